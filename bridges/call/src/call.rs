@@ -1,0 +1,93 @@
+//! What the assembler gives out: a call that is over.
+
+use crate::units::{EventTime, Extension, Linkedid, UniqueId};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Who began the call, seen from the company.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum Direction {
+    /// A customer called in on a trunk.
+    Inbound,
+    /// The company called out over a trunk.
+    Outbound,
+    /// No trunk took part.
+    Internal,
+}
+
+/// A call whose channels have all hung up, with what can be known from the PBX alone.
+/// Serialized only to be kept and read by ourselves.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FinishedCall {
+    /// The id the call is known by: its oldest linkedid, or for the second customer of one
+    /// conference that customer's own unique id.
+    pub linkedid: Linkedid,
+    /// Other linkedids that became part of this call, and the unique ids of all its channels:
+    /// late events with one of them raise no ghost.
+    pub also_known_as: Vec<UniqueId>,
+    /// By the first real party.
+    pub direction: Direction,
+    /// The customer and another real party talked for half a second or more.
+    pub answered: bool,
+    /// The trunk of the customer's leg, by the name its flag gave it; `None` for internal calls.
+    pub trunk: Option<String>,
+    /// The customer's number as the PBX wrote it, not yet normalised.
+    pub number: Option<HeardNumber>,
+    /// The extension the call is put down to.
+    pub employee: Option<Extension>,
+    /// Each extension that came to be connected with the customer, in that order.
+    pub employees_in_order: Vec<Extension>,
+    /// The first event's time.
+    pub started: EventTime,
+    /// The hang-up of the last customer leg.
+    pub ended: EventTime,
+    /// How long a customer leg was connected with another real party.
+    pub talk: Duration,
+    /// Channel variables, one entry a name: the root leg's value where it has one.
+    pub variables: Vec<Variable>,
+    /// User fields of the call's CDRs and CEL events, in the order heard, without repeats.
+    pub userfields: Vec<String>,
+    /// The facts are not complete; `None` when they are.
+    pub incomplete: Option<String>,
+    /// Told by CDRs alone.
+    pub estimate: bool,
+    /// The call's first event arrived within 5 s of its own time: it happens now, it is not read
+    /// from a backlog.
+    pub live: bool,
+    /// Clock trouble, clamps and other things that were set right, in words, for the log.
+    pub remarks: Vec<String>,
+    /// Which event decided which value.
+    pub why: Vec<Because>,
+}
+
+/// A number, and where it was read.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeardNumber {
+    /// As the PBX wrote it: `+998901110001`, `998901110001@city`'s `998901110001`, `9998901110001`.
+    pub text: String,
+    /// Read from a dial string, so that no dial prefix stands before it if it is valid as it is.
+    pub from_dial_string: bool,
+}
+
+/// A channel variable of the call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Variable {
+    /// `LEAD_ID`
+    pub name: String,
+    /// Its values: one, or several where two legs of equal rank disagree. Never empty.
+    pub values: Vec<String>,
+}
+
+/// The event that decided a value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Because {
+    /// The value's name as in `explain --json`: `direction`, `answered`, `talkTimeSec`…
+    pub value: String,
+    /// Time of the deciding event.
+    pub at: EventTime,
+    /// Channel of the deciding event.
+    pub channel: String,
+    /// In words: `Newchannel in state Ring on trunk city`.
+    pub words: String,
+}

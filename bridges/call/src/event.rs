@@ -1,0 +1,201 @@
+//! What a PBX told: one [`Told`] a message, borrowed from the bytes that came in.
+
+use crate::units::EventTime;
+use std::borrow::Cow;
+
+/// Text borrowed from the source's bytes where it could be, owned where it had to be unescaped
+/// or repaired.
+pub type Text<'a> = Cow<'a, str>;
+
+/// One message of a PBX, as far as a call can depend on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told<'a> {
+    /// Something happened to a channel.
+    Channel(ChannelEvent<'a>),
+    /// A call detail record: one path between two parties, told after it ended.
+    Cdr(Box<Cdr<'a>>),
+    /// The stream of events begins, ends or was interrupted here.
+    Mark(Mark),
+}
+
+/// A point at which events may be missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mark {
+    /// The PBX is up (`FullyBooted`).
+    FullyBooted,
+    /// A login was accepted: the stream begins (anew) here.
+    LoggedIn,
+    /// The PBX says that it stops (`Shutdown`).
+    Shutdown,
+}
+
+/// Which of Asterisk's two vocabularies told an event. Both may tell of the same thing.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub enum Origin {
+    /// AMI's own channel, bridge and dial events.
+    Channel,
+    /// Channel event logging.
+    Cel,
+}
+
+/// Something that happened to one channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelEvent<'a> {
+    /// The PBX's own time of it; `None` where the message carries none.
+    pub at: Option<EventTime>,
+    /// Who told it.
+    pub origin: Origin,
+    /// The channel it happened to. Of a dialling, the channel that is dialled.
+    pub channel: ChannelRef<'a>,
+    /// What happened.
+    pub kind: Kind<'a>,
+}
+
+/// A channel as one message describes it. Unknown texts are empty (`<unknown>` is, too).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelRef<'a> {
+    /// `PJSIP/city-0000004f`
+    pub name: Text<'a>,
+    /// `1795151317.146`
+    pub uniqueid: Text<'a>,
+    /// The linkedid at that moment; empty where the source has none (AMI 1.x).
+    pub linkedid: Text<'a>,
+    /// The number the channel calls from (`CallerIDNum`).
+    pub caller_number: Text<'a>,
+    /// `Exten`
+    pub exten: Text<'a>,
+    /// `Context`
+    pub context: Text<'a>,
+    /// Channel variables, in the order told, without the empty ones.
+    pub variables: Vec<(Text<'a>, Text<'a>)>,
+    /// The CDR's user field as CEL tells it (`Userfield`).
+    pub userfield: Text<'a>,
+}
+
+/// `ChannelStateDesc`, as far as the direction of a call depends on it.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize,
+)]
+pub enum ChannelState {
+    /// `Down`, `Rsrvd`
+    Down,
+    /// `Ring`: a call comes in on this channel.
+    Ring,
+    /// `Pre-ring`: a call comes in on this DAHDI channel.
+    PreRing,
+    /// `Ringing`, `Dialing`, `Dialing Offhook`: this channel is being called.
+    Ringing,
+    /// `Up`
+    Up,
+    /// Told in other words, or not at all (CEL has no state).
+    Unknown,
+}
+
+/// What happened to the channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind<'a> {
+    /// `Newchannel`, `CHAN_START`
+    Born {
+        /// The state it was born in.
+        state: ChannelState,
+    },
+    /// `Newstate`, CEL `ANSWER` (as [`ChannelState::Up`])
+    State {
+        /// The state it is in now.
+        state: ChannelState,
+    },
+    /// `DialBegin`: the event's channel is being dialled.
+    DialBegin {
+        /// The channel that dials; `None` for an originated call.
+        by: Option<Box<ChannelRef<'a>>>,
+        /// `998901110001@city`: the only place with the number as dialled out.
+        dial_string: Text<'a>,
+    },
+    /// `DialEnd`: dialling the event's channel ended.
+    DialEnd {
+        /// The channel that dialled; `None` for an originated call.
+        by: Option<Box<ChannelRef<'a>>>,
+        /// `ANSWER`, `BUSY`, `CANCEL`…
+        status: Text<'a>,
+    },
+    /// CEL `APP_START`: the channel runs an application (`Dial`, `Queue`…).
+    App {
+        /// `Dial`
+        name: Text<'a>,
+        /// `PJSIP/998901110001@city,20,tT`
+        data: Text<'a>,
+    },
+    /// `BridgeEnter`, `BRIDGE_ENTER`
+    BridgeEnter {
+        /// The bridge's id; empty where CEL does not tell it.
+        bridge: Text<'a>,
+        /// `simple_bridge`, `softmix`, `holding_bridge`…; empty if not told.
+        technology: Text<'a>,
+    },
+    /// `BridgeLeave`, `BRIDGE_EXIT`
+    BridgeLeave {
+        /// The bridge's id; empty where CEL does not tell it.
+        bridge: Text<'a>,
+        /// As of [`Kind::BridgeEnter`].
+        technology: Text<'a>,
+    },
+    /// Two calls become one by more than a bridge: pickup, transfer (`Pickup`, `AttendedTransfer`,
+    /// `PICKUP`, `ATTENDEDTRANSFER`, `BLINDTRANSFER`, `LocalBridge`).
+    Joined {
+        /// Unique ids of the other channels that the message names; never empty texts.
+        with: Vec<Text<'a>>,
+    },
+    /// `Hangup`, CEL `HANGUP`
+    Hangup {
+        /// Q.850 cause, where told.
+        cause: Option<u16>,
+    },
+    /// CEL `CHAN_END`: the channel is gone (it may come before `HANGUP`).
+    Gone,
+    /// CEL `LINKEDID_END`: says nothing reliable.
+    LinkedidEnd,
+    /// Any other message that shows the channel alive, with its linkedid and variables.
+    Seen,
+}
+
+/// A call detail record. Texts as the source gives them; times made absolute by the decoder
+/// where it can, `None` where the record has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Cdr<'a> {
+    /// The PBX's own time of the message, not of the call.
+    pub at: Option<EventTime>,
+    /// `uniqueid`; may be empty.
+    pub uniqueid: Text<'a>,
+    /// `linkedid`, where mapped; may be empty.
+    pub linkedid: Text<'a>,
+    /// `channel`
+    pub channel: Text<'a>,
+    /// `dstchannel`; may be empty.
+    pub dest_channel: Text<'a>,
+    /// `src`
+    pub source: Text<'a>,
+    /// `dst`
+    pub destination: Text<'a>,
+    /// `dcontext`
+    pub context: Text<'a>,
+    /// `lastapp`
+    pub last_app: Text<'a>,
+    /// `lastdata`
+    pub last_data: Text<'a>,
+    /// `start`, as written (local time without a zone, or ISO 8601).
+    pub start: Text<'a>,
+    /// `answer`, as written; empty when unanswered.
+    pub answer: Text<'a>,
+    /// `end`, as written.
+    pub end: Text<'a>,
+    /// `duration`, in seconds.
+    pub duration_sec: Option<u32>,
+    /// `billsec`, in seconds.
+    pub billable_sec: Option<u32>,
+    /// `ANSWERED`, `NO ANSWER`, `BUSY`, `FAILED`, `CONGESTION`, `CANCEL`, or others to come.
+    pub disposition: Text<'a>,
+    /// `userfield`
+    pub userfield: Text<'a>,
+}

@@ -1,0 +1,22 @@
+//! The vocabulary of telephone calls, and the assembler that turns channel events into finished
+//! calls.
+//!
+//! In comes [`Told`]: what a PBX told, in the words of no particular PBX. Out goes
+//! [`FinishedCall`]: who spoke with whom, when and for how long, with the reason for each value.
+//! This crate does no I/O, reads no clock and uses no other crate of the workspace.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`units`] | times, ids and durations as types |
+//! | [`event`] | [`Told`], [`ChannelEvent`], [`Cdr`]: what comes in |
+//! | [`call`] | [`FinishedCall`]: what goes out |
+//! | [`trunk`] | which channel names belong to which trunk |
+
+pub mod call;
+pub mod event;
+pub mod trunk;
+pub mod units;
+
+pub use call::{Direction, FinishedCall};
+pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
+pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

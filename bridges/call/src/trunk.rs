@@ -1,0 +1,1 @@
+//! Which channel names belong to which trunk.

@@ -1,0 +1,167 @@
+//! Times and ids as types: a number with a unit in its name exists only at the edge.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// A moment, in microseconds since 1970-01-01 UTC, as a PBX or our own clock tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EventTime(i64);
+
+impl EventTime {
+    /// A moment from microseconds since the epoch.
+    pub const fn from_micros(micros: i64) -> Self {
+        Self(micros)
+    }
+
+    /// A moment from whole seconds since the epoch; saturates.
+    pub const fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(1_000_000))
+    }
+
+    /// Microseconds since the epoch.
+    pub const fn micros(self) -> i64 {
+        self.0
+    }
+
+    /// The second that this moment lies in.
+    pub const fn floor_seconds(self) -> EpochSeconds {
+        EpochSeconds(self.0.div_euclid(1_000_000))
+    }
+
+    /// How long after `earlier` this moment is; zero when it is not after it.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// This moment moved on by `by`; saturates.
+    #[must_use]
+    pub fn plus(self, by: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_add(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
+        )
+    }
+
+    /// This moment moved back by `by`; saturates.
+    #[must_use]
+    pub fn minus(self, by: Duration) -> Self {
+        Self(
+            self.0
+                .saturating_sub(i64::try_from(by.as_micros()).unwrap_or(i64::MAX)),
+        )
+    }
+}
+
+impl fmt::Display for EventTime {
+    /// `1795151317.833600`: seconds and microseconds, as AMI writes them.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}.{:06}",
+            self.0.div_euclid(1_000_000),
+            self.0.rem_euclid(1_000_000)
+        )
+    }
+}
+
+/// A moment in whole seconds since 1970-01-01 UTC: the journal's unit (§2.6 `startedAt`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EpochSeconds(i64);
+
+impl EpochSeconds {
+    /// From whole seconds since the epoch.
+    pub const fn new(seconds: i64) -> Self {
+        Self(seconds)
+    }
+
+    /// Whole seconds since the epoch.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for EpochSeconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The id a PBX gives to one channel: `1795151317.146`, `pbx1-1529936170.42`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct UniqueId(String);
+
+/// The unique id of the channel that a call began with.
+pub type Linkedid = UniqueId;
+
+impl UniqueId {
+    /// Any text; `None` for the empty one.
+    pub fn new(text: impl Into<String>) -> Option<Self> {
+        let text = text.into();
+        (!text.is_empty()).then_some(Self(text))
+    }
+
+    /// The id as the PBX wrote it.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Age order: epoch, then counter, as integers (`…17.99` is older than `…17.146`), after an
+    /// optional system name. Ids of another form sort after all others, by their text.
+    pub fn age(&self) -> (u64, u64, &str) {
+        let tail = self
+            .0
+            .rsplit_once('-')
+            .map_or(self.0.as_str(), |(_, tail)| tail);
+        let numbers = tail.split_once('.').and_then(|(epoch, counter)| {
+            Some((epoch.parse::<u64>().ok()?, counter.parse::<u64>().ok()?))
+        });
+        numbers.map_or((u64::MAX, u64::MAX, &self.0), |(e, c)| (e, c, &self.0))
+    }
+}
+
+impl fmt::Display for UniqueId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A telephone inside the company, as the part of its channel's name after the slash says:
+/// `101` of `PJSIP/101-00000050`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Extension(String);
+
+impl Extension {
+    /// The extension with this name.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// The extension's name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Extension {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unique_ids_are_compared_as_two_integers() {
+        let id = |text: &str| UniqueId::new(text).expect("not empty");
+        let (a, b) = (id("pbx1-1795151317.99"), id("pbx1-1795151317.146"));
+        assert!(a.age() < b.age());
+        assert!(b.age() < id("torn").age());
+    }
+}

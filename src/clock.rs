@@ -1,0 +1,35 @@
+//! The one place that reads clocks. Cores are handed a [`Now`].
+
+use callbridge_call::EventTime;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// A moment on both clocks that matter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The wall clock: for what is compared with other machines. It may step.
+    pub wall: EventTime,
+    /// Time since boot, running on in suspend (`CLOCK_BOOTTIME`): for the pace. It never steps.
+    pub boot: Duration,
+}
+
+/// Reads both clocks.
+#[allow(clippy::disallowed_methods)] // this is the place that reads them
+pub fn now() -> Now {
+    let wall = match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(after) => EventTime::from_micros(i64::try_from(after.as_micros()).unwrap_or(i64::MAX)),
+        Err(_) => EventTime::from_micros(0),
+    };
+    let boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let boot = Duration::new(
+        u64::try_from(boot.tv_sec).unwrap_or(0),
+        u32::try_from(boot.tv_nsec).unwrap_or(0),
+    );
+    Now { wall, boot }
+}
+
+/// The kernel's id of this boot (`/proc/sys/kernel/random/boot_id`): a moment since boot means
+/// nothing in another. `None` where the kernel does not tell it.
+pub fn boot_id() -> Option<String> {
+    let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    Some(id.trim().to_owned()).filter(|id| !id.is_empty())
+}

@@ -1,0 +1,241 @@
+//! A call as the journal will have it, and what is to become of it.
+
+use callbridge_call::{Direction, EpochSeconds, EventTime};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// The idempotency key of a call (§2.6 `uuid`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct CallUuid(pub uuid::Uuid);
+
+impl fmt::Display for CallUuid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.hyphenated().fmt(f)
+    }
+}
+
+/// A lead of the CRM (§2.5 `id`): a positive integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct LeadId(i64);
+
+/// An employee of the CRM (§2.6 `employeeId`): a positive integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct EmployeeId(i64);
+
+macro_rules! positive_id {
+    ($name:ident) => {
+        impl $name {
+            /// `None` unless positive.
+            pub fn new(id: i64) -> Option<Self> {
+                (id > 0).then_some(Self(id))
+            }
+
+            /// From decimal digits alone; `None` otherwise.
+            pub fn parse(text: &str) -> Option<Self> {
+                let text = text.trim();
+                let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+                digits
+                    .then(|| text.parse().ok())
+                    .flatten()
+                    .and_then(Self::new)
+            }
+
+            /// The number.
+            pub const fn get(self) -> i64 {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+positive_id!(LeadId);
+positive_id!(EmployeeId);
+
+/// A telephone number in E.164 with its plus: `+998901110001`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Phone(String);
+
+impl Phone {
+    /// `None` unless a plus and 3 to 15 digits.
+    pub fn from_e164(text: &str) -> Option<Self> {
+        let digits = text.strip_prefix('+')?;
+        let good = (3..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        good.then(|| Self(text.to_owned()))
+    }
+
+    /// `+998901110001`
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `…0001`: the last four digits, for logs.
+    pub fn masked(&self) -> String {
+        format!("…{}", &self.0[self.0.len().saturating_sub(4)..])
+    }
+}
+
+/// A call in the words of `explain --json`; also what the spool keeps of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRecord {
+    /// `None` for what is not journaled.
+    pub uuid: Option<CallUuid>,
+    /// The PBX's id for the call.
+    pub linkedid: String,
+    /// The id of the PBX (`--pbx-id`, `pbx=`).
+    pub pbx: String,
+    /// Seen from the company.
+    pub direction: Direction,
+    /// Customer and company talked.
+    pub answered: bool,
+    /// The lead it is put down to.
+    pub lead_id: Option<LeadId>,
+    /// The customer's trunk, by its flag's name.
+    pub trunk: Option<String>,
+    /// The customer's number.
+    pub client_phone: Option<Phone>,
+    /// The extension it is put down to.
+    pub employee: Option<String>,
+    /// That extension's employee in the CRM.
+    pub employee_id: Option<EmployeeId>,
+    /// Every extension that talked with the customer, in that order.
+    pub employees_in_order: Vec<String>,
+    /// Epoch seconds (§2.6).
+    pub started_at: EpochSeconds,
+    /// Seconds, at least 1.
+    pub duration_sec: u32,
+    /// Seconds, at most `duration_sec`, 0 when not answered.
+    pub talk_time_sec: u32,
+    /// Facts are missing.
+    pub incomplete: bool,
+    /// Told by CDRs alone.
+    pub estimate: bool,
+}
+
+/// Where a finished call goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// To the CRM.
+    Journal,
+    /// To the dead letters (parked ones with [`Reason::NoLead`] included).
+    DeadLetter,
+    /// Between extensions: counted, not journaled.
+    Internal,
+    /// Left out by `journal=no` or `unanswered=no`, or before `--not-before`.
+    Skipped,
+}
+
+/// Why a call is a dead letter. The words are stored and shown: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// No rule gives a lead; parked until one does, for at most 30 days.
+    NoLead,
+    /// Two leads claim it.
+    AmbiguousLead,
+    /// The asynchronous write ended `FAILED` (§3.2).
+    Failed,
+    /// Refused with 400 (§7.3).
+    Rejected,
+    /// Refused with 409 (§7.3).
+    Conflict,
+    /// Another call has the same uuid.
+    UuidConflict,
+    /// The server failed on this call while others passed.
+    ServerError,
+    /// Whether it was written cannot be learned.
+    Unconfirmed,
+    /// Facts of the call are missing.
+    Incomplete,
+    /// More talk than call.
+    TalkExceedsDuration,
+    /// A start before 2000 or in the future.
+    InvalidEpoch,
+    /// Bytes of the source that could not be read.
+    Unreadable,
+    /// The extension has no employee and `--require-employee` asks for one; parked.
+    NoEmployee,
+}
+
+impl Reason {
+    /// Every reason, in the order of the documentation.
+    pub const ALL: [Self; 13] = [
+        Self::NoLead,
+        Self::AmbiguousLead,
+        Self::Failed,
+        Self::Rejected,
+        Self::Conflict,
+        Self::UuidConflict,
+        Self::ServerError,
+        Self::Unconfirmed,
+        Self::Incomplete,
+        Self::TalkExceedsDuration,
+        Self::InvalidEpoch,
+        Self::Unreadable,
+        Self::NoEmployee,
+    ];
+
+    /// The word stored and shown: `no_lead`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NoLead => "no_lead",
+            Self::AmbiguousLead => "ambiguous_lead",
+            Self::Failed => "failed",
+            Self::Rejected => "rejected",
+            Self::Conflict => "conflict",
+            Self::UuidConflict => "uuid_conflict",
+            Self::ServerError => "server_error",
+            Self::Unconfirmed => "unconfirmed",
+            Self::Incomplete => "incomplete",
+            Self::TalkExceedsDuration => "talk_exceeds_duration",
+            Self::InvalidEpoch => "invalid_epoch",
+            Self::Unreadable => "unreadable",
+            Self::NoEmployee => "no_employee",
+        }
+    }
+
+    /// The reason of a word; `None` for an unknown one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.word() == word)
+    }
+
+    /// Leaves by itself when the missing thing becomes known: parked, not dead.
+    pub const fn is_parked(self) -> bool {
+        matches!(self, Self::NoLead | Self::NoEmployee)
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A call with its verdict: what the journal core gives out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Judged {
+    /// The call; for dead letters the best values known, ready to send.
+    pub record: CallRecord,
+    /// Where it goes.
+    pub outcome: Outcome,
+    /// Why, for dead letters.
+    pub reason: Option<Reason>,
+    /// The reason in words, with the figures that decided it; empty otherwise.
+    pub message: String,
+    /// It happens now: goes before a backlog.
+    pub live: bool,
+    /// What was clamped, converted or left out on the way, in words; each is logged and counted.
+    pub remarks: Vec<String>,
+    /// When it was judged.
+    pub judged_at: EventTime,
+}

@@ -1,0 +1,14 @@
+//! callbridge stands beside a PBX and puts every finished customer call into a CRM's call
+//! journal: once, correctly, within 60 requests a minute, and with nothing lost.
+//!
+//! Data flows one way; each module can be tested alone. The cores (journal, spool transitions,
+//! sender, sandbox) take events and `now` and return actions; only shells touch the world.
+//!
+//! ```text
+//! source ─▶ decoder ─▶ assembler ─▶ journal ─▶ spool ─▶ sender ─▶ CRM
+//! (bridges/source, asterisk, call)  (src/journal, spool, sender, crm)
+//! ```
+
+pub mod clock;
+pub mod journal;
+pub mod secret;
