@@ -11,4 +11,13 @@
 
 pub mod clock;
 pub mod journal;
+pub mod ops;
 pub mod secret;
+
+/// The version of this build.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+/// The commit it was built from; `unknown` outside a checkout.
+pub const COMMIT: &str = match option_env!("CALLBRIDGE_COMMIT") {
+    Some(commit) => commit,
+    None => "unknown",
+};

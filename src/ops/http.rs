@@ -1,0 +1,58 @@
+//! The HTTP listener (`--listen`): `/healthz`, `/readyz`, `/metrics`. Nothing of it changes
+//! anything, and nothing of it shows a secret.
+
+use super::metrics::{self, Observed};
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+
+/// Looks at the running program when it is asked.
+pub trait Watch: Send + Sync + 'static {
+    /// What a scrape shows.
+    fn observe(&self) -> Pin<Box<dyn Future<Output = Observed> + Send + '_>>;
+    /// What keeps the program from being ready, a line each; empty when it is. A paused sender is
+    /// ready: it keeps everything.
+    fn not_ready(&self) -> Vec<String>;
+}
+
+/// Serves until `shutdown` ends.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(
+    listener: TcpListener,
+    watch: Arc<dyn Watch>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> std::io::Result<()> {
+    let app = Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(scrape))
+        .with_state(watch);
+    axum::serve(listener, app)
+        .with_graceful_shutdown(shutdown)
+        .await
+}
+
+async fn readyz(State(watch): State<Arc<dyn Watch>>) -> impl IntoResponse {
+    let missing = watch.not_ready();
+    if missing.is_empty() {
+        (StatusCode::OK, "ok\n".to_owned())
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
+    }
+}
+
+async fn scrape(State(watch): State<Arc<dyn Watch>>) -> impl IntoResponse {
+    let seen = watch.observe().await;
+    (
+        [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)],
+        metrics::render(&seen),
+    )
+}

@@ -1,0 +1,295 @@
+//! The status as Prometheus metrics, in OpenMetrics text.
+
+use super::status::{Requests, Status};
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicU64;
+
+/// The media type of what [`render`] returns.
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
+#[derive(Clone, Debug)]
+pub struct Durations {
+    /// From a request's first byte to its answer, in seconds.
+    pub request: Histogram,
+    /// From the spool's `BEGIN` to the end of its sync, in seconds.
+    pub commit: Histogram,
+}
+
+impl Default for Durations {
+    fn default() -> Self {
+        let request = [0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0];
+        let commit = [
+            0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0,
+        ];
+        Self {
+            request: Histogram::new(request),
+            commit: Histogram::new(commit),
+        }
+    }
+}
+
+/// What a scrape shows.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    /// As `status --json` has it.
+    pub status: Status,
+    /// Requests sent, by endpoint and verdict.
+    pub requests: Requests,
+    /// Dead and parked letters, by reason.
+    pub dead_letters: BTreeMap<String, u64>,
+    /// Shared with where they are counted.
+    pub durations: Durations,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Book {
+    book: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Request {
+    endpoint: String,
+    verdict: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct State {
+    state: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Source {
+    source: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Events {
+    source: String,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Reason {
+    reason: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Build {
+    version: &'static str,
+    commit: &'static str,
+}
+
+type Gauges<L> = Family<L, Gauge>;
+type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
+
+/// One scrape.
+pub fn render(seen: &Observed) -> String {
+    let mut all = Registry::with_prefix("callbridge");
+    calls(&mut all, seen);
+    budget(&mut all, seen);
+    sources(&mut all, seen);
+    token(&mut all, seen);
+    let build = Gauges::<Build>::default();
+    build
+        .get_or_create(&Build {
+            version: crate::VERSION,
+            commit: crate::COMMIT,
+        })
+        .set(1);
+    all.register("build_info", "Version and commit, always 1", build);
+    let mut text = String::new();
+    // Writing into a String does not fail.
+    let _ = encode(&mut text, &all);
+    text
+}
+
+fn calls(all: &mut Registry, seen: &Observed) {
+    let books = Gauges::<Book>::default();
+    for (book, count) in seen.status.books.named() {
+        books.get_or_create(&Book { book }).set(signed(count));
+    }
+    all.register("calls", "Calls by where they stand", books);
+    let letters = Gauges::<Reason>::default();
+    for (reason, count) in &seen.dead_letters {
+        letters
+            .get_or_create(&Reason {
+                reason: reason.clone(),
+            })
+            .set(signed(*count));
+    }
+    all.register("dead_letters", "Dead and parked letters by reason", letters);
+    let commit = seen.durations.commit.clone();
+    all.register(
+        "commit_duration_seconds",
+        "Spool commits, with their sync",
+        commit,
+    );
+}
+
+fn budget(all: &mut Registry, seen: &Observed) {
+    let requests = Counters::<Request>::default();
+    for ((endpoint, verdict), count) in &seen.requests {
+        let labels = Request {
+            endpoint: endpoint.clone(),
+            verdict: verdict.clone(),
+        };
+        requests.get_or_create(&labels).inc_by(*count);
+    }
+    all.register("requests", "Requests to the CRM", requests);
+    let slots = Gauges::<State>::default();
+    let budget = &seen.status.budget;
+    slots
+        .get_or_create(&State { state: "used" })
+        .set(i64::from(budget.used));
+    let free = budget.limit.saturating_sub(budget.used);
+    slots
+        .get_or_create(&State { state: "free" })
+        .set(i64::from(free));
+    all.register("budget_slots", "Requests of the running window", slots);
+    let drain = Gauge::<i64>::default();
+    drain.set(signed(seen.status.backlog.drain_sec));
+    all.register(
+        "backlog_drain_seconds",
+        "Time until the backlog is confirmed",
+        drain,
+    );
+    let request = seen.durations.request.clone();
+    all.register(
+        "request_duration_seconds",
+        "From a request's first byte to its answer",
+        request,
+    );
+    let paused = Gauges::<Reason>::default();
+    if let Some(pause) = &seen.status.pause {
+        paused
+            .get_or_create(&Reason {
+                reason: pause.reason.clone(),
+            })
+            .set(1);
+    }
+    all.register("paused", "1 while nothing is sent, by reason", paused);
+}
+
+fn sources(all: &mut Registry, seen: &Observed) {
+    use super::status::SourceState;
+    let (up, last) = (Gauges::<Source>::default(), Gauges::<Source>::default());
+    let (events, gaps) = (Counters::<Events>::default(), Counters::<Source>::default());
+    for source in &seen.status.sources {
+        let label = Source {
+            source: source.url.clone(),
+        };
+        up.get_or_create(&label)
+            .set(i64::from(source.state != SourceState::Down));
+        if let Some(at) = source.last_event_at {
+            last.get_or_create(&label).set(at);
+        }
+        gaps.get_or_create(&label).inc_by(source.gaps);
+        for (result, count) in [
+            ("read", source.read),
+            ("skipped", source.skipped),
+            ("repaired", source.repaired),
+            ("unreadable", source.unreadable),
+        ] {
+            let labels = Events {
+                source: source.url.clone(),
+                result,
+            };
+            events.get_or_create(&labels).inc_by(count);
+        }
+    }
+    all.register("source_up", "1 while the source is connected or read", up);
+    all.register(
+        "source_events",
+        "Messages of a source, by what became of them",
+        events,
+    );
+    let help = "Arrival of the source's last event";
+    all.register("source_last_event_timestamp_seconds", help, last);
+    all.register(
+        "gaps",
+        "Times at which events of a source may have been missed",
+        gaps,
+    );
+}
+
+fn token(all: &mut Registry, seen: &Observed) {
+    // Absent for a token without an expiry date: no figure would be true.
+    if let Some(at) = seen.status.token.expires_at {
+        let expiry = Gauge::<i64>::default();
+        expiry.set(at);
+        all.register(
+            "token_expiry_timestamp_seconds",
+            "When the token expires",
+            expiry,
+        );
+    }
+}
+
+fn signed(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::status;
+
+    /// Every name that dashboards and the alert rules rely on.
+    const PROMISED: [&str; 14] = [
+        "callbridge_calls{book=\"journaled\"} 3",
+        "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
+        "callbridge_budget_slots{state=\"free\"} 48",
+        "callbridge_backlog_drain_seconds 9",
+        "callbridge_source_up{source=\"ami://b@pbx\"} 0",
+        "callbridge_source_events_total{source=\"ami://b@pbx\",result=\"read\"} 7",
+        "callbridge_source_last_event_timestamp_seconds{source=\"ami://b@pbx\"} 1795151317",
+        "callbridge_gaps_total{source=\"ami://b@pbx\"} 2",
+        "callbridge_dead_letters{reason=\"failed\"} 1",
+        "callbridge_token_expiry_timestamp_seconds 1800000000",
+        "callbridge_paused{reason=\"no_grant\"} 1",
+        "callbridge_request_duration_seconds_count 1",
+        "callbridge_commit_duration_seconds_bucket",
+        "callbridge_build_info{version=",
+    ];
+
+    #[test]
+    fn every_promised_metric_is_there_with_its_labels() {
+        let mut seen = Observed::default();
+        seen.status.books.journaled = 3;
+        seen.status.budget = status::Budget {
+            limit: 60,
+            used: 12,
+            ..Default::default()
+        };
+        seen.status.backlog.drain_sec = 9;
+        seen.status.sources = vec![status::Source {
+            url: "ami://b@pbx".into(),
+            read: 7,
+            gaps: 2,
+            last_event_at: Some(1_795_151_317),
+            ..Default::default()
+        }];
+        seen.status.token.expires_at = Some(1_800_000_000);
+        seen.status.pause = Some(status::Pause {
+            reason: "no_grant".into(),
+            cure: "grant it".into(),
+        });
+        seen.requests
+            .insert(("submit".into(), "submitted".into()), 4);
+        seen.dead_letters.insert("failed".into(), 1);
+        seen.durations.request.observe(0.02);
+        let text = render(&seen);
+        for name in PROMISED {
+            assert!(text.contains(name), "{name} is missing in\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

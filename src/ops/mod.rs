@@ -1,0 +1,15 @@
+//! What an operator sees: `status`, the HTTP listener with health and metrics, and systemd.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`status`] | the shape of `status --json`, and the same for people |
+//! | [`metrics`] | the same as Prometheus metrics |
+//! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
+//! | [`systemd`] | READY, WATCHDOG and STATUS |
+
+pub mod http;
+pub mod metrics;
+pub mod status;
+pub mod systemd;
+
+pub use status::Status;
