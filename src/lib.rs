@@ -10,6 +10,7 @@
 //! ```
 
 pub mod clock;
+pub mod control;
 pub mod journal;
 pub mod ops;
 pub mod secret;

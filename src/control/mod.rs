@@ -1,0 +1,9 @@
+//! How commands speak to the running daemon, and never past it.
+//!
+//! [`protocol`] says what can be asked, [`socket`] carries it. Where no daemon runs, the commands
+//! open the spool themselves and ask the same desk.
+
+pub mod protocol;
+pub mod socket;
+
+pub use protocol::{Ask, Employee, Reply, Selection};

@@ -1,0 +1,146 @@
+//! What a command asks the daemon, and what it answers: one JSON line a question, one or more
+//! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
+
+use crate::journal::{EmployeeId, LeadId, Reason};
+use serde::{Deserialize, Serialize};
+
+/// A question.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "ask", rename_all = "snake_case")]
+pub enum Ask {
+    /// `status`: one item, as `status --json`.
+    Status,
+    /// `dead list`, `show`, `export`: an item a letter, oldest first, parked ones included.
+    Letters {
+        /// Which.
+        which: Selection,
+    },
+    /// `dead watch`: an item a letter that comes to be from now on, until the line is closed.
+    Watch,
+    /// `dead retry`: an item a letter, with what became of it.
+    Retry {
+        /// Which.
+        which: Selection,
+        /// Another lead than the rules give.
+        lead: Option<LeadId>,
+        /// Another employee than the rules give.
+        employee: Option<Employee>,
+        /// Only say what would be sent.
+        dry_run: bool,
+    },
+    /// `dead discard`: an item a letter, with what became of it.
+    Discard {
+        /// Which.
+        which: Selection,
+    },
+    /// `lead missing`: an item a number that called and has no lead.
+    LeadMissing,
+    /// `lead check`: an item a trunk, with what the number maps to there and why.
+    LeadCheck {
+        /// As a person writes it.
+        phone: String,
+    },
+    /// `explain --call`: the finished call of this linkedid, as the spool has it.
+    Call {
+        /// The linkedid, or the uuid.
+        id: String,
+    },
+}
+
+/// Which dead letters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Selection {
+    /// By id; empty for all that the other rules let through.
+    pub ids: Vec<String>,
+    /// By reason.
+    pub reason: Option<Reason>,
+    /// Without any other rule: all of them. A change to letters asks for one of the three.
+    pub all: bool,
+}
+
+impl Selection {
+    /// Everything.
+    pub fn everything() -> Self {
+        Self {
+            all: true,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing was chosen at all.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.reason.is_none() && !self.all
+    }
+}
+
+/// The employee to send instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Employee {
+    /// This one.
+    Is(EmployeeId),
+    /// None at all.
+    None,
+}
+
+/// One line of an answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reply {
+    /// One thing asked for.
+    Item(serde_json::Value),
+    /// All was said.
+    End {
+        /// How many items it was about.
+        count: u64,
+    },
+    /// It could not be done.
+    Error {
+        /// The exit code of the command (sysexits).
+        code: u8,
+        /// What, where, what to do.
+        words: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn questions_and_answers_survive_the_line() {
+        let asks = [
+            Ask::Status,
+            Ask::Watch,
+            Ask::Letters {
+                which: Selection::everything(),
+            },
+            Ask::Retry {
+                which: Selection {
+                    reason: Some(Reason::Failed),
+                    ..Selection::default()
+                },
+                lead: LeadId::new(4001),
+                employee: Some(Employee::None),
+                dry_run: true,
+            },
+            Ask::LeadCheck {
+                phone: "+998901110001".into(),
+            },
+        ];
+        for ask in asks {
+            let line = serde_json::to_string(&ask).expect("a line");
+            assert!(!line.contains('\n'));
+            assert_eq!(serde_json::from_str::<Ask>(&line).expect("a question"), ask);
+        }
+        let reply = Reply::Error {
+            code: 64,
+            words: "x\ny".into(),
+        };
+        let line = serde_json::to_string(&reply).expect("a line");
+        assert_eq!(
+            serde_json::from_str::<Reply>(&line).expect("an answer"),
+            reply
+        );
+    }
+}

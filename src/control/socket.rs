@@ -1,0 +1,237 @@
+//! The Unix socket in the state folder, mode 0600: `status`, `dead` and `lead` ask the running
+//! daemon through it.
+
+use super::protocol::{Ask, Reply};
+use std::future::Future;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+/// Name of the socket inside the state folder.
+const NAME: &str = "control.sock";
+/// A question is at most this long, in bytes.
+const QUESTION_BYTES_MAX: u64 = 1 << 20;
+/// As many questions are answered at once.
+const CONNECTIONS_MAX: usize = 16;
+
+/// A folder held open, so that the socket's path stays below the 107 bytes a Unix socket's
+/// address can have, however long the folder's own path is.
+struct Folder {
+    _held: std::fs::File,
+    path: PathBuf,
+}
+
+impl Folder {
+    fn open(state: &Path) -> io::Result<Self> {
+        let held = std::fs::File::open(state)?;
+        let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", held.as_raw_fd()));
+        Ok(Self { _held: held, path })
+    }
+}
+
+/// Answers a question, sending each [`Reply`] as it is known; the last is `End` or `Error`.
+pub trait Answer: Send + Sync + 'static {
+    /// Ends when all was said or nobody listens any more.
+    fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) -> impl Future<Output = ()> + Send;
+}
+
+/// Listens in the state folder. A socket left by a killed process is replaced: the spool's lock
+/// already proved that no other process lives here.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn listen(state: &Path) -> io::Result<UnixListener> {
+    let folder = Folder::open(state)?;
+    match std::fs::remove_file(state.join(NAME)) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let listener = UnixListener::bind(&folder.path)?;
+    std::fs::set_permissions(state.join(NAME), std::fs::Permissions::from_mode(0o600))?;
+    Ok(listener)
+}
+
+/// Serves until `shutdown` ends, then lets the answers under way end.
+pub async fn serve<A: Answer>(
+    listener: UnixListener,
+    desk: Arc<A>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let mut shutdown = std::pin::pin!(shutdown);
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut answers = JoinSet::new();
+    loop {
+        let stream = tokio::select! {
+            () = &mut shutdown => break,
+            accepted = listener.accept() => match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a command could not be let in");
+                    continue;
+                }
+            },
+        };
+        while answers.try_join_next().is_some() {}
+        let Ok(permit) = room.clone().try_acquire_owned() else {
+            continue; // closing it tells the command that the daemon is busy
+        };
+        let desk = Arc::clone(&desk);
+        answers.spawn(async move {
+            let _permit = permit;
+            if let Err(error) = converse(stream, &*desk).await {
+                tracing::debug!(%error, "a command left before its answer");
+            }
+        });
+    }
+    answers.shutdown().await;
+}
+
+async fn converse<A: Answer>(stream: UnixStream, desk: &A) -> io::Result<()> {
+    let (read, mut write) = stream.into_split();
+    let mut read = BufReader::new(read.take(QUESTION_BYTES_MAX));
+    let mut line = String::new();
+    read.read_line(&mut line).await?;
+    let ask = match serde_json::from_str::<Ask>(&line) {
+        Ok(ask) => ask,
+        Err(error) => {
+            let words = format!("the daemon does not know this question: {error}");
+            return send(&mut write, &Reply::Error { code: 64, words }).await;
+        }
+    };
+    let (to, mut from) = mpsc::channel(64);
+    let answer = desk.answer(ask, to);
+    let pass = async {
+        while let Some(reply) = from.recv().await {
+            send(&mut write, &reply).await?;
+        }
+        Ok(())
+    };
+    // A command that was interrupted closes its end: stop answering then.
+    let gone = async {
+        let mut rest = [0_u8; 1];
+        while matches!(read.read(&mut rest).await, Ok(1..)) {}
+    };
+    tokio::select! {
+        ((), passed) = async { tokio::join!(answer, pass) } => passed,
+        () = gone => Ok(()),
+    }
+}
+
+async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &Reply) -> io::Result<()> {
+    let mut line = serde_json::to_vec(reply)?;
+    line.push(b'\n');
+    write.write_all(&line).await
+}
+
+/// Asks the daemon of this state folder. `None` when none runs; otherwise its replies come one by
+/// one.
+///
+/// # Errors
+/// When the daemon is there but cannot be spoken to.
+pub async fn ask(state: &Path, ask: &Ask) -> io::Result<Option<Replies>> {
+    let folder = match Folder::open(state) {
+        Ok(folder) => folder,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let stream = match UnixStream::connect(&folder.path).await {
+        Ok(stream) => stream,
+        Err(error) => {
+            let nobody = matches!(
+                error.kind(),
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused
+            );
+            return if nobody { Ok(None) } else { Err(error) };
+        }
+    };
+    let (read, mut write) = stream.into_split();
+    let mut line = serde_json::to_vec(ask)?;
+    line.push(b'\n');
+    write.write_all(&line).await?;
+    Ok(Some(Replies {
+        lines: BufReader::new(read).lines(),
+        _write: write,
+    }))
+}
+
+/// The daemon's replies to one question.
+pub struct Replies {
+    lines: tokio::io::Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
+    _write: tokio::net::unix::OwnedWriteHalf,
+}
+
+impl Replies {
+    /// The next one; `None` when the daemon closed the line.
+    ///
+    /// # Errors
+    /// When the line breaks or the daemon speaks in other words.
+    pub async fn next(&mut self) -> io::Result<Option<Reply>> {
+        let Some(line) = self.lines.next_line().await? else {
+            return Ok(None);
+        };
+        serde_json::from_str(&line)
+            .map(Some)
+            .map_err(io::Error::other)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Echo;
+
+    impl Answer for Echo {
+        async fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) {
+            let item = serde_json::to_value(&ask).expect("a question");
+            let _ = to.send(Reply::Item(item)).await;
+            let _ = to.send(Reply::End { count: 1 }).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_question_is_answered_through_a_folder_with_a_very_long_path() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let deep = folder.path().join("d".repeat(120)).join("e".repeat(120));
+        std::fs::create_dir_all(&deep).expect("a folder");
+        assert!(
+            ask(&deep, &Ask::Status).await.expect("an answer").is_none(),
+            "nobody is there"
+        );
+        let listener = listen(&deep).expect("a listener");
+        let mode = std::fs::metadata(deep.join(NAME))
+            .expect("a socket")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+        let server = tokio::spawn(serve(listener, Arc::new(Echo), async {
+            let _ = stopped.await;
+        }));
+        let mut replies = ask(&deep, &Ask::Watch)
+            .await
+            .expect("a line")
+            .expect("a daemon");
+        let first = replies.next().await.expect("a line");
+        assert_eq!(
+            first,
+            Some(Reply::Item(serde_json::json!({"ask": "watch"})))
+        );
+        assert_eq!(
+            replies.next().await.expect("a line"),
+            Some(Reply::End { count: 1 })
+        );
+        assert_eq!(replies.next().await.expect("a line"), None);
+        stop.send(()).expect("a server");
+        server.await.expect("it ends");
+        // What a killed process leaves behind is not in the way.
+        assert!(ask(&deep, &Ask::Status).await.expect("no fault").is_none());
+        listen(&deep).expect("again");
+    }
+}
