@@ -11,12 +11,16 @@
 //! | [`event`] | [`Told`], [`ChannelEvent`], [`Cdr`]: what comes in |
 //! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |
+//! | [`assembler`] | [`Assembler`]: groups channels into open calls, and says when one is over |
 
+pub mod assembler;
 pub mod call;
 pub mod event;
 pub mod trunk;
 pub mod units;
 
+pub use assembler::{Assembler, Counts, OpenChange, Settings};
 pub use call::{Direction, FinishedCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
+pub use trunk::{Endpoint, Endpoints};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

@@ -1,1 +1,399 @@
-//! Which channel names belong to which trunk.
+//! Which channel names belong to which trunk, and which are telephones.
+//!
+//! ```text
+//! PJSIP/city-0000004f            PJSIP: technology   city: endpoint   0000004f: suffix
+//! PJSIP/trunk_1/998901110001-1   an endpoint that goes on with a slash
+//! Dongle/MTS-SUP-0100000151      an endpoint that holds a dash itself
+//! AsyncGoto/PJSIP/city-0000004f  plumbing, whatever stands behind its slash
+//! ```
+
+use crate::units::Extension;
+
+/// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
+/// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
+const TELEPHONES: [&str; 24] = [
+    "PJSIP", "SIP", "IAX2", "DAHDI", "Zap", "SCCP", "Skinny", "Dongle", "Quectel", "OOH323",
+    "H323", "Motif", "Gtalk", "Jingle", "Console", "MGCP", "UniSTIM", "USTM", "mISDN", "Phone",
+    "Mobile", "CAPI", "Khomp", "Unicall",
+];
+
+/// Technologies that can never be a trunk, not even by an endpoint full of `*`.
+const PLUMBING: [&str; 15] = [
+    "Local",
+    "Snoop",
+    "CBAnn",
+    "CBRec",
+    "Recorder",
+    "Announcer",
+    "Surrogate",
+    "AsyncGoto",
+    "Message",
+    "UnicastRTP",
+    "MulticastRTP",
+    "AudioSocket",
+    "WebSocket",
+    "Bridge",
+    "Parked",
+];
+
+/// One `--trunk`: a name, and the endpoint by which its channels are known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    trunk: String,
+    pattern: String,
+    awaits_cdr: bool,
+}
+
+impl Endpoint {
+    /// The trunk called `trunk`, whose channels are named after `pattern`: what stands before the
+    /// suffix in a channel's name, `PJSIP/city`; `*` in it is any text, the empty one too.
+    pub fn new(trunk: impl Into<String>, pattern: impl Into<String>) -> Self {
+        Self {
+            trunk: trunk.into(),
+            pattern: pattern.into(),
+            awaits_cdr: false,
+        }
+    }
+
+    /// The same trunk, whose lead stands in the CDR's user field: its calls wait for the CDR.
+    #[must_use]
+    pub fn awaiting_cdr(mut self) -> Self {
+        self.awaits_cdr = true;
+        self
+    }
+
+    /// The trunk's name.
+    pub fn trunk(&self) -> &str {
+        &self.trunk
+    }
+
+    /// The endpoint as written.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// Calls over this trunk wait for a CDR with a user field.
+    pub fn awaits_cdr(&self) -> bool {
+        self.awaits_cdr
+    }
+
+    /// Whether the channel called `name` is one of this trunk's.
+    pub fn matches(&self, name: &str) -> bool {
+        let name = alive(name);
+        if PLUMBING
+            .iter()
+            .any(|p| p.eq_ignore_ascii_case(technology(name)))
+        {
+            return false;
+        }
+        if self.pattern.contains('*') {
+            ends(name).any(|end| glob(self.pattern.as_bytes(), &name.as_bytes()[..end]))
+        } else {
+            name.starts_with(&self.pattern) && goes_on(name, self.pattern.len())
+        }
+    }
+}
+
+/// All trunks of one PBX, in which no channel can belong to two.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Endpoints(Vec<Endpoint>);
+
+/// Two equally long endpoints can match one channel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the endpoints {first} (trunk {first_trunk}) and {second} (trunk {second_trunk}) are equally \
+     long and can match one channel: make one of them more exact"
+)]
+pub struct Conflict {
+    /// The first endpoint.
+    pub first: String,
+    /// Its trunk.
+    pub first_trunk: String,
+    /// The second endpoint.
+    pub second: String,
+    /// Its trunk.
+    pub second_trunk: String,
+}
+
+impl Endpoints {
+    /// These trunks.
+    ///
+    /// # Errors
+    /// When two equally long endpoints can match one channel.
+    pub fn new(endpoints: Vec<Endpoint>) -> Result<Self, Conflict> {
+        for (i, a) in endpoints.iter().enumerate() {
+            for b in &endpoints[i + 1..] {
+                if a.pattern.chars().count() == b.pattern.chars().count()
+                    && overlap(a.pattern.as_bytes(), b.pattern.as_bytes())
+                {
+                    return Err(Conflict {
+                        first: a.pattern.clone(),
+                        first_trunk: a.trunk.clone(),
+                        second: b.pattern.clone(),
+                        second_trunk: b.trunk.clone(),
+                    });
+                }
+            }
+        }
+        Ok(Self(endpoints))
+    }
+
+    /// The trunk that the channel called `name` belongs to: of several, the longest endpoint's.
+    pub fn of(&self, name: &str) -> Option<&Endpoint> {
+        let matching = self.0.iter().filter(|endpoint| endpoint.matches(name));
+        matching.max_by_key(|endpoint| endpoint.pattern.chars().count())
+    }
+
+    /// The trunks, in the order given.
+    pub fn iter(&self) -> impl Iterator<Item = &Endpoint> {
+        self.0.iter()
+    }
+}
+
+/// What a channel is, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Party<'a> {
+    /// A line to the world outside.
+    Trunk(&'a Endpoint),
+    /// A telephone inside the company.
+    Extension(Extension),
+    /// Nobody: a Local half, a recorder, an announcer…
+    Plumbing,
+}
+
+/// What the channel called `name` is.
+pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
+    if let Some(endpoint) = endpoints.of(name) {
+        return Party::Trunk(endpoint);
+    }
+    extension(name).map_or(Party::Plumbing, Party::Extension)
+}
+
+/// The extension of a channel of a telephone technology: what follows the slash, without suffix.
+pub fn extension(name: &str) -> Option<Extension> {
+    let name = alive(name);
+    let (tech, rest) = name.split_once('/')?;
+    if !TELEPHONES.iter().any(|t| t.eq_ignore_ascii_case(tech)) {
+        return None;
+    }
+    let device = rest.split('/').next().unwrap_or(rest);
+    let end = device
+        .rfind('-')
+        .filter(|&dash| is_suffix(tech, &device[dash + 1..]))
+        .unwrap_or(device.len());
+    (end > 0).then(|| Extension::new(&device[..end]))
+}
+
+/// The text before the first slash.
+pub(crate) fn technology(name: &str) -> &str {
+    name.split_once('/').map_or(name, |(tech, _)| tech)
+}
+
+/// The name both halves of a Local channel share, without `;1` or `;2`.
+pub(crate) fn local_pair(name: &str) -> Option<&str> {
+    let name = alive(name);
+    if !technology(name).eq_ignore_ascii_case("Local") {
+        return None;
+    }
+    name.strip_suffix(";1").or_else(|| name.strip_suffix(";2"))
+}
+
+/// The name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
+fn alive(name: &str) -> &str {
+    name.split_once('<').map_or(name, |(name, _)| name)
+}
+
+/// Whether the name, after an endpoint of `end` bytes, is over, goes on with `/`, or with the
+/// suffix that its technology writes.
+fn goes_on(name: &str, end: usize) -> bool {
+    let rest = &name[end..];
+    match rest.as_bytes().first() {
+        None | Some(b'/') => true,
+        Some(b'-') => {
+            let tech = technology(name);
+            let strict = ["PJSIP", "SIP", "IAX2"];
+            !strict.iter().any(|t| t.eq_ignore_ascii_case(tech)) || is_suffix(tech, &rest[1..])
+        }
+        Some(_) => false,
+    }
+}
+
+/// Whether `text` is what a technology puts behind the last dash: 8 hex digits (PJSIP, SIP; IAX2
+/// also a call number of up to 5 digits), and for others any run of hex digits.
+fn is_suffix(tech: &str, text: &str) -> bool {
+    let hex = !text.is_empty() && text.bytes().all(|b| b.is_ascii_hexdigit());
+    match tech.to_ascii_uppercase().as_str() {
+        "PJSIP" | "SIP" => hex && text.len() == 8,
+        "IAX2" => {
+            hex && (text.len() == 8 || text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit()))
+        }
+        _ => hex,
+    }
+}
+
+/// Where in the name an endpoint could end.
+fn ends(name: &str) -> impl Iterator<Item = usize> {
+    (0..=name.len()).filter(|&end| name.is_char_boundary(end) && goes_on(name, end))
+}
+
+/// Whether `text` is `pattern`, in which `*` stands for any text.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    let (mut p, mut t) = (0, 0);
+    let mut retry: Option<(usize, usize)> = None;
+    while t < text.len() {
+        if pattern.get(p) == Some(&b'*') {
+            retry = Some((p + 1, t));
+            p += 1;
+        } else if pattern.get(p) == Some(&text[t]) {
+            p += 1;
+            t += 1;
+        } else if let Some((after, from)) = retry {
+            p = after;
+            t = from + 1;
+            retry = Some((after, t));
+        } else {
+            return false;
+        }
+    }
+    pattern[p..].iter().all(|&c| c == b'*')
+}
+
+/// Whether one text exists that both patterns match.
+fn overlap(a: &[u8], b: &[u8]) -> bool {
+    // reach[j]: some text matches both what was read of a and the first j characters of b.
+    let mut reach = vec![false; b.len() + 1];
+    reach[0] = true;
+    for (j, &y) in b.iter().enumerate() {
+        reach[j + 1] = reach[j] && y == b'*';
+    }
+    for &x in a {
+        let mut next = vec![false; b.len() + 1];
+        next[0] = reach[0] && x == b'*';
+        for (j, &y) in b.iter().enumerate() {
+            next[j + 1] = if x == b'*' || y == b'*' {
+                reach[j + 1] || next[j]
+            } else {
+                reach[j] && x == y
+            };
+        }
+        reach = next;
+    }
+    reach[b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(endpoint: &str, name: &str) -> bool {
+        Endpoint::new("t", endpoint).matches(name)
+    }
+
+    #[test]
+    fn an_endpoint_takes_the_names_it_is_or_that_go_on_from_it() {
+        assert!(matches("PJSIP/city", "PJSIP/city"));
+        assert!(matches("PJSIP/city", "PJSIP/city-0000004f"));
+        assert!(matches("PJSIP/city", "PJSIP/city-0000004f<ZOMBIE>"));
+        assert!(matches("PJSIP/trunk_1", "PJSIP/trunk_1/998901110001-1"));
+        assert!(matches("OOH323/gw", "OOH323/gw-1946"));
+        assert!(matches("DAHDI/33", "DAHDI/33-1"));
+        assert!(matches("IAX2/city", "IAX2/city-4711"));
+        assert!(!matches("PJSIP/city", "PJSIP/city2-0000004f"));
+        assert!(!matches("PJSIP/city", "pjsip/city-0000004f"));
+    }
+
+    #[test]
+    fn a_dash_after_a_sip_endpoint_needs_eight_hex_digits() {
+        assert!(!matches("PJSIP/city", "PJSIP/city-2-0000004f"));
+        assert!(!matches("SIP/city", "SIP/city-2"));
+        assert!(!matches("IAX2/city", "IAX2/city-2-0000004f"));
+        assert!(matches("Dongle/MTS", "Dongle/MTS-SUP-0100000151"));
+    }
+
+    #[test]
+    fn a_star_is_any_text() {
+        assert!(matches("PJSIP/trunk*", "PJSIP/trunk_1-0000004f"));
+        assert!(matches("PJSIP/*-out", "PJSIP/city-out-0000004f"));
+        assert!(!matches("PJSIP/*-out", "PJSIP/city-in-0000004f"));
+        assert!(matches("Dongle/*", "Dongle/MTS-SUP-0100000151"));
+    }
+
+    #[test]
+    fn plumbing_is_never_a_trunk() {
+        assert!(!matches("PJSIP/city", "AsyncGoto/PJSIP/city-0000004f"));
+        assert!(!matches("*", "Local/city@out-0000004f;1"));
+        assert!(matches("*", "PJSIP/city-0000004f"));
+    }
+
+    #[test]
+    fn the_longest_endpoint_wins() {
+        let endpoints = Endpoints::new(vec![
+            Endpoint::new("mts", "Dongle/MTS"),
+            Endpoint::new("support", "Dongle/MTS-SUP"),
+            Endpoint::new("rest", "Dongle/*"),
+        ])
+        .expect("no conflict");
+        let trunk = |name: &str| endpoints.of(name).map(|e| e.trunk().to_owned());
+        assert_eq!(
+            trunk("Dongle/MTS-SUP-0100000151").as_deref(),
+            Some("support")
+        );
+        assert_eq!(trunk("Dongle/MTS-0100000151").as_deref(), Some("mts"));
+        assert_eq!(trunk("Dongle/LIFE-0100000151").as_deref(), Some("rest"));
+        assert_eq!(trunk("PJSIP/101-00000050"), None);
+    }
+
+    #[test]
+    fn two_equally_long_endpoints_that_can_match_one_channel_are_refused() {
+        let pair = |a: &str, b: &str| {
+            Endpoints::new(vec![Endpoint::new("a", a), Endpoint::new("b", b)]).is_err()
+        };
+        assert!(pair("PJSIP/city", "PJSIP/city"));
+        assert!(pair("PJSIP/ci*y", "PJSIP/cit*"));
+        assert!(pair("PJSIP/*out", "PJSIP/out*"));
+        assert!(!pair("PJSIP/*out", "PJSIP/in*t2"));
+        assert!(!pair("PJSIP/city", "PJSIP/gsm1"));
+        assert!(!pair("PJSIP/a*c", "PJSIP/b*c"));
+    }
+
+    #[test]
+    fn an_extension_is_what_follows_the_slash_without_suffix() {
+        let name = |name: &str| extension(name).map(|e| e.as_str().to_owned());
+        assert_eq!(name("PJSIP/101-00000050").as_deref(), Some("101"));
+        assert_eq!(name("PJSIP/101-00000050<ZOMBIE>").as_deref(), Some("101"));
+        assert_eq!(name("SIP/150010001-00000018").as_deref(), Some("150010001"));
+        assert_eq!(
+            name("PJSIP/anna-maria-0000004f").as_deref(),
+            Some("anna-maria")
+        );
+        assert_eq!(name("SCCP/101-00000006").as_deref(), Some("101"));
+        assert_eq!(name("DAHDI/33-1").as_deref(), Some("33"));
+        assert_eq!(name("IAX2/204-4711").as_deref(), Some("204"));
+        assert_eq!(name("Console/dsp").as_deref(), Some("dsp"));
+        for plumbing in [
+            "Local/101@internal-0000000c;1",
+            "AsyncGoto/PJSIP/101-00000050",
+            "Snoop/1795151317.146-00000001",
+            "CBAnn/600-00000000;1",
+            "Surrogate/PJSIP/101-00000050",
+            "Message/ast_msg_queue",
+            "nonsense",
+            "",
+        ] {
+            assert_eq!(name(plumbing), None, "{plumbing}");
+        }
+    }
+
+    #[test]
+    fn the_halves_of_a_local_channel_share_one_name() {
+        assert_eq!(
+            local_pair("Local/101@in-0000000c;1"),
+            Some("Local/101@in-0000000c")
+        );
+        assert_eq!(
+            local_pair("Local/101@in-0000000c;2"),
+            Some("Local/101@in-0000000c")
+        );
+        assert_eq!(local_pair("CBAnn/600-00000000;1"), None);
+    }
+}
