@@ -13,7 +13,9 @@ pub mod clock;
 pub mod control;
 pub mod journal;
 pub mod ops;
+pub mod people;
 pub mod secret;
+pub mod trunk;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,5 +1,245 @@
 //! From a finished call to what the journal says of it.
+//!
+//! In comes a [`FinishedCall`], what the administrator's flags say ([`Rules`]), who is who
+//! ([`People`]) and `now`; out goes [`Judged`]. Nothing here reads a clock, a file or a socket, and
+//! the same call judged again has the same uuid.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`record`] | the journal's words: `CallRecord`, `Judged`, `Reason` |
+//! | [`number`] | telephone numbers made E.164 |
+//! | [`figures`] | uuid, start, duration, talk |
+//! | [`retry`] | a dead letter judged anew |
 
+pub mod figures;
+pub mod number;
 pub mod record;
+pub mod retry;
 
 pub use record::{CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason};
+pub use retry::{EmployeeWish, Wish, remap};
+
+use crate::people::{LeadAnswer, People};
+use crate::trunk::{Trunk, Trunks};
+use callbridge_call::{Direction, EventTime, FinishedCall};
+use figures::Figures;
+
+/// What the administrator's flags say of all calls.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    /// The trunks.
+    pub trunks: Trunks,
+    /// Calls that began before are skipped (`--not-before`).
+    pub not_before: Option<EventTime>,
+    /// A call whose extension has no employee is parked (`--require-employee`).
+    pub require_employee: bool,
+}
+
+/// Judges a finished call of the PBX with this id. `now` is the wall clock's time, or the last
+/// event's time for a recording; it stands for the call's time of arrival.
+pub fn judge(
+    call: &FinishedCall,
+    pbx: &str,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Judged {
+    let trunk = call
+        .trunk
+        .as_deref()
+        .and_then(|name| rules.trunks.find(pbx, name));
+    let figures = Figures::of(call, now);
+    let phone = phone_of(call, trunk);
+    let mut remarks = call.remarks.clone();
+    remarks.extend(figures.remarks.iter().cloned());
+    let mut record = CallRecord {
+        uuid: Some(figures::uuid(pbx, &call.linkedid)),
+        linkedid: call.linkedid.as_str().to_owned(),
+        pbx: pbx.to_owned(),
+        direction: call.direction,
+        answered: call.answered,
+        lead_id: None,
+        trunk: call.trunk.clone(),
+        client_phone: phone,
+        employee: call
+            .employee
+            .as_ref()
+            .map(|extension| extension.as_str().to_owned()),
+        employee_id: None,
+        employees_in_order: call
+            .employees_in_order
+            .iter()
+            .map(|e| e.as_str().to_owned())
+            .collect(),
+        started_at: figures.started_at,
+        duration_sec: figures.duration_sec,
+        talk_time_sec: figures.talk_time_sec,
+        incomplete: call.incomplete.is_some(),
+        estimate: call.estimate,
+    };
+    let verdict = match left_out(call, trunk, rules, &figures) {
+        Some(verdict) => {
+            record.uuid = None;
+            verdict
+        }
+        None => {
+            let who = who(call, trunk, people, &record);
+            record.lead_id = who.lead_id;
+            record.employee_id = who.employee_id;
+            let listed = trunk.is_some_and(|trunk| trunk.employees.is_some());
+            remarks.extend(who.no_employee.clone().filter(|_| listed));
+            facts(call, &figures).unwrap_or_else(|| who.verdict(rules.require_employee))
+        }
+    };
+    Judged {
+        record,
+        outcome: verdict.outcome,
+        reason: verdict.reason,
+        message: verdict.message,
+        live: call.live,
+        remarks,
+        judged_at: now,
+    }
+}
+
+/// An outcome on its way.
+struct Verdict {
+    outcome: Outcome,
+    reason: Option<Reason>,
+    message: String,
+}
+
+impl Verdict {
+    fn plain(outcome: Outcome, message: impl Into<String>) -> Self {
+        Self {
+            outcome,
+            reason: None,
+            message: message.into(),
+        }
+    }
+
+    fn dead(reason: Reason, message: impl Into<String>) -> Self {
+        Self {
+            outcome: Outcome::DeadLetter,
+            reason: Some(reason),
+            message: message.into(),
+        }
+    }
+}
+
+fn phone_of(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<Phone> {
+    let country = trunk.and_then(|trunk| trunk.country);
+    let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
+    number::normalise(call.number.as_ref()?, country, strip)
+}
+
+/// What is not journaled by the administrator's wish, or by its nature.
+fn left_out(
+    call: &FinishedCall,
+    trunk: Option<&Trunk>,
+    rules: &Rules,
+    figures: &Figures,
+) -> Option<Verdict> {
+    match call.direction {
+        Direction::Internal => {
+            return Some(Verdict::plain(Outcome::Internal, "no trunk took part"));
+        }
+        Direction::Inbound | Direction::Outbound => {}
+    }
+    let skipped = |why: String| Some(Verdict::plain(Outcome::Skipped, why));
+    if let Some(trunk) = trunk {
+        if !trunk.journal {
+            return skipped(format!("trunk {} says journal=no", trunk.name));
+        }
+        if !trunk.unanswered && !call.answered {
+            return skipped(format!(
+                "unanswered, and trunk {} says unanswered=no",
+                trunk.name
+            ));
+        }
+    }
+    // A start that cannot be true says nothing about before or after.
+    let limit = rules.not_before.filter(|_| figures.wrong_start.is_none())?;
+    (call.started < limit).then_some(())?;
+    skipped(format!(
+        "began at {} s, before --not-before",
+        call.started.floor_seconds()
+    ))
+}
+
+/// Faults of the call itself; they come before the question of who it was.
+fn facts(call: &FinishedCall, figures: &Figures) -> Option<Verdict> {
+    let wrong_start = figures.wrong_start.as_ref();
+    let excess = figures.talk_excess.as_ref();
+    wrong_start
+        .map(|why| Verdict::dead(Reason::InvalidEpoch, why))
+        .or_else(|| Some(Verdict::dead(Reason::Incomplete, call.incomplete.as_ref()?)))
+        .or_else(|| Some(Verdict::dead(Reason::TalkExceedsDuration, excess?)))
+}
+
+/// Who called and who answered, in the CRM's ids.
+pub(crate) struct Who {
+    pub(crate) lead_id: Option<LeadId>,
+    pub(crate) employee_id: Option<EmployeeId>,
+    no_lead: Option<(Reason, String)>,
+    /// The extension has no employee, in words; `None` for a call without an extension, too.
+    pub(crate) no_employee: Option<String>,
+}
+
+pub(crate) fn who(
+    call: &FinishedCall,
+    trunk: Option<&Trunk>,
+    people: &People,
+    record: &CallRecord,
+) -> Who {
+    let Some(trunk) = trunk else {
+        let name = record.trunk.as_deref().unwrap_or("?");
+        let words = format!("no --trunk is called {name} any more, so no rule gives a lead");
+        let no_lead = Some((Reason::NoLead, words));
+        return Who {
+            lead_id: None,
+            employee_id: None,
+            no_lead,
+            no_employee: None,
+        };
+    };
+    let (lead_id, no_lead) = match people.lead_of(call, record.client_phone.as_ref(), trunk) {
+        LeadAnswer::One(lead, _) => (Some(lead), None),
+        LeadAnswer::None(why) => (None, Some((Reason::NoLead, why))),
+        LeadAnswer::Two(_, _, why) => (None, Some((Reason::AmbiguousLead, why))),
+    };
+    let extension = call.employee.as_ref();
+    let employee_id = extension.and_then(|extension| people.employee_of(extension, trunk));
+    let unknown = extension.filter(|_| employee_id.is_none());
+    let no_employee = unknown.map(|extension| match trunk.employees {
+        Some(_) => format!(
+            "extension {extension} is not among the employees of {}",
+            trunk.name
+        ),
+        None => format!(
+            "extension {extension}: trunk {} has no employees",
+            trunk.name
+        ),
+    });
+    Who {
+        lead_id,
+        employee_id,
+        no_lead,
+        no_employee,
+    }
+}
+
+impl Who {
+    fn verdict(self, require_employee: bool) -> Verdict {
+        if let Some((reason, why)) = self.no_lead {
+            return Verdict::dead(reason, why);
+        }
+        match self.no_employee {
+            Some(why) if require_employee => Verdict::dead(Reason::NoEmployee, why),
+            Some(_) | None => Verdict::plain(Outcome::Journal, ""),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

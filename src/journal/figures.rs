@@ -1,0 +1,204 @@
+//! The figures of a call: its uuid, start, duration and talk.
+
+use super::CallUuid;
+use callbridge_call::{EpochSeconds, EventTime, FinishedCall, Linkedid};
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The namespace of the calls' uuids. With another one every call would be journaled twice.
+const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
+
+/// 2000-01-01: no call of ours began before.
+const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
+
+/// A start may be so far ahead of our clock, and no further.
+const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
+
+/// Two figures rounded apart may differ by so much, and no more.
+const ROUNDING_SEC: u32 = 1;
+
+/// The idempotency key of a call (§2.6 `uuid`): UUIDv5 of the PBX's id, a NUL byte and the root
+/// linkedid.
+pub fn uuid(pbx: &str, linkedid: &Linkedid) -> CallUuid {
+    let name = [pbx.as_bytes(), b"\0", linkedid.as_str().as_bytes()].concat();
+    CallUuid(Uuid::new_v5(&NAMESPACE, &name))
+}
+
+/// Why `start` cannot be when a call began, in words; `None` when it can. The journal takes epoch
+/// seconds (§2.6 `VALID_EPOCH_SEC`).
+pub fn wrong_start(start: EventTime, now: EventTime) -> Option<String> {
+    let seconds = start.floor_seconds();
+    if start < EARLIEST {
+        return Some(format!(
+            "the call began at {seconds} s, before the year 2000"
+        ));
+    }
+    let ahead = start.since(now);
+    (ahead > AHEAD_MAX).then(|| {
+        format!(
+            "the call began at {seconds} s, {} s ahead of our clock",
+            ahead.as_secs()
+        )
+    })
+}
+
+/// The figures as the journal takes them, and what is wrong with them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Figures {
+    /// The start; where the PBX's cannot be, when the call arrived, less its duration.
+    pub started_at: EpochSeconds,
+    /// At least 1.
+    pub duration_sec: u32,
+    /// At most `duration_sec`; 0 when not answered.
+    pub talk_time_sec: u32,
+    /// Why the PBX's start cannot be.
+    pub wrong_start: Option<String>,
+    /// More talk than call, with both figures.
+    pub talk_excess: Option<String>,
+    /// What was clamped.
+    pub remarks: Vec<String>,
+}
+
+impl Figures {
+    /// Whole seconds, half up, from exact intervals.
+    pub fn of(call: &FinishedCall, now: EventTime) -> Self {
+        let length = call.ended.since(call.started);
+        let duration_sec = half_up(length).max(1);
+        let talked = if call.answered { half_up(call.talk) } else { 0 };
+        let wrong_start = wrong_start(call.started, now);
+        let start = if wrong_start.is_some() {
+            now.minus(length)
+        } else {
+            call.started
+        };
+        let mut remarks = Vec::new();
+        let mut talk_excess = None;
+        if talked > duration_sec + ROUNDING_SEC {
+            let (talk, length) = (call.talk.as_secs_f64(), length.as_secs_f64());
+            talk_excess = Some(format!("{talk:.3} s of talk in a call of {length:.3} s"));
+        } else if talked > duration_sec {
+            remarks.push(format!(
+                "talk of {talked} s clamped to the duration, {duration_sec} s"
+            ));
+        }
+        Self {
+            started_at: start.floor_seconds(),
+            duration_sec,
+            talk_time_sec: talked.min(duration_sec),
+            wrong_start,
+            talk_excess,
+            remarks,
+        }
+    }
+}
+
+/// Whole seconds, half up; the journal's figures end at `u32::MAX - 1`.
+fn half_up(exact: Duration) -> u32 {
+    let seconds = (exact.as_micros() + 500_000) / 1_000_000;
+    u32::try_from(seconds).unwrap_or(u32::MAX).min(u32::MAX - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::tests::call;
+    use proptest::prelude::*;
+
+    fn figures(length_ms: u64, talk_ms: u64, answered: bool) -> Figures {
+        let mut call = call();
+        call.ended = call.started.plus(Duration::from_millis(length_ms));
+        (call.talk, call.answered) = (Duration::from_millis(talk_ms), answered);
+        Figures::of(&call, call.ended)
+    }
+
+    #[test]
+    fn uuids_are_those_of_the_recipe() {
+        // By Python: uuid.uuid5(NAMESPACE, "pbx1\0" + "1795151317.146")
+        for (pbx, linkedid, wants) in [
+            (
+                "pbx1",
+                "1795151317.146",
+                "0ceb32a8-260a-5ba6-b8f1-30205fcc212d",
+            ),
+            (
+                "explain",
+                "1795151432.208",
+                "dccc0247-09d5-5aa2-a893-54ff5847852d",
+            ),
+            (
+                "main",
+                "pbx1-1529936170.42",
+                "a15afcda-7fe2-5716-8984-479614ce5a8c",
+            ),
+        ] {
+            let linkedid = Linkedid::new(linkedid).expect("not empty");
+            assert_eq!(uuid(pbx, &linkedid).to_string(), wants);
+        }
+    }
+
+    #[test]
+    fn seconds_are_rounded_half_up_and_a_call_lasts_at_least_one() {
+        let whole = |length, talk| {
+            let figures = figures(length, talk, true);
+            (figures.duration_sec, figures.talk_time_sec)
+        };
+        assert_eq!(whole(5_020, 4_000), (5, 4));
+        assert_eq!(whole(5_500, 4_499), (6, 4));
+        assert_eq!(whole(5_499, 4_500), (5, 5));
+        assert_eq!(whole(10, 0), (1, 0));
+    }
+
+    #[test]
+    fn an_unanswered_call_has_no_talk() {
+        assert_eq!(figures(4_000, 400, false).talk_time_sec, 0);
+    }
+
+    #[test]
+    fn a_second_of_rounding_is_clamped_and_more_is_told_with_both_figures() {
+        let clamped = figures(4_400, 4_600, true);
+        assert_eq!((clamped.duration_sec, clamped.talk_time_sec), (4, 4));
+        assert_eq!(clamped.talk_excess, None);
+        assert_eq!(
+            clamped.remarks,
+            ["talk of 5 s clamped to the duration, 4 s"]
+        );
+        let excess = figures(4_400, 5_600, true);
+        assert_eq!(
+            excess.talk_excess.as_deref(),
+            Some("5.600 s of talk in a call of 4.400 s")
+        );
+        assert_eq!((excess.duration_sec, excess.talk_time_sec), (4, 4));
+    }
+
+    #[test]
+    fn a_start_before_2000_or_five_minutes_ahead_is_wrong() {
+        let now = EventTime::from_seconds(1_795_151_317);
+        let at = |seconds| wrong_start(EventTime::from_seconds(seconds), now);
+        assert_eq!(at(1_795_151_317 + 300), None);
+        assert_eq!(at(946_684_800), None);
+        insta::assert_snapshot!(at(946_684_799).expect("wrong"), @"the call began at 946684799 s, before the year 2000");
+        insta::assert_snapshot!(at(1_795_151_618).expect("wrong"), @"the call began at 1795151618 s, 301 s ahead of our clock");
+        assert!(at(1_795_151_317_000).is_some(), "milliseconds");
+    }
+
+    #[test]
+    fn the_arrival_is_proposed_for_a_wrong_start() {
+        let mut call = call();
+        call.started = EventTime::from_seconds(5);
+        call.ended = EventTime::from_seconds(15);
+        let figures = Figures::of(&call, EventTime::from_seconds(1_795_151_317));
+        assert_eq!(figures.started_at, EpochSeconds::new(1_795_151_307));
+        assert!(figures.wrong_start.is_some());
+    }
+
+    proptest! {
+        #[test]
+        fn talk_is_never_above_duration(length_ms: u32, talk_ms: u32, answered: bool) {
+            let figures = figures(length_ms.into(), talk_ms.into(), answered);
+            prop_assert!(figures.duration_sec >= 1);
+            prop_assert!(figures.talk_time_sec <= figures.duration_sec);
+            let more = talk_ms > length_ms.saturating_add(2_000).max(2_500);
+            prop_assert!(!(answered && more) || figures.talk_excess.is_some());
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Telephone numbers as PBXs write them, made E.164.
+//!
+//! The tables of numbering plans (6 MB, 49 ms) are loaded by the first number, not at start.
+
+use super::Phone;
+use callbridge_call::call::HeardNumber;
+use phonenumber::{Mode, country};
+use std::fmt;
+
+/// A country whose numbering plan a trunk follows, by its ISO 3166 code: `UZ`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Country(country::Id);
+
+impl Country {
+    /// From two letters of either case; `None` for a code without a numbering plan.
+    pub fn parse(code: &str) -> Option<Self> {
+        let letters = code.len() == 2 && code.bytes().all(|b| b.is_ascii_alphabetic());
+        letters
+            .then(|| code.to_ascii_uppercase().parse().ok())
+            .flatten()
+            .map(Self)
+    }
+
+    /// `UZ`
+    pub fn code(&self) -> &str {
+        self.0.as_ref()
+    }
+}
+
+impl PartialOrd for Country {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Country {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.code().cmp(other.code())
+    }
+}
+
+impl fmt::Display for Country {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.code())
+    }
+}
+
+/// The customer's number of a call in E.164. `strip` is the prefix that extensions dial to get
+/// out (`9`); it is taken off only where the number is not valid as it stands. `None` for hidden
+/// numbers, short ones, feature codes, and whatever is no valid number of any country.
+pub fn normalise(
+    heard: &HeardNumber,
+    country: Option<Country>,
+    strip: Option<&str>,
+) -> Option<Phone> {
+    let text = bare(&heard.text);
+    e164(text, country).or_else(|| {
+        let prefix = strip.filter(|prefix| !prefix.is_empty())?;
+        e164(text.strip_prefix(prefix)?, country)
+    })
+}
+
+/// A number as people write it (`+998 90 111-00-01`, `901110001`), in E.164.
+pub fn e164(text: &str, country: Option<Country>) -> Option<Phone> {
+    e164_of(&Digits::of(bare(text))?, country)
+}
+
+/// Without a scheme, and without what follows the number proper.
+fn bare(text: &str) -> &str {
+    let text = text.trim();
+    let text = ["sip:", "sips:", "tel:"]
+        .iter()
+        .find_map(|scheme| text.strip_prefix(scheme))
+        .unwrap_or(text);
+    text.split(['@', ';', ',']).next().unwrap_or_default()
+}
+
+/// The digits of a number, and whether a plus stood before them.
+struct Digits {
+    plus: bool,
+    text: String,
+}
+
+/// No number of any plan is longer, dial prefix included.
+const LENGTH_MAX: usize = 40;
+
+/// Without a plus, fewer digits are not taken for a number with its country's code.
+const FOREIGN_DIGITS_MIN: usize = 10;
+
+impl Digits {
+    /// Takes off the marks between digits. `None` where anything else than digits remains
+    /// (`anonymous`, `*8`, `s`).
+    fn of(text: &str) -> Option<Self> {
+        if text.len() > LENGTH_MAX {
+            return None;
+        }
+        let plus = text.trim_start().starts_with('+');
+        let marks = [' ', '-', '.', '(', ')', '\u{a0}'];
+        let text: String = text.chars().filter(|c| !marks.contains(c)).collect();
+        let digits = text.strip_prefix('+').unwrap_or(&text);
+        let good = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        good.then(|| Self {
+            plus,
+            text: digits.to_owned(),
+        })
+    }
+}
+
+fn e164_of(digits: &Digits, country: Option<Country>) -> Option<Phone> {
+    let Digits { plus, text } = digits;
+    if *plus {
+        return valid(None, &format!("+{text}"));
+    }
+    let at_home = || valid(Some(country?), text);
+    let abroad = || valid(None, &format!("+{}", text.strip_prefix("00")?));
+    // Carriers leave the plus away. Only with a country known is this no guess: then the number
+    // has been seen not to be one of the country's own.
+    let without_plus = || {
+        country?;
+        (text.len() >= FOREIGN_DIGITS_MIN).then_some(())?;
+        valid(None, &format!("+{text}")).filter(belongs_to_a_country)
+    };
+    at_home().or_else(abroad).or_else(without_plus)
+}
+
+/// What the library takes for valid: it parses nonsense, too (`101` as `+998101`).
+fn valid(country: Option<Country>, text: &str) -> Option<Phone> {
+    let number = phonenumber::parse(country.map(|country| country.0), text).ok()?;
+    if !number.is_valid() || number.extension().is_some() {
+        return None;
+    }
+    Phone::from_e164(&number.format().mode(Mode::E164).to_string())
+}
+
+/// Not one of the codes shared by all countries (+800, +808, +870, +878, +881 to +883, +888,
+/// +979): those begin like dial prefixes, and nobody calls from them.
+fn belongs_to_a_country(phone: &Phone) -> bool {
+    const SHARED: [&str; 9] = [
+        "+800", "+808", "+870", "+878", "+881", "+882", "+883", "+888", "+979",
+    ];
+    !SHARED.iter().any(|code| phone.as_str().starts_with(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn uz(text: &str, from_dial_string: bool, strip: Option<&str>) -> Option<String> {
+        let heard = HeardNumber {
+            text: text.to_owned(),
+            from_dial_string,
+        };
+        let phone = normalise(&heard, Country::parse("UZ"), strip);
+        phone.map(|phone| phone.as_str().to_owned())
+    }
+
+    #[test]
+    fn numbers_are_read_in_every_form_a_carrier_writes() {
+        for text in [
+            "998901110001",
+            "+998901110001",
+            "00998901110001",
+            "901110001",
+            "+998 (90) 111-00-01",
+            "sip:998901110001@10.0.0.1",
+            "998901110001@city",
+            "tel:+998-90-111-00-01",
+        ] {
+            assert_eq!(
+                uz(text, false, None).as_deref(),
+                Some("+998901110001"),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_dial_prefix_is_taken_off_only_where_the_number_is_not_valid_with_it() {
+        let out = |text| uz(text, true, Some("9"));
+        assert_eq!(out("998901110001").as_deref(), Some("+998901110001"));
+        assert_eq!(out("9998901110001").as_deref(), Some("+998901110001"));
+        assert_eq!(out("9901110001").as_deref(), Some("+998901110001"));
+        assert_eq!(out("979161234567").as_deref(), Some("+79161234567"));
+        assert_eq!(out("9+998901110001").as_deref(), Some("+998901110001"));
+        assert_eq!(
+            uz("*9998901110001", true, Some("*9")).as_deref(),
+            Some("+998901110001")
+        );
+    }
+
+    #[test]
+    fn callers_from_abroad_are_known_with_and_without_plus() {
+        assert_eq!(
+            uz("79161234567", false, Some("9")).as_deref(),
+            Some("+79161234567")
+        );
+        assert_eq!(
+            uz("+12015550123", false, Some("9")).as_deref(),
+            Some("+12015550123")
+        );
+    }
+
+    #[test]
+    fn what_is_no_number_stays_none() {
+        for text in [
+            "",
+            "s",
+            "anonymous",
+            "<unknown>",
+            "101",
+            "7001",
+            "112",
+            "*8",
+            "#21#",
+            "unavailable",
+            "998",
+            "+",
+            "99890111000",
+            "+998101",
+            "0000000000",
+            "restricted",
+        ] {
+            assert_eq!(uz(text, false, Some("9")), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn without_a_country_only_numbers_that_tell_theirs_are_read() {
+        let read = |text| e164(text, None).map(|phone| phone.as_str().to_owned());
+        assert_eq!(read("+998901110001").as_deref(), Some("+998901110001"));
+        assert_eq!(read("00998901110001").as_deref(), Some("+998901110001"));
+        assert_eq!(read("901110001"), None);
+        assert_eq!(
+            read("13012345678"),
+            None,
+            "a Chinese mobile, or one in Maryland"
+        );
+    }
+
+    #[test]
+    fn leading_zeros_that_belong_to_the_number_stay() {
+        let italy = Country::parse("it");
+        let read = |text| e164(text, italy).map(|phone| phone.as_str().to_owned());
+        assert_eq!(read("0236618300").as_deref(), Some("+390236618300"));
+        assert_eq!(read("+39 02 3661 8300").as_deref(), Some("+390236618300"));
+    }
+
+    #[test]
+    fn countries_are_two_letters_with_a_numbering_plan() {
+        assert_eq!(
+            Country::parse("uz").map(|c| c.to_string()).as_deref(),
+            Some("UZ")
+        );
+        for wrong in ["", "U", "XX", "UZB", "998", "ßß"] {
+            assert_eq!(Country::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_normalised_number_stays_itself(national in 100_000_000_u64..999_999_999) {
+            let country = Country::parse("UZ");
+            if let Some(phone) = e164(&national.to_string(), country) {
+                let itself = Some(phone.clone());
+                prop_assert_eq!(&itself, &e164(phone.as_str(), country));
+                prop_assert_eq!(&itself, &e164(&phone.as_str()[1..], country));
+                prop_assert_eq!(&itself, &e164(phone.as_str(), None));
+            }
+        }
+
+        #[test]
+        fn a_valid_number_never_loses_a_digit_to_strip(
+            national in 100_000_000_u64..999_999_999,
+            strip in "[0-9]{1,3}",
+        ) {
+            let country = Country::parse("UZ");
+            if let Some(phone) = e164(&format!("998{national}"), country) {
+                let text = phone.as_str()[1..].to_owned();
+                let heard = HeardNumber { text, from_dial_string: true };
+                prop_assert_eq!(Some(phone), normalise(&heard, country, Some(&strip)));
+            }
+        }
+
+        #[test]
+        fn any_text_is_a_number_or_none_without_panic(text in ".{0,60}", strip in ".{0,3}") {
+            let heard = HeardNumber { text, from_dial_string: false };
+            let _ = normalise(&heard, Country::parse("UZ"), Some(&strip));
+            let _ = normalise(&heard, None, Some(&strip));
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! A dead letter judged anew: by a person's wish, or because its lead became known.
+
+use super::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason, Rules, Who, who};
+use crate::people::People;
+use callbridge_call::{EventTime, FinishedCall};
+
+/// What a person asks for in a retry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// This lead; `None` for the one that the rules give now.
+    pub lead: Option<LeadId>,
+    /// Which employee.
+    pub employee: EmployeeWish,
+}
+
+/// The employee a person asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EmployeeWish {
+    /// The one that the lists give now.
+    #[default]
+    AsListed,
+    /// None is sent.
+    Nobody,
+    /// This one.
+    This(EmployeeId),
+}
+
+/// Judges a kept call anew: its uuid, start, duration and talk stay as they were put down, its lead
+/// and employee are asked for again. `by` is `None` for a release from parking, which only a known
+/// lead (and employee, where one is required) brings about; a person's retry also sends a call that
+/// was dead for its facts, with the values it was shown with.
+///
+/// The outcome is [`Outcome::Journal`], or [`Outcome::DeadLetter`] with what is still missing.
+pub fn remap(
+    old: &CallRecord,
+    call: &FinishedCall,
+    by: Option<Wish>,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Judged {
+    let trunk = old
+        .trunk
+        .as_deref()
+        .and_then(|name| rules.trunks.find(&old.pbx, name));
+    let mut record = old.clone();
+    let mut known = call.clone();
+    // What was put down then is what counts: a later version may tell calls otherwise.
+    known.employee = old.employee.clone().map(callbridge_call::Extension::new);
+    if record.client_phone.is_none() {
+        record.client_phone = super::phone_of(call, trunk);
+    }
+    let found = who(&known, trunk, people, &record);
+    let wish = by.unwrap_or_default();
+    record.lead_id = wish.lead.or(found.lead_id);
+    record.employee_id = match wish.employee {
+        EmployeeWish::AsListed => found.employee_id,
+        EmployeeWish::Nobody => None,
+        EmployeeWish::This(employee) => Some(employee),
+    };
+    let missing = missing(&record, &found, wish, rules.require_employee);
+    let (reason, message) = missing.map_or((None, String::new()), |(r, words)| (Some(r), words));
+    Judged {
+        outcome: if reason.is_some() {
+            Outcome::DeadLetter
+        } else {
+            Outcome::Journal
+        },
+        record,
+        reason,
+        message,
+        live: false,
+        remarks: Vec::new(),
+        judged_at: now,
+    }
+}
+
+fn missing(
+    record: &CallRecord,
+    found: &Who,
+    wish: Wish,
+    require_employee: bool,
+) -> Option<(Reason, String)> {
+    if record.lead_id.is_none() {
+        return found.no_lead.clone();
+    }
+    let asked = require_employee && wish.employee == EmployeeWish::AsListed;
+    found
+        .no_employee
+        .clone()
+        .filter(|_| asked)
+        .map(|why| (Reason::NoEmployee, why))
+}

@@ -1,0 +1,306 @@
+use super::*;
+use crate::people::files::Watched;
+use crate::trunk::Defaults;
+use callbridge_call::call::{HeardNumber, Variable};
+use callbridge_call::{EpochSeconds, Extension, Linkedid};
+use std::time::Duration;
+
+/// A customer's call to 101, answered: 5.02 s, of which 4 s are talk.
+pub(crate) fn call() -> FinishedCall {
+    let started = EventTime::from_micros(1_795_151_317_833_600);
+    let number = HeardNumber {
+        text: "998901110001".to_owned(),
+        from_dial_string: false,
+    };
+    FinishedCall {
+        linkedid: Linkedid::new("1795151317.146").expect("not empty"),
+        also_known_as: Vec::new(),
+        direction: Direction::Inbound,
+        answered: true,
+        trunk: Some("city".to_owned()),
+        number: Some(number),
+        employee: Some(Extension::new("101")),
+        employees_in_order: vec![Extension::new("101")],
+        started,
+        ended: started.plus(Duration::from_millis(5_020)),
+        talk: Duration::from_millis(4_000),
+        variables: vec![Variable {
+            name: "LEAD_ID".to_owned(),
+            values: vec!["4001".to_owned()],
+        }],
+        userfields: Vec::new(),
+        incomplete: None,
+        estimate: false,
+        live: true,
+        remarks: Vec::new(),
+        why: Vec::new(),
+    }
+}
+
+fn rules(flag: &str) -> Rules {
+    let defaults = Defaults {
+        country: number::Country::parse("UZ"),
+        ..Defaults::default()
+    };
+    let trunk = crate::trunk::parse(flag, &defaults).expect("a good flag");
+    Rules {
+        trunks: Trunks::new(vec![trunk]).expect("one trunk"),
+        ..Rules::default()
+    }
+}
+
+const CITY: &str = "city=PJSIP/city,strip=9,lead=var:LEAD_ID,employees=101:501";
+
+fn judged_by(rules: &Rules, call: &FinishedCall) -> Judged {
+    judge(call, "pbx1", rules, &People::default(), call.ended)
+}
+
+fn judged(call: &FinishedCall) -> Judged {
+    judged_by(&rules(CITY), call)
+}
+
+fn dead(call: &FinishedCall) -> (Option<Reason>, String) {
+    let judged = judged(call);
+    assert_eq!(judged.outcome, Outcome::DeadLetter);
+    (judged.reason, judged.message)
+}
+
+#[test]
+fn an_answered_call_becomes_a_record_with_every_value() {
+    let judged = judged(&call());
+    assert_eq!((judged.outcome, judged.reason), (Outcome::Journal, None));
+    assert_eq!(
+        judged.record,
+        CallRecord {
+            uuid: Some(CallUuid(uuid::uuid!(
+                "0ceb32a8-260a-5ba6-b8f1-30205fcc212d"
+            ))),
+            linkedid: "1795151317.146".to_owned(),
+            pbx: "pbx1".to_owned(),
+            direction: Direction::Inbound,
+            answered: true,
+            lead_id: LeadId::new(4001),
+            trunk: Some("city".to_owned()),
+            client_phone: Phone::from_e164("+998901110001"),
+            employee: Some("101".to_owned()),
+            employee_id: EmployeeId::new(501),
+            employees_in_order: vec!["101".to_owned()],
+            started_at: EpochSeconds::new(1_795_151_317),
+            duration_sec: 5,
+            talk_time_sec: 4,
+            incomplete: false,
+            estimate: false,
+        }
+    );
+    assert_eq!(
+        judged,
+        self::judged(&call()),
+        "the same call is judged the same"
+    );
+}
+
+#[test]
+fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
+    let mut internal = call();
+    (internal.direction, internal.trunk) = (Direction::Internal, None);
+    let mut unanswered = call();
+    unanswered.answered = false;
+    let early = Rules {
+        not_before: Some(call().started.plus(Duration::from_secs(1))),
+        ..rules(CITY)
+    };
+    let quiet = rules("city=PJSIP/city,unanswered=no");
+    let off = rules("city=PJSIP/city,journal=no");
+    for (judged, outcome) in [
+        (judged(&internal), Outcome::Internal),
+        (judged_by(&quiet, &unanswered), Outcome::Skipped),
+        (judged_by(&off, &call()), Outcome::Skipped),
+        (judged_by(&early, &call()), Outcome::Skipped),
+    ] {
+        assert_eq!((judged.outcome, judged.reason), (outcome, None));
+        assert_eq!(judged.record.uuid, None);
+    }
+    assert_eq!(
+        judged(&unanswered).outcome,
+        Outcome::Journal,
+        "unanswered=yes is the default"
+    );
+}
+
+#[test]
+fn a_call_without_a_lead_is_parked_and_says_why() {
+    let mut call = call();
+    call.variables.clear();
+    let (reason, why) = dead(&call);
+    assert_eq!(reason, Some(Reason::NoLead));
+    assert_eq!(why, "variable LEAD_ID gives nothing");
+    assert!(judged(&call).record.uuid.is_some());
+    let unruled = judged_by(&rules("city=PJSIP/city"), &call);
+    assert_eq!(
+        unruled.message,
+        "trunk city has no lead rule: set `lead=` or --lead"
+    );
+    call.trunk = Some("gone".to_owned());
+    let (reason, why) = dead(&call);
+    assert_eq!(reason, Some(Reason::NoLead));
+    assert_eq!(
+        why,
+        "no --trunk is called gone any more, so no rule gives a lead"
+    );
+}
+
+#[test]
+fn two_leads_in_one_variable_are_ambiguous_and_junk_is_no_lead() {
+    let mut call = call();
+    call.variables[0].values = vec!["4001".to_owned(), "junk".to_owned()];
+    assert_eq!(judged(&call).record.lead_id, LeadId::new(4001));
+    call.variables[0].values = vec!["4002".to_owned(), "4001".to_owned()];
+    let (reason, why) = dead(&call);
+    assert_eq!(reason, Some(Reason::AmbiguousLead));
+    assert_eq!(why, "variable LEAD_ID has leads 4001 and 4002 in one call");
+    call.variables[0].values = vec!["L-17".to_owned()];
+    assert_eq!(
+        dead(&call).1,
+        "variable LEAD_ID is `L-17`, which is no lead id"
+    );
+}
+
+#[test]
+fn facts_that_cannot_be_sent_are_dead_with_their_best_values_ready() {
+    let mut incomplete = call();
+    incomplete.incomplete = Some("the hang-up of PJSIP/city-0000004f was missed".to_owned());
+    let (reason, why) = dead(&incomplete);
+    assert_eq!(reason, Some(Reason::Incomplete));
+    assert_eq!(why, "the hang-up of PJSIP/city-0000004f was missed");
+    let record = judged(&incomplete).record;
+    assert!(record.incomplete);
+    assert_eq!(
+        (record.lead_id, record.duration_sec),
+        (LeadId::new(4001), 5)
+    );
+
+    let mut torn = call();
+    torn.talk = Duration::from_secs(9);
+    assert_eq!(
+        dead(&torn),
+        (
+            Some(Reason::TalkExceedsDuration),
+            "9.000 s of talk in a call of 5.020 s".to_owned()
+        )
+    );
+
+    let mut ancient = call();
+    ancient.started = EventTime::from_seconds(17);
+    ancient.ended = EventTime::from_seconds(27);
+    let arrival = EventTime::from_seconds(1_795_151_317);
+    let limited = Rules {
+        not_before: Some(arrival),
+        ..rules(CITY)
+    };
+    let judged = judge(&ancient, "pbx1", &limited, &People::default(), arrival);
+    assert_eq!(
+        judged.reason,
+        Some(Reason::InvalidEpoch),
+        "a wrong clock is no reason to skip"
+    );
+    assert_eq!(judged.record.started_at, EpochSeconds::new(1_795_151_307));
+}
+
+#[test]
+fn an_extension_without_an_employee_sends_none_or_parks() {
+    let mut call = call();
+    call.employee = Some(Extension::new("103"));
+    let sent = judged(&call);
+    assert_eq!(
+        (sent.outcome, sent.record.employee_id),
+        (Outcome::Journal, None)
+    );
+    assert_eq!(
+        sent.remarks,
+        ["extension 103 is not among the employees of city"]
+    );
+    let strict = Rules {
+        require_employee: true,
+        ..rules(CITY)
+    };
+    let parked = judged_by(&strict, &call);
+    assert_eq!(
+        (parked.outcome, parked.reason),
+        (Outcome::DeadLetter, Some(Reason::NoEmployee))
+    );
+    call.employee = None;
+    let nobody = judged_by(&strict, &call);
+    assert_eq!(
+        nobody.outcome,
+        Outcome::Journal,
+        "nobody was there to be required"
+    );
+}
+
+#[test]
+fn a_person_may_send_a_dead_call_with_another_lead_under_its_own_uuid() {
+    let mut call = call();
+    call.incomplete = Some("the end was missed".to_owned());
+    let old = judged(&call).record;
+    let wish = Wish {
+        lead: LeadId::new(7),
+        employee: EmployeeWish::Nobody,
+    };
+    let people = People::default();
+    let now = call.ended;
+    let anew = remap(&old, &call, Some(wish), &rules(CITY), &people, now);
+    assert_eq!((anew.outcome, anew.reason), (Outcome::Journal, None));
+    let wants = CallRecord {
+        lead_id: LeadId::new(7),
+        employee_id: None,
+        ..old.clone()
+    };
+    assert_eq!(anew.record, wants);
+
+    let strict = Rules {
+        require_employee: true,
+        ..rules("city=PJSIP/city,lead=var:LEAD_ID")
+    };
+    let plain = remap(&old, &call, Some(Wish::default()), &strict, &people, now);
+    assert_eq!(plain.reason, Some(Reason::NoEmployee));
+    let nobody = remap(&old, &call, Some(wish), &strict, &people, now);
+    assert_eq!(nobody.outcome, Outcome::Journal, "a person said: none");
+}
+
+#[test]
+fn a_parked_call_leaves_when_a_list_learns_its_number() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("leads.csv");
+    std::fs::write(&file, "phone,leadId\n").expect("written");
+    let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
+    let call = call();
+    let mut lists = Watched::load(&rules.trunks, call.ended).expect("good");
+    let parked = judge(&call, "pbx1", &rules, lists.people(), call.ended);
+    assert_eq!(parked.reason, Some(Reason::NoLead));
+    let still = remap(
+        &parked.record,
+        &call,
+        None,
+        &rules,
+        lists.people(),
+        call.ended,
+    );
+    assert_eq!(
+        (still.outcome, still.reason),
+        (Outcome::DeadLetter, Some(Reason::NoLead))
+    );
+
+    std::fs::write(&file, "phone,leadId\n901110001,4001\n").expect("written");
+    assert_eq!(lists.reload(call.ended).len(), 1);
+    let released = remap(
+        &parked.record,
+        &call,
+        None,
+        &rules,
+        lists.people(),
+        call.ended,
+    );
+    assert_eq!(released.outcome, Outcome::Journal);
+    assert_eq!(released.record.lead_id, LeadId::new(4001));
+    assert_eq!(released.record.uuid, parked.record.uuid);
+}

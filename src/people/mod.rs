@@ -1,0 +1,171 @@
+//! Who called and who answered, in the CRM's ids: leads by each trunk's rules, employees by
+//! extension.
+//!
+//! [`People`] is a pure table: asked as often as one likes, it says the same. [`files::Watched`]
+//! is the shell around it that reads the lists and reads them anew when they change.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags say them |
+//! | [`list`] | the lists' rows: read whole, or not at all |
+//! | [`files`] | which version of which file was read |
+
+pub mod files;
+pub mod list;
+pub mod rule;
+
+use crate::journal::number::Country;
+use crate::journal::{EmployeeId, LeadId, Phone};
+use crate::trunk::Trunk;
+use callbridge_call::{Extension, FinishedCall};
+use list::{Found, LeadList};
+use rule::{EmployeeRule, LeadRule};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+/// What the rules say of a call's lead, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LeadAnswer {
+    /// It has this lead.
+    One(LeadId, String),
+    /// No rule gives one.
+    None(String),
+    /// One rule gives two, and no order between them.
+    Two(LeadId, LeadId, String),
+}
+
+/// A lead list is read with its trunk's country, so two trunks may read one file differently.
+pub(crate) type LeadFile = (PathBuf, Option<Country>);
+
+/// The lists that are in force.
+#[derive(Clone, Debug, Default)]
+pub struct People {
+    pub(crate) leads: BTreeMap<LeadFile, LeadList>,
+    pub(crate) employees: BTreeMap<PathBuf, BTreeMap<Extension, EmployeeId>>,
+}
+
+impl People {
+    /// The lead of a call whose customer has this number: the first of the trunk's rules that
+    /// knows one says it.
+    pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
+        let mut misses = Vec::new();
+        for rule in &trunk.leads {
+            match self.ask(rule, call, phone, trunk) {
+                LeadAnswer::None(why) => misses.push(why),
+                answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
+            }
+        }
+        if misses.is_empty() {
+            misses.push(format!(
+                "trunk {} has no lead rule: set `lead=` or --lead",
+                trunk.name
+            ));
+        }
+        LeadAnswer::None(misses.join("; "))
+    }
+
+    /// The lead of a number alone, as `lead check` and a release from parking ask for it: rules
+    /// that need the call give none.
+    pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
+        let mut misses = Vec::new();
+        for rule in &trunk.leads {
+            let LeadRule::Csv(file) = rule else { continue };
+            match self.listed(file, Some(phone), trunk) {
+                LeadAnswer::None(why) => misses.push(why),
+                answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
+            }
+        }
+        if misses.is_empty() {
+            misses.push(format!(
+                "trunk {} has no `csv:` rule, and a number alone",
+                trunk.name
+            ));
+        }
+        LeadAnswer::None(misses.join("; "))
+    }
+
+    /// The employee at an extension.
+    pub fn employee_of(&self, extension: &Extension, trunk: &Trunk) -> Option<EmployeeId> {
+        match trunk.employees.as_ref()? {
+            EmployeeRule::List(list) => list.get(extension).copied(),
+            EmployeeRule::File(file) => self.employees.get(file)?.get(extension).copied(),
+        }
+    }
+
+    fn ask(
+        &self,
+        rule: &LeadRule,
+        call: &FinishedCall,
+        phone: Option<&Phone>,
+        trunk: &Trunk,
+    ) -> LeadAnswer {
+        match rule {
+            LeadRule::Variable(name) => {
+                let variable = call
+                    .variables
+                    .iter()
+                    .find(|variable| variable.name == *name);
+                let values = variable.map(|variable| variable.values.as_slice());
+                let values = values.unwrap_or_default().iter().map(String::as_str);
+                one_of(&format!("variable {name}"), values)
+            }
+            LeadRule::UserField(pattern) => {
+                let found = call
+                    .userfields
+                    .iter()
+                    .filter_map(|field| pattern.captures(field));
+                let groups = found.filter_map(|groups| Some(groups.get(1)?.as_str()));
+                one_of(&format!("user field by `{pattern}`"), groups)
+            }
+            LeadRule::Csv(file) => self.listed(file, phone, trunk),
+        }
+    }
+
+    fn listed(&self, file: &Path, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
+        let shown = file.display();
+        let Some(phone) = phone else {
+            return LeadAnswer::None(format!("no number to look up in {shown}"));
+        };
+        let Some(list) = self.leads.get(&(file.to_owned(), trunk.country)) else {
+            return LeadAnswer::None(format!("{shown} could not be read so far"));
+        };
+        match list.find(phone) {
+            Found::Nothing => LeadAnswer::None(format!("the number is not in {shown}")),
+            Found::One(lead) => LeadAnswer::One(lead, format!("the number's row in {shown}")),
+            Found::Two(a, b) => LeadAnswer::Two(
+                a,
+                b,
+                format!("{shown} has leads {a} and {b} for the number"),
+            ),
+        }
+    }
+}
+
+/// The one lead that these texts give; what is no lead id gives none.
+fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
+    let mut leads = BTreeSet::new();
+    let mut junk = None;
+    for text in texts {
+        match LeadId::parse(text) {
+            Some(lead) => {
+                leads.insert(lead);
+            }
+            None => junk = Some(text),
+        }
+    }
+    let mut leads = leads.into_iter();
+    match (leads.next(), leads.next(), junk) {
+        (Some(one), None, _) => LeadAnswer::One(one, what.to_owned()),
+        (Some(a), Some(b), _) => {
+            LeadAnswer::Two(a, b, format!("{what} has leads {a} and {b} in one call"))
+        }
+        (None, _, Some(junk)) => {
+            let junk: String = junk.escape_debug().take(60).collect();
+            LeadAnswer::None(format!("{what} is `{junk}`, which is no lead id"))
+        }
+        (None, _, None) => LeadAnswer::None(format!("{what} gives nothing")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

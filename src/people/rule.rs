@@ -1,0 +1,188 @@
+//! Where leads and employees come from, as flags say it.
+
+use crate::journal::EmployeeId;
+use callbridge_call::Extension;
+use regex::Regex;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// One way to a call's lead.
+#[derive(Clone, Debug)]
+pub enum LeadRule {
+    /// `var:LEAD_ID`: a channel variable.
+    Variable(String),
+    /// `userfield:lead=(\d+)`: the pattern's first group in a user field.
+    UserField(Regex),
+    /// `csv:FILE`: a list of phones and leads.
+    Csv(PathBuf),
+}
+
+/// The forms of a lead rule, for messages.
+const FORMS: &str = "var:NAME, userfield:REGEX and csv:FILE, separated by `;`";
+
+/// A pattern that would compile to more memory than this is refused.
+const PATTERN_BYTES_MAX: usize = 1 << 20;
+
+/// Reads `var:LEAD_ID;csv:/etc/leads.csv`; the fault in words otherwise. A `;` that begins no
+/// rule belongs to the pattern before it.
+pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for piece in text.split(';') {
+        let begins = ["var:", "userfield:", "csv:"]
+            .iter()
+            .any(|kind| piece.starts_with(kind));
+        match pieces
+            .last_mut()
+            .filter(|last| !begins && last.starts_with("userfield:"))
+        {
+            Some(pattern) => {
+                pattern.push(';');
+                pattern.push_str(piece);
+            }
+            None => pieces.push(piece.to_owned()),
+        }
+    }
+    pieces.iter().map(|piece| lead_rule(piece.trim())).collect()
+}
+
+fn lead_rule(piece: &str) -> Result<LeadRule, String> {
+    let unknown = || format!("`{piece}` is no lead rule; there are {FORMS}");
+    let (kind, rest) = piece.split_once(':').ok_or_else(unknown)?;
+    if !matches!(kind, "var" | "userfield" | "csv") {
+        return Err(unknown());
+    }
+    if rest.is_empty() {
+        return Err(format!(
+            "nothing stands behind `{kind}:`; there are {FORMS}"
+        ));
+    }
+    match kind {
+        "var" => Ok(LeadRule::Variable(rest.to_owned())),
+        "csv" => Ok(LeadRule::Csv(PathBuf::from(rest))),
+        _ => pattern(rest).map(LeadRule::UserField),
+    }
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    let mut builder = regex::RegexBuilder::new(text);
+    let pattern = builder
+        .size_limit(PATTERN_BYTES_MAX)
+        .build()
+        .map_err(|error| {
+            let words = error.to_string();
+            let last = words.lines().last().unwrap_or_default();
+            format!(
+                "`userfield:{text}` is no pattern: {}",
+                last.trim_start_matches("error: ")
+            )
+        })?;
+    if pattern.captures_len() < 2 {
+        return Err(format!(
+            "`userfield:{text}` has no group: put the lead's digits in one, as in `lead=(\\d+)`"
+        ));
+    }
+    Ok(pattern)
+}
+
+/// Which employee of the CRM sits at which extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EmployeeRule {
+    /// `101:501;102:502`
+    List(BTreeMap<Extension, EmployeeId>),
+    /// A file with the header `extension,employeeId`.
+    File(PathBuf),
+}
+
+/// Reads `101:501;102:502` or a file's name; the fault in words otherwise.
+pub fn employee_rule(text: &str) -> Result<EmployeeRule, String> {
+    if text.is_empty() {
+        return Err("is empty; give `101:501;102:502` or a file".to_owned());
+    }
+    // A list has pairs and no slash; a file whose name looks like one is written `./101:501`.
+    if text.contains('/') || !text.contains(':') {
+        return Ok(EmployeeRule::File(PathBuf::from(text)));
+    }
+    let mut list = BTreeMap::new();
+    for pair in text
+        .split(';')
+        .map(str::trim)
+        .filter(|pair| !pair.is_empty())
+    {
+        let parts = pair
+            .split_once(':')
+            .map(|(e, id)| (e.trim(), EmployeeId::parse(id)));
+        let (extension, id) = match parts {
+            Some((extension, Some(id))) if !extension.is_empty() => (extension, id),
+            _ => {
+                return Err(format!(
+                    "`{pair}` is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)"
+                ));
+            }
+        };
+        match list.insert(Extension::new(extension), id) {
+            Some(other) if other != id => {
+                return Err(format!(
+                    "extension {extension} has two employees, {other} and {id}"
+                ));
+            }
+            _ => {}
+        }
+    }
+    Ok(EmployeeRule::List(list))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shape(text: &str) -> Result<Vec<String>, String> {
+        let words = |rule: &LeadRule| match rule {
+            LeadRule::Variable(name) => format!("var {name}"),
+            LeadRule::UserField(pattern) => format!("userfield {pattern}"),
+            LeadRule::Csv(file) => format!("csv {}", file.display()),
+        };
+        lead_rules(text).map(|rules| rules.iter().map(words).collect())
+    }
+
+    #[test]
+    fn several_rules_are_kept_in_their_order() {
+        let rules = shape(r"userfield:lead=(\d+);?;csv:/etc/leads.csv;var:LEAD_ID").expect("good");
+        assert_eq!(
+            rules,
+            [
+                r"userfield lead=(\d+);?",
+                "csv /etc/leads.csv",
+                "var LEAD_ID"
+            ]
+        );
+    }
+
+    #[test]
+    fn a_wrong_lead_rule_is_told_with_the_forms_there_are() {
+        let wrong = |text| shape(text).expect_err("wrong");
+        insta::assert_snapshot!(wrong("LEAD_ID"), @"`LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`");
+        insta::assert_snapshot!(wrong("var:"), @"nothing stands behind `var:`; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`");
+        insta::assert_snapshot!(wrong(r"userfield:lead=\d+"), @r"`userfield:lead=\d+` has no group: put the lead's digits in one, as in `lead=(\d+)`");
+        insta::assert_snapshot!(wrong("userfield:lead=("), @"`userfield:lead=(` is no pattern: unclosed group");
+        insta::assert_snapshot!(wrong("csv:a.csv;directory"), @"`directory` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`");
+    }
+
+    #[test]
+    fn employees_are_a_list_or_a_file() {
+        let list = employee_rule("101:501; 102:502;").expect("a list");
+        let pair = |e: &str, id| (Extension::new(e), EmployeeId::new(id).expect("positive"));
+        assert_eq!(
+            list,
+            EmployeeRule::List([pair("101", 501), pair("102", 502)].into())
+        );
+        for file in ["employees.csv", "./101:501", "/etc/callbridge/e:1.csv"] {
+            assert_eq!(
+                employee_rule(file),
+                Ok(EmployeeRule::File(PathBuf::from(file)))
+            );
+        }
+        assert!(employee_rule("101:501;101:501").is_ok(), "told twice alike");
+        insta::assert_snapshot!(employee_rule("101:501;101:502").expect_err("two"), @"extension 101 has two employees, 501 and 502");
+        insta::assert_snapshot!(employee_rule("101:anna").expect_err("a name"), @"`101:anna` is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)");
+    }
+}

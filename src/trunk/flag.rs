@@ -1,0 +1,240 @@
+//! `NAME=ENDPOINT[,key=value…]` read, with every fault of it.
+
+use super::Trunk;
+use crate::journal::number::Country;
+use crate::people::rule::{EmployeeRule, LeadRule, employee_rule, lead_rules};
+
+/// What the flags `--country --strip --lead --employees --unanswered` say for all trunks.
+#[derive(Clone, Debug)]
+pub struct Defaults {
+    /// `--country`
+    pub country: Option<Country>,
+    /// `--strip`
+    pub strip: Option<String>,
+    /// `--lead`
+    pub leads: Vec<LeadRule>,
+    /// `--employees`
+    pub employees: Option<EmployeeRule>,
+    /// `--unanswered`
+    pub unanswered: bool,
+}
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            country: None,
+            strip: None,
+            leads: Vec::new(),
+            employees: None,
+            unanswered: true,
+        }
+    }
+}
+
+/// The keys of a trunk, for messages.
+const KEYS: &str = "pbx, country, strip, lead, employees, unanswered, journal";
+
+/// Names are shown in tables and metrics.
+const NAME_CHARACTERS_MAX: usize = 64;
+
+/// Reads one `--trunk`; all its faults in words otherwise.
+pub fn parse(text: &str, defaults: &Defaults) -> Result<Trunk, Vec<String>> {
+    let mut faults = Vec::new();
+    let mut pieces = pieces(text).into_iter();
+    let head = pieces.next().unwrap_or_default();
+    let (name, endpoint) = head.split_once('=').unwrap_or((&head, ""));
+    if name.is_empty() || endpoint.is_empty() {
+        faults.push("begins with NAME=ENDPOINT, as in `city=PJSIP/city`".to_owned());
+    } else if !is_name(name) {
+        faults.push(format!(
+            "`{name}` is no name: letters, digits, `-`, `_` and `.`, at most 64"
+        ));
+    } else if let Err(fault) = endpoint_form(endpoint) {
+        faults.push(fault);
+    }
+    let mut trunk = Trunk {
+        name: name.to_owned(),
+        endpoint: endpoint.to_owned(),
+        pbx: None,
+        country: defaults.country,
+        strip: defaults.strip.clone(),
+        leads: defaults.leads.clone(),
+        employees: defaults.employees.clone(),
+        unanswered: defaults.unanswered,
+        journal: true,
+    };
+    let mut told: Vec<String> = Vec::new();
+    for piece in pieces {
+        let Some((key, value)) = piece.split_once('=') else {
+            faults.push(format!("`{piece}` is not key=value; keys are {KEYS}"));
+            continue;
+        };
+        if told.iter().any(|other| other == key) {
+            faults.push(format!("`{key}` stands twice"));
+            continue;
+        }
+        told.push(key.to_owned());
+        if let Err(fault) = set(&mut trunk, key, value.trim()) {
+            faults.push(fault);
+        }
+    }
+    if faults.is_empty() {
+        Ok(trunk)
+    } else {
+        Err(faults)
+    }
+}
+
+fn set(trunk: &mut Trunk, key: &str, value: &str) -> Result<(), String> {
+    let named = |fault: String| format!("{key}: {fault}");
+    match key {
+        "pbx" if is_name(value) => trunk.pbx = Some(value.to_owned()),
+        "pbx" => return Err(format!("pbx: `{value}` is no name of a PBX")),
+        "country" => trunk.country = Some(country(value).map_err(named)?),
+        "strip" if value.is_empty() => trunk.strip = None,
+        "strip" => trunk.strip = Some(strip(value).map_err(named)?),
+        "lead" => trunk.leads = lead_rules(value).map_err(named)?,
+        "employees" => trunk.employees = Some(employee_rule(value).map_err(named)?),
+        "unanswered" => trunk.unanswered = yes_or_no(value).map_err(named)?,
+        "journal" => trunk.journal = yes_or_no(value).map_err(named)?,
+        _ => return Err(format!("no key is called `{key}`; keys are {KEYS}")),
+    }
+    Ok(())
+}
+
+/// A comma begins a new key only before `word=`: patterns and file names may hold others.
+fn pieces(text: &str) -> Vec<String> {
+    let mut pieces: Vec<String> = Vec::new();
+    for piece in text.split(',') {
+        let begins = piece.split_once('=').is_some_and(|(key, _)| {
+            !key.trim().is_empty() && key.trim().bytes().all(|b| b.is_ascii_lowercase())
+        });
+        match pieces
+            .last_mut()
+            .filter(|last| !begins && (last.starts_with("lead=") || last.starts_with("employees=")))
+        {
+            Some(last) => {
+                last.push(',');
+                last.push_str(piece);
+            }
+            None => pieces.push(piece.trim().to_owned()),
+        }
+    }
+    pieces
+}
+
+/// An endpoint as channels are named: technology, slash, the rest.
+fn endpoint_form(endpoint: &str) -> Result<(), String> {
+    let good = endpoint.split_once('/').is_some_and(|(technology, rest)| {
+        !technology.is_empty() && !rest.is_empty() && !endpoint.contains(char::is_whitespace)
+    });
+    if good {
+        return Ok(());
+    }
+    Err(format!(
+        "`{endpoint}` is no endpoint: it stands before the suffix in a channel's name, as \
+         `PJSIP/city` in `PJSIP/city-0000004f`"
+    ))
+}
+
+/// Fit for a name of a trunk or a PBX: it goes into the uuid of calls and into metrics.
+pub fn is_name(text: &str) -> bool {
+    let good = |c: char| c.is_alphanumeric() || matches!(c, '-' | '_' | '.');
+    !text.is_empty() && text.chars().count() <= NAME_CHARACTERS_MAX && text.chars().all(good)
+}
+
+/// `UZ`
+pub fn country(text: &str) -> Result<Country, String> {
+    let told = || format!("`{text}` is no country: two letters of ISO 3166, as `UZ`");
+    Country::parse(text).ok_or_else(told)
+}
+
+/// `9`
+pub fn strip(text: &str) -> Result<String, String> {
+    let good = |b: u8| b.is_ascii_digit() || matches!(b, b'*' | b'#' | b'+');
+    if !text.is_empty() && text.len() <= 16 && text.bytes().all(good) {
+        return Ok(text.to_owned());
+    }
+    Err(format!("`{text}` is no dial prefix: digits, as `9`"))
+}
+
+/// `yes` or `no`
+pub fn yes_or_no(text: &str) -> Result<bool, String> {
+    match text {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("`{text}` is neither `yes` nor `no`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_trunk_takes_its_own_words_before_the_defaults() {
+        let defaults = Defaults {
+            country: Country::parse("KZ"),
+            strip: Some("0".to_owned()),
+            leads: lead_rules("var:LEAD").expect("good"),
+            employees: None,
+            unanswered: false,
+        };
+        let plain = parse("gsm=Dongle/MTS-*", &defaults).expect("good");
+        assert_eq!(
+            (plain.name.as_str(), plain.endpoint.as_str()),
+            ("gsm", "Dongle/MTS-*")
+        );
+        assert_eq!(
+            (plain.country, plain.strip.as_deref()),
+            (Country::parse("KZ"), Some("0"))
+        );
+        assert!(!plain.unanswered && plain.journal && plain.leads.len() == 1);
+        let text = "city=PJSIP/city,pbx=main,country=UZ,strip=9,lead=var:A;csv:/l.csv,\
+                    employees=101:501;102:502,unanswered=yes,journal=no";
+        let own = parse(text, &defaults).expect("good");
+        assert_eq!(
+            (own.country, own.strip.as_deref()),
+            (Country::parse("UZ"), Some("9"))
+        );
+        assert_eq!((own.pbx.as_deref(), own.leads.len()), (Some("main"), 2));
+        assert!(own.unanswered && !own.journal && own.employees.is_some());
+    }
+
+    #[test]
+    fn a_comma_inside_a_pattern_stays_there() {
+        let trunk = parse(
+            r"a=SIP/a,lead=userfield:x=(\d{1,9}),strip=9",
+            &Defaults::default(),
+        );
+        let trunk = trunk.expect("good");
+        assert_eq!(trunk.strip.as_deref(), Some("9"));
+        let LeadRule::UserField(pattern) = &trunk.leads[0] else {
+            panic!("{trunk:?}")
+        };
+        assert_eq!(pattern.as_str(), r"x=(\d{1,9})");
+    }
+
+    #[test]
+    fn all_faults_of_a_trunk_are_told_at_once() {
+        let text =
+            "city=city,country=XX,strip=nine,contry=UZ,unanswered=maybe,lead=LEAD_ID,pbx=,UZ";
+        let faults = parse(text, &Defaults::default())
+            .expect_err("wrong")
+            .join("\n");
+        insta::assert_snapshot!(faults, @"
+        `city` is no endpoint: it stands before the suffix in a channel's name, as `PJSIP/city` in `PJSIP/city-0000004f`
+        country: `XX` is no country: two letters of ISO 3166, as `UZ`
+        strip: `nine` is no dial prefix: digits, as `9`
+        no key is called `contry`; keys are pbx, country, strip, lead, employees, unanswered, journal
+        unanswered: `maybe` is neither `yes` nor `no`
+        lead: `LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`
+        pbx: `` is no name of a PBX
+        `UZ` is not key=value; keys are pbx, country, strip, lead, employees, unanswered, journal
+        ");
+        let faults = parse("PJSIP/city", &Defaults::default())
+            .expect_err("wrong")
+            .join("\n");
+        insta::assert_snapshot!(faults, @"begins with NAME=ENDPOINT, as in `city=PJSIP/city`");
+    }
+}
