@@ -11,10 +11,12 @@
 
 pub mod clock;
 pub mod control;
+pub mod crm;
 pub mod journal;
 pub mod ops;
 pub mod people;
 pub mod secret;
+pub mod sender;
 pub mod trunk;
 
 /// The version of this build.

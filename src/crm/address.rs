@@ -1,0 +1,136 @@
+//! Where the CRM is: `{base_url}` of the document, checked once.
+
+use std::net::IpAddr;
+use url::{Host, Url};
+
+/// Why an address of the CRM is refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum AddressError {
+    /// Not an absolute URL.
+    #[error("--crm-url {url}: {why}; give it as https://HOST or https://HOST/PATH")]
+    Unreadable {
+        /// As given.
+        url: String,
+        /// The parser's words.
+        why: String,
+    },
+    /// Neither https nor http.
+    #[error("--crm-url {0}: the scheme must be https")]
+    Scheme(String),
+    /// Would send the token in clear over a network.
+    #[error("--crm-url {0}: http is allowed to a loopback address only; use https")]
+    PlainToNetwork(String),
+    /// User, password, query or fragment.
+    #[error("--crm-url: it must not carry a user, password, query or fragment")]
+    Extras,
+}
+
+/// The base address of the CRM: https, or http on loopback; no user, query or fragment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Address {
+    base: Url,
+    loopback: bool,
+}
+
+impl Address {
+    /// Reads `--crm-url`.
+    pub fn parse(text: &str) -> Result<Self, AddressError> {
+        let base = Url::parse(text.trim()).map_err(|error| AddressError::Unreadable {
+            url: text.to_owned(),
+            why: error.to_string(),
+        })?;
+        let bare = base.username().is_empty()
+            && base.password().is_none()
+            && base.query().is_none()
+            && base.fragment().is_none();
+        if !bare {
+            return Err(AddressError::Extras);
+        }
+        let loopback = match base.host() {
+            Some(Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
+            Some(Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
+            Some(Host::Domain(name)) => name == "localhost",
+            None => false,
+        };
+        match base.scheme() {
+            "https" => Ok(Self { base, loopback }),
+            "http" if loopback => Ok(Self { base, loopback }),
+            "http" => Err(AddressError::PlainToNetwork(text.to_owned())),
+            _ => Err(AddressError::Scheme(text.to_owned())),
+        }
+    }
+
+    /// On this machine: plain HTTP and rates above 60/60s are allowed.
+    pub fn is_loopback(&self) -> bool {
+        self.loopback
+    }
+
+    /// Plain HTTP: no TLS will be spoken.
+    pub fn is_plain(&self) -> bool {
+        self.base.scheme() == "http"
+    }
+
+    /// The address with a path of our own below it, each segment escaped, so that nothing the
+    /// service hands out (a requestId) can lead elsewhere.
+    pub fn join(&self, segments: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty();
+            for segment in segments {
+                // `.` and `..` would be folded away by the URL rules
+                match *segment {
+                    "." => path.push("%2E"),
+                    ".." => path.push("%2E%2E"),
+                    other => path.push(other),
+                };
+            }
+        }
+        url
+    }
+
+    /// The address as it is bound and shown: `https://crm.example.uz`.
+    pub fn as_str(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn http_is_for_loopback_alone() {
+        for good in [
+            "http://127.0.0.1:8080",
+            "http://localhost:1",
+            "http://[::1]:9",
+            "https://x",
+        ] {
+            assert!(Address::parse(good).is_ok(), "{good}");
+        }
+        let refused = Address::parse("http://crm.example.uz").expect_err("refused");
+        assert!(matches!(refused, AddressError::PlainToNetwork(_)));
+        assert!(Address::parse("http://localhost.example.uz").is_err());
+        assert!(Address::parse("ftp://127.0.0.1").is_err());
+        assert!(Address::parse("https://u:p@x").is_err());
+        assert!(Address::parse("crm.example.uz").is_err());
+    }
+
+    #[test]
+    fn a_request_id_cannot_leave_its_path() {
+        let base = Address::parse("https://crm.example.uz/tenant/").expect("good");
+        for (id, path) in [
+            ("a1-b2", "/tenant/v1/request/a1-b2"),
+            (
+                "../../lead?x=1#f",
+                "/tenant/v1/request/..%2F..%2Flead%3Fx=1%23f",
+            ),
+            ("..", "/tenant/v1/request/%252E%252E"),
+        ] {
+            let url = base.join(&["v1", "request", id]);
+            assert_eq!(url.path(), path);
+            assert_eq!(url.query(), None);
+        }
+        assert_eq!(base.as_str(), "https://crm.example.uz/tenant");
+    }
+}

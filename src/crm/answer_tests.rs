@@ -1,0 +1,271 @@
+//! Answers as the document shows them, as it leaves them open, and as nobody should send them.
+
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn heard(endpoint: Endpoint, status: u16, body: Value) -> Heard {
+    read(endpoint, status, body.to_string().as_bytes())
+}
+
+fn answer(endpoint: Endpoint, status: u16, body: Value) -> Answer {
+    heard(endpoint, status, body).answer
+}
+
+fn page(body: Value) -> Page {
+    match answer(Endpoint::Filter, 200, body) {
+        Answer::Page(page) => page,
+        other => panic!("no page: {other:?}"),
+    }
+}
+
+#[test]
+fn a_200_with_a_request_id_is_accepted_wherever_the_id_stands() {
+    let accepted = Answer::Accepted {
+        request_id: "r1".to_owned(),
+    };
+    for body in [
+        json!({"data": null, "message": "Success", "accept": true, "requestId": "r1"}),
+        json!({"data": {"requestId": "r1"}, "accept": true, "requestId": null}),
+    ] {
+        assert_eq!(answer(Endpoint::Submit, 200, body), accepted);
+    }
+    for id in [
+        json!(null),
+        json!(""),
+        json!("x".repeat(257)),
+        json!(["r1"]),
+    ] {
+        let body = json!({"data": null, "accept": true, "requestId": id});
+        assert_eq!(
+            answer(Endpoint::Submit, 200, body),
+            Answer::AcceptedWithoutId
+        );
+    }
+}
+
+#[test]
+fn accept_false_is_no_acceptance_even_under_200() {
+    let body = json!({"accept": false, "message": "yo‘q", "requestId": "r1"});
+    let refused = Answer::NotAccepted {
+        message: "yo‘q".to_owned(),
+    };
+    assert_eq!(answer(Endpoint::Submit, 200, body), refused);
+}
+
+#[test]
+fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
+    for data in [
+        json!("SUCCESS"),
+        json!("success"),
+        json!({"status": "SUCCESS"}),
+        json!({"requestStatus": "SUCCESS", "id": 7}),
+        json!({"request": {"state": "SUCCESS"}}),
+    ] {
+        let body = json!({"data": data, "accept": true, "message": "Success"});
+        assert_eq!(answer(Endpoint::Poll, 200, body), Answer::StatusSuccess);
+    }
+    let failed = json!({"data": {"status": "FAILED", "message": "lead not found"}});
+    let words = Answer::StatusFailed {
+        words: "lead not found".to_owned(),
+    };
+    assert_eq!(answer(Endpoint::Poll, 200, failed), words);
+    assert_eq!(
+        answer(Endpoint::Poll, 200, json!({"data": "QUEUED_SOMEWHERE"})),
+        Answer::StatusPending {
+            word: "QUEUED_SOMEWHERE".to_owned()
+        }
+    );
+    let empty = answer(Endpoint::Poll, 200, json!({"data": null, "accept": true}));
+    assert!(matches!(empty, Answer::BrokenBody { .. }));
+}
+
+#[test]
+fn a_page_is_read_under_any_key_with_its_numbers_in_either_place() {
+    let id = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
+    let uuid = CallUuid(uuid::Uuid::try_parse(id).expect("a uuid"));
+    let prefixed = format!("oapi-{id}");
+    let expected = Page {
+        rows: 2,
+        uuids: vec![uuid],
+        current: Some(1),
+        total: Some(3),
+    };
+    let rows = json!([{"uuid": prefixed, "lead": 1}, {"uuid": "1795151317.146"}]);
+    for body in [
+        json!({"data": {"content": rows, "currentPage": 1, "totalPages": 3}}),
+        json!({"data": {"labels": ["a"], "calls": rows}, "currentPage": 1, "totalPages": 3}),
+        json!({"data": [prefixed, "another's"], "currentPage": 1, "totalPages": 3}),
+    ] {
+        assert_eq!(page(body), expected);
+    }
+    let empty = page(json!({"data": {"list": []}}));
+    assert_eq!(
+        empty,
+        Page {
+            rows: 0,
+            uuids: vec![],
+            current: None,
+            total: None
+        }
+    );
+}
+
+#[test]
+fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
+    let body = json!({"data": {
+        "application": {"id": 7, "name": "callbridge", "type": "PRIVATE"},
+        "company": {"id": 12, "name": "Uy"}, "kind": "PAT", "expiresAt": 1_800_000_000,
+        "expiresInDays": 40, "new": {},
+        "permissions": [{"permission": "PERMISSION_OPEN_API_CALL", "scope": "SAVE"}]}});
+    let Answer::TokenInfo(info) = answer(Endpoint::TokenInfo, 200, body) else {
+        panic!("no token info");
+    };
+    assert_eq!((info.company, info.application), (12, Some(7)));
+    assert_eq!(info.expires_at, Some(EpochSeconds::new(1_800_000_000)));
+    assert!(info.may("PERMISSION_OPEN_API_CALL", "SAVE"));
+    assert!(!info.may("PERMISSION_OPEN_API_CALL", "READ"));
+    let nobody = answer(Endpoint::TokenInfo, 200, json!({"data": {"kind": "PAT"}}));
+    assert!(matches!(nobody, Answer::BrokenBody { .. }));
+}
+
+#[test]
+fn every_refusal_keeps_the_service_s_words() {
+    let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
+    let body = json!({"message": "xato", "accept": false, "errors": errors, "data": null});
+    let message = "xato".to_owned();
+    let of = |status| answer(Endpoint::Submit, status, body.clone());
+    assert_eq!(
+        of(400),
+        Answer::Rejected {
+            message: message.clone(),
+            errors: errors.clone()
+        }
+    );
+    assert_eq!(of(401), Answer::Unauthorized);
+    assert_eq!(
+        of(403),
+        Answer::Forbidden {
+            message: message.clone()
+        }
+    );
+    assert_eq!(
+        of(404),
+        Answer::NotFound {
+            message: message.clone()
+        }
+    );
+    assert_eq!(
+        of(406),
+        Answer::TokenState {
+            message: message.clone()
+        }
+    );
+    assert_eq!(
+        of(409),
+        Answer::Conflict {
+            message: message.clone(),
+            errors: errors.clone()
+        }
+    );
+    assert_eq!(of(429), Answer::TooMany);
+    assert_eq!(
+        of(503),
+        Answer::ServerError {
+            status: 503,
+            message: message.clone()
+        }
+    );
+    for status in [301, 302, 304, 308, 405, 415] {
+        assert_eq!(of(status), Answer::WrongAddress { status });
+    }
+    for status in [402, 408, 422, 451] {
+        let other = Answer::OtherClientError {
+            status,
+            message: message.clone(),
+            errors: errors.clone(),
+        };
+        assert_eq!(of(status), other);
+    }
+}
+
+#[test]
+fn a_proxy_s_page_under_200_is_a_broken_body() {
+    let heard = read(Endpoint::Submit, 200, b"<html>welcome</html>");
+    assert!(matches!(heard.answer, Answer::BrokenBody { .. }));
+    let heard = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
+    assert_eq!(
+        heard.answer,
+        Answer::ServerError {
+            status: 502,
+            message: String::new()
+        }
+    );
+}
+
+#[test]
+fn an_expiry_warning_is_a_fact_beside_the_answer() {
+    for (message, days) in [
+        ("Token will expire in 6 days. Please renew it.", Some(6)),
+        ("Token will expire in 1 day. Please renew it.", Some(1)),
+        ("Token expires today. Please renew it.", Some(0)),
+        ("Success", None),
+        ("Token will expire in some days.", None),
+    ] {
+        let body = json!({"data": null, "message": message, "accept": true, "requestId": "r"});
+        let heard = heard(Endpoint::Submit, 200, body);
+        assert_eq!(
+            heard.answer,
+            Answer::Accepted {
+                request_id: "r".to_owned()
+            }
+        );
+        assert_eq!(heard.expiry.map(|expiry| expiry.days), days);
+    }
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i64>().prop_map(Value::from),
+        "[A-Z]{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let key = prop_oneof![
+            Just("data"),
+            Just("status"),
+            Just("requestId"),
+            Just("message"),
+            Just("errors"),
+            Just("company"),
+            Just("id"),
+            Just("permissions"),
+            Just("uuid"),
+            Just("accept"),
+        ];
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(key, inner, 0..4).prop_map(|map| {
+                Value::Object(map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())
+            }),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn any_status_and_any_bytes_are_read_without_a_panic(
+        status: u16, bytes in prop::collection::vec(any::<u8>(), 0..64), value in any_json(),
+    ) {
+        for endpoint in Endpoint::ALL {
+            let _ = read(endpoint, status, &bytes);
+            let answer = read(endpoint, status, value.to_string().as_bytes()).answer;
+            let passes = matches!(
+                answer,
+                Answer::Accepted { .. } | Answer::StatusSuccess | Answer::TokenInfo(_)
+            );
+            prop_assert!(!passes || (200..300).contains(&status));
+        }
+    }
+}

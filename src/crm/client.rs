@@ -1,0 +1,203 @@
+//! The shell that carries one request to the service and its answer back.
+//!
+//! No redirect is followed (it would carry the token away), nothing is repeated by the library,
+//! no connection is kept (hyper would resend on a dead one), no proxy is taken from the
+//! environment, and no body is read beyond its limit.
+
+use super::answer::{Answer, Heard, read};
+use super::{Address, Request, failure};
+use crate::secret::{ExposeSecret, Secret};
+use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::Duration;
+use url::Url;
+
+/// The most that making a connection may take.
+const CONNECT: Duration = Duration::from_secs(5);
+
+/// The most that one exchange may take, connection included.
+const TOTAL: Duration = Duration::from_secs(30);
+
+/// The header of the token (§5.1).
+const TOKEN: &str = "X-Open-Api-Token";
+
+/// Where the service is and how it is reached.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// `--crm-url`
+    pub address: Address,
+    /// `--crm-ca-file`: authorities in PEM, the only ones trusted then.
+    pub ca_file: Option<PathBuf>,
+    /// `--crm-proxy`
+    pub proxy: Option<Url>,
+    /// How long a connection and a whole exchange may take.
+    pub timeouts: Timeouts,
+}
+
+/// The limits of one exchange in time.
+#[derive(Clone, Copy, Debug)]
+pub struct Timeouts {
+    /// To make the connection.
+    pub connect: Duration,
+    /// For the whole exchange.
+    pub total: Duration,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            connect: CONNECT,
+            total: TOTAL,
+        }
+    }
+}
+
+impl Setup {
+    /// The service at this address, without proxy or own authority.
+    pub fn new(address: Address) -> Self {
+        Self {
+            address,
+            ca_file: None,
+            proxy: None,
+            timeouts: Timeouts::default(),
+        }
+    }
+}
+
+/// Sends one request at a time; cheap to make, the TLS roots are loaded with the first request
+/// over https.
+#[derive(Debug)]
+pub struct Client {
+    setup: Setup,
+    http: OnceLock<reqwest::Client>,
+}
+
+impl Client {
+    /// Reads and opens nothing yet.
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            http: OnceLock::new(),
+        }
+    }
+
+    /// The service's address.
+    pub fn address(&self) -> &Address {
+        &self.setup.address
+    }
+
+    /// One exchange. Every way in which it can end is an [`Answer`].
+    pub async fn send(&self, request: &Request, token: &Secret) -> Heard {
+        let http = match self.http() {
+            Ok(http) => http,
+            Err(why) => {
+                return Heard {
+                    answer: Answer::NotConnected { why },
+                    expiry: None,
+                };
+            }
+        };
+        match exchange(http, &self.setup.address, request, token).await {
+            Ok(heard) => heard,
+            Err(error) => Heard {
+                answer: failure::read(error),
+                expiry: None,
+            },
+        }
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, String> {
+        if let Some(http) = self.http.get() {
+            return Ok(http);
+        }
+        let built = build(&self.setup)?;
+        Ok(self.http.get_or_init(|| built))
+    }
+}
+
+async fn exchange(
+    http: &reqwest::Client,
+    address: &Address,
+    request: &Request,
+    token: &Secret,
+) -> Result<Heard, reqwest::Error> {
+    let endpoint = request.endpoint();
+    let url = request.url(address);
+    let builder = match request.body() {
+        Some(body) => http
+            .post(url)
+            .header(CONTENT_TYPE, HeaderValue::from_static("application/json"))
+            .body(body.to_string()),
+        None => http.get(url),
+    };
+    let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
+        // no header can carry it, so no service can have issued it
+        return Ok(Heard {
+            answer: Answer::Unauthorized,
+            expiry: None,
+        });
+    };
+    secret.set_sensitive(true);
+    let mut response = builder.header(TOKEN, secret).send().await?;
+    let status = response.status().as_u16();
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > endpoint.body_max() {
+            return Ok(Heard {
+                answer: oversized(endpoint.body_max(), status),
+                expiry: None,
+            });
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(read(endpoint, status, &body))
+}
+
+/// The status still says what it says; only a success is worthless without its body.
+fn oversized(max: usize, status: u16) -> Answer {
+    if (200..300).contains(&status) {
+        return Answer::BrokenBody {
+            why: format!("the body is larger than {max} bytes"),
+        };
+    }
+    read(super::Endpoint::Submit, status, b"").answer
+}
+
+fn build(setup: &Setup) -> Result<reqwest::Client, String> {
+    let mut builder = reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .referer(false)
+        .no_proxy()
+        .http1_only()
+        .pool_max_idle_per_host(0)
+        .connect_timeout(setup.timeouts.connect)
+        .timeout(setup.timeouts.total)
+        .user_agent(concat!("callbridge/", env!("CARGO_PKG_VERSION")));
+    if let Some(path) = &setup.ca_file {
+        let pem = std::fs::read(path)
+            .map_err(|error| format!("--crm-ca-file {}: {error}", path.display()))?;
+        let roots = reqwest::Certificate::from_pem_bundle(&pem)
+            .map_err(|error| format!("--crm-ca-file {}: {error}", path.display()))?;
+        if roots.is_empty() {
+            return Err(format!(
+                "--crm-ca-file {}: no certificate in it",
+                path.display()
+            ));
+        }
+        builder = builder.tls_certs_only(roots);
+    } else if setup.address.is_plain() {
+        // no TLS will be spoken: an empty list spares loading the system's, which may not exist
+        builder = builder.tls_certs_only([]);
+    }
+    if let Some(proxy) = &setup.proxy {
+        let proxy = reqwest::Proxy::all(proxy.clone())
+            .map_err(|error| format!("--crm-proxy: {}", error.without_url()))?;
+        builder = builder.proxy(proxy);
+    }
+    builder.build().map_err(|error| {
+        let why = std::error::Error::source(&error).map_or(error.to_string(), ToString::to_string);
+        format!("TLS cannot be set up: {why}; install CA certificates or give --crm-ca-file")
+    })
+}

@@ -1,0 +1,285 @@
+//! What is asked of the service: the four requests of the call path, and the body of each.
+
+use crate::crm::Address;
+use crate::journal::CallRecord;
+use callbridge_call::{Direction, EpochSeconds};
+use serde_json::{Map, Value, json};
+use std::fmt;
+use url::Url;
+
+/// The endpoints that callbridge uses; a label of metrics and logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Endpoint {
+    /// `POST /v1/open-api/call-history` (§4.5)
+    Submit,
+    /// `GET /v1/open-api/request/{requestId}` (§4.6)
+    Poll,
+    /// `GET /v1/open-api/token/info` (§4.3)
+    TokenInfo,
+    /// `POST /v1/open-api/call-history/filter` (§4.5)
+    Filter,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
+
+    /// The label: `submit`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::Poll => "poll",
+            Self::TokenInfo => "token_info",
+            Self::Filter => "filter",
+        }
+    }
+
+    /// The most bytes of an answer's body that are read.
+    pub const fn body_max(self) -> usize {
+        match self {
+            Self::Submit | Self::Poll | Self::TokenInfo => 256 * 1024,
+            Self::Filter => 4 * 1024 * 1024,
+        }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Names of request fields that the document does not publish (§2.8), set by `--field`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldNames {
+    /// Of the talk time in seconds.
+    pub talk: String,
+    /// Of the customer's number; not sent when `None`.
+    pub phone: Option<String>,
+}
+
+impl Default for FieldNames {
+    fn default() -> Self {
+        Self {
+            talk: "talkTimeSec".to_owned(),
+            phone: None,
+        }
+    }
+}
+
+/// A page's size: 100, or what was learned to be allowed (§4.7: 30 to 100).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PageSize(u32);
+
+impl PageSize {
+    /// The largest that the document names.
+    pub const LARGEST: Self = Self(100);
+
+    /// Records a page.
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+
+    /// The next size to try after this one was refused as too large; `None` below 30.
+    pub const fn smaller(self) -> Option<Self> {
+        match self.0 {
+            51.. => Some(Self(50)),
+            31..=50 => Some(Self(30)),
+            0..=30 => None,
+        }
+    }
+}
+
+/// A page of the journal, newest first unless a start is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FilterPage {
+    /// From 1.
+    pub page: u32,
+    /// Records a page.
+    pub size: PageSize,
+    /// Only records registered since then (§4.7 `registeredTimestampFrom`).
+    pub since: Option<EpochSeconds>,
+}
+
+/// One request, complete but for the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Request {
+    /// A call for the journal; the body from [`submission`].
+    Submit(Value),
+    /// What became of an accepted write.
+    Poll {
+        /// As the service gave it.
+        request_id: String,
+    },
+    /// Is the token alive, whose is it, what may it do.
+    TokenInfo,
+    /// Which calls the journal holds.
+    Filter(FilterPage),
+}
+
+impl Request {
+    /// Its endpoint.
+    pub const fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Submit(_) => Endpoint::Submit,
+            Self::Poll { .. } => Endpoint::Poll,
+            Self::TokenInfo => Endpoint::TokenInfo,
+            Self::Filter(_) => Endpoint::Filter,
+        }
+    }
+
+    /// Its URL under the base address.
+    pub fn url(&self, base: &Address) -> Url {
+        const ROOT: [&str; 2] = ["v1", "open-api"];
+        let [v1, api] = ROOT;
+        match self {
+            Self::Submit(_) => base.join(&[v1, api, "call-history"]),
+            Self::Poll { request_id } => base.join(&[v1, api, "request", request_id]),
+            Self::TokenInfo => base.join(&[v1, api, "token", "info"]),
+            Self::Filter(_) => base.join(&[v1, api, "call-history", "filter"]),
+        }
+    }
+
+    /// The JSON body of a POST; `None` makes it a GET.
+    pub fn body(&self) -> Option<Value> {
+        match self {
+            Self::Submit(body) => Some(body.clone()),
+            Self::Poll { .. } | Self::TokenInfo => None,
+            Self::Filter(page) => {
+                let mut body = json!({ "page": page.page, "size": page.size.get() });
+                if let (Some(since), Some(body)) = (page.since, body.as_object_mut()) {
+                    body.insert("registeredTimestampFrom".to_owned(), since.get().into());
+                }
+                Some(body)
+            }
+        }
+    }
+}
+
+/// The body of `POST call-history` (§2.6): nothing derived by the service (end, hang-up cause,
+/// provider, the `oapi-` prefix) is in it. `None` without a uuid or a lead: such a call is not
+/// to be sent.
+pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
+    let mut body = Map::new();
+    body.insert("leadId".to_owned(), call.lead_id?.get().into());
+    if let Some(employee) = call.employee_id {
+        body.insert("employeeId".to_owned(), employee.get().into());
+    }
+    body.insert("uuid".to_owned(), call.uuid?.to_string().into());
+    body.insert("startedAt".to_owned(), call.started_at.get().into());
+    body.insert("durationSec".to_owned(), call.duration_sec.into());
+    body.insert("answered".to_owned(), call.answered.into());
+    let direction = match call.direction {
+        Direction::Inbound => "INBOUND",
+        Direction::Outbound => "OUTBOUND",
+        Direction::Internal => return None,
+    };
+    body.insert("direction".to_owned(), direction.into());
+    body.insert(names.talk.clone(), call.talk_time_sec.into());
+    if let (Some(name), Some(phone)) = (&names.phone, &call.client_phone) {
+        body.insert(name.clone(), phone.as_str().into());
+    }
+    Some(Value::Object(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{CallUuid, EmployeeId, LeadId, Phone};
+
+    fn call() -> CallRecord {
+        CallRecord {
+            uuid: Some(CallUuid(uuid::Uuid::nil())),
+            linkedid: "1795151317.146".to_owned(),
+            pbx: "main".to_owned(),
+            direction: Direction::Inbound,
+            answered: true,
+            lead_id: LeadId::new(4001),
+            trunk: Some("city".to_owned()),
+            client_phone: Phone::from_e164("+998901110001"),
+            employee: Some("101".to_owned()),
+            employee_id: EmployeeId::new(501),
+            employees_in_order: vec!["101".to_owned()],
+            started_at: EpochSeconds::new(1_795_151_317),
+            duration_sec: 5,
+            talk_time_sec: 4,
+            incomplete: false,
+            estimate: false,
+        }
+    }
+
+    #[test]
+    fn the_body_holds_what_the_document_names_and_nothing_else() {
+        let body = submission(&call(), &FieldNames::default()).expect("complete");
+        insta::assert_snapshot!(body, @r#"{"answered":true,"direction":"INBOUND","durationSec":5,"employeeId":501,"leadId":4001,"startedAt":1795151317,"talkTimeSec":4,"uuid":"00000000-0000-0000-0000-000000000000"}"#);
+    }
+
+    #[test]
+    fn unpublished_names_are_set_and_an_unknown_employee_is_left_out() {
+        let names = FieldNames {
+            talk: "billsec".to_owned(),
+            phone: Some("clientPhone".to_owned()),
+        };
+        let call = CallRecord {
+            employee_id: None,
+            direction: Direction::Outbound,
+            ..call()
+        };
+        let body = submission(&call, &names).expect("complete");
+        insta::assert_snapshot!(body, @r#"{"answered":true,"billsec":4,"clientPhone":"+998901110001","direction":"OUTBOUND","durationSec":5,"leadId":4001,"startedAt":1795151317,"uuid":"00000000-0000-0000-0000-000000000000"}"#);
+    }
+
+    #[test]
+    fn a_call_without_lead_or_uuid_has_no_body() {
+        let names = FieldNames::default();
+        assert_eq!(
+            submission(
+                &CallRecord {
+                    lead_id: None,
+                    ..call()
+                },
+                &names
+            ),
+            None
+        );
+        assert_eq!(
+            submission(
+                &CallRecord {
+                    uuid: None,
+                    ..call()
+                },
+                &names
+            ),
+            None
+        );
+        let internal = CallRecord {
+            direction: Direction::Internal,
+            ..call()
+        };
+        assert_eq!(submission(&internal, &names), None);
+    }
+
+    #[test]
+    fn paths_are_those_of_the_document() {
+        let base = Address::parse("https://crm.example.uz").expect("good");
+        let path = |request: Request| request.url(&base).path().to_owned();
+        assert_eq!(path(Request::TokenInfo), "/v1/open-api/token/info");
+        assert_eq!(
+            path(Request::Submit(Value::Null)),
+            "/v1/open-api/call-history"
+        );
+        let page = FilterPage {
+            page: 1,
+            size: PageSize::LARGEST,
+            since: None,
+        };
+        assert_eq!(
+            path(Request::Filter(page)),
+            "/v1/open-api/call-history/filter"
+        );
+        let poll = Request::Poll {
+            request_id: "r 1".to_owned(),
+        };
+        assert_eq!(path(poll), "/v1/open-api/request/r%201");
+    }
+}

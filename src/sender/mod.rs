@@ -1,0 +1,13 @@
+//! From the spool to the CRM: what is sent when, and what its answer means.
+//!
+//! ```text
+//! Head (spool) ─▶ core: next ─▶ Plan ─▶ commit slot and step ─▶ Client ─▶ Answer
+//!                   ▲   pacer: may it go now?                              │
+//!                   └───────────── commit ◀── ops ◀── core ◀── verdict ◀───┘
+//! ```
+//! One loop owns the budget: every byte to the CRM passes it. Pacer, verdict and core are pure;
+//! the loop alone reads the clock, the token and the spool.
+
+pub mod pacer;
+pub mod rate;
+pub mod verdict;

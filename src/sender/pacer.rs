@@ -1,0 +1,285 @@
+//! The hard cap on requests, and the pace inside it.
+//!
+//! The service counts per token in a fixed window of 60 s that opens with a first request
+//! (Limits). A slot is taken when a request is sent, and free again one window after its
+//! **answer**. Then no window, wherever it opens, can hold more requests than there are slots:
+//!
+//! > Take N + 1 arrivals in one window that begins at w. The one planned last was planned at some
+//! > s < w + 60. The other N arrived at or after w, so their answers came after w, so their slots
+//! > are taken until after w + 60 > s. All N slots were taken at s: it was not sent.
+//!
+//! What has no answer ends when it can no longer arrive: 5 s after the time-out closed its
+//! connection, and 5 s after a restart for what was under way when the process was killed. The
+//! two clocks may run apart by 1 in 2000, so a window here is that much longer.
+//!
+//! Slots are kept across restarts by the boot clock. After a reboot, or when in doubt, a whole
+//! window of silence stands for all that may have been sent.
+
+use super::rate::Rate;
+use governor::clock::Clock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// How long after its connection was closed a request may still arrive.
+pub const STRAGGLER: Duration = Duration::from_secs(5);
+
+/// How a request is shaped inside the cap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// At once while there is a slot: live calls, and the few requests about the token.
+    AtOnce,
+    /// Evenly over the window after a small burst, so that a slot comes free every second for a
+    /// live call to take.
+    Even,
+}
+
+/// The use of a slot, in time since boot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Use {
+    /// When its request was planned, at or before it was sent.
+    pub sent: Duration,
+    /// When it was answered or could no longer arrive; `None` while under way.
+    pub ended: Option<Duration>,
+}
+
+/// What is known at a start of the requests before it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Past {
+    /// Nothing was ever sent from this state.
+    Fresh,
+    /// The slots of this boot.
+    Known(BTreeMap<u32, Use>),
+    /// Slots of another boot, or of nobody knows which: their numbers.
+    Doubtful(Vec<u32>),
+}
+
+/// The budget of one process.
+#[derive(Debug)]
+pub struct Pacer {
+    rate: Rate,
+    uses: BTreeMap<u32, Use>,
+    silent_until: Option<Duration>,
+    shape: Shape,
+    shared: Option<Shared>,
+}
+
+/// A 429 below our own cap: somebody shares the token.
+#[derive(Clone, Copy, Debug)]
+struct Shared {
+    allowed: u32,
+    since: Duration,
+}
+
+impl Pacer {
+    /// The budget at a start, `now` since boot.
+    pub fn start(rate: Rate, past: Past, now: Duration) -> Self {
+        let shape = Shape::new(rate, now);
+        let mut pacer = Self {
+            rate,
+            uses: BTreeMap::new(),
+            silent_until: None,
+            shape,
+            shared: None,
+        };
+        match past {
+            Past::Fresh => {}
+            Past::Known(uses) => {
+                for (slot, mut one) in uses {
+                    // killed under way: its connection ended with the process
+                    one.ended = one.ended.or(Some(now + STRAGGLER));
+                    pacer.uses.insert(slot, one);
+                }
+            }
+            Past::Doubtful(slots) => {
+                let ended = now + STRAGGLER;
+                for slot in slots {
+                    pacer.uses.insert(
+                        slot,
+                        Use {
+                            sent: now,
+                            ended: Some(ended),
+                        },
+                    );
+                }
+                pacer.silent_until = Some(ended + pacer.reach());
+            }
+        }
+        pacer
+    }
+
+    /// The rate it was made with.
+    pub fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// The slots as they are to be stored at a start; those no longer counting are left out.
+    pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
+        let counting = move |one: &Use| self.free_at(one).is_none_or(|at| at > now);
+        self.uses
+            .iter()
+            .filter(move |(_, one)| counting(one))
+            .map(|(slot, one)| (*slot, *one))
+    }
+
+    /// Takes a slot for a request that is to be sent now, or says when to ask again: `None`
+    /// means after the next answer.
+    pub fn take(&mut self, now: Duration, pace: Pace) -> Result<u32, Option<Duration>> {
+        if let Some(until) = self.silent_until {
+            if now < until {
+                return Err(Some(until));
+            }
+            self.silent_until = None;
+        }
+        self.uses.retain(|_, one| match one.ended {
+            Some(ended) => ended + reach(self.rate) > now,
+            None => true,
+        });
+        let used = u32::try_from(self.uses.len()).unwrap_or(u32::MAX);
+        if used >= self.allowed(now) {
+            return Err(self.next_free());
+        }
+        match (self.shape.check(now), pace) {
+            (Ok(()), Pace::AtOnce | Pace::Even) | (Err(_), Pace::AtOnce) => {}
+            (Err(at), Pace::Even) => return Err(Some(at)),
+        }
+        let slot = (0..)
+            .find(|slot| !self.uses.contains_key(slot))
+            .unwrap_or(u32::MAX);
+        self.uses.insert(
+            slot,
+            Use {
+                sent: now,
+                ended: None,
+            },
+        );
+        Ok(slot)
+    }
+
+    /// The request of a slot was answered, or can no longer arrive, at `ended`.
+    pub fn ended(&mut self, slot: u32, ended: Duration) -> Option<Use> {
+        let one = self.uses.get_mut(&slot)?;
+        one.ended = Some(ended.max(one.sent));
+        Some(*one)
+    }
+
+    /// The request of a slot was never sent.
+    pub fn never_sent(&mut self, slot: u32) {
+        self.uses.remove(&slot);
+    }
+
+    /// A 429 came although the cap was kept: half the pace, once a window; a request a minute
+    /// is given back for every ten minutes without another.
+    pub fn refused(&mut self, now: Duration) {
+        let recent = self
+            .shared
+            .is_some_and(|it| now < it.since + self.rate.window());
+        if !recent {
+            let allowed = (self.allowed(now) / 2).max(1);
+            self.shared = Some(Shared {
+                allowed,
+                since: now,
+            });
+        }
+    }
+
+    /// Somebody else uses the token.
+    pub fn is_shared(&self, now: Duration) -> bool {
+        self.allowed(now) < self.rate.limit()
+    }
+
+    /// Requests a window that are allowed now.
+    pub fn allowed(&self, now: Duration) -> u32 {
+        let Some(shared) = self.shared else {
+            return self.rate.limit();
+        };
+        let windows = now.saturating_sub(shared.since).as_secs() / self.rate.window().as_secs();
+        let back = u32::try_from(windows / 10).unwrap_or(u32::MAX);
+        self.rate.limit().min(shared.allowed.saturating_add(back))
+    }
+
+    /// Slots that count now.
+    pub fn used(&self, now: Duration) -> u32 {
+        u32::try_from(self.uses(now).count()).unwrap_or(u32::MAX)
+    }
+
+    /// How long until a request may be sent; zero when one may be sent now.
+    pub fn next_free_in(&self, now: Duration) -> Duration {
+        let silent = self.silent_until.unwrap_or_default().saturating_sub(now);
+        let full = self.used(now) >= self.allowed(now);
+        let slot = if full { self.next_free() } else { None };
+        silent.max(slot.map_or(Duration::ZERO, |at| at.saturating_sub(now)))
+    }
+
+    fn next_free(&self) -> Option<Duration> {
+        self.uses.values().filter_map(|one| self.free_at(one)).min()
+    }
+
+    fn free_at(&self, one: &Use) -> Option<Duration> {
+        one.ended.map(|ended| ended + self.reach())
+    }
+
+    fn reach(&self) -> Duration {
+        reach(self.rate)
+    }
+}
+
+/// How long after its end a request may still count, with the drift of two clocks.
+fn reach(rate: Rate) -> Duration {
+    rate.window() + rate.window() / 2000
+}
+
+/// governor, told the time rather than asking for it.
+#[derive(Debug)]
+struct Shape {
+    told: Told,
+    limiter: RateLimiter<NotKeyed, InMemoryState, Told, NoOpMiddleware<Duration>>,
+}
+
+impl Shape {
+    fn new(rate: Rate, now: Duration) -> Self {
+        let told = Told::default();
+        told.tell(now);
+        let burst = NonZeroU32::new(rate.limit() / 4).unwrap_or(NonZeroU32::MIN);
+        let every = (rate.window() / rate.limit()).max(Duration::from_nanos(1));
+        let quota = Quota::with_period(every).unwrap_or(Quota::per_second(NonZeroU32::MIN));
+        let limiter = RateLimiter::direct_with_clock(quota.allow_burst(burst), told.clone());
+        Self { told, limiter }
+    }
+
+    /// Takes a cell, or says from when there is one.
+    fn check(&self, now: Duration) -> Result<(), Duration> {
+        self.told.tell(now);
+        self.limiter
+            .check()
+            .map_err(|not| not.earliest_possible().max(now))
+    }
+}
+
+/// The clock that governor reads: whatever `now` was last.
+#[derive(Clone, Debug, Default)]
+struct Told(Arc<AtomicU64>);
+
+impl Told {
+    fn tell(&self, now: Duration) {
+        let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
+        self.0.store(nanos, Ordering::Relaxed);
+    }
+}
+
+impl Clock for Told {
+    type Instant = Duration;
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(test)]
+#[path = "pacer_tests.rs"]
+mod tests;

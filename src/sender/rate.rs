@@ -1,0 +1,128 @@
+//! Requests in a window: `--rate 60/60s`.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// Why a rate is refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("--rate {0}: give it as REQUESTS/WINDOW, 1 to 10000 in 1s to 1h, such as 60/60s")]
+pub struct RateError(String);
+
+/// How many requests may be made in one window; the service's own is 60 in 60 s (Limits).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    limit: u32,
+    window: Duration,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self::SERVICE
+    }
+}
+
+impl Rate {
+    /// What the service allows to one token.
+    pub const SERVICE: Self = Self {
+        limit: 60,
+        window: Duration::from_secs(60),
+    };
+
+    /// Requests a window, 1 to 10,000.
+    pub const fn limit(self) -> u32 {
+        self.limit
+    }
+
+    /// The window, 1 s to 1 h.
+    pub const fn window(self) -> Duration {
+        self.window
+    }
+
+    /// More than the service allows: to be refused except against a loopback address. A short
+    /// window may hold as much as a minute's share only.
+    pub fn exceeds_service(self) -> bool {
+        let [own, service] = [self, Self::SERVICE];
+        u128::from(own.limit) * service.window.as_millis()
+            > u128::from(service.limit) * own.window.as_millis()
+            || (own.window < service.window && own.limit > service.limit)
+    }
+}
+
+impl FromStr for Rate {
+    type Err = RateError;
+
+    fn from_str(text: &str) -> Result<Self, RateError> {
+        let read = || {
+            let (limit, window) = text.trim().split_once('/')?;
+            let limit = limit.trim().parse().ok()?;
+            let window = window.trim();
+            let (number, seconds) = match window.strip_suffix('s') {
+                Some(number) => (number, 1),
+                None => match window.strip_suffix('m') {
+                    Some(number) => (number, 60),
+                    None => (window.strip_suffix('h')?, 3600),
+                },
+            };
+            let number: u64 = if number.is_empty() {
+                1
+            } else {
+                number.parse().ok()?
+            };
+            let window = Duration::from_secs(number.checked_mul(seconds)?);
+            let bounds = Duration::from_secs(1)..=Duration::from_secs(3600);
+            ((1..=10_000).contains(&limit) && bounds.contains(&window))
+                .then_some(Self { limit, window })
+        };
+        read().ok_or_else(|| RateError(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}s", self.limit, self.window.as_secs())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_is_read_and_written_alike() {
+        for (text, shown) in [("60/60s", "60/60s"), ("30/1m", "30/60s"), ("5/s", "5/1s")] {
+            let rate: Rate = text.parse().expect("good");
+            assert_eq!(rate.to_string(), shown);
+            assert_eq!(shown.parse(), Ok(rate));
+        }
+        for text in [
+            "",
+            "60",
+            "0/60s",
+            "60/0s",
+            "60/60",
+            "-1/60s",
+            "60/2h",
+            "10001/60s",
+            "6/ss",
+        ] {
+            assert!(text.parse::<Rate>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn more_than_the_service_allows_is_told() {
+        let exceeds = |text: &str| text.parse::<Rate>().expect("good").exceeds_service();
+        for (text, expected) in [
+            ("60/60s", false),
+            ("30/60s", false),
+            ("120/120s", false),
+            ("1/1s", false),
+            ("60/6s", true),
+            ("61/60s", true),
+            ("2/1s", true),
+        ] {
+            assert_eq!(exceeds(text), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! One test for each row of the design's table of answers.
+
+use super::*;
+use serde_json::json;
+
+const CALLS: [Endpoint; 2] = [Endpoint::Submit, Endpoint::Poll];
+
+fn first(endpoint: Endpoint, answer: Answer) -> Verdict {
+    judge(endpoint, answer, Context::default())
+}
+
+fn is_fault(verdict: &Verdict) -> bool {
+    matches!(
+        verdict,
+        Verdict::Fault {
+            nothing_gets_through: false,
+            ..
+        }
+    )
+}
+
+fn halted(verdict: &Verdict) -> Option<Halt> {
+    match verdict {
+        Verdict::Halt { halt, .. } => Some(*halt),
+        Verdict::Submitted { .. }
+        | Verdict::Journaled
+        | Verdict::NotYet
+        | Verdict::Known(_)
+        | Verdict::Swept(_)
+        | Verdict::Unswept { .. }
+        | Verdict::Dead { .. }
+        | Verdict::Resubmit { .. }
+        | Verdict::Fault { .. }
+        | Verdict::TooMany => None,
+    }
+}
+
+fn message() -> String {
+    "xato".to_owned()
+}
+
+#[test]
+fn a_200_with_request_id_is_submitted() {
+    let request_id = "r1".to_owned();
+    let answer = Answer::Accepted {
+        request_id: request_id.clone(),
+    };
+    assert_eq!(
+        first(Endpoint::Submit, answer),
+        Verdict::Submitted { request_id }
+    );
+}
+
+#[test]
+fn a_200_without_one_or_accept_false_or_a_broken_body_is_as_5xx() {
+    for answer in [
+        Answer::AcceptedWithoutId,
+        Answer::NotAccepted { message: message() },
+        Answer::BrokenBody {
+            why: "no JSON".to_owned(),
+        },
+    ] {
+        assert!(is_fault(&first(Endpoint::Submit, answer)));
+    }
+}
+
+#[test]
+fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
+    let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
+    let answer = Answer::Rejected {
+        message: message(),
+        errors: errors.clone(),
+    };
+    let message = "400: xato".to_owned();
+    let dead = Verdict::Dead {
+        reason: Reason::Rejected,
+        message,
+        errors,
+    };
+    assert_eq!(first(Endpoint::Submit, answer), dead);
+}
+
+#[test]
+fn a_401_or_406_halts_for_the_token() {
+    for endpoint in Endpoint::ALL {
+        let dead = first(endpoint, Answer::Unauthorized);
+        assert_eq!(halted(&dead), Some(Halt::TokenRefused));
+        let state = first(endpoint, Answer::TokenState { message: message() });
+        assert_eq!(halted(&state), Some(Halt::TokenRefused));
+    }
+}
+
+#[test]
+fn a_403_halts_for_the_grant_of_its_endpoint() {
+    for endpoint in CALLS {
+        let verdict = first(endpoint, Answer::Forbidden { message: message() });
+        assert_eq!(halted(&verdict), Some(Halt::NoGrant(endpoint)));
+    }
+    let filter = first(Endpoint::Filter, Answer::Forbidden { message: message() });
+    assert_eq!(
+        filter,
+        Verdict::Unswept {
+            why: "403: xato".to_owned()
+        }
+    );
+}
+
+#[test]
+fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
+    let missing = first(Endpoint::Submit, Answer::NotFound { message: message() });
+    assert_eq!(halted(&missing), Some(Halt::WrongAddress));
+    for status in [302, 405, 415] {
+        for endpoint in Endpoint::ALL {
+            let verdict = first(endpoint, Answer::WrongAddress { status });
+            assert_eq!(halted(&verdict), Some(Halt::WrongAddress));
+        }
+    }
+}
+
+#[test]
+fn a_404_on_a_poll_resubmits_three_times_and_is_then_unconfirmed() {
+    let at = |resubmits| {
+        let context = Context {
+            resubmits,
+            failures: 0,
+        };
+        judge(
+            Endpoint::Poll,
+            Answer::NotFound {
+                message: String::new(),
+            },
+            context,
+        )
+    };
+    for resubmits in 0..3 {
+        assert_eq!(
+            at(resubmits),
+            Verdict::Resubmit {
+                why: "404".to_owned()
+            }
+        );
+    }
+    assert!(matches!(
+        at(3),
+        Verdict::Dead {
+            reason: Reason::Unconfirmed,
+            ..
+        }
+    ));
+}
+
+#[test]
+fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
+    let conflict = Answer::Conflict {
+        message: message(),
+        errors: Value::Null,
+    };
+    let message = "409: xato".to_owned();
+    let dead = Verdict::Dead {
+        reason: Reason::Conflict,
+        message,
+        errors: Value::Null,
+    };
+    assert_eq!(first(Endpoint::Submit, conflict), dead);
+    let other = Answer::OtherClientError {
+        status: 422,
+        message: String::new(),
+        errors: Value::Null,
+    };
+    let message = "422".to_owned();
+    let dead = Verdict::Dead {
+        reason: Reason::Rejected,
+        message,
+        errors: Value::Null,
+    };
+    assert_eq!(first(Endpoint::Submit, other), dead);
+}
+
+#[test]
+fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
+    let answer = Answer::Rejected {
+        message: message(),
+        errors: Value::Null,
+    };
+    assert_eq!(
+        first(Endpoint::Poll, answer),
+        Verdict::Resubmit {
+            why: "400: xato".to_owned()
+        }
+    );
+}
+
+#[test]
+fn a_429_is_too_many_everywhere() {
+    for endpoint in Endpoint::ALL {
+        assert_eq!(first(endpoint, Answer::TooMany), Verdict::TooMany);
+    }
+}
+
+#[test]
+fn a_5xx_time_out_or_reset_is_tried_again() {
+    for answer in [
+        Answer::ServerError {
+            status: 500,
+            message: String::new(),
+        },
+        Answer::TimedOut,
+        Answer::Lost {
+            why: "reset".to_owned(),
+        },
+    ] {
+        for endpoint in Endpoint::ALL {
+            assert!(is_fault(&first(endpoint, answer.clone())));
+        }
+    }
+}
+
+#[test]
+fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
+    let context = Context {
+        failures: FAILURES_MAX,
+        ..Context::default()
+    };
+    for answer in [
+        Answer::NotConnected {
+            why: "refused".to_owned(),
+        },
+        Answer::TlsRefused {
+            why: "expired".to_owned(),
+        },
+    ] {
+        let verdict = judge(Endpoint::Submit, answer, context);
+        assert!(matches!(
+            verdict,
+            Verdict::Fault {
+                nothing_gets_through: true,
+                ..
+            }
+        ));
+    }
+}
+
+#[test]
+fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
+    let answer = Answer::ServerError {
+        status: 500,
+        message: String::new(),
+    };
+    let at = |failures| {
+        let context = Context {
+            failures,
+            resubmits: 0,
+        };
+        judge(Endpoint::Submit, answer.clone(), context)
+    };
+    assert!(is_fault(&at(3)));
+    let Verdict::Dead {
+        reason: Reason::ServerError,
+        message,
+        ..
+    } = at(4)
+    else {
+        panic!("not given up");
+    };
+    insta::assert_snapshot!(message, @"the service failed 5 times on this call while others passed; the last time: 500");
+    let context = Context {
+        failures: 9,
+        resubmits: 0,
+    };
+    assert!(
+        is_fault(&judge(Endpoint::Poll, answer, context)),
+        "a poll never fails its call"
+    );
+}
+
+#[test]
+fn failed_is_a_dead_letter_failed_with_words() {
+    for (words, message) in [
+        ("lead not found", "lead not found"),
+        ("", "FAILED: the CRM does not know its lead or its employee"),
+    ] {
+        let answer = Answer::StatusFailed {
+            words: words.to_owned(),
+        };
+        let (reason, message) = (Reason::Failed, message.to_owned());
+        let dead = Verdict::Dead {
+            reason,
+            message,
+            errors: Value::Null,
+        };
+        assert_eq!(first(Endpoint::Poll, answer), dead);
+    }
+}
+
+#[test]
+fn success_is_journaled_and_an_unknown_status_is_not_yet() {
+    assert_eq!(
+        first(Endpoint::Poll, Answer::StatusSuccess),
+        Verdict::Journaled
+    );
+    let pending = Answer::StatusPending {
+        word: "WHATEVER".to_owned(),
+    };
+    assert_eq!(first(Endpoint::Poll, pending), Verdict::NotYet);
+}
