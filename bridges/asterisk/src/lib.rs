@@ -1,1 +1,40 @@
-//! Asterisk formats.
+//! Asterisk's formats to [`Told`](callbridge_call::Told): AMI text, AMI as JSON, CEL and CDR.
+//!
+//! In come bytes; out goes what they tell, borrowed from them. A [`Framer`] (or [`Frames`], where
+//! all bytes are there) finds the messages, a [`Decoder`] reads them. No I/O, no clock; it uses
+//! `callbridge-call` alone.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`format`](mod@format) | the formats' names and traits |
+//! | [`framer`], `split` | a stream to messages |
+//! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
+//! | `ami`, `event`, `key` | AMI's events |
+//! | `json`, `mend`, `ami_json` | the same as JSON, mended where broken |
+//! | `cel`, `cel_time`, `cel_csv`, `cel_amqp` | channel event logging |
+//! | `cdr` | call detail records |
+//! | [`decoder`] | the one entry for all of them |
+
+mod ami;
+mod ami_json;
+mod cdr;
+mod cel;
+mod cel_amqp;
+mod cel_csv;
+mod cel_time;
+pub mod decoder;
+mod event;
+pub mod format;
+pub mod framer;
+mod json;
+mod key;
+mod mend;
+pub mod pairs;
+mod split;
+mod text;
+
+pub use cel_csv::{Columns, MissingColumn};
+pub use decoder::{Decoded, Decoder, DecoderSettings, Heard, Unreadable};
+pub use format::{Format, Framing, UnknownFormat};
+pub use framer::{Frame, Framer, Frames, MESSAGE_BYTES_MAX};
+pub use pairs::Pairs;

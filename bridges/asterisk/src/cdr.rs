@@ -1,0 +1,147 @@
+//! Call detail records: AMI's `Cdr` event and the bodies of asterisk-cdr-amqp.
+
+use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::json::{self, Members};
+use crate::mend::Scratch;
+use crate::text::{JsonText, Raw, epoch, known, same, seconds};
+use callbridge_call::{Cdr, Told};
+
+/// Reads a record. The names are AMI's, those of `cdr.conf`, and `linkedid` as an administrator
+/// may have mapped it; all without case and underscores.
+pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    pairs: impl Iterator<Item = (K, V)>,
+    mended: &mut bool,
+) -> Result<Told<'a>, Unreadable> {
+    let mut cdr = Cdr::default();
+    for (key, value) in pairs {
+        let Some(field) = field(key.as_ref()) else {
+            continue;
+        };
+        let place = match field {
+            Field::Timestamp => {
+                cdr.at = epoch(value.as_ref());
+                continue;
+            }
+            Field::Duration => {
+                cdr.duration_sec = seconds(value.as_ref());
+                continue;
+            }
+            Field::Billable => {
+                cdr.billable_sec = seconds(value.as_ref());
+                continue;
+            }
+            Field::Uniqueid => &mut cdr.uniqueid,
+            Field::Linkedid => &mut cdr.linkedid,
+            Field::Channel => &mut cdr.channel,
+            Field::DestChannel => &mut cdr.dest_channel,
+            Field::Source => &mut cdr.source,
+            Field::Destination => &mut cdr.destination,
+            Field::Context => &mut cdr.context,
+            Field::LastApp => &mut cdr.last_app,
+            Field::LastData => &mut cdr.last_data,
+            Field::Start => &mut cdr.start,
+            Field::Answer => &mut cdr.answer,
+            Field::End => &mut cdr.end,
+            Field::Disposition => &mut cdr.disposition,
+            Field::Userfield => &mut cdr.userfield,
+        };
+        *place = known(value, mended);
+    }
+    if cdr.channel.is_empty() && cdr.uniqueid.is_empty() {
+        return Err(Unreadable::NoChannel);
+    }
+    // asterisk-cdr-amqp writes the epoch where a call was not answered.
+    if cdr.answer.starts_with("1970-01-01") || cdr.answer.starts_with("0000-00-00") {
+        cdr.answer = "".into();
+    }
+    Ok(Told::Cdr(Box::new(cdr)))
+}
+
+/// Decodes a body of asterisk-cdr-amqp.
+pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> Decoded<'a> {
+    let Some((members, mut repaired)) = scratch.object(message) else {
+        return Decoded::Unreadable(Unreadable::NotJson);
+    };
+    match tell(texts(members), &mut repaired) {
+        Ok(told) => Decoded::Event {
+            heard: Heard { server: None, told },
+            repaired,
+        },
+        Err(why) => Decoded::Unreadable(why),
+    }
+}
+
+/// The members of an object as pairs of text.
+pub(crate) fn texts<'a>(
+    members: Members<'a>,
+) -> impl Iterator<Item = (JsonText<'a>, JsonText<'a>)> {
+    let flat = json::flatten(members);
+    flat.into_iter()
+        .map(|(key, value)| (JsonText(key), JsonText(value.into_text())))
+}
+
+#[derive(Clone, Copy)]
+enum Field {
+    Timestamp,
+    Uniqueid,
+    Linkedid,
+    Channel,
+    DestChannel,
+    Source,
+    Destination,
+    Context,
+    LastApp,
+    LastData,
+    Start,
+    Answer,
+    End,
+    Duration,
+    Billable,
+    Disposition,
+    Userfield,
+}
+
+/// AMI's name first, then that of `cdr.conf` and of asterisk-cdr-amqp.
+const NAMES: [(&[u8], Field); 34] = [
+    (b"Timestamp", Field::Timestamp),
+    (b"UniqueID", Field::Uniqueid),
+    (b"unique_id", Field::Uniqueid),
+    (b"LinkedID", Field::Linkedid),
+    (b"linked_id", Field::Linkedid),
+    (b"Channel", Field::Channel),
+    (b"DestinationChannel", Field::DestChannel),
+    (b"dstchannel", Field::DestChannel),
+    (b"Source", Field::Source),
+    (b"src", Field::Source),
+    (b"Destination", Field::Destination),
+    (b"dst", Field::Destination),
+    (b"DestinationContext", Field::Context),
+    (b"dcontext", Field::Context),
+    (b"LastApplication", Field::LastApp),
+    (b"lastapp", Field::LastApp),
+    (b"LastData", Field::LastData),
+    (b"last_data", Field::LastData),
+    (b"last_app", Field::LastApp),
+    (b"StartTime", Field::Start),
+    (b"start", Field::Start),
+    (b"AnswerTime", Field::Answer),
+    (b"answer", Field::Answer),
+    (b"EndTime", Field::End),
+    (b"end", Field::End),
+    (b"Duration", Field::Duration),
+    (b"durationsec", Field::Duration),
+    (b"duration_sec", Field::Duration),
+    (b"BillableSeconds", Field::Billable),
+    (b"billsec", Field::Billable),
+    (b"billable_sec", Field::Billable),
+    (b"Disposition", Field::Disposition),
+    (b"UserField", Field::Userfield),
+    (b"user_field", Field::Userfield),
+];
+
+fn field(key: &[u8]) -> Option<Field> {
+    NAMES
+        .iter()
+        .find(|(name, _)| same(key, name))
+        .map(|&(_, field)| field)
+}

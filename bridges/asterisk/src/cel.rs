@@ -1,0 +1,237 @@
+//! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`].
+
+use crate::cel_time::CelClock;
+use crate::json::{Json, Members};
+use crate::text::{Raw, epoch, known, number, same};
+use callbridge_call::event::{ChannelState, Text};
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
+use std::borrow::Cow;
+
+/// The fields of a CEL event that calls depend on.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CelRow<'a> {
+    /// An absolute time told beside the row (`Timestamp`).
+    pub at: Option<EventTime>,
+    /// `CHAN_START`, `HANGUP`…
+    pub event: Text<'a>,
+    /// The row's own time, in whatever form `cel.conf` gives it.
+    pub time: Text<'a>,
+    pub application: Text<'a>,
+    pub app_data: Text<'a>,
+    pub channel: ChannelRef<'a>,
+    pub extra: Extra<'a>,
+}
+
+/// `Extra`: read only where the event needs it.
+#[derive(Clone, Debug)]
+pub(crate) enum Extra<'a> {
+    Text(Text<'a>),
+    Members(Members<'a>),
+}
+
+impl Default for Extra<'_> {
+    fn default() -> Self {
+        Self::Text(Cow::Borrowed(""))
+    }
+}
+
+/// What events take from `Extra`.
+#[derive(Default)]
+struct Told<'a> {
+    bridge: Text<'a>,
+    technology: Text<'a>,
+    cause: Option<u16>,
+    /// Unique ids of other channels.
+    with: Vec<Text<'a>>,
+}
+
+impl<'a> CelRow<'a> {
+    /// A row from the pairs of AMI's `CEL` event.
+    pub(crate) fn from_pairs<K: AsRef<[u8]>, V: Raw<'a>>(
+        pairs: impl Iterator<Item = (K, V)>,
+        mended: &mut bool,
+    ) -> Self {
+        let mut row = Self::default();
+        for (key, value) in pairs {
+            let key = key.as_ref();
+            let candidates: &[(&[u8], Field)] = match key.len() {
+                5 => &[(b"Exten", Field::Exten), (b"Extra", Field::Extra)],
+                7 => &[
+                    (b"Channel", Field::Channel),
+                    (b"Context", Field::Context),
+                    (b"AppData", Field::AppData),
+                ],
+                8 => &[
+                    (b"UniqueID", Field::Uniqueid),
+                    (b"LinkedID", Field::Linkedid),
+                ],
+                9 => &[
+                    (b"Timestamp", Field::Timestamp),
+                    (b"EventName", Field::Event),
+                    (b"EventTime", Field::Time),
+                    (b"Userfield", Field::Userfield),
+                ],
+                11 => &[
+                    (b"CallerIDnum", Field::Number),
+                    (b"Application", Field::Application),
+                ],
+                _ => continue,
+            };
+            if let Some(&(_, field)) = candidates.iter().find(|(name, _)| same(key, name)) {
+                row.set(field, value, mended);
+            }
+        }
+        row
+    }
+
+    fn set(&mut self, field: Field, value: impl Raw<'a>, mended: &mut bool) {
+        let place = match field {
+            Field::Timestamp => {
+                self.at = epoch(value.as_ref());
+                return;
+            }
+            Field::Extra => {
+                self.extra = Extra::Text(known(value, mended));
+                return;
+            }
+            Field::Event => &mut self.event,
+            Field::Time => &mut self.time,
+            Field::Number => &mut self.channel.caller_number,
+            Field::Exten => &mut self.channel.exten,
+            Field::Context => &mut self.channel.context,
+            Field::Channel => &mut self.channel.name,
+            Field::Application => &mut self.application,
+            Field::AppData => &mut self.app_data,
+            Field::Uniqueid => &mut self.channel.uniqueid,
+            Field::Linkedid => &mut self.channel.linkedid,
+            Field::Userfield => &mut self.channel.userfield,
+        };
+        *place = known(value, mended);
+    }
+
+    /// What the row tells.
+    pub(crate) fn tell(self, clock: &mut CelClock) -> ChannelEvent<'a> {
+        let starts = self.event == "CHAN_START";
+        let at = self
+            .at
+            .or_else(|| clock.at(&self.time, &self.channel.uniqueid, starts));
+        let kind = match self.event.as_bytes() {
+            b"CHAN_START" => Kind::Born {
+                state: ChannelState::Unknown,
+            },
+            b"ANSWER" => Kind::State {
+                state: ChannelState::Up,
+            },
+            b"HANGUP" => Kind::Hangup {
+                cause: self.extra.told().cause,
+            },
+            b"CHAN_END" => Kind::Gone,
+            b"LINKEDID_END" => Kind::LinkedidEnd,
+            b"APP_START" => Kind::App {
+                name: self.application,
+                data: self.app_data,
+            },
+            b"BRIDGE_ENTER" => {
+                let Told {
+                    bridge, technology, ..
+                } = self.extra.told();
+                Kind::BridgeEnter { bridge, technology }
+            }
+            b"BRIDGE_EXIT" => {
+                let Told {
+                    bridge, technology, ..
+                } = self.extra.told();
+                Kind::BridgeLeave { bridge, technology }
+            }
+            b"PICKUP"
+            | b"ATTENDEDTRANSFER"
+            | b"BLINDTRANSFER"
+            | b"LOCAL_OPTIMIZE"
+            | b"LOCAL_OPTIMIZE_BEGIN" => {
+                let mut with = self.extra.told().with;
+                with.retain(|id| *id != self.channel.uniqueid);
+                if with.is_empty() {
+                    Kind::Seen
+                } else {
+                    Kind::Joined { with }
+                }
+            }
+            _ => Kind::Seen,
+        };
+        ChannelEvent {
+            at,
+            origin: Origin::Cel,
+            channel: self.channel,
+            kind,
+        }
+    }
+}
+
+/// The fields of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
+    Timestamp,
+    Event,
+    Time,
+    Number,
+    Exten,
+    Context,
+    Channel,
+    Application,
+    AppData,
+    Uniqueid,
+    Linkedid,
+    Userfield,
+    Extra,
+}
+
+impl<'a> Extra<'a> {
+    fn told(self) -> Told<'a> {
+        match self {
+            Self::Text(text) if text.is_empty() => Told::default(),
+            Self::Text(Cow::Borrowed(text)) => Json::object(text.as_bytes())
+                .map(Told::of)
+                .unwrap_or_default(),
+            // Escaped inside JSON or CSV: nothing can be borrowed from it.
+            Self::Text(Cow::Owned(text)) => Json::object(text.as_bytes())
+                .map(|m| Told::of(m).into_owned())
+                .unwrap_or_default(),
+            Self::Members(members) => Told::of(members),
+        }
+    }
+}
+
+impl<'a> Told<'a> {
+    fn of(members: Members<'a>) -> Self {
+        let mut told = Self::default();
+        for (name, value) in members {
+            let value = value.into_text();
+            match name.as_ref() {
+                "bridge_id" => told.bridge = value,
+                "bridge_technology" => told.technology = value,
+                "hangupcause" => told.cause = number(value.as_bytes()),
+                "pickup_channel_uniqueid"
+                | "channel2_uniqueid"
+                | "transferee_channel_uniqueid"
+                | "transfer_target_channel_uniqueid"
+                | "local_two_id"
+                    if !value.is_empty() =>
+                {
+                    told.with.push(value);
+                }
+                _ => {}
+            }
+        }
+        told
+    }
+
+    fn into_owned<'b>(self) -> Told<'b> {
+        let own = |text: Text<'_>| Cow::Owned(text.into_owned());
+        Told {
+            bridge: own(self.bridge),
+            technology: own(self.technology),
+            cause: self.cause,
+            with: self.with.into_iter().map(own).collect(),
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! One entry for all formats: a framed message in, what it tells out.
+
+use crate::cel_csv::{Columns, CsvRows};
+use crate::cel_time::CelClock;
+use crate::format::Format;
+use crate::mend::Scratch;
+use crate::{ami, ami_json, cdr, cel_amqp};
+use callbridge_call::Told;
+use callbridge_call::event::Text;
+
+/// What a [`Decoder`] has to know of a source beside its format.
+#[derive(Clone, Debug, Default)]
+pub struct DecoderSettings {
+    /// The zone of times that the PBX writes without one (`--pbx-timezone`). Without it the
+    /// distance is learned from the epoch in unique ids.
+    pub zone: Option<jiff::tz::TimeZone>,
+    /// The columns of `cel-csv`; Asterisk's sample mapping by default. A header row in the file
+    /// wins over them.
+    pub cel_columns: Columns,
+}
+
+/// What a message tells, and whose message it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Heard<'a> {
+    /// `server_name` of an AMI-JSON frame: one connection may carry several PBXs.
+    pub server: Option<Text<'a>>,
+    /// What it tells.
+    pub told: Told<'a>,
+}
+
+/// What became of one message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made and matched at once; never stored"
+)]
+pub enum Decoded<'a> {
+    /// Something a call can depend on.
+    Event {
+        /// What was told.
+        heard: Heard<'a>,
+        /// Bad bytes, escapes or a cut end were set right: to be counted.
+        repaired: bool,
+    },
+    /// Well-formed, and nothing any call depends on.
+    Skipped,
+    /// Nothing can be made of it, and a call could hide in it.
+    Unreadable(Unreadable),
+}
+
+/// Why nothing could be made of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, thiserror::Error)]
+pub enum Unreadable {
+    /// No `Key: Value` pair names an event or a response.
+    #[error("the message names no event")]
+    NoEvent,
+    /// An event of a channel without the channel's name and unique id.
+    #[error("the event names no channel")]
+    NoChannel,
+    /// Not JSON, and not to be mended into an object with an event.
+    #[error("the message is not a JSON object, even when mended")]
+    NotJson,
+    /// Fewer columns than a CEL row needs.
+    #[error("the row has too few columns to be a CEL event")]
+    TooFewColumns,
+}
+
+/// Decodes the messages of one source. It keeps what later messages need: the columns of a CSV
+/// file, the PBX's distance from UTC, and which unique id belongs to a channel's name.
+#[derive(Debug)]
+pub struct Decoder {
+    format: Format,
+    clock: CelClock,
+    rows: CsvRows,
+    scratch: Scratch,
+}
+
+impl Decoder {
+    /// A decoder at the beginning of a source.
+    pub fn new(format: Format, settings: DecoderSettings) -> Self {
+        Self {
+            format,
+            clock: CelClock::new(settings.zone),
+            rows: CsvRows::new(settings.cel_columns),
+            scratch: Scratch::default(),
+        }
+    }
+
+    /// The format it was made for.
+    pub const fn format(&self) -> Format {
+        self.format
+    }
+
+    /// Decodes one message, as [`Framer`](crate::Framer), a WebSocket frame or an AMQP delivery
+    /// gives it. Never panics, whatever the bytes.
+    pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
+        match self.format {
+            Format::Ami => ami::decode(message, &mut self.clock),
+            Format::AmiJson => ami_json::decode(message, &mut self.scratch, &mut self.clock),
+            Format::CelCsv => self.rows.decode(message, &mut self.clock),
+            Format::CelAmqp => cel_amqp::decode(message, &mut self.scratch, &mut self.clock),
+            Format::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
+        }
+    }
+}

@@ -1,0 +1,296 @@
+//! AMI's events to [`Told`], whatever carried their pairs.
+
+use crate::cel::CelRow;
+use crate::cel_time::CelClock;
+use crate::decoder::Unreadable;
+use crate::key::{Key, Side, joining_sides};
+use crate::text::{Raw, epoch, known, number, strip, unescape};
+use crate::{cdr, key};
+use callbridge_call::event::{ChannelState, Text};
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, Told};
+use std::borrow::Cow;
+
+/// What is read out of an event. An event without a rule is skipped after its name: none of
+/// `VarSet`, `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`… says anything that
+/// the events below do not say as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// One channel, told plainly.
+    Plain(Plain),
+    /// One channel dials another.
+    Dial {
+        begins: bool,
+    },
+    /// Channels of several calls come together.
+    Joined(Side),
+    Cel,
+    Cdr,
+    Mark(Mark),
+}
+
+/// Events whose keys describe one channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Plain {
+    Born,
+    State,
+    Enter,
+    Leave,
+    Hangup,
+    Seen,
+}
+
+/// The rule for an event's name.
+pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
+    Some(match event {
+        b"CEL" => Rule::Cel,
+        b"Newchannel" => Rule::Plain(Plain::Born),
+        b"Newstate" => Rule::Plain(Plain::State),
+        b"BridgeEnter" => Rule::Plain(Plain::Enter),
+        b"BridgeLeave" => Rule::Plain(Plain::Leave),
+        b"Hangup" => Rule::Plain(Plain::Hangup),
+        b"NewConnectedLine" | b"NewCallerid" | b"NewAccountCode" | b"HangupRequest"
+        | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
+        b"DialBegin" => Rule::Dial { begins: true },
+        b"DialEnd" => Rule::Dial { begins: false },
+        b"Cdr" => Rule::Cdr,
+        b"LocalBridge" => Rule::Joined(Side::LocalOne),
+        b"Pickup" => Rule::Joined(Side::Picker),
+        b"AttendedTransfer" => Rule::Joined(Side::OrigTransferer),
+        b"BlindTransfer" => Rule::Joined(Side::Transferer),
+        b"FullyBooted" => Rule::Mark(Mark::FullyBooted),
+        b"Shutdown" => Rule::Mark(Mark::Shutdown),
+        _ => return None,
+    })
+}
+
+/// Reads an event's pairs by its rule.
+pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    rule: Rule,
+    pairs: impl Iterator<Item = (K, V)>,
+    clock: &mut CelClock,
+    mended: &mut bool,
+) -> Result<Told<'a>, Unreadable> {
+    let event = match rule {
+        Rule::Plain(plain) => tell_plain(plain, pairs, mended),
+        Rule::Dial { begins } => tell_dial(begins, pairs, mended),
+        Rule::Joined(side) => tell_joined(side, pairs, mended),
+        Rule::Cel => CelRow::from_pairs(pairs, mended).tell(clock),
+        Rule::Cdr => return cdr::tell(pairs, mended),
+        Rule::Mark(mark) => return Ok(Told::Mark(mark)),
+    };
+    if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
+        return Err(Unreadable::NoChannel);
+    }
+    Ok(Told::Channel(event))
+}
+
+/// Puts a pair into the channel it describes; gives back what is not a channel's.
+#[inline]
+fn describe<'a, V: Raw<'a>>(
+    channel: &mut ChannelRef<'a>,
+    key: Key,
+    value: V,
+    mended: &mut bool,
+) -> Option<V> {
+    let field = match key {
+        Key::Channel => &mut channel.name,
+        Key::Uniqueid => &mut channel.uniqueid,
+        Key::Linkedid => &mut channel.linkedid,
+        Key::CallerIdNum => &mut channel.caller_number,
+        Key::Exten => &mut channel.exten,
+        Key::Context => &mut channel.context,
+        Key::ChanVariable => {
+            add_variable(&mut channel.variables, value, mended);
+            return None;
+        }
+        Key::Timestamp
+        | Key::StateDesc
+        | Key::State
+        | Key::BridgeUniqueid
+        | Key::BridgeTechnology
+        | Key::Cause
+        | Key::DialString
+        | Key::DialStatus
+        | Key::Other => return Some(value),
+    };
+    *field = known(value, mended);
+    None
+}
+
+/// `LEAD_ID=4001`; an empty value is left out.
+fn add_variable<'a>(
+    variables: &mut Vec<(Text<'a>, Text<'a>)>,
+    value: impl Raw<'a>,
+    mended: &mut bool,
+) {
+    let bytes = value.as_ref();
+    let Some(equals) = memchr::memchr(b'=', bytes) else {
+        return;
+    };
+    if equals == 0 || equals + 1 == bytes.len() {
+        return;
+    }
+    let (name, value) = match value.text(mended) {
+        Cow::Borrowed(text) => {
+            let Some((name, value)) = text.split_once('=') else {
+                return;
+            };
+            (Cow::Borrowed(name), Cow::Borrowed(value))
+        }
+        Cow::Owned(text) => {
+            let Some((name, value)) = text.split_once('=') else {
+                return;
+            };
+            (Cow::Owned(name.to_owned()), Cow::Owned(value.to_owned()))
+        }
+    };
+    variables.push((name, unescape(value)));
+}
+
+fn tell_plain<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    plain: Plain,
+    pairs: impl Iterator<Item = (K, V)>,
+    mended: &mut bool,
+) -> ChannelEvent<'a> {
+    let mut channel = ChannelRef::default();
+    let (mut at, mut state, mut cause) = (None, ChannelState::Unknown, None);
+    let (mut bridge, mut technology) = (Text::default(), Text::default());
+    for (name, value) in pairs {
+        let key = key::of(name.as_ref());
+        let Some(value) = describe(&mut channel, key, value, mended) else {
+            continue;
+        };
+        match key {
+            Key::Timestamp => at = epoch(value.as_ref()),
+            Key::StateDesc => state = state_of(value.as_ref()),
+            Key::State if state == ChannelState::Unknown => state = state_number(value.as_ref()),
+            Key::Cause => cause = number(value.as_ref()),
+            Key::BridgeUniqueid => bridge = known(value, mended),
+            Key::BridgeTechnology => technology = known(value, mended),
+            _ => {}
+        }
+    }
+    let kind = match plain {
+        Plain::Born => Kind::Born { state },
+        Plain::State => Kind::State { state },
+        Plain::Enter => Kind::BridgeEnter { bridge, technology },
+        Plain::Leave => Kind::BridgeLeave { bridge, technology },
+        Plain::Hangup => Kind::Hangup { cause },
+        Plain::Seen => Kind::Seen,
+    };
+    ChannelEvent {
+        at,
+        origin: Origin::Channel,
+        channel,
+        kind,
+    }
+}
+
+fn tell_dial<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    begins: bool,
+    pairs: impl Iterator<Item = (K, V)>,
+    mended: &mut bool,
+) -> ChannelEvent<'a> {
+    let (mut at, mut by, mut dialled) = (None, ChannelRef::default(), ChannelRef::default());
+    let (mut dial_string, mut status) = (Text::default(), Text::default());
+    for (name, value) in pairs {
+        let name = name.as_ref();
+        if let Some(name) = strip(name, b"Dest") {
+            describe(&mut dialled, key::of(name), value, mended);
+            continue;
+        }
+        let key = key::of(name);
+        let Some(value) = describe(&mut by, key, value, mended) else {
+            continue;
+        };
+        match key {
+            Key::Timestamp => at = epoch(value.as_ref()),
+            Key::DialString => dial_string = known(value, mended),
+            Key::DialStatus => status = known(value, mended),
+            _ => {}
+        }
+    }
+    let by = (!by.name.is_empty() || !by.uniqueid.is_empty()).then(|| Box::new(by));
+    let kind = if begins {
+        Kind::DialBegin { by, dial_string }
+    } else {
+        Kind::DialEnd { by, status }
+    };
+    ChannelEvent {
+        at,
+        origin: Origin::Channel,
+        channel: dialled,
+        kind,
+    }
+}
+
+/// A transfer that failed joins nobody. A blind transfer names no channel beyond the two that
+/// share a bridge already; its target is dialled, and that is told by other events.
+fn tell_joined<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    main: Side,
+    pairs: impl Iterator<Item = (K, V)>,
+    mended: &mut bool,
+) -> ChannelEvent<'a> {
+    let mut channel = ChannelRef::default();
+    let (mut at, mut with, mut failed) = (None::<EventTime>, Vec::new(), false);
+    for (name, value) in pairs {
+        let name = name.as_ref();
+        match key::of(name) {
+            Key::Timestamp => {
+                at = epoch(value.as_ref());
+                continue;
+            }
+            _ if crate::text::same(name, b"Result") => {
+                failed = value.as_ref() != b"Success";
+                continue;
+            }
+            _ => {}
+        }
+        let others = joining_sides(main)
+            .iter()
+            .find_map(|side| strip(name, side.prefix()));
+        if let Some(rest) = others {
+            if key::of(rest) == Key::Uniqueid && !value.as_ref().is_empty() {
+                with.push(known(value, mended));
+            }
+        } else if let Some(rest) = strip(name, main.prefix()) {
+            describe(&mut channel, key::of(rest), value, mended);
+        }
+    }
+    with.retain(|other: &Text<'_>| !other.is_empty() && *other != channel.uniqueid);
+    let kind = if failed || with.is_empty() {
+        Kind::Seen
+    } else {
+        Kind::Joined { with }
+    };
+    ChannelEvent {
+        at,
+        origin: Origin::Channel,
+        channel,
+        kind,
+    }
+}
+
+/// `ChannelStateDesc`
+fn state_of(words: &[u8]) -> ChannelState {
+    match words {
+        b"Down" | b"Rsrvd" => ChannelState::Down,
+        b"Ring" => ChannelState::Ring,
+        b"Pre-ring" => ChannelState::PreRing,
+        b"Ringing" | b"Dialing" | b"Dialing Offhook" => ChannelState::Ringing,
+        b"Up" => ChannelState::Up,
+        _ => ChannelState::Unknown,
+    }
+}
+
+/// `ChannelState`, for the events that lack the words.
+fn state_number(digits: &[u8]) -> ChannelState {
+    match digits {
+        b"0" | b"1" => ChannelState::Down,
+        b"4" => ChannelState::Ring,
+        b"9" => ChannelState::PreRing,
+        b"3" | b"5" | b"8" => ChannelState::Ringing,
+        b"6" => ChannelState::Up,
+        _ => ChannelState::Unknown,
+    }
+}

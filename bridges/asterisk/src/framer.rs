@@ -1,0 +1,147 @@
+//! Where one message ends and the next begins.
+
+use crate::format::Format;
+use crate::split::{Splitter, Step};
+
+/// A message longer than this is not kept: it is stepped over to the next, and counted.
+pub const MESSAGE_BYTES_MAX: usize = 1 << 20;
+
+/// What a [`Framer`] gives out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Frame<'a> {
+    /// One message, without the empty line or line end that closed it. Never empty.
+    Message(&'a [u8]),
+    /// A message longer than [`MESSAGE_BYTES_MAX`], thrown away.
+    TooLong {
+        /// How long it was.
+        bytes: u64,
+    },
+}
+
+/// Splits a stream that arrives in pieces into messages; how it is cut into pieces makes no
+/// difference. Bytes are read straight into its buffer ([`space`](Self::space) and
+/// [`filled`](Self::filled)) and lent out from there. It holds one message and one piece at most.
+#[derive(Debug)]
+pub struct Framer {
+    splitter: Splitter,
+    buffer: Vec<u8>,
+    /// `buffer[start..end]` came in and was not given out yet.
+    start: usize,
+    end: usize,
+    position: u64,
+}
+
+impl Framer {
+    /// A framer at the beginning of a stream of this format.
+    pub const fn new(format: Format) -> Self {
+        Self::at(format, 0)
+    }
+
+    /// A framer at `position` bytes into a file.
+    pub const fn at(format: Format, position: u64) -> Self {
+        let splitter = Splitter::new(format.framing());
+        Self {
+            splitter,
+            buffer: Vec::new(),
+            start: 0,
+            end: 0,
+            position,
+        }
+    }
+
+    /// Room for at least `bytes` more; say with [`filled`](Self::filled) how many came in.
+    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
+        if self.start == self.end {
+            (self.start, self.end) = (0, 0);
+        }
+        if self.buffer.len() - self.end < bytes && self.start > 0 {
+            self.buffer.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if self.buffer.len() - self.end < bytes {
+            self.buffer.resize(self.end + bytes, 0);
+        }
+        &mut self.buffer[self.end..]
+    }
+
+    /// The first `bytes` of [`space`](Self::space) hold what came in.
+    pub fn filled(&mut self, bytes: usize) {
+        self.end = self.buffer.len().min(self.end + bytes);
+    }
+
+    /// Takes a piece by copying it.
+    pub fn push(&mut self, piece: &[u8]) {
+        self.space(piece.len())[..piece.len()].copy_from_slice(piece);
+        self.filled(piece.len());
+    }
+
+    /// The next message that is whole; `None` until more has come in.
+    #[allow(clippy::should_implement_trait, reason = "lends from its own buffer")]
+    pub fn next(&mut self) -> Option<Frame<'_>> {
+        self.advance(false)
+    }
+
+    /// What stands after the last whole message, when no more will come in. To be called until
+    /// it gives `None`.
+    pub fn finish(&mut self) -> Option<Frame<'_>> {
+        self.advance(true)
+    }
+
+    /// How many bytes of the stream were given out or stepped over: a file is read on from here.
+    pub const fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// How many bytes wait for the rest of their message.
+    pub const fn pending(&self) -> usize {
+        self.end - self.start
+    }
+
+    fn advance(&mut self, at_end: bool) -> Option<Frame<'_>> {
+        let base = self.start;
+        let step = self.splitter.step(&self.buffer[base..self.end], at_end);
+        let used = step.used();
+        self.start += used;
+        self.position += used as u64;
+        match step {
+            Step::Message { from, to, .. } => {
+                Some(Frame::Message(&self.buffer[base + from..base + to]))
+            }
+            Step::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
+            Step::More { .. } => None,
+        }
+    }
+}
+
+/// Splits bytes that are all there into messages, borrowed from them.
+#[derive(Clone, Debug)]
+pub struct Frames<'a> {
+    splitter: Splitter,
+    rest: &'a [u8],
+}
+
+impl<'a> Frames<'a> {
+    /// The messages of `bytes`.
+    pub const fn new(format: Format, bytes: &'a [u8]) -> Self {
+        Self {
+            splitter: Splitter::new(format.framing()),
+            rest: bytes,
+        }
+    }
+}
+
+impl<'a> Iterator for Frames<'a> {
+    type Item = Frame<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Frame<'a>> {
+        let bytes = self.rest;
+        let step = self.splitter.step(bytes, true);
+        self.rest = &bytes[step.used()..];
+        match step {
+            Step::Message { from, to, .. } => Some(Frame::Message(&bytes[from..to])),
+            Step::TooLong { bytes, .. } => Some(Frame::TooLong { bytes }),
+            Step::More { .. } => None,
+        }
+    }
+}

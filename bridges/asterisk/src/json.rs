@@ -1,0 +1,186 @@
+//! JSON as a list of pairs: order and repeated keys survive, texts are borrowed where they hold
+//! no escape. A struct would refuse repeated keys, a map would keep only the last.
+
+use callbridge_call::event::Text;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
+use std::fmt;
+
+/// Members of an object, in order, with every repeated key.
+pub(crate) type Members<'a> = Vec<(Text<'a>, Json<'a>)>;
+
+/// A JSON value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Json<'a> {
+    Null,
+    Text(Text<'a>),
+    /// A number or a boolean, in the words of JSON.
+    Scalar(String),
+    Array(Vec<Json<'a>>),
+    Object(Members<'a>),
+}
+
+impl<'a> Json<'a> {
+    /// An object out of bytes; `None` if they are no JSON object.
+    pub(crate) fn object(bytes: &'a [u8]) -> Option<Members<'a>> {
+        match serde_json::from_slice(bytes) {
+            Ok(Json::Object(members)) => Some(members),
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// A scalar's text; empty for null, arrays and objects.
+    pub(crate) fn into_text(self) -> Text<'a> {
+        match self {
+            Self::Text(text) => text,
+            Self::Scalar(text) => Cow::Owned(text),
+            Self::Null | Self::Array(_) | Self::Object(_) => Cow::Borrowed(""),
+        }
+    }
+}
+
+/// The pairs of an object as AMI would write them: an array is a repeated key, an object under
+/// `ChanVariable` (Wazo) the variables by name.
+pub(crate) fn flatten(members: Members<'_>) -> Members<'_> {
+    if members
+        .iter()
+        .all(|(_, value)| matches!(value, Json::Text(_) | Json::Scalar(_)))
+    {
+        return members;
+    }
+    let mut flat = Vec::with_capacity(members.len() + 8);
+    for (key, value) in members {
+        match value {
+            Json::Array(values) => {
+                flat.extend(values.into_iter().map(|value| (key.clone(), value)));
+            }
+            Json::Object(inner) => flat.extend(inner.into_iter().map(|(name, value)| {
+                let text = format!("{name}={}", value.into_text());
+                (key.clone(), Json::Text(Cow::Owned(text)))
+            })),
+            Json::Null | Json::Text(_) | Json::Scalar(_) => flat.push((key, value)),
+        }
+    }
+    flat
+}
+
+impl<'de> Deserialize<'de> for Json<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(JsonVisitor)
+    }
+}
+
+struct JsonVisitor;
+
+impl<'de> Visitor<'de> for JsonVisitor {
+    type Value = Json<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    #[inline]
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Borrowed(text)))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Json<'de>, E> {
+        Ok(Json::Text(Cow::Owned(text.to_owned())))
+    }
+
+    fn visit_unit<E>(self) -> Result<Json<'de>, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json<'de>, E> {
+        Ok(Json::Scalar(value.to_string()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json<'de>, E> {
+        Ok(Json::Scalar(value.to_string()))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json<'de>, E> {
+        Ok(Json::Scalar(value.to_string()))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Json<'de>, E> {
+        Ok(Json::Scalar(value.to_string()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json<'de>, A::Error> {
+        let mut values = Vec::new();
+        while let Some(value) = seq.next_element()? {
+            values.push(value);
+        }
+        Ok(Json::Array(values))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Json<'de>, A::Error> {
+        let mut members = Vec::with_capacity(8);
+        while let Some(Name(key)) = map.next_key()? {
+            members.push((key, map.next_value()?));
+        }
+        Ok(Json::Object(members))
+    }
+}
+
+/// A member's name.
+struct Name<'a>(Text<'a>);
+
+impl<'de> Deserialize<'de> for Name<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct NameVisitor;
+        impl<'de> Visitor<'de> for NameVisitor {
+            type Value = Text<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a member's name")
+            }
+
+            #[inline]
+            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
+                Ok(Cow::Borrowed(text))
+            }
+
+            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
+                Ok(Cow::Owned(text.to_owned()))
+            }
+        }
+        deserializer.deserialize_str(NameVisitor).map(Name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repeated_members_survive_in_order() {
+        let members = Json::object(br#"{"A":"1","B":2,"A":"\u0041","C":null}"#).expect("object");
+        let names: Vec<&str> = members.iter().map(|(name, _)| name.as_ref()).collect();
+        assert_eq!(names, ["A", "B", "A", "C"]);
+        assert!(matches!(&members[0].1, Json::Text(Cow::Borrowed("1"))));
+        assert_eq!(members[1].1, Json::Scalar("2".to_owned()));
+        assert_eq!(members[2].1, Json::Text(Cow::Borrowed("A")));
+    }
+
+    #[test]
+    fn nested_variables_become_repeated_pairs() {
+        let members = Json::object(
+            br#"{"Event":"Hangup","ChanVariable":{"LEAD_ID":"4001","N":5},"X":["a","b"]}"#,
+        );
+        let flat: Vec<String> = flatten(members.expect("object"))
+            .into_iter()
+            .map(|(key, value)| format!("{key}: {}", value.into_text()))
+            .collect();
+        let expected = [
+            "Event: Hangup",
+            "ChanVariable: LEAD_ID=4001",
+            "ChanVariable: N=5",
+            "X: a",
+            "X: b",
+        ];
+        assert_eq!(flat, expected);
+    }
+}

@@ -1,0 +1,286 @@
+//! JSON that is not quite: amiws lets bad bytes pass, writes `\v`, swallows a quote after half a
+//! character, and cuts a frame off where a value ends in half a character.
+
+use crate::json::{Json, Members};
+
+/// Containers deeper than this are cut off; no PBX nests more than three.
+const DEPTH_MAX: usize = 32;
+
+/// Room for a mended copy of one message.
+#[derive(Debug, Default)]
+pub(crate) struct Scratch {
+    bytes: Vec<u8>,
+}
+
+impl Scratch {
+    /// The members of the object in `message`, mended where it has to be; `true` when it was.
+    pub(crate) fn object<'a>(&'a mut self, message: &'a [u8]) -> Option<(Members<'a>, bool)> {
+        if let Some(members) = Json::object(message) {
+            return Some((members, false));
+        }
+        self.bytes.clear();
+        Mender {
+            bytes: message,
+            next: 0,
+            out: &mut self.bytes,
+        }
+        .run();
+        Json::object(&self.bytes).map(|members| (members, true))
+    }
+}
+
+/// What the text must go on with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    Key,
+    Colon,
+    Value,
+    After,
+}
+
+struct Mender<'m> {
+    bytes: &'m [u8],
+    next: usize,
+    out: &'m mut Vec<u8>,
+}
+
+impl Mender<'_> {
+    /// Writes as much of the object as is whole, and closes it.
+    fn run(mut self) {
+        let Some(start) = memchr::memchr(b'{', self.bytes) else {
+            return;
+        };
+        self.next = start;
+        let mut closers: Vec<u8> = Vec::new();
+        // Up to here the output is whole, but for the closing of its containers.
+        let mut whole = 0;
+        let mut at = At::Value;
+        while let Some(byte) = self.peek() {
+            at = match (at, byte) {
+                (At::Key, b'"') if self.string(true).is_some() => At::Colon,
+                (At::Colon, b':') => self.copy(At::Value),
+                (At::Value, b'{' | b'[') if closers.len() < DEPTH_MAX => {
+                    closers.push(if byte == b'{' { b'}' } else { b']' });
+                    self.copy(if byte == b'{' { At::Key } else { At::Value })
+                }
+                (At::Value, b'"') if self.string(false).is_some() => At::After,
+                (At::Value, b'0'..=b'9' | b'-' | b't' | b'f' | b'n') => match self.scalar() {
+                    Some(()) => At::After,
+                    None => break,
+                },
+                (At::After, b',') => match closers.last() {
+                    Some(b'}') => self.copy(At::Key),
+                    _ => self.copy(At::Value),
+                },
+                (_, b'}' | b']') if closers.last() == Some(&byte) => {
+                    self.out.truncate(whole);
+                    closers.pop();
+                    self.copy(At::After)
+                }
+                _ => break,
+            };
+            let opened = matches!(byte, b'{' | b'[') && at != At::After;
+            if at == At::After || opened {
+                whole = self.out.len();
+            }
+            if closers.is_empty() {
+                break;
+            }
+        }
+        self.out.truncate(whole);
+        self.out.extend(closers.iter().rev());
+    }
+
+    /// The next byte that is no white space.
+    fn peek(&mut self) -> Option<u8> {
+        let rest = &self.bytes[self.next..];
+        self.next += rest
+            .iter()
+            .take_while(|byte| byte.is_ascii_whitespace())
+            .count();
+        self.bytes.get(self.next).copied()
+    }
+
+    fn copy(&mut self, then: At) -> At {
+        self.out.push(self.bytes[self.next]);
+        self.next += 1;
+        then
+    }
+
+    /// A number or a word; `None` if the end of the text may have cut it, or it is none.
+    fn scalar(&mut self) -> Option<()> {
+        let rest = &self.bytes[self.next..];
+        let end = rest
+            .iter()
+            .position(|byte| matches!(byte, b',' | b'}' | b']' | b' '))?;
+        serde_json::from_slice::<serde::de::IgnoredAny>(&rest[..end]).ok()?;
+        self.out.extend_from_slice(&rest[..end]);
+        self.next += end;
+        Some(())
+    }
+
+    /// A text with its quotes; `None` if the message ends within it.
+    fn string(&mut self, is_key: bool) -> Option<()> {
+        self.out.push(b'"');
+        self.next += 1;
+        loop {
+            let rest = &self.bytes[self.next..];
+            match *rest.first()? {
+                b'"' if closes(&rest[1..], is_key) => {
+                    self.out.push(b'"');
+                    self.next += 1;
+                    return Some(());
+                }
+                b'"' => {
+                    self.out.extend_from_slice(b"\\\"");
+                    self.next += 1;
+                }
+                b'\\' => self.next += escape(&rest[1..], self.out)? + 1,
+                byte @ ..0x20 => {
+                    self.out
+                        .extend_from_slice(format!("\\u{byte:04x}").as_bytes());
+                    self.next += 1;
+                }
+                0x80.. => {
+                    let length = rest.iter().take_while(|byte| **byte >= 0x80).count();
+                    let text = String::from_utf8_lossy(&rest[..length]);
+                    self.out.extend_from_slice(text.as_bytes());
+                    self.next += length;
+                }
+                _ => {
+                    let plain = |byte: &&u8| matches!(**byte, 0x20..0x80 if **byte != b'"' && **byte != b'\\');
+                    let length = rest.iter().take_while(plain).count();
+                    self.out.extend_from_slice(&rest[..length]);
+                    self.next += length;
+                }
+            }
+        }
+    }
+}
+
+/// A quote ends a text if what follows it can follow a text. Any other was swallowed, unescaped,
+/// as the second half of a character.
+fn closes(after: &[u8], is_key: bool) -> bool {
+    let after = after.trim_ascii_start();
+    match after.first() {
+        None => true,
+        Some(b':') => is_key,
+        Some(b'}' | b']') => !is_key,
+        Some(b',') => {
+            let beyond = after[1..].trim_ascii_start().first();
+            !is_key
+                && matches!(
+                    beyond,
+                    None | Some(b'"' | b'{' | b'[' | b'}' | b']' | b'0'..=b'9' | b'-')
+                )
+        }
+        Some(_) => false,
+    }
+}
+
+/// Writes the escape whose backslash stands before `rest`, and says how many bytes of `rest` it
+/// took; `None` if the message ends within it.
+fn escape(rest: &[u8], out: &mut Vec<u8>) -> Option<usize> {
+    match *rest.first()? {
+        byte @ (b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+            out.extend_from_slice(&[b'\\', byte]);
+        }
+        b'v' => out.extend_from_slice(b"\\u000b"),
+        b'a' => out.extend_from_slice(b"\\u0007"),
+        b'\'' => out.push(b'\''),
+        b'u' => {
+            let (text, length) = match (unit(rest), rest.get(5..).and_then(low)) {
+                (Some(0xD800..0xDC00), Some(_)) => (&rest[..11], 11),
+                (Some(0xD800..0xE000), _) => (&b"ufffd"[..], 5),
+                (Some(_), _) => (&rest[..5], 5),
+                (None, _) => (&b"\\u"[..], 1),
+            };
+            out.push(b'\\');
+            out.extend_from_slice(text);
+            return Some(length);
+        }
+        // Not an escape at all: the backslash stands for itself, the byte is read next.
+        _ => {
+            out.extend_from_slice(b"\\\\");
+            return Some(0);
+        }
+    }
+    Some(1)
+}
+
+/// The number of `u00e9`.
+fn unit(text: &[u8]) -> Option<u32> {
+    let digits = text.strip_prefix(b"u")?.get(..4)?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+/// The second half of a pair of surrogates, with its backslash.
+fn low(text: &[u8]) -> Option<u32> {
+    unit(text.strip_prefix(b"\\")?).filter(|unit| (0xDC00..0xE000).contains(unit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mended(message: &[u8]) -> String {
+        let mut out = Vec::new();
+        Mender {
+            bytes: message,
+            next: 0,
+            out: &mut out,
+        }
+        .run();
+        String::from_utf8(out).expect("mended text is UTF-8")
+    }
+
+    #[test]
+    fn a_cut_frame_keeps_its_whole_pairs() {
+        let whole = r#"{"type":3,"data":{"Event":"Hangup"}}"#;
+        for cut in [
+            r#"{"type":3,"data":{"Event":"Hangup""#,
+            r#"{"type":3,"data":{"Event":"Hangup","#,
+            r#"{"type":3,"data":{"Event":"Hangup","Chan"#,
+            r#"{"type":3,"data":{"Event":"Hangup","Channel":"PJSIP/ci"#,
+            r#"{"type":3,"data":{"Event":"Hangup","Channel":12"#,
+            r#"{"type":3,"data":{"Event":"Hangup"}"#,
+            r#"{"type":3,"data":{"Event":"Hangup",}} tail"#,
+        ] {
+            assert_eq!(mended(cut.as_bytes()), whole, "{cut}");
+        }
+    }
+
+    #[test]
+    fn bad_bytes_and_escapes_are_set_right() {
+        assert_eq!(mended(b"{\"a\":\"x\\vy\"}"), r#"{"a":"x\u000by"}"#);
+        assert_eq!(
+            mended(b"{\"a\":\"\xc0\xe7\"}"),
+            "{\"a\":\"\u{fffd}\u{fffd}\"}"
+        );
+        assert_eq!(mended(b"{\"a\":\"\xd0\x90\xd0\"}"), "{\"a\":\"А\u{fffd}\"}");
+        assert_eq!(
+            mended(b"{\"a\":\"\xd0\"b\",\"c\":\"d\"}"),
+            "{\"a\":\"\u{fffd}\\\"b\",\"c\":\"d\"}"
+        );
+        assert_eq!(mended(b"{\"a\":\"\x01\\q\\'\"}"), r#"{"a":"\u0001\\q'"}"#);
+        assert_eq!(
+            mended(br#"{"a":"\ud83d\ude00\ud83d!"}"#),
+            r#"{"a":"\ud83d\ude00\ufffd!"}"#
+        );
+    }
+
+    #[test]
+    fn what_is_no_object_stays_none() {
+        for none in [&b""[..], b"garbage", b"[1,2]", b"\"text\""] {
+            assert!(Scratch::default().object(none).is_none(), "{none:?}");
+        }
+        assert!(
+            Scratch::default()
+                .object(b"}{")
+                .is_some_and(|(members, _)| members.is_empty())
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! The `Key: Value` lines of an AMI message, borrowed.
+
+use memchr::{memchr, memchr2, memmem};
+
+/// The pairs of one message in the order written; a key that is repeated comes as often. Lines
+/// without a colon (the banner) are stepped over. Keys and values are bytes as they came: the
+/// one space after the colon and the line's end are not part of a value.
+#[derive(Clone, Debug)]
+pub struct Pairs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Pairs<'a> {
+    /// The pairs of `message`.
+    pub const fn new(message: &'a [u8]) -> Self {
+        Self { rest: message }
+    }
+
+    /// The first value under `key`, compared without case.
+    pub fn get(&self, key: &str) -> Option<&'a [u8]> {
+        self.clone()
+            .find(|(name, _)| name.eq_ignore_ascii_case(key.as_bytes()))
+            .map(|(_, v)| v)
+    }
+}
+
+impl<'a> Iterator for Pairs<'a> {
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            // Searching the whole rest rather than one line keeps the search in its fast path.
+            let found = memchr2(b':', b'\n', self.rest)?;
+            if self.rest[found] == b'\n' {
+                self.rest = &self.rest[found + 1..];
+                continue;
+            }
+            let (mut key, tail) = (&self.rest[..found], &self.rest[found + 1..]);
+            let (mut value, rest) = match memchr(b'\n', tail) {
+                Some(end) => (&tail[..end], &tail[end + 1..]),
+                None => (tail, &tail[tail.len()..]),
+            };
+            if key.len() > 12 && key[12] == b'(' {
+                (key, value) = beyond_parenthesis(&self.rest[..found + 1 + value.len()], found);
+            }
+            self.rest = rest;
+            if let [head @ .., b'\r'] = value {
+                value = head;
+            }
+            if let [b' ', tail @ ..] = value {
+                value = tail;
+            }
+            return Some((key, value));
+        }
+    }
+}
+
+/// `ChanVariable(SIP/10.0.0.1:5060-1): a=b`: the colon after the parenthesis ends the key.
+#[cold]
+fn beyond_parenthesis(line: &[u8], colon: usize) -> (&[u8], &[u8]) {
+    let at = memmem::find(line, b"):").map_or(colon, |parenthesis| parenthesis + 1);
+    (&line[..at], &line[at + 1..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(message: &str) -> Vec<(String, String)> {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Pairs::new(message.as_bytes())
+            .map(|(k, v)| (text(k), text(v)))
+            .collect()
+    }
+
+    fn expected(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+        pairs
+            .iter()
+            .map(|&(k, v)| (k.to_owned(), v.to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn repeated_keys_all_survive_in_order() {
+        let message =
+            "Event: Hangup\r\nChanVariable: LEAD_ID=4001\r\nChanVariable: EMPLOYEE_ID=\r\n";
+        let all = [
+            ("Event", "Hangup"),
+            ("ChanVariable", "LEAD_ID=4001"),
+            ("ChanVariable", "EMPLOYEE_ID="),
+        ];
+        assert_eq!(pairs(message), expected(&all));
+    }
+
+    #[test]
+    fn odd_lines_are_read_or_stepped_over() {
+        let message = "Asterisk Call Manager/11.0.0\r\nEmpty: \r\nBare:\nA: b: c\nSpaced:  x \n\
+                       no colon here\nChanVariable(SIP/10.0.0.1:5060-1): a=b\nLast: cut";
+        let all = [
+            ("Empty", ""),
+            ("Bare", ""),
+            ("A", "b: c"),
+            ("Spaced", " x "),
+            ("ChanVariable(SIP/10.0.0.1:5060-1)", "a=b"),
+            ("Last", "cut"),
+        ];
+        assert_eq!(pairs(message), expected(&all));
+    }
+
+    #[test]
+    fn a_key_is_found_without_case() {
+        assert_eq!(
+            Pairs::new(b"UniqueID: 1.2\n").get("Uniqueid"),
+            Some(&b"1.2"[..])
+        );
+        assert_eq!(Pairs::new(b"UniqueID: 1.2\n").get("Linkedid"), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! The search for a message's end, without a buffer of its own.
+
+use crate::format::Framing;
+use crate::framer::MESSAGE_BYTES_MAX;
+use memchr::{memchr, memchr2, memmem};
+
+/// A CSV record of more lines is taken to begin with a torn line whose quote never closes.
+const RECORD_LINES_MAX: usize = 16;
+
+/// What the bytes at hand hold. Indexes count from their first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// A message from `from` to `to`; `used` bytes are done with.
+    Message { from: usize, to: usize, used: usize },
+    /// The end of a message that was too long.
+    TooLong { bytes: u64, used: usize },
+    /// No message is whole; `used` bytes can be forgotten.
+    More { used: usize },
+}
+
+impl Step {
+    pub(crate) const fn used(self) -> usize {
+        match self {
+            Self::Message { used, .. } | Self::TooLong { used, .. } | Self::More { used } => used,
+        }
+    }
+}
+
+/// Where a message ends: its last byte's index plus one, and where the next begins.
+type End = (usize, usize);
+
+/// Finds messages in bytes that begin where the last step left off.
+#[derive(Clone, Debug)]
+pub(crate) struct Splitter {
+    framing: Framing,
+    /// Bytes at hand that were searched in vain already.
+    searched: usize,
+    /// Bytes thrown away of a message that is too long.
+    dropped: u64,
+}
+
+impl Splitter {
+    pub(crate) const fn new(framing: Framing) -> Self {
+        Self {
+            framing,
+            searched: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Looks for the next message in `bytes`, which go on where the last step's `used` ended.
+    /// `at_end`: nothing will follow.
+    #[inline]
+    pub(crate) fn step(&mut self, bytes: &[u8], at_end: bool) -> Step {
+        let from = if self.dropped == 0 {
+            self.lead(bytes)
+        } else {
+            0
+        };
+        let body = &bytes[from..];
+        let searched = self.searched.saturating_sub(from);
+        let end = match self.framing {
+            Framing::EmptyLine => empty_line(body, searched, self.dropped > 0, at_end),
+            Framing::Line => line(body, searched, at_end),
+            Framing::CsvRecord => record(body, searched, self.dropped > 0, at_end),
+        };
+        match end {
+            Some((to, next)) => {
+                self.searched = 0;
+                self.found(from, to, next)
+            }
+            None => self.not_found(from, body.len()),
+        }
+    }
+
+    fn found(&mut self, from: usize, to: usize, next: usize) -> Step {
+        let used = from + next;
+        if self.dropped == 0 && to <= MESSAGE_BYTES_MAX {
+            return Step::Message {
+                from,
+                to: from + to,
+                used,
+            };
+        }
+        let bytes = std::mem::take(&mut self.dropped) + to as u64;
+        Step::TooLong { bytes, used }
+    }
+
+    fn not_found(&mut self, from: usize, length: usize) -> Step {
+        if length <= MESSAGE_BYTES_MAX + TAIL && self.dropped == 0 {
+            self.searched = length;
+            return Step::More { used: from };
+        }
+        // Too long: forget all but what may be the beginning of its end.
+        let forgotten = length.saturating_sub(TAIL);
+        self.dropped += forgotten as u64;
+        self.searched = 0;
+        Step::More {
+            used: from + forgotten,
+        }
+    }
+
+    /// How many bytes before a message are empty lines.
+    #[inline]
+    fn lead(&mut self, bytes: &[u8]) -> usize {
+        match bytes.first() {
+            Some(b'\r' | b'\n') => {
+                let lead = bytes
+                    .iter()
+                    .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+                    .count();
+                self.searched = 0;
+                lead
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// The longest end of a message, but for its last byte.
+const TAIL: usize = 3;
+
+/// A message ends at an empty line; one whose first line holds no colon is that line alone: a
+/// banner, which no empty line follows.
+#[inline]
+fn empty_line(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
+    if !dropping && searched == 0 {
+        match memchr2(b':', b'\n', body) {
+            Some(end) if body[end] == b'\n' => return Some((before_cr(body, end), end + 1)),
+            Some(_) | None => {}
+        }
+    } else if !dropping && memchr(b':', &body[..searched]).is_none() {
+        if let Some(end) = memchr2(b':', b'\n', body).filter(|&end| body[end] == b'\n') {
+            return Some((before_cr(body, end), end + 1));
+        }
+    }
+    let from = searched.saturating_sub(TAIL);
+    let crlf = memmem::find(&body[from..], b"\n\r\n").map(|at| from + at);
+    let bare = memmem::find(&body[from..crlf.unwrap_or(body.len())], b"\n\n").map(|at| from + at);
+    match (bare, crlf) {
+        (Some(at), _) => Some((before_cr(body, at), at + 2)),
+        (None, Some(at)) => Some((before_cr(body, at), at + 3)),
+        (None, None) => rest(body, at_end),
+    }
+}
+
+fn line(body: &[u8], searched: usize, at_end: bool) -> Option<End> {
+    match memchr(b'\n', &body[searched..]) {
+        Some(at) => Some((before_cr(body, searched + at), searched + at + 1)),
+        None => rest(body, at_end),
+    }
+}
+
+/// All that is there, when nothing will follow.
+fn rest(body: &[u8], at_end: bool) -> Option<End> {
+    (at_end && !body.is_empty()).then(|| (body.trim_ascii_end().len().max(1), body.len()))
+}
+
+/// `end`, or one less where a carriage return stands before it.
+#[inline]
+fn before_cr(body: &[u8], end: usize) -> usize {
+    if end > 0 && body[end - 1] == b'\r' {
+        end - 1
+    } else {
+        end
+    }
+}
+
+/// A record ends at a line end outside quotes. A quote that opened and cannot have been meant
+/// (no such record is that long, or goes on like this) belongs to a torn line: that line alone.
+fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
+    let fresh = memchr(b'\n', &body[searched..]).is_some();
+    if !fresh && !at_end {
+        return None;
+    }
+    if dropping {
+        return line(body, 0, at_end);
+    }
+    let first = memchr(b'\n', body);
+    let torn = |first: usize| Some((before_cr(body, first), first + 1));
+    let (mut at, mut lines, mut quoted, mut field_starts) = (0, 0, false, true);
+    while at < body.len() {
+        match (body[at], quoted) {
+            (b'"', false) if field_starts => quoted = true,
+            (b'"', true) => match body.get(at + 1) {
+                Some(b'"') => at += 1,
+                Some(b',' | b'\r' | b'\n') | None => quoted = false,
+                Some(_) => match first.filter(|&first| first < at) {
+                    Some(first) => return torn(first),
+                    None => quoted = false,
+                },
+            },
+            (b'\n', false) => return Some((before_cr(body, at), at + 1)),
+            (b'\n', true) => {
+                lines += 1;
+                if lines >= RECORD_LINES_MAX {
+                    return first.and_then(torn);
+                }
+            }
+            _ => {}
+        }
+        field_starts = body[at] == b',' && !quoted;
+        at += 1;
+    }
+    match (first, quoted) {
+        (Some(first), true) if at_end => torn(first),
+        _ => rest(body, at_end),
+    }
+}

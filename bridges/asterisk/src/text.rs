@@ -1,0 +1,184 @@
+//! From bytes to text: lossy where it has to be, borrowed where it can be.
+
+use callbridge_call::EventTime;
+use callbridge_call::event::Text;
+use std::borrow::Cow;
+
+/// A value as a format holds it: bytes in AMI text, text in JSON.
+pub(crate) trait Raw<'a>: AsRef<[u8]> {
+    /// The value as text. `mended` is set when bytes were not UTF-8.
+    fn text(self, mended: &mut bool) -> Text<'a>;
+}
+
+impl<'a> Raw<'a> for &'a [u8] {
+    fn text(self, mended: &mut bool) -> Text<'a> {
+        match std::str::from_utf8(self) {
+            Ok(text) => Cow::Borrowed(text),
+            Err(_) => {
+                *mended = true;
+                String::from_utf8_lossy(self)
+            }
+        }
+    }
+}
+
+/// A value of a JSON message.
+pub(crate) struct JsonText<'a>(pub Text<'a>);
+
+impl AsRef<[u8]> for JsonText<'_> {
+    fn as_ref(&self) -> &[u8] {
+        self.0.as_bytes()
+    }
+}
+
+impl<'a> Raw<'a> for JsonText<'a> {
+    fn text(self, _mended: &mut bool) -> Text<'a> {
+        self.0
+    }
+}
+
+/// Keys are compared without case: `Uniqueid` in one event is `UniqueID` in the next.
+#[inline]
+pub(crate) fn same(key: &[u8], name: &[u8]) -> bool {
+    key == name || key.eq_ignore_ascii_case(name)
+}
+
+/// `key` without `prefix`, compared without case.
+#[inline]
+pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
+    let (head, tail) = key.split_at_checked(prefix.len())?;
+    same(head, prefix).then_some(tail)
+}
+
+/// The value, or the empty text where Asterisk writes that it has none.
+#[inline]
+pub(crate) fn known<'a>(value: impl Raw<'a>, mended: &mut bool) -> Text<'a> {
+    match value.as_ref() {
+        b"" | b"<unknown>" => Cow::Borrowed(""),
+        _ => value.text(mended),
+    }
+}
+
+/// Undoes Asterisk's `ast_escape_c`: `\a \b \f \n \r \t \v \0 \\ \' \" \?`. A backslash before
+/// anything else stands for itself.
+pub(crate) fn unescape(text: Text<'_>) -> Text<'_> {
+    if memchr::memchr(b'\\', text.as_bytes()).is_none() {
+        return text;
+    }
+    let mut plain = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    while let Some(c) = chars.next() {
+        let escaped = if c == '\\' {
+            chars.as_str().chars().next().and_then(meaning)
+        } else {
+            None
+        };
+        if escaped.is_some() {
+            chars.next();
+        }
+        plain.push(escaped.unwrap_or(c));
+    }
+    Cow::Owned(plain)
+}
+
+/// What an escaped character stands for.
+const fn meaning(escaped: char) -> Option<char> {
+    Some(match escaped {
+        'a' => '\x07',
+        'b' => '\x08',
+        'f' => '\x0C',
+        'n' => '\n',
+        'r' => '\r',
+        't' => '\t',
+        'v' => '\x0B',
+        '0' => '\0',
+        '\\' | '\'' | '"' | '?' => escaped,
+        _ => return None,
+    })
+}
+
+/// `1795151005.623766`: seconds since the epoch with up to six decimals; more are cut off.
+pub(crate) fn epoch(text: &[u8]) -> Option<EventTime> {
+    let (mut micros, mut decimals, mut point) = (0_i64, 0_u32, false);
+    if !text.first()?.is_ascii_digit() {
+        return None;
+    }
+    for &byte in text {
+        match byte {
+            b'0'..=b'9' if decimals < 6 => {
+                micros = micros
+                    .checked_mul(10)?
+                    .checked_add(i64::from(byte - b'0'))?;
+                decimals += u32::from(point);
+            }
+            b'0'..=b'9' => {}
+            b'.' if !point => point = true,
+            _ => return None,
+        }
+    }
+    micros
+        .checked_mul(10_i64.pow(6 - decimals))
+        .map(EventTime::from_micros)
+}
+
+/// A whole number, where the value is one.
+pub(crate) fn number<N: std::str::FromStr>(value: &[u8]) -> Option<N> {
+    std::str::from_utf8(value).ok()?.trim().parse().ok()
+}
+
+/// Whole seconds of `5` or `5.25`.
+pub(crate) fn seconds(value: &[u8]) -> Option<u32> {
+    let whole = value.split(|&byte| byte == b'.').next()?;
+    number(whole)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timestamp_keeps_every_microsecond() {
+        let micros = |text: &str| epoch(text.as_bytes()).map(EventTime::micros);
+        assert_eq!(micros("1795151317.831530"), Some(1_795_151_317_831_530));
+        assert_eq!(micros("1795151317.000001"), Some(1_795_151_317_000_001));
+        assert_eq!(micros("1795151317"), Some(1_795_151_317_000_000));
+        assert_eq!(micros("1795151317.5"), Some(1_795_151_317_500_000));
+        assert_eq!(micros("1795151317.1234567"), Some(1_795_151_317_123_456));
+        for none in [
+            "",
+            ".5",
+            "-1",
+            "1.2.3",
+            "2026-11-20",
+            "99999999999999999999",
+        ] {
+            assert_eq!(micros(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn c_escapes_are_undone_and_other_backslashes_kept() {
+        assert_eq!(
+            unescape(Cow::Borrowed(r"O\'Neil \\ a\nb\v\?")),
+            "O'Neil \\ a\nb\x0B?"
+        );
+        assert_eq!(unescape(Cow::Borrowed(r"C:\dir\")), r"C:\dir\");
+        assert!(matches!(
+            unescape(Cow::Borrowed("plain")),
+            Cow::Borrowed("plain")
+        ));
+    }
+
+    #[test]
+    fn windows_1251_is_read_lossily_and_said_to_be() {
+        let mut mended = false;
+        assert_eq!(
+            known(&b"\xc0\xe7\xe8\xe7\xe0"[..], &mut mended),
+            "\u{fffd}".repeat(5)
+        );
+        assert!(mended);
+        mended = false;
+        assert_eq!(known(&b"<unknown>"[..], &mut mended), "");
+        assert!(!mended);
+    }
+}
