@@ -86,7 +86,7 @@ fn in_zone(zone: &TimeZone, local: DateTime, born: Option<i64>) -> Option<EventT
     let ambiguous = zone.to_ambiguous_timestamp(local);
     let at = match (ambiguous.offset(), born) {
         (AmbiguousOffset::Fold { .. }, Some(born)) => {
-            let earlier = ambiguous.clone().earlier().ok()?;
+            let earlier = ambiguous.earlier().ok()?;
             if earlier.as_second() + SLACK_SEC >= born {
                 earlier
             } else {

@@ -124,15 +124,11 @@ const TAIL: usize = 3;
 /// banner, which no empty line follows.
 #[inline]
 fn empty_line(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
-    if !dropping && searched == 0 {
-        match memchr2(b':', b'\n', body) {
-            Some(end) if body[end] == b'\n' => return Some((before_cr(body, end), end + 1)),
-            Some(_) | None => {}
-        }
-    } else if !dropping && memchr(b':', &body[..searched]).is_none() {
-        if let Some(end) = memchr2(b':', b'\n', body).filter(|&end| body[end] == b'\n') {
-            return Some((before_cr(body, end), end + 1));
-        }
+    if !dropping
+        && let Some(end) = memchr2(b':', b'\n', body)
+        && body[end] == b'\n'
+    {
+        return Some((before_cr(body, end), end + 1));
     }
     let from = searched.saturating_sub(TAIL);
     let crlf = memmem::find(&body[from..], b"\n\r\n").map(|at| from + at);

@@ -9,6 +9,10 @@ pub type Text<'a> = Cow<'a, str>;
 
 /// One message of a PBX, as far as a call can depend on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "made and matched at once; never stored"
+)]
 pub enum Told<'a> {
     /// Something happened to a channel.
     Channel(ChannelEvent<'a>),
@@ -58,7 +62,7 @@ pub struct ChannelEvent<'a> {
 pub struct ChannelRef<'a> {
     /// `PJSIP/city-0000004f`
     pub name: Text<'a>,
-    /// `1795151317.146`
+    /// `1795151317.146`; empty where the source told the name alone.
     pub uniqueid: Text<'a>,
     /// The linkedid at that moment; empty where the source has none (AMI 1.x).
     pub linkedid: Text<'a>,
