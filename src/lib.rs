@@ -15,6 +15,7 @@ pub mod crm;
 pub mod journal;
 pub mod ops;
 pub mod people;
+pub mod sandbox;
 pub mod secret;
 pub mod sender;
 pub mod trunk;

@@ -1,0 +1,242 @@
+//! Request in, answer out: the order in which the service looks at a request.
+//!
+//! ```text
+//! token (401, not counted) ─▶ window (429) ─▶ fault ─▶ address (404) ─▶ method (405) ─▶
+//! content type (415) ─▶ grant (403) ─▶ body (400) ─▶ the endpoint
+//! ```
+
+use super::admin;
+use super::breaches::Kind;
+use super::core::Sandbox;
+use super::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success, TOKEN_HEADER, reduced};
+use super::faults::Action;
+use super::routes::{Endpoint, route};
+use super::struck::{after_effect, instead};
+use super::token::{CALL_READ, CALL_SAVE, Token, TokenKey};
+use callbridge_call::EventTime;
+
+/// Who asks, behind the authentication layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Caller {
+    pub(super) key: TokenKey,
+    pub(super) token: Token,
+}
+
+impl Sandbox {
+    /// Answers a request that arrived at `now`; moments must not go back.
+    pub fn handle(&mut self, now: EventTime, request: &Request) -> Response {
+        self.tick(now);
+        if let Some(path) = request.path.strip_prefix("/sandbox/") {
+            return admin::answer(self, now, path, request);
+        }
+        let (endpoint, id) = route(&request.path);
+        let response = self.open_api(now, endpoint, id, request);
+        *self.counts.entry((endpoint, response.status)).or_default() += 1;
+        response
+    }
+
+    fn open_api(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        id: &str,
+        request: &Request,
+    ) -> Response {
+        if endpoint == Endpoint::Moved {
+            let words = format!("{} followed a redirect", request.method);
+            self.breach(now, Kind::RedirectFollowed, "§4", words);
+        }
+        let Some(caller) = self.authenticate(now, request) else {
+            return reduced(401);
+        };
+        let fault = self.faults.pick(endpoint);
+        if fault == Some(Action::Status(401)) {
+            return reduced(401);
+        }
+        let counted = self.count(now, caller.key);
+        if !counted.within {
+            let words = format!(
+                "request {} of the window that opened at {}",
+                counted.number, counted.opened
+            );
+            self.breach(now, Kind::WindowExceeded, "Limits", words);
+            return reduced(429);
+        }
+        if let Some(response) = fault.and_then(instead) {
+            return response;
+        }
+        self.behind(now, &caller, endpoint, id, request, fault)
+    }
+
+    /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
+    /// is connected and not blocked. All failures look the same.
+    fn authenticate(&mut self, now: EventTime, request: &Request) -> Option<Caller> {
+        if request.header("authorization").next().is_some() {
+            let words = "the header Authorization is ignored and carries the token elsewhere";
+            self.breach(now, Kind::WrongHeader, "§5.1.2", words.to_owned());
+        }
+        let mut values = request.header(TOKEN_HEADER);
+        let value = match (values.next(), values.next()) {
+            (Some(value), None) if !value.is_empty() => Some(value),
+            _ => None,
+        };
+        let Some(value) = value else {
+            let words = "no token, or more than one, in X-Open-Api-Token".to_owned();
+            self.breach(now, Kind::WrongHeader, "§5.1.1", words);
+            return None;
+        };
+        let key = TokenKey::of(value);
+        let token = self.tokens.get(&key).copied().filter(|token| {
+            let company = self.companies.get(&token.company);
+            let open = company.is_some_and(|company| !company.blocked && !company.disconnected);
+            open && token.works(now)
+        });
+        let Some(token) = token else {
+            if let Some(after) = self.conduct.dead_token(Some(key), now) {
+                let words = format!("again with a dead token after {} ms", after.as_millis());
+                self.breach(now, Kind::RepeatAfter401, "§7.7", words);
+            }
+            return None;
+        };
+        self.conduct.token_works(key);
+        Some(Caller { key, token })
+    }
+
+    /// What lies behind the authentication layer, and the faults that strike after it.
+    fn behind(
+        &mut self,
+        now: EventTime,
+        caller: &Caller,
+        endpoint: Endpoint,
+        id: &str,
+        request: &Request,
+        fault: Option<Action>,
+    ) -> Response {
+        let result = self
+            .admit(now, caller, endpoint, request)
+            .and_then(|()| match endpoint {
+                Endpoint::TokenInfo => Ok(self.token_info(now, caller)),
+                Endpoint::CallHistory => self.submit(now, caller, request, fault),
+                Endpoint::Filter => self.filter(caller, request),
+                Endpoint::Request => self.request_status(now, caller, id),
+                Endpoint::Unplayed => Err(Refusal::NotFound("Bu manzil sinov muhitida yo‘q")),
+                Endpoint::Moved | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
+            });
+        let mut response = match result {
+            Ok(success) => {
+                let success = match fault {
+                    Some(Action::NoRequestId) => Success {
+                        request_id: None,
+                        ..success
+                    },
+                    _ => success,
+                };
+                success.respond(&caller.token.message(now))
+            }
+            Err(refusal) => {
+                self.note(now, endpoint, request, &refusal);
+                refusal.respond()
+            }
+        };
+        if let Some(action) = fault {
+            after_effect(&mut response, action);
+        }
+        response
+    }
+
+    fn admit(
+        &mut self,
+        now: EventTime,
+        caller: &Caller,
+        endpoint: Endpoint,
+        request: &Request,
+    ) -> Result<(), Refusal> {
+        let Some(method) = endpoint.method() else {
+            return Ok(());
+        };
+        if request.method != method {
+            return Err(Refusal::Method);
+        }
+        if method == "POST" && !is_json(request) {
+            return Err(Refusal::MediaType);
+        }
+        if request.body.len() > BODY_BYTES_MAX {
+            return Err(Refusal::TooLarge);
+        }
+        let needed = match endpoint {
+            Endpoint::CallHistory => Some(CALL_SAVE),
+            Endpoint::Filter if self.settings.filter_needs_read => Some(CALL_READ),
+            _ => None,
+        };
+        let company = self.companies.get(&caller.token.company);
+        let granted = needed.is_none_or(|grant| company.is_some_and(|c| c.may(grant)));
+        if !granted {
+            if let Some(after) = self.conduct.denied(caller.key, endpoint, now) {
+                let words = format!("again without the grant after {} ms", after.as_millis());
+                self.breach(now, Kind::RepeatAfter403, "§7.7", words);
+            }
+            return Err(Refusal::Denied);
+        }
+        if method == "GET" && !request.body.is_empty() {
+            let words = format!("a body on {}", endpoint.word());
+            self.breach(now, Kind::WrongMethod, "§4.3", words);
+        }
+        Ok(())
+    }
+
+    /// Records what a refusal says of the client.
+    fn note(&mut self, now: EventTime, endpoint: Endpoint, request: &Request, refusal: &Refusal) {
+        let Request {
+            method, path, body, ..
+        } = request;
+        match refusal {
+            Refusal::Unparsable(_) | Refusal::Invalid(_) | Refusal::Business(_) => {
+                let rule = if endpoint == Endpoint::Filter {
+                    "§4.7"
+                } else {
+                    "§2.6"
+                };
+                let words = match refusal {
+                    Refusal::Unparsable(words) => words.clone(),
+                    Refusal::Invalid(fields) => format!("{fields:?}"),
+                    Refusal::Business(message) => (*message).to_owned(),
+                    _ => String::new(),
+                };
+                self.breach(now, Kind::Invalid, rule, words);
+                if self.conduct.was_refused(endpoint, body) {
+                    let words = "the same body again after 400".to_owned();
+                    self.breach(now, Kind::RepeatAfter400, "§7.7", words);
+                }
+                self.conduct.refused(endpoint, body);
+            }
+            Refusal::TooLarge => {
+                let words = format!("a body above {BODY_BYTES_MAX} bytes");
+                self.breach(now, Kind::Invalid, "§2.6", words);
+            }
+            Refusal::Method => {
+                self.breach(now, Kind::WrongMethod, "§4", format!("{method} {path}"));
+            }
+            Refusal::MediaType => {
+                let words = format!("{path} without Content-Type application/json");
+                self.breach(now, Kind::ContentType, "§4.5", words);
+            }
+            Refusal::NotFound(_) if endpoint == Endpoint::Unknown => {
+                self.breach(now, Kind::UnknownPath, "§4", format!("{method} {path}"));
+            }
+            Refusal::NotFound(_) | Refusal::Denied | Refusal::Status(_) => {}
+        }
+    }
+}
+
+fn is_json(request: &Request) -> bool {
+    let mut types = request.header("content-type");
+    let kind = types
+        .next()
+        .and_then(|value| value.split(';').next())
+        .unwrap_or_default();
+    let plain = request
+        .header("content-encoding")
+        .next()
+        .is_none_or(|v| v == "identity");
+    plain && types.next().is_none() && kind.trim().eq_ignore_ascii_case("application/json")
+}

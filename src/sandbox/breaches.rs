@@ -1,0 +1,97 @@
+//! What a client did against the document.
+
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Breaches kept in full; more are only counted.
+const KEPT_MAX: usize = 10_000;
+
+/// Kinds of breach.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// More requests than the window holds: a 429 was given (Limits).
+    WindowExceeded,
+    /// A uuid posted again after its 200 with a requestId was answered, and not for a FAILED
+    /// write. §4.5.4 allows it after a crash, so it is counted apart.
+    RepeatAfter200,
+    /// The same uuid for another call: its record is lost (§4.5.4).
+    UuidReused,
+    /// A field that the service derives (§2.6).
+    DerivedField,
+    /// A request refused by validation (§2.6, §4.7, §7.3).
+    Invalid,
+    /// The same body again after 400 (§7.7).
+    RepeatAfter400,
+    /// Again without the grant within a minute (§7.7).
+    RepeatAfter403,
+    /// Again with a dead token within a minute (§7.7).
+    RepeatAfter401,
+    /// A poll of a requestId that was never given (§4.6).
+    UnknownPoll,
+    /// A poll with another token than the creating one (§3.2).
+    ForeignPoll,
+    /// No token header, two of them, or `Authorization` (§5.1).
+    WrongHeader,
+    /// A body without the JSON content type.
+    ContentType,
+    /// The right path with another method, or a body where none belongs (§4).
+    WrongMethod,
+    /// A path that the document does not have (§4).
+    UnknownPath,
+    /// A redirect was followed: the token went where it led.
+    RedirectFollowed,
+}
+
+impl Kind {
+    /// The document allows it to a client that crashed; a judge counts it apart.
+    pub const fn allowed_after_crash(self) -> bool {
+        matches!(self, Self::RepeatAfter200)
+    }
+}
+
+/// One breach.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Breach {
+    /// When.
+    pub at: EventTime,
+    /// Which kind.
+    pub kind: Kind,
+    /// The section that was broken: `§4.5.4`, `Limits`.
+    pub rule: String,
+    /// What happened, with its figures.
+    pub words: String,
+}
+
+/// The breaches so far.
+#[derive(Clone, Debug, Default)]
+pub struct Breaches {
+    kept: Vec<Breach>,
+    counts: BTreeMap<Kind, u64>,
+}
+
+impl Breaches {
+    /// Adds one.
+    pub fn push(&mut self, breach: Breach) {
+        *self.counts.entry(breach.kind).or_default() += 1;
+        if self.kept.len() < KEPT_MAX {
+            self.kept.push(breach);
+        }
+    }
+
+    /// In the order they happened; at most 10,000.
+    pub fn all(&self) -> &[Breach] {
+        &self.kept
+    }
+
+    /// How many of a kind, those not kept included.
+    pub fn count(&self, kind: Kind) -> u64 {
+        self.counts.get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Counts by kind; kinds that did not happen are absent.
+    pub const fn counts(&self) -> &BTreeMap<Kind, u64> {
+        &self.counts
+    }
+}

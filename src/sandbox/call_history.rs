@@ -1,0 +1,219 @@
+//! `POST call-history`: the synchronous rules (§2.6, §4.5, §7.5).
+
+use super::envelope::{FieldError, Reason, Refusal, json_object};
+use super::journal::{PREFIX, Submission};
+use callbridge_call::EventTime;
+use serde_json::{Map, Value};
+use std::time::Duration;
+
+/// Longest uuid, in UTF-16 units (§2.6, Limits).
+pub const UUID_LENGTH_MAX: usize = 128;
+/// No telephone call of ours is older: 2000-01-01.
+const EPOCH_MIN: i64 = 946_684_800;
+/// Names under which a client might send what the service derives (§2.6), in lower case without
+/// underscores.
+const DERIVED: [&str; 11] = [
+    "end",
+    "endat",
+    "endedat",
+    "endtime",
+    "endtimestamp",
+    "finishedat",
+    "hangup",
+    "hangupcause",
+    "hangupreason",
+    "provider",
+    "conversationkind",
+];
+
+/// Names that the document does not publish.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldNames {
+    /// The talk time.
+    pub talk: String,
+    /// The customer's number; `None`: no such field.
+    pub phone: Option<String>,
+}
+
+impl Default for FieldNames {
+    fn default() -> Self {
+        Self {
+            talk: "talkTimeSec".to_owned(),
+            phone: Some("clientPhone".to_owned()),
+        }
+    }
+}
+
+/// Reads and judges a body. The names of derived fields that stood in it come along: they are
+/// tolerated, and a breach.
+///
+/// # Errors
+/// The refusal to answer with.
+pub fn read(
+    body: &[u8],
+    names: &FieldNames,
+    now: EventTime,
+    ahead_max: Duration,
+) -> Result<(Submission, Vec<String>), Refusal> {
+    let mut fields = Fields {
+        map: json_object(body)?,
+        errors: Vec::new(),
+    };
+    let lead_id = fields.integer("leadId", i64::MAX)?;
+    let employee_id = fields.integer("employeeId", i64::MAX)?;
+    let uuid = fields.text("uuid")?;
+    let started_at = fields.integer("startedAt", i64::MAX)?;
+    let duration_sec = fields.integer("durationSec", i64::from(i32::MAX))?;
+    let answered = fields.boolean("answered")?;
+    let direction = fields.text("direction")?;
+    let talk = fields.integer(&names.talk, i64::from(i32::MAX))?;
+    let phone = match &names.phone {
+        Some(name) => fields.text(name)?,
+        None => None,
+    };
+    if let Some(way) = direction
+        .as_deref()
+        .filter(|way| !["INBOUND", "OUTBOUND"].contains(way))
+    {
+        let words = format!("direction: no enum constant {way}, one of [INBOUND, OUTBOUND]");
+        return Err(Refusal::Unparsable(words));
+    }
+    fields.check_uuid(uuid.as_deref());
+    fields.check_epoch(started_at, now, ahead_max);
+    fields.check_phone(names.phone.as_deref(), phone.as_deref());
+    if talk.is_some_and(|talk| talk < 0) {
+        fields.refuse(&names.talk, Reason::Min);
+    }
+    let lead_id = fields.required("leadId", lead_id);
+    let uuid = fields.required("uuid", uuid);
+    let started_at = fields.required("startedAt", started_at);
+    let duration_sec = fields.required("durationSec", duration_sec);
+    let answered = fields.required("answered", answered);
+    let direction = fields.required("direction", direction);
+    let (Some(lead_id), Some(uuid), Some(started_at), Some(duration_sec)) =
+        (lead_id, uuid, started_at, duration_sec)
+    else {
+        return Err(Refusal::Invalid(fields.errors));
+    };
+    let (Some(answered), Some(direction), true) = (answered, direction, fields.errors.is_empty())
+    else {
+        return Err(Refusal::Invalid(fields.errors));
+    };
+    if duration_sec < 1 {
+        return Err(Refusal::Business("Qo‘ng‘iroq davomiyligi noto‘g‘ri"));
+    }
+    if talk.is_some_and(|talk| talk > duration_sec) {
+        return Err(Refusal::Business(
+            "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak",
+        ));
+    }
+    let mut derived: Vec<String> = fields
+        .map
+        .keys()
+        .filter(|key| is_derived(key))
+        .cloned()
+        .collect();
+    if uuid.starts_with(PREFIX) {
+        derived.push("uuid with the prefix oapi-".to_owned());
+    }
+    let call = Submission {
+        lead_id,
+        employee_id,
+        uuid,
+        started_at,
+        duration_sec,
+        talk_time_sec: talk,
+        answered,
+        direction,
+        client_phone: phone,
+        others: fields.map,
+    };
+    Ok((call, derived))
+}
+
+fn is_derived(key: &str) -> bool {
+    let plain: String = key.chars().filter(|c| !matches!(c, '_' | '-')).collect();
+    DERIVED.contains(&plain.to_ascii_lowercase().as_str())
+}
+
+/// The fields of a body not yet taken, and what was found wrong.
+struct Fields {
+    map: Map<String, Value>,
+    errors: Vec<FieldError>,
+}
+
+impl Fields {
+    fn refuse(&mut self, field: &str, reason: Reason) {
+        self.errors.push(FieldError {
+            field: field.to_owned(),
+            reason,
+        });
+    }
+
+    /// Takes an integer; null and absent are the same. A number with a fraction, one out of the
+    /// type's range, or text is not of the type: the parser's refusal.
+    fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_i64().filter(|&n| n <= max && n >= -max - 1) {
+                Some(number) => Ok(Some(number)),
+                None => Err(wrong_type(name, &value, "an integer")),
+            },
+        }
+    }
+
+    fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(value) => Err(wrong_type(name, &value, "a string")),
+        }
+    }
+
+    fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(value) => Err(wrong_type(name, &value, "a boolean")),
+        }
+    }
+
+    fn required<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.refuse(name, Reason::NotNull);
+        }
+        value
+    }
+
+    fn check_uuid(&mut self, uuid: Option<&str>) {
+        let Some(uuid) = uuid else { return };
+        if uuid.trim().is_empty() {
+            self.refuse("uuid", Reason::NotBlank);
+        }
+        if uuid.encode_utf16().count() > UUID_LENGTH_MAX {
+            self.refuse("uuid", Reason::Length);
+        }
+    }
+
+    fn check_epoch(&mut self, at: Option<i64>, now: EventTime, ahead_max: Duration) {
+        let latest = now.plus(ahead_max).floor_seconds().get();
+        if at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
+            self.refuse("startedAt", Reason::ValidEpochSec);
+        }
+    }
+
+    fn check_phone(&mut self, name: Option<&str>, phone: Option<&str>) {
+        let (Some(name), Some(phone)) = (name, phone) else {
+            return;
+        };
+        let digits = phone.strip_prefix('+').unwrap_or_default();
+        let good = (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        if !good {
+            self.refuse(name, Reason::ValidPhone);
+        }
+    }
+}
+
+fn wrong_type(name: &str, value: &Value, expected: &str) -> Refusal {
+    Refusal::Unparsable(format!("{name}: {expected} expected, not {value}"))
+}

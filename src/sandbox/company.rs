@@ -1,0 +1,155 @@
+//! What a person does in the CRM: tokens, grants, leads, and the licence.
+
+use super::core::{Change, Sandbox};
+use super::journal::{Record, Submission};
+use super::token::{Company, Grant, IdSet, Token, TokenKey, TokenKind};
+use callbridge_call::{EpochSeconds, EventTime};
+use serde_json::Map;
+
+impl Sandbox {
+    /// Issues a PAT for the first company; the one before is revoked (§5.3).
+    pub fn issue_pat(&mut self, now: EventTime, value: &str, expires_at: Option<EpochSeconds>) {
+        let company = self.settings.company.id;
+        self.issue(now, value, TokenKind::Pat, company, expires_at);
+    }
+
+    /// Issues a token of a company; the one before of the same kind is revoked when a PAT. An
+    /// unknown company is made with the grants of the first and no leads.
+    pub fn issue(
+        &mut self,
+        now: EventTime,
+        value: &str,
+        kind: TokenKind,
+        company: i64,
+        expires_at: Option<EpochSeconds>,
+    ) {
+        if !self.companies.contains_key(&company) {
+            let mut other = self.settings.company.clone();
+            other.id = company;
+            other.name = format!("Company {company}");
+            other.leads = IdSet::default();
+            self.change(now, Change::Company(Box::new(other)));
+        }
+        let record = Token {
+            kind,
+            company,
+            expires_at,
+            revoked: false,
+        };
+        self.change(
+            now,
+            Change::Issued {
+                token: TokenKey::of(value),
+                record,
+            },
+        );
+    }
+
+    /// Begins work, after the log of earlier times was replayed: flags that changed since go
+    /// before what was administered since; a token not yet known is issued.
+    pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
+        let company = self.settings.company.clone();
+        if self.flags.as_ref() != Some(&company) {
+            self.change(now, Change::Started(Box::new(company)));
+        }
+        if !self.tokens.contains_key(&TokenKey::of(token)) {
+            self.issue_pat(now, token, expires_at);
+        }
+    }
+
+    /// Does the core know this token as one that works?
+    pub fn token_works(&self, now: EventTime, value: &str) -> bool {
+        self.tokens
+            .get(&TokenKey::of(value))
+            .is_some_and(|token| token.works(now))
+    }
+
+    /// Revokes a token (§5.3).
+    pub fn revoke(&mut self, now: EventTime, value: &str) {
+        self.change(
+            now,
+            Change::Revoked {
+                token: TokenKey::of(value),
+            },
+        );
+    }
+
+    /// Moves the expiry date of a token.
+    pub fn expire(&mut self, now: EventTime, value: &str, at: Option<EpochSeconds>) {
+        self.change(
+            now,
+            Change::Expires {
+                token: TokenKey::of(value),
+                at,
+            },
+        );
+    }
+
+    /// Changes the first company: its leads, employees, grants, or its blocking.
+    pub fn company(&mut self, now: EventTime, change: impl FnOnce(&mut Company)) {
+        let id = self.settings.company.id;
+        let mut company = self
+            .companies
+            .get(&id)
+            .cloned()
+            .unwrap_or_else(|| self.settings.company.clone());
+        self.tick(now);
+        change(&mut company);
+        company.id = id;
+        self.change(now, Change::Company(Box::new(company)));
+    }
+
+    /// Sets the grants of the first company's connection: at once, for existing tokens too (§5.4).
+    pub fn set_grants(&mut self, now: EventTime, grants: Vec<Grant>) {
+        self.company(now, |company| company.grants = grants);
+    }
+
+    /// Adds a lead to the first company.
+    pub fn add_lead(&mut self, now: EventTime, lead: i64) {
+        self.company(now, |company| company.leads.add(lead));
+    }
+
+    /// Adds a record to the first company's journal that another telephony wrote.
+    pub fn add_record(&mut self, now: EventTime, record: Record) {
+        self.change(now, Change::Added(Box::new(record)));
+    }
+
+    /// Revokes every token.
+    pub fn revoke_all(&mut self, now: EventTime) {
+        let keys: Vec<_> = self.tokens.keys().copied().collect();
+        for token in keys {
+            self.change(now, Change::Revoked { token });
+        }
+    }
+
+    /// Adds a call of another telephony to the first company's journal, as it finds many there.
+    pub fn add_foreign(&mut self, now: EventTime) {
+        let uuid = format!("{:016x}{:016x}", self.dice.roll(), self.dice.roll());
+        let duration_sec = 10 + (self.dice.below(600) as i64);
+        let started_at = now.floor_seconds().get() - duration_sec;
+        self.add_record(
+            now,
+            Record {
+                uuid: uuid.clone(),
+                request_id: String::new(),
+                company_id: self.settings.company.id,
+                ended_at: started_at + duration_sec,
+                hangup_cause: "ANSWER".to_owned(),
+                provider: "ONLINE_PBX".to_owned(),
+                registered_at: now,
+                call: Submission {
+                    lead_id: 1,
+                    employee_id: None,
+                    uuid,
+                    started_at,
+                    duration_sec,
+                    talk_time_sec: Some(duration_sec),
+                    answered: true,
+                    direction: "INBOUND".to_owned(),
+                    client_phone: None,
+                    others: Map::new(),
+                },
+            },
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! How a client behaves after a refusal (§7.7): what it may not repeat, and how soon.
+
+use super::routes::Endpoint;
+use super::token::TokenKey;
+use callbridge_call::EventTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// "At most once a minute", less what the way of two requests may differ by.
+const APART_MIN: Duration = Duration::from_secs(58);
+/// Requests that were under way when the first refusal was given are no repeats.
+const UNDER_WAY: Duration = Duration::from_secs(1);
+/// Most tokens, and most refused bodies, remembered.
+const REMEMBERED_MAX: usize = 10_000;
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
+
+#[derive(Clone, Copy, Debug)]
+struct Refused {
+    first: EventTime,
+    last: EventTime,
+}
+
+/// What was refused so far.
+#[derive(Clone, Debug, Default)]
+pub struct Conduct {
+    dead_tokens: BTreeMap<Option<TokenKey>, Refused>,
+    denied: BTreeMap<(TokenKey, Endpoint), Refused>,
+    bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
+}
+
+impl Conduct {
+    /// Notes a 401; tells how long after the one before when that was too soon.
+    pub fn dead_token(&mut self, key: Option<TokenKey>, now: EventTime) -> Option<Duration> {
+        if self.dead_tokens.len() >= REMEMBERED_MAX {
+            self.dead_tokens.clear();
+        }
+        too_soon(&mut self.dead_tokens, key, now)
+    }
+
+    /// The token works again.
+    pub fn token_works(&mut self, key: TokenKey) {
+        self.dead_tokens.remove(&Some(key));
+    }
+
+    /// Notes a 403; tells how long after the one before when that was too soon.
+    pub fn denied(
+        &mut self,
+        key: TokenKey,
+        endpoint: Endpoint,
+        now: EventTime,
+    ) -> Option<Duration> {
+        too_soon(&mut self.denied, (key, endpoint), now)
+    }
+
+    /// The grants changed: what was denied may be asked again.
+    pub fn grants_changed(&mut self) {
+        self.denied.clear();
+    }
+
+    /// Was this body refused with 400 before?
+    pub fn was_refused(&self, endpoint: Endpoint, body: &[u8]) -> bool {
+        self.bodies
+            .contains(&(endpoint, uuid::Uuid::new_v5(&NAMESPACE, body)))
+    }
+
+    /// Notes a body refused with 400.
+    pub fn refused(&mut self, endpoint: Endpoint, body: &[u8]) {
+        if self.bodies.len() >= REMEMBERED_MAX {
+            self.bodies.pop_first();
+        }
+        self.bodies
+            .insert((endpoint, uuid::Uuid::new_v5(&NAMESPACE, body)));
+    }
+}
+
+fn too_soon<K: Ord>(
+    refused: &mut BTreeMap<K, Refused>,
+    key: K,
+    now: EventTime,
+) -> Option<Duration> {
+    let entry = match refused.entry(key) {
+        std::collections::btree_map::Entry::Vacant(vacant) => {
+            vacant.insert(Refused {
+                first: now,
+                last: now,
+            });
+            return None;
+        }
+        std::collections::btree_map::Entry::Occupied(occupied) => occupied.into_mut(),
+    };
+    let (since_first, since_last) = (now.since(entry.first), now.since(entry.last));
+    if since_last >= APART_MIN {
+        *entry = Refused {
+            first: now,
+            last: now,
+        };
+        return None;
+    }
+    entry.last = now;
+    (since_first > UNDER_WAY).then_some(since_last)
+}

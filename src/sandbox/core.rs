@@ -1,0 +1,227 @@
+//! The state of the sandbox and the changes it can undergo. No clock, no socket, no file: the
+//! same settings, changes and moments give the same state.
+
+use super::breaches::{Breach, Breaches, Kind};
+use super::conduct::Conduct;
+use super::config::Settings;
+use super::faults::{Dice, Faults, Rule};
+use super::journal::{Journal, Record, Write};
+use super::routes::Endpoint;
+use super::token::{Company, Token, TokenKey};
+use super::window::{Counted, Fullest, Windows};
+use callbridge_call::{EpochSeconds, EventTime};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A change of what outlives a restart: a line of the state file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A new PAT; the one before is revoked (§3.1).
+    Issued {
+        /// Its fingerprint.
+        token: TokenKey,
+        /// What is known of it.
+        record: Token,
+    },
+    /// A token no longer works.
+    Revoked {
+        /// Its fingerprint.
+        token: TokenKey,
+    },
+    /// Its expiry date was moved.
+    Expires {
+        /// Its fingerprint.
+        token: TokenKey,
+        /// `None`: never.
+        at: Option<EpochSeconds>,
+    },
+    /// A start with this company in the flags.
+    Started(Box<Company>),
+    /// A company with its connection, as it now is.
+    Company(Box<Company>),
+    /// A request was counted in the window of its token.
+    Counted {
+        /// The token's fingerprint.
+        token: TokenKey,
+    },
+    /// A write was accepted.
+    Accepted(Box<Write>),
+    /// A record that came another way.
+    Added(Box<Record>),
+    /// A client broke the document.
+    Broken(Breach),
+}
+
+/// A change and its moment.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Logged {
+    /// When.
+    pub at: EventTime,
+    /// What.
+    pub change: Change,
+}
+
+/// The CRM of the document.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    pub(super) settings: Settings,
+    pub(super) companies: BTreeMap<i64, Company>,
+    pub(super) tokens: BTreeMap<TokenKey, Token>,
+    pub(super) windows: Windows,
+    pub(super) journal: Journal,
+    pub(super) breaches: Breaches,
+    pub(super) faults: Faults,
+    pub(super) conduct: Conduct,
+    pub(super) dice: Dice,
+    pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
+    pub(super) flags: Option<Company>,
+    log: Vec<Logged>,
+}
+
+impl Sandbox {
+    /// One company without a token: every request gives 401 until one is issued.
+    pub fn new(settings: Settings) -> Self {
+        let company = settings.company.clone();
+        Self {
+            companies: BTreeMap::from([(company.id, company)]),
+            tokens: BTreeMap::new(),
+            windows: Windows::new(settings.rate),
+            journal: Journal::default(),
+            breaches: Breaches::default(),
+            faults: Faults::new(Vec::new(), settings.seed),
+            conduct: Conduct::default(),
+            dice: Dice::new(settings.seed),
+            counts: BTreeMap::new(),
+            flags: None,
+            log: Vec::new(),
+            settings,
+        }
+    }
+
+    /// Brings asynchronous writes to their end that are due.
+    pub fn tick(&mut self, now: EventTime) {
+        self.journal.settle(now, &self.companies);
+    }
+
+    /// Makes a change of the log again.
+    pub fn replay(&mut self, logged: Logged) {
+        self.tick(logged.at);
+        self.apply(logged.at, logged.change);
+    }
+
+    /// The changes since the last call; empty unless [`Settings::keep_log`].
+    pub fn take_log(&mut self) -> Vec<Logged> {
+        std::mem::take(&mut self.log)
+    }
+
+    pub(super) fn change(&mut self, at: EventTime, change: Change) {
+        if self.settings.keep_log {
+            self.log.push(Logged {
+                at,
+                change: change.clone(),
+            });
+        }
+        self.apply(at, change);
+    }
+
+    fn apply(&mut self, at: EventTime, change: Change) {
+        match change {
+            Change::Issued { token, record } => {
+                for other in self.tokens.values_mut() {
+                    other.revoked |= other.company == record.company && other.kind == record.kind;
+                }
+                self.tokens.insert(token, record);
+            }
+            Change::Revoked { token } => {
+                if let Some(record) = self.tokens.get_mut(&token) {
+                    record.revoked = true;
+                }
+            }
+            Change::Expires { token, at } => {
+                if let Some(record) = self.tokens.get_mut(&token) {
+                    record.expires_at = at;
+                }
+            }
+            Change::Started(company) => {
+                self.flags = Some((*company).clone());
+                self.companies.insert(company.id, *company);
+            }
+            Change::Company(company) => {
+                self.conduct.grants_changed();
+                self.companies.insert(company.id, *company);
+            }
+            Change::Counted { token } => {
+                self.windows.count(token, at);
+            }
+            Change::Accepted(write) => self.journal.accept(*write),
+            Change::Added(record) => self.journal.add(*record),
+            Change::Broken(breach) => self.breaches.push(breach),
+        }
+    }
+
+    pub(super) fn count(&mut self, at: EventTime, token: TokenKey) -> Counted {
+        if self.settings.keep_log {
+            self.log.push(Logged {
+                at,
+                change: Change::Counted { token },
+            });
+        }
+        self.windows.count(token, at)
+    }
+
+    pub(super) fn breach(&mut self, at: EventTime, kind: Kind, rule: &str, words: String) {
+        let breach = Breach {
+            at,
+            kind,
+            rule: rule.to_owned(),
+            words,
+        };
+        self.change(at, Change::Broken(breach));
+    }
+
+    /// The journal's records, in the order they were written.
+    pub fn records(&self) -> &[Record] {
+        self.journal.records()
+    }
+
+    /// Writes and their status.
+    pub const fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// What clients did against the document.
+    pub const fn breaches(&self) -> &Breaches {
+        &self.breaches
+    }
+
+    /// The fullest window and span.
+    pub const fn fullest(&self) -> Fullest {
+        self.windows.fullest()
+    }
+
+    /// Answers given, by endpoint and status.
+    pub const fn counts(&self) -> &BTreeMap<(Endpoint, u16), u64> {
+        &self.counts
+    }
+
+    /// The settings in force.
+    pub const fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// The settings, to be changed while it runs; the rate and the company are not read again.
+    pub const fn settings_mut(&mut self) -> &mut Settings {
+        &mut self.settings
+    }
+
+    /// The faults, to be changed while it runs.
+    pub const fn faults(&mut self) -> &mut Faults {
+        &mut self.faults
+    }
+
+    /// Puts these faults in the place of the others.
+    pub fn set_faults(&mut self, rules: Vec<Rule>) {
+        self.faults = Faults::new(rules, self.settings.seed);
+    }
+}

@@ -1,0 +1,132 @@
+//! The endpoints, behind token, window, address and grant.
+
+use super::answer::Caller;
+use super::breaches::Kind;
+use super::core::{Change, Sandbox};
+use super::envelope::{Refusal, Request, Success};
+use super::faults::Action;
+use super::journal::{Earlier, STATUS_KEPT, Status, Submission, Write};
+use super::{call_history, filter};
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+const REQUEST_NAMESPACE: uuid::Uuid =
+    uuid::Uuid::from_u128(0x8c2d_1a44_0f6b_4e59_a7d3_3b90_6f1e_24c7);
+
+impl Sandbox {
+    pub(super) fn token_info(&self, now: EventTime, caller: &Caller) -> Success {
+        let company = self.companies.get(&caller.token.company);
+        Success::of(company.map_or(serde_json::Value::Null, |c| {
+            c.token_info(&caller.token, now)
+        }))
+    }
+
+    pub(super) fn submit(
+        &mut self,
+        now: EventTime,
+        caller: &Caller,
+        request: &Request,
+        fault: Option<Action>,
+    ) -> Result<Success, Refusal> {
+        let Sandbox { settings, dice, .. } = self;
+        let (call, derived) =
+            call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
+        let jitter = settings.persist_jitter.as_micros();
+        let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
+        let held = match fault {
+            Some(Action::Hold(time)) => time,
+            _ => Duration::ZERO,
+        };
+        let due = now.plus(settings.persist_after + jitter + held);
+        if !derived.is_empty() {
+            let words = format!("sent: {}", derived.join(", "));
+            self.breach(now, Kind::DerivedField, "§2.6", words);
+        }
+        let company = caller.token.company;
+        if let Some(earlier) = self.journal.earlier(company, &call) {
+            self.judge_repeat(now, &call, &earlier);
+        }
+        let serial = format!("{}-{}", self.settings.seed, self.journal.accepted() + 1);
+        let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
+        let write = Write {
+            request_id: request_id.clone(),
+            company,
+            token: caller.key,
+            accepted_at: now,
+            due,
+            answered: fault.is_none_or(Action::leaves_answer_whole),
+            doomed: fault == Some(Action::Failed),
+            call,
+        };
+        self.change(now, Change::Accepted(Box::new(write)));
+        Ok(Success {
+            request_id: Some(request_id),
+            ..Success::default()
+        })
+    }
+
+    fn judge_repeat(&mut self, now: EventTime, call: &Submission, earlier: &Earlier) {
+        if earlier.status == Status::Failed {
+            return;
+        }
+        if !earlier.same {
+            let words = format!("{} is another call's: this one makes no record", call.uuid);
+            self.breach(now, Kind::UuidReused, "§4.5.4", words);
+        } else if earlier.answered {
+            let words = format!(
+                "{} again after its 200, now {:?}",
+                call.uuid, earlier.status
+            );
+            self.breach(now, Kind::RepeatAfter200, "§4.5.4", words);
+        }
+    }
+
+    pub(super) fn filter(
+        &mut self,
+        caller: &Caller,
+        request: &Request,
+    ) -> Result<Success, Refusal> {
+        let own = (self.journal.records().iter())
+            .filter(|record| record.company_id == caller.token.company);
+        filter::answer(
+            &request.body,
+            own,
+            self.settings.page_size_max,
+            &self.settings.shapes,
+        )
+    }
+
+    /// §4.6, §3.2: 24 hours, for the creating token alone.
+    pub(super) fn request_status(
+        &mut self,
+        now: EventTime,
+        caller: &Caller,
+        id: &str,
+    ) -> Result<Success, Refusal> {
+        let missing = Refusal::NotFound("So‘rov topilmadi");
+        let Some(entry) = self.journal.entry(id) else {
+            self.breach(
+                now,
+                Kind::UnknownPoll,
+                "§4.6",
+                "a requestId never given".to_owned(),
+            );
+            return Err(missing);
+        };
+        if entry.token != caller.key {
+            let words = "a requestId that another token created".to_owned();
+            self.breach(now, Kind::ForeignPoll, "§3.2", words);
+            return Err(missing);
+        }
+        if now.since(entry.accepted_at) >= STATUS_KEPT {
+            return Err(missing);
+        }
+        let shapes = &self.settings.shapes;
+        let word = match entry.status {
+            Status::Pending => &shapes.pending,
+            Status::Success => "SUCCESS",
+            Status::Failed => "FAILED",
+        };
+        Ok(Success::of(shapes.status_data(word)))
+    }
+}

@@ -1,0 +1,296 @@
+//! Requests and answers, and the two envelopes the service answers in (§2.1, §7.1).
+//!
+//! ```text
+//! after authentication   { data, message, error: {messageCode, args} | null, accept, errors, requestId }
+//! authentication layer   { message, accept: false, errors: null, data: null }
+//! ```
+
+use serde::Serialize;
+use serde_json::{Value, json};
+use std::fmt;
+use std::time::Duration;
+
+/// The header that carries the token (§5.1).
+pub const TOKEN_HEADER: &str = "x-open-api-token";
+/// Largest body read, in bytes; more is 413.
+pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// One HTTP request, as the core sees it.
+#[derive(Clone)]
+pub struct Request {
+    /// `GET`, `POST`…
+    pub method: String,
+    /// The path without the query.
+    pub path: String,
+    /// The query without its question mark; empty for none.
+    pub query: String,
+    /// Names in lower case, in the order received; a name may stand twice.
+    pub headers: Vec<(String, String)>,
+    /// The bytes of the body; empty for none.
+    pub body: Vec<u8>,
+}
+
+impl fmt::Debug for Request {
+    /// Without headers and body: they carry tokens and people.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} ({} bytes)",
+            self.method,
+            self.path,
+            self.body.len()
+        )
+    }
+}
+
+impl Request {
+    /// A GET without a body.
+    pub fn get(path: &str) -> Self {
+        Self {
+            method: "GET".to_owned(),
+            path: path.to_owned(),
+            query: String::new(),
+            headers: Vec::new(),
+            body: Vec::new(),
+        }
+    }
+
+    /// A POST of a JSON body with its content type.
+    pub fn post(path: &str, body: &Value) -> Self {
+        Self::post_bytes(path, body.to_string()).with("content-type", "application/json")
+    }
+
+    /// A POST of any bytes, without a content type.
+    pub fn post_bytes(path: &str, body: impl Into<Vec<u8>>) -> Self {
+        let mut request = Self::get(path);
+        request.method = "POST".to_owned();
+        request.body = body.into();
+        request
+    }
+
+    /// With one more header.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers
+            .push((name.to_ascii_lowercase(), value.to_owned()));
+        self
+    }
+
+    /// With the token in its header.
+    #[must_use]
+    pub fn with_token(self, token: &str) -> Self {
+        self.with(TOKEN_HEADER, token)
+    }
+
+    /// All values of a header; the name in lower case.
+    pub fn header<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.headers
+            .iter()
+            .filter(move |(given, _)| given == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// How an answer leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// At once.
+    Now,
+    /// After a wait.
+    After(Duration),
+    /// The head at once, the body spread over this time.
+    Slow(Duration),
+    /// Never: the connection is closed without a byte.
+    Lost,
+}
+
+/// One HTTP answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// The HTTP status.
+    pub status: u16,
+    /// The content type.
+    pub content_type: &'static str,
+    /// The `Location` of a redirect.
+    pub location: Option<String>,
+    /// The bytes of the body.
+    pub body: Vec<u8>,
+    /// How it leaves.
+    pub delivery: Delivery,
+}
+
+impl Response {
+    /// A JSON answer that leaves at once.
+    pub fn json(status: u16, body: &Value) -> Self {
+        Self {
+            status,
+            content_type: "application/json",
+            location: None,
+            body: body.to_string().into_bytes(),
+            delivery: Delivery::Now,
+        }
+    }
+
+    /// The body as JSON; null when it is none.
+    pub fn value(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap_or(Value::Null)
+    }
+}
+
+/// One entry of `errors[]` (§7.5).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FieldError {
+    /// The field's name as sent.
+    pub field: String,
+    /// `NOT_NULL`, `MAX`…
+    pub reason: Reason,
+}
+
+/// The reasons of §7.5 that the call path can give.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Reason {
+    /// Required.
+    NotNull,
+    /// Must not be an empty string.
+    NotBlank,
+    /// Below the bound.
+    Min,
+    /// Above the bound.
+    Max,
+    /// Too long.
+    Length,
+    /// Not a telephone number.
+    ValidPhone,
+    /// Not epoch seconds.
+    ValidEpochSec,
+}
+
+/// What the authentication layer answers (§7.2); its bodies are fixed English text.
+pub fn reduced(status: u16) -> Response {
+    let message = match status {
+        429 => "Rate limit exceeded. Max 60 requests per minute.",
+        _ => "Invalid or expired Open API token",
+    };
+    let body = json!({ "message": message, "accept": false, "errors": null, "data": null });
+    Response::json(status, &body)
+}
+
+/// A refusal behind the authentication layer (§7.3, §7.5).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Valid token without the grant: 403, 3701.
+    Denied,
+    /// The body is no JSON, or not of the right types: 400, 3705, the parser's words in `data`.
+    Unparsable(String),
+    /// Bean validation: 400 with `errors[]`.
+    Invalid(Vec<FieldError>),
+    /// Business validation: 400, message only (codes 6400 and 6401 stay in the service's log).
+    Business(&'static str),
+    /// 404, message only.
+    NotFound(&'static str),
+    /// 405.
+    Method,
+    /// 413.
+    TooLarge,
+    /// 415.
+    MediaType,
+    /// An error told by its status alone, as faults ask for.
+    Status(u16),
+}
+
+impl Refusal {
+    /// The HTTP status.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::Denied => 403,
+            Self::Unparsable(_) | Self::Invalid(_) | Self::Business(_) => 400,
+            Self::NotFound(_) => 404,
+            Self::Method => 405,
+            Self::TooLarge => 413,
+            Self::MediaType => 415,
+            Self::Status(status) => *status,
+        }
+    }
+
+    /// The answer in the full envelope. Messages are human text in Uzbek, not to be branched on.
+    pub fn respond(&self) -> Response {
+        let (mut code, mut data, mut errors) = (None, Value::Null, json!([]));
+        let message = match self {
+            Self::Denied => {
+                code = Some(3701);
+                "Ruxsat berilmagan"
+            }
+            Self::Unparsable(words) => {
+                code = Some(3705);
+                data = json!(words);
+                "So‘rov tanasini o‘qib bo‘lmadi"
+            }
+            Self::Invalid(fields) => {
+                errors = json!(fields);
+                "Maydonlar noto‘g‘ri to‘ldirilgan"
+            }
+            Self::Business(message) | Self::NotFound(message) => message,
+            Self::Method => "Bu usul qo‘llab-quvvatlanmaydi",
+            Self::TooLarge => "So‘rov tanasi juda katta",
+            Self::MediaType => "Content-Type application/json bo‘lishi kerak",
+            Self::Status(500..=599) => {
+                code = Some(3704);
+                "Tizimda xatolik yuz berdi"
+            }
+            Self::Status(_) => "So‘rov bajarilmadi",
+        };
+        let error = code.map_or(
+            Value::Null,
+            |code| json!({ "messageCode": code, "args": [] }),
+        );
+        let body = json!({
+            "data": data, "message": message, "error": error,
+            "accept": false, "errors": errors, "requestId": null,
+        });
+        Response::json(self.status(), &body)
+    }
+}
+
+/// A success: its payload and, for an accepted write, the id to poll (§2.1).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Success {
+    /// `data`.
+    pub data: Value,
+    /// `requestId`.
+    pub request_id: Option<String>,
+    /// `currentPage` and `totalPages` when they stand beside `data`.
+    pub paging: Option<(u64, u64)>,
+}
+
+impl Success {
+    /// With data alone.
+    pub fn of(data: Value) -> Self {
+        Self {
+            data,
+            ..Self::default()
+        }
+    }
+
+    /// The answer in the full envelope; `message` is `Success` or the expiry warning (§5.5).
+    pub fn respond(&self, message: &str) -> Response {
+        let mut body = json!({
+            "data": self.data, "message": message, "error": null,
+            "accept": true, "errors": [], "requestId": self.request_id,
+        });
+        if let Some((current, total)) = self.paging {
+            body["currentPage"] = json!(current);
+            body["totalPages"] = json!(total);
+        }
+        Response::json(200, &body)
+    }
+}
+
+/// The JSON object of a body, or why there is none.
+pub fn json_object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refusal> {
+    match serde_json::from_slice::<Value>(body) {
+        Ok(Value::Object(fields)) => Ok(fields),
+        Ok(_) => Err(Refusal::Unparsable("JSON object expected".to_owned())),
+        Err(error) => Err(Refusal::Unparsable(format!("JSON parse error: {error}"))),
+    }
+}

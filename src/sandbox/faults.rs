@@ -1,0 +1,282 @@
+//! Faults to order: what the service, or the way to it, does wrong, and in which shape it answers
+//! where the document leaves the shape open.
+//!
+//! ```text
+//! ENDPOINT [after N] [times K] [chance P%] ACTION      one rule a line, or parted by ;
+//! ENDPOINT  any, token-info, call-history, filter, request
+//! ACTION    status N         refused with N before anything was done
+//!           gateway N        the same with the HTML page of a proxy
+//!           status-after N   done, then answered N
+//!           lost             done, then closed without an answer
+//!           cut              closed without an answer, nothing done
+//!           delay TIME       done, answered after TIME
+//!           slow TIME        done, the body drips over TIME
+//!           broken           done, half the body
+//!           no-request-id    done, 200 without requestId
+//!           accept-false     200 with accept false, nothing done
+//!           redirect         302 to another path
+//!           failed           accepted, then FAILED
+//!           hold TIME        accepted, written TIME later than others
+//! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
+//! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
+//! shape pending WORD
+//! ```
+
+use super::config::parse_duration;
+use super::routes::Endpoint;
+use super::shapes::Shapes;
+use std::time::Duration;
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Refused with this status before anything was done.
+    Status(u16),
+    /// The same with the HTML page of a proxy in between.
+    Gateway(u16),
+    /// Done, then answered with this status.
+    StatusAfter(u16),
+    /// Done, then closed without an answer.
+    Lost,
+    /// Closed without an answer, nothing done.
+    Cut,
+    /// Done, answered later.
+    Delay(Duration),
+    /// Done, the body drips.
+    Slow(Duration),
+    /// Done, half the body.
+    Broken,
+    /// Done, 200 without a requestId.
+    NoRequestId,
+    /// 200 with `accept: false`, nothing done.
+    AcceptFalse,
+    /// 302 to another path of the sandbox.
+    Redirect,
+    /// Accepted, then FAILED.
+    Failed,
+    /// Accepted, written this much later.
+    Hold(Duration),
+}
+
+/// One rule: which requests of an endpoint meet which fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// `None`: any endpoint.
+    pub endpoint: Option<Endpoint>,
+    /// Requests let through first.
+    pub after: u64,
+    /// How often it strikes; `None`: without end.
+    pub times: Option<u64>,
+    /// Chance to strike, in millionths; 1,000,000 is always.
+    pub chance_ppm: u32,
+    /// What happens.
+    pub action: Action,
+}
+
+impl Rule {
+    /// Strikes every request of the endpoint.
+    pub const fn always(endpoint: Endpoint, action: Action) -> Self {
+        Self {
+            endpoint: Some(endpoint),
+            after: 0,
+            times: None,
+            chance_ppm: 1_000_000,
+            action,
+        }
+    }
+
+    /// Strikes the next `times` requests of the endpoint.
+    pub const fn next(endpoint: Endpoint, times: u64, action: Action) -> Self {
+        let mut rule = Self::always(endpoint, action);
+        rule.times = Some(times);
+        rule
+    }
+}
+
+/// A line of faults that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("fault `{line}`: {words}")]
+pub struct Unreadable {
+    /// The line.
+    pub line: String,
+    /// What is wrong with it.
+    pub words: String,
+}
+
+/// Rules and shapes of one text.
+///
+/// # Errors
+/// Every line that cannot be read.
+pub fn parse(text: &str) -> Result<(Vec<Rule>, Shapes), Vec<Unreadable>> {
+    let (mut rules, mut shapes, mut wrong) = (Vec::new(), Shapes::default(), Vec::new());
+    let lines = text
+        .lines()
+        .map(|line| line.split_once('#').map_or(line, |(kept, _)| kept));
+    for line in lines.flat_map(|line| line.split(';')).map(str::trim) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let read = match words.as_slice() {
+            [] => Ok(()),
+            ["shape", name, value] => shapes.set(name, value),
+            _ => parse_rule(&words).map(|rule| rules.push(rule)),
+        };
+        if let Err(words) = read {
+            wrong.push(Unreadable {
+                line: line.to_owned(),
+                words,
+            });
+        }
+    }
+    if wrong.is_empty() {
+        Ok((rules, shapes))
+    } else {
+        Err(wrong)
+    }
+}
+
+fn parse_rule(words: &[&str]) -> Result<Rule, String> {
+    let (first, mut rest) = words.split_first().ok_or("nothing in it")?;
+    let endpoint = match *first {
+        "any" => None,
+        word => Some(Endpoint::from_word(word).ok_or_else(|| {
+            format!("`{word}` is none of any, token-info, call-history, filter, request")
+        })?),
+    };
+    let (mut after, mut times, mut chance_ppm) = (0, None, 1_000_000);
+    while let [key @ ("after" | "times" | "chance"), value, more @ ..] = rest {
+        match *key {
+            "after" => after = number(value)?,
+            "times" => times = Some(number(value)?),
+            _ => chance_ppm = percent(value)?,
+        }
+        rest = more;
+    }
+    let action = parse_action(rest)?;
+    Ok(Rule {
+        endpoint,
+        after,
+        times,
+        chance_ppm,
+        action,
+    })
+}
+
+fn parse_action(words: &[&str]) -> Result<Action, String> {
+    Ok(match words {
+        ["status", status] => Action::Status(status_number(status)?),
+        ["gateway", status] => Action::Gateway(status_number(status)?),
+        ["status-after", status] => Action::StatusAfter(status_number(status)?),
+        ["lost"] => Action::Lost,
+        ["cut"] => Action::Cut,
+        ["delay", time] => Action::Delay(parse_duration(time)?),
+        ["slow", time] => Action::Slow(parse_duration(time)?),
+        ["broken"] => Action::Broken,
+        ["no-request-id"] => Action::NoRequestId,
+        ["accept-false"] => Action::AcceptFalse,
+        ["redirect"] => Action::Redirect,
+        ["failed"] => Action::Failed,
+        ["hold", time] => Action::Hold(parse_duration(time)?),
+        other => return Err(format!("`{}` is no action", other.join(" "))),
+    })
+}
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("`{text}` is no number"))
+}
+
+fn status_number(text: &str) -> Result<u16, String> {
+    let status = text
+        .parse()
+        .ok()
+        .filter(|status| (300..=599).contains(status));
+    status.ok_or_else(|| format!("`{text}` is no status from 300 to 599"))
+}
+
+fn percent(text: &str) -> Result<u32, String> {
+    let value = text
+        .strip_suffix('%')
+        .and_then(|digits| digits.parse::<f64>().ok());
+    match value {
+        Some(value) if (0.0..=100.0).contains(&value) => Ok((value * 10_000.0).round() as u32),
+        _ => Err(format!("`{text}` is no percentage such as 5%")),
+    }
+}
+
+/// Dice that fall alike for the same seed (splitmix64).
+#[derive(Clone, Debug)]
+pub struct Dice(u64);
+
+impl Dice {
+    /// Dice of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next 64 bits.
+    pub const fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// From 0 to below `bound`; 0 for a bound of 0.
+    pub const fn below(&mut self, bound: u64) -> u64 {
+        let roll = self.roll();
+        if bound == 0 { 0 } else { roll % bound }
+    }
+}
+
+/// The rules with how often each was met.
+#[derive(Clone, Debug)]
+pub struct Faults {
+    rules: Vec<(Rule, u64, u64)>,
+    dice: Dice,
+}
+
+impl Faults {
+    /// Rules in the order they are asked; the first that strikes is the one.
+    pub fn new(rules: Vec<Rule>, seed: u64) -> Self {
+        let rules = rules.into_iter().map(|rule| (rule, 0, 0)).collect();
+        Self {
+            rules,
+            dice: Dice::new(seed ^ 0xfa17),
+        }
+    }
+
+    /// Adds a rule after the others.
+    pub fn add(&mut self, rule: Rule) {
+        self.rules.push((rule, 0, 0));
+    }
+
+    /// No rule any more.
+    pub fn clear(&mut self) {
+        self.rules.clear();
+    }
+
+    /// The fault that strikes the next request of an endpoint.
+    pub fn pick(&mut self, endpoint: Endpoint) -> Option<Action> {
+        let mut struck = None;
+        for (rule, seen, fired) in &mut self.rules {
+            if rule.endpoint.is_some_and(|only| only != endpoint) {
+                continue;
+            }
+            *seen += 1;
+            let due = *seen > rule.after && rule.times.is_none_or(|times| *fired < times);
+            let hit = due
+                && struck.is_none()
+                && (rule.chance_ppm >= 1_000_000
+                    || self.dice.below(1_000_000) < u64::from(rule.chance_ppm));
+            if hit {
+                *fired += 1;
+                struck = Some(rule.action);
+            }
+        }
+        struck
+    }
+
+    /// How often the rules struck, in their order.
+    pub fn fired(&self) -> Vec<u64> {
+        self.rules.iter().map(|(_, _, fired)| *fired).collect()
+    }
+}

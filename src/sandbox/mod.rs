@@ -1,0 +1,56 @@
+//! The CRM of the Open API document, to try things on: requests in, answers out, and a list of
+//! what the client did against the document. Stricter than the real one, never kinder.
+//!
+//! The core ([`Sandbox`]) is handed `now` with each request; [`start`] puts it behind a socket.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`envelope`] | requests, answers, the two envelopes and the refusals (§2.1, §7) |
+//! | [`token`] | tokens, grants, companies, the expiry warning (§2.2, §2.3, §3.1, §5) |
+//! | [`window`] | the fixed window of a token (Limits) |
+//! | [`routes`] | paths to endpoints (§4) |
+//! | [`call_history`], [`filter`] | the rules of a submission and of a page (§2.6, §4.5, §4.7) |
+//! | [`journal`] | accepted writes, their outcome, the records (§3.2, §4.6) |
+//! | [`breaches`], [`conduct`] | what clients do wrong |
+//! | [`faults`], `struck`, [`shapes`] | what the service does wrong, or leaves unpublished |
+//! | [`core`], `answer`, `endpoints` | the state, the way of a request |
+//! | [`admin`], `company` | what a person does in the CRM |
+//! | [`config`], [`options`] | settings; the flags of the command |
+//! | [`server`], [`http`], [`line`], [`state_file`] | the shell: clock, sockets, file |
+
+pub mod admin;
+mod answer;
+pub mod breaches;
+pub mod call_history;
+mod company;
+pub mod conduct;
+pub mod config;
+pub mod core;
+mod endpoints;
+pub mod envelope;
+pub mod error;
+pub mod faults;
+pub mod filter;
+pub mod http;
+pub mod journal;
+pub mod line;
+pub mod options;
+pub mod routes;
+pub mod server;
+pub mod shapes;
+pub mod state_file;
+mod struck;
+pub mod token;
+pub mod window;
+
+pub use self::breaches::{Breach, Kind};
+pub use self::config::{Config, Settings};
+pub use self::core::Sandbox;
+pub use self::envelope::{Delivery, Request, Response};
+pub use self::error::Error;
+pub use self::faults::{Action, Rule};
+pub use self::http::serve;
+pub use self::journal::Record;
+pub use self::options::{Options, run};
+pub use self::routes::Endpoint;
+pub use self::server::{Clock, Server, Shared, start, start_with, steady_clock};

@@ -1,0 +1,117 @@
+//! Shapes that the document leaves unpublished; a client has to read them all.
+
+use serde_json::{Value, json};
+
+/// How a request's status stands in `data`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusShape {
+    /// `{"status": "SUCCESS"}`
+    Object,
+    /// `"SUCCESS"`
+    Bare,
+}
+
+/// How a page's rows look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rows {
+    /// Objects with `uuid` and the call.
+    Objects,
+    /// The uuids alone.
+    Strings,
+}
+
+/// Where `currentPage` and `totalPages` stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Paging {
+    /// In `data`, with the rows under a key.
+    Inside,
+    /// Beside `data`, which is the array of rows.
+    Beside,
+}
+
+/// What becomes of `registeredTimestampFrom`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Range {
+    /// It limits the rows.
+    Kept,
+    /// It is an unknown field, tolerated.
+    Ignored,
+    /// 400.
+    Refused,
+}
+
+/// Which moment `registeredTimestamp` is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Registered {
+    /// When the record was written.
+    Stored,
+    /// The call's `startedAt`.
+    Started,
+}
+
+/// One choice for each thing left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shapes {
+    /// Of a request's status.
+    pub status: StatusShape,
+    /// Of a page's rows.
+    pub rows: Rows,
+    /// The key of the array of rows.
+    pub rows_key: String,
+    /// Of `currentPage` and `totalPages`.
+    pub paging: Paging,
+    /// Of the range filter.
+    pub range: Range,
+    /// Of `registeredTimestamp`.
+    pub registered: Registered,
+    /// The status of a write that is not yet done (§3.2 names only the two ends).
+    pub pending: String,
+}
+
+impl Default for Shapes {
+    fn default() -> Self {
+        Self {
+            status: StatusShape::Object,
+            rows: Rows::Objects,
+            rows_key: "content".to_owned(),
+            paging: Paging::Inside,
+            range: Range::Kept,
+            registered: Registered::Stored,
+            pending: "PENDING".to_owned(),
+        }
+    }
+}
+
+impl Shapes {
+    /// Sets one by its words in a text of faults.
+    ///
+    /// # Errors
+    /// What is wrong, in words.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        match (name, value) {
+            ("status", "object") => self.status = StatusShape::Object,
+            ("status", "bare") => self.status = StatusShape::Bare,
+            ("rows", "objects") => self.rows = Rows::Objects,
+            ("rows", "strings") => self.rows = Rows::Strings,
+            ("rows-key", key) => self.rows_key = key.to_owned(),
+            ("page", "inside") => self.paging = Paging::Inside,
+            ("page", "beside") => self.paging = Paging::Beside,
+            ("range", "kept") => self.range = Range::Kept,
+            ("range", "ignored") => self.range = Range::Ignored,
+            ("range", "refused") => self.range = Range::Refused,
+            ("registered", "stored") => self.registered = Registered::Stored,
+            ("registered", "started") => self.registered = Registered::Started,
+            ("pending", word) => self.pending = word.to_owned(),
+            _ => return Err(format!("no shape `{name} {value}`")),
+        }
+        Ok(())
+    }
+
+    /// `data` of a request's status.
+    pub fn status_data(&self, word: &str) -> Value {
+        match self.status {
+            StatusShape::Object => json!({ "status": word }),
+            StatusShape::Bare => json!(word),
+        }
+    }
+}

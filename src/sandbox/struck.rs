@@ -1,0 +1,82 @@
+//! What a fault makes of an answer.
+
+use super::envelope::{Delivery, Refusal, Response, reduced};
+use super::faults::Action;
+
+/// The answer of a fault that keeps the request from the endpoint.
+pub(super) fn instead(action: Action) -> Option<Response> {
+    let empty = |status| Response {
+        body: Vec::new(),
+        ..Refusal::Status(status).respond()
+    };
+    Some(match action {
+        Action::Status(429) => reduced(429),
+        Action::Status(status @ 300..=399) | Action::Gateway(status @ 300..=399) => Response {
+            location: Some("/v1/open-api/moved".to_owned()),
+            ..empty(status)
+        },
+        Action::Status(403) => Refusal::Denied.respond(),
+        Action::Status(status) => Refusal::Status(status).respond(),
+        Action::Gateway(status) => gateway(status),
+        Action::Redirect => Response {
+            location: Some("/v1/open-api/moved".to_owned()),
+            ..empty(302)
+        },
+        Action::Cut => Response {
+            delivery: Delivery::Lost,
+            ..empty(500)
+        },
+        Action::AcceptFalse => {
+            let body = serde_json::json!({
+                "data": null, "message": "Qabul qilinmadi", "error": null,
+                "accept": false, "errors": [], "requestId": null,
+            });
+            Response::json(200, &body)
+        }
+        Action::StatusAfter(_)
+        | Action::Lost
+        | Action::Delay(_)
+        | Action::Slow(_)
+        | Action::Broken
+        | Action::NoRequestId
+        | Action::Failed
+        | Action::Hold(_) => return None,
+    })
+}
+
+fn gateway(status: u16) -> Response {
+    let page = format!("<html><body><h1>{status}</h1><hr>nginx</body></html>\n");
+    Response {
+        status,
+        content_type: "text/html",
+        location: None,
+        body: page.into_bytes(),
+        delivery: Delivery::Now,
+    }
+}
+
+/// What a fault makes of an answer whose effect is done.
+pub(super) fn after_effect(response: &mut Response, action: Action) {
+    match action {
+        Action::StatusAfter(status) => *response = Refusal::Status(status).respond(),
+        Action::Lost => response.delivery = Delivery::Lost,
+        Action::Delay(time) => response.delivery = Delivery::After(time),
+        Action::Slow(time) => response.delivery = Delivery::Slow(time),
+        Action::Broken => response.body.truncate(response.body.len() / 2),
+        Action::Status(_)
+        | Action::Gateway(_)
+        | Action::Cut
+        | Action::NoRequestId
+        | Action::AcceptFalse
+        | Action::Redirect
+        | Action::Failed
+        | Action::Hold(_) => {}
+    }
+}
+
+impl Action {
+    /// The client can tell from the answer, at once, that its write was accepted.
+    pub(super) const fn leaves_answer_whole(self) -> bool {
+        matches!(self, Self::Failed | Self::Hold(_))
+    }
+}

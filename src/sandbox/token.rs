@@ -1,0 +1,222 @@
+//! Tokens, connections and companies (§2.2, §2.3, §3.1, §5).
+
+use callbridge_call::{EpochSeconds, EventTime};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Permission and scope of conversation submission (§4.5.6).
+pub const CALL_SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
+/// Permission and scope that the sandbox asks for reading the journal (§5.4.3 leaves it open).
+pub const CALL_READ: &str = "PERMISSION_OPEN_API_CALL:READ";
+
+const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x5d0f_6a53_98b2_4b1e_9f43_7f2c_61ce_0a11);
+const PERMISSIONS: [&str; 7] = [
+    "PERMISSION_OPEN_API_LEAD",
+    "PERMISSION_OPEN_API_LEAD_NOTE",
+    "PERMISSION_OPEN_API_LEAD_TASK",
+    "PERMISSION_OPEN_API_CONTRACT",
+    "PERMISSION_OPEN_API_CONTRACT_PAYMENT",
+    "PERMISSION_OPEN_API_CALL",
+    "PERMISSION_OPEN_API_CONFIGURATION",
+];
+const DAY_SECONDS: i64 = 86_400;
+
+/// A token by its fingerprint: the core and its state file never hold the value itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TokenKey(uuid::Uuid);
+
+impl TokenKey {
+    /// The fingerprint of a token's value.
+    pub fn of(value: &str) -> Self {
+        Self(uuid::Uuid::new_v5(&NAMESPACE, value.as_bytes()))
+    }
+}
+
+/// A pair of permission and scope (§2.3), written `PERMISSION:SCOPE`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Grant(String);
+
+impl Grant {
+    /// One of the permissions and scopes of §2.3; `None` for anything else.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (permission, scope) = text.split_once(':')?;
+        let known = PERMISSIONS.contains(&permission);
+        (known && ["READ", "SAVE", "DELETE"].contains(&scope)).then(|| Self(text.to_owned()))
+    }
+
+    /// `PERMISSION_OPEN_API_CALL:SAVE`
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Permission and scope apart.
+    pub fn parts(&self) -> (&str, &str) {
+        self.0.split_once(':').unwrap_or((&self.0, ""))
+    }
+}
+
+impl fmt::Display for Grant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Which kind of token (§2.2 `kind`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum TokenKind {
+    /// Personal access token of a private application.
+    Pat,
+    /// OAuth access token of a public application.
+    Access,
+}
+
+/// What is known of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Token {
+    /// Its kind.
+    pub kind: TokenKind,
+    /// The company of its connection.
+    pub company: i64,
+    /// `None`: no expiry date.
+    pub expires_at: Option<EpochSeconds>,
+    /// It was replaced or revoked.
+    pub revoked: bool,
+}
+
+impl Token {
+    /// Neither revoked nor expired.
+    pub fn works(&self, now: EventTime) -> bool {
+        let expired = self.expires_at.is_some_and(|at| now.floor_seconds() >= at);
+        !self.revoked && !expired
+    }
+
+    /// Whole days until expiry; 0 on the last day. `None` without an expiry date.
+    pub fn days_left(&self, now: EventTime) -> Option<i64> {
+        let left = self.expires_at?.get() - now.floor_seconds().get();
+        Some(left.div_euclid(DAY_SECONDS))
+    }
+
+    /// The `message` of every successful answer (§5.5).
+    pub fn message(&self, now: EventTime) -> String {
+        let Some(at) = self.expires_at else {
+            return "Success".to_owned();
+        };
+        if at.get() - now.floor_seconds().get() > 7 * DAY_SECONDS {
+            return "Success".to_owned();
+        }
+        match self.days_left(now).unwrap_or(0) {
+            ..=0 => "Token expires today. Please renew it.".to_owned(),
+            1 => "Token will expire in 1 day. Please renew it.".to_owned(),
+            days => format!("Token will expire in {days} days. Please renew it."),
+        }
+    }
+}
+
+/// Ids given as numbers and ranges: `4001,4002,4005-4010`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdSet {
+    ranges: Vec<(i64, i64)>,
+    removed: std::collections::BTreeSet<i64>,
+}
+
+impl IdSet {
+    /// Numbers and ranges of positive ids, separated by commas; the empty text is the empty set.
+    ///
+    /// # Errors
+    /// The part that is neither.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut set = Self::default();
+        for part in text
+            .split(',')
+            .map(str::trim)
+            .filter(|part| !part.is_empty())
+        {
+            let (low, high) = part.split_once('-').unwrap_or((part, part));
+            match (low.trim().parse::<i64>(), high.trim().parse::<i64>()) {
+                (Ok(low), Ok(high)) if 0 < low && low <= high => set.ranges.push((low, high)),
+                _ => return Err(part.to_owned()),
+            }
+        }
+        Ok(set)
+    }
+
+    /// Is it among them?
+    pub fn contains(&self, id: i64) -> bool {
+        let within = self
+            .ranges
+            .iter()
+            .any(|&(low, high)| (low..=high).contains(&id));
+        within && !self.removed.contains(&id)
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, id: i64) {
+        if !self.removed.remove(&id) && !self.contains(id) {
+            self.ranges.push((id, id));
+        }
+    }
+
+    /// Takes one away.
+    pub fn remove(&mut self, id: i64) {
+        if self.contains(id) {
+            self.removed.insert(id);
+        }
+    }
+}
+
+/// A company with its connection to the application (§5.4): grants belong to the connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Company {
+    /// §2.2 `company.id`
+    pub id: i64,
+    /// §2.2 `company.name`
+    pub name: String,
+    /// §2.2 `application.id`
+    pub application_id: i64,
+    /// §2.2 `application.name`
+    pub application_name: String,
+    /// What the connection may do; a change holds at once for existing tokens.
+    pub grants: Vec<Grant>,
+    /// Its leads.
+    pub leads: IdSet,
+    /// Its employees.
+    pub employees: IdSet,
+    /// Licence expired: every request gives 401.
+    pub blocked: bool,
+    /// It disconnected the application: every request gives 401.
+    pub disconnected: bool,
+}
+
+impl Company {
+    /// May the connection do this?
+    pub fn may(&self, grant: &str) -> bool {
+        self.grants.iter().any(|own| own.as_str() == grant)
+    }
+
+    /// The record of `GET token/info` (§2.2). Without an expiry date `expiresInDays`, an integer
+    /// that cannot be null, is 0.
+    pub fn token_info(&self, token: &Token, now: EventTime) -> serde_json::Value {
+        let kind = match token.kind {
+            TokenKind::Pat => "PRIVATE",
+            TokenKind::Access => "PUBLIC",
+        };
+        let permissions: Vec<_> = (self.grants.iter().map(Grant::parts))
+            .map(|(permission, scope)| {
+                serde_json::json!({ "permission": permission, "scope": scope })
+            })
+            .collect();
+        serde_json::json!({
+            "application": {
+                "id": self.application_id, "name": self.application_name, "type": kind,
+            },
+            "company": { "id": self.id, "name": self.name },
+            "kind": token.kind,
+            "expiresAt": token.expires_at,
+            "expiresInDays": token.days_left(now).unwrap_or(0),
+            "permissions": permissions,
+        })
+    }
+}

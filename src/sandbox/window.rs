@@ -1,0 +1,125 @@
+//! The fixed window of a token value (Limits): it opens with a first request and lasts 60 s.
+
+use super::token::TokenKey;
+use callbridge_call::EventTime;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// Requests per window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rate {
+    /// Requests that one window holds.
+    pub requests: u32,
+    /// How long a window lasts.
+    pub window: Duration,
+}
+
+impl Default for Rate {
+    fn default() -> Self {
+        Self {
+            requests: 60,
+            window: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The fullest that windows and sliding spans of the same length have been.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Fullest {
+    /// Most counted requests in one fixed window.
+    pub in_a_window: u32,
+    /// Most counted requests in any span as long as a window: information, no rule.
+    pub in_any_span: u32,
+    /// Windows opened.
+    pub windows: u64,
+}
+
+/// Counted requests remembered for the sliding span, per token.
+const SPAN_MAX: usize = 100_000;
+
+#[derive(Clone, Debug)]
+struct Window {
+    opened: EventTime,
+    counted: u32,
+    span: VecDeque<EventTime>,
+}
+
+/// The windows of all token values.
+#[derive(Clone, Debug, Default)]
+pub struct Windows {
+    rate: Rate,
+    by_token: BTreeMap<TokenKey, Window>,
+    fullest: Fullest,
+}
+
+/// What counting a request found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counted {
+    /// Which request of its window it is, from 1.
+    pub number: u32,
+    /// When its window opened.
+    pub opened: EventTime,
+    /// It is within the limit.
+    pub within: bool,
+}
+
+impl Windows {
+    /// No window open.
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            ..Self::default()
+        }
+    }
+
+    /// The rate in force.
+    pub const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Counts a request that got past the token check. A request above the limit counts too; it
+    /// does not move the window.
+    pub fn count(&mut self, token: TokenKey, now: EventTime) -> Counted {
+        let Rate {
+            requests,
+            window: length,
+        } = self.rate;
+        let fresh = || Window {
+            opened: now,
+            counted: 0,
+            span: VecDeque::new(),
+        };
+        let window = self.by_token.entry(token).or_insert_with(fresh);
+        if window.counted == 0 || now >= window.opened.plus(length) {
+            window.opened = now;
+            window.counted = 0;
+            self.fullest.windows += 1;
+        }
+        window.counted = window.counted.saturating_add(1);
+        while window
+            .span
+            .front()
+            .is_some_and(|&at| now >= at.plus(length))
+        {
+            window.span.pop_front();
+        }
+        if window.span.len() < SPAN_MAX {
+            window.span.push_back(now);
+        }
+        let span = u32::try_from(window.span.len()).unwrap_or(u32::MAX);
+        self.fullest.in_a_window = self.fullest.in_a_window.max(window.counted);
+        self.fullest.in_any_span = self.fullest.in_any_span.max(span);
+        Counted {
+            number: window.counted,
+            opened: window.opened,
+            within: window.counted <= requests,
+        }
+    }
+
+    /// The fullest so far.
+    pub const fn fullest(&self) -> Fullest {
+        self.fullest
+    }
+}
