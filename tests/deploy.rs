@@ -1,0 +1,235 @@
+//! What administrators install: the unit, the broker's definitions and the alert rules hold what
+//! their pages promise. Needs systemd-analyze and promtool; says so where they are missing.
+
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// The metrics that the program exports under `/metrics`.
+const METRICS: [&str; 14] = [
+    "callbridge_calls",
+    "callbridge_requests_total",
+    "callbridge_budget_slots",
+    "callbridge_backlog_drain_seconds",
+    "callbridge_source_up",
+    "callbridge_source_events_total",
+    "callbridge_source_last_event_timestamp_seconds",
+    "callbridge_gaps_total",
+    "callbridge_dead_letters",
+    "callbridge_token_expiry_timestamp_seconds",
+    "callbridge_paused",
+    "callbridge_request_duration_seconds",
+    "callbridge_commit_duration_seconds",
+    "callbridge_build_info",
+];
+
+fn deploy(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("deploy")
+        .join(file)
+}
+
+fn text(file: &str) -> String {
+    fs::read_to_string(deploy(file)).expect("a file of deploy/")
+}
+
+/// Runs a program of the system's; `None`, and a line that names it, where it is not installed.
+fn run(program: &str, arguments: &[&str], test: &str) -> Option<Output> {
+    match Command::new(program).args(arguments).output() {
+        Ok(output) => Some(output),
+        Err(_) => {
+            // Past the harness, which swallows what a passing test prints.
+            let line = format!("\nnot run: {test} ({program} is not installed)\n");
+            let _ = std::io::stderr().write_all(line.as_bytes());
+            None
+        }
+    }
+}
+
+/// A copy of the unit that starts the program just built; the folder lives as long as it.
+fn unit() -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let path = folder.path().join("callbridge@.service");
+    let installed = "ExecStart=/usr/bin/callbridge ";
+    let built = format!("ExecStart={} ", env!("CARGO_BIN_EXE_callbridge"));
+    let unit = text("systemd/callbridge@.service");
+    assert!(
+        unit.contains(installed),
+        "the unit starts /usr/bin/callbridge"
+    );
+    fs::write(&path, unit.replace(installed, &built)).expect("a written unit");
+    (folder, path.to_str().expect("a path in UTF-8").to_owned())
+}
+
+#[test]
+fn the_unit_passes_systemds_own_verification() {
+    let (_folder, path) = unit();
+    let test = "the_unit_passes_systemds_own_verification";
+    let Some(output) = run("systemd-analyze", &["verify", &path], test) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "systemd-analyze verify: {said}");
+    let ours: Vec<&str> = said
+        .lines()
+        .filter(|line| line.contains("callbridge"))
+        .collect();
+    assert!(ours.is_empty(), "systemd-analyze verify: {ours:#?}");
+}
+
+#[test]
+fn the_units_exposure_is_at_most_two() {
+    let (_folder, path) = unit();
+    let arguments = ["security", "--offline=true", "--threshold=20", &path];
+    let test = "the_units_exposure_is_at_most_two";
+    let Some(output) = run("systemd-analyze", &arguments, test) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    let exposure: f64 = said
+        .split("Overall exposure level for ")
+        .nth(1)
+        .and_then(|rest| rest.split_whitespace().nth(1))
+        .and_then(|level| level.parse().ok())
+        .unwrap_or_else(|| panic!("no exposure level in: {said}"));
+    assert!(
+        output.status.success() && exposure <= 2.0,
+        "exposure {exposure}: {said}"
+    );
+}
+
+#[test]
+fn the_unit_tells_systemd_when_it_is_ready_and_alive_and_takes_secrets_as_credentials() {
+    let unit = text("systemd/callbridge@.service");
+    for line in [
+        "Type=notify",
+        "ExecStart=/usr/bin/callbridge run @/etc/callbridge/%i.flags",
+        "LoadCredential=token:callbridge.%i.token",
+        "LoadCredential=ami-secret:callbridge.%i.ami-secret",
+        "LoadCredential=amqp-secret:callbridge.%i.amqp-secret",
+        "LoadCredential=dead-letter-secret:callbridge.%i.dead-letter-secret",
+        "StateDirectory=callbridge/%i",
+        "DynamicUser=yes",
+    ] {
+        assert!(unit.lines().any(|found| found == line), "no line {line}");
+    }
+    assert!(unit.lines().any(|line| line.starts_with("WatchdogSec=")));
+}
+
+/// The entries of one list of the definitions, by the value of `key`.
+fn names(definitions: &Value, list: &str, key: &str) -> BTreeSet<String> {
+    definitions[list]
+        .as_array()
+        .unwrap_or_else(|| panic!("no list {list}"))
+        .iter()
+        .map(|entry| entry[key].as_str().unwrap_or_default().to_owned())
+        .collect()
+}
+
+#[test]
+fn the_brokers_queues_are_durable_and_what_is_unreadable_has_a_place() {
+    let definitions: Value =
+        serde_json::from_str(&text("rabbitmq/definitions.json")).expect("valid JSON");
+    let queues = names(&definitions, "queues", "name");
+    for queue in [
+        "asterisk_cel",
+        "asterisk_cdr",
+        "asterisk_unreadable",
+        "callbridge_dead_letters",
+    ] {
+        assert!(queues.contains(queue), "no queue {queue}");
+    }
+    let all = definitions["queues"].as_array().expect("queues");
+    assert!(all.iter().all(|queue| queue["durable"] == true));
+    let policies = definitions["policies"].as_array().expect("policies");
+    let exchange = policies
+        .iter()
+        .find(|policy| policy["pattern"] == "^asterisk_(cel|cdr)$")
+        .and_then(|policy| policy["definition"]["dead-letter-exchange"].as_str())
+        .expect("a dead-letter exchange for the PBX's queues");
+    assert!(names(&definitions, "exchanges", "name").contains(exchange));
+    let bindings = definitions["bindings"].as_array().expect("bindings");
+    assert!(
+        bindings
+            .iter()
+            .any(|bound| bound["source"] == exchange
+                && bound["destination"] == "asterisk_unreadable")
+    );
+}
+
+#[test]
+fn the_brokers_users_have_no_password_and_may_declare_nothing() {
+    let definitions: Value =
+        serde_json::from_str(&text("rabbitmq/definitions.json")).expect("valid JSON");
+    let users = definitions["users"].as_array().expect("users");
+    assert!(!users.is_empty() && users.iter().all(|user| user["password_hash"] == ""));
+    let permissions = definitions["permissions"].as_array().expect("permissions");
+    assert!(permissions.iter().all(|given| given["configure"] == "^$"));
+    assert_eq!(
+        names(&definitions, "permissions", "user"),
+        names(&definitions, "users", "name")
+    );
+}
+
+/// Every name in `text` that begins like a metric of ours.
+fn metric_names(text: &str) -> BTreeSet<&str> {
+    text.match_indices("callbridge_")
+        .map(|(at, _)| {
+            let rest = &text[at..];
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+            &rest[..end.unwrap_or(rest.len())]
+        })
+        .collect()
+}
+
+#[test]
+fn every_metric_in_the_alert_rules_is_one_that_the_program_exports() {
+    let rules = text("prometheus/callbridge.rules.yml");
+    let expressions: String = rules
+        .lines()
+        .filter(|line| line.trim_start().starts_with("expr:"))
+        .collect();
+    let used = metric_names(&expressions);
+    let unknown: Vec<_> = used.iter().filter(|name| !METRICS.contains(name)).collect();
+    assert!(unknown.is_empty(), "not exported: {unknown:?}");
+    for needed in [
+        "callbridge_dead_letters",
+        "callbridge_paused",
+        "callbridge_source_up",
+        "callbridge_backlog_drain_seconds",
+        "callbridge_token_expiry_timestamp_seconds",
+    ] {
+        assert!(used.contains(needed), "no rule on {needed}");
+    }
+}
+
+#[test]
+fn prometheus_takes_the_alert_rules() {
+    let path = deploy("prometheus/callbridge.rules.yml");
+    let arguments = ["check", "rules", path.to_str().expect("a path in UTF-8")];
+    let Some(output) = run("promtool", &arguments, "prometheus_takes_the_alert_rules") else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "promtool check rules: {said}");
+}
+
+#[test]
+fn the_manager_account_hears_calls_with_their_times_and_may_do_no_more_than_ask() {
+    let manager = text("asterisk/manager.conf");
+    let setting = |key: &str| {
+        manager
+            .lines()
+            .filter_map(|line| line.split(';').next()?.split_once('='))
+            .find(|(found, _)| found.trim() == key)
+            .map(|(_, value)| value.trim())
+    };
+    assert_eq!(setting("timestampevents"), Some("yes"));
+    assert_eq!(setting("read"), Some("call,cdr,system"));
+    assert_eq!(setting("write"), Some("system"));
+    assert_eq!(setting("channelvars"), Some("LEAD_ID"));
+    assert_eq!(setting("secret"), Some("CHANGE-ME"));
+}
