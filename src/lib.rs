@@ -19,6 +19,7 @@ pub mod sandbox;
 pub mod secret;
 pub mod sender;
 pub mod trunk;
+pub mod spool;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

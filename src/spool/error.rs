@@ -1,0 +1,182 @@
+//! What can go wrong with the durable state, with the exit code of each.
+
+use super::op::RowId;
+use super::state::Refused;
+use crate::journal::CallUuid;
+use std::path::{Path, PathBuf};
+
+/// Why the spool cannot do what it was asked. Nothing of a refused request is stored.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Another process holds the folder.
+    #[error(
+        "the state in {dir} is in use by {}: stop it, or give this one another --state",
+        holder(*pid)
+    )]
+    Locked {
+        /// The state folder.
+        dir: PathBuf,
+        /// The holder, where it left its number.
+        pid: Option<u32>,
+    },
+    /// There is no state where one was expected.
+    #[error("no state in {dir}: start `callbridge run` with this --state first")]
+    Missing {
+        /// The state folder.
+        dir: PathBuf,
+    },
+    /// Folder or file cannot be made or written.
+    #[error("cannot write {path}: {why}: let this user write there, or give another --state")]
+    NotWritable {
+        /// The folder or file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// Written by a newer callbridge.
+    #[error(
+        "{path} has schema {found}, this callbridge knows {known}: run the newer callbridge that \
+         wrote it; the file is left as it is"
+    )]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest schema known here.
+        known: i64,
+    },
+    /// Some other program's database.
+    #[error("{path} is not callbridge's: give another --state; the file is left as it is")]
+    Foreign {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file cannot be read as what it should be.
+    #[error(
+        "{path} is damaged: {why}: keep a copy of the folder, restore it from a backup, or give \
+         another --state; the file is left as it is"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words, or what does not fit.
+        why: String,
+    },
+    /// The state belongs to another CRM address.
+    #[error("the state is bound to {bound}, --crm-url is {given}: use --rebind to bind it anew")]
+    OtherAddress {
+        /// The address it is bound to.
+        bound: String,
+        /// The address given.
+        given: String,
+    },
+    /// No room. Nothing was stored; the same request can be made again.
+    #[error("no room for {path}: make room on its disk; work goes on by itself then")]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The disk failed. Nothing was stored; the same request can be made again.
+    #[error("cannot read or write {path}: {why}: look at its disk; work goes on by itself then")]
+    Disk {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        why: String,
+    },
+    /// The step does not exist in the call's state.
+    #[error("{row}: {refused}")]
+    Refused {
+        /// The call.
+        row: RowId,
+        /// State and step.
+        refused: Refused,
+    },
+    /// A retry would send a call under a uuid that is another call's.
+    #[error(
+        "{row}: another call has the uuid {uuid}: enter this one by hand and discard it, and give \
+         each PBX its own pbx= so that it does not happen again"
+    )]
+    UuidTaken {
+        /// The call.
+        row: RowId,
+        /// The other call's uuid.
+        uuid: CallUuid,
+    },
+    /// There is no such call or letter.
+    #[error("no call or letter has the id {row}: see `callbridge dead list`")]
+    NoRow {
+        /// The id asked for.
+        row: RowId,
+    },
+    /// A call to be kept has no uuid.
+    #[error("call {linkedid} has no uuid and cannot be kept")]
+    NoUuid {
+        /// The PBX's id for it.
+        linkedid: String,
+    },
+    /// A value cannot be written as JSON, or has no place in a column.
+    #[error("{what} cannot be stored: {why}")]
+    Unstorable {
+        /// What.
+        what: &'static str,
+        /// Why.
+        why: String,
+    },
+    /// The spool's thread has ended.
+    #[error("the spool is closed")]
+    Closed,
+    /// SQLite refused a statement of ours.
+    #[error("{path}: {why}")]
+    Sql {
+        /// The file.
+        path: PathBuf,
+        /// SQLite's words.
+        why: String,
+    },
+}
+
+fn holder(pid: Option<u32>) -> String {
+    pid.map_or_else(
+        || "another process".to_owned(),
+        |pid| format!("process {pid}"),
+    )
+}
+
+impl Error {
+    /// The process's exit code for it (sysexits): 65 input, 69 unreachable, 73 state not writable,
+    /// 75 state locked, 78 state or configuration.
+    pub const fn exit_code(&self) -> u8 {
+        match self {
+            Self::Refused { .. } | Self::UuidTaken { .. } | Self::NoRow { .. } => 65,
+            Self::NoUuid { .. } | Self::Unstorable { .. } => 65,
+            Self::Missing { .. } | Self::Closed => 69,
+            Self::NotWritable { .. } | Self::Full { .. } | Self::Disk { .. } => 73,
+            Self::Locked { .. } => 75,
+            Self::NewerSchema { .. } | Self::Foreign { .. } | Self::Damaged { .. } => 78,
+            Self::OtherAddress { .. } | Self::Sql { .. } => 78,
+        }
+    }
+
+    /// The same request may succeed later, without anybody changing it.
+    pub const fn is_retryable(&self) -> bool {
+        matches!(self, Self::Full { .. } | Self::Disk { .. })
+    }
+
+    /// SQLite's error, said in our words.
+    pub(super) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode as Code;
+        let path = path.to_path_buf();
+        let why = error.to_string();
+        match error.sqlite_error_code() {
+            Some(Code::DiskFull) => Self::Full { path },
+            Some(Code::SystemIoFailure | Code::OutOfMemory) => Self::Disk { path, why },
+            Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged { path, why },
+            Some(Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
+                Self::NotWritable { path, why }
+            }
+            _ => Self::Sql { path, why },
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! What to do about a letter, one sentence a reason.
+
+use crate::journal::Reason;
+
+/// What a person can do about letters of this reason: names the command or the flag.
+pub const fn hint(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NoLead => {
+            "Give the number a lead where --lead looks (`callbridge lead missing` lists such \
+             numbers) and the call leaves by itself, or name one: \
+             `callbridge dead retry ID --lead LEAD`."
+        }
+        Reason::AmbiguousLead => {
+            "Two leads claim this call: choose one with `callbridge dead retry ID --lead LEAD`."
+        }
+        Reason::Failed => {
+            "The CRM took the call and could not write it, mostly because lead or employee does \
+             not exist there: `callbridge dead retry ID --lead LEAD --employee EMPLOYEE`."
+        }
+        Reason::Rejected => {
+            "The CRM refuses the call as it is: read its message and errors, mend the lead, \
+             employee or --field they name, then `callbridge dead retry ID`."
+        }
+        Reason::Conflict => {
+            "The CRM knows this uuid with other values: look the call up there, then \
+             `callbridge dead discard ID`, or `callbridge dead retry ID` if it is missing."
+        }
+        Reason::UuidConflict => {
+            "Two calls came with one id: give each PBX its own pbx= in --source, enter this call \
+             in the CRM by hand, then `callbridge dead discard ID`."
+        }
+        Reason::ServerError => {
+            "The CRM fails on this call while it takes others: `callbridge dead retry ID` later, \
+             and report its words to the CRM's support if they stay."
+        }
+        Reason::Unconfirmed => {
+            "The CRM accepted the call and never showed it: look it up there, and if it is \
+             missing `callbridge dead retry ID` (the uuid stays, so it cannot be doubled)."
+        }
+        Reason::Incomplete => {
+            "Facts of the call were missed: compare the values with the PBX's own records, then \
+             `callbridge dead retry ID` to send them as they are, or `callbridge dead discard ID`."
+        }
+        Reason::TalkExceedsDuration => {
+            "The source told of more talk than call: check the PBX's clock, then \
+             `callbridge dead retry ID` to send with the talk cut to the duration."
+        }
+        Reason::InvalidEpoch => {
+            "The start cannot be true: mend the PBX's clock or --pbx-timezone, then \
+             `callbridge dead retry ID` to send with the time of arrival."
+        }
+        Reason::Unreadable => {
+            "The source sent what is no message of its format=: `callbridge dead show ID` has the \
+             bytes; mend the source, then `callbridge dead discard ID`."
+        }
+        Reason::NoEmployee => {
+            "Map the extension in --employees and the call leaves by itself, or send it with \
+             `callbridge dead retry ID --employee EMPLOYEE` (or `none`)."
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {
+        for reason in Reason::ALL {
+            let words = hint(reason);
+            assert!(words.ends_with('.'), "{reason}: {words}");
+            assert!(
+                words.contains("`callbridge ") || words.contains("--"),
+                "{reason}: {words}"
+            );
+            assert!(!words.contains("  "), "{reason}: {words}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! The durable state: every finished call from its verdict to its place in the journal.
+//!
+//! In come [`Op`]s, out go [`Done`]s after the commit. One embedded SQLite file, `spool.db` in
+//! the state folder, in WAL mode with `synchronous=FULL`: what was answered is on the disk. One
+//! thread owns it and commits what is queued as one group ([`Handle`]); a [`Store`] can also be
+//! used without it, on `:memory:`, one request at a time.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`state`] | the states of a call and the one pure function between them |
+//! | [`op`] | what can be stored, and what it does to the books |
+//! | [`row`] | what can be read |
+//! | [`store`] | all SQL, a file a stored thing |
+//! | [`writer`] | the thread, group commit, [`Handle`] |
+//! | [`folder`] | opening: lock, modes, damage, the check after an unclean stop |
+//! | [`binding`] | whose calls these are |
+//! | [`hint`] | what to do about a letter |
+//! | [`error`] | what can go wrong, with exit codes |
+//!
+//! | file in the state folder | what it is |
+//! |---|---|
+//! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
+//! | `spool.lock` | locked while in use; holds the number of the process that has it |
+
+pub mod binding;
+pub mod error;
+pub mod folder;
+pub mod hint;
+pub mod op;
+pub mod row;
+pub mod state;
+pub mod store;
+pub mod writer;
+
+pub use binding::{Binding, Fit};
+pub use error::Error;
+pub use folder::open;
+pub use hint::hint;
+pub use op::{Done, Finished, Op, Purged, RowId, SlotRow};
+pub use row::{
+    Attempt, Due, Head, Letter, LetterFilter, Notice, ParkedPhone, Row, Tombstone, Unconfirmed,
+    UnreadBytes,
+};
+pub use state::{FIRST_POLL, Refused, State, Step, TokenPrint, next};
+pub use store::{Recount, Store};
+pub use writer::{Guard, Handle, Health, Integrity};
+
+pub use crate::ops::status::Books;
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes kept of one unreadable message.
+pub const UNREADABLE_BYTES_MAX: usize = 64 * 1024;
+/// Unreadable messages kept; the rest is counted.
+pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
+/// Bytes of an unreadable message in lists and notices.
+pub const LISTED_BYTES_MAX: usize = 1024;
+/// Attempts kept of one call: the first, and the last ones.
+pub const ATTEMPTS_MAX: usize = 50;
+/// Letters on a page, unless the filter says otherwise.
+pub const LETTERS_PAGE: usize = 500;
+/// Calls due for a poll in one [`Head`].
+pub const DUE_POLLS_MAX: usize = 8;
+
+/// Is told how long each commit took, from `BEGIN` to the end of its sync.
+pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
+
+/// How a spool is to be used.
+#[derive(Clone)]
+pub struct Settings {
+    /// Queue a notice for every letter (`--dead-letter-queue`).
+    pub notices: bool,
+    /// Make the folder and the database where there are none; else [`Error::Missing`].
+    pub create: bool,
+    /// How long journaled and discarded calls, and tombstones, are remembered.
+    pub retention: Duration,
+    /// Runs on the spool's thread after each commit.
+    pub on_commit: Option<CommitHook>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            notices: false,
+            create: true,
+            retention: Duration::from_secs(30 * 24 * 3600),
+            on_commit: None,
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("notices", &self.notices)
+            .field("create", &self.create)
+            .field("retention", &self.retention)
+            .field("on_commit", &self.on_commit.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

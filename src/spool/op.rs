@@ -1,0 +1,201 @@
+//! What the spool is asked to store, and what it answers.
+
+use super::binding::Binding;
+use super::state::{State, Step, TokenPrint};
+use crate::journal::Judged;
+use callbridge_call::{EventTime, FinishedCall};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// The id of a stored call or letter: what `dead list` shows as `id`. Never given twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct RowId(pub i64);
+
+impl fmt::Display for RowId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// A judged call, with the facts it was judged by: kept to map it anew on a retry.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Finished {
+    /// The verdict.
+    pub judged: Judged,
+    /// The facts.
+    pub call: FinishedCall,
+}
+
+/// One thing to store. The operations of one request are stored together or not at all.
+///
+/// Each says what it does to the books; those that say nothing leave them alone.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Op {
+    /// A judged call.
+    ///
+    /// | outcome | stored | books |
+    /// |---|---|---|
+    /// | `Journal` | a row that is ready | finished + 1, ready + 1 |
+    /// | `DeadLetter` | a row that is dead, or parked if the reason is such a one; a notice | finished + 1, dead or parked + 1 |
+    /// | `Internal` | – | internal + 1 |
+    /// | `Skipped` | – | skipped + 1 |
+    ///
+    /// In each case its linkedid and all of `also_known_as` become tombstones.
+    ///
+    /// The same call again changes nothing but the counter `repeats` ([`Done::Repeat`]). The same
+    /// uuid with a start that is more than a second off, or another number, is another call: a
+    /// dead letter `uuid_conflict` ([`Done::Conflict`]; finished + 1, dead + 1), whatever its
+    /// outcome was to be.
+    Finish(Box<Finished>),
+    /// A call that is not over: its snapshot is replaced, or dropped with `None`.
+    Open {
+        /// The PBX.
+        pbx: String,
+        /// The call's key there.
+        key: u64,
+        /// Any bytes.
+        snapshot: Option<Vec<u8>>,
+    },
+    /// How far a source is read.
+    Position {
+        /// The source.
+        source: String,
+        /// Whatever the source needs to go on from there.
+        position: serde_json::Value,
+    },
+    /// Bytes of a source that could not be read: a letter `unreadable` with the first
+    /// [`UNREADABLE_BYTES_MAX`] of them, and a notice. When [`UNREADABLE_LETTERS_MAX`] are kept,
+    /// only counted. Books: unreadable + 1 either way.
+    ///
+    /// [`UNREADABLE_BYTES_MAX`]: super::UNREADABLE_BYTES_MAX
+    /// [`UNREADABLE_LETTERS_MAX`]: super::UNREADABLE_LETTERS_MAX
+    Unreadable {
+        /// The source.
+        source: String,
+        /// Its PBX.
+        pbx: String,
+        /// The bytes as they came.
+        bytes: Vec<u8>,
+        /// Why they cannot be read.
+        why: String,
+        /// When they came.
+        at: EventTime,
+    },
+    /// A step of a stored call ([`super::state::next`]). Books: one less where it was, one more
+    /// where it is. On an unreadable letter `Discard` alone exists: it is forgotten, and the book
+    /// `unreadable`, which counts all there ever were, stays.
+    Step {
+        /// The call.
+        row: RowId,
+        /// The step.
+        step: Step,
+        /// Now.
+        at: EventTime,
+    },
+    /// A slot of the sender's budget is taken, or its request was answered.
+    Slot(SlotRow),
+    /// A slot is free again.
+    SlotGone {
+        /// The slot.
+        slot: u32,
+    },
+    /// A small durable setting.
+    Meta {
+        /// Its name.
+        key: String,
+        /// Its value.
+        value: String,
+    },
+    /// A small durable setting is forgotten.
+    MetaGone {
+        /// Its name.
+        key: String,
+    },
+    /// A counter that outlives everything (`repeats`, `clamped`…). The books are not among them.
+    Count {
+        /// Its name.
+        counter: String,
+        /// How many more.
+        by: u64,
+    },
+    /// The broker has confirmed a notice: it leaves the outbox.
+    NoticeSent {
+        /// The notice.
+        notice: i64,
+    },
+    /// The state is bound to a CRM address: at first use for ever; with `rebind` anew, and
+    /// company and application are unbound. Another address without it is refused
+    /// ([`super::Error::OtherAddress`]).
+    BindAddress {
+        /// `https://api.example.com`
+        address: String,
+        /// `--rebind`
+        rebind: bool,
+    },
+    /// The state is bound to the token's company and application (§2.2): at first use for ever.
+    /// Another's token is answered [`Done::WrongCompany`] and changes nothing.
+    BindCompany {
+        /// The company.
+        company: String,
+        /// The application.
+        application: String,
+    },
+    /// Forgets, a bounded part at a time, what was journaled or discarded longer ago than
+    /// [`super::Settings::retention`], and tombstones as old. The books keep counting them.
+    Purge {
+        /// Now.
+        now: EventTime,
+    },
+}
+
+/// A slot of the sender's budget, as it must survive a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlotRow {
+    /// Which one, from 0.
+    pub slot: u32,
+    /// The token it counts against.
+    pub token: TokenPrint,
+    /// The boot that `sent` and `answered` belong to.
+    pub boot_id: String,
+    /// When its request was sent, since boot.
+    pub sent: Duration,
+    /// When the answer came, since boot; `None` while under way.
+    pub answered: Option<Duration>,
+    /// When its request was sent, by the wall clock.
+    pub wall_sent: EventTime,
+}
+
+/// What became of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// `Finish`: a new call, with its row.
+    New(RowId),
+    /// `Finish`: a new call that is counted only (internal, skipped).
+    Counted,
+    /// `Finish`: the same call once more; nothing changed. `None` where its row is purged or
+    /// there never was one.
+    Repeat(Option<RowId>),
+    /// `Finish`: another call with a known uuid; its letter.
+    Conflict(RowId),
+    /// `Unreadable`: its letter; `None` when it was only counted.
+    Unreadable(Option<RowId>),
+    /// `Step`: where the call stands now.
+    Stepped(State),
+    /// `BindCompany`: the token is another company's or application's. What it is bound to.
+    WrongCompany(Binding),
+    /// `Purge`: rows and tombstones forgotten.
+    Purged(Purged),
+    /// Anything else: done.
+    Stored,
+}
+
+/// How much one purge has forgotten.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Purged {
+    /// Journaled and discarded calls.
+    pub calls: u64,
+    /// Tombstones.
+    pub tombstones: u64,
+}

@@ -1,0 +1,228 @@
+//! The states of a call on its way to the journal, and the one function that moves between them.
+//!
+//! ```text
+//!            ┌──────── Returned, Unsent ────────┐   ┌─ NotYet ─┐
+//!            ▼                                  │   │          │
+//!  Finish ▶ ready ── Send ──▶ sending ── Accepted ─▶ submitted ── Confirmed ──▶ journaled
+//!            ▲ ▲                 │                   │ │
+//!            │ └──── Resubmit ───┼───────────────────┘ │
+//!            │                   ▼                     │
+//!            ├──── Retry ────── dead ◀──── Died ───────┘ (also from ready)
+//!            │                   ▲ │
+//!            │            Expire │ └── Discard ──▶ discarded
+//!            └── Retry, Release ─┴ parked ── Discard ──▶ discarded
+//! ```
+
+use crate::journal::{CallRecord, Reason};
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::time::Duration;
+
+/// How long after the 200 a call falls due for its first poll.
+pub const FIRST_POLL: Duration = Duration::from_secs(2);
+
+/// Where a call stands. The words are stored: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum State {
+    /// Waits to be sent.
+    Ready,
+    /// Its request is under way, or was when the process ended.
+    Sending,
+    /// Accepted with a requestId (§4.5), not yet known to be written.
+    Submitted,
+    /// Known to be in the journal. Final.
+    Journaled,
+    /// A dead letter: a person has to look at it.
+    Dead,
+    /// A dead letter that leaves by itself when the missing lead or employee becomes known.
+    Parked,
+    /// Given up by a person. Final.
+    Discarded,
+}
+
+impl State {
+    /// Every state, in the order of the books.
+    pub const ALL: [Self; 7] = [
+        Self::Ready,
+        Self::Sending,
+        Self::Submitted,
+        Self::Journaled,
+        Self::Dead,
+        Self::Parked,
+        Self::Discarded,
+    ];
+
+    /// The word stored and shown: `ready`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Sending => "sending",
+            Self::Submitted => "submitted",
+            Self::Journaled => "journaled",
+            Self::Dead => "dead",
+            Self::Parked => "parked",
+            Self::Discarded => "discarded",
+        }
+    }
+
+    /// The state of a word; `None` for an unknown one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|state| state.word() == word)
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// A short hash by which a token is known again. Never the token.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct TokenPrint(String);
+
+impl TokenPrint {
+    /// The print of a token: 16 hex digits of its SHA-1 (by way of UUIDv5).
+    pub fn of(token: &str) -> Self {
+        let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), token.as_bytes());
+        Self(hash.simple().to_string()[16..].to_owned())
+    }
+
+    /// A print as it was stored.
+    pub(super) fn stored(text: String) -> Self {
+        Self(text)
+    }
+
+    /// The hex digits.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TokenPrint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What happens to a stored call. Every step but `NotYet` moves one from one book to another.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Step {
+    /// ready → sending: committed together with the slot, before the request.
+    Send,
+    /// sending → submitted: a 200 with a requestId. The first poll is due after [`FIRST_POLL`].
+    Accepted {
+        /// The CRM's id of the request (§4.5).
+        request_id: String,
+        /// The token that made it: only that one can read it.
+        token: TokenPrint,
+    },
+    /// sending → ready: to be tried again (5xx, time-out, 401, 429…). Counts as an attempt.
+    Returned {
+        /// Not to be sent before.
+        not_before: EventTime,
+        /// The attempt's words.
+        why: String,
+    },
+    /// sending → ready without an attempt: it surely never left.
+    Unsent,
+    /// submitted → journaled: seen in the journal.
+    Confirmed,
+    /// submitted → submitted: polled, not settled yet.
+    NotYet {
+        /// When to poll again.
+        next_poll: EventTime,
+    },
+    /// submitted → ready: the requestId is of no use (404, token changed) and the call was not
+    /// found. Counts as an attempt and as a resubmission.
+    Resubmit {
+        /// The attempt's words.
+        why: String,
+    },
+    /// ready, sending or submitted → dead; to parked when the reason is one that may pass by
+    /// itself ([`Reason::is_parked`]). Counts as an attempt.
+    Died {
+        /// Why.
+        reason: Reason,
+        /// The reason in words, or the service's own `message`.
+        message: String,
+        /// The service's `errors` (§7.2), or null.
+        errors: serde_json::Value,
+    },
+    /// parked → ready: its lead became known. The record is the one to send.
+    Release {
+        /// Mapped anew, same uuid.
+        record: CallRecord,
+    },
+    /// dead or parked → ready: by a person. The record is the one to send.
+    Retry {
+        /// Mapped anew, same uuid, perhaps with another lead or employee.
+        record: CallRecord,
+    },
+    /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
+    Expire,
+    /// dead or parked → discarded: by a person.
+    Discard,
+}
+
+impl Step {
+    /// The step's name, for messages.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Accepted { .. } => "accepted",
+            Self::Returned { .. } => "returned",
+            Self::Unsent => "unsent",
+            Self::Confirmed => "confirmed",
+            Self::NotYet { .. } => "not yet",
+            Self::Resubmit { .. } => "resubmit",
+            Self::Died { .. } => "died",
+            Self::Release { .. } => "release",
+            Self::Retry { .. } => "retry",
+            Self::Expire => "expire",
+            Self::Discard => "discard",
+        }
+    }
+}
+
+/// A step that does not exist in that state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a call that is {state} cannot take the step `{step}`")]
+pub struct Refused {
+    /// Where the call stands.
+    pub state: State,
+    /// The step's name.
+    pub step: &'static str,
+}
+
+/// The state after a step; refused where the step does not exist.
+///
+/// # Errors
+/// [`Refused`], and the call stays as it is.
+pub fn next(state: State, step: &Step) -> Result<State, Refused> {
+    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    let to = match step {
+        Step::Send => (state == Ready).then_some(Sending),
+        Step::Accepted { .. } => (state == Sending).then_some(Submitted),
+        Step::Returned { .. } | Step::Unsent => (state == Sending).then_some(Ready),
+        Step::Confirmed => (state == Submitted).then_some(Journaled),
+        Step::NotYet { .. } => (state == Submitted).then_some(Submitted),
+        Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
+        Step::Died { reason, .. } => match state {
+            Ready | Sending | Submitted if reason.is_parked() => Some(Parked),
+            Ready | Sending | Submitted => Some(Dead),
+            Journaled | Dead | Parked | Discarded => None,
+        },
+        Step::Release { .. } => (state == Parked).then_some(Ready),
+        Step::Retry { .. } => matches!(state, Dead | Parked).then_some(Ready),
+        Step::Expire => (state == Parked).then_some(Dead),
+        Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
+    };
+    to.ok_or(Refused {
+        state,
+        step: step.name(),
+    })
+}

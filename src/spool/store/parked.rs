@@ -1,0 +1,74 @@
+//! Parked calls, by the number whose lead they wait for.
+
+use super::head::count;
+use super::{Store, sql};
+use crate::journal::{CallRecord, Phone};
+use crate::spool::{Error, ParkedPhone, RowId};
+use callbridge_call::EventTime;
+
+impl Store {
+    /// Numbers that called and have no lead, by number, after `after`.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn parked_phones(
+        &self,
+        after: Option<&Phone>,
+        limit: usize,
+    ) -> Result<Vec<ParkedPhone>, Error> {
+        let mut found = self.prepare(
+            "SELECT p.phone, p.calls, c.id, c.record
+             FROM (SELECT phone, count(*) AS calls, max(id) AS last FROM calls
+                   WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
+                   GROUP BY phone ORDER BY phone LIMIT ?2) AS p
+             JOIN calls AS c ON c.id = p.last ORDER BY p.phone",
+        )?;
+        let after = after.map_or("", Phone::as_str);
+        let rows = found
+            .query_map((after, count(limit)), |row| {
+                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
+            })
+            .and_then(Iterator::collect);
+        let rows: Vec<(String, i64, i64, String)> = sql(self, rows)?;
+        let phones = rows.into_iter().map(|(phone, calls, last, record)| {
+            let last: CallRecord = self.read_json(RowId(last), &record)?;
+            let phone = Phone::from_e164(&phone)
+                .ok_or_else(|| self.damaged(format!("{phone} is no number")))?;
+            Ok(ParkedPhone {
+                phone,
+                calls: u64::try_from(calls).unwrap_or(0),
+                last: last.started_at,
+                trunk: last.trunk,
+                pbx: last.pbx,
+            })
+        });
+        phones.collect()
+    }
+
+    /// The parked calls of a number, oldest first.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn parked_by_phone(&self, phone: &Phone) -> Result<Vec<RowId>, Error> {
+        let mut found =
+            self.prepare("SELECT id FROM calls WHERE state = 'parked' AND phone = ?1 ORDER BY id")?;
+        let rows = found
+            .query_map([phone.as_str()], |row| row.get(0).map(RowId))
+            .and_then(Iterator::collect);
+        sql(self, rows)
+    }
+
+    /// Calls that have been parked since before `before`, oldest first.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn parked_before(&self, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
+        let mut found = self.prepare(
+            "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY id LIMIT ?2",
+        )?;
+        let rows = found
+            .query_map((before.micros(), count(limit)), |row| row.get(0).map(RowId))
+            .and_then(Iterator::collect);
+        sql(self, rows)
+    }
+}

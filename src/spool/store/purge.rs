@@ -1,0 +1,67 @@
+//! Forgetting what is old, a bounded part at a time.
+
+use super::super::op::{Done, Purged};
+use super::super::state::State;
+use super::tally::Book;
+use super::{Store, sql};
+use crate::spool::Error;
+use callbridge_call::EventTime;
+use rusqlite::OptionalExtension as _;
+
+/// Rows a purge takes at most.
+const CALLS_MAX: u32 = 500;
+/// Tombstones a purge looks at.
+const TOMBSTONES_MAX: i64 = 2_000;
+
+impl Store {
+    pub(super) fn purge(&mut self, now: EventTime) -> Result<Done, Error> {
+        let before = now.minus(self.settings.retention);
+        let mut calls = 0;
+        for (state, purged) in [
+            (State::Journaled, Book::PurgedJournaled),
+            (State::Discarded, Book::PurgedDiscarded),
+        ] {
+            let gone = self.execute(
+                "DELETE FROM calls WHERE id IN (
+                     SELECT id FROM calls WHERE state IN ('journaled', 'discarded')
+                     AND state = ?1 AND since < ?2 ORDER BY since LIMIT ?3)",
+                (state.word(), before.micros(), CALLS_MAX),
+            )?;
+            self.tally.add(purged, i64::try_from(gone).unwrap_or(0));
+            calls += u64::try_from(gone).unwrap_or(0);
+        }
+        if calls > 0 {
+            self.remember_highest_id()?;
+        }
+        let tombstones = self.purge_tombstones(before)?;
+        Ok(Done::Purged(Purged { calls, tombstones }))
+    }
+
+    /// Tombstones have no index by age, which every call would have to pay for: the whole table
+    /// is walked round and round, a stretch each time.
+    fn purge_tombstones(&mut self, before: EventTime) -> Result<u64, Error> {
+        let (pbx, id) = self.tombstone_cursor.clone();
+        let mut found = self.prepare(
+            "SELECT pbx, id FROM tombstones WHERE (pbx, id) > (?1, ?2)
+             ORDER BY pbx, id LIMIT 1 OFFSET ?3",
+        )?;
+        let end = found.query_row((&pbx, &id, TOMBSTONES_MAX - 1), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        });
+        let end: Option<(String, String)> = sql(self, end.optional())?;
+        drop(found);
+        let gone = match &end {
+            Some((pbx_end, id_end)) => self.execute(
+                "DELETE FROM tombstones
+                 WHERE (pbx, id) > (?1, ?2) AND (pbx, id) <= (?3, ?4) AND at < ?5",
+                (&pbx, &id, pbx_end, id_end, before.micros()),
+            )?,
+            None => self.execute(
+                "DELETE FROM tombstones WHERE (pbx, id) > (?1, ?2) AND at < ?3",
+                (&pbx, &id, before.micros()),
+            )?,
+        };
+        self.tombstone_cursor = end.unwrap_or_default();
+        Ok(u64::try_from(gone).unwrap_or(0))
+    }
+}

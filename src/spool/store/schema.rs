@@ -1,0 +1,217 @@
+//! The tables, and how an older file becomes one of today.
+
+use rusqlite::Connection;
+
+/// Marks a file as ours (`PRAGMA application_id`): "cabr".
+pub const APPLICATION: i64 = 0x6361_6272;
+
+/// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
+pub const MIGRATIONS: &[&str] = &[V1];
+
+/// Times are microseconds since the epoch unless said otherwise.
+///
+/// A rowid table with a unique index over the uuid takes in twice as much as the uuid as primary
+/// key would. Indexes are partial: a row pays only for those of the state it is in.
+const V1: &str = "
+CREATE TABLE calls (
+    id INTEGER PRIMARY KEY,
+    uuid BLOB,                          -- 16 bytes; NULL where `twin` is set
+    twin BLOB,                          -- of a uuid_conflict letter: the uuid it shares
+    state TEXT NOT NULL,
+    live INTEGER NOT NULL,
+    since INTEGER NOT NULL,             -- in this state
+    started INTEGER NOT NULL,           -- seconds, as the PBX told it
+    phone TEXT,                         -- E.164
+    heard TEXT,                         -- the number as the PBX told it
+    record TEXT NOT NULL,               -- CallRecord
+    call TEXT NOT NULL,                 -- FinishedCall
+    not_before INTEGER NOT NULL DEFAULT 0,
+    request_id TEXT,
+    token TEXT,
+    submitted_at INTEGER,
+    next_poll INTEGER,
+    polls INTEGER NOT NULL DEFAULT 0,
+    resubmits INTEGER NOT NULL DEFAULT 0,
+    deaths INTEGER NOT NULL DEFAULT 0,
+    reason TEXT,
+    message TEXT NOT NULL DEFAULT '',
+    errors TEXT,
+    attempts TEXT NOT NULL DEFAULT '[]' -- [{at, words}]
+) STRICT;
+CREATE UNIQUE INDEX calls_uuid ON calls(uuid);
+CREATE INDEX calls_twin ON calls(twin) WHERE twin IS NOT NULL;
+CREATE INDEX calls_fresh ON calls(live, id) WHERE state = 'ready' AND not_before = 0;
+CREATE INDEX calls_held ON calls(live, not_before) WHERE state = 'ready' AND not_before > 0;
+CREATE INDEX calls_sending ON calls(id) WHERE state = 'sending';
+CREATE INDEX calls_poll ON calls(next_poll) WHERE state = 'submitted';
+CREATE INDEX calls_accepted ON calls(submitted_at) WHERE state = 'submitted';
+CREATE INDEX calls_letter ON calls(id) WHERE state IN ('dead', 'parked');
+CREATE INDEX calls_reason ON calls(reason, id) WHERE state IN ('dead', 'parked');
+CREATE INDEX calls_parked ON calls(phone, id) WHERE state = 'parked';
+CREATE INDEX calls_closed ON calls(since) WHERE state IN ('journaled', 'discarded');
+
+CREATE TABLE unreadable (
+    id INTEGER PRIMARY KEY,             -- from the same sequence as calls
+    source TEXT NOT NULL,
+    pbx TEXT NOT NULL,
+    why TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    length INTEGER NOT NULL,
+    bytes BLOB NOT NULL
+) STRICT;
+
+CREATE TABLE tombstones (
+    pbx TEXT NOT NULL,
+    id TEXT NOT NULL,
+    uuid BLOB,
+    own INTEGER NOT NULL,
+    started INTEGER NOT NULL,           -- seconds
+    at INTEGER NOT NULL,
+    PRIMARY KEY (pbx, id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE open_calls (
+    pbx TEXT NOT NULL,
+    key INTEGER NOT NULL,               -- u64, bit for bit
+    snapshot BLOB NOT NULL,
+    PRIMARY KEY (pbx, key)
+) STRICT;
+
+CREATE TABLE positions (source TEXT PRIMARY KEY, position TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE books (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE TABLE counters (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+
+CREATE TABLE slots (
+    slot INTEGER PRIMARY KEY,
+    token TEXT NOT NULL,
+    boot_id TEXT NOT NULL,
+    sent INTEGER NOT NULL,              -- nanoseconds since that boot
+    answered INTEGER,
+    wall_sent INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE notices (
+    id INTEGER PRIMARY KEY AUTOINCREMENT,
+    message_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    uuid BLOB,
+    linkedid TEXT,
+    trunk TEXT
+) STRICT;
+";
+
+/// What a file turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing was in it: it has all tables now.
+    New,
+    /// Of this schema already.
+    Current,
+    /// Of that older schema; it has been brought up to date.
+    Migrated(i64),
+    /// Of that newer schema; nothing was touched.
+    Newer(i64),
+    /// Another program's; nothing was touched.
+    Foreign,
+}
+
+/// Looks at a database without touching it: [`Found::Migrated`] says what is to be done.
+pub fn inspect(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
+    let application: i64 = db.query_row("PRAGMA application_id", [], |row| row.get(0))?;
+    let version: i64 = db.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    let tables: i64 = db.query_row("SELECT count(*) FROM sqlite_master", [], |row| row.get(0))?;
+    let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
+    Ok(if tables == 0 {
+        Found::New
+    } else if application != APPLICATION {
+        Found::Foreign
+    } else if version > known {
+        Found::Newer(version)
+    } else if version == known {
+        Found::Current
+    } else {
+        Found::Migrated(version)
+    })
+}
+
+/// Brings a database up to the last of `migrations`, in one transaction.
+pub fn migrate(db: &Connection, migrations: &[&str]) -> rusqlite::Result<Found> {
+    let found = inspect(db, migrations)?;
+    let from = match found {
+        Found::Foreign | Found::Newer(_) | Found::Current => return Ok(found),
+        Found::New => 0,
+        Found::Migrated(version) => usize::try_from(version).unwrap_or(0),
+    };
+    let steps = migrations[from..].concat();
+    let known = migrations.len();
+    let script = format!(
+        "BEGIN IMMEDIATE; {steps} PRAGMA application_id = {APPLICATION}; \
+         PRAGMA user_version = {known}; COMMIT;"
+    );
+    if let Err(error) = db.execute_batch(&script) {
+        if !db.is_autocommit() {
+            db.execute_batch("ROLLBACK")?;
+        }
+        return Err(error);
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn version(db: &Connection) -> i64 {
+        db.query_row("PRAGMA user_version", [], |row| row.get(0))
+            .expect("a version")
+    }
+
+    #[test]
+    fn an_older_file_takes_only_the_steps_it_lacks() {
+        let db = Connection::open_in_memory().expect("memory");
+        let first = "CREATE TABLE a (x);";
+        assert_eq!(migrate(&db, &[first]), Ok(Found::New));
+        let both = [
+            first,
+            "ALTER TABLE a ADD COLUMN y; INSERT INTO a VALUES (1, 2);",
+        ];
+        assert_eq!(migrate(&db, &both), Ok(Found::Migrated(1)));
+        assert_eq!(migrate(&db, &both), Ok(Found::Current));
+        assert_eq!(version(&db), 2);
+        let rows: i64 = db
+            .query_row("SELECT count(*) FROM a", [], |row| row.get(0))
+            .expect("a count");
+        assert_eq!(rows, 1);
+    }
+
+    #[test]
+    fn a_step_that_fails_leaves_the_file_as_it_was() {
+        let db = Connection::open_in_memory().expect("memory");
+        migrate(&db, &["CREATE TABLE a (x);"]).expect("the first step");
+        let steps = [
+            "CREATE TABLE a (x);",
+            "CREATE TABLE b (x); CREATE TABLE a (x);",
+        ];
+        assert!(migrate(&db, &steps).is_err());
+        assert!(db.is_autocommit());
+        assert_eq!(version(&db), 1);
+        assert!(
+            db.prepare("SELECT * FROM b").is_err(),
+            "half a step was kept"
+        );
+    }
+
+    #[test]
+    fn newer_and_foreign_files_are_left_alone() {
+        let db = Connection::open_in_memory().expect("memory");
+        let steps = ["CREATE TABLE a (x);", "CREATE TABLE b (x);"];
+        migrate(&db, &steps).expect("both steps");
+        assert_eq!(migrate(&db, &steps[..1]), Ok(Found::Newer(2)));
+        let db = Connection::open_in_memory().expect("memory");
+        db.execute_batch("CREATE TABLE cookies (x)")
+            .expect("a table");
+        assert_eq!(migrate(&db, &steps), Ok(Found::Foreign));
+    }
+}

@@ -1,0 +1,176 @@
+//! A stored call takes a step.
+
+use super::super::op::{Done, RowId};
+use super::super::state::{FIRST_POLL, Step, TokenPrint, next};
+use super::finish::json;
+use super::tally::Book;
+use super::{Store, sql};
+use crate::journal::{CallRecord, CallUuid};
+use crate::spool::{ATTEMPTS_MAX, Attempt, Error};
+use callbridge_call::EventTime;
+use rusqlite::OptionalExtension as _;
+
+impl Store {
+    pub(super) fn step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<Done, Error> {
+        let mut found = self.prepare("SELECT state FROM calls WHERE id = ?1")?;
+        let word = found.query_row([row.0], |row| row.get::<_, String>(0));
+        let word = sql(self, word.optional())?;
+        drop(found);
+        let Some(word) = word else {
+            return self.step_unreadable(row, step);
+        };
+        let from = self.read_state(row, &word)?;
+        let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
+        self.write_step(row, step, at)?;
+        if from != to {
+            self.execute(
+                "UPDATE calls SET state = ?2, since = ?3 WHERE id = ?1",
+                (row.0, to.word(), at.micros()),
+            )?;
+            self.tally.add(Book::Of(from), -1);
+            self.tally.add(Book::Of(to), 1);
+        }
+        match step {
+            Step::Died { .. } => self.letter_appeared(row)?,
+            Step::Send
+            | Step::Accepted { .. }
+            | Step::Returned { .. }
+            | Step::Unsent
+            | Step::Confirmed
+            | Step::NotYet { .. }
+            | Step::Resubmit { .. }
+            | Step::Release { .. }
+            | Step::Retry { .. }
+            | Step::Expire
+            | Step::Discard => {}
+        }
+        Ok(Done::Stepped(to))
+    }
+
+    /// What the step changes beside the state.
+    fn write_step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<(), Error> {
+        match step {
+            Step::Send | Step::Unsent => self.ready_at(row, None),
+            Step::Confirmed | Step::Expire | Step::Discard => Ok(()),
+            Step::Accepted { request_id, token } => self.accepted(row, request_id, token, at),
+            Step::Returned { not_before, why } => {
+                self.attempted(row, at, why)?;
+                self.ready_at(row, Some(*not_before))
+            }
+            Step::NotYet { next_poll } => {
+                let values = (row.0, next_poll.micros());
+                self.execute(
+                    "UPDATE calls SET polls = polls + 1, next_poll = ?2 WHERE id = ?1",
+                    values,
+                )?;
+                Ok(())
+            }
+            Step::Resubmit { why } => {
+                self.attempted(row, at, why)?;
+                self.execute(
+                    "UPDATE calls SET resubmits = resubmits + 1, next_poll = NULL WHERE id = ?1",
+                    [row.0],
+                )?;
+                self.ready_at(row, None)
+            }
+            Step::Died {
+                reason,
+                message,
+                errors,
+            } => {
+                self.attempted(row, at, message)?;
+                let errors = (!errors.is_null())
+                    .then(|| json("errors", errors))
+                    .transpose()?;
+                self.execute(
+                    "UPDATE calls SET reason = ?2, message = ?3, errors = ?4 WHERE id = ?1",
+                    (row.0, reason.word(), message, errors),
+                )?;
+                Ok(())
+            }
+            Step::Release { record } | Step::Retry { record } => self.anew(row, record),
+        }
+    }
+
+    fn letter_appeared(&self, row: RowId) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1",
+            [row.0],
+        )?;
+        self.queue_notice(row)
+    }
+
+    fn ready_at(&self, row: RowId, not_before: Option<EventTime>) -> Result<(), Error> {
+        let not_before = not_before.map_or(0, |at| at.micros().max(0));
+        self.execute(
+            "UPDATE calls SET not_before = ?2 WHERE id = ?1",
+            (row.0, not_before),
+        )?;
+        Ok(())
+    }
+
+    fn accepted(
+        &self,
+        row: RowId,
+        request_id: &str,
+        token: &TokenPrint,
+        at: EventTime,
+    ) -> Result<(), Error> {
+        let first_poll = at.plus(FIRST_POLL).micros();
+        self.execute(
+            "UPDATE calls SET request_id = ?2, token = ?3, submitted_at = ?4, next_poll = ?5,
+                              polls = 0
+             WHERE id = ?1",
+            (row.0, request_id, token.as_str(), at.micros(), first_poll),
+        )?;
+        Ok(())
+    }
+
+    fn attempted(&self, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
+        let mut found = self.prepare("SELECT attempts FROM calls WHERE id = ?1")?;
+        let text: String = sql(self, found.query_row([row.0], |row| row.get(0)))?;
+        let mut attempts: Vec<Attempt> = self.read_json(row, &text)?;
+        if attempts.len() >= ATTEMPTS_MAX {
+            attempts.remove(1);
+        }
+        attempts.push(Attempt {
+            at,
+            words: words.to_owned(),
+        });
+        self.execute(
+            "UPDATE calls SET attempts = ?2 WHERE id = ?1",
+            (row.0, json("attempts", &attempts)?),
+        )?;
+        Ok(())
+    }
+
+    /// A letter goes out again, as the record says now. It waits with the backlog.
+    fn anew(&self, row: RowId, record: &CallRecord) -> Result<(), Error> {
+        let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
+            linkedid: record.linkedid.clone(),
+        })?;
+        self.owns_uuid(row, uuid)?;
+        self.execute(
+            "UPDATE calls SET record = ?2, phone = ?3, live = 0, not_before = 0, reason = NULL,
+                              message = '', errors = NULL, next_poll = NULL
+             WHERE id = ?1",
+            (
+                row.0,
+                json("a call record", record)?,
+                record.client_phone.as_ref().map(|phone| phone.as_str()),
+            ),
+        )?;
+        Ok(())
+    }
+
+    /// The uuid of a retry must be the row's own: a `uuid_conflict` letter has none.
+    fn owns_uuid(&self, row: RowId, uuid: CallUuid) -> Result<(), Error> {
+        let mut found = self.prepare("SELECT uuid FROM calls WHERE id = ?1")?;
+        let own: Option<[u8; 16]> = sql(self, found.query_row([row.0], |row| row.get(0)))?;
+        if own == Some(uuid.0.into_bytes()) {
+            Ok(())
+        } else {
+            Err(Error::UuidTaken { row, uuid })
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! The one thread that writes, and the handles that ask it to.
+//!
+//! What is queued when the thread comes round goes into one transaction: a group. The answers
+//! follow its commit. Reads run between groups, in the order asked, so a read sees every write
+//! asked for before it.
+
+use super::op::{Done, Op};
+use super::store::{CLEAN, Store, Work, prepare};
+use super::{CommitHook, Error};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+use tokio::sync::{mpsc, oneshot, watch};
+
+/// Requests that may wait for the thread; who asks more waits.
+const QUEUE_MAX: usize = 1024;
+/// Requests in one group.
+const GROUP_REQUESTS_MAX: usize = 512;
+/// Operations in one group, but for the last request's.
+const GROUP_OPS_MAX: usize = 4096;
+
+type Answer = Result<Vec<Done>, Error>;
+type Reading = Box<dyn FnOnce(&Store) + Send>;
+
+enum Request {
+    Write(Vec<Work>, oneshot::Sender<Answer>),
+    Read(Reading),
+    /// Nothing, but the thread looks whether it shall end.
+    Wake,
+}
+
+/// The check of the file after an unclean stop.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Integrity {
+    /// The last process ended in order, or there was none.
+    #[default]
+    NotNeeded,
+    /// Under way, beside the work.
+    Checking,
+    /// Nothing wrong was found.
+    Sound,
+    /// The file is damaged; SQLite's words. It is left as it is.
+    Damaged(String),
+    /// The check could not be made, or was broken off by the end of the process.
+    Unknown(String),
+}
+
+/// How the spool is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Health {
+    /// Why the last write failed with an error that may pass (disk full…); `None` since one
+    /// succeeded.
+    pub trouble: Option<Error>,
+    /// The check of the file.
+    pub integrity: Integrity,
+}
+
+/// A way to the spool's thread. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Handle {
+    requests: mpsc::Sender<Request>,
+    changed: watch::Receiver<u64>,
+    health: Arc<Mutex<Health>>,
+}
+
+impl std::fmt::Debug for Request {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Write(..) => "Write",
+            Self::Read(..) => "Read",
+            Self::Wake => "Wake",
+        })
+    }
+}
+
+impl Handle {
+    /// Stores all of `ops` as one unit, together with what others ask at the same time. Resolves
+    /// after the commit and its sync. Dropping the future does not call the request back.
+    ///
+    /// # Errors
+    /// As each [`Op`] says; then nothing of this request is stored. [`Error::is_retryable`] ones
+    /// may be asked again. [`Error::Closed`] when the thread has ended.
+    pub async fn write(&self, ops: Vec<Op>) -> Answer {
+        let work = prepare(ops)?;
+        let (answer, answered) = oneshot::channel();
+        let asked = self.requests.send(Request::Write(work, answer)).await;
+        asked.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// [`Handle::write`] for threads that are not async.
+    ///
+    /// # Errors
+    /// As [`Handle::write`].
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn write_blocking(&self, ops: Vec<Op>) -> Answer {
+        let work = prepare(ops)?;
+        let (answer, answered) = oneshot::channel();
+        let asked = self.requests.blocking_send(Request::Write(work, answer));
+        asked.map_err(|_| Error::Closed)?;
+        answered.blocking_recv().map_err(|_| Error::Closed)?
+    }
+
+    /// Runs `f` on the spool's thread between groups. Keep it short: no write goes on meanwhile.
+    ///
+    /// # Errors
+    /// What `f` returns; [`Error::Closed`] when the thread has ended.
+    pub async fn read<R, F>(&self, f: F) -> Result<R, Error>
+    where
+        R: Send + 'static,
+        F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
+    {
+        let (request, answered) = reading(f);
+        let asked = self.requests.send(request).await;
+        asked.map_err(|_| Error::Closed)?;
+        answered.await.map_err(|_| Error::Closed)?
+    }
+
+    /// [`Handle::read`] for threads that are not async.
+    ///
+    /// # Errors
+    /// As [`Handle::read`].
+    ///
+    /// # Panics
+    /// Inside an async task.
+    pub fn read_blocking<R, F>(&self, f: F) -> Result<R, Error>
+    where
+        R: Send + 'static,
+        F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
+    {
+        let (request, answered) = reading(f);
+        let asked = self.requests.blocking_send(request);
+        asked.map_err(|_| Error::Closed)?;
+        answered.blocking_recv().map_err(|_| Error::Closed)?
+    }
+
+    /// Changes after each commit: wakes the sender, the outbox and `dead watch`.
+    pub fn changed(&self) -> watch::Receiver<u64> {
+        self.changed.clone()
+    }
+
+    /// How the spool is doing.
+    pub fn health(&self) -> Health {
+        let health = self.health.lock();
+        health.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn reading<R, F>(f: F) -> (Request, oneshot::Receiver<Result<R, Error>>)
+where
+    R: Send + 'static,
+    F: FnOnce(&Store) -> Result<R, Error> + Send + 'static,
+{
+    let (answer, answered) = oneshot::channel();
+    let read = move |store: &Store| drop(answer.send(f(store)));
+    (Request::Read(Box::new(read)), answered)
+}
+
+/// Owns the thread. Closing it, or dropping it, stores what is queued, marks the end as orderly
+/// and lets the folder go.
+#[derive(Debug)]
+pub struct Guard {
+    requests: mpsc::Sender<Request>,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    pub(super) check: Option<super::folder::Check>,
+}
+
+impl Guard {
+    /// Stores what is queued, marks the end as orderly, ends the thread. Later requests are
+    /// answered [`Error::Closed`].
+    pub fn close(mut self) {
+        self.end();
+    }
+
+    fn end(&mut self) {
+        drop(self.check.take());
+        self.stop.store(true, Ordering::Release);
+        // A full queue wakes the thread as well.
+        self.requests.try_send(Request::Wake).ok();
+        if let Some(thread) = self.thread.take() {
+            thread.join().ok();
+        }
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Starts the thread over an open store. `lock` is held as long as it runs.
+pub(super) fn start(
+    store: Store,
+    lock: Option<OwnedFd>,
+    on_commit: Option<CommitHook>,
+) -> Result<(Handle, Guard), std::io::Error> {
+    let (requests, queue) = mpsc::channel(QUEUE_MAX);
+    let (bump, changed) = watch::channel(0);
+    let health = Arc::new(Mutex::new(Health::default()));
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = Writer {
+        store,
+        queue,
+        bump,
+        health: Arc::clone(&health),
+        stop: Arc::clone(&stop),
+        on_commit,
+        _lock: lock,
+    };
+    let thread = std::thread::Builder::new()
+        .name("spool".into())
+        .spawn(move || writer.run())?;
+    let guard = Guard {
+        requests: requests.clone(),
+        stop,
+        thread: Some(thread),
+        check: None,
+    };
+    let handle = Handle {
+        requests,
+        changed,
+        health,
+    };
+    Ok((handle, guard))
+}
+
+impl Handle {
+    pub(super) fn set_integrity(&self, integrity: Integrity) {
+        let health = self.health.lock();
+        health.unwrap_or_else(PoisonError::into_inner).integrity = integrity;
+    }
+}
+
+struct Writer {
+    store: Store,
+    queue: mpsc::Receiver<Request>,
+    bump: watch::Sender<u64>,
+    health: Arc<Mutex<Health>>,
+    stop: Arc<AtomicBool>,
+    on_commit: Option<CommitHook>,
+    _lock: Option<OwnedFd>,
+}
+
+impl Writer {
+    fn run(mut self) {
+        while let Some(first) = self.queue.blocking_recv() {
+            if self.stop.load(Ordering::Acquire) {
+                self.queue.close();
+            }
+            self.group(first);
+        }
+        let clean = Op::Meta {
+            key: CLEAN.into(),
+            value: "yes".into(),
+        };
+        // If this fails the next start checks the file, which is right.
+        self.store.write(vec![clean]).ok();
+    }
+
+    /// Takes what is queued, commits the writes, runs the read that ended the group.
+    fn group(&mut self, first: Request) {
+        let (mut works, mut answers) = (Vec::new(), Vec::new());
+        let mut ops = 0;
+        let mut read = None;
+        let mut next = Some(first);
+        while let Some(request) = next {
+            match request {
+                Request::Write(work, answer) => {
+                    ops += work.len();
+                    works.push(work);
+                    answers.push(answer);
+                }
+                Request::Read(reading) => {
+                    read = Some(reading);
+                    break;
+                }
+                Request::Wake => {}
+            }
+            let full = works.len() >= GROUP_REQUESTS_MAX || ops >= GROUP_OPS_MAX;
+            next = if full {
+                None
+            } else {
+                self.queue.try_recv().ok()
+            };
+        }
+        if !works.is_empty() {
+            self.commit(&works, answers);
+        }
+        if let Some(read) = read {
+            read(&self.store);
+        }
+    }
+
+    fn commit(&mut self, works: &[Vec<Work>], answers: Vec<oneshot::Sender<Answer>>) {
+        let began = Instant::now();
+        let results = self.store.write_group(works);
+        if let Some(hook) = &self.on_commit {
+            hook(began.elapsed());
+        }
+        let stored = results.iter().any(Result::is_ok);
+        self.report(stored, &results);
+        if stored {
+            self.bump.send_modify(|commits| *commits += 1);
+        }
+        for (answer, result) in answers.into_iter().zip(results) {
+            // Who no longer waits for the answer has given up on it, not on the request.
+            answer.send(result).ok();
+        }
+    }
+
+    fn report(&self, stored: bool, results: &[Answer]) {
+        let passing = results.iter().filter_map(|result| result.as_ref().err());
+        let trouble = passing.cloned().find(Error::is_retryable);
+        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        if stored || trouble.is_some() {
+            health.trouble = trouble;
+        }
+    }
+}
