@@ -18,8 +18,8 @@ pub mod people;
 pub mod sandbox;
 pub mod secret;
 pub mod sender;
-pub mod trunk;
 pub mod spool;
+pub mod trunk;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -315,8 +315,8 @@ impl Writer {
     }
 
     fn report(&self, stored: bool, results: &[Answer]) {
-        let passing = results.iter().filter_map(|result| result.as_ref().err());
-        let trouble = passing.cloned().find(Error::is_retryable);
+        let mut failed = results.iter().filter_map(|result| result.as_ref().err());
+        let trouble = failed.find(|error| error.is_retryable()).cloned();
         let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
         if stored || trouble.is_some() {
             health.trouble = trouble;

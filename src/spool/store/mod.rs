@@ -49,14 +49,14 @@ const PRAGMAS: &str = "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; \
 #[derive(Debug)]
 pub(super) enum Work {
     Finish(Box<FinishRow>),
-    Other(Op),
+    Other(Box<Op>),
 }
 
 /// Makes the JSON of all operations.
 pub(super) fn prepare(ops: Vec<Op>) -> Result<Vec<Work>, Error> {
     let work = ops.into_iter().map(|op| match op {
         Op::Finish(finished) => FinishRow::new(&finished).map(|row| Work::Finish(Box::new(row))),
-        other => Ok(Work::Other(other)),
+        other => Ok(Work::Other(Box::new(other))),
     });
     work.collect()
 }
@@ -220,7 +220,7 @@ impl Store {
     fn apply(&mut self, work: &Work) -> Result<Done, Error> {
         let op = match work {
             Work::Finish(row) => return self.finish(row),
-            Work::Other(op) => op,
+            Work::Other(op) => op.as_ref(),
         };
         match op {
             Op::Finish(finished) => self.finish(&FinishRow::new(finished)?),

@@ -44,9 +44,12 @@ fn a_second_process_is_told_who_has_the_state() {
     open(dir.path(), Settings::default()).expect("free again");
 }
 
+/// A word of the refusal, and how such a file comes to be.
+type Case = (&'static str, fn(&Path));
+
 #[test]
 fn newer_foreign_and_damaged_files_are_refused_and_left_as_they_are() {
-    let cases: [(&str, fn(&Path)); 3] = [
+    let cases: [Case; 3] = [
         ("schema 99", |file| {
             open(file.parent().expect("a folder"), Settings::default()).expect("made");
             let db = rusqlite::Connection::open(file).expect("opens");
