@@ -19,12 +19,10 @@ pub(crate) enum Sight {
     Open,
     /// Something may be missing before what comes next.
     Gap(String),
-    /// Nothing new, but the file has another name now and is watched a little longer.
-    Wait,
     /// The file cannot be read now.
     Trouble(String),
-    /// Everything there is was read; reading goes on here.
-    End(FilePosition),
+    /// Everything there is was read.
+    End,
 }
 
 /// How many looks a renamed file stays open after its last byte: a writer that holds it open may
@@ -69,8 +67,8 @@ impl Follower {
         }
     }
 
-    /// Looks at the disk once. `End`, `Wait` or `Trouble` at the end of the list means that there
-    /// is nothing more to be had now.
+    /// Looks at the disk once. `Sight::End` or `Sight::Trouble`, at the end of the list, means
+    /// that there is nothing more to be had now.
     pub(crate) fn look(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.step(&mut sights) {
@@ -210,7 +208,7 @@ impl Follower {
                 Err(error) => return Err(error),
             };
             if here == Some(current.inode()) {
-                sights.push(Sight::End(current.position()));
+                sights.push(Sight::End);
                 return Ok(());
             }
             if here.is_none() {
@@ -224,7 +222,7 @@ impl Follower {
         }
         self.lingered += 1;
         if self.lingered <= LINGER {
-            sights.push(Sight::Wait);
+            sights.push(Sight::End);
             return Ok(());
         }
         sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
@@ -262,7 +260,6 @@ impl Follower {
 
     /// The sibling (`cel.csv.1`, `cel.csv-20261120`) that `position` was taken in, or a copy.
     fn rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
-        // Of several copies with the same first bytes the newest: it is the one just made.
         let mut copy = None;
         for path in self.siblings()? {
             // One that cannot be read, or is rotated on under our eyes, is not the one.
@@ -273,10 +270,10 @@ impl Follower {
                 return Ok(Some(path));
             }
             if position.offset > 0 {
-                copy = copy.max(Some((metadata.modified()?, path)));
+                copy = Some(path);
             }
         }
-        Ok(copy.map(|(_, path)| path))
+        Ok(copy)
     }
 
     /// Siblings that were last written after `opened` was, the oldest first.
