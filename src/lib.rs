@@ -12,9 +12,6 @@
 pub mod clock;
 pub mod control;
 pub mod crm;
-pub mod dead_letter;
-pub mod demo;
-pub mod intake;
 pub mod journal;
 pub mod ops;
 pub mod people;

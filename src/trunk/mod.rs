@@ -6,8 +6,6 @@ pub use flag::{Defaults, parse};
 
 use crate::journal::number::Country;
 use crate::people::rule::{EmployeeRule, LeadRule};
-use callbridge_call::trunk::Conflict;
-use callbridge_call::{Endpoint, Endpoints};
 
 /// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.
 #[derive(Clone, Debug)]
@@ -61,23 +59,6 @@ impl Trunks {
         self.0
             .iter()
             .filter(move |trunk| trunk.pbx.as_deref().is_none_or(|own| own == pbx))
-    }
-
-    /// By which names this PBX's trunks are known among its channels.
-    ///
-    /// # Errors
-    /// When two equally long endpoints can match one channel.
-    pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
-        let endpoint = |trunk: &Trunk| {
-            let endpoint = Endpoint::new(trunk.name.as_str(), trunk.endpoint.as_str());
-            let by_userfield = |rule: &LeadRule| matches!(rule, LeadRule::UserField(_));
-            if trunk.leads.iter().any(by_userfield) {
-                endpoint.awaiting_cdr()
-            } else {
-                endpoint
-            }
-        };
-        Endpoints::new(self.of_pbx(pbx).map(endpoint).collect())
     }
 
     /// Every trunk.
