@@ -9,9 +9,11 @@
 //! (bridges/source, asterisk, call)  (src/journal, spool, sender, crm)
 //! ```
 
+pub mod cli;
 pub mod clock;
 pub mod control;
 pub mod crm;
+pub mod explain;
 pub mod journal;
 pub mod ops;
 pub mod people;

@@ -53,12 +53,12 @@ fn run(program: &str, arguments: &[&str], test: &str) -> Option<Output> {
 fn unit() -> (tempfile::TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("callbridge@.service");
-    let installed = "ExecStart=/usr/bin/callbridge ";
+    let installed = "ExecStart=/usr/local/bin/callbridge ";
     let built = format!("ExecStart={} ", env!("CARGO_BIN_EXE_callbridge"));
     let unit = text("systemd/callbridge@.service");
     assert!(
         unit.contains(installed),
-        "the unit starts /usr/bin/callbridge"
+        "the unit starts /usr/local/bin/callbridge"
     );
     fs::write(&path, unit.replace(installed, &built)).expect("a written unit");
     (folder, path.to_str().expect("a path in UTF-8").to_owned())
@@ -106,7 +106,7 @@ fn the_unit_tells_systemd_when_it_is_ready_and_alive_and_takes_secrets_as_creden
     let unit = text("systemd/callbridge@.service");
     for line in [
         "Type=notify",
-        "ExecStart=/usr/bin/callbridge run @/etc/callbridge/%i.flags",
+        "ExecStart=/usr/local/bin/callbridge run @/etc/callbridge/%i.flags",
         "LoadCredential=token:callbridge.%i.token",
         "LoadCredential=ami-secret:callbridge.%i.ami-secret",
         "LoadCredential=amqp-secret:callbridge.%i.amqp-secret",

@@ -176,8 +176,14 @@ mod tests {
         let at = |seconds| wrong_start(EventTime::from_seconds(seconds), now);
         assert_eq!(at(1_795_151_317 + 300), None);
         assert_eq!(at(946_684_800), None);
-        insta::assert_snapshot!(at(946_684_799).expect("wrong"), @"the call began at 946684799 s, before the year 2000");
-        insta::assert_snapshot!(at(1_795_151_618).expect("wrong"), @"the call began at 1795151618 s, 301 s ahead of our clock");
+        insta::assert_snapshot!(
+            at(946_684_799).expect("wrong"),
+            @"the call began at 946684799 s, before the year 2000"
+        );
+        insta::assert_snapshot!(
+            at(1_795_151_618).expect("wrong"),
+            @"the call began at 1795151618 s, 301 s ahead of our clock"
+        );
         assert!(at(1_795_151_317_000).is_some(), "milliseconds");
     }
 

@@ -252,7 +252,8 @@ mod tests {
     #[test]
     fn numbers_of_every_form_find_their_lead() {
         let text = "\u{feff}name,leadId,phone\r\n\
-             \"Olim, Tashkent\",4001,+998901110001\r\n,4002,901110002\r\nx,4003,998 90 111-00-03\r\n";
+             \"Olim, Tashkent\",4001,+998901110001\r\n,4002,901110002\r\n\
+             x,4003,998 90 111-00-03\r\n";
         let list = read(text).expect("good");
         assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(4001)));
         assert_eq!(list.find(&phone("+998901110002")), Found::One(lead(4002)));
@@ -274,15 +275,37 @@ mod tests {
     #[test]
     fn a_bad_row_is_named_with_its_line() {
         let wrong = |text| read(text).expect_err("wrong").to_string();
-        insta::assert_snapshot!(wrong("phone;leadId\n+998901110001;4001\n"), @"line 1: the header must name the columns `phone,leadId`, and says `phone;leadId`");
-        insta::assert_snapshot!(wrong(""), @"line 1: the header must name the columns `phone,leadId`, and says ``");
-        insta::assert_snapshot!(wrong("phone,leadId\n901110001,1\n\n101,2\n"), @"line 4: `101` is no telephone number of UZ or with its country's code");
-        insta::assert_snapshot!(wrong("phone,leadId\n901110001,L-17\n"), @"line 2: `L-17` is no lead id: digits alone");
-        insta::assert_snapshot!(wrong("phone,leadId\n901110001\n"), @"line 2: the leadId is missing");
-        insta::assert_snapshot!(wrong("phone,leadId\n901110001,0\n"), @"line 2: `0` is no lead id: digits alone");
+        insta::assert_snapshot!(
+            wrong("phone;leadId\n+998901110001;4001\n"),
+            @"line 1: the header must name the columns `phone,leadId`, and says `phone;leadId`"
+        );
+        insta::assert_snapshot!(
+            wrong(""),
+            @"line 1: the header must name the columns `phone,leadId`, and says ``"
+        );
+        insta::assert_snapshot!(
+            wrong("phone,leadId\n901110001,1\n\n101,2\n"),
+            @"line 4: `101` is no telephone number of UZ or with its country's code"
+        );
+        insta::assert_snapshot!(
+            wrong("phone,leadId\n901110001,L-17\n"),
+            @"line 2: `L-17` is no lead id: digits alone"
+        );
+        insta::assert_snapshot!(
+            wrong("phone,leadId\n901110001\n"),
+            @"line 2: the leadId is missing"
+        );
+        insta::assert_snapshot!(
+            wrong("phone,leadId\n901110001,0\n"),
+            @"line 2: `0` is no lead id: digits alone"
+        );
         let bytes = b"phone,leadId\n901110001,1\n\xff\xfe,2\n";
         let fault = LeadList::read(bytes, None).expect_err("no country");
-        insta::assert_snapshot!(fault, @"line 2: `901110001` is no telephone number with a plus (no --country says whose it is)");
+        insta::assert_snapshot!(
+            fault,
+            @"line 2: `901110001` is no telephone number with a plus (no --country says whose \
+            it is)"
+        );
         let fault = LeadList::read(bytes, Country::parse("UZ")).expect_err("not UTF-8");
         insta::assert_snapshot!(fault, @"line 3: is not UTF-8");
     }

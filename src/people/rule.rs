@@ -160,11 +160,30 @@ mod tests {
     #[test]
     fn a_wrong_lead_rule_is_told_with_the_forms_there_are() {
         let wrong = |text| shape(text).expect_err("wrong");
-        insta::assert_snapshot!(wrong("LEAD_ID"), @"`LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`");
-        insta::assert_snapshot!(wrong("var:"), @"nothing stands behind `var:`; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`");
-        insta::assert_snapshot!(wrong(r"userfield:lead=\d+"), @r"`userfield:lead=\d+` has no group: put the lead's digits in one, as in `lead=(\d+)`");
-        insta::assert_snapshot!(wrong("userfield:lead=("), @"`userfield:lead=(` is no pattern: unclosed group");
-        insta::assert_snapshot!(wrong("csv:a.csv;directory"), @"`directory` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`");
+        insta::assert_snapshot!(
+            wrong("LEAD_ID"),
+            @"`LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, \
+            separated by `;`"
+        );
+        insta::assert_snapshot!(
+            wrong("var:"),
+            @"nothing stands behind `var:`; there are var:NAME, userfield:REGEX and csv:FILE, \
+            separated by `;`"
+        );
+        insta::assert_snapshot!(
+            wrong(r"userfield:lead=\d+"),
+            @"`userfield:lead=\\d+` has no group: put the lead's digits in one, as in \
+            `lead=(\\d+)`"
+        );
+        insta::assert_snapshot!(
+            wrong("userfield:lead=("),
+            @"`userfield:lead=(` is no pattern: unclosed group"
+        );
+        insta::assert_snapshot!(
+            wrong("csv:a.csv;directory"),
+            @"`directory` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, \
+            separated by `;`"
+        );
     }
 
     #[test]
@@ -182,7 +201,13 @@ mod tests {
             );
         }
         assert!(employee_rule("101:501;101:501").is_ok(), "told twice alike");
-        insta::assert_snapshot!(employee_rule("101:501;101:502").expect_err("two"), @"extension 101 has two employees, 501 and 502");
-        insta::assert_snapshot!(employee_rule("101:anna").expect_err("a name"), @"`101:anna` is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)");
+        insta::assert_snapshot!(
+            employee_rule("101:501;101:502").expect_err("two"),
+            @"extension 101 has two employees, 501 and 502"
+        );
+        insta::assert_snapshot!(
+            employee_rule("101:anna").expect_err("a name"),
+            @"`101:anna` is not EXTENSION:EMPLOYEE, as in `101:501` (a file needs a `/`)"
+        );
     }
 }

@@ -222,16 +222,21 @@ mod tests {
         let faults = parse(text, &Defaults::default())
             .expect_err("wrong")
             .join("\n");
-        insta::assert_snapshot!(faults, @"
-        `city` is no endpoint: it stands before the suffix in a channel's name, as `PJSIP/city` in `PJSIP/city-0000004f`
-        country: `XX` is no country: two letters of ISO 3166, as `UZ`
-        strip: `nine` is no dial prefix: digits, as `9`
-        no key is called `contry`; keys are pbx, country, strip, lead, employees, unanswered, journal
-        unanswered: `maybe` is neither `yes` nor `no`
-        lead: `LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, separated by `;`
-        pbx: `` is no name of a PBX
-        `UZ` is not key=value; keys are pbx, country, strip, lead, employees, unanswered, journal
-        ");
+        let wants = [
+            "`city` is no endpoint: it stands before the suffix in a channel's name, as \
+             `PJSIP/city` in `PJSIP/city-0000004f`",
+            "country: `XX` is no country: two letters of ISO 3166, as `UZ`",
+            "strip: `nine` is no dial prefix: digits, as `9`",
+            "no key is called `contry`; keys are pbx, country, strip, lead, employees, \
+             unanswered, journal",
+            "unanswered: `maybe` is neither `yes` nor `no`",
+            "lead: `LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, \
+             separated by `;`",
+            "pbx: `` is no name of a PBX",
+            "`UZ` is not key=value; keys are pbx, country, strip, lead, employees, unanswered, \
+             journal",
+        ];
+        assert_eq!(faults, wants.join("\n"));
         let faults = parse("PJSIP/city", &Defaults::default())
             .expect_err("wrong")
             .join("\n");

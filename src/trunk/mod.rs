@@ -1,11 +1,13 @@
 //! The lines to the outside, and all that differs from one to the next.
 
-mod flag;
+pub mod flag;
 
 pub use flag::{Defaults, parse};
 
 use crate::journal::number::Country;
 use crate::people::rule::{EmployeeRule, LeadRule};
+use callbridge_call::trunk::Conflict;
+use callbridge_call::{Endpoint, Endpoints};
 
 /// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.
 #[derive(Clone, Debug)]
@@ -35,16 +37,33 @@ pub struct Trunk {
 pub struct Trunks(Vec<Trunk>);
 
 impl Trunks {
-    /// Two trunks of one name and PBX, in words, are refused.
-    pub fn new(trunks: Vec<Trunk>) -> Result<Self, String> {
+    /// # Errors
+    /// In words: trunks of one PBX with one name, and endpoints of which neither wins.
+    pub fn new(trunks: Vec<Trunk>) -> Result<Self, Vec<String>> {
+        let mut faults = Vec::new();
         for (at, trunk) in trunks.iter().enumerate() {
-            if let Some(other) = trunks[..at].iter().find(|other| trunk.shares_pbx(other)) {
+            for other in trunks[..at].iter().filter(|other| trunk.shares_pbx(other)) {
                 if other.name == trunk.name {
-                    return Err(format!("two trunks are called `{}`", trunk.name));
+                    faults.push(format!("two trunks are called `{}`", trunk.name));
+                }
+                if let Err(conflict) = Endpoints::new(vec![other.known_by(), trunk.known_by()]) {
+                    faults.push(conflict.to_string());
                 }
             }
         }
-        Ok(Self(trunks))
+        if faults.is_empty() {
+            Ok(Self(trunks))
+        } else {
+            Err(faults)
+        }
+    }
+
+    /// What the assembler of a PBX knows its trunks by.
+    ///
+    /// # Errors
+    /// Never for trunks of [`Trunks::new`], which looked at all of them.
+    pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
+        Endpoints::new(self.of_pbx(pbx).map(Trunk::known_by).collect())
     }
 
     /// The trunk of this name on this PBX.
@@ -75,6 +94,20 @@ impl Trunks {
 impl Trunk {
     fn serves(&self, pbx: &str) -> bool {
         self.pbx.as_deref().is_none_or(|own| own == pbx)
+    }
+
+    /// A trunk whose lead stands in the user field waits for the CDR that brings it.
+    fn known_by(&self) -> Endpoint {
+        let endpoint = Endpoint::new(&self.name, &self.endpoint);
+        let awaits = self
+            .leads
+            .iter()
+            .any(|rule| matches!(rule, LeadRule::UserField(_)));
+        if awaits {
+            endpoint.awaiting_cdr()
+        } else {
+            endpoint
+        }
     }
 
     /// Some PBX has both.

@@ -6,29 +6,55 @@ use crate::decoder::{Decoded, Heard, Unreadable};
 use crate::event;
 use crate::json::{Json, Members};
 use crate::mend::Scratch;
+use crate::names::Names;
 use crate::text::same;
 use callbridge_call::event::Text;
-use callbridge_call::{Mark, Told};
+use callbridge_call::{Mark, Origin, Told};
 
 /// Decodes one frame.
 pub(crate) fn decode<'a>(
     frame: &'a [u8],
     scratch: &'a mut Scratch,
+    memory: &mut Memory,
     clock: &mut CelClock,
 ) -> Decoded<'a> {
     let Some((members, mut repaired)) = scratch.object(frame) else {
         return Decoded::Unreadable(Unreadable::NotJson);
     };
     let (server, pairs) = open(members);
-    let told = match told(pairs, clock, &mut repaired) {
+    let (cut, is_cel) = (repaired, is_cel(&pairs));
+    let mut told = match told(pairs, clock, &mut repaired) {
         Ok(Some(told)) => told,
         Ok(None) => return Decoded::Skipped,
+        // The channel events of the same connection tell what the cut row would have told.
+        Err(Unreadable::NoChannel) if cut && is_cel && memory.channel_events => {
+            return Decoded::Skipped;
+        }
         Err(why) => return Decoded::Unreadable(why),
     };
+    if let Told::Channel(event) = &mut told {
+        memory.channel_events |= event.origin == Origin::Channel;
+        memory.names.note(server.as_deref(), event, cut);
+    }
     Decoded::Event {
         heard: Heard { server, told },
         repaired,
     }
+}
+
+/// What later frames of a connection need.
+#[derive(Debug, Default)]
+pub(crate) struct Memory {
+    names: Names,
+    /// AMI's own channel events are told here, not CEL's alone.
+    channel_events: bool,
+}
+
+fn is_cel(pairs: &Members<'_>) -> bool {
+    let is_cel = |value: &Json<'_>| matches!(value, Json::Text(text) if text == "CEL");
+    pairs
+        .iter()
+        .any(|(key, value)| same(key.as_bytes(), b"Event") && is_cel(value))
 }
 
 /// Takes the AMI message and its server's name out of the envelope, if there is one.

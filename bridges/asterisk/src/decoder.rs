@@ -73,6 +73,7 @@ pub struct Decoder {
     clock: CelClock,
     rows: CsvRows,
     scratch: Scratch,
+    memory: ami_json::Memory,
 }
 
 impl Decoder {
@@ -83,6 +84,7 @@ impl Decoder {
             clock: CelClock::new(settings.zone),
             rows: CsvRows::new(settings.cel_columns),
             scratch: Scratch::default(),
+            memory: ami_json::Memory::default(),
         }
     }
 
@@ -96,7 +98,12 @@ impl Decoder {
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         match self.format {
             Format::Ami => ami::decode(message, &mut self.clock),
-            Format::AmiJson => ami_json::decode(message, &mut self.scratch, &mut self.clock),
+            Format::AmiJson => ami_json::decode(
+                message,
+                &mut self.scratch,
+                &mut self.memory,
+                &mut self.clock,
+            ),
             Format::CelCsv => self.rows.decode(message, &mut self.clock),
             Format::CelAmqp => cel_amqp::decode(message, &mut self.scratch, &mut self.clock),
             Format::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),

@@ -210,6 +210,15 @@ fn tell_dial<'a, K: AsRef<[u8]>, V: Raw<'a>>(
             _ => {}
         }
     }
+    if dialled.name.is_empty() && dialled.uniqueid.is_empty() {
+        // Cut before it named whom: what is left shows the dialling channel alive.
+        return ChannelEvent {
+            at,
+            origin: Origin::Channel,
+            channel: by,
+            kind: Kind::Seen,
+        };
+    }
     let by = (!by.name.is_empty() || !by.uniqueid.is_empty()).then(|| Box::new(by));
     let kind = if begins {
         Kind::DialBegin { by, dial_string }

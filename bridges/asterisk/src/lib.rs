@@ -10,7 +10,7 @@
 //! | [`framer`], `split` | a stream to messages |
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
-//! | `json`, `mend`, `ami_json` | the same as JSON, mended where broken |
+//! | `json`, `mend`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_time`, `cel_csv`, `cel_amqp` | channel event logging |
 //! | `cdr` | call detail records |
 //! | [`decoder`] | the one entry for all of them |
@@ -29,6 +29,7 @@ pub mod framer;
 mod json;
 mod key;
 mod mend;
+mod names;
 pub mod pairs;
 mod split;
 mod text;

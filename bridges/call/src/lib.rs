@@ -16,7 +16,6 @@
 pub mod assembler;
 pub mod call;
 pub mod event;
-mod resolve;
 pub mod trunk;
 pub mod units;
 

@@ -1,1 +1,40 @@
-//! Transports.
+//! Brings a PBX's words here as framed raw messages. In: bytes of a TCP or TLS line, a
+//! WebSocket, a broker's queue, a growing file. Out: [`Item`]s in one bounded [`Ring`]; back come
+//! [`Verdict`]s, once what was read is committed. What the bytes mean is decided behind the ring;
+//! of the decoders only framing and the AMI login dialogue are used here.
+//!
+//! ```text
+//! url        --source, checked
+//! source     one source from start to stop; reconnects with `backoff`
+//!   ami        AMI over TCP and TLS: login, ping, silence
+//!   websocket  AMI as JSON; `unmask` turns text frames into binary ones in front of tungstenite
+//!   amqp       a queue: consume, acknowledge after the commit, refuse
+//!   file       a file that grows, is renamed, truncated, replaced
+//! connect    TCP and TLS lines, refusals in words (`tls`, `error`)
+//! line       what a source tells: seq, states, gaps, counts
+//! ring       the bounded way to the intake;  verdict  the way back
+//! ```
+
+mod ami;
+pub mod amqp;
+mod backoff;
+mod connect;
+mod counts;
+mod error;
+mod file;
+mod item;
+mod line;
+mod ring;
+mod source;
+pub mod tls;
+pub mod url;
+mod verdict;
+mod websocket;
+
+pub use callbridge_call::EventTime;
+pub use counts::{Counts, CountsNow};
+pub use error::{Error, Fix};
+pub use item::{FilePosition, Frame, Item, SourceId};
+pub use ring::{Gone, Intake, Limits, Ring, ring};
+pub use source::{Clock, Secret, Settings, Source};
+pub use verdict::{Verdict, VerdictReader, Verdicts, verdicts};

@@ -1,0 +1,162 @@
+//! Which unique id belongs to a channel's name, for frames that were cut before they told it.
+//!
+//! amiws cuts a frame off after a caller's name that ends in half a character; `Channel` stands
+//! before the name, `Uniqueid` after it. Such a name stands in most events of its call.
+
+use callbridge_call::{ChannelEvent, EventTime, Kind, Origin};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// More channels than any one connection has alive; beyond it the one heard of first is dropped.
+const CHANNELS_MAX: usize = 16_384;
+
+/// The ids of channels that are alive, by server and name.
+#[derive(Debug, Default)]
+pub(crate) struct Names {
+    ids: BTreeMap<String, Ids>,
+    heard: u64,
+    /// The key being looked up.
+    key: String,
+}
+
+#[derive(Debug)]
+struct Ids {
+    uniqueid: String,
+    linkedid: String,
+    order: u64,
+}
+
+impl Names {
+    /// Learns from an event that is whole, and completes one that was cut.
+    pub(crate) fn note(&mut self, server: Option<&str>, event: &mut ChannelEvent<'_>, cut: bool) {
+        let channel = &event.channel;
+        if event.origin == Origin::Cel || channel.name.is_empty() {
+            return;
+        }
+        let whole = !channel.uniqueid.is_empty();
+        let learns = matches!(event.kind, Kind::Born { .. } | Kind::BridgeEnter { .. });
+        let ends = matches!(event.kind, Kind::Hangup { .. });
+        if !ends && if whole { !learns } else { !cut } {
+            return;
+        }
+        self.key.clear();
+        self.key.push_str(server.unwrap_or_default());
+        self.key.push('\n');
+        self.key.push_str(&channel.name);
+        if whole && learns {
+            self.learn(&channel.uniqueid, &channel.linkedid);
+        } else if !whole && cut {
+            self.complete(event);
+        }
+        if ends {
+            self.ids.remove(&self.key);
+        }
+    }
+
+    fn learn(&mut self, uniqueid: &str, linkedid: &str) {
+        if self.ids.len() >= CHANNELS_MAX && !self.ids.contains_key(&self.key) {
+            let oldest = self.ids.iter().min_by_key(|(_, ids)| ids.order);
+            if let Some(oldest) = oldest.map(|(key, _)| key.clone()) {
+                self.ids.remove(&oldest);
+            }
+        }
+        self.heard += 1;
+        let order = self.heard;
+        let ids = Ids {
+            uniqueid: uniqueid.to_owned(),
+            linkedid: linkedid.to_owned(),
+            order,
+        };
+        self.ids.insert(self.key.clone(), ids);
+    }
+
+    /// A channel no whole frame has told of is known by a name of our own: the channel's, and
+    /// when it was first heard of, for names come again after a restart of the PBX.
+    fn complete(&mut self, event: &mut ChannelEvent<'_>) {
+        if !self.ids.contains_key(&self.key) {
+            let since = event.at.map(EventTime::floor_seconds);
+            let since = since.map(|since| format!("@{since}")).unwrap_or_default();
+            let stand_in = format!("{}{since}", event.channel.name);
+            self.learn(&stand_in, &stand_in);
+        }
+        if let Some(ids) = self.ids.get(&self.key) {
+            event.channel.uniqueid = Cow::Owned(ids.uniqueid.clone());
+            if event.channel.linkedid.is_empty() {
+                event.channel.linkedid = Cow::Owned(ids.linkedid.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_call::ChannelRef;
+    use callbridge_call::event::ChannelState;
+
+    fn event(kind: Kind<'static>, uniqueid: &'static str) -> ChannelEvent<'static> {
+        let channel = ChannelRef {
+            name: "PJSIP/city-1".into(),
+            uniqueid: uniqueid.into(),
+            linkedid: uniqueid.into(),
+            ..ChannelRef::default()
+        };
+        let at = Some(EventTime::from_seconds(7));
+        ChannelEvent {
+            at,
+            origin: Origin::Channel,
+            channel,
+            kind,
+        }
+    }
+
+    const BORN: Kind<'static> = Kind::Born {
+        state: ChannelState::Ring,
+    };
+
+    #[test]
+    fn a_cut_event_gets_the_ids_its_channel_was_born_with() {
+        let mut names = Names::default();
+        names.note(Some("pbx1"), &mut event(BORN, "5.1"), false);
+        let mut cut = event(Kind::Seen, "");
+        names.note(Some("pbx1"), &mut cut, true);
+        assert_eq!(
+            (&*cut.channel.uniqueid, &*cut.channel.linkedid),
+            ("5.1", "5.1")
+        );
+        // The same name on another PBX is another channel.
+        let mut other = event(Kind::Seen, "");
+        names.note(Some("pbx2"), &mut other, true);
+        assert_eq!(other.channel.uniqueid, "PJSIP/city-1@7");
+    }
+
+    #[test]
+    fn a_channel_never_heard_of_whole_keeps_one_stand_in_until_it_hangs_up() {
+        let mut names = Names::default();
+        let hear = |names: &mut Names, kind, at| {
+            let mut cut = event(kind, "");
+            cut.at = Some(EventTime::from_seconds(at));
+            names.note(None, &mut cut, true);
+            cut.channel.uniqueid.into_owned()
+        };
+        assert_eq!(hear(&mut names, BORN, 7), "PJSIP/city-1@7");
+        assert_eq!(hear(&mut names, Kind::Seen, 8), "PJSIP/city-1@7");
+        assert_eq!(
+            hear(&mut names, Kind::Hangup { cause: None }, 9),
+            "PJSIP/city-1@7"
+        );
+        assert_eq!(hear(&mut names, BORN, 99), "PJSIP/city-1@99");
+    }
+
+    #[test]
+    fn the_memory_has_a_limit() {
+        let mut names = Names::default();
+        for number in 0..CHANNELS_MAX + 10 {
+            let mut born = event(BORN, "5.1");
+            born.channel.name = format!("PJSIP/city-{number}").into();
+            names.note(None, &mut born, false);
+        }
+        assert_eq!(names.ids.len(), CHANNELS_MAX);
+        assert!(!names.ids.contains_key("\nPJSIP/city-9"));
+    }
+}

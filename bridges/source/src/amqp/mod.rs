@@ -1,0 +1,289 @@
+//! A broker's queue: consumed by us alone, acknowledged after the commit and on no other path.
+//!
+//! What is not acknowledged when the line ends, for whatever reason, the broker gives again.
+
+mod connect;
+mod tags;
+mod words;
+
+pub use connect::Login;
+pub use words::declare_command;
+
+use crate::VerdictReader;
+use crate::connect::Target;
+use crate::error::Error;
+use crate::source::{Context, Stop};
+use crate::url::QueueSource;
+use callbridge_asterisk::MESSAGE_BYTES_MAX;
+use futures_util::StreamExt;
+use lapin::message::Delivery;
+use lapin::options::{
+    BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicQosOptions, BasicRejectOptions,
+    QueueBindOptions, QueueDeclareOptions,
+};
+use lapin::types::{AMQPValue, FieldTable, ShortString};
+use lapin::{Channel, Connection};
+use tags::{Answer, Tags};
+
+const CONSUMER: &str = "callbridge";
+
+/// The consumer of one queue.
+pub(crate) struct Consumer {
+    source: QueueSource,
+    verdicts: VerdictReader,
+}
+
+impl Consumer {
+    pub(crate) fn new(source: QueueSource, verdicts: VerdictReader) -> Self {
+        Self { source, verdicts }
+    }
+
+    /// One connection, from opening to its end: why it ended, or nothing when told to stop.
+    pub(crate) async fn session(&mut self, context: &mut Context, stop: Stop) -> Option<Error> {
+        tokio::select! {
+            () = self.verdicts.paused(false) => {}
+            () = stop.told() => return None,
+        }
+        let login = Login {
+            broker: self.source.broker.clone(),
+            secret: context.secret.clone(),
+            variable: "CALLBRIDGE_AMQP_SECRET",
+            ca_file: context.ca_file.clone(),
+            within: context.settings.connect_within,
+        };
+        let opened = tokio::select! {
+            opened = open(&login, &self.source, context.settings.prefetch) => opened,
+            () = stop.told() => return None,
+        };
+        let (connection, channel, consumer) = match opened {
+            Ok(opened) => opened,
+            Err(error) => return Some(error),
+        };
+        let target = login.target();
+        let mut session = Session {
+            source: &self.source,
+            verdicts: &self.verdicts,
+            target,
+            channel,
+            tags: Tags::default(),
+        };
+        let ended = session.run(context, consumer, stop).await;
+        // An orderly end lets the broker give the rest to the next consumer at once. On a line
+        // that is lost already there is nothing to be orderly about.
+        let closing = connection.close(200, ShortString::from("done"));
+        let _ = tokio::time::timeout(context.settings.connect_within, closing).await;
+        ended.err()
+    }
+}
+
+struct Session<'a> {
+    source: &'a QueueSource,
+    verdicts: &'a VerdictReader,
+    target: Target,
+    channel: Channel,
+    tags: Tags,
+}
+
+impl Session<'_> {
+    async fn run(
+        &mut self,
+        context: &mut Context,
+        mut consumer: lapin::Consumer,
+        stop: Stop,
+    ) -> Result<(), Error> {
+        context.line.up(false).await?;
+        loop {
+            tokio::select! {
+                delivery = consumer.next() => {
+                    let delivery = self.delivered(delivery)?;
+                    let given = tokio::select! {
+                        given = self.give(context, delivery) => given,
+                        () = stop.told() => continue,
+                    };
+                    given?;
+                }
+                judged = self.verdicts.next() => {
+                    let answers = self.tags.judged(&judged);
+                    answer(&self.channel, &answers).await.map_err(|e| self.lost(&e))?;
+                }
+                () = self.verdicts.paused(true) => return Err(Error::Paused),
+                () = stop.told() => {
+                    self.drain(context).await?;
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn lost(&self, error: &lapin::Error) -> Error {
+        words::lost(&self.target, &self.source.broker, error)
+    }
+
+    fn delivered(
+        &self,
+        delivery: Option<Result<Delivery, lapin::Error>>,
+    ) -> Result<Delivery, Error> {
+        match delivery {
+            Some(Ok(delivery)) => Ok(delivery),
+            Some(Err(error)) => Err(self.lost(&error)),
+            None => Err(self.target.closed(format!(
+                "the broker ended the consumption of queue {}: it was deleted, or its node went",
+                self.source.queue
+            ))),
+        }
+    }
+
+    /// Gives one message to the ring. While there is no room, verdicts are still answered: the
+    /// intake may be waiting for nothing else.
+    async fn give(&mut self, context: &mut Context, delivery: Delivery) -> Result<(), Error> {
+        let mut bytes = bytes::Bytes::from(delivery.data);
+        if bytes.len() > MESSAGE_BYTES_MAX {
+            bytes.truncate(MESSAGE_BYTES_MAX);
+            context.line.counts.too_long();
+        }
+        let mut giving = std::pin::pin!(context.line.give(bytes, None));
+        loop {
+            tokio::select! {
+                seq = &mut giving => {
+                    self.tags.given(seq?, delivery.delivery_tag);
+                    return Ok(());
+                }
+                judged = self.verdicts.next() => {
+                    let answers = self.tags.judged(&judged);
+                    let answered = answer(&self.channel, &answers).await;
+                    answered.map_err(|e| words::lost(&self.target, &self.source.broker, &e))?;
+                }
+                () = self.verdicts.paused(true) => return Err(Error::Paused),
+            }
+        }
+    }
+
+    /// Takes no more, and waits a little for the verdicts on what was given.
+    async fn drain(&mut self, context: &Context) -> Result<(), Error> {
+        let cancelled = self
+            .channel
+            .basic_cancel(CONSUMER.into(), BasicCancelOptions::default());
+        cancelled.await.map_err(|error| self.lost(&error))?;
+        let answered = async {
+            while !self.tags.is_empty() {
+                let judged = self.verdicts.next().await;
+                let answers = self.tags.judged(&judged);
+                answer(&self.channel, &answers).await?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout(context.settings.drain_within, answered).await {
+            Ok(answered) => answered.map_err(|error| self.lost(&error)),
+            // The broker gives them again; they are known by then, or taken then.
+            Err(_) => Ok(()),
+        }
+    }
+}
+
+async fn answer(channel: &Channel, answers: &[Answer]) -> Result<(), lapin::Error> {
+    for answer in answers {
+        match answer {
+            Answer::Reject(tag) => {
+                let options = BasicRejectOptions { requeue: false };
+                channel.basic_reject(*tag, options).await?;
+            }
+            Answer::AckThrough(tag) => {
+                let options = BasicAckOptions { multiple: true };
+                channel.basic_ack(*tag, options).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Logs in, finds or makes the queue, and begins to consume it.
+async fn open(
+    login: &Login,
+    source: &QueueSource,
+    prefetch: u16,
+) -> Result<(Connection, Channel, lapin::Consumer), Error> {
+    let target = login.target();
+    let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
+    let connection = login.open().await?;
+    let opening = async {
+        let channel = queue(&connection, &target, source).await?;
+        let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
+        qos.await.map_err(lost)?;
+        let options = BasicConsumeOptions {
+            exclusive: true,
+            ..BasicConsumeOptions::default()
+        };
+        let queue = ShortString::from(source.queue.clone());
+        let table = FieldTable::default();
+        let consumer = channel.basic_consume(queue, CONSUMER.into(), options, table);
+        match consumer.await {
+            Ok(consumer) => Ok((channel, consumer)),
+            Err(error) => Err(words::consuming(&target, source, &error)),
+        }
+    };
+    let opened = match tokio::time::timeout(login.within, opening).await {
+        Ok(opened) => opened,
+        Err(_) => Err(target.timed_out()),
+    };
+    match opened {
+        Ok((channel, consumer)) => Ok((connection, channel, consumer)),
+        Err(error) => {
+            let _ = connection.close(200, ShortString::from("refused")).await;
+            Err(error)
+        }
+    }
+}
+
+/// A channel on which the queue was found; with `declare=yes` a missing one is made.
+async fn queue(
+    connection: &Connection,
+    target: &Target,
+    source: &QueueSource,
+) -> Result<Channel, Error> {
+    let lost = |error: lapin::Error| words::lost(target, &source.broker, &error);
+    let refused = |error: lapin::Error| words::finding(target, source, &error);
+    let name = || ShortString::from(source.queue.clone());
+    let mut channel = connection.create_channel().await.map_err(lost)?;
+    let passive = QueueDeclareOptions {
+        passive: true,
+        ..QueueDeclareOptions::default()
+    };
+    let found = channel.queue_declare(name(), passive, FieldTable::default());
+    match found.await {
+        Ok(_) => {}
+        Err(error) if source.declare && words::is_not_found(&error) => {
+            // The refusal has closed the channel.
+            channel = connection.create_channel().await.map_err(lost)?;
+            let durable = QueueDeclareOptions {
+                durable: true,
+                ..QueueDeclareOptions::default()
+            };
+            let made = channel.queue_declare(name(), durable, FieldTable::default());
+            made.await.map_err(refused)?;
+        }
+        Err(error) => return Err(refused(error)),
+    }
+    if let (true, Some(exchange)) = (source.declare, &source.exchange) {
+        let (key, headers) = binding(source.bind.as_deref().unwrap_or_default());
+        let exchange = ShortString::from(exchange.clone());
+        let options = QueueBindOptions::default();
+        let bound = channel.queue_bind(name(), exchange, key, options, headers);
+        bound.await.map_err(refused)?;
+    }
+    Ok(channel)
+}
+
+/// `bind=`: a routing key, or `NAME=VALUE,…` that all have to be in a message's headers.
+fn binding(bind: &str) -> (ShortString, FieldTable) {
+    let mut headers = FieldTable::default();
+    if !bind.contains('=') {
+        return (ShortString::from(bind.to_owned()), headers);
+    }
+    let text = |value: &str| AMQPValue::LongString(value.into());
+    headers.insert("x-match".into(), text("all"));
+    for pair in bind.split(',') {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        headers.insert(ShortString::from(name.to_owned()), text(value));
+    }
+    (ShortString::from(String::new()), headers)
+}

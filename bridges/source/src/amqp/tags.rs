@@ -1,0 +1,127 @@
+//! Which deliveries are under way, and what a verdict means for them. Pure.
+
+use crate::verdict::Judged;
+use std::collections::BTreeMap;
+
+/// What to tell the broker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// This one is unreadable and kept by us: not again, and to the queue's dead-letter exchange.
+    Reject(u64),
+    /// All up to this tag are committed.
+    AckThrough(u64),
+}
+
+/// Deliveries of one connection without a verdict. Tags begin anew with each connection, frames'
+/// numbers do not: a verdict on a frame of an older connection finds nothing here.
+#[derive(Debug, Default)]
+pub(super) struct Tags {
+    /// Frame's number → delivery tag.
+    outstanding: BTreeMap<u64, u64>,
+}
+
+impl Tags {
+    pub(super) fn given(&mut self, seq: u64, tag: u64) {
+        self.outstanding.insert(seq, tag);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.outstanding.is_empty()
+    }
+
+    /// Rejections first: an acknowledgement of all up to a tag would take them along.
+    pub(super) fn judged(&mut self, judged: &Judged) -> Vec<Answer> {
+        let refused = judged.refused.iter();
+        let rejects = refused.filter_map(|seq| self.outstanding.remove(seq));
+        let mut answers: Vec<_> = rejects.map(Answer::Reject).collect();
+        let open = self.outstanding.split_off(&(judged.through + 1));
+        let committed = std::mem::replace(&mut self.outstanding, open);
+        let last = committed.last_key_value();
+        answers.extend(last.map(|(_, tag)| Answer::AckThrough(*tag)));
+        answers
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn judged(through: u64, refused: &[u64]) -> Judged {
+        Judged {
+            through,
+            refused: refused.to_vec(),
+        }
+    }
+
+    fn tags(from_seq: u64, many: u64) -> Tags {
+        let mut tags = Tags::default();
+        for tag in 1..=many {
+            tags.given(from_seq + tag - 1, tag);
+        }
+        tags
+    }
+
+    #[test]
+    fn one_answer_acknowledges_all_that_is_committed() {
+        let mut tags = tags(1, 10);
+        assert_eq!(tags.judged(&judged(7, &[])), [Answer::AckThrough(7)]);
+        assert_eq!(tags.judged(&judged(7, &[])), []);
+        assert_eq!(tags.judged(&judged(10, &[])), [Answer::AckThrough(10)]);
+        assert!(tags.is_empty());
+    }
+
+    #[test]
+    fn a_refused_one_is_rejected_before_those_around_it_are_acknowledged() {
+        let mut tags = tags(1, 5);
+        let answers = tags.judged(&judged(5, &[2, 5]));
+        assert_eq!(
+            answers,
+            [Answer::Reject(2), Answer::Reject(5), Answer::AckThrough(4)]
+        );
+    }
+
+    #[test]
+    fn verdicts_on_an_older_connection_change_nothing() {
+        let mut tags = tags(100, 3);
+        assert_eq!(tags.judged(&judged(99, &[5, 99])), []);
+        assert_eq!(tags.judged(&judged(101, &[])), [Answer::AckThrough(2)]);
+    }
+
+    proptest! {
+        /// A broker that keeps the book itself: each delivery ends once, and as it was judged.
+        #[test]
+        fn every_delivery_is_answered_once_and_rightly(
+            many in 1_u64..40,
+            steps in proptest::collection::vec((0_u64..45, proptest::collection::vec(1_u64..45, 0..4)), 1..12),
+        ) {
+            let mut tags = tags(1, many);
+            let mut broker: BTreeMap<u64, &str> = (1..=many).map(|tag| (tag, "open")).collect();
+            let (mut through, mut refusable) = (0, 1);
+            for (next, refused) in steps {
+                // The intake refuses only what it has not committed before.
+                let refused: Vec<_> = refused.into_iter().filter(|seq| *seq >= refusable && *seq <= many).collect();
+                through = next.max(through);
+                refusable = through + 1;
+                for answer in tags.judged(&judged(through, &refused)) {
+                    match answer {
+                        Answer::Reject(tag) => prop_assert_eq!(broker.insert(tag, "refused"), Some("open")),
+                        Answer::AckThrough(tag) => {
+                            prop_assert_eq!(broker[&tag], "open");
+                            for (_, state) in broker.range_mut(..=tag).filter(|(_, s)| **s == "open") {
+                                *state = "acked";
+                            }
+                        }
+                    }
+                }
+                for (tag, state) in &broker {
+                    match *state {
+                        "open" => prop_assert!(*tag > through),
+                        "acked" => prop_assert!(*tag <= through),
+                        _ => {}
+                    }
+                }
+            }
+        }
+    }
+}

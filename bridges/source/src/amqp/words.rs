@@ -1,0 +1,109 @@
+//! A broker's refusals in words: what, where, and the command that mends it.
+
+use crate::connect::Target;
+use crate::error::Error;
+use crate::url::{Broker, QueueSource};
+use lapin::ErrorKind;
+use std::time::Duration;
+
+/// AMQP 0-9-1 reply codes.
+const ACCESS_REFUSED: u16 = 403;
+const NOT_FOUND: u16 = 404;
+const NOT_ALLOWED: u16 = 530;
+const NOT_IMPLEMENTED: u16 = 540;
+
+/// The broker's reply code and words, if it is a refusal.
+pub(super) fn reply(error: &lapin::Error) -> Option<(u16, String)> {
+    match error.kind() {
+        ErrorKind::ProtocolError(error) => Some((error.get_id(), error.get_message().to_string())),
+        _ => None,
+    }
+}
+
+pub(super) fn is_not_found(error: &lapin::Error) -> bool {
+    reply(error).is_some_and(|(code, _)| code == NOT_FOUND)
+}
+
+/// Why the connection was not had.
+pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
+    let (user, vhost) = (&broker.user, &broker.vhost);
+    match reply(error) {
+        Some((ACCESS_REFUSED, said)) => Error::Login {
+            endpoint: target.endpoint.clone(),
+            said,
+        },
+        Some((NOT_ALLOWED, said)) => Error::Right(format!(
+            "{}: {said}; make the virtual host and give the user its rights: rabbitmqctl \
+             add_vhost {vhost}; rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'",
+            target.endpoint
+        )),
+        Some((_, said)) => target.not_that(said),
+        None => lost(target, broker, error),
+    }
+}
+
+/// Why an open connection ended.
+pub(super) fn lost(target: &Target, broker: &Broker, error: &lapin::Error) -> Error {
+    match error.kind() {
+        ErrorKind::IOError(error) => target.failed(error),
+        ErrorKind::MissingHeartbeatError => Error::Silent {
+            endpoint: target.endpoint.clone(),
+            quiet: Duration::from_secs(2 * u64::from(broker.heartbeat)),
+        },
+        ErrorKind::ProtocolError(error) => target.closed(error.get_message().to_string()),
+        _ => target.closed(error.to_string()),
+    }
+}
+
+/// Why the queue could not be had.
+pub(super) fn finding(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
+    let QueueSource { broker, queue, .. } = source;
+    let (vhost, endpoint) = (&broker.vhost, &target.endpoint);
+    match reply(error) {
+        Some((NOT_FOUND, said)) if said.contains("no exchange") => Error::Queue(format!(
+            "{endpoint}: {said}; make the exchange, or mend exchange= in the URL"
+        )),
+        Some((NOT_FOUND, _)) => Error::Queue(format!(
+            "{endpoint}: there is no queue {queue} in virtual host {vhost}; make it: \
+             {}, or give declare=yes",
+            declare_command(vhost, queue)
+        )),
+        Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
+        Some((_, said)) => Error::Queue(format!("{endpoint}: queue {queue}: {said}")),
+        None => lost(target, broker, error),
+    }
+}
+
+/// The command that makes a durable queue.
+pub fn declare_command(vhost: &str, queue: &str) -> String {
+    if vhost == "/" {
+        format!("rabbitmqadmin declare queue name={queue} durable=true")
+    } else {
+        format!("rabbitmqadmin --vhost={vhost} declare queue name={queue} durable=true")
+    }
+}
+
+fn right(target: &Target, broker: &Broker, said: &str) -> Error {
+    Error::Right(format!(
+        "{}: {said}; let an administrator look at: rabbitmqctl list_user_permissions {}",
+        target.endpoint, broker.user
+    ))
+}
+
+/// Why the queue could not be consumed.
+pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
+    let QueueSource { broker, queue, .. } = source;
+    let endpoint = &target.endpoint;
+    match reply(error) {
+        Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => Error::Queue(format!(
+            "{endpoint}: queue {queue} has another consumer ({said}); there can be one only: \
+             stop the other, or wait until the broker notices that it has died"
+        )),
+        Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
+        Some((NOT_IMPLEMENTED, said)) => Error::Queue(format!(
+            "{endpoint}: queue {queue} cannot have an exclusive consumer ({said}); use a classic \
+             durable queue"
+        )),
+        Some(_) | None => finding(target, source, error),
+    }
+}

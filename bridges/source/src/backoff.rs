@@ -1,0 +1,125 @@
+//! How long to wait before the next try. Pure: time and chance come in from outside.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::Duration;
+
+/// The bounds of the wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// The ceiling of the first wait; it doubles with each further failure.
+    pub first: Duration,
+    /// The ceiling never exceeds this.
+    pub most: Duration,
+    /// A line that was up this long begins anew.
+    pub healthy: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_millis(500),
+            most: Duration::from_secs(30),
+            healthy: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Exponential backoff with full jitter: a wait between nothing and a ceiling that doubles, so
+/// that many lines lost at once do not come back at once. A tenth of the first ceiling is waited
+/// at least, lest a PBX that refuses at once be asked in a loop.
+#[derive(Clone, Debug)]
+pub(crate) struct Backoff {
+    bounds: Bounds,
+    failures: u32,
+}
+
+impl Backoff {
+    pub(crate) fn new(bounds: Bounds) -> Self {
+        Self {
+            bounds,
+            failures: 0,
+        }
+    }
+
+    /// The wait after a line that was up for `up`; `chance` is any random number.
+    pub(crate) fn wait(&mut self, up: Duration, chance: u64) -> Duration {
+        if up >= self.bounds.healthy {
+            self.failures = 0;
+        }
+        let ceiling = self
+            .bounds
+            .first
+            .saturating_mul(1_u32.checked_shl(self.failures).unwrap_or(u32::MAX))
+            .min(self.bounds.most);
+        self.failures = self.failures.saturating_add(1);
+        let floor = self.bounds.first / 10;
+        let span = ceiling.saturating_sub(floor).as_micros();
+        let jitter = span * u128::from(chance) / u128::from(u64::MAX);
+        floor + Duration::from_micros(u64::try_from(jitter).unwrap_or(u64::MAX))
+    }
+
+    /// Begins anew.
+    pub(crate) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+/// A random number, from the keys that the standard library draws for its hash maps.
+pub(crate) fn chance() -> u64 {
+    RandomState::new().hash_one(0_u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const NONE: Duration = Duration::ZERO;
+
+    #[test]
+    fn the_ceiling_doubles_from_half_a_second_to_thirty() {
+        let mut backoff = Backoff::new(Bounds::default());
+        let waits: Vec<_> = (0..9)
+            .map(|_| backoff.wait(NONE, u64::MAX).as_millis())
+            .collect();
+        assert_eq!(
+            waits,
+            [500, 1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]
+        );
+    }
+
+    #[test]
+    fn a_minute_of_health_begins_anew_and_less_does_not() {
+        let mut backoff = Backoff::new(Bounds::default());
+        for _ in 0..40 {
+            backoff.wait(NONE, 1);
+        }
+        assert_eq!(
+            backoff.wait(Duration::from_secs(59), u64::MAX).as_secs(),
+            30
+        );
+        assert_eq!(
+            backoff.wait(Duration::from_secs(60), u64::MAX).as_millis(),
+            500
+        );
+        backoff.reset();
+        assert_eq!(backoff.wait(NONE, u64::MAX).as_millis(), 500);
+    }
+
+    #[test]
+    fn chance_differs() {
+        assert_ne!(chance(), chance());
+    }
+
+    proptest! {
+        #[test]
+        fn a_wait_lies_between_its_floor_and_its_ceiling(chances in proptest::collection::vec(any::<u64>(), 1..20)) {
+            let mut backoff = Backoff::new(Bounds::default());
+            for (failures, chance) in chances.into_iter().enumerate() {
+                let ceiling = Duration::from_millis(500 << failures.min(10)).min(Duration::from_secs(30));
+                let wait = backoff.wait(NONE, chance);
+                prop_assert!(wait >= Duration::from_millis(50) && wait <= ceiling, "{wait:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! Opens a TCP line, plain or TLS, and says in words why it could not.
+
+use crate::error::Error;
+use crate::tls::{self, Refusal};
+use crate::url::Endpoint;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+/// Anything that bytes go through both ways.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// An open line.
+pub(crate) type Stream = Box<dyn Duplex>;
+
+/// Where a line goes and what it needs.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub endpoint: Endpoint,
+    pub ca_file: Option<PathBuf>,
+    pub within: Duration,
+}
+
+impl Target {
+    pub(crate) fn timed_out(&self) -> Error {
+        Error::TimedOut {
+            endpoint: self.endpoint.clone(),
+            within: self.within,
+        }
+    }
+
+    pub(crate) fn closed(&self, words: impl Into<String>) -> Error {
+        Error::Closed {
+            endpoint: self.endpoint.clone(),
+            words: words.into(),
+        }
+    }
+
+    pub(crate) fn not_that(&self, words: impl Into<String>) -> Error {
+        Error::NotThat {
+            endpoint: self.endpoint.clone(),
+            words: words.into(),
+        }
+    }
+
+    /// A failure of an open or opening line in words; a TLS refusal by its name.
+    pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
+        match Refusal::of(&self.endpoint.host, error) {
+            Some(refusal) => Error::Tls(refusal),
+            None => Error::Connect {
+                endpoint: self.endpoint.clone(),
+                words: words(error),
+            },
+        }
+    }
+
+    /// Opens the line, within the time allowed.
+    pub(crate) async fn open(&self) -> Result<Stream, Error> {
+        let opening = async {
+            let tcp = self.tcp().await?;
+            if !self.endpoint.tls {
+                return Ok(Box::new(tcp) as Stream);
+            }
+            let config = client(self.ca_file.clone()).await?;
+            let name = tls::server_name(&self.endpoint.host)?;
+            let connector = tokio_rustls::TlsConnector::from(config);
+            match connector.connect(name, tcp).await {
+                Ok(stream) => Ok(Box::new(stream) as Stream),
+                Err(error) => Err(self.failed(&error)),
+            }
+        };
+        match tokio::time::timeout(self.within, opening).await {
+            Ok(opened) => opened,
+            Err(_) => Err(self.timed_out()),
+        }
+    }
+
+    async fn tcp(&self) -> Result<TcpStream, Error> {
+        let address = (self.endpoint.host.as_str(), self.endpoint.port);
+        let tcp = TcpStream::connect(address).await;
+        let tcp = tcp.map_err(|error| self.failed(&error))?;
+        // What we write are single short actions; none of them is to wait for another.
+        let _ = tcp.set_nodelay(true);
+        Ok(tcp)
+    }
+}
+
+/// Reads the roots away from the runtime's threads: they are files, and a live line is not to
+/// wait for them.
+pub(crate) async fn client(ca_file: Option<PathBuf>) -> Result<Arc<rustls::ClientConfig>, Refusal> {
+    let read = move || tls::client(ca_file.as_deref().map(Path::new));
+    match tokio::task::spawn_blocking(read).await {
+        Ok(config) => config,
+        Err(why) => Err(Refusal::Other {
+            host: String::new(),
+            why: why.to_string(),
+        }),
+    }
+}
+
+fn words(error: &std::io::Error) -> String {
+    match error.kind() {
+        ErrorKind::ConnectionRefused => {
+            "connection refused; is it running, and listening on this port?".to_owned()
+        }
+        ErrorKind::UnexpectedEof => "closed in the middle of the greeting".to_owned(),
+        ErrorKind::ConnectionReset => "connection reset".to_owned(),
+        ErrorKind::NetworkUnreachable | ErrorKind::HostUnreachable => {
+            format!("{error}; check the network between")
+        }
+        _ if error.to_string().contains("failed to lookup") => {
+            format!("unknown host ({error}); check the name in the URL")
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,320 @@
+//! Follows a file through everything that is done to one: written on, renamed, truncated, copied
+//! and truncated, deleted and made anew. Looks at the disk when asked to, and waits for nothing.
+
+use super::cut::Cut;
+use super::opened::{Looked, Opened, is_same};
+use crate::FilePosition;
+use crate::url::{Format, From};
+use std::collections::VecDeque;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// What a look showed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Sight {
+    /// Complete frames, in order.
+    Frames(Vec<(Cut, FilePosition)>),
+    /// The file is open.
+    Open,
+    /// Something may be missing before what comes next.
+    Gap(String),
+    /// The file cannot be read now.
+    Trouble(String),
+    /// Everything there is was read.
+    End,
+}
+
+/// How many looks a renamed file stays open after its last byte: a writer that holds it open may
+/// write on until it opens the new one.
+const LINGER: u32 = 2;
+
+#[derive(Debug)]
+pub(crate) struct Follower {
+    path: PathBuf,
+    format: Format,
+    from: From,
+    resume: Option<FilePosition>,
+    current: Option<Opened>,
+    /// The current file has another name by now: it is read to its end, and left.
+    leaving: bool,
+    lingered: u32,
+    /// Files to be read whole before the one at `path`.
+    before: VecDeque<PathBuf>,
+    /// The next file at `path` is read from its start, for it came after we did.
+    from_start: bool,
+}
+
+impl Follower {
+    pub(crate) fn new(
+        path: PathBuf,
+        format: Format,
+        from: From,
+        resume: Option<FilePosition>,
+    ) -> Self {
+        // A position of another file says nothing about this one.
+        let resume = resume.filter(|position| Path::new(&position.path) == path);
+        Self {
+            path,
+            format,
+            from,
+            resume,
+            current: None,
+            leaving: false,
+            lingered: 0,
+            before: VecDeque::new(),
+            from_start: false,
+        }
+    }
+
+    /// Looks at the disk once. `Sight::End` or `Sight::Trouble`, at the end of the list, means
+    /// that there is nothing more to be had now.
+    pub(crate) fn look(&mut self) -> Vec<Sight> {
+        let mut sights = Vec::new();
+        if let Err(error) = self.step(&mut sights) {
+            // A file that fails while it is read is opened again where it was.
+            if let Some(current) = self.current.take() {
+                self.resume = Some(current.position());
+            }
+            let why = match error.kind() {
+                ErrorKind::PermissionDenied => {
+                    format!("{error}; let the user that callbridge runs as read it")
+                }
+                _ => error.to_string(),
+            };
+            sights.push(Sight::Trouble(format!("{}: {why}", self.path.display())));
+        }
+        sights
+    }
+
+    fn step(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
+        if self.current.is_none() && !self.open(sights)? {
+            return Ok(());
+        }
+        let Some(current) = &mut self.current else {
+            return Ok(());
+        };
+        match current.look()? {
+            Looked::More(frames) => {
+                self.lingered = 0;
+                sights.push(Sight::Frames(frames));
+            }
+            Looked::End => self.at_end(sights)?,
+            Looked::Replaced => self.replaced(sights)?,
+        }
+        Ok(())
+    }
+
+    /// Opens what is to be read next; `false` when there is nothing.
+    fn open(&mut self, sights: &mut Vec<Sight>) -> io::Result<bool> {
+        if let Some(path) = self.before.pop_front() {
+            self.current = Some(Opened::at(&path, &self.path, self.format, 0)?);
+            self.leaving = true;
+            return Ok(true);
+        }
+        if let Some(position) = self.resume.take() {
+            return match self.find(&position) {
+                Ok(()) => {
+                    if self.current.is_none() {
+                        sights.push(Sight::Gap(format!(
+                            "{}: another file stands there now, and the one read up to byte {} \
+                             is gone; what it held after that is missing",
+                            self.path.display(),
+                            position.offset
+                        )));
+                        return self.open(sights);
+                    }
+                    sights.push(Sight::Open);
+                    Ok(true)
+                }
+                Err(error) => {
+                    self.resume = Some(position);
+                    Err(error)
+                }
+            };
+        }
+        let opened = match (&self.from, self.from_start) {
+            (From::End, false) => Opened::at_end(&self.path, self.format),
+            (From::Start | From::Since(_), _) | (From::End, true) => {
+                Opened::at(&self.path, &self.path, self.format, 0)
+            }
+        };
+        let missing = |error: &io::Error| error.kind() == ErrorKind::NotFound;
+        // Whatever comes to stand there from now on is new, and read from its start.
+        self.from_start = opened.as_ref().map_or_else(missing, |_| true);
+        match opened {
+            Ok(opened) => {
+                self.current = Some(opened);
+                self.leaving = false;
+                self.lingered = 0;
+                sights.push(Sight::Open);
+                Ok(true)
+            }
+            Err(error) if missing(&error) => {
+                sights.push(Sight::Trouble(format!(
+                    "{}: no such file; it is waited for (is the path right, and does the PBX \
+                     write it?)",
+                    self.path.display()
+                )));
+                Ok(false)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Opens the file that `position` was taken in, under whatever name; none when it is gone.
+    fn find(&mut self, position: &FilePosition) -> io::Result<()> {
+        self.from_start = true;
+        let here = match is_same(&self.path, position) {
+            Err(error) if error.kind() == ErrorKind::NotFound => None,
+            here => here?,
+        };
+        if here.is_some_and(|metadata| metadata.ino() == position.inode) {
+            let opened = Opened::at(&self.path, &self.path, self.format, position.offset)?;
+            self.current = Some(opened);
+            self.leaving = false;
+            return Ok(());
+        }
+        if let Some(path) = self.rotated(position)? {
+            return self.leave_by(&path, position.offset);
+        }
+        // The same first bytes in another inode: a copy was put in its place.
+        if is_same(&self.path, position).is_ok_and(|same| same.is_some()) {
+            let opened = Opened::at(&self.path, &self.path, self.format, position.offset)?;
+            self.current = Some(opened);
+            self.leaving = false;
+        }
+        Ok(())
+    }
+
+    /// Goes on in a file that was rotated away, then in those rotated after it.
+    fn leave_by(&mut self, path: &Path, offset: u64) -> io::Result<()> {
+        let opened = Opened::at(path, &self.path, self.format, offset)?;
+        self.before = self.later_than(&opened)?;
+        self.current = Some(opened);
+        self.leaving = true;
+        self.lingered = 0;
+        Ok(())
+    }
+
+    fn at_end(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
+        let Some(current) = &mut self.current else {
+            return Ok(());
+        };
+        if !self.leaving {
+            let here = match std::fs::metadata(&self.path) {
+                Ok(metadata) => Some(metadata.ino()),
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                Err(error) => return Err(error),
+            };
+            if here == Some(current.inode()) {
+                sights.push(Sight::End);
+                return Ok(());
+            }
+            if here.is_none() {
+                // Renamed or deleted, and no new one yet: the old one may still be written.
+                sights.push(Sight::Trouble(format!(
+                    "{}: it was renamed or deleted; the next one is waited for",
+                    self.path.display()
+                )));
+                return Ok(());
+            }
+        }
+        self.lingered += 1;
+        if self.lingered <= LINGER {
+            sights.push(Sight::End);
+            return Ok(());
+        }
+        sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
+        if !self.leaving {
+            self.before = match self.current.take() {
+                Some(current) => self.later_than(&current)?,
+                None => VecDeque::new(),
+            };
+        }
+        self.current = None;
+        self.from_start = true;
+        Ok(())
+    }
+
+    /// The file at `path` was truncated. What it held and we had not read is in a copy, if
+    /// somebody made one (`copytruncate`).
+    fn replaced(&mut self, sights: &mut Vec<Sight>) -> io::Result<()> {
+        let Some(current) = self.current.take() else {
+            return Ok(());
+        };
+        self.from_start = true;
+        let position = current.position();
+        match self.rotated(&position)? {
+            Some(path) => self.leave_by(&path, position.offset),
+            None => {
+                sights.push(Sight::Gap(format!(
+                    "{}: it was truncated, and there is no copy of it; what was written just \
+                     before that is missing",
+                    self.path.display()
+                )));
+                Ok(())
+            }
+        }
+    }
+
+    /// The sibling (`cel.csv.1`, `cel.csv-20261120`) that `position` was taken in, or a copy.
+    fn rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
+        let mut copy = None;
+        for path in self.siblings()? {
+            // One that cannot be read, or is rotated on under our eyes, is not the one.
+            let Ok(Some(metadata)) = is_same(&path, position) else {
+                continue;
+            };
+            if metadata.ino() == position.inode {
+                return Ok(Some(path));
+            }
+            if position.offset > 0 {
+                copy = Some(path);
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Siblings that were last written after `opened` was, the oldest first.
+    fn later_than(&self, opened: &Opened) -> io::Result<VecDeque<PathBuf>> {
+        let changed = opened.metadata()?.modified()?;
+        let mut later = Vec::new();
+        for path in self.siblings()? {
+            let Ok(metadata) = std::fs::metadata(&path) else {
+                continue;
+            };
+            let at = metadata.modified()?;
+            if at > changed && metadata.ino() != opened.inode() {
+                later.push((at, path));
+            }
+        }
+        later.sort();
+        Ok(later.into_iter().map(|(_, path)| path).collect())
+    }
+
+    /// Files beside ours whose name is ours, a dot or dash, and a number or date.
+    fn siblings(&self) -> io::Result<Vec<PathBuf>> {
+        let (Some(folder), Some(name)) = (self.path.parent(), self.path.file_name()) else {
+            return Ok(Vec::new());
+        };
+        let name = name.to_string_lossy();
+        let mut siblings = Vec::new();
+        for entry in std::fs::read_dir(folder)? {
+            let entry = entry?;
+            let other = entry.file_name();
+            let other = other.to_string_lossy();
+            let suffix = other.strip_prefix(name.as_ref());
+            let number = suffix.and_then(|suffix| suffix.strip_prefix(['.', '-']));
+            let dated = |text: &str| {
+                let known =
+                    |c: char| c.is_ascii_digit() || matches!(c, '-' | '_' | '.' | 'T' | ':');
+                text.starts_with(|c: char| c.is_ascii_digit()) && text.chars().all(known)
+            };
+            if number.is_some_and(dated) {
+                siblings.push(entry.path());
+            }
+        }
+        Ok(siblings)
+    }
+}

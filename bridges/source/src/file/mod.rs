@@ -1,0 +1,102 @@
+//! A file that grows: `cel_custom`'s CSV, a recording of AMI. Looked at four times a second; its
+//! place is in every frame, so that a restart goes on where the spool's commit was.
+
+mod cut;
+mod follow;
+mod opened;
+#[cfg(test)]
+mod tests;
+
+use crate::source::{Context, Stop};
+use crate::url::{Format, From};
+use crate::{FilePosition, Gone, Item, VerdictReader};
+use follow::{Follower, Sight};
+use std::path::PathBuf;
+
+/// A file and how it is followed.
+pub(crate) struct Tail {
+    follower: Option<Follower>,
+    verdicts: VerdictReader,
+}
+
+impl Tail {
+    pub(crate) fn new(
+        path: PathBuf,
+        format: Format,
+        from: From,
+        start: Option<FilePosition>,
+        verdicts: VerdictReader,
+    ) -> Self {
+        let follower = Follower::new(path, format, from, start);
+        Self {
+            follower: Some(follower),
+            verdicts,
+        }
+    }
+
+    /// Follows until told to stop.
+    pub(crate) async fn run(&mut self, context: &mut Context, stop: Stop) -> Result<(), Gone> {
+        tokio::select! {
+            gone = self.follow(context) => gone,
+            () = stop.told() => Ok(()),
+        }
+    }
+
+    async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
+        let mut idle = false;
+        loop {
+            self.verdicts.paused(false).await;
+            let Some(mut follower) = self.follower.take() else {
+                return Ok(());
+            };
+            // The disk may hang; a live line's thread must not hang with it.
+            let looked = tokio::task::spawn_blocking(move || {
+                let sights = follower.look();
+                (follower, sights)
+            });
+            let Ok((follower, sights)) = looked.await else {
+                return Ok(());
+            };
+            self.follower = Some(follower);
+            let mut wait = false;
+            for sight in sights {
+                wait = matches!(sight, Sight::End | Sight::Trouble(_));
+                self.tell(context, sight, &mut idle).await?;
+            }
+            if wait {
+                tokio::time::sleep(context.settings.poll_every).await;
+            }
+        }
+    }
+
+    async fn tell(
+        &mut self,
+        context: &mut Context,
+        sight: Sight,
+        idle: &mut bool,
+    ) -> Result<(), Gone> {
+        let line = &mut context.line;
+        match sight {
+            Sight::Frames(frames) => {
+                *idle = *idle && frames.is_empty();
+                for (cut, position) in frames {
+                    if cut.bytes.is_empty() {
+                        line.counts.too_long();
+                        continue;
+                    }
+                    self.verdicts.paused(false).await;
+                    line.give(cut.bytes, Some(position)).await?;
+                }
+                Ok(())
+            }
+            Sight::Open => line.up(false).await,
+            Sight::Gap(why) => line.gap(why).await,
+            Sight::Trouble(why) => line.down(why).await,
+            Sight::End if *idle => Ok(()),
+            Sight::End => {
+                *idle = true;
+                line.tell(Item::Idle).await
+            }
+        }
+    }
+}

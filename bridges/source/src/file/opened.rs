@@ -1,0 +1,195 @@
+//! One open file: its bytes to frames with their positions, and whether it is still the file that
+//! it was.
+
+use super::cut::{Cut, Cutter, last_end};
+use crate::FilePosition;
+use crate::url::Format;
+use std::fs::{File, Metadata};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+/// How many first bytes a file is known by.
+const HEAD_BYTES_MAX: usize = 1_024;
+/// Read at once.
+const CHUNK_BYTES: usize = 128 << 10;
+
+/// FNV-1a, 64 bit. It is stored, so it must be the same in every version.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+fn head_len(offset: u64) -> usize {
+    usize::try_from(offset).map_or(HEAD_BYTES_MAX, |offset| offset.min(HEAD_BYTES_MAX))
+}
+
+fn read_at(file: &File, mut buffer: &mut [u8], mut offset: u64) -> io::Result<usize> {
+    let wanted = buffer.len();
+    while !buffer.is_empty() {
+        match file.read_at(buffer, offset) {
+            Ok(0) => break,
+            Ok(read) => {
+                offset += read as u64;
+                buffer = &mut buffer[read..];
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(wanted - buffer.len())
+}
+
+#[derive(Debug)]
+pub(super) struct Opened {
+    file: File,
+    inode: u64,
+    /// The path as configured, for positions.
+    path: String,
+    head: Vec<u8>,
+    /// Bytes read from the file's start.
+    read: u64,
+    cutter: Cutter,
+    /// Length and time of change when it was last looked at.
+    seen: Option<(u64, i64, i64)>,
+}
+
+/// What a look at an open file gave.
+pub(super) enum Looked {
+    /// These bytes were new, and made these frames (perhaps none yet).
+    More(Vec<(Cut, FilePosition)>),
+    /// Nothing new.
+    End,
+    /// Its content is another one: it was truncated or written anew.
+    Replaced,
+}
+
+/// Whether the file at `path` is the one that `position` was taken in.
+pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option<Metadata>> {
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() || metadata.len() < position.offset {
+        return Ok(None);
+    }
+    let mut head = vec![0; position.head_len as usize];
+    let read = read_at(&file, &mut head, 0)?;
+    let same = read == head.len() && hash(&head) == position.head_hash;
+    Ok(same.then_some(metadata))
+}
+
+impl Opened {
+    /// Opens the file at `path` to go on at `offset`; `configured` is what positions call it.
+    pub(super) fn at(
+        path: &Path,
+        configured: &Path,
+        format: Format,
+        offset: u64,
+    ) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("this is no file; give the path of one"));
+        }
+        let mut head = vec![0; head_len(offset)];
+        let read = read_at(&file, &mut head, 0)?;
+        head.truncate(read);
+        Ok(Self {
+            file,
+            inode: metadata.ino(),
+            path: configured.to_string_lossy().into_owned(),
+            head,
+            read: offset,
+            cutter: Cutter::new(format, offset),
+            seen: None,
+        })
+    }
+
+    /// The same, at its end: after the last complete frame.
+    pub(super) fn at_end(path: &Path, format: Format) -> io::Result<Self> {
+        let file = File::open(path)?;
+        let length = file.metadata()?.len();
+        let from = length.saturating_sub(CHUNK_BYTES as u64);
+        let mut tail = vec![0; CHUNK_BYTES];
+        let read = read_at(&file, &mut tail, from)?;
+        tail.truncate(read);
+        let complete = last_end(format, &tail).map_or_else(
+            // No end in sight: a short file is one record being written, of a long one we are
+            // in the middle of a record and its end comes next.
+            || if from == 0 { 0 } else { length },
+            |at| from + at as u64,
+        );
+        Self::at(path, path, format, complete)
+    }
+
+    pub(super) const fn inode(&self) -> u64 {
+        self.inode
+    }
+
+    pub(super) fn metadata(&self) -> io::Result<Metadata> {
+        self.file.metadata()
+    }
+
+    /// The position after the last frame.
+    pub(super) fn position(&self) -> FilePosition {
+        self.position_at(self.cutter.passed())
+    }
+
+    fn position_at(&self, offset: u64) -> FilePosition {
+        let length = head_len(offset).min(self.head.len());
+        FilePosition {
+            path: self.path.clone(),
+            inode: self.inode,
+            head_len: u32::try_from(length).unwrap_or(0),
+            head_hash: hash(&self.head[..length]),
+            offset,
+        }
+    }
+
+    /// Reads the next piece.
+    pub(super) fn look(&mut self) -> io::Result<Looked> {
+        let metadata = self.file.metadata()?;
+        let now = (metadata.len(), metadata.mtime(), metadata.mtime_nsec());
+        if self.seen != Some(now) && !self.is_still_itself(metadata.len())? {
+            return Ok(Looked::Replaced);
+        }
+        if metadata.len() == self.read {
+            self.seen = Some(now);
+            return Ok(Looked::End);
+        }
+        let mut chunk = vec![0; CHUNK_BYTES];
+        let read = read_at(&self.file, &mut chunk, self.read)?;
+        chunk.truncate(read);
+        if chunk.is_empty() {
+            return Ok(Looked::End);
+        }
+        if self.head.len() < HEAD_BYTES_MAX {
+            let missing = (HEAD_BYTES_MAX - self.head.len()).min(read);
+            self.head.extend_from_slice(&chunk[..missing]);
+        }
+        self.read += read as u64;
+        self.cutter.push(&chunk);
+        let mut frames = Vec::new();
+        while let Some(cut) = self.cutter.next() {
+            let position = self.position_at(cut.end);
+            frames.push((cut, position));
+        }
+        Ok(Looked::More(frames))
+    }
+
+    fn is_still_itself(&self, length: u64) -> io::Result<bool> {
+        if length < self.read {
+            return Ok(false);
+        }
+        let mut head = vec![0; self.head.len()];
+        let read = read_at(&self.file, &mut head, 0)?;
+        Ok(head[..read] == self.head)
+    }
+
+    /// The record without an end that a finished file ends with.
+    pub(super) fn rest(&mut self) -> Option<(Cut, FilePosition)> {
+        let cut = self.cutter.rest()?;
+        let position = self.position_at(cut.end);
+        Some((cut, position))
+    }
+}

@@ -1,0 +1,72 @@
+//! What a source gives: framed raw messages, and everything that happens to its line.
+
+use bytes::Bytes;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// Which of the `--source` flags a thing came from, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SourceId(pub u16);
+
+impl fmt::Display for SourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One thing that a source tells, in the order in which it happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Item {
+    /// Connected and logged in, or the file is open.
+    Up,
+    /// The line is lost, or could not be had; another try follows by itself. Said at each change
+    /// of the reason, not at each try.
+    Down {
+        /// What is wrong and what to do, in words; never a secret.
+        why: String,
+    },
+    /// One framed message.
+    Frame(Frame),
+    /// Events may be missing before whatever follows: the line was lost and is back, the ring
+    /// overflowed, or a file was replaced while nobody read it.
+    Gap {
+        /// What was missed, in words.
+        why: String,
+    },
+    /// A file is read to its present end; it is followed on.
+    Idle,
+    /// The source gives nothing more: it was told to stop.
+    Done,
+}
+
+/// One message as the PBX wrote it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// Counts the frames of one source from 1, over all its connections; what a
+    /// [`Verdict`](crate::Verdict) refers to.
+    pub seq: u64,
+    /// When it was read here, by our own clock.
+    pub arrived: EventTime,
+    /// The message, without the empty line or line end that closed it: what a decoder takes. At
+    /// most 1 MiB.
+    pub bytes: Bytes,
+    /// Where reading goes on after this frame, for files.
+    pub position: Option<FilePosition>,
+}
+
+/// How far a file is read. A file is known by its inode and its first bytes, for an inode alone
+/// is given to another file at once, and a name alone is rotated away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FilePosition {
+    /// The path as the source's URL gives it; the file itself may bear another name by now.
+    pub path: String,
+    /// The file's inode.
+    pub inode: u64,
+    /// How many of the first bytes `head_hash` is made of: at most 1024, never beyond `offset`.
+    pub head_len: u32,
+    /// FNV-1a (64 bit) of these bytes.
+    pub head_hash: u64,
+    /// Bytes from the file's start to the end of the last frame.
+    pub offset: u64,
+}

@@ -1,0 +1,177 @@
+//! What a source tells the ring: numbered frames, changes of state, gaps, counts. The log line
+//! of a change of state and its item are written in one place.
+
+use crate::ring::{Gone, Offered, Ring};
+use crate::source::Clock;
+use crate::{Counts, FilePosition, Frame, Item, SourceId};
+use bytes::Bytes;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Between two looks whether the ring has room again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+#[derive(Debug)]
+pub(crate) struct Line {
+    id: SourceId,
+    shown: String,
+    ring: Ring,
+    clock: Clock,
+    pub counts: Counts,
+    seq: u64,
+    /// Since when the line is up.
+    up: Option<Instant>,
+    was_up: bool,
+    /// Why it is down, as last told.
+    told: Option<String>,
+    /// Frames dropped since the ring was found full, not told yet.
+    dropped: u64,
+}
+
+impl Line {
+    pub(crate) fn new(
+        id: SourceId,
+        shown: String,
+        ring: Ring,
+        clock: Clock,
+        counts: Counts,
+    ) -> Self {
+        Self {
+            id,
+            shown,
+            ring,
+            clock,
+            counts,
+            seq: 0,
+            up: None,
+            was_up: false,
+            told: None,
+            dropped: 0,
+        }
+    }
+
+    /// The line is up. `forgets`: what was said while it was lost is lost, and told as a gap.
+    pub(crate) async fn up(&mut self, forgets: bool) -> Result<(), Gone> {
+        if self.up.is_some() {
+            return Ok(());
+        }
+        tracing::info!(source = %self.shown, "source is up");
+        self.up = Some(Instant::now());
+        let why = self.told.take();
+        self.ring.tell(self.id, Item::Up).await?;
+        if forgets && self.was_up {
+            let why = why.unwrap_or_else(|| "the line was lost".to_owned());
+            let why = format!("connected again, events may be missing: {why}");
+            self.gap(why).await?;
+        }
+        self.was_up = true;
+        Ok(())
+    }
+
+    /// The line is down; told when the reason is new.
+    pub(crate) async fn down(&mut self, why: String) -> Result<(), Gone> {
+        if self.up.take().is_some() {
+            self.counts.reconnect();
+        }
+        if self.told.as_ref() == Some(&why) {
+            tracing::debug!(source = %self.shown, reason = %why, "source is still down");
+            return Ok(());
+        }
+        tracing::warn!(source = %self.shown, reason = %why, "source is down");
+        self.told = Some(why.clone());
+        self.ring.tell(self.id, Item::Down { why }).await
+    }
+
+    /// How long the line has been up; nothing when it is down.
+    pub(crate) fn up_for(&self) -> Duration {
+        self.up.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
+    pub(crate) async fn gap(&self, why: String) -> Result<(), Gone> {
+        tracing::warn!(source = %self.shown, reason = %why, "gap: events may be missing");
+        self.ring.tell(self.id, Item::Gap { why }).await
+    }
+
+    pub(crate) async fn tell(&self, item: Item) -> Result<(), Gone> {
+        self.ring.tell(self.id, item).await
+    }
+
+    fn frame(&self, bytes: Bytes, position: Option<FilePosition>) -> Frame {
+        Frame {
+            seq: self.seq + 1,
+            arrived: (self.clock)(),
+            bytes,
+            position,
+        }
+    }
+
+    /// Gives a frame without waiting; with no room it is dropped, and the run of dropped ones is
+    /// told as one gap as soon as there is room, before the next frame.
+    pub(crate) fn offer(&mut self, bytes: Bytes) -> Result<(), Gone> {
+        let (length, mut full) = (bytes.len(), false);
+        if self.dropped > 0 {
+            full = !self.tell_dropped();
+        }
+        if !full {
+            let frame = self.frame(bytes, None);
+            match self.ring.offer(self.id, frame)? {
+                Offered::Taken => {
+                    self.seq += 1;
+                    self.counts.frame(length);
+                    return Ok(());
+                }
+                Offered::Full => {}
+            }
+        }
+        if self.dropped == 0 {
+            tracing::error!(source = %self.shown, "the ring is full: frames are dropped");
+        }
+        self.dropped += 1;
+        self.counts.overflow();
+        Ok(())
+    }
+
+    /// Tells of dropped frames if there is room again; `false` while there is none. Also to be
+    /// called when nothing arrives, so that the gap does not wait for the next frame.
+    pub(crate) fn tell_dropped(&mut self) -> bool {
+        if self.dropped == 0 {
+            return true;
+        }
+        if !self.ring.has_room() {
+            return false;
+        }
+        let why = format!(
+            "{} frames were dropped: the ring to the intake was full",
+            self.dropped
+        );
+        if self.ring.try_tell(self.id, Item::Gap { why }).is_err() {
+            return false;
+        }
+        self.dropped = 0;
+        true
+    }
+
+    /// When to try [`tell_dropped`](Self::tell_dropped) although nothing arrives: soon, or never
+    /// while there is nothing to tell.
+    pub(crate) async fn drop_to_tell(&self) {
+        if self.dropped == 0 {
+            std::future::pending::<()>().await;
+        }
+        tokio::time::sleep(LOOK_AGAIN).await;
+    }
+
+    /// Gives a frame, waiting for room; its number. Safe to cancel: then it is not given.
+    pub(crate) async fn give(
+        &mut self,
+        bytes: Bytes,
+        position: Option<FilePosition>,
+    ) -> Result<u64, Gone> {
+        let length = bytes.len();
+        let frame = self.frame(bytes, position);
+        let seq = frame.seq;
+        self.ring.give(self.id, frame).await?;
+        self.seq = seq;
+        self.counts.frame(length);
+        Ok(seq)
+    }
+}

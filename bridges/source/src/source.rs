@@ -1,0 +1,297 @@
+//! One source, from its URL to its end.
+
+use crate::backoff::{Backoff, Bounds, chance};
+use crate::connect::Target;
+use crate::line::Line;
+use crate::url::{Endpoint, SourceUrl, Transport};
+use crate::{Counts, Error, EventTime, FilePosition, Item, Ring, SourceId, VerdictReader};
+use crate::{ami, amqp, file, websocket};
+use secrecy::SecretString;
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Reads the wall clock.
+pub type Clock = fn() -> EventTime;
+
+/// Where the secret comes from. Debug does not show it.
+#[derive(Clone, Debug)]
+pub enum Secret {
+    /// None was given.
+    None,
+    /// From the environment or a credential.
+    Value(SecretString),
+    /// The first line of a file, read at each login, so that a mended file serves at once.
+    File(PathBuf),
+}
+
+impl Secret {
+    /// `secret-file=` of the URL, else the value from the environment.
+    pub fn of(url: &SourceUrl, value: Option<SecretString>) -> Self {
+        Self::either(url.secret_file.clone(), value)
+    }
+
+    /// A file if there is one, else the value.
+    pub fn either(file: Option<PathBuf>, value: Option<SecretString>) -> Self {
+        match (file, value) {
+            (Some(path), _) => Self::File(path),
+            (None, Some(value)) => Self::Value(value),
+            (None, None) => Self::None,
+        }
+    }
+
+    /// The secret now; `variable` is what to name when there is none.
+    pub(crate) fn read(&self, variable: &'static str) -> Result<SecretString, Error> {
+        match self {
+            Self::None => Err(Error::NoSecret { variable }),
+            Self::Value(value) => Ok(value.clone()),
+            Self::File(path) => {
+                let fault = |why: String| Error::SecretFile {
+                    path: path.clone(),
+                    why,
+                };
+                let text = std::fs::read_to_string(path).map_err(|why| fault(why.to_string()))?;
+                let line = text.lines().next().unwrap_or_default().trim();
+                if line.is_empty() {
+                    return Err(fault(
+                        "its first line is empty; write the secret there".into(),
+                    ));
+                }
+                Ok(SecretString::from(line))
+            }
+        }
+    }
+}
+
+/// Times and sizes; the defaults are what is promised, tests shorten them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settings {
+    /// For the connection, the TLS greeting and the login together.
+    pub connect_within: Duration,
+    /// Between two pings of ours on an AMI or WebSocket line.
+    pub ping_every: Duration,
+    /// A line without a byte for this long is closed and opened again.
+    pub silent_after: Duration,
+    /// Between two tries.
+    pub backoff: Bounds,
+    /// Between two looks at a file.
+    pub poll_every: Duration,
+    /// Messages under way from a broker at most.
+    pub prefetch: u16,
+    /// How long a broker's source waits at its end for the verdicts on what it has given.
+    pub drain_within: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            connect_within: Duration::from_secs(10),
+            ping_every: Duration::from_secs(20),
+            silent_after: Duration::from_secs(40),
+            backoff: Bounds::default(),
+            poll_every: Duration::from_millis(250),
+            prefetch: 1_000,
+            drain_within: Duration::from_secs(5),
+        }
+    }
+}
+
+/// One source, ready to run.
+pub struct Source {
+    id: SourceId,
+    url: SourceUrl,
+    secret: Secret,
+    start: Option<FilePosition>,
+    settings: Settings,
+    clock: Clock,
+    counts: Counts,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Source");
+        shown.field("id", &self.id).field("url", &self.url.shown);
+        shown.finish_non_exhaustive()
+    }
+}
+
+/// Tells sessions to stop.
+#[derive(Clone, Debug)]
+pub(crate) struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    /// Waits until told to stop. Safe to cancel.
+    pub(crate) async fn told(&self) {
+        // A closed channel means the same: whoever would tell us is gone.
+        let _ = self.0.clone().wait_for(|stop| *stop).await;
+    }
+}
+
+/// What every kind of session needs.
+pub(crate) struct Context {
+    pub line: Line,
+    pub settings: Settings,
+    pub secret: Secret,
+    pub ca_file: Option<PathBuf>,
+}
+
+impl Context {
+    pub(crate) fn target(&self, endpoint: &Endpoint) -> Target {
+        Target {
+            endpoint: endpoint.clone(),
+            ca_file: self.ca_file.clone(),
+            within: self.settings.connect_within,
+        }
+    }
+}
+
+impl Source {
+    /// A source that begins at `start`, as the spool has it, or where its URL says.
+    pub fn new(
+        id: SourceId,
+        url: SourceUrl,
+        secret: Secret,
+        start: Option<FilePosition>,
+        settings: Settings,
+        clock: Clock,
+    ) -> Self {
+        Self {
+            id,
+            url,
+            secret,
+            start,
+            settings,
+            clock,
+            counts: Counts::default(),
+        }
+    }
+
+    /// Its counters, to show beside it.
+    pub fn counts(&self) -> Counts {
+        self.counts.clone()
+    }
+
+    /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is
+    /// opened again. The last item is [`Item::Done`]. After `shutdown` a broker's source reads
+    /// no more, and waits a little for the verdicts on what it has given.
+    pub async fn run(
+        self,
+        ring: Ring,
+        verdicts: VerdictReader,
+        shutdown: impl Future<Output = ()> + Send,
+    ) {
+        let shown = self.url.shown.clone();
+        let line = Line::new(self.id, shown, ring.clone(), self.clock, self.counts);
+        let mut context = Context {
+            line,
+            settings: self.settings,
+            secret: self.secret,
+            ca_file: self.url.ca_file.clone(),
+        };
+        let (tell, stop) = watch::channel(false);
+        let stop = Stop(stop);
+        let work = work(
+            &mut context,
+            &self.url.transport,
+            self.start,
+            verdicts,
+            stop,
+        );
+        let mut work = std::pin::pin!(work);
+        let ended = tokio::select! {
+            ended = &mut work => ended,
+            () = shutdown => {
+                tell.send_replace(true);
+                work.await
+            }
+        };
+        match ended {
+            // With the intake gone there is nobody to tell.
+            Err(crate::Gone) => {}
+            Ok(()) => {
+                let _ = ring.tell(self.id, Item::Done).await;
+            }
+        }
+    }
+}
+
+/// Sessions one after another, with the wait between them, until told to stop.
+async fn work(
+    context: &mut Context,
+    transport: &Transport,
+    start: Option<FilePosition>,
+    verdicts: VerdictReader,
+    stop: Stop,
+) -> Result<(), crate::Gone> {
+    let mut sessions = match Sessions::new(transport, start, verdicts) {
+        Sessions::File(mut tail) => return tail.run(context, stop).await,
+        live => live,
+    };
+    let mut backoff = Backoff::new(context.settings.backoff);
+    loop {
+        let error = match &mut sessions {
+            Sessions::Ami(ami) => until(&stop, ami.session(context)).await,
+            Sessions::WebSocket(socket) => until(&stop, socket.session(context)).await,
+            // Stops by itself: what it has given is still to be acknowledged.
+            Sessions::Amqp(queue) => queue.session(context, stop.clone()).await,
+            Sessions::File(_) => None,
+        };
+        let Some(error) = error else {
+            return Ok(());
+        };
+        if let Error::Gone(gone) = error {
+            return Err(gone);
+        }
+        // Silence took its time to be noticed; waiting longer would break the promise that a
+        // dead line is opened again within a minute.
+        if matches!(error, Error::Silent { .. }) {
+            backoff.reset();
+        }
+        let wait = backoff.wait(context.line.up_for(), chance());
+        context.line.down(error.to_string()).await?;
+        let waited = async {
+            tokio::time::sleep(wait).await;
+            Error::Paused
+        };
+        if until(&stop, waited).await.is_none() {
+            return Ok(());
+        }
+    }
+}
+
+/// The outcome of `session`, or nothing when told to stop before.
+async fn until(stop: &Stop, session: impl Future<Output = Error>) -> Option<Error> {
+    tokio::select! {
+        error = session => Some(error),
+        () = stop.told() => None,
+    }
+}
+
+/// The four transports.
+enum Sessions {
+    Ami(ami::Ami),
+    WebSocket(websocket::Socket),
+    Amqp(Box<amqp::Consumer>),
+    File(Box<file::Tail>),
+}
+
+impl Sessions {
+    fn new(transport: &Transport, start: Option<FilePosition>, verdicts: VerdictReader) -> Self {
+        match transport {
+            Transport::Ami { endpoint, user } => {
+                Self::Ami(ami::Ami::new(endpoint.clone(), user.clone()))
+            }
+            Transport::WebSocket { endpoint, path } => {
+                Self::WebSocket(websocket::Socket::new(endpoint.clone(), path.clone()))
+            }
+            Transport::Amqp(queue) => {
+                Self::Amqp(Box::new(amqp::Consumer::new(queue.clone(), verdicts)))
+            }
+            Transport::File { path, format, from } => {
+                let tail = file::Tail::new(path.clone(), *format, from.clone(), start, verdicts);
+                Self::File(Box::new(tail))
+            }
+        }
+    }
+}

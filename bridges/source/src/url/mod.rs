@@ -1,0 +1,281 @@
+//! `--source` URLs: read, and checked whole before anything is opened.
+//!
+//! ```text
+//! ami://USER@HOST[:5038]      amis://USER@HOST[:5039]      AMI over TCP, over TLS
+//! ws://HOST[:80][/PATH]       wss://HOST[:443][/PATH]      AMI as JSON over a WebSocket
+//! amqp://USER@HOST[:5672][/VHOST]?queue=Q&format=F         amqps://…[:5671]
+//! file:///PATH?format=F[&from=end|start|DATE]
+//! ```
+//! Every URL takes `pbx=`, `secret-file=`, `ca-file=`; the broker's also `exchange=`, `bind=`,
+//! `declare=yes`, `heartbeat=`. `%2F` and the like stand for their characters; `+` is a plus.
+
+mod fault;
+mod keys;
+mod parse;
+
+pub use fault::Fault;
+
+use crate::EventTime;
+use std::fmt;
+use std::path::PathBuf;
+
+/// How the words of a source are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// AMI text.
+    Ami,
+    /// AMI messages as JSON objects.
+    AmiJson,
+    /// CEL as `cel_custom` writes it, CSV.
+    CelCsv,
+    /// CDR as `cdr_csv` or `cdr_custom` writes it.
+    CdrCsv,
+    /// CEL as asterisk-cel-amqp publishes it.
+    AsteriskCel,
+    /// CDR as asterisk-cdr-amqp publishes it.
+    AsteriskCdr,
+    /// The events of Wazo's bus.
+    Wazo,
+}
+
+impl Format {
+    /// The word of the `format=` key.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Ami => "ami",
+            Self::AmiJson => "ami-json",
+            Self::CelCsv => "cel-csv",
+            Self::CdrCsv => "cdr-csv",
+            Self::AsteriskCel => "asterisk-cel",
+            Self::AsteriskCdr => "asterisk-cdr",
+            Self::Wazo => "wazo",
+        }
+    }
+
+    /// The decoder for it; `None` for the two that nothing here reads yet.
+    pub const fn decoder(self) -> Option<callbridge_asterisk::Format> {
+        match self {
+            Self::Ami => Some(callbridge_asterisk::Format::Ami),
+            Self::AmiJson => Some(callbridge_asterisk::Format::AmiJson),
+            Self::CelCsv => Some(callbridge_asterisk::Format::CelCsv),
+            Self::AsteriskCel => Some(callbridge_asterisk::Format::CelAmqp),
+            Self::AsteriskCdr => Some(callbridge_asterisk::Format::CdrAmqp),
+            Self::CdrCsv | Self::Wazo => None,
+        }
+    }
+}
+
+/// A TCP endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Endpoint {
+    /// Name or address; an IPv6 address without its brackets.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Whether TLS is spoken.
+    pub tls: bool,
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.host.contains(':') {
+            write!(f, "[{}]:{}", self.host, self.port)
+        } else {
+            write!(f, "{}:{}", self.host, self.port)
+        }
+    }
+}
+
+/// A broker and how to log in to it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Broker {
+    /// Where it listens.
+    pub endpoint: Endpoint,
+    /// The user's name.
+    pub user: String,
+    /// The virtual host; `/` when the URL names none.
+    pub vhost: String,
+    /// Seconds; the line is given up after twice this long without a byte.
+    pub heartbeat: u16,
+}
+
+/// A queue of a broker and how it comes to be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueSource {
+    /// Where it is.
+    pub broker: Broker,
+    /// Its name.
+    pub queue: String,
+    /// How its messages are written.
+    pub format: Format,
+    /// Declared, durable, if it is missing (`declare=yes`).
+    pub declare: bool,
+    /// The exchange that it is bound to, when declared.
+    pub exchange: Option<String>,
+    /// The binding key; `NAME=VALUE[,NAME=VALUE…]` for a headers exchange.
+    pub bind: Option<String>,
+}
+
+/// Where the reading of a file begins when it is seen for the first time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum From {
+    /// What is written from now on.
+    End,
+    /// All of it.
+    Start,
+    /// From the start; calls that began before this moment are to be left out by whoever reads
+    /// the frames, for only the decoder knows their times.
+    Since(Moment),
+}
+
+/// A date in a URL.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// With an offset: `2026-11-20T08:00:00+05:00`.
+    Absolute(EventTime),
+    /// Without one, so in the PBX's zone: `2026-11-20`, `2026-11-20T08:00:00`.
+    Local(jiff::civil::DateTime),
+}
+
+impl Moment {
+    /// The moment, where `zone` is the PBX's.
+    pub fn at(&self, zone: &jiff::tz::TimeZone) -> EventTime {
+        match self {
+            Self::Absolute(time) => *time,
+            Self::Local(local) => {
+                let micros = zone
+                    .to_ambiguous_timestamp(*local)
+                    .compatible()
+                    .map_or(0, jiff::Timestamp::as_microsecond);
+                EventTime::from_micros(micros)
+            }
+        }
+    }
+}
+
+/// How a source is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// AMI text over TCP or TLS.
+    Ami {
+        /// Where the PBX listens.
+        endpoint: Endpoint,
+        /// The manager user.
+        user: String,
+    },
+    /// AMI as JSON over a WebSocket.
+    WebSocket {
+        /// Where the gateway listens.
+        endpoint: Endpoint,
+        /// The path to ask for.
+        path: String,
+    },
+    /// A broker's queue.
+    Amqp(QueueSource),
+    /// A file that grows.
+    File {
+        /// Its name.
+        path: PathBuf,
+        /// How its records are written.
+        format: Format,
+        /// Where to begin.
+        from: From,
+    },
+}
+
+/// One checked `--source`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceUrl {
+    pub(crate) shown: String,
+    /// How it is reached.
+    pub transport: Transport,
+    /// The PBX that it belongs to (`pbx=`).
+    pub pbx: Option<String>,
+    /// The file whose first line is the secret (`secret-file=`).
+    pub secret_file: Option<PathBuf>,
+    /// PEM certificates that replace the system's roots (`ca-file=`).
+    pub ca_file: Option<PathBuf>,
+}
+
+impl SourceUrl {
+    /// Reads one `--source`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, each a full sentence with its cure.
+    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        parse::source(text)
+    }
+
+    /// How the source's messages are written.
+    pub const fn format(&self) -> Format {
+        match &self.transport {
+            Transport::Ami { .. } => Format::Ami,
+            Transport::WebSocket { .. } => Format::AmiJson,
+            Transport::Amqp(queue) => queue.format,
+            Transport::File { format, .. } => *format,
+        }
+    }
+
+    /// Names the source in the spool: stays the same when keys of the URL change that do not
+    /// make it another source (`from=`, `secret-file=`, …).
+    pub fn key(&self) -> String {
+        let scheme = |tls, plain, secure| if tls { secure } else { plain };
+        match &self.transport {
+            Transport::Ami { endpoint, user } => {
+                format!(
+                    "{}://{user}@{endpoint}",
+                    scheme(endpoint.tls, "ami", "amis")
+                )
+            }
+            Transport::WebSocket { endpoint, path } => {
+                format!("{}://{endpoint}{path}", scheme(endpoint.tls, "ws", "wss"))
+            }
+            Transport::Amqp(source) => {
+                let Broker {
+                    endpoint, vhost, ..
+                } = &source.broker;
+                let scheme = scheme(endpoint.tls, "amqp", "amqps");
+                format!("{scheme}://{endpoint}/{vhost}?queue={}", source.queue)
+            }
+            Transport::File { path, .. } => format!("file://{}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for SourceUrl {
+    /// The URL as it was given; a secret cannot stand in one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+/// A queue that is published to: `amqp://USER@HOST/VHOST?queue=Q` (`--dead-letter-queue`).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueUrl {
+    pub(crate) shown: String,
+    /// Where it is.
+    pub broker: Broker,
+    /// Its name.
+    pub queue: String,
+    /// The file whose first line is the secret (`secret-file=`).
+    pub secret_file: Option<PathBuf>,
+    /// PEM certificates that replace the system's roots (`ca-file=`).
+    pub ca_file: Option<PathBuf>,
+}
+
+impl QueueUrl {
+    /// Reads one `--dead-letter-queue`.
+    ///
+    /// # Errors
+    /// All that is wrong with it, each a full sentence with its cure.
+    pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
+        parse::queue(text)
+    }
+}
+
+impl fmt::Display for QueueUrl {
+    /// The URL as it was given; a secret cannot stand in one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}

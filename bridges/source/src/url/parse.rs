@@ -1,0 +1,331 @@
+//! Text → checked URL, or every fault of it.
+
+use super::keys::{Keys, decoded};
+use super::{Broker, Endpoint, Fault, Format, From, Moment, QueueSource, QueueUrl};
+use super::{SourceUrl, Transport};
+use crate::EventTime;
+use std::path::{Path, PathBuf};
+use url::Url;
+
+const SCHEMES: &str = "ami://, amis://, ws://, wss://, amqp://, amqps://, file:///";
+const SOURCE_EXAMPLE: &str = "for instance ami://USER@HOST:5038 or ws://HOST:8000/";
+const QUEUE_EXAMPLE: &str = "for instance amqp://USER@HOST/VHOST?queue=Q";
+const FILE_FORMATS: &str = "ami, ami-json, cel-csv or cdr-csv";
+const QUEUE_FORMATS: &str = "asterisk-cel, asterisk-cdr or wazo";
+/// Seconds between two heartbeats when the URL does not say: a dead line is found in 30.
+const HEARTBEAT: u16 = 15;
+
+const COMMON_KEYS: &[&str] = &["pbx", "secret-file", "ca-file"];
+const FILE_KEYS: &[&str] = &["format", "from", "pbx", "secret-file", "ca-file"];
+#[rustfmt::skip]
+const AMQP_KEYS: &[&str] = &[
+    "queue", "format", "exchange", "bind", "declare", "heartbeat", "pbx", "secret-file", "ca-file",
+];
+const QUEUE_KEYS: &[&str] = &["queue", "heartbeat", "secret-file", "ca-file"];
+
+/// What stands before the query.
+struct Front<'a> {
+    shown: &'a str,
+    url: &'a Url,
+    variable: &'static str,
+}
+
+impl Front<'_> {
+    fn missing(&self, part: &'static str, cure: impl Into<String>) -> Fault {
+        Fault::Missing {
+            url: self.shown.to_owned(),
+            part,
+            cure: cure.into(),
+        }
+    }
+
+    fn needless(&self, part: &'static str, cure: &'static str) -> Fault {
+        Fault::Needless {
+            url: self.shown.to_owned(),
+            part,
+            cure,
+        }
+    }
+
+    fn check_password(&self, faults: &mut Vec<Fault>) {
+        if self.url.password().is_some() {
+            faults.push(Fault::Password {
+                url: self.shown.to_owned(),
+                variable: self.variable,
+            });
+        }
+    }
+
+    fn endpoint(&self, tls: bool, port: u16, faults: &mut Vec<Fault>) -> Endpoint {
+        let host = self.url.host_str().unwrap_or_default();
+        if host.is_empty() {
+            faults.push(self.missing("the host", "write it after ://"));
+        }
+        let host = host.strip_prefix('[').unwrap_or(host);
+        let host = host.strip_suffix(']').unwrap_or(host);
+        Endpoint {
+            host: decoded(host),
+            port: self.url.port().unwrap_or(port),
+            tls,
+        }
+    }
+
+    fn user(&self, faults: &mut Vec<Fault>) -> String {
+        let user = decoded(self.url.username());
+        if user.is_empty() {
+            let cure = format!("write {}://USER@HOST", self.url.scheme());
+            faults.push(self.missing("the user", cure));
+        }
+        user
+    }
+}
+
+/// `text` with the password masked, should there be one; works on what is no URL too.
+fn masked(text: &str) -> String {
+    let Some(start) = text.find("://").map(|at| at + 3) else {
+        return text.to_owned();
+    };
+    // Up to the last `@` before the query: a password may hold a slash or an `@` of its own.
+    let end = text.find('?').unwrap_or(text.len()).max(start);
+    let Some(at) = text[start..end].rfind('@').map(|at| at + start) else {
+        return text.to_owned();
+    };
+    match text[start..at].find(':') {
+        Some(colon) => format!("{}:***{}", &text[..start + colon], &text[at..]),
+        None => text.to_owned(),
+    }
+}
+
+fn url(shown: &str, text: &str, example: &'static str) -> Result<Url, Vec<Fault>> {
+    Url::parse(text).map_err(|why| {
+        vec![Fault::NotUrl {
+            url: shown.to_owned(),
+            why: why.to_string(),
+            example,
+        }]
+    })
+}
+
+/// Reads a `--source`.
+pub(super) fn source(text: &str) -> Result<SourceUrl, Vec<Fault>> {
+    let shown = masked(text);
+    let url = url(&shown, text, SOURCE_EXAMPLE)?;
+    let scheme = url.scheme();
+    let (known, variable) = match scheme {
+        "ami" | "amis" | "ws" | "wss" => (COMMON_KEYS, "CALLBRIDGE_AMI_SECRET"),
+        "amqp" | "amqps" => (AMQP_KEYS, "CALLBRIDGE_AMQP_SECRET"),
+        "file" => (FILE_KEYS, "CALLBRIDGE_AMI_SECRET"),
+        other => {
+            return Err(vec![Fault::Scheme {
+                scheme: other.to_owned(),
+                url: shown,
+                known: SCHEMES,
+            }]);
+        }
+    };
+    let mut faults = Vec::new();
+    let front = Front {
+        shown: &shown,
+        url: &url,
+        variable,
+    };
+    front.check_password(&mut faults);
+    if url.fragment().is_some() {
+        faults.push(front.needless("the part after #", "write %23 for a # in a name"));
+    }
+    let query = url.query().unwrap_or_default();
+    let mut keys = Keys::read(&shown, scheme, known, query, &mut faults);
+    let pbx = keys.take("pbx");
+    let secret_file = keys.take("secret-file").map(PathBuf::from);
+    let ca_file = keys.take("ca-file").map(PathBuf::from);
+    let transport = match scheme {
+        "ami" | "amis" => {
+            let tls = scheme == "amis";
+            if !matches!(url.path(), "" | "/") {
+                faults.push(front.needless("the path", "end after HOST:PORT"));
+            }
+            Transport::Ami {
+                endpoint: front.endpoint(tls, if tls { 5039 } else { 5038 }, &mut faults),
+                user: front.user(&mut faults),
+            }
+        }
+        "ws" | "wss" => {
+            let tls = scheme == "wss";
+            if !url.username().is_empty() {
+                faults.push(front.needless("the user", "the gateway asks for none: remove it"));
+            }
+            Transport::WebSocket {
+                endpoint: front.endpoint(tls, if tls { 443 } else { 80 }, &mut faults),
+                path: url.path().to_owned(),
+            }
+        }
+        "file" => file(&front, &mut keys, &mut faults),
+        _ => Transport::Amqp(queue_source(&front, &mut keys, &mut faults)),
+    };
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(SourceUrl {
+        shown,
+        transport,
+        pbx,
+        secret_file,
+        ca_file,
+    })
+}
+
+/// Reads a `--dead-letter-queue`.
+pub(super) fn queue(text: &str) -> Result<QueueUrl, Vec<Fault>> {
+    let shown = masked(text);
+    let url = url(&shown, text, QUEUE_EXAMPLE)?;
+    if !matches!(url.scheme(), "amqp" | "amqps") {
+        return Err(vec![Fault::Scheme {
+            scheme: url.scheme().to_owned(),
+            url: shown,
+            known: "amqp://, amqps://",
+        }]);
+    }
+    let mut faults = Vec::new();
+    let front = Front {
+        shown: &shown,
+        url: &url,
+        variable: "CALLBRIDGE_DEAD_LETTER_SECRET",
+    };
+    front.check_password(&mut faults);
+    let query = url.query().unwrap_or_default();
+    let mut keys = Keys::read(&shown, url.scheme(), QUEUE_KEYS, query, &mut faults);
+    let broker = broker(&front, &mut keys, &mut faults);
+    let queue = queue_name(&front, &mut keys, &mut faults);
+    let secret_file = keys.take("secret-file").map(PathBuf::from);
+    let ca_file = keys.take("ca-file").map(PathBuf::from);
+    if !faults.is_empty() {
+        return Err(faults);
+    }
+    Ok(QueueUrl {
+        shown,
+        broker,
+        queue,
+        secret_file,
+        ca_file,
+    })
+}
+
+fn broker(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> Broker {
+    let tls = front.url.scheme() == "amqps";
+    let path = front.url.path();
+    let vhost = decoded(path.strip_prefix('/').unwrap_or(path));
+    let heartbeat = match keys.take("heartbeat") {
+        None => HEARTBEAT,
+        Some(text) => match text.parse::<u16>() {
+            Ok(seconds @ 2..=25) => seconds,
+            Ok(_) | Err(_) => {
+                let allowed = "2 to 25 (seconds): a dead line must be found within a minute";
+                faults.push(keys.fault("heartbeat", text, allowed));
+                HEARTBEAT
+            }
+        },
+    };
+    Broker {
+        endpoint: front.endpoint(tls, if tls { 5671 } else { 5672 }, faults),
+        user: front.user(faults),
+        vhost: if vhost.is_empty() {
+            "/".to_owned()
+        } else {
+            vhost
+        },
+        heartbeat,
+    }
+}
+
+fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> String {
+    let name = keys.take("queue").unwrap_or_default();
+    if name.is_empty() {
+        faults.push(front.missing("queue=", "name the durable queue: queue=NAME"));
+    } else if name.len() > 255 {
+        let allowed = "a name of at most 255 bytes";
+        faults.push(keys.fault("queue", name.clone(), allowed));
+    }
+    name
+}
+
+fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> QueueSource {
+    let broker = broker(front, keys, faults);
+    let queue = queue_name(front, keys, faults);
+    let formats = [Format::AsteriskCel, Format::AsteriskCdr, Format::Wazo];
+    let format = format(front, keys, &formats, QUEUE_FORMATS, faults);
+    let words = [("yes", true), ("no", false)];
+    let declare = keys.word("declare", &words, "yes or no", faults);
+    let exchange = keys.take("exchange");
+    let bind = keys.take("bind");
+    if exchange.is_some() && declare != Some(true) {
+        let cure = "exchange= binds a queue of our own, and nothing is declared without \
+                    declare=yes; add it, or remove exchange=";
+        faults.push(front.missing("declare=yes", cure));
+    }
+    if bind.is_some() && exchange.is_none() {
+        faults.push(front.missing("exchange=", "name what bind= binds to, or remove bind="));
+    }
+    QueueSource {
+        broker,
+        queue,
+        format,
+        declare: declare == Some(true),
+        exchange,
+        bind,
+    }
+}
+
+/// The `format=` key; a fault stands for the value when there is none.
+fn format(
+    front: &Front<'_>,
+    keys: &mut Keys<'_>,
+    formats: &[Format],
+    allowed: &'static str,
+    faults: &mut Vec<Fault>,
+) -> Format {
+    let before = faults.len();
+    let words: Vec<_> = formats.iter().map(|f| (f.word(), *f)).collect();
+    let found = keys.word("format", &words, allowed, faults);
+    if found.is_none() && faults.len() == before {
+        faults.push(front.missing("format=", format!("give {allowed}")));
+    }
+    found.unwrap_or(formats[0])
+}
+
+fn file(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> Transport {
+    let path = PathBuf::from(decoded(front.url.path()));
+    if front.url.host_str().is_some_and(|host| !host.is_empty()) {
+        faults.push(front.needless("the host", "write file:///PATH with three slashes"));
+    }
+    if path == Path::new("/") || path.as_os_str().is_empty() {
+        faults.push(front.missing("the path", "write file:///PATH"));
+    }
+    #[rustfmt::skip]
+    let formats = [Format::Ami, Format::AmiJson, Format::CelCsv, Format::CdrCsv];
+    let format = format(front, keys, &formats, FILE_FORMATS, faults);
+    let from = match keys.take("from") {
+        None => From::End,
+        Some(text) if text == "end" => From::End,
+        Some(text) if text == "start" => From::Start,
+        Some(text) => moment(&text).map_or_else(
+            || {
+                let allowed = "end, start, or a date like 2026-11-20 or 2026-11-20T08:00:00+05:00";
+                faults.push(keys.fault("from", text.clone(), allowed));
+                From::End
+            },
+            From::Since,
+        ),
+    };
+    Transport::File { path, format, from }
+}
+
+fn moment(text: &str) -> Option<Moment> {
+    if let Ok(timestamp) = text.parse::<jiff::Timestamp>() {
+        let time = EventTime::from_micros(timestamp.as_microsecond());
+        return Some(Moment::Absolute(time));
+    }
+    let local = text.parse::<jiff::civil::DateTime>().ok();
+    let date = text.parse::<jiff::civil::Date>().ok();
+    let local = local.or(date.map(|date| date.at(0, 0, 0, 0)))?;
+    Some(Moment::Local(local))
+}

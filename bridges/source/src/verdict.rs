@@ -1,0 +1,126 @@
+//! From the intake back to a source: what became of its frames, after the spool's commit.
+//!
+//! Giving a verdict never waits, so that the intake cannot hang on a source that hangs on the
+//! ring. What is kept is bounded: one number, and the refused ones, which a source's prefetch
+//! limits.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::sync::{Notify, watch};
+
+/// How many refusals wait for a source at most. A source that takes verdicts has no more frames
+/// than its prefetch under way; one that takes none must not fill the memory.
+const REFUSALS_MAX: usize = 65_536;
+
+/// What became of frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// All frames up to this one are committed, but for those refused before.
+    Committed {
+        /// The last committed frame's `seq`.
+        through: u64,
+    },
+    /// This frame cannot be read; it is kept as a dead letter and must not come again. Said
+    /// before the `Committed` that covers it.
+    Refused {
+        /// The frame's `seq`.
+        seq: u64,
+    },
+}
+
+/// What has been given and not taken yet.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Judged {
+    pub through: u64,
+    /// In ascending order.
+    pub refused: Vec<u64>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    judged: Mutex<Judged>,
+    given: Notify,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Judged> {
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The intake's end: gives verdicts, and holds a source back while the disk is full.
+#[derive(Clone, Debug)]
+pub struct Verdicts {
+    shared: Arc<Shared>,
+    paused: watch::Sender<bool>,
+}
+
+impl Verdicts {
+    /// Gives one verdict; never waits.
+    pub fn give(&self, verdict: Verdict) {
+        let mut judged = self.shared.lock();
+        match verdict {
+            Verdict::Committed { through } => judged.through = judged.through.max(through),
+            Verdict::Refused { seq } if judged.refused.len() < REFUSALS_MAX => {
+                if let Err(at) = judged.refused.binary_search(&seq) {
+                    judged.refused.insert(at, seq);
+                }
+            }
+            Verdict::Refused { .. } => {}
+        }
+        drop(judged);
+        self.shared.given.notify_one();
+    }
+
+    /// Stops consumption: an AMQP source closes its line, and the broker keeps what is not
+    /// committed; a file is read no further. Lines without a memory (AMI, WebSocket) read on.
+    pub fn pause(&self) {
+        self.paused.send_replace(true);
+    }
+
+    /// Goes on after [`pause`](Self::pause).
+    pub fn resume(&self) {
+        self.paused.send_replace(false);
+    }
+}
+
+/// A source's end.
+#[derive(Debug)]
+pub struct VerdictReader {
+    shared: Arc<Shared>,
+    paused: watch::Receiver<bool>,
+}
+
+impl VerdictReader {
+    /// Waits until something was given, and takes it. Safe to cancel.
+    pub(crate) async fn next(&self) -> Judged {
+        self.shared.given.notified().await;
+        let mut judged = self.shared.lock();
+        let refused = std::mem::take(&mut judged.refused);
+        Judged {
+            through: judged.through,
+            refused,
+        }
+    }
+
+    /// Waits until consumption is paused (`true`) or not. Safe to cancel.
+    pub(crate) async fn paused(&self, wanted: bool) {
+        let mut paused = self.paused.clone();
+        if paused.wait_for(|now| *now == wanted).await.is_err() {
+            // The intake is gone: nothing pauses any more.
+            if wanted {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+/// Makes the way back for one source.
+pub fn verdicts() -> (Verdicts, VerdictReader) {
+    let shared = Arc::new(Shared::default());
+    let (sender, paused) = watch::channel(false);
+    let verdicts = Verdicts {
+        shared: Arc::clone(&shared),
+        paused: sender,
+    };
+    (verdicts, VerdictReader { shared, paused })
+}

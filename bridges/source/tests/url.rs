@@ -1,0 +1,157 @@
+//! `--source` URLs as the command line's page fixes them.
+
+use callbridge_call::EventTime;
+use callbridge_source::url::{Format, From, Moment, QueueUrl, SourceUrl, Transport};
+
+fn faults(text: &str) -> String {
+    let faults = SourceUrl::parse(text).expect_err("it must be refused");
+    let lines: Vec<_> = faults.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+fn source(text: &str) -> SourceUrl {
+    SourceUrl::parse(text).unwrap_or_else(|faults| panic!("{text}: {faults:?}"))
+}
+
+#[test]
+fn ami_has_its_ports_and_needs_a_user() {
+    let Transport::Ami { endpoint, user } = source("ami://bridge@pbx.example?pbx=hq").transport
+    else {
+        panic!("another transport");
+    };
+    assert_eq!(
+        (endpoint.to_string(), endpoint.tls),
+        ("pbx.example:5038".into(), false)
+    );
+    assert_eq!(user, "bridge");
+    let Transport::Ami { endpoint, .. } = source("amis://b@[::1]/").transport else {
+        panic!("another transport");
+    };
+    assert_eq!(
+        (endpoint.host.as_str(), endpoint.port, endpoint.tls),
+        ("::1", 5039, true)
+    );
+    insta::assert_snapshot!(
+        faults("ami://pbx/x"),
+        @r"
+    ami://pbx/x: the path has no meaning here; end after HOST:PORT
+    ami://pbx/x: the user is missing; write ami://USER@HOST
+    "
+    );
+}
+
+#[test]
+fn a_password_in_the_url_is_refused_and_never_shown() {
+    for url in [
+        "ami://bridge:hunter2@pbx",
+        "amqp://bridge:hunter2@mq/?queue=q&format=asterisk-cel",
+        "ws://u:hunter2@pbx/",
+        "ami://bridge:hunt/er2@pbx:99999",
+    ] {
+        let said = faults(url);
+        assert!(!said.contains("er2"), "{said}");
+    }
+    insta::assert_snapshot!(
+        faults("ami://bridge:hunter2@pbx"),
+        @"ami://bridge:***@pbx: a password in the URL can be read by every user of this machine; remove it and give secret-file=PATH or CALLBRIDGE_AMI_SECRET"
+    );
+}
+
+#[test]
+fn all_faults_are_told_at_once() {
+    insta::assert_snapshot!(
+        faults("amqp://h/?format=cel&heartbeat=600&colour=red&bind=k"),
+        @r"
+    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: unknown key colour=; amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, secret-file=, ca-file=
+    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: heartbeat=600 cannot be; give 2 to 25 (seconds): a dead line must be found within a minute
+    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: the user is missing; write amqp://USER@HOST
+    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: queue= is missing; name the durable queue: queue=NAME
+    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: format=cel cannot be; give asterisk-cel, asterisk-cdr or wazo
+    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: exchange= is missing; name what bind= binds to, or remove bind=
+    "
+    );
+}
+
+#[test]
+fn nothing_is_declared_without_declare_yes() {
+    let own = "amqp://u@h/v?queue=q&format=asterisk-cel&exchange=e&bind=name=CEL";
+    assert!(faults(own).contains("declare=yes is missing"));
+    let Transport::Amqp(queue) = source(&format!("{own}&declare=yes")).transport else {
+        panic!("another transport");
+    };
+    assert!(queue.declare);
+    assert_eq!(queue.exchange.as_deref(), Some("e"));
+    assert_eq!(queue.bind.as_deref(), Some("name=CEL"));
+}
+
+#[test]
+fn the_virtual_host_is_decoded_and_defaults_to_a_slash() {
+    for (path, vhost) in [("", "/"), ("/", "/"), ("/%2F", "/"), ("/pbx", "pbx")] {
+        let url = format!("amqps://u%40x@h{path}?queue=a%2Fb+c&format=asterisk-cdr");
+        let Transport::Amqp(queue) = source(&url).transport else {
+            panic!("another transport");
+        };
+        assert_eq!(queue.broker.vhost, vhost);
+        assert_eq!(queue.broker.user, "u@x");
+        assert_eq!(queue.queue, "a/b+c");
+        assert_eq!(queue.broker.endpoint.port, 5671);
+    }
+}
+
+#[test]
+fn a_file_begins_at_its_end_unless_told_otherwise() {
+    let from = |text: &str| match source(text).transport {
+        Transport::File { from, .. } => from,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(from("file:///a?format=ami"), From::End);
+    assert_eq!(from("file:///a?format=cel-csv&from=start"), From::Start);
+    let absolute = from("file:///a?format=ami&from=2026-11-20T08:00:00%2B05:00");
+    let expected = EventTime::from_seconds(1_795_143_600);
+    assert_eq!(absolute, From::Since(Moment::Absolute(expected)));
+    let From::Since(local) = from("file:///a?format=ami-json&from=2026-11-20") else {
+        panic!("a date");
+    };
+    assert_eq!(
+        local
+            .at(&jiff::tz::TimeZone::fixed(jiff::tz::offset(5)))
+            .micros(),
+        (1_795_143_600 - 8 * 3600) * 1_000_000
+    );
+    assert!(faults("file:///a?format=ami&from=soon").contains("from=soon cannot be"));
+    assert!(faults("file://etc/a?format=ami").contains("three slashes"));
+    assert!(faults("file:///a").contains("format= is missing"));
+}
+
+#[test]
+fn the_key_of_a_source_does_not_change_with_where_it_begins() {
+    let a = source("file:///var/cel.csv?format=cel-csv&from=start");
+    let b = source("file:///var/cel.csv?format=cel-csv");
+    assert_eq!(a.key(), b.key());
+    assert_eq!(a.format(), Format::CelCsv);
+    assert_eq!(
+        a.to_string(),
+        "file:///var/cel.csv?format=cel-csv&from=start"
+    );
+}
+
+#[test]
+fn a_dead_letter_queue_is_a_brokers_url_with_a_queue() {
+    let queue = QueueUrl::parse("amqp://u@h/%2F?queue=dead&secret-file=/s").expect("good");
+    assert_eq!(
+        (queue.queue.as_str(), queue.broker.vhost.as_str()),
+        ("dead", "/")
+    );
+    let faults = QueueUrl::parse("http://h").expect_err("no broker");
+    insta::assert_snapshot!(
+        faults[0],
+        @"http://h: unknown scheme http; give one of amqp://, amqps://"
+    );
+}
+
+#[test]
+fn a_key_given_twice_or_without_a_value_is_a_fault() {
+    let said = faults("ws://h/?pbx=a&pbx=b&ca-file=");
+    assert!(said.contains("pbx= is given twice"), "{said}");
+    assert!(said.contains("write ca-file=VALUE"), "{said}");
+}

@@ -1,0 +1,341 @@
+//! Arguments read with all their faults: clap itself stops at the first and exits 2.
+
+use super::exit::Code;
+use super::faults::Faults;
+use super::options::Options;
+use clap::builder::FalseyValueParser;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{ArgAction, Command, CommandFactory as _, FromArgMatches as _};
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+/// An `@FILE` is at most this long.
+const FILE_BYTES_MAX: u64 = 1 << 20;
+
+/// As many faults of one command line are told.
+const FAULTS_MAX: usize = 50;
+
+/// What the arguments come to, before their values are checked.
+#[derive(Debug)]
+pub enum Typed {
+    /// A command, and what was wrong with its flags so far.
+    Command(Box<Options>, Faults),
+    /// Help or the version: to stdout.
+    Show(String),
+    /// No command, or none of ours: words for stderr.
+    Refused(Code, String),
+}
+
+/// The whole command, with the version and an environment variable for each flag.
+pub fn command() -> Command {
+    let version = format!("{} ({})", crate::VERSION, crate::COMMIT);
+    let mut command = Options::command().version(version).max_term_width(100);
+    for name in ["run", "explain", "check", "status", "demo"] {
+        command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
+    }
+    for (group, verbs) in [
+        (
+            "dead",
+            &["list", "show", "retry", "discard", "export", "watch"][..],
+        ),
+        ("lead", &["missing", "check"]),
+    ] {
+        command = command.mut_subcommand(group, |mut group| {
+            let whole = group.get_name() == "lead";
+            for verb in verbs {
+                group = group.mut_subcommand(verb, |verb| {
+                    verb.mut_args(|arg| {
+                        let shared = whole || arg.get_id() == "state";
+                        if shared { with_variable(arg) } else { arg }
+                    })
+                });
+            }
+            group
+        });
+    }
+    command.args_override_self(true)
+}
+
+/// `--crm-url` → `CALLBRIDGE_CRM_URL`; a repeated flag has a value a line. A variable that is set
+/// to nothing is as if not set.
+fn with_variable(arg: clap::Arg) -> clap::Arg {
+    let Some(long) = arg
+        .get_long()
+        .filter(|long| !matches!(*long, "help" | "version"))
+    else {
+        return arg;
+    };
+    let name = format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase());
+    let arg = match arg.get_action() {
+        ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
+        ArgAction::Append => arg.value_delimiter('\n'),
+        _ => arg,
+    };
+    if std::env::var_os(&name).is_some_and(|value| !value.is_empty()) {
+        arg.env(name).hide_env(true)
+    } else {
+        arg
+    }
+}
+
+/// Reads the arguments, the program's name first.
+pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Typed {
+    let mut arguments = match expanded(arguments) {
+        Ok(arguments) => arguments,
+        Err((code, words)) => return Typed::Refused(code, words),
+    };
+    let command = command();
+    let mut faults = Faults::default();
+    for _ in 0..FAULTS_MAX {
+        let error = match command.clone().try_get_matches_from(&arguments) {
+            Ok(matches) => match Options::from_arg_matches(&matches) {
+                Ok(options) => return Typed::Command(Box::new(options), faults),
+                Err(error) => error,
+            },
+            Err(error) => error,
+        };
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if faults.is_empty() => {
+                return Typed::Show(error.render().to_string());
+            }
+            ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+                return Typed::Refused(Code::Usage, error.render().to_string());
+            }
+            _ => {
+                let mended = mend(&mut arguments, &error, &mut faults);
+                if !mended {
+                    return Typed::Refused(Code::Usage, unmended(&error, &faults));
+                }
+            }
+        }
+    }
+    Typed::Refused(Code::Usage, faults.to_string())
+}
+
+fn unmended(error: &clap::Error, faults: &Faults) -> String {
+    let words = error.render().to_string();
+    let words = words.trim_start_matches("error: ").trim_end();
+    if faults.is_empty() {
+        words.to_owned()
+    } else {
+        format!("{faults}\n  {words}")
+    }
+}
+
+/// Takes out what clap stumbled over, so that it can go on to the next; says what it was.
+fn mend(arguments: &mut Vec<OsString>, error: &clap::Error, faults: &mut Faults) -> bool {
+    let context = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        Some(ContextValue::Strings(texts)) => texts.first().cloned(),
+        _ => None,
+    };
+    let Some(what) = context(ContextKind::InvalidArg) else {
+        return false;
+    };
+    let flag = what.split([' ', '=']).next().unwrap_or_default().to_owned();
+    match error.kind() {
+        ErrorKind::UnknownArgument => {
+            let Some(at) = position(arguments, &flag) else {
+                return false;
+            };
+            let typed = arguments.remove(at).to_string_lossy().into_owned();
+            if !flag.starts_with('-') {
+                faults.add(&typed, "not expected here");
+                return true;
+            }
+            // `--lead var:X` on one line of an @FILE is one argument.
+            if typed.contains(char::is_whitespace) {
+                let (name, value) = typed.split_once(char::is_whitespace).unwrap_or_default();
+                faults.add(
+                    &typed,
+                    format!("is one argument; write {name}={}", value.trim()),
+                );
+                return true;
+            }
+            let takes_value = typed == flag && flag.starts_with("--");
+            if takes_value && arguments.get(at).is_some_and(|next| !begins_flag(next)) {
+                arguments.remove(at);
+            }
+            match context(ContextKind::SuggestedArg) {
+                Some(near) => faults.add(&flag, format!("no such flag; is it {near}?")),
+                None => faults.add(&flag, "no such flag"),
+            }
+            true
+        }
+        ErrorKind::InvalidValue | ErrorKind::WrongNumberOfValues | ErrorKind::NoEquals => {
+            let bare = |at: &usize| arguments.get(at + 1).is_none_or(|next| begins_flag(next));
+            let found = (1..arguments.len())
+                .find(|at| arguments[*at] == OsStr::new(&flag) && bare(at))
+                .or_else(|| position(arguments, &flag));
+            let Some(at) = found else { return false };
+            arguments.remove(at);
+            faults.add(&flag, "its value is missing");
+            true
+        }
+        _ => false,
+    }
+}
+
+/// Where the flag stands, alone or with its value behind a `=`, or followed by white space.
+fn position(arguments: &[OsString], flag: &str) -> Option<usize> {
+    let is = |argument: &OsString| {
+        let text = argument.to_string_lossy();
+        let rest = text.strip_prefix(flag)?;
+        (rest.is_empty() || rest.starts_with(['=', ' ', '\t'])).then_some(())
+    };
+    (1..arguments.len()).find(|at| is(&arguments[*at]).is_some())
+}
+
+fn begins_flag(argument: &OsStr) -> bool {
+    argument.to_string_lossy().starts_with('-')
+}
+
+/// The arguments, each `@FILE` replaced by its lines.
+fn expanded(
+    arguments: impl IntoIterator<Item = OsString>,
+) -> Result<Vec<OsString>, (Code, String)> {
+    let mut all = Vec::new();
+    for (at, argument) in arguments.into_iter().enumerate() {
+        let file = argument.to_str().and_then(|text| text.strip_prefix('@'));
+        match file.filter(|_| at > 0) {
+            Some(file) => all.extend(lines(Path::new(file))?),
+            None => all.push(argument),
+        }
+    }
+    Ok(all)
+}
+
+fn lines(path: &Path) -> Result<Vec<OsString>, (Code, String)> {
+    let file: PathBuf = path.to_owned();
+    let told = |error: std::io::Error| {
+        let code = match error.kind() {
+            std::io::ErrorKind::NotFound => Code::NoInput,
+            _ => Code::Input,
+        };
+        (
+            code,
+            format!("@{}: cannot be read: {error}", file.display()),
+        )
+    };
+    let about = std::fs::metadata(path).map_err(told)?;
+    if about.len() > FILE_BYTES_MAX {
+        return Err((
+            Code::Input,
+            format!("@{}: larger than 1 MB", path.display()),
+        ));
+    }
+    let text = std::fs::read_to_string(path).map_err(told)?;
+    let lines = text.trim_start_matches('\u{feff}').lines().map(str::trim);
+    Ok(lines
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+        .map(OsString::from)
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn typed(line: &str) -> Typed {
+        read(line.split(' ').map(OsString::from))
+    }
+
+    fn faults(line: &str) -> String {
+        match typed(line) {
+            Typed::Command(_, faults) => faults.to_string(),
+            Typed::Show(text) | Typed::Refused(_, text) => text,
+        }
+    }
+
+    #[test]
+    fn clap_finds_no_fault_in_the_declarations() {
+        command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_has_help() {
+        let mut commands = vec![command()];
+        while let Some(command) = commands.pop() {
+            for arg in command.get_arguments() {
+                assert!(
+                    arg.get_help().is_some(),
+                    "{} {}",
+                    command.get_name(),
+                    arg.get_id()
+                );
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
+
+    #[test]
+    fn unknown_flags_and_missing_values_are_told_together() {
+        insta::assert_snapshot!(
+            faults("callbridge run --crm-ulr https://x --rate --foo=1 --state /s extra --settle"),
+            @"
+        5 faults in the flags, and nothing was opened:
+          --crm-ulr: no such flag; is it --crm-url?
+          --foo: no such flag
+          --rate: its value is missing
+          extra: not expected here
+          --settle: its value is missing
+        "
+        );
+    }
+
+    #[test]
+    fn a_flag_given_again_wins_and_a_repeated_one_adds() {
+        let Typed::Command(options, faults) =
+            typed("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
+        else {
+            panic!("a command")
+        };
+        assert!(faults.is_empty(), "{faults}");
+        let Some(super::super::options::Verb::Run(flags)) = options.command else {
+            panic!("run")
+        };
+        assert_eq!(flags.crm.rate.as_deref(), Some("2/2s"));
+        assert_eq!(flags.trunks.trunk, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_file_holds_one_argument_a_line() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("flags");
+        let text = "# comment\n\n  --rate=5/5s  \n--trunk\na=PJSIP/a,lead=userfield:#(.)\r\n\
+                    --lead var:X\n";
+        std::fs::write(&file, text).expect("written");
+        let at = format!("@{}", file.display());
+        let read = read(["callbridge", "run", &at].map(OsString::from));
+        let Typed::Command(options, faults) = read else {
+            panic!("{read:?}")
+        };
+        let Some(super::super::options::Verb::Run(flags)) = options.command else {
+            panic!("run")
+        };
+        assert_eq!(flags.crm.rate.as_deref(), Some("5/5s"));
+        assert_eq!(flags.trunks.trunk, ["a=PJSIP/a,lead=userfield:#(.)"]);
+        insta::assert_snapshot!(faults, @"
+        1 fault in the flags, and nothing was opened:
+          --lead var:X: is one argument; write --lead=var:X
+        ");
+    }
+
+    #[test]
+    fn a_missing_file_of_flags_is_66_and_a_missing_command_64() {
+        let Typed::Refused(code, words) = typed("callbridge run @/nowhere") else {
+            panic!()
+        };
+        assert_eq!(code, Code::NoInput);
+        assert!(words.starts_with("@/nowhere: cannot be read"), "{words}");
+        for line in ["callbridge rnu", "callbridge dead", "callbridge lead list"] {
+            let read = typed(line);
+            assert!(
+                matches!(read, Typed::Refused(Code::Usage, _)),
+                "{line}: {read:?}"
+            );
+        }
+        assert!(matches!(typed("callbridge --version"), Typed::Show(text)
+            if text.starts_with("callbridge 0.")));
+    }
+}

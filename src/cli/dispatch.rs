@@ -1,0 +1,60 @@
+//! Each command to the part that does it.
+
+use super::command::Command;
+use super::environment::Environment;
+use super::exit::{Code, Failure};
+use super::{logging, manual};
+use std::future::Future;
+use std::io::{self, Write};
+
+/// Does what was asked. `shutdown` ends when the process is asked to stop.
+pub async fn dispatch(
+    command: Command,
+    environment: &Environment,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Failure> {
+    match command {
+        Command::Run(config) => {
+            logging::set_up(config.log, environment);
+            later("run")
+        }
+        Command::Demo(demo) => {
+            logging::set_up(demo.log, environment);
+            later("demo")
+        }
+        Command::Check(check) => {
+            logging::set_up(check.config.log, environment);
+            later("check")
+        }
+        Command::Explain(explain) => crate::explain::run(&explain, environment),
+        Command::Status(_) => later("status"),
+        Command::Dead(..) => later("dead"),
+        Command::LeadMissing { .. } | Command::LeadCheck(_) => later("lead"),
+        Command::Sandbox(options) => {
+            logging::set_up(Default::default(), environment);
+            let ended = crate::sandbox::run(*options, shutdown).await;
+            ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
+        }
+        Command::Completions(shell) => print(&manual::completions(shell)),
+        Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
+    }
+}
+
+/// The command's part is not in this build.
+fn later(name: &'static str) -> Result<(), Failure> {
+    Err(Failure::new(
+        Code::Failed,
+        format!("this build has no `{name}`"),
+    ))
+}
+
+/// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.
+pub fn print(text: &[u8]) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Failure::of(Code::Failed, error))
+        }
+        _ => Ok(()),
+    }
+}

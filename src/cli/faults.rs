@@ -1,0 +1,82 @@
+//! All that is wrong with the flags, told at once.
+
+use super::exit::{Code, ExitCode};
+use std::fmt;
+
+/// Faults of the flags; never empty where it is an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults(Vec<String>);
+
+impl Faults {
+    /// Adds one: `what` is the flag as typed, `words` say what is wrong and what to do.
+    pub fn add(&mut self, what: &str, words: impl fmt::Display) {
+        self.say(format!("{what}: {words}"));
+    }
+
+    /// Adds one whose words name the flag themselves.
+    pub fn say(&mut self, words: impl Into<String>) {
+        let words = words.into();
+        if !self.0.contains(&words) {
+            self.0.push(words);
+        }
+    }
+
+    /// The value, or its fault added.
+    pub fn take<T>(&mut self, what: &str, value: Result<T, impl fmt::Display>) -> Option<T> {
+        value.map_err(|words| self.add(what, words)).ok()
+    }
+
+    /// Puts these behind those of `first`, which were found earlier.
+    pub fn after(&mut self, first: Self) {
+        let later = std::mem::replace(self, first);
+        for words in later.0 {
+            self.say(words);
+        }
+    }
+
+    /// `value`, unless there are faults.
+    pub fn or<T>(self, value: T) -> Result<T, Self> {
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Nothing is wrong.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = if let [_] = self.0[..] {
+            "fault"
+        } else {
+            "faults"
+        };
+        write!(
+            f,
+            "{} {faults} in the flags, and nothing was opened:",
+            self.0.len()
+        )?;
+        for words in &self.0 {
+            // A value may hold anything, line breaks and escapes for the terminal among it.
+            let line: String = words
+                .chars()
+                .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+                .collect();
+            write!(f, "\n  {line}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+impl ExitCode for Faults {
+    fn exit_code(&self) -> Code {
+        Code::Usage
+    }
+}

@@ -1,0 +1,220 @@
+//! Where secrets are: a file, a systemd credential or an environment variable, in that order.
+
+use super::environment::Environment;
+use super::exit::{Code, ExitCode};
+use crate::secret::Secret;
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// A secret is one line, and no longer than this.
+const SECRET_BYTES_MAX: u64 = 16 << 10;
+
+/// One of the secrets, with its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The CRM's token.
+    Token,
+    /// AMI's.
+    Ami,
+    /// A broker's.
+    Amqp,
+    /// That of the broker dead letters go to.
+    DeadLetter,
+}
+
+impl Kind {
+    /// `$CREDENTIALS_DIRECTORY/NAME`
+    pub const fn credential(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Ami => "ami-secret",
+            Self::Amqp => "amqp-secret",
+            Self::DeadLetter => "dead-letter-secret",
+        }
+    }
+
+    /// The environment variable.
+    pub const fn variable(self) -> &'static str {
+        match self {
+            Self::Token => "CALLBRIDGE_TOKEN",
+            Self::Ami => "CALLBRIDGE_AMI_SECRET",
+            Self::Amqp => "CALLBRIDGE_AMQP_SECRET",
+            Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
+        }
+    }
+
+    /// What says that it is in a file.
+    const fn flag(self) -> &'static str {
+        match self {
+            Self::Token => "--token-file FILE",
+            Self::Ami | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
+        }
+    }
+}
+
+/// Where a secret is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a file, read anew whenever it is needed: it may be replaced.
+    File(PathBuf),
+    /// In an environment variable.
+    Variable(Secret),
+}
+
+/// A secret that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is not there.
+    #[error("the secret's file {0} is not there")]
+    Missing(PathBuf),
+    /// The file cannot be read.
+    #[error("the secret's file {0} cannot be read")]
+    Unreadable(PathBuf, #[source] io::Error),
+    /// The file has nothing in its first line.
+    #[error("the secret's file {0} is empty: it holds the secret in its first line")]
+    Empty(PathBuf),
+    /// The file is no secret.
+    #[error("the secret's file {0} holds no secret: one line of text is expected")]
+    NoText(PathBuf),
+}
+
+impl ExitCode for Error {
+    fn exit_code(&self) -> Code {
+        match self {
+            Self::Missing(_) => Code::NoInput,
+            Self::Unreadable(..) | Self::Empty(_) | Self::NoText(_) => Code::Configuration,
+        }
+    }
+}
+
+impl Place {
+    /// The first of the places that has it: the file that a flag names, the credential, the
+    /// variable. In words where it could be, if nowhere.
+    pub fn find(
+        kind: Kind,
+        file: Option<&Path>,
+        environment: &Environment,
+    ) -> Result<Self, String> {
+        if let Some(file) = file {
+            return Ok(Self::File(file.to_owned()));
+        }
+        let credentials = environment.path("CREDENTIALS_DIRECTORY");
+        let credential = credentials.map(|folder| folder.join(kind.credential()));
+        if let Some(file) = credential.filter(|file| file.exists()) {
+            return Ok(Self::File(file));
+        }
+        match environment.text(kind.variable()) {
+            Some(secret) => Ok(Self::Variable(Secret::from(secret.trim().to_owned()))),
+            None => Err(format!(
+                "no secret: give {}, the systemd credential {} or {}",
+                kind.flag(),
+                kind.credential(),
+                kind.variable()
+            )),
+        }
+    }
+
+    /// The file to watch, where it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) => Some(file),
+            Self::Variable(_) => None,
+        }
+    }
+
+    /// Reads it: a file's first line, without white space around it.
+    pub fn read(&self) -> Result<Secret, Error> {
+        let path = match self {
+            Self::Variable(secret) => return Ok(secret.clone()),
+            Self::File(path) => path,
+        };
+        let opened = std::fs::File::open(path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => Error::Missing(path.clone()),
+            _ => Error::Unreadable(path.clone(), error),
+        })?;
+        let mut text = String::new();
+        opened
+            .take(SECRET_BYTES_MAX)
+            .read_to_string(&mut text)
+            .map_err(|error| match error.kind() {
+                io::ErrorKind::InvalidData => Error::NoText(path.clone()),
+                _ => Error::Unreadable(path.clone(), error),
+            })?;
+        let line = text.lines().next().unwrap_or_default().trim();
+        if line.is_empty() {
+            return Err(Error::Empty(path.clone()));
+        }
+        if line.chars().any(char::is_control) {
+            return Err(Error::NoText(path.clone()));
+        }
+        Ok(Secret::from(line.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::ExposeSecret as _;
+
+    fn read(place: &Place) -> String {
+        place.read().expect("a secret").expose_secret().to_owned()
+    }
+
+    #[test]
+    fn a_file_comes_before_the_credential_and_that_before_the_variable() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = folder.path().join("own");
+        std::fs::write(&own, " from-file \nsecond line\n").expect("written");
+        let directory = folder.path().to_str().expect("UTF-8");
+        let environment = Environment::of([
+            ("CREDENTIALS_DIRECTORY", directory),
+            ("CALLBRIDGE_TOKEN", "from-variable"),
+        ]);
+        let find = |file| Place::find(Kind::Token, file, &environment).expect("found");
+        assert_eq!(read(&find(Some(&own))), "from-file");
+        assert_eq!(read(&find(None)), "from-variable");
+        std::fs::write(folder.path().join("token"), "from-credential\n").expect("written");
+        assert_eq!(read(&find(None)), "from-credential");
+    }
+
+    #[test]
+    fn a_secret_that_is_nowhere_is_told_with_the_places_it_may_be() {
+        let nowhere = Place::find(Kind::Ami, None, &Environment::default()).expect_err("nowhere");
+        insta::assert_snapshot!(
+            nowhere,
+                @"no secret: give secret-file=FILE, the systemd credential ami-secret or \
+                CALLBRIDGE_AMI_SECRET"
+
+        );
+    }
+
+    #[test]
+    fn files_without_a_secret_are_told_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let place = Place::File(file.clone());
+        assert!(matches!(place.read(), Err(Error::Missing(_))));
+        for (bytes, empty) in [
+            (&b"\nx"[..], true),
+            (b"", true),
+            (b"\xff\xfe", false),
+            (b"a\x07b", false),
+        ] {
+            std::fs::write(&file, bytes).expect("written");
+            let error = place.read().expect_err("no secret");
+            assert_eq!(
+                matches!(error, Error::Empty(_)),
+                empty,
+                "{bytes:?}: {error}"
+            );
+            assert_eq!(error.exit_code(), Code::Configuration);
+        }
+    }
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let environment = Environment::of([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
+        let place = Place::find(Kind::Token, None, &environment).expect("found");
+        assert!(!format!("{place:?}").contains("hidden"));
+    }
+}

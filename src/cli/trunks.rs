@@ -1,0 +1,86 @@
+//! The trunks of a command line, checked against each other and against the sources.
+
+use super::config::Source;
+use super::faults::Faults;
+use super::options::TrunkFlags;
+use crate::people::rule::{employee_rule, lead_rules};
+use crate::trunk::{Defaults, Trunk, Trunks, flag};
+
+/// Every `--trunk` over the defaults.
+pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Trunks {
+    let defaults = defaults(flags, faults);
+    let given = flags
+        .trunk
+        .iter()
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty());
+    let mut trunks = Vec::new();
+    for text in given {
+        match flag::parse(text, &defaults) {
+            Ok(trunk) => trunks.push(trunk),
+            Err(wrong) => {
+                let shown = text.split(',').next().unwrap_or_default();
+                wrong
+                    .iter()
+                    .for_each(|fault| faults.add(&format!("--trunk {shown}"), fault));
+            }
+        }
+    }
+    if needs && flags.trunk.is_empty() {
+        faults.add(
+            "--trunk",
+            "is missing: without one every call looks internal",
+        );
+    }
+    Trunks::new(trunks).unwrap_or_else(|wrong| {
+        for fault in wrong {
+            faults.add("--trunk", fault);
+        }
+        Trunks::default()
+    })
+}
+
+fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
+    let text = |flag: &Option<String>| flag.clone().filter(|text| !text.is_empty());
+    let unanswered = flags.unanswered.as_deref();
+    Defaults {
+        country: text(&flags.country)
+            .and_then(|text| faults.take("--country", flag::country(&text))),
+        strip: text(&flags.strip).and_then(|text| faults.take("--strip", flag::strip(&text))),
+        leads: text(&flags.lead)
+            .and_then(|text| faults.take("--lead", lead_rules(&text)))
+            .unwrap_or_default(),
+        employees: text(&flags.employees)
+            .and_then(|text| faults.take("--employees", employee_rule(&text))),
+        unanswered: unanswered
+            .and_then(|text| faults.take("--unanswered", flag::yes_or_no(text)))
+            .unwrap_or(true),
+    }
+}
+
+/// A trunk's `pbx=` must be a PBX of which some source tells.
+pub(super) fn known_pbxs(
+    trunks: &Trunks,
+    sources: &[Source],
+    pbx_id: Option<&str>,
+    faults: &mut Faults,
+) {
+    if sources.is_empty() {
+        return;
+    }
+    let known = |pbx: &str| {
+        pbx_id == Some(pbx)
+            || sources
+                .iter()
+                .any(|source| source.pbx.as_deref() == Some(pbx))
+    };
+    let named = |trunk: &Trunk| Some((trunk.name.clone(), trunk.pbx.clone()?));
+    for (name, pbx) in trunks
+        .iter()
+        .filter_map(named)
+        .filter(|(_, pbx)| !known(pbx))
+    {
+        let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
+        faults.add(&format!("--trunk {name}"), words);
+    }
+}

@@ -1,0 +1,121 @@
+//! Single values of flags: times, dates, levels. Each fault says what would be right.
+
+use callbridge_call::EventTime;
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, civil};
+use std::time::Duration;
+use tracing::Level;
+
+/// `500ms`, `10s`, `12h`, `1h30m`; never zero, at most 31 days.
+pub fn duration(text: &str) -> Result<Duration, String> {
+    const LONGEST: Duration = Duration::from_secs(31 * 86_400);
+    let wrong = || format!("`{text}` is no time: give it as 500ms, 10s or 12h");
+    let read = text.parse::<SignedDuration>().map_err(|_| wrong())?;
+    let read = Duration::try_from(read).map_err(|_| wrong())?;
+    if read.is_zero() || read > LONGEST {
+        return Err(format!(
+            "`{text}` is outside of what is possible: above 0, at most 744h"
+        ));
+    }
+    Ok(read)
+}
+
+/// A zone of the tz database: `Asia/Tashkent`.
+pub fn zone(text: &str) -> Result<TimeZone, String> {
+    TimeZone::get(text)
+        .map_err(|_| format!("`{text}` is no time zone: give it as Asia/Tashkent or UTC"))
+}
+
+/// `2026-11-20`, with a time and an offset if wanted; without an offset in `zone`.
+pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
+    let absolute = text.parse::<Timestamp>().ok();
+    let local = || {
+        let day = || {
+            text.parse::<civil::Date>()
+                .map(|day| day.to_datetime(civil::Time::midnight()))
+        };
+        let moment = text.parse::<civil::DateTime>().or_else(|_| day()).ok()?;
+        zone.to_ambiguous_timestamp(moment).compatible().ok()
+    };
+    absolute
+        .or_else(local)
+        .map(|at| EventTime::from_micros(at.as_microsecond()))
+        .ok_or_else(|| {
+            format!("`{text}` is no date: give it as 2026-11-20 or 2026-11-20T08:00:00+05:00")
+        })
+}
+
+/// A level of the log.
+pub fn level(text: &str) -> Result<Level, String> {
+    match text {
+        "error" => Ok(Level::ERROR),
+        "warn" => Ok(Level::WARN),
+        "info" => Ok(Level::INFO),
+        "debug" => Ok(Level::DEBUG),
+        "trace" => Ok(Level::TRACE),
+        _ => Err(format!(
+            "`{text}` is no level: give error, warn, info, debug or trace"
+        )),
+    }
+}
+
+/// One of these words.
+pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+    let found = words.iter().find(|(word, _)| *word == text);
+    found.map(|(_, meaning)| *meaning).ok_or_else(|| {
+        let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        format!("`{text}` cannot be: give {}", all.join(" or "))
+    })
+}
+
+/// A whole number in these bounds.
+pub fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
+    let read = text.parse().ok().filter(|number| bounds.contains(number));
+    read.ok_or_else(|| {
+        format!(
+            "`{text}` cannot be: a whole number from {} to {}",
+            bounds.start(),
+            bounds.end()
+        )
+    })
+}
+
+/// The name of a JSON field.
+pub fn field_name(text: &str) -> Result<String, String> {
+    let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
+    if !text.is_empty() && text.len() <= 64 && text.chars().all(good) {
+        return Ok(text.to_owned());
+    }
+    Err(format!(
+        "`{text}` is no name of a field: letters, digits, `_`, `-`, `.`"
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_numbers_with_units() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("12h"), Ok(Duration::from_secs(43_200)));
+        assert_eq!(duration("1h30m"), Ok(Duration::from_secs(5_400)));
+        for wrong in ["", "5", "0s", "-3s", "forever", "800h", "10 parsecs"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn dates_are_taken_in_the_zone_unless_they_bring_one() {
+        let tashkent = zone("Asia/Tashkent").expect("known");
+        let at = |text| date(text, &tashkent).map(|at| at.floor_seconds().get());
+        assert_eq!(at("2026-11-20"), Ok(1_795_114_800));
+        assert_eq!(at("2026-11-20T08:00:00"), Ok(1_795_143_600));
+        assert_eq!(at("2026-11-20T08:00:00Z"), Ok(1_795_161_600));
+        assert_eq!(at("2026-11-20T08:00:00+05:00"), Ok(1_795_143_600));
+        for wrong in ["", "20.11.2026", "1795151317", "2026-13-01"] {
+            assert!(at(wrong).is_err(), "{wrong}");
+        }
+        assert!(zone("Tashkent").is_err());
+    }
+}
