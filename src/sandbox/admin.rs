@@ -8,9 +8,9 @@
 //! | `GET /sandbox/requests` | answers by endpoint and status, the fullest windows |
 //! | `GET /sandbox/writes` | every accepted write and its status |
 //! | `POST /sandbox/admin/leads`, `…/employees` | `{"add": [4006], "remove": [4001]}` |
-//! | `POST /sandbox/admin/token` | `{"issue": "svc_pat_…", "expiresInSec": 3600, "company": 2}`, each optional |
-//! | `POST /sandbox/admin/token/revoke` | `{"token": "svc_pat_…"}`, or every token |
-//! | `POST /sandbox/admin/token/expire` | `{"token": "svc_pat_…", "inSec": 86400}`, null for never |
+//! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 3600, "company": 2}` |
+//! | `POST /sandbox/admin/token/revoke` | `{"token": TOKEN}`, or every token |
+//! | `POST /sandbox/admin/token/expire` | `{"token": TOKEN, "inSec": 86400}`, null for never |
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |
 //! | `POST /sandbox/admin/company` | `{"blocked": true, "disconnected": false}` |
 //! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one ends them |

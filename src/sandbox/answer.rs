@@ -8,7 +8,9 @@
 use super::admin;
 use super::breaches::Kind;
 use super::core::Sandbox;
-use super::envelope::{BODY_BYTES_MAX, Refusal, Request, Response, Success, TOKEN_HEADER, reduced};
+use super::envelope::{
+    BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Success, TOKEN_HEADER, reduced,
+};
 use super::faults::Action;
 use super::routes::{Endpoint, route};
 use super::struck::{after_effect, instead};
@@ -51,8 +53,10 @@ impl Sandbox {
         };
         let fault = self.faults.pick(endpoint);
         if fault == Some(Action::Status(401)) {
+            self.dead_token(now, caller.key);
             return reduced(401);
         }
+        self.conduct.token_works(caller.key);
         let counted = self.count(now, caller.key);
         if !counted.within {
             let words = format!(
@@ -62,10 +66,20 @@ impl Sandbox {
             self.breach(now, Kind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
-        if let Some(response) = fault.and_then(instead) {
-            return response;
+        let repeated =
+            request.method == "POST" && self.conduct.was_refused(endpoint, &request.body);
+        if repeated {
+            let words = "the same body again after 400 or 409".to_owned();
+            self.breach(now, Kind::RepeatAfter400, "§7.7", words);
         }
-        self.behind(now, &caller, endpoint, id, request, fault)
+        let response = match fault.and_then(instead) {
+            Some(response) => response,
+            None => self.behind(now, &caller, endpoint, id, request, fault),
+        };
+        if matches!(response.status, 400 | 409) && response.delivery == Delivery::Now {
+            self.conduct.refused(endpoint, &request.body);
+        }
+        response
     }
 
     /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
@@ -92,14 +106,17 @@ impl Sandbox {
             open && token.works(now)
         });
         let Some(token) = token else {
-            if let Some(after) = self.conduct.dead_token(Some(key), now) {
-                let words = format!("again with a dead token after {} ms", after.as_millis());
-                self.breach(now, Kind::RepeatAfter401, "§7.7", words);
-            }
+            self.dead_token(now, key);
             return None;
         };
-        self.conduct.token_works(key);
         Some(Caller { key, token })
+    }
+
+    fn dead_token(&mut self, now: EventTime, key: TokenKey) {
+        if let Some(after) = self.conduct.dead_token(key, now) {
+            let words = format!("again with a dead token after {} ms", after.as_millis());
+            self.breach(now, Kind::RepeatAfter401, "§7.7", words);
+        }
     }
 
     /// What lies behind the authentication layer, and the faults that strike after it.
@@ -186,9 +203,7 @@ impl Sandbox {
 
     /// Records what a refusal says of the client.
     fn note(&mut self, now: EventTime, endpoint: Endpoint, request: &Request, refusal: &Refusal) {
-        let Request {
-            method, path, body, ..
-        } = request;
+        let Request { method, path, .. } = request;
         match refusal {
             Refusal::Unparsable(_) | Refusal::Invalid(_) | Refusal::Business(_) => {
                 let rule = if endpoint == Endpoint::Filter {
@@ -203,11 +218,6 @@ impl Sandbox {
                     _ => String::new(),
                 };
                 self.breach(now, Kind::Invalid, rule, words);
-                if self.conduct.was_refused(endpoint, body) {
-                    let words = "the same body again after 400".to_owned();
-                    self.breach(now, Kind::RepeatAfter400, "§7.7", words);
-                }
-                self.conduct.refused(endpoint, body);
             }
             Refusal::TooLarge => {
                 let words = format!("a body above {BODY_BYTES_MAX} bytes");

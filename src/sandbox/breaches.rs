@@ -22,7 +22,7 @@ pub enum Kind {
     DerivedField,
     /// A request refused by validation (§2.6, §4.7, §7.3).
     Invalid,
-    /// The same body again after 400 (§7.7).
+    /// The same body again after 400 or 409 (§7.7).
     RepeatAfter400,
     /// Again without the grant within a minute (§7.7).
     RepeatAfter403,

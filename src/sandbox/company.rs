@@ -111,6 +111,7 @@ impl Sandbox {
 
     /// Adds a record to the first company's journal that another telephony wrote.
     pub fn add_record(&mut self, now: EventTime, record: Record) {
+        self.tick(now);
         self.change(now, Change::Added(Box::new(record)));
     }
 

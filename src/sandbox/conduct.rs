@@ -23,14 +23,14 @@ struct Refused {
 /// What was refused so far.
 #[derive(Clone, Debug, Default)]
 pub struct Conduct {
-    dead_tokens: BTreeMap<Option<TokenKey>, Refused>,
+    dead_tokens: BTreeMap<TokenKey, Refused>,
     denied: BTreeMap<(TokenKey, Endpoint), Refused>,
     bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
 }
 
 impl Conduct {
     /// Notes a 401; tells how long after the one before when that was too soon.
-    pub fn dead_token(&mut self, key: Option<TokenKey>, now: EventTime) -> Option<Duration> {
+    pub fn dead_token(&mut self, key: TokenKey, now: EventTime) -> Option<Duration> {
         if self.dead_tokens.len() >= REMEMBERED_MAX {
             self.dead_tokens.clear();
         }
@@ -39,7 +39,7 @@ impl Conduct {
 
     /// The token works again.
     pub fn token_works(&mut self, key: TokenKey) {
-        self.dead_tokens.remove(&Some(key));
+        self.dead_tokens.remove(&key);
     }
 
     /// Notes a 403; tells how long after the one before when that was too soon.

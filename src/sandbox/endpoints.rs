@@ -2,6 +2,7 @@
 
 use super::answer::Caller;
 use super::breaches::Kind;
+use super::config::Settings;
 use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
@@ -86,14 +87,13 @@ impl Sandbox {
         caller: &Caller,
         request: &Request,
     ) -> Result<Success, Refusal> {
-        let own = (self.journal.records().iter())
-            .filter(|record| record.company_id == caller.token.company);
-        filter::answer(
-            &request.body,
-            own,
-            self.settings.page_size_max,
-            &self.settings.shapes,
-        )
+        let (records, company) = (self.journal.records(), caller.token.company);
+        let Settings {
+            page_size_max,
+            shapes,
+            ..
+        } = &self.settings;
+        filter::answer(&request.body, records, company, *page_size_max, shapes)
     }
 
     /// §4.6, §3.2: 24 hours, for the creating token alone.

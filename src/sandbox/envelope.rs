@@ -1,7 +1,8 @@
 //! Requests and answers, and the two envelopes the service answers in (§2.1, §7.1).
 //!
 //! ```text
-//! after authentication   { data, message, error: {messageCode, args} | null, accept, errors, requestId }
+//! after authentication   { data, message, error: null | { messageCode, args },
+//!                          accept, errors, requestId }
 //! authentication layer   { message, accept: false, errors: null, data: null }
 //! ```
 

@@ -35,13 +35,19 @@ pub enum Error {
         source: io::Error,
     },
     /// Another process holds the state file.
-    #[error("state file {} is held by another sandbox; end it, or name another with --state", path.display())]
+    #[error(
+        "state file {} is held by another sandbox; end it, or name another with --state",
+        path.display()
+    )]
     StateHeld {
         /// The file.
         path: PathBuf,
     },
     /// A line of the state file cannot be read; the file is left as it is.
-    #[error("state file {}, line {line}: {words}; mend the line, or name another file with --state", path.display())]
+    #[error(
+        "state file {}, line {line}: {words}; mend it, or name another file with --state",
+        path.display()
+    )]
     StateDamaged {
         /// The file.
         path: PathBuf,

@@ -43,6 +43,9 @@ mod struck;
 pub mod token;
 pub mod window;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::breaches::{Breach, Kind};
 pub use self::config::{Config, Settings};
 pub use self::core::Sandbox;

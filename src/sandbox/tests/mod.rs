@@ -1,0 +1,115 @@
+//! The sandbox's core against the document.
+
+mod faults;
+mod replay;
+mod rules;
+mod rules_of_conduct;
+mod rules_of_errors;
+mod rules_of_reading;
+mod rules_of_submission;
+mod window;
+
+use super::{Kind, Request, Response, Sandbox, Settings};
+use callbridge_call::EventTime;
+use serde_json::{Map, Value, json};
+use std::time::Duration;
+
+pub(super) const TOKEN: &str = "svc_pat_first";
+pub(super) const SUBMIT: &str = "/v1/open-api/call-history";
+pub(super) const FILTER: &str = "/v1/open-api/call-history/filter";
+pub(super) const INFO: &str = "/v1/open-api/token/info";
+/// 2026-11-20, the second that the tests' calls are submitted in.
+pub(super) const NOW: EventTime = EventTime::from_seconds(1_795_151_400);
+
+/// A sandbox with one token, whose writes take exactly a second.
+pub(super) fn sandbox() -> Sandbox {
+    let settings = Settings {
+        persist_after: Duration::from_secs(1),
+        persist_jitter: Duration::ZERO,
+        ..Settings::default()
+    };
+    let mut core = Sandbox::new(settings);
+    core.begin(NOW, TOKEN, None);
+    core
+}
+
+/// A call that breaks no rule.
+pub(super) fn call() -> Value {
+    json!({
+        "leadId": 4001, "employeeId": 501, "uuid": "u-1", "startedAt": 1_795_151_317,
+        "durationSec": 5, "answered": true, "direction": "INBOUND", "talkTimeSec": 4,
+    })
+}
+
+/// A call with one field set, or taken away by null.
+pub(super) fn call_with(field: &str, value: Value) -> Value {
+    let mut call = call();
+    if let Value::Object(fields) = &mut call {
+        fields.insert(field.to_owned(), value);
+    }
+    call
+}
+
+pub(super) fn call_without(field: &str) -> Value {
+    let mut call = call();
+    if let Value::Object(fields) = &mut call {
+        fields.remove(field);
+    }
+    call
+}
+
+pub(super) fn submit(body: &Value) -> Request {
+    Request::post(SUBMIT, body).with_token(TOKEN)
+}
+
+pub(super) fn filter(body: &Value) -> Request {
+    Request::post(FILTER, body).with_token(TOKEN)
+}
+
+pub(super) fn info() -> Request {
+    Request::get(INFO).with_token(TOKEN)
+}
+
+pub(super) fn poll(id: &str) -> Request {
+    Request::get(&format!("/v1/open-api/request/{id}")).with_token(TOKEN)
+}
+
+/// Submits and gives the requestId.
+pub(super) fn accepted(core: &mut Sandbox, now: EventTime, body: &Value) -> String {
+    let answer = core.handle(now, &submit(body));
+    assert_eq!(answer.status, 200, "{}", answer.value());
+    answer.value()["requestId"]
+        .as_str()
+        .expect("a requestId")
+        .to_owned()
+}
+
+pub(super) fn after(seconds: u64) -> EventTime {
+    NOW.plus(Duration::from_secs(seconds))
+}
+
+/// Is everything of `expected` in `actual`? Objects may have more; all else is compared exactly.
+pub(super) fn holds(actual: &Value, expected: &Value) -> bool {
+    match (actual, expected) {
+        (Value::Object(actual), Value::Object(expected)) => expected
+            .iter()
+            .all(|(key, value)| actual.get(key).is_some_and(|actual| holds(actual, value))),
+        (actual, expected) => actual == expected,
+    }
+}
+
+/// The keys of an answer, in order.
+pub(super) fn keys(answer: &Response) -> Vec<String> {
+    let fields: Map<String, Value> =
+        serde_json::from_slice(&answer.body).expect("an object in the body");
+    fields.keys().cloned().collect()
+}
+
+/// The kinds of breach so far.
+pub(super) fn kinds(core: &Sandbox) -> Vec<Kind> {
+    core.breaches()
+        .all()
+        .iter()
+        .map(|breach| breach.kind)
+        .collect()
+}
