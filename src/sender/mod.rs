@@ -8,6 +8,11 @@
 //! One loop owns the budget: every byte to the CRM passes it. Pacer, verdict and core are pure;
 //! the loop alone reads the clock, the token and the spool.
 
+pub mod core;
+pub mod line;
+pub mod outcome;
 pub mod pacer;
 pub mod rate;
+pub mod schedule;
+pub mod status;
 pub mod verdict;

@@ -208,12 +208,14 @@ impl Pacer {
         u32::try_from(self.uses(now).count()).unwrap_or(u32::MAX)
     }
 
-    /// How long until a request may be sent; zero when one may be sent now.
-    pub fn next_free_in(&self, now: Duration) -> Duration {
-        let silent = self.silent_until.unwrap_or_default().saturating_sub(now);
-        let full = self.used(now) >= self.allowed(now);
-        let slot = if full { self.next_free() } else { None };
-        silent.max(slot.map_or(Duration::ZERO, |at| at.saturating_sub(now)))
+    /// When each slot that counts now comes free; `None` while under way.
+    pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
+        self.uses(now).map(|(_, one)| self.free_at(&one))
+    }
+
+    /// Nothing is sent before then.
+    pub fn silent_until(&self) -> Option<Duration> {
+        self.silent_until
     }
 
     fn next_free(&self) -> Option<Duration> {

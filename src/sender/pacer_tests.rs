@@ -29,7 +29,8 @@ fn a_fresh_state_sends_its_whole_limit_at_once_and_then_nothing_for_a_window() {
     assert_eq!(burst(&mut pacer, S), 60);
     assert_eq!(pacer.used(S), 60);
     assert_eq!(burst(&mut pacer, 61 * S), 0);
-    assert_eq!(pacer.next_free_in(61 * S), Duration::from_millis(30));
+    let free = pacer.frees(61 * S).next().expect("a slot");
+    assert_eq!(free, Some(61 * S + Duration::from_millis(30)));
     assert_eq!(burst(&mut pacer, 61 * S + Duration::from_millis(30)), 60);
 }
 
@@ -92,7 +93,7 @@ fn a_reboot_is_followed_by_a_window_of_silence() {
     let mut pacer = Pacer::start(rate("60/60s"), Past::Doubtful(vec![0, 7]), S);
     let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
     assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
-    assert_eq!(pacer.next_free_in(S), until - S);
+    assert_eq!(pacer.silent_until(), Some(until));
     assert_eq!(burst(&mut pacer, until), 60);
 }
 

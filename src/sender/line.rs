@@ -1,0 +1,395 @@
+//! Whether anything may go out: open, paused with a probe a minute, or one trial in between.
+//!
+//! ```text
+//! Asking ──token/info fine──▶ Open ──401, 403, 404, outage, 429, five refusals──▶ Paused
+//!    ▲                          ▲                                                  │ probe
+//!    └── another token          └── the call passes ── Trial ◀──────────────────────┘ fine
+//!                                                        └── the same again ──▶ Paused
+//! ```
+//! Probes and trials are at least a minute apart, whatever the line goes through. A trial is the
+//! next probe itself where token/info said that all is well and the call still failed.
+
+use super::schedule::{Jitter, PROBE};
+use super::verdict::Halt;
+use crate::crm::Endpoint;
+use crate::journal::Reason;
+use std::time::Duration;
+
+/// Refusals of one kind in a row after which it is us, not the calls.
+pub const REFUSALS_MAX: u32 = 5;
+
+/// Failures in a row, of any calls, that make an outage.
+const FAILURES_MAX: u32 = 2;
+
+/// The first probe of an outage comes soon.
+const FIRST_PROBE: Duration = Duration::from_secs(2);
+
+/// Why nothing but probes goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// There is no token.
+    TokenMissing,
+    /// The token is another company's or application's.
+    WrongCompany,
+    /// The service says so.
+    Halt(Halt),
+    /// All requests fail.
+    Outage,
+    /// 429.
+    TooMany,
+    /// Five calls in a row were refused for this reason.
+    Refused(Reason),
+}
+
+/// What may go out now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// Calls, so many at a time.
+    Calls(usize),
+    /// One call, to see whether it is mended; polls first where only they can tell.
+    Trial {
+        /// A poll tells more than a submission.
+        polls_first: bool,
+    },
+    /// `token/info`
+    Ask,
+    /// Nothing before then.
+    Until(Duration),
+    /// Nothing before an answer comes.
+    Answer,
+    /// Nothing before another token comes.
+    Token,
+}
+
+/// What the next probe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probe {
+    TokenInfo,
+    Call,
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Asking,
+    Open,
+    Trial {
+        of: Cause,
+    },
+    Paused {
+        cause: Cause,
+        why: String,
+        by: Probe,
+        next: Duration,
+    },
+}
+
+/// Whether anything may go out.
+#[derive(Debug)]
+pub struct Line {
+    state: State,
+    /// The token's record was read and found good.
+    known: bool,
+    /// Failures since a request passed.
+    failing: u32,
+    /// 429s in a row.
+    too_many: u32,
+    streaks: [Streak; 2],
+    /// When the last probe or trial went out.
+    probed: Option<Duration>,
+}
+
+/// Refusals of one kind in a row, in one phase of a call: at its submission, or after it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Streak {
+    kind: Option<Reason>,
+    count: u32,
+}
+
+impl Line {
+    /// A line whose token is not known yet.
+    pub fn new() -> Self {
+        Self {
+            state: State::Asking,
+            known: false,
+            failing: 0,
+            too_many: 0,
+            streaks: [Streak::default(); 2],
+            probed: None,
+        }
+    }
+
+    /// What may go out, with so many requests under way.
+    pub fn permit(&self, now: Duration, under_way: usize, under_way_max: usize) -> Permit {
+        match &self.state {
+            State::Asking if under_way == 0 => Permit::Ask,
+            State::Trial { of } if under_way == 0 => trial(*of),
+            State::Asking | State::Trial { .. } => Permit::Answer,
+            // after a failure one at a time, to learn whether it was the call's own
+            State::Open if self.failing > 0 => Permit::Calls(1),
+            State::Open => Permit::Calls(under_way_max),
+            State::Paused {
+                by: Probe::Never, ..
+            } => Permit::Token,
+            State::Paused { next, .. } if now < *next => Permit::Until(*next),
+            State::Paused { .. } if under_way > 0 => Permit::Answer,
+            State::Paused {
+                by: Probe::TokenInfo,
+                ..
+            } => Permit::Ask,
+            State::Paused {
+                cause,
+                by: Probe::Call,
+                ..
+            } => trial(*cause),
+        }
+    }
+
+    /// A probe, a trial or another request goes out.
+    pub fn sent(&mut self, now: Duration) {
+        match &self.state {
+            State::Open => {}
+            State::Asking | State::Trial { .. } => self.probed = Some(now),
+            State::Paused { cause, by, .. } => {
+                let (cause, by) = (*cause, *by);
+                self.probed = Some(now);
+                if by == Probe::Call {
+                    self.state = State::Trial { of: cause };
+                }
+            }
+        }
+    }
+
+    /// Another token, or none: everything known of the old one is forgotten.
+    pub fn token(&mut self, present: bool) {
+        self.known = false;
+        self.state = if present {
+            State::Asking
+        } else {
+            paused(
+                Cause::TokenMissing,
+                String::new(),
+                Probe::Never,
+                Duration::ZERO,
+            )
+        };
+    }
+
+    /// `token/info` found all well.
+    pub fn fine(&mut self) {
+        self.known = true;
+        self.too_many = 0;
+        self.state = match &self.state {
+            State::Asking => State::Open,
+            State::Open => State::Open,
+            State::Trial { of } => State::Trial { of: *of },
+            State::Paused {
+                cause: Cause::Outage,
+                ..
+            } if self.failing < FAILURES_MAX => State::Open,
+            State::Paused { cause, .. } => State::Trial { of: *cause },
+        };
+    }
+
+    /// The token is another company's: not used any more.
+    pub fn wrong_company(&mut self, why: String) {
+        self.state = paused(Cause::WrongCompany, why, Probe::Never, Duration::ZERO);
+    }
+
+    /// The service works: it gave an answer about a call.
+    pub fn passed(&mut self, endpoint: Endpoint) {
+        self.failing = 0;
+        self.too_many = 0;
+        match &self.state {
+            State::Asking | State::Open => {}
+            State::Trial {
+                of: Cause::Refused(kind),
+            } if phase(*kind) != Some(endpoint) => {
+                // the other phase went well: that says nothing yet
+                let next = self.probed.unwrap_or_default() + PROBE;
+                let cause = Cause::Refused(*kind);
+                self.state = paused(cause, String::new(), Probe::Call, next);
+            }
+            State::Trial { .. }
+            | State::Paused {
+                cause: Cause::Outage,
+                ..
+            } => {
+                self.state = State::Open;
+            }
+            State::Paused { .. } => {}
+        }
+    }
+
+    /// A call was accepted or is journaled: refusals of its phase before it were the calls' own.
+    pub fn good(&mut self, endpoint: Endpoint) {
+        self.streaks[index(endpoint)] = Streak::default();
+        self.passed(endpoint);
+    }
+
+    /// A call was refused for good.
+    pub fn refused(&mut self, now: Duration, endpoint: Endpoint, kind: Reason, why: &str) {
+        self.failing = 0;
+        self.too_many = 0;
+        let streak = &mut self.streaks[index(endpoint)];
+        let count = if streak.kind == Some(kind) {
+            streak.count + 1
+        } else {
+            1
+        };
+        *streak = Streak {
+            kind: Some(kind),
+            count,
+        };
+        if count >= REFUSALS_MAX {
+            self.pause(now, Cause::Refused(kind), why.to_owned());
+        } else {
+            self.passed(endpoint);
+        }
+    }
+
+    /// A request failed by no fault of its call.
+    pub fn failed(&mut self, now: Duration, why: &str, nothing_gets_through: bool) {
+        self.failing = self.failing.saturating_add(1);
+        let outage = match &self.state {
+            State::Asking | State::Trial { .. } => true,
+            State::Open => nothing_gets_through || self.failing >= FAILURES_MAX,
+            State::Paused {
+                cause: Cause::Outage | Cause::TooMany,
+                ..
+            } => true,
+            State::Paused { .. } => false,
+        };
+        if nothing_gets_through && matches!(self.state, State::Trial { of: Cause::Outage }) {
+            // not the submissions alone: token/info will tell when it is over
+            self.state = State::Open;
+        }
+        if outage {
+            self.pause(now, Cause::Outage, why.to_owned());
+        }
+    }
+
+    /// All fail: it is no single call's fault.
+    pub fn is_failing(&self) -> bool {
+        self.failing >= FAILURES_MAX || matches!(self.state, State::Trial { .. })
+    }
+
+    /// The service stops us.
+    pub fn halted(&mut self, now: Duration, halt: Halt, why: &str) {
+        self.pause(now, Cause::Halt(halt), why.to_owned());
+    }
+
+    /// 429: nothing goes out until the moment that is given back.
+    pub fn too_many(&mut self, now: Duration, window: Duration, jitter: &mut Jitter) {
+        self.too_many = self.too_many.saturating_add(1);
+        let next = now + jitter.after_429(self.too_many, window);
+        let by = if self.known {
+            Probe::Call
+        } else {
+            Probe::TokenInfo
+        };
+        match &self.state {
+            State::Asking | State::Open | State::Trial { .. } => {
+                self.state = paused(Cause::TooMany, String::new(), by, next);
+            }
+            State::Paused {
+                cause,
+                why,
+                by,
+                next: planned,
+            } => {
+                let next = next.max(*planned);
+                self.state = paused(*cause, why.clone(), *by, next);
+            }
+        }
+    }
+
+    /// Why it is paused, and the words that came with it.
+    pub fn pause_cause(&self) -> Option<(Cause, &str)> {
+        match &self.state {
+            State::Asking | State::Open | State::Trial { .. } => None,
+            State::Paused { cause, why, .. } => Some((*cause, why)),
+        }
+    }
+
+    fn pause(&mut self, now: Duration, cause: Cause, why: String) {
+        let again = matches!(&self.state, State::Trial { of } if *of == cause);
+        let by = match cause {
+            Cause::Refused(_) => Probe::Call,
+            Cause::TokenMissing | Cause::WrongCompany => Probe::Never,
+            // token/info said that all is well, and it was not: the call itself is the probe
+            Cause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) | Cause::Outage
+                if again && self.known =>
+            {
+                Probe::Call
+            }
+            Cause::Halt(_) | Cause::Outage | Cause::TooMany => Probe::TokenInfo,
+        };
+        let soon = match cause {
+            Cause::Outage | Cause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
+            Cause::TokenMissing
+            | Cause::WrongCompany
+            | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+            | Cause::TooMany
+            | Cause::Refused(_) => PROBE,
+        };
+        let spaced = self.probed.map_or(Duration::ZERO, |probed| probed + PROBE);
+        let next = match &self.state {
+            State::Asking | State::Open | State::Trial { .. } => spaced.max(now + soon),
+            // stragglers of what was under way when the pause began change nothing
+            State::Paused { next, .. } if now < *next => *next,
+            State::Paused { .. } => spaced.max(now + soon),
+        };
+        self.state = paused(cause, why, by, next);
+    }
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const fn paused(cause: Cause, why: String, by: Probe, next: Duration) -> State {
+    State::Paused {
+        cause,
+        why,
+        by,
+        next,
+    }
+}
+
+fn trial(of: Cause) -> Permit {
+    let polls_first = match of {
+        Cause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
+        Cause::TokenMissing
+        | Cause::WrongCompany
+        | Cause::Halt(_)
+        | Cause::Outage
+        | Cause::TooMany => false,
+    };
+    Permit::Trial { polls_first }
+}
+
+/// The request whose answer refuses for this reason.
+const fn phase(kind: Reason) -> Option<Endpoint> {
+    match kind {
+        Reason::Failed | Reason::Unconfirmed => Some(Endpoint::Poll),
+        Reason::Rejected | Reason::Conflict | Reason::ServerError => Some(Endpoint::Submit),
+        Reason::NoLead
+        | Reason::AmbiguousLead
+        | Reason::UuidConflict
+        | Reason::Incomplete
+        | Reason::TalkExceedsDuration
+        | Reason::InvalidEpoch
+        | Reason::Unreadable
+        | Reason::NoEmployee => None,
+    }
+}
+
+const fn index(endpoint: Endpoint) -> usize {
+    match endpoint {
+        Endpoint::Submit => 0,
+        Endpoint::Poll | Endpoint::TokenInfo | Endpoint::Filter => 1,
+    }
+}

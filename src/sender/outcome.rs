@@ -1,0 +1,271 @@
+//! What an answer changes: steps and slots for the spool, the line, the counters.
+
+use super::core::{Core, Flight, Task};
+use super::schedule::next_poll;
+use super::verdict::{Halt, Verdict, judge};
+use crate::clock::Now;
+use crate::crm::{Endpoint, Heard, TokenInfo};
+use crate::journal::Reason;
+use crate::spool::{Fit, Op, RowId, Step};
+use serde_json::Value;
+
+/// An answer that was judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// To be committed.
+    pub ops: Vec<Op>,
+    /// The call it was about.
+    pub row: Option<RowId>,
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// The verdict's word, as in metrics.
+    pub verdict: &'static str,
+    /// What the service or the transport said, where it refused or failed.
+    pub words: String,
+}
+
+impl Core {
+    /// Judges the answer to the request of a slot. `None` when no request is under way there.
+    pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Outcome> {
+        let flight = self.flights.remove(&slot)?;
+        let mut ops = Vec::new();
+        let end = Self::end_of(&heard.answer, now);
+        if let Some(one) = self.pacer.ended(slot, end) {
+            ops.push(self.slot_row(slot, &flight, one));
+        }
+        if let Some(expiry) = heard.expiry {
+            self.expires_in_days = Some(expiry.days);
+        }
+        let endpoint = flight.plan.task.endpoint();
+        let verdict = judge(endpoint, heard.answer, self.context(&flight));
+        let word = verdict.word();
+        *self
+            .requests
+            .entry((endpoint.word().to_owned(), word.to_owned()))
+            .or_insert(0) += 1;
+        let words = self.apply(now, &flight, verdict, &mut ops);
+        Some(Outcome {
+            ops,
+            row: flight.plan.row(),
+            endpoint,
+            verdict: word,
+            words,
+        })
+    }
+
+    /// The verdict's consequences; the words to log.
+    fn apply(&mut self, now: Now, flight: &Flight, verdict: Verdict, ops: &mut Vec<Op>) -> String {
+        let endpoint = flight.plan.task.endpoint();
+        // what an old token was told says nothing about the new one
+        let current = self.token.as_ref() == Some(&flight.token);
+        match verdict {
+            Verdict::Submitted { request_id } => {
+                self.passed(flight, endpoint, true);
+                let token = flight.token.clone();
+                step(flight, now, Step::Accepted { request_id, token }, ops);
+                String::new()
+            }
+            Verdict::Journaled => {
+                self.passed(flight, endpoint, true);
+                step(flight, now, Step::Confirmed, ops);
+                String::new()
+            }
+            Verdict::NotYet => {
+                self.passed(flight, endpoint, false);
+                self.ask_later(flight, now, ops);
+                String::new()
+            }
+            Verdict::Known(info) => {
+                if current {
+                    self.known(info, now, ops);
+                }
+                String::new()
+            }
+            // no sweep is planned yet
+            Verdict::Swept(_) => String::new(),
+            Verdict::Unswept { why } => why,
+            Verdict::Dead {
+                reason,
+                message,
+                errors,
+            } => {
+                self.died(flight, now, reason, &message, errors, ops);
+                message
+            }
+            Verdict::Resubmit { why } => {
+                self.passed(flight, endpoint, false);
+                step(flight, now, Step::Resubmit { why: why.clone() }, ops);
+                why
+            }
+            Verdict::Fault {
+                why,
+                nothing_gets_through,
+            } => {
+                self.line.failed(now.boot, &why, nothing_gets_through);
+                self.failed(flight, now, &why, ops);
+                why
+            }
+            Verdict::Halt { halt, why } => {
+                if current {
+                    self.halted(now, halt, &why);
+                }
+                self.back(flight, now, &why, ops);
+                why
+            }
+            Verdict::TooMany => {
+                let window = self.settings.rate.window();
+                self.pacer.refused(now.boot);
+                self.line.too_many(now.boot, window, &mut self.jitter);
+                self.back(flight, now, "429", ops);
+                String::new()
+            }
+        }
+    }
+
+    fn passed(&mut self, flight: &Flight, endpoint: Endpoint, good: bool) {
+        if let Task::Submit(row) = flight.plan.task {
+            self.others_passed(row);
+        }
+        if good {
+            self.line.good(endpoint);
+        } else {
+            self.line.passed(endpoint);
+        }
+    }
+
+    fn died(
+        &mut self,
+        flight: &Flight,
+        now: Now,
+        reason: Reason,
+        message: &str,
+        errors: Value,
+        ops: &mut Vec<Op>,
+    ) {
+        let endpoint = flight.plan.task.endpoint();
+        if let Some(row) = flight.plan.row() {
+            self.blamed.remove(&row);
+        }
+        if reason == Reason::ServerError {
+            self.line.failed(now.boot, message, false);
+        } else {
+            if let Task::Submit(row) = flight.plan.task {
+                self.others_passed(row);
+            }
+            self.line.refused(now.boot, endpoint, reason, message);
+        }
+        let message = message.to_owned();
+        step(
+            flight,
+            now,
+            Step::Died {
+                reason,
+                message,
+                errors,
+            },
+            ops,
+        );
+    }
+
+    /// 5xx and its like: a submission goes back and waits, a poll is made later.
+    fn failed(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
+        match &flight.plan.task {
+            Task::Submit(row) => {
+                let tries = self.blame(*row);
+                let wait = self.jitter.backoff(tries, self.line.is_failing());
+                let not_before = now.wall.plus(wait);
+                step(
+                    flight,
+                    now,
+                    Step::Returned {
+                        not_before,
+                        why: why.to_owned(),
+                    },
+                    ops,
+                );
+            }
+            Task::Poll(poll) => {
+                let wait = self.jitter.backoff(poll.polls.saturating_add(1), false);
+                let next_poll = now.wall.plus(wait);
+                step(flight, now, Step::NotYet { next_poll }, ops);
+            }
+            Task::TokenInfo => {}
+        }
+    }
+
+    /// Stopped by no fault of the call: it keeps its place.
+    fn back(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
+        match &flight.plan.task {
+            Task::Submit(_) => {
+                let (not_before, why) = (now.wall, why.to_owned());
+                step(flight, now, Step::Returned { not_before, why }, ops);
+            }
+            Task::Poll(_) => self.ask_later(flight, now, ops),
+            Task::TokenInfo => {}
+        }
+    }
+
+    fn ask_later(&self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+        if let Task::Poll(poll) = &flight.plan.task {
+            let polls = poll.polls.saturating_add(1);
+            let next_poll = next_poll(poll.submitted_at, polls, now.wall);
+            step(flight, now, Step::NotYet { next_poll }, ops);
+        }
+    }
+
+    fn halted(&mut self, now: Now, halt: Halt, why: &str) {
+        if halt == Halt::TokenRefused {
+            self.info = None;
+        }
+        self.line.halted(now.boot, halt, why);
+    }
+
+    /// The token's record: is it ours, and may it do what we do?
+    fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
+        let company = info.company.to_string();
+        let application = info
+            .application
+            .map(|id| id.to_string())
+            .unwrap_or_default();
+        let fit = self.binding.fits_company(&company, &application);
+        let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
+        let whose = format!("it is of {} ({company})", info.company_name);
+        self.info = Some(info);
+        match fit {
+            Fit::Other => {
+                let bound = self.binding.company.as_deref().unwrap_or("none");
+                let bound_application = self.binding.application.as_deref().unwrap_or("none");
+                self.line.wrong_company(format!(
+                    "{whose}, application {application}; bound to company {bound}, \
+                     application {bound_application}"
+                ));
+                return;
+            }
+            Fit::Unbound => {
+                self.binding.company = Some(company.clone());
+                self.binding.application = Some(application.clone());
+                ops.push(Op::BindCompany {
+                    company,
+                    application,
+                });
+            }
+            Fit::Same => {}
+        }
+        if may {
+            self.line.fine();
+        } else {
+            self.line
+                .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
+        }
+    }
+}
+
+fn step(flight: &Flight, now: Now, step: Step, ops: &mut Vec<Op>) {
+    if let Some(row) = flight.plan.row() {
+        ops.push(Op::Step {
+            row,
+            step,
+            at: now.wall,
+        });
+    }
+}

@@ -1,0 +1,125 @@
+//! When to try again, when to ask again.
+
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// A requestId is readable for 24 hours (§4.6); an hour before, asking goes before all else.
+pub const DEADLINE: Duration = Duration::from_secs(23 * 3600);
+
+/// From here on a poll is old: it takes turns with submissions instead of waiting for their end.
+pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
+
+/// The pause between probes, and so the most that goes out while nothing works: one a minute.
+pub const PROBE: Duration = Duration::from_secs(60);
+
+/// When a submitted call is polled: 2, 5, 15, then 60 s after its submission or last poll.
+/// `polls` is how often it was, this time included.
+pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime {
+    let at = match polls {
+        0 => submitted.plus(Duration::from_secs(2)),
+        1 => submitted.plus(Duration::from_secs(5)),
+        2 => submitted.plus(Duration::from_secs(15)),
+        3.. => now.plus(Duration::from_secs(60)),
+    };
+    // under load a poll comes late; the next one is then not due at once
+    at.max(now.plus(Duration::from_secs(1)))
+}
+
+/// Small pseudo-random numbers for jitter: splitmix64, so that a seed repeats a run.
+#[derive(Clone, Debug)]
+pub struct Jitter(u64);
+
+impl Jitter {
+    /// The numbers of a seed.
+    pub const fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Between none of `most` and all of it.
+    pub fn up_to(&mut self, most: Duration) -> Duration {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let share = (bits ^ (bits >> 31)) >> 54; // of 1024
+        most * u32::try_from(share).unwrap_or(0) / 1024
+    }
+
+    /// How long a call waits after its `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min;
+    /// never less than 90 s when others fail too, so that the next trial takes another call.
+    pub fn backoff(&mut self, tries: u32, others_fail: bool) -> Duration {
+        let seconds = match tries {
+            0 | 1 => 2,
+            2 => 15,
+            3 => 60,
+            4 => 300,
+            5.. => 900,
+        };
+        let least = if others_fail { 90 << tries.min(3) } else { 0 };
+        let base = Duration::from_secs(seconds.max(least));
+        base + self.up_to(base / 4)
+    }
+
+    /// How long after the `times`-th 429 in a row, from 1 (§7.7): 1, 2, 4, 8 s and up to half a
+    /// second more, then until the window must be over.
+    pub fn after_429(&mut self, times: u32, window: Duration) -> Duration {
+        match times {
+            0..=4 => {
+                Duration::from_secs(1 << times.saturating_sub(1))
+                    + self.up_to(Duration::from_millis(500))
+            }
+            5.. => window + self.up_to(Duration::from_secs(1)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_polled_after_2_5_and_15_s_and_then_every_minute() {
+        let submitted = EventTime::from_seconds(1000);
+        let mut now = submitted;
+        let mut seen = Vec::new();
+        for polls in 0..6 {
+            now = next_poll(submitted, polls, now);
+            seen.push(now.since(submitted).as_secs());
+        }
+        assert_eq!(seen, [2, 5, 15, 75, 135, 195]);
+    }
+
+    #[test]
+    fn a_late_poll_is_not_followed_by_another_at_once() {
+        let submitted = EventTime::from_seconds(1000);
+        let late = EventTime::from_seconds(1100);
+        assert_eq!(next_poll(submitted, 1, late), EventTime::from_seconds(1101));
+    }
+
+    #[test]
+    fn after_a_429_it_waits_1_2_4_8_s_and_then_a_window() {
+        let mut jitter = Jitter::new(7);
+        let window = Duration::from_secs(60);
+        for (times, least) in [(1, 1), (2, 2), (3, 4), (4, 8), (5, 60), (9, 60)] {
+            let wait = jitter.after_429(times, window);
+            let least = Duration::from_secs(least);
+            assert!(
+                wait >= least && wait <= least + Duration::from_secs(1),
+                "{times}: {wait:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_backoff_grows_and_stays_bounded() {
+        let mut jitter = Jitter::new(7);
+        let mut last = Duration::ZERO;
+        for tries in 1..=5 {
+            let wait = jitter.backoff(tries, false);
+            assert!(wait > last);
+            last = wait;
+        }
+        assert!(jitter.backoff(u32::MAX, true) <= Duration::from_secs(1125));
+        assert!(jitter.backoff(1, true) >= Duration::from_secs(90));
+    }
+}

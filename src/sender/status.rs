@@ -1,0 +1,183 @@
+//! What the sender shows of itself: for `status`, metrics and the log.
+
+use super::line::Cause;
+use super::pacer::Pacer;
+use super::verdict::Halt;
+use crate::crm::{Endpoint, TokenInfo};
+use crate::ops::status::{Backlog, Budget, Pause, Requests, Token};
+use crate::spool::Head;
+use std::time::Duration;
+
+/// The grant without which nothing can be submitted (§4.5.6), as it is written in a scope.
+pub const SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
+
+/// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SenderStatus {
+    /// What is known of the token.
+    pub token: Token,
+    /// Why nothing is sent, and what mends it.
+    pub pause: Option<Pause>,
+    /// Requests so far, by endpoint and verdict.
+    pub requests: Requests,
+    /// Calls not yet confirmed, and how long that takes at this pace.
+    pub backlog: Backlog,
+    /// Days until the token ends, when the service warned of it (§5.5).
+    pub expires_in_days: Option<u32>,
+    /// Somebody else uses the token: a 429 came below our own cap.
+    pub token_shared: bool,
+    /// Requests under way.
+    pub under_way: usize,
+    limit: u32,
+    window: Duration,
+    /// When the taken slots come free, since boot; `None` while under way.
+    frees: Vec<Option<Duration>>,
+    silent_until: Option<Duration>,
+}
+
+impl SenderStatus {
+    /// The budget at a moment since boot.
+    pub fn budget(&self, now: Duration) -> Budget {
+        let used = self
+            .frees
+            .iter()
+            .filter(|free| free.is_none_or(|at| at > now))
+            .count();
+        let used = u32::try_from(used).unwrap_or(u32::MAX);
+        let full = used >= self.limit;
+        let next = self.frees.iter().flatten().filter(|at| **at > now).min();
+        let next = if full {
+            next.copied().unwrap_or(now + self.window)
+        } else {
+            now
+        };
+        let next = next
+            .max(self.silent_until.unwrap_or_default())
+            .saturating_sub(now);
+        Budget {
+            limit: self.limit,
+            window_sec: self.window.as_secs(),
+            used,
+            next_free_in_ms: u64::try_from(next.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The budget part, from the pacer.
+    pub(super) fn with_pacer(mut self, pacer: &Pacer, now: Duration) -> Self {
+        self.limit = pacer.allowed(now);
+        self.window = pacer.rate().window();
+        self.frees = pacer.frees(now).collect();
+        self.silent_until = pacer.silent_until();
+        self.token_shared = pacer.is_shared(now);
+        self
+    }
+}
+
+/// What waits, and how long it takes: a call to be submitted costs two requests, one to be
+/// confirmed one.
+pub fn backlog(head: &Head, pacer: &Pacer, now: Duration) -> Backlog {
+    let requests = 2 * (head.ready + head.sending) + head.submitted;
+    let pace = u128::from(pacer.allowed(now).max(1));
+    let wait = u128::from(requests) * pacer.rate().window().as_millis() / pace;
+    Backlog {
+        calls: head.ready + head.sending + head.submitted,
+        drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),
+    }
+}
+
+/// The token's part of `status --json`.
+pub fn token(info: Option<&TokenInfo>, cause: Option<Cause>, present: bool) -> Token {
+    let state = match cause {
+        Some(Cause::TokenMissing) => "missing",
+        Some(Cause::WrongCompany) => "wrong_company",
+        Some(Cause::Halt(Halt::TokenRefused)) => "refused",
+        Some(Cause::Halt(Halt::NoGrant(_))) => "no_grant",
+        Some(Cause::Halt(Halt::WrongAddress))
+        | Some(Cause::Outage | Cause::TooMany | Cause::Refused(_))
+        | None => match (info, present) {
+            (Some(_), _) => "ok",
+            (None, true) => "unknown",
+            (None, false) => "missing",
+        },
+    };
+    let named = |name: &str, id: Option<i64>| match (name.is_empty(), id) {
+        (false, _) => Some(name.to_owned()),
+        (true, id) => id.map(|id| id.to_string()),
+    };
+    Token {
+        state: state.to_owned(),
+        kind: info
+            .map(|info| info.kind.clone())
+            .filter(|kind| !kind.is_empty()),
+        company: info.and_then(|info| named(&info.company_name, Some(info.company))),
+        application: info.and_then(|info| named(&info.application_name, info.application)),
+        expires_at: info.and_then(|info| info.expires_at).map(|at| at.get()),
+        grants: info
+            .and_then(|info| info.grants.as_ref())
+            .map(|grants| grants.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+    }
+}
+
+/// The word of a pause, for metrics and logs.
+pub const fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::TokenMissing => "token_missing",
+        Cause::WrongCompany => "wrong_company",
+        Cause::Halt(Halt::TokenRefused) => "token_refused",
+        Cause::Halt(Halt::NoGrant(_)) => "no_grant",
+        Cause::Halt(Halt::WrongAddress) => "wrong_address",
+        Cause::Outage => "outage",
+        Cause::TooMany => "too_many_requests",
+        Cause::Refused(_) => "calls_refused",
+    }
+}
+
+/// What mends a pause; `why` is what the service or the transport said.
+pub fn cure(cause: Cause, why: &str) -> String {
+    let said = if why.is_empty() {
+        String::new()
+    } else {
+        format!(" ({why})")
+    };
+    match cause {
+        Cause::TokenMissing => {
+            "give a token with --token-file, the credential `token` or CALLBRIDGE_TOKEN; \
+             the file is read again by itself"
+                .to_owned()
+        }
+        Cause::WrongCompany => format!(
+            "the token is not of the company this state is bound to{said}: put the right token \
+             into --token-file, or give --rebind or another --state"
+        ),
+        Cause::Halt(Halt::TokenRefused) => format!(
+            "the CRM refuses the token{said}: issue a new one in the CRM and put it into \
+             --token-file, it is read again by itself; or see whether the company is blocked"
+        ),
+        Cause::Halt(Halt::NoGrant(endpoint)) => format!(
+            "the token's application lacks {}{said}: grant it in the CRM; \
+             it is looked for every minute",
+            match endpoint {
+                Endpoint::Submit => format!("the grant {SAVE}"),
+                Endpoint::Poll => "a grant for reading the status of its requests".to_owned(),
+                Endpoint::TokenInfo => "the right to read its token's record".to_owned(),
+                Endpoint::Filter => "a grant for reading the journal".to_owned(),
+            }
+        ),
+        Cause::Halt(Halt::WrongAddress) => format!(
+            "the CRM's Open API is not at --crm-url{said}: correct the address; \
+             it is tried again every minute"
+        ),
+        Cause::Outage => format!(
+            "the CRM does not work or cannot be reached{said}: nothing to do if it comes back by \
+             itself, it is tried every minute; else look at network, proxy and certificates"
+        ),
+        Cause::TooMany => "the CRM's limit is used up by somebody else with this token: give \
+                           each program a token of its own, or divide --rate"
+            .to_owned(),
+        Cause::Refused(reason) => format!(
+            "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
+             --reason {reason}`, mend leads, employees or --field; one call a minute is tried"
+        ),
+    }
+}
