@@ -105,6 +105,9 @@ impl Plan {
 pub enum Decision {
     /// Launch this.
     Send(Plan),
+    /// The requestId of this call can be read by another token only (§4.6): read the call and
+    /// commit what [`Core::revive`] gives.
+    Revive(RowId),
     /// Nothing before this moment since boot, unless something changes.
     WaitUntil(Duration),
     /// Nothing until something changes: the spool, the token, an answer.
@@ -244,16 +247,23 @@ impl Core {
     /// The best request now.
     pub fn next(&mut self, now: Now, head: &Head) -> Decision {
         let under_way = self.flights.len();
-        let (polls_first, alone) = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
-            Permit::Calls(most) if under_way < most => (false, false),
-            Permit::Trial { polls_first } => (polls_first, true),
+        let polls_first = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
+            Permit::Calls(most) if under_way < most => false,
+            Permit::Trial { polls_first } => polls_first,
             Permit::Ask => return self.take(now, Lane::Token, Task::TokenInfo),
             Permit::Until(at) => return Decision::WaitUntil(at),
             Permit::Calls(_) | Permit::Answer | Permit::Token => return Decision::Idle,
         };
+        let foreign = head
+            .polls
+            .iter()
+            .find(|poll| self.token.as_ref() != Some(&poll.token));
+        if let Some(poll) = foreign.filter(|poll| !self.is_under_way(poll.row)) {
+            return Decision::Revive(poll.row);
+        }
         match self.pick(now, head, polls_first) {
             Some((lane, task)) => self.take(now, lane, task),
-            None => self.wait(now, head, alone),
+            None => Self::wait(now, head),
         }
     }
 
@@ -296,6 +306,19 @@ impl Core {
         self.line.sent(now.boot);
         self.flights.insert(slot, flight);
         Launch::Go { request, ops }
+    }
+
+    /// The token changed since this call was accepted: its outcome can no longer be asked for, so
+    /// it is sent again with its uuid, which makes no second record (§4.5.4).
+    pub fn revive(&self, row: &Row, now: Now) -> Vec<Op> {
+        let orphan = row.state == State::Submitted && row.token != self.token;
+        let why = "the token changed before its outcome was known".to_owned();
+        let step = Op::Step {
+            row: row.id,
+            step: Step::Resubmit { why },
+            at: now.wall,
+        };
+        orphan.then_some(step).into_iter().collect()
     }
 
     /// The operations of a launch could not be committed: nothing was sent.
@@ -386,12 +409,15 @@ impl Core {
         }
     }
 
+    fn is_under_way(&self, row: RowId) -> bool {
+        self.flights
+            .values()
+            .any(|flight| flight.plan.row() == Some(row))
+    }
+
     fn pick(&self, now: Now, head: &Head, polls_first: bool) -> Option<(Lane, Task)> {
         let free = |poll: &&Unconfirmed| {
-            !self
-                .flights
-                .values()
-                .any(|flight| flight.plan.row() == Some(poll.row))
+            self.token.as_ref() == Some(&poll.token) && !self.is_under_way(poll.row)
         };
         let poll = |lane, poll: &Unconfirmed| (lane, Task::Poll(Box::new(poll.clone())));
         let ending = head.oldest_submitted.iter().find(|it| {
@@ -418,7 +444,7 @@ impl Core {
         due.map(|due| poll(Lane::Poll, due))
     }
 
-    fn wait(&self, now: Now, head: &Head, _alone: bool) -> Decision {
+    fn wait(now: Now, head: &Head) -> Decision {
         let moments = [head.next_not_before, head.next_poll];
         match moments.into_iter().flatten().min() {
             // the wall clock may be set meanwhile: look again within a minute

@@ -28,11 +28,11 @@ pub struct SenderStatus {
     pub token_shared: bool,
     /// Requests under way.
     pub under_way: usize,
-    limit: u32,
-    window: Duration,
+    pub(super) limit: u32,
+    pub(super) window: Duration,
     /// When the taken slots come free, since boot; `None` while under way.
-    frees: Vec<Option<Duration>>,
-    silent_until: Option<Duration>,
+    pub(super) frees: Vec<Option<Duration>>,
+    pub(super) silent_until: Option<Duration>,
 }
 
 impl SenderStatus {

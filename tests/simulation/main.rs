@@ -1,0 +1,6 @@
+//! The sender against the CRM of the document, under a virtual clock: hours in a second.
+
+mod calls;
+mod five_minutes;
+mod seeds;
+mod world;
