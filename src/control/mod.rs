@@ -3,7 +3,9 @@
 //! [`protocol`] says what can be asked, [`socket`] carries it. Where no daemon runs, the commands
 //! open the spool themselves and ask the same desk.
 
+pub mod desk;
 pub mod protocol;
 pub mod socket;
 
+pub use desk::Desk;
 pub use protocol::{Ask, Employee, Reply, Selection};

@@ -171,7 +171,12 @@ impl Error {
         let why = error.to_string();
         match error.sqlite_error_code() {
             Some(Code::DiskFull) => Self::Full { path },
-            Some(Code::SystemIoFailure | Code::OutOfMemory) => Self::Disk { path, why },
+            Some(
+                Code::SystemIoFailure
+                | Code::OutOfMemory
+                | Code::DatabaseBusy
+                | Code::DatabaseLocked,
+            ) => Self::Disk { path, why },
             Some(Code::DatabaseCorrupt | Code::NotADatabase) => Self::Damaged { path, why },
             Some(Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
                 Self::NotWritable { path, why }

@@ -13,6 +13,7 @@
 //! | [`store`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | [`folder`] | opening: lock, modes, damage, the check after an unclean stop |
+//! | [`memory`] | finished calls, looked up beside the writer |
 //! | [`binding`] | whose calls these are |
 //! | [`hint`] | what to do about a letter |
 //! | [`error`] | what can go wrong, with exit codes |
@@ -26,6 +27,7 @@ pub mod binding;
 pub mod error;
 pub mod folder;
 pub mod hint;
+pub mod memory;
 pub mod op;
 pub mod row;
 pub mod state;
@@ -36,6 +38,7 @@ pub use binding::{Binding, Fit};
 pub use error::Error;
 pub use folder::open;
 pub use hint::hint;
+pub use memory::Memory;
 pub use op::{Done, Finished, Op, Purged, RowId, SlotRow};
 pub use row::{
     Attempt, Due, Head, Letter, LetterFilter, Notice, ParkedPhone, Row, Tombstone, Unconfirmed,

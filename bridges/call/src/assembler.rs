@@ -1,10 +1,22 @@
 //! Channel events in, finished calls out.
 
+mod calls;
+pub(crate) mod leg;
+pub(crate) mod open;
+
 use crate::call::FinishedCall;
-use crate::event::Told;
+use crate::event::{Cdr, ChannelEvent, Kind, Mark, Told};
+use crate::resolve::{self, Ended};
 use crate::trunk::Endpoints;
-use crate::units::EventTime;
+use crate::units::{EventTime, UniqueId};
+use calls::{Calls, Tie};
+use leg::Effect;
+use open::OpenCall;
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
+const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// What the assembler has to know about the PBX and its administrator's wishes.
 #[derive(Clone, Debug)]
@@ -61,6 +73,8 @@ pub struct Counts {
     pub linkedid_ends: u64,
     /// Scraps of channels that were never seen to do anything: no call.
     pub ghosts: u64,
+    /// Calls in which neither a trunk nor a telephone took part.
+    pub nobody: u64,
     /// Calls ended because they were open too long, or too many were open.
     pub forced: u64,
     /// CDRs of no open call.
@@ -87,6 +101,18 @@ pub enum Error {
 pub struct Assembler {
     settings: Settings,
     counts: Counts,
+    calls: Calls,
+    finished: Vec<FinishedCall>,
+    /// Calls that are not as they were last taken by [`Assembler::take_changes`].
+    changed: BTreeSet<u64>,
+    /// Calls that were given out as open.
+    published: BTreeSet<u64>,
+    /// Calls all of whose channels have hung up.
+    settling: BTreeSet<u64>,
+    /// The latest event time of the stream.
+    stream: Option<EventTime>,
+    /// When the stream's last event arrived.
+    stream_arrived: Option<EventTime>,
 }
 
 impl Assembler {
@@ -95,38 +121,273 @@ impl Assembler {
         Self {
             settings,
             counts: Counts::default(),
+            calls: Calls::default(),
+            finished: Vec::new(),
+            changed: BTreeSet::new(),
+            published: BTreeSet::new(),
+            settling: BTreeSet::new(),
+            stream: None,
+            stream_arrived: None,
         }
     }
 
     /// Takes in what a PBX told, and when it arrived by our own clock.
     pub fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
-        let _ = (told, arrived, &self.settings);
+        self.stream_arrived = self.stream_arrived.max(Some(arrived));
+        match told {
+            Told::Channel(event) => self.hear_channel(event, arrived),
+            Told::Cdr(cdr) => self.hear_cdr(cdr, arrived),
+            Told::Mark(mark) => self.hear_mark(*mark),
+        }
+        self.advance(arrived);
+    }
+
+    fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
+        if event.kind == Kind::LinkedidEnd {
+            self.counts.linkedid_ends += 1;
+            return;
+        }
+        let Some(id) = self.calls.identify(&event.channel) else {
+            self.counts.unidentified += 1;
+            return;
+        };
+        let told_at = event.at.unwrap_or(arrived);
+        let key = match self.calls.of(&id, &event.channel.linkedid) {
+            calls::Found::Open(key) => key,
+            calls::Found::Finished => {
+                self.counts.late += 1;
+                return;
+            }
+            calls::Found::Unknown => {
+                let live = apart(told_at, arrived) <= CLOCK_TOLERANCE;
+                self.calls.open(OpenCall::new(told_at, arrived, live))
+            }
+        };
+        let mut key = self.tie(key, calls::ties(&id, event));
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let mut at = told_at;
+        if call.live && apart(told_at, arrived) > CLOCK_TOLERANCE {
+            at = arrived;
+            call.clamped += 1;
+            self.counts.clock_clamped += 1;
+        }
+        let dropped = call.dropped;
+        let outcome = call.hear(id.clone(), at, event);
+        call.heard = call.heard.max(at);
+        call.heard_arrived = call.heard_arrived.max(arrived);
+        if outcome.new_leg || outcome.effect == Effect::HungUp {
+            call.quiet = call.quiet.max(at);
+            call.quiet_arrived = call.quiet_arrived.max(arrived);
+        }
+        self.counts.facts_dropped += u64::from(call.dropped - dropped);
+        self.counts.doubled += u64::from(outcome.effect == Effect::Doubled);
+        if outcome.new_leg {
+            key = self.met(key, &id, event);
+        }
+        if outcome.changed {
+            self.changed.insert(key);
+            self.settle_or_not(key);
+        }
+        self.stream = self.stream.max(Some(at));
+        self.limit_open_calls();
+    }
+
+    /// A channel was met for the first time: what was told by its name alone is its own.
+    fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> u64 {
+        let name = leg::unmarked(&event.channel.name);
+        if self.calls.knows(name).is_some() {
+            key = self.tie(key, [Tie::Id(name)]);
+            if let Some(call) = self.calls.get_mut(key) {
+                call.name_is(name, id);
+            }
+        }
+        self.calls.met(key, id);
+        key
+    }
+
+    /// Brings together what the event ties to the call; the key of the call that came of it.
+    fn tie<'a>(&mut self, mut key: u64, ties: impl IntoIterator<Item = Tie<'a>>) -> u64 {
+        for tie in ties {
+            if let Some(absorbed) = self.calls.tie(&mut key, tie) {
+                self.settling.remove(&absorbed);
+                self.changed.insert(absorbed);
+                self.changed.insert(key);
+            }
+        }
+        key
+    }
+
+    fn settle_or_not(&mut self, key: u64) {
+        if self.calls.get(key).is_some_and(OpenCall::is_over) {
+            self.settling.insert(key);
+        } else {
+            self.settling.remove(&key);
+        }
+    }
+
+    fn hear_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
+            .iter()
+            .find_map(|id| self.calls.knows(id))
+        else {
+            self.counts.cdr_unmatched += 1;
+            return;
+        };
+        let at = cdr.at.unwrap_or(arrived);
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
+            self.changed.insert(key);
+        }
+    }
+
+    /// Where a gap in the stream will be dealt with; open calls are left as they are.
+    fn hear_mark(&mut self, mark: Mark) {
+        match mark {
+            Mark::FullyBooted | Mark::LoggedIn | Mark::Shutdown => self.counts.marks += 1,
+        }
     }
 
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
-        let _ = now;
+        self.advance(now);
+        let due = |key: &u64| self.due(*key).is_some_and(|due| now >= due);
+        let due: Vec<u64> = self.settling.iter().copied().filter(due).collect();
+        for key in due {
+            self.finish(key, Ended::HungUp);
+        }
+        for key in self.calls.older_than(now, self.settings.max_call) {
+            self.finish(key, Ended::TooLong);
+        }
+    }
+
+    /// Finishes what is due by now, or by the time the stream has come to.
+    fn advance(&mut self, now: EventTime) {
+        let due = |key: &&u64| {
+            let Some(call) = self.calls.get(**key) else {
+                return false;
+            };
+            let wait = self.wait(call);
+            if call.live {
+                now >= call.quiet_arrived.plus(wait)
+            } else {
+                self.stream >= Some(call.quiet.plus(wait))
+            }
+        };
+        let due: Vec<u64> = self.settling.iter().filter(due).copied().collect();
+        for key in due {
+            self.finish(key, Ended::HungUp);
+        }
+        if let Some(stream) = self.stream {
+            for key in self.calls.stream_older_than(stream, self.settings.max_call) {
+                self.finish(key, Ended::TooLong);
+            }
+        }
+    }
+
+    /// How long the call waits after its last hang-up.
+    fn wait(&self, call: &OpenCall) -> Duration {
+        let Some(cdr_wait) = self.settings.cdr_wait else {
+            return self.settings.settle;
+        };
+        let endpoints = &self.settings.endpoints;
+        let awaits = call.legs.values().any(|leg| {
+            endpoints
+                .of(leg.name())
+                .is_some_and(crate::Endpoint::awaits_cdr)
+        });
+        if awaits && !call.has_userfield() {
+            cdr_wait.max(self.settings.settle)
+        } else {
+            self.settings.settle
+        }
+    }
+
+    /// When a call that has hung up is finished, by our own clock, if nothing else is heard.
+    fn due(&self, key: u64) -> Option<EventTime> {
+        let call = self.calls.get(key)?;
+        let from = if call.live {
+            call.quiet_arrived
+        } else {
+            // The rest of a backlog may still be on its way.
+            call.heard_arrived
+                .max(self.stream_arrived.unwrap_or(call.heard_arrived))
+        };
+        Some(from.plus(self.wait(call)))
     }
 
     /// When the next call could be finished if nothing else is heard.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        None
+        let settled = self.settling.iter().filter_map(|&key| self.due(key)).min();
+        let longest = self
+            .calls
+            .opened_first()
+            .map(|at| at.plus(self.settings.max_call));
+        [settled, longest].into_iter().flatten().min()
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished
     /// without further waiting; the others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
-        let _ = now;
+        self.advance(now);
+        for key in std::mem::take(&mut self.settling) {
+            self.finish(key, Ended::HungUp);
+        }
+    }
+
+    fn limit_open_calls(&mut self) {
+        while self.calls.len() > self.settings.max_open_calls.max(1) {
+            let Some(key) = self.calls.longest_silent() else {
+                return;
+            };
+            self.finish(key, Ended::TooMany);
+        }
+    }
+
+    fn finish(&mut self, key: u64, ended: Ended) {
+        self.settling.remove(&key);
+        self.changed.insert(key);
+        let Some(call) = self.calls.close(key) else {
+            return;
+        };
+        if call.is_ghost() {
+            self.counts.ghosts += 1;
+            return;
+        }
+        self.counts.forced += u64::from(ended != Ended::HungUp);
+        self.calls.remember_finished(&call);
+        let mut finished = resolve::resolve(&call, &self.settings.endpoints, ended);
+        self.counts.nobody += u64::from(finished.is_empty());
+        self.finished.append(&mut finished);
     }
 
     /// The calls finished since the last take, in the order they were finished.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
-        Vec::new()
+        std::mem::take(&mut self.finished)
     }
 
     /// The open calls that changed or went since the last take.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
-        Vec::new()
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.changed) {
+            if let Some(call) = self.calls.get(key) {
+                // A call holds texts, numbers and lists of them: that always serializes.
+                let snapshot = serde_json::to_vec(call).ok();
+                if snapshot.is_some() {
+                    self.published.insert(key);
+                    changes.push(OpenChange { key, snapshot });
+                }
+            } else if self.published.remove(&key) {
+                changes.push(OpenChange {
+                    key,
+                    snapshot: None,
+                });
+            }
+        }
+        changes
     }
 
     /// Puts an open call back.
@@ -134,23 +395,31 @@ impl Assembler {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        let _ = (key, snapshot);
+        let call: OpenCall =
+            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        self.calls.put_back(key, call);
+        self.published.insert(key);
+        self.settle_or_not(key);
         Ok(())
     }
 
     /// Whether this unique id or linkedid is part of an open call.
     pub fn knows(&self, id: &str) -> bool {
-        let _ = id;
-        false
+        self.calls.knows(id).is_some()
     }
 
     /// How many calls are open.
     pub fn open_calls(&self) -> usize {
-        0
+        self.calls.len()
     }
 
     /// What was ignored or set right so far.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
+}
+
+/// How far apart two moments are.
+fn apart(a: EventTime, b: EventTime) -> Duration {
+    a.since(b).max(b.since(a))
 }

@@ -16,6 +16,7 @@
 pub mod assembler;
 pub mod call;
 pub mod event;
+mod resolve;
 pub mod trunk;
 pub mod units;
 

@@ -75,6 +75,22 @@ impl Store {
         Ok(sql(self, row.optional())?.map(RowId))
     }
 
+    /// The stored call of this uuid, or of this linkedid or unique id on any PBX.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn find_call(&self, id: &str) -> Result<Option<Row>, Error> {
+        let uuid = match uuid::Uuid::try_parse(id) {
+            Ok(uuid) => Some(CallUuid(uuid)),
+            Err(_) => self.uuid_by_any_id(id)?,
+        };
+        let Some(uuid) = uuid else { return Ok(None) };
+        let Some(row) = self.row_of(uuid)? else {
+            return Ok(None);
+        };
+        self.row(row)
+    }
+
     /// Calls whose request was under way when the process ended, oldest first.
     ///
     /// # Errors

@@ -257,3 +257,21 @@ impl Store {
 fn told(path: &Path) -> impl Fn(rusqlite::Error) -> Error + '_ {
     move |error| Error::sqlite(path, &error)
 }
+
+#[cfg(test)]
+impl Store {
+    /// As if the disk had room for so many pages.
+    pub(super) fn limit_pages(&self, pages: u32) {
+        let text = format!("PRAGMA max_page_count = {pages}");
+        let limit: u32 = self
+            .db
+            .query_row(&text, [], |row| row.get(0))
+            .expect("a limit");
+        assert_eq!(limit, pages);
+    }
+
+    /// No transaction is open.
+    pub(super) fn is_settled(&self) -> bool {
+        self.db.is_autocommit()
+    }
+}

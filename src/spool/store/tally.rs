@@ -185,7 +185,7 @@ impl Store {
 
     /// The counters of [`Op::Count`](crate::spool::Op::Count), and `repeats`.
     pub fn counters(&self) -> BTreeMap<String, u64> {
-        let named = self.tally.named.iter();
+        let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
         named
             .map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)))
             .collect()

@@ -49,6 +49,17 @@ impl Store {
         }
         Ok(Buried::Now)
     }
+    /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn uuid_by_any_id(&self, id: &str) -> Result<Option<CallUuid>, Error> {
+        let mut found = self.prepare(
+            "SELECT uuid FROM tombstones WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
+        )?;
+        let uuid = found.query_row([id], |row| row.get::<_, [u8; 16]>(0));
+        Ok(sql(self, uuid.optional())?.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))
+    }
 
     /// The finished call that an id of this PBX belongs to, if it finished in the last 30 days.
     ///

@@ -1,0 +1,279 @@
+//! The open calls, and what leads from an event to one of them.
+
+use super::leg::{is_holding, unmarked};
+use super::open::{OpenCall, Ties};
+
+use crate::event::{ChannelEvent, ChannelRef, Kind};
+use crate::trunk;
+use crate::units::{EventTime, UniqueId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Ids of finished calls that are remembered here; the spool remembers more, and longer.
+const FINISHED_IDS_MAX: usize = 8192;
+
+/// Where an event belongs.
+pub(super) enum Found {
+    Open(u64),
+    Finished,
+    Unknown,
+}
+
+/// Something that ties channels together.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Tie<'a> {
+    /// A unique id or a linkedid.
+    Id(&'a str),
+    /// A bridge in which channels hear each other.
+    Bridge(&'a str),
+    /// The name of a Local channel, without its half.
+    Local(&'a str),
+}
+
+/// All that an event says about what belongs to its channel.
+pub(super) fn ties<'a>(id: &'a UniqueId, event: &'a ChannelEvent<'_>) -> Vec<Tie<'a>> {
+    let channel = &event.channel;
+    let mut ties = vec![Tie::Id(id.as_str()), Tie::Id(&channel.linkedid)];
+    ties.extend(trunk::local_pair(&channel.name).map(Tie::Local));
+    match &event.kind {
+        Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } => {
+            ties.extend([Tie::Id(&by.uniqueid), Tie::Id(&by.linkedid)]);
+            ties.extend(trunk::local_pair(&by.name).map(Tie::Local));
+        }
+        Kind::BridgeEnter { bridge, technology } if !is_holding(technology) => {
+            ties.push(Tie::Bridge(bridge));
+        }
+        Kind::Joined { with } => ties.extend(with.iter().map(|id| Tie::Id(id))),
+        Kind::DialBegin { by: None, .. }
+        | Kind::DialEnd { by: None, .. }
+        | Kind::BridgeEnter { .. }
+        | Kind::Born { .. }
+        | Kind::State { .. }
+        | Kind::App { .. }
+        | Kind::BridgeLeave { .. }
+        | Kind::Hangup { .. }
+        | Kind::Gone
+        | Kind::LinkedidEnd
+        | Kind::Seen => {}
+    }
+    ties
+}
+
+/// The open calls by number, with an index of all that leads to them.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    calls: BTreeMap<u64, OpenCall>,
+    ids: BTreeMap<String, u64>,
+    bridges: BTreeMap<String, u64>,
+    locals: BTreeMap<String, u64>,
+    /// The unique id of each channel of an open call, for events that tell the name alone.
+    names: BTreeMap<String, UniqueId>,
+    /// When each call's first event arrived, and its own time.
+    opened_arrived: BTreeSet<(EventTime, u64)>,
+    opened: BTreeSet<(EventTime, u64)>,
+    next: u64,
+    finished: BTreeSet<String>,
+    finished_order: VecDeque<String>,
+}
+
+impl Calls {
+    pub(super) fn len(&self) -> usize {
+        self.calls.len()
+    }
+
+    pub(super) fn get(&self, key: u64) -> Option<&OpenCall> {
+        self.calls.get(&key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut OpenCall> {
+        self.calls.get_mut(&key)
+    }
+
+    /// The open call that this unique id or linkedid is part of.
+    pub(super) fn knows(&self, id: &str) -> Option<u64> {
+        self.ids.get(id).copied()
+    }
+
+    /// The unique id of the channel that an event is about. A source may tell the name alone (a
+    /// JSON frame that was cut): then the name stands for the id until one is told.
+    pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
+        let name = unmarked(&channel.name);
+        UniqueId::new(channel.uniqueid.as_ref())
+            .or_else(|| self.names.get(name).cloned())
+            .or_else(|| UniqueId::new(name))
+    }
+
+    /// A channel of an open call was met for the first time.
+    pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
+        let Some(leg) = self.calls.get(&key).and_then(|call| call.legs.get(id)) else {
+            return;
+        };
+        let name = leg.name().to_owned();
+        if !name.is_empty() && name != id.as_str() {
+            self.names.insert(name, id.clone());
+        }
+    }
+
+    /// Where an event of this channel belongs.
+    pub(super) fn of(&self, id: &UniqueId, linkedid: &str) -> Found {
+        for id in [id.as_str(), linkedid] {
+            if let Some(key) = self.knows(id) {
+                return Found::Open(key);
+            }
+            if self.finished.contains(id) {
+                return Found::Finished;
+            }
+        }
+        Found::Unknown
+    }
+
+    pub(super) fn open(&mut self, call: OpenCall) -> u64 {
+        let key = self.next;
+        self.next += 1;
+        self.insert(key, call);
+        key
+    }
+
+    /// Puts a call back under the number it had.
+    pub(super) fn put_back(&mut self, key: u64, call: OpenCall) {
+        self.close(key);
+        self.next = self.next.max(key.saturating_add(1));
+        self.point_to(key, &call.ties);
+        let legs: Vec<UniqueId> = call.legs.keys().cloned().collect();
+        self.insert(key, call);
+        for id in legs {
+            self.met(key, &id);
+        }
+    }
+
+    fn insert(&mut self, key: u64, call: OpenCall) {
+        self.opened_arrived.insert((call.opened_arrived, key));
+        self.opened.insert((call.opened, key));
+        self.calls.insert(key, call);
+    }
+
+    fn point_to(&mut self, key: u64, ties: &Ties) {
+        for (index, texts) in [
+            (&mut self.ids, &ties.ids),
+            (&mut self.bridges, &ties.bridges),
+            (&mut self.locals, &ties.locals),
+        ] {
+            for text in texts {
+                index.insert(text.clone(), key);
+            }
+        }
+    }
+
+    /// Ties something to the call `key`. If that was tied to another call, the two become one
+    /// under the smaller number, which `key` becomes; the number that is no more is returned.
+    pub(super) fn tie(&mut self, key: &mut u64, tie: Tie<'_>) -> Option<u64> {
+        let call = self.calls.get_mut(key)?;
+        let (index, texts, text) = match tie {
+            Tie::Id(text) if self.finished.contains(text) => return None,
+            Tie::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
+            Tie::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
+            Tie::Local(text) => (&mut self.locals, &mut call.ties.locals, text),
+        };
+        if text.is_empty() {
+            return None;
+        }
+        match index.get(text).copied() {
+            Some(known) if known == *key => None,
+            Some(other) => {
+                let (into, from) = (other.min(*key), other.max(*key));
+                *key = into;
+                self.merge(into, from)
+            }
+            None => {
+                index.insert(text.to_owned(), *key);
+                texts.insert(text.to_owned());
+                None
+            }
+        }
+    }
+
+    fn merge(&mut self, into: u64, from: u64) -> Option<u64> {
+        let absorbed = self.remove(from)?;
+        self.point_to(into, &absorbed.ties);
+        let mut call = self.remove(into)?;
+        call.absorb(absorbed);
+        self.insert(into, call);
+        Some(from)
+    }
+
+    fn remove(&mut self, key: u64) -> Option<OpenCall> {
+        let call = self.calls.remove(&key)?;
+        self.opened_arrived.remove(&(call.opened_arrived, key));
+        self.opened.remove(&(call.opened, key));
+        Some(call)
+    }
+
+    /// Takes a call out, with all that leads to it.
+    pub(super) fn close(&mut self, key: u64) -> Option<OpenCall> {
+        let call = self.remove(key)?;
+        for (index, texts) in [
+            (&mut self.ids, &call.ties.ids),
+            (&mut self.bridges, &call.ties.bridges),
+            (&mut self.locals, &call.ties.locals),
+        ] {
+            for text in texts {
+                index.remove(text);
+            }
+        }
+        for leg in call.legs.values() {
+            if self.names.get(leg.name()) == Some(&leg.id) {
+                self.names.remove(leg.name());
+            }
+        }
+        Some(call)
+    }
+
+    /// Late events with one of the call's ids raise no ghost.
+    pub(super) fn remember_finished(&mut self, call: &OpenCall) {
+        let names = call.legs.values().map(|leg| leg.name());
+        for id in call.ties.ids.iter().map(String::as_str).chain(names) {
+            if !id.is_empty() && self.finished.insert(id.to_owned()) {
+                self.finished_order.push_back(id.to_owned());
+            }
+        }
+        while self.finished_order.len() > FINISHED_IDS_MAX {
+            let Some(oldest) = self.finished_order.pop_front() else {
+                break;
+            };
+            self.finished.remove(&oldest);
+        }
+    }
+
+    /// When the first event of the call that is open longest arrived.
+    pub(super) fn opened_first(&self) -> Option<EventTime> {
+        self.opened_arrived.first().map(|&(at, _)| at)
+    }
+
+    /// Calls open longer than `most`, by our own clock.
+    pub(super) fn older_than(&self, now: EventTime, most: Duration) -> Vec<u64> {
+        let old = self
+            .opened_arrived
+            .iter()
+            .take_while(|&&(at, _)| now >= at.plus(most));
+        old.map(|&(_, key)| key).collect()
+    }
+
+    /// Calls of a backlog open longer than `most`, by the times of the events.
+    pub(super) fn stream_older_than(&self, stream: EventTime, most: Duration) -> Vec<u64> {
+        let old = self
+            .opened
+            .iter()
+            .take_while(|&&(at, _)| stream >= at.plus(most));
+        let backlog = |key: &u64| self.calls.get(key).is_some_and(|call| !call.live);
+        old.map(|&(_, key)| key).filter(backlog).collect()
+    }
+
+    /// The call that nothing was heard of for the longest time.
+    pub(super) fn longest_silent(&self) -> Option<u64> {
+        let silent = self
+            .calls
+            .iter()
+            .min_by_key(|&(&key, call)| (call.heard_arrived, key));
+        silent.map(|(&key, _)| key)
+    }
+}

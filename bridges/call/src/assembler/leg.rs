@@ -1,0 +1,329 @@
+//! One channel of an open call: the facts that a finished call can depend on, and no more.
+
+use crate::event::{ChannelEvent, ChannelRef, ChannelState, Kind, Origin};
+use crate::trunk;
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+
+/// Different names, numbers, linkedids… remembered of one channel.
+const TEXTS_MAX: usize = 16;
+/// Different variables and values remembered of one channel.
+const VARIABLES_MAX: usize = 64;
+/// Bytes of a text that is remembered; a longer one is no name, number or id.
+const TEXT_BYTES_MAX: usize = 2048;
+
+/// Something that happened to a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fact {
+    pub(crate) at: EventTime,
+    pub(crate) origin: Origin,
+    pub(crate) what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum What {
+    Born(ChannelState),
+    State(ChannelState),
+    Dialled {
+        by: Option<UniqueId>,
+        string: String,
+    },
+    DialEnded,
+    App {
+        name: String,
+        data: String,
+    },
+    Enter {
+        bridge: String,
+        holding: bool,
+    },
+    Leave {
+        bridge: String,
+        holding: bool,
+    },
+    Hangup,
+    Gone,
+}
+
+impl What {
+    /// Whether this is a hang-up in one of its forms.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Hangup | Self::Gone)
+    }
+}
+
+/// A text, and when it was heard first.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Stamped {
+    pub(crate) at: EventTime,
+    pub(crate) text: String,
+}
+
+/// The different texts heard in one place, each with its first time.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct Heard(Vec<Stamped>);
+
+impl Heard {
+    /// Remembers a text; `true` if that changed anything.
+    pub(crate) fn note(&mut self, at: EventTime, text: &str) -> bool {
+        if text.is_empty() || text.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        if let Some(known) = self.0.iter_mut().find(|known| known.text == text) {
+            let earlier = at < known.at;
+            known.at = known.at.min(at);
+            return earlier;
+        }
+        let room = self.0.len() < TEXTS_MAX;
+        if room {
+            self.0.push(Stamped {
+                at,
+                text: text.to_owned(),
+            });
+        }
+        room
+    }
+
+    /// In the order of their first times.
+    pub(crate) fn by_time(&self) -> Vec<&Stamped> {
+        let mut all: Vec<&Stamped> = self.0.iter().collect();
+        all.sort_by_key(|stamped| stamped.at);
+        all
+    }
+
+    /// The one heard first.
+    pub(crate) fn first(&self) -> Option<&Stamped> {
+        self.0.iter().min_by_key(|stamped| stamped.at)
+    }
+
+    /// In the order told.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Stamped> {
+        self.0.iter()
+    }
+}
+
+/// A variable's value, and when it was told first and last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct VariableHeard {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    pub(crate) first: EventTime,
+    pub(crate) last: EventTime,
+}
+
+/// One channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Leg {
+    pub(crate) id: UniqueId,
+    /// Its first sign of life.
+    pub(crate) first: EventTime,
+    /// Its last sign of life.
+    pub(crate) last: EventTime,
+    pub(crate) names: Heard,
+    pub(crate) linkedids: Heard,
+    pub(crate) callers: Heard,
+    pub(crate) extens: Heard,
+    pub(crate) userfields: Heard,
+    pub(crate) variables: Vec<VariableHeard>,
+    pub(crate) facts: Vec<Fact>,
+}
+
+/// What an event did to a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    /// Nothing new.
+    Nothing,
+    /// The same fact was known.
+    Doubled,
+    /// Something was learned.
+    Learned,
+    /// The channel hung up, and was not known to have.
+    HungUp,
+}
+
+impl Leg {
+    pub(crate) fn new(id: UniqueId, at: EventTime) -> Self {
+        Self {
+            id,
+            first: at,
+            last: at,
+            names: Heard::default(),
+            linkedids: Heard::default(),
+            callers: Heard::default(),
+            extens: Heard::default(),
+            userfields: Heard::default(),
+            variables: Vec::new(),
+            facts: Vec::new(),
+        }
+    }
+
+    /// Takes over what was told of the same channel by its name alone.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        self.first = self.first.min(other.first);
+        self.last = self.last.max(other.last);
+        for (own, others) in [
+            (&mut self.names, &other.names),
+            (&mut self.linkedids, &other.linkedids),
+            (&mut self.callers, &other.callers),
+            (&mut self.extens, &other.extens),
+            (&mut self.userfields, &other.userfields),
+        ] {
+            for stamped in others.iter() {
+                own.note(stamped.at, &stamped.text);
+            }
+        }
+        self.facts.extend(other.facts);
+        for heard in other.variables {
+            self.variable(heard.first, &heard.name, &heard.value);
+            self.variable(heard.last, &heard.name, &heard.value);
+        }
+    }
+
+    /// The name it was born with.
+    pub(crate) fn name(&self) -> &str {
+        self.names.first().map_or("", |name| &name.text)
+    }
+
+    /// It has hung up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.facts.iter().any(|fact| fact.what.is_end())
+    }
+
+    /// It was seen to do something: more than a scrap that came after its end.
+    pub(crate) fn is_real(&self) -> bool {
+        self.facts.iter().any(|fact| !fact.what.is_end())
+    }
+
+    /// It is up, or could be.
+    pub(crate) fn is_up(&self) -> bool {
+        !self.is_over() && (self.is_real() || trunk::extension(self.name()).is_some())
+    }
+
+    /// Takes in how a message describes the channel; `true` if that changed anything.
+    pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
+        self.first = self.first.min(at);
+        self.last = self.last.max(at);
+        let mut changed = self.names.note(at, unmarked(&channel.name));
+        changed |= self.linkedids.note(at, &channel.linkedid);
+        changed |= self.callers.note(at, &channel.caller_number);
+        changed |= self.extens.note(at, &channel.exten);
+        changed |= self.userfields.note(at, &channel.userfield);
+        for (name, value) in &channel.variables {
+            changed |= self.variable(at, name, value);
+        }
+        changed
+    }
+
+    fn variable(&mut self, at: EventTime, name: &str, value: &str) -> bool {
+        if value.is_empty() || name.is_empty() || value.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        let known = self
+            .variables
+            .iter_mut()
+            .find(|known| known.name == name && known.value == value);
+        if let Some(known) = known {
+            known.first = known.first.min(at);
+            // Told again after another value: it counts again as the last one.
+            let later = at > known.last;
+            known.last = known.last.max(at);
+            return later
+                && self
+                    .variables
+                    .iter()
+                    .filter(|known| known.name == name)
+                    .count()
+                    > 1;
+        }
+        let room = self.variables.len() < VARIABLES_MAX;
+        if room {
+            self.variables.push(VariableHeard {
+                name: name.to_owned(),
+                value: value.to_owned(),
+                first: at,
+                last: at,
+            });
+        }
+        room
+    }
+
+    /// Takes in what happened to the channel; `room` says whether the call may hold more facts.
+    pub(crate) fn hear(&mut self, at: EventTime, event: &ChannelEvent<'_>, room: bool) -> Effect {
+        let described = self.describe(at, &event.channel);
+        let Some(what) = fact_of(&event.kind) else {
+            return if described {
+                Effect::Learned
+            } else {
+                Effect::Nothing
+            };
+        };
+        let was_over = self.is_over();
+        let fact = Fact {
+            at,
+            origin: event.origin,
+            what,
+        };
+        if self.facts.contains(&fact) {
+            return Effect::Doubled;
+        }
+        let ends = fact.what.is_end();
+        if room || (ends && !was_over) {
+            self.facts.push(fact);
+        }
+        if ends && !was_over {
+            Effect::HungUp
+        } else {
+            Effect::Learned
+        }
+    }
+}
+
+/// A name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.
+pub(crate) fn unmarked(name: &str) -> &str {
+    name.split_once('<').map_or(name, |(name, _)| name)
+}
+
+/// The fact that a kind of event leaves behind.
+fn fact_of(kind: &Kind<'_>) -> Option<What> {
+    Some(match kind {
+        Kind::Born { state } => What::Born(*state),
+        Kind::State { state } => What::State(*state),
+        Kind::DialBegin { by, dial_string } => What::Dialled {
+            by: by
+                .as_ref()
+                .and_then(|by| UniqueId::new(by.uniqueid.as_ref())),
+            string: clip(dial_string),
+        },
+        Kind::DialEnd { .. } => What::DialEnded,
+        Kind::App { name, data } => What::App {
+            name: clip(name),
+            data: clip(data),
+        },
+        Kind::BridgeEnter { bridge, technology } => What::Enter {
+            bridge: clip(bridge),
+            holding: is_holding(technology),
+        },
+        Kind::BridgeLeave { bridge, technology } => What::Leave {
+            bridge: clip(bridge),
+            holding: is_holding(technology),
+        },
+        Kind::Hangup { .. } => What::Hangup,
+        Kind::Gone => What::Gone,
+        Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
+    })
+}
+
+/// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.
+pub(crate) fn is_holding(technology: &str) -> bool {
+    technology.eq_ignore_ascii_case("holding_bridge")
+}
+
+fn clip(text: &str) -> String {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}

@@ -1,0 +1,222 @@
+//! An open call: channels that belong together, as far as is known by now.
+
+use super::leg::{Effect, Leg};
+use crate::event::{ChannelEvent, ChannelRef, Kind};
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Facts and channels one call may hold; a call with more is incomplete.
+pub(crate) const FACTS_MAX: usize = 4096;
+
+/// Channels that belong together. Serialized to survive a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpenCall {
+    pub(crate) legs: BTreeMap<UniqueId, Leg>,
+    /// Channels that a transfer, a pickup or a Local channel tied together.
+    pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
+    /// User fields of CDRs whose channel is none of the legs.
+    pub(crate) userfields: Vec<String>,
+    /// What leads to this call: unique ids and linkedids, bridges, Local channels.
+    pub(crate) ties: Ties,
+    /// Its first event arrived within 5 s of its own time.
+    pub(crate) live: bool,
+    /// Time of its first event, and when that arrived.
+    pub(crate) opened: EventTime,
+    pub(crate) opened_arrived: EventTime,
+    /// When the last event arrived, and the latest time of an event.
+    pub(crate) heard_arrived: EventTime,
+    pub(crate) heard: EventTime,
+    /// When the last channel hung up or came, in both clocks.
+    pub(crate) quiet: EventTime,
+    pub(crate) quiet_arrived: EventTime,
+    /// How often the time of arrival was taken for an event's own.
+    pub(crate) clamped: u32,
+    /// Facts that found no room.
+    pub(crate) dropped: u32,
+    facts: usize,
+}
+
+/// All that leads from an event to a call.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Ties {
+    pub(crate) ids: BTreeSet<String>,
+    pub(crate) bridges: BTreeSet<String>,
+    pub(crate) locals: BTreeSet<String>,
+}
+
+/// What an event did to a call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outcome {
+    pub(crate) effect: Effect,
+    /// A channel was met for the first time.
+    pub(crate) new_leg: bool,
+    /// There is something that was not known before.
+    pub(crate) changed: bool,
+}
+
+impl OpenCall {
+    pub(crate) fn new(at: EventTime, arrived: EventTime, live: bool) -> Self {
+        Self {
+            legs: BTreeMap::new(),
+            joined: BTreeSet::new(),
+            userfields: Vec::new(),
+            ties: Ties::default(),
+            live,
+            opened: at,
+            opened_arrived: arrived,
+            heard_arrived: arrived,
+            heard: at,
+            quiet: at,
+            quiet_arrived: arrived,
+            clamped: 0,
+            dropped: 0,
+            facts: 0,
+        }
+    }
+
+    /// Takes in an event of the channel `id`, which belongs to this call.
+    pub(crate) fn hear(
+        &mut self,
+        id: UniqueId,
+        at: EventTime,
+        event: &ChannelEvent<'_>,
+    ) -> Outcome {
+        let room = self.facts < FACTS_MAX;
+        let joined = self.joined.len();
+        if let Kind::Joined { with } = &event.kind {
+            let others = with
+                .iter()
+                .filter_map(|other| UniqueId::new(other.as_ref()));
+            self.joined
+                .extend(others.filter(|_| room).map(|other| (id.clone(), other)));
+            self.facts += self.joined.len() - joined;
+        }
+        let mut outcome = Outcome {
+            effect: Effect::Nothing,
+            new_leg: false,
+            changed: self.joined.len() > joined,
+        };
+        match &event.kind {
+            Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } => {
+                self.describe(at, by, &mut outcome);
+            }
+            Kind::DialBegin { by: None, .. }
+            | Kind::DialEnd { by: None, .. }
+            | Kind::Born { .. }
+            | Kind::State { .. }
+            | Kind::App { .. }
+            | Kind::BridgeEnter { .. }
+            | Kind::BridgeLeave { .. }
+            | Kind::Joined { .. }
+            | Kind::Hangup { .. }
+            | Kind::Gone
+            | Kind::LinkedidEnd
+            | Kind::Seen => {}
+        }
+        let known = self.legs.contains_key(&id);
+        if !known && !room {
+            self.dropped += 1;
+            return outcome;
+        }
+        let leg = self
+            .legs
+            .entry(id.clone())
+            .or_insert_with(|| Leg::new(id, at));
+        let before = leg.facts.len();
+        outcome.effect = leg.hear(at, event, room);
+        let gained = leg.facts.len() - before;
+        let lost = outcome.effect == Effect::Learned && gained == 0 && !room;
+        self.dropped += u32::from(lost);
+        self.facts += gained + usize::from(!known);
+        outcome.new_leg |= !known;
+        outcome.changed |= matches!(outcome.effect, Effect::Learned | Effect::HungUp);
+        outcome
+    }
+
+    /// A channel that is named in an event of another one.
+    fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>, outcome: &mut Outcome) {
+        let Some(id) = UniqueId::new(channel.uniqueid.as_ref()) else {
+            return;
+        };
+        let known = self.legs.contains_key(&id);
+        if !known && self.facts >= FACTS_MAX {
+            return;
+        }
+        self.facts += usize::from(!known);
+        let leg = self
+            .legs
+            .entry(id.clone())
+            .or_insert_with(|| Leg::new(id, at));
+        outcome.changed |= leg.describe(at, channel);
+        outcome.new_leg |= !known;
+    }
+
+    /// What was told of this channel by its name alone becomes its own.
+    pub(crate) fn name_is(&mut self, name: &str, id: &UniqueId) {
+        let Some(nameless) = UniqueId::new(name).filter(|name| name != id) else {
+            return;
+        };
+        if let Some(told) = self.legs.remove(&nameless)
+            && let Some(leg) = self.legs.get_mut(id)
+        {
+            leg.absorb(told);
+        }
+    }
+
+    /// No channel of it was seen to do anything: scraps that came after the end of a call.
+    pub(crate) fn is_ghost(&self) -> bool {
+        !self.legs.values().any(Leg::is_real)
+    }
+
+    /// All its channels have hung up.
+    pub(crate) fn is_over(&self) -> bool {
+        self.is_ghost() || !self.legs.values().any(Leg::is_up)
+    }
+
+    /// It has heard a user field.
+    pub(crate) fn has_userfield(&self) -> bool {
+        !self.userfields.is_empty()
+            || self
+                .legs
+                .values()
+                .any(|leg| leg.userfields.iter().next().is_some())
+    }
+
+    /// Remembers the user field of a CDR; `true` if it was new.
+    pub(crate) fn userfield(&mut self, at: EventTime, id: &str, text: &str) -> bool {
+        if let Some(leg) = UniqueId::new(id).and_then(|id| self.legs.get_mut(&id)) {
+            return leg.userfields.note(at, text);
+        }
+        let new = !self.userfields.iter().any(|known| known == text) && self.userfields.len() < 16;
+        if new {
+            self.userfields.push(text.to_owned());
+        }
+        new
+    }
+
+    /// Takes over all that another call holds.
+    pub(crate) fn absorb(&mut self, other: Self) {
+        if other.opened < self.opened {
+            self.live = other.live;
+        }
+        for (id, leg) in other.legs {
+            // One channel is in one call only; a merge that finds it in both keeps what is known.
+            self.legs.entry(id).or_insert(leg);
+        }
+        self.joined.extend(other.joined);
+        self.userfields.extend(other.userfields);
+        self.ties.ids.extend(other.ties.ids);
+        self.ties.bridges.extend(other.ties.bridges);
+        self.ties.locals.extend(other.ties.locals);
+        self.opened = self.opened.min(other.opened);
+        self.opened_arrived = self.opened_arrived.min(other.opened_arrived);
+        self.heard_arrived = self.heard_arrived.max(other.heard_arrived);
+        self.heard = self.heard.max(other.heard);
+        self.quiet = self.quiet.max(other.quiet);
+        self.quiet_arrived = self.quiet_arrived.max(other.quiet_arrived);
+        self.clamped += other.clamped;
+        self.dropped += other.dropped;
+        self.facts += other.facts;
+    }
+}

@@ -1,0 +1,86 @@
+//! What happened in a call: from the facts of its channels, sorted by time, to finished calls.
+//!
+//! All of it is a pure function of the facts, so that doubled, late and shuffled events, and facts
+//! told by AMI's events, by CEL or by both, come to the same result.
+//!
+//! | module | question |
+//! |---|---|
+//! | `view` | what is each channel, did it come in or was it dialled, in which bridges was it? |
+//! | `split` | which channels really belong together? |
+//! | `customers` | who is the customer, and how many calls are these? |
+//! | `talk` | when was the customer connected, and with whom? |
+//! | `number`, `variables`, `employee` | the values of the finished call |
+
+mod customers;
+mod employee;
+mod finish;
+mod number;
+mod split;
+mod talk;
+mod variables;
+mod view;
+
+use crate::assembler::open::{FACTS_MAX, OpenCall};
+use crate::call::FinishedCall;
+use crate::trunk::Endpoints;
+use crate::units::UniqueId;
+use view::View;
+
+/// Why a call is resolved now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// All its channels have hung up.
+    HungUp,
+    /// It was open longer than a call may be.
+    TooLong,
+    /// Too many calls were open, and nothing was heard of this one for the longest time.
+    TooMany,
+}
+
+impl Ended {
+    fn incomplete(self, call: &OpenCall) -> Option<String> {
+        match self {
+            Self::HungUp if call.dropped > 0 => Some(format!(
+                "the call had more than {FACTS_MAX} events that matter"
+            )),
+            Self::HungUp => None,
+            Self::TooLong => Some("no hang-up was heard within --max-call".to_owned()),
+            Self::TooMany => {
+                Some("no hang-up was heard, and --max-open-calls were open".to_owned())
+            }
+        }
+    }
+}
+
+/// The finished calls that these channels were: none when nobody took part, several when several
+/// customers did, or when channels had met only by the way.
+pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> Vec<FinishedCall> {
+    let mut views: Vec<View<'_>> = call
+        .legs
+        .values()
+        .map(|leg| View::of(leg, endpoints))
+        .collect();
+    views.sort_by(|a, b| a.order().cmp(&b.order()));
+    let incomplete = ended.incomplete(call);
+    let mut finished = Vec::new();
+    for part in split::parts(&views, &call.joined) {
+        let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
+        let plans = customers::plans(&legs);
+        for (i, plan) in plans.iter().enumerate() {
+            let others: Vec<UniqueId> = plans
+                .iter()
+                .enumerate()
+                .filter(|&(other, _)| other != i)
+                .map(|(_, other)| other.linkedid.clone())
+                .collect();
+            finished.push(finish::finish(
+                call,
+                &legs,
+                plan,
+                &others,
+                incomplete.clone(),
+            ));
+        }
+    }
+    finished
+}

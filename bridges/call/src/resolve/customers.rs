@@ -1,0 +1,134 @@
+//! Who the customer is, and how many calls the channels were.
+
+use super::number;
+use super::talk::{self, Talk};
+use super::view::View;
+use crate::call::Direction;
+use crate::units::UniqueId;
+use std::collections::BTreeSet;
+
+/// One call among the channels.
+#[derive(Clone, Debug)]
+pub(super) struct Plan {
+    /// The id it is known by.
+    pub(super) linkedid: UniqueId,
+    pub(super) direction: Direction,
+    /// The customer's channels.
+    pub(super) customers: Vec<usize>,
+    /// The channels that belong to this call rather than to another customer's.
+    pub(super) own: Vec<usize>,
+    /// The call begins with the first of these.
+    pub(super) begins_with: Vec<usize>,
+    pub(super) talk: Talk,
+}
+
+/// The calls that these channels, sorted by age, were; none when nobody took part.
+pub(super) fn plans(legs: &[&View<'_>]) -> Vec<Plan> {
+    let Some(first) = legs.iter().position(|leg| leg.is_real()) else {
+        return Vec::new();
+    };
+    let all: Vec<usize> = (0..legs.len()).collect();
+    let trunks = all
+        .iter()
+        .copied()
+        .filter(|&i| legs[i].endpoint().is_some());
+    let (came, dialled): (Vec<usize>, Vec<usize>) =
+        trunks.partition(|&i| legs[i].came_in_on_trunk());
+    let mut plans: Vec<(Direction, Vec<usize>)> = Vec::new();
+    if let Some(&first_dialled) = dialled.first()
+        && came.first().is_none_or(|&came| first_dialled < came)
+    {
+        let by_number = customers_by_number(legs, dialled);
+        plans.extend(
+            by_number
+                .into_iter()
+                .map(|legs| (Direction::Outbound, legs)),
+        );
+    }
+    plans.extend(
+        came.into_iter()
+            .map(|customer| (Direction::Inbound, vec![customer])),
+    );
+    if plans.is_empty() {
+        plans.push((Direction::Internal, vec![first]));
+    }
+    let later: Vec<BTreeSet<usize>> = plans
+        .iter()
+        .skip(1)
+        .map(|(_, customers)| with_linkedid(legs, customers))
+        .collect();
+    let mut made = Vec::new();
+    for (i, (direction, customers)) in plans.into_iter().enumerate() {
+        let own: Vec<usize> = if i == 0 {
+            let elsewhere = |leg: &usize| later.iter().any(|own| own.contains(leg));
+            all.iter().copied().filter(|leg| !elsewhere(leg)).collect()
+        } else {
+            later[i - 1].iter().copied().collect()
+        };
+        // Colleagues who were in a room before the customer came do not begin the call.
+        let joined_later = direction == Direction::Inbound && first != customers[0];
+        let begins_with = if i == 0 && joined_later {
+            with_linkedid(legs, &customers).into_iter().collect()
+        } else {
+            own.clone()
+        };
+        made.push(Plan {
+            linkedid: if i == 0 {
+                oldest(legs)
+            } else {
+                legs[customers[0]].leg.id.clone()
+            },
+            direction,
+            talk: talk::talk(legs, &customers),
+            customers,
+            own,
+            begins_with,
+        });
+    }
+    made
+}
+
+/// The oldest linkedid of all.
+fn oldest(legs: &[&View<'_>]) -> UniqueId {
+    let ids = legs.iter().flat_map(|leg| {
+        let linkedids = leg.leg.linkedids.iter();
+        linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()))
+    });
+    let oldest = ids.min_by(|a, b| a.age().cmp(&b.age()));
+    oldest.unwrap_or_else(|| legs[0].leg.id.clone())
+}
+
+/// The customer's channels, and those born with the same linkedid, where that is their own.
+fn with_linkedid(legs: &[&View<'_>], customers: &[usize]) -> BTreeSet<usize> {
+    let linkedid = legs[customers[0]].first_linkedid();
+    let root = oldest(legs);
+    let mut own: BTreeSet<usize> = customers.iter().copied().collect();
+    if linkedid != root.as_str() {
+        own.extend((0..legs.len()).filter(|&i| legs[i].first_linkedid() == linkedid));
+    }
+    own
+}
+
+/// All trunk channels of an outbound call are the customer's, for the first carrier may refuse and
+/// the second answer. Only if people of several numbers talked, they are several calls.
+fn customers_by_number(legs: &[&View<'_>], dialled: Vec<usize>) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for &i in &dialled {
+        let number = number::dialled(legs, i).map_or(String::new(), |n| subscriber(&n.heard.text));
+        match groups.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, legs)) => legs.push(i),
+            None => groups.push((number, vec![i])),
+        }
+    }
+    groups.retain(|(_, customers)| talk::talk(legs, customers).is_answer());
+    if groups.len() < 2 {
+        return vec![dialled];
+    }
+    groups.into_iter().map(|(_, customers)| customers).collect()
+}
+
+/// The last nine digits: what stays the same whatever prefix a carrier wants.
+fn subscriber(number: &str) -> String {
+    let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
+    digits[digits.len().saturating_sub(9)..].iter().collect()
+}

@@ -1,0 +1,80 @@
+//! Which extension a call is put down to.
+
+use super::customers::Plan;
+use super::view::{View, Way};
+use crate::call::Direction;
+use crate::units::{EventTime, Extension};
+
+/// The extension, and the channel and moment that decided it.
+pub(super) struct Employee<'a> {
+    pub(super) extension: Extension,
+    pub(super) at: EventTime,
+    pub(super) leg: &'a View<'a>,
+    pub(super) words: &'static str,
+}
+
+/// Each extension that came to be connected with the customer, in that order; one that is the last
+/// already gains no second entry.
+pub(super) fn in_order(legs: &[&View<'_>], plan: &Plan) -> Vec<Extension> {
+    let mut order: Vec<Extension> = Vec::new();
+    for &(_, leg) in &plan.talk.began {
+        if let Some(extension) = legs[leg].extension()
+            && order.last() != Some(extension)
+        {
+            order.push(extension.clone());
+        }
+    }
+    order
+}
+
+/// The last extension that began to talk with the customer. If nobody did: inbound, the one
+/// extension that was dialled, none when several were; outbound, the one that placed the call.
+pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
+    let began = plan.talk.began.iter().rev();
+    let mut talked = began.filter_map(|&(at, leg)| Some((at, legs[leg], legs[leg].extension()?)));
+    if let Some((at, leg, extension)) = talked.next() {
+        let extension = extension.clone();
+        return Some(Employee {
+            extension,
+            at,
+            leg,
+            words: "the last to begin to talk",
+        });
+    }
+    if plan.talk.is_answer() {
+        return None;
+    }
+    match plan.direction {
+        Direction::Inbound => only_one_dialled(legs, plan),
+        Direction::Outbound | Direction::Internal => {
+            let first = plan
+                .own
+                .iter()
+                .map(|&i| legs[i])
+                .find(|leg| leg.is_real())?;
+            let (extension, at) = (first.extension()?.clone(), first.leg.first);
+            Some(Employee {
+                extension,
+                at,
+                leg: first,
+                words: "placed the call",
+            })
+        }
+    }
+}
+
+fn only_one_dialled<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
+    let own = plan.own.iter().map(|&i| legs[i]);
+    let mut dialled = own.filter(|leg| leg.extension().is_some() && leg.way == Way::Dialled);
+    let leg = dialled.next()?;
+    let extension = leg.extension()?.clone();
+    if dialled.any(|other| other.extension() != Some(&extension)) {
+        return None;
+    }
+    Some(Employee {
+        extension,
+        at: leg.leg.first,
+        leg,
+        words: "the one extension dialled",
+    })
+}

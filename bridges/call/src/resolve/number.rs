@@ -1,0 +1,218 @@
+//! The customer's number, and where it was read.
+//!
+//! ```text
+//! 998901110001@city              the number before the peer
+//! 2040404/998901110001           the peer before the number
+//! city/sip:998901110001@host     a URI behind the peer
+//! PJSIP/998901110001@city,20,tT  the data of Dial, as CEL tells it
+//! ```
+
+use super::view::View;
+use crate::assembler::leg::{Fact, What};
+use crate::call::HeardNumber;
+use crate::trunk;
+use crate::units::EventTime;
+
+/// A number, and the event it was read in.
+#[derive(Clone, Debug)]
+pub(super) struct Number {
+    pub(super) heard: HeardNumber,
+    pub(super) at: EventTime,
+    pub(super) words: &'static str,
+}
+
+fn number(text: String, from_dial_string: bool, at: EventTime, words: &'static str) -> Number {
+    Number {
+        heard: HeardNumber {
+            text,
+            from_dial_string,
+        },
+        at,
+        words,
+    }
+}
+
+/// The number of somebody who called in on this channel.
+pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
+    let callers = leg.leg.callers.by_time();
+    let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
+    Some(number(
+        caller.text.clone(),
+        false,
+        caller.at,
+        "the caller's number",
+    ))
+}
+
+/// The number that was dialled on this trunk channel: from the dial string, else its caller number
+/// or extension, which may carry a dial prefix.
+pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
+    let leg = legs[i];
+    let facts = &leg.leg.facts;
+    let own = facts.iter().filter_map(|fact| {
+        let What::Dialled { string, .. } = &fact.what else {
+            return None;
+        };
+        Some((fact.at, in_dial_string(string, peer(leg.name))?))
+    });
+    if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
+        return Some(number(text, true, at, "the dial string"));
+    }
+    if let Some((at, text)) = in_dial_application(legs, leg) {
+        return Some(number(text, true, at, "the data of Dial"));
+    }
+    // An originated channel carries our own number and the extension it is to be connected with.
+    if leg.first_linkedid() == leg.leg.id.as_str() {
+        return None;
+    }
+    let texts = leg
+        .leg
+        .callers
+        .by_time()
+        .into_iter()
+        .chain(leg.leg.extens.by_time());
+    let mut prefixed = texts.filter(|text| is_number(&text.text));
+    if let Some(text) = prefixed.next() {
+        return Some(number(
+            text.text.clone(),
+            false,
+            text.at,
+            "the number of the dialled channel",
+        ));
+    }
+    let first = legs.iter().find(|leg| leg.extension().is_some())?;
+    let extens = first.leg.extens.by_time();
+    let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
+    Some(number(
+        exten.text.clone(),
+        false,
+        exten.at,
+        "the extension that was dialled",
+    ))
+}
+
+/// The number in the last `Dial` that some channel ran before this one was born, and that names
+/// this one's peer; where none names it, in the only one of its technology.
+fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
+    let ran: Vec<&Fact> = legs.iter().flat_map(|leg| &leg.leg.facts).collect();
+    let mut dials: Vec<(EventTime, &str)> = ran
+        .into_iter()
+        .filter_map(|fact| {
+            let What::App { name, data } = &fact.what else {
+                return None;
+            };
+            name.eq_ignore_ascii_case("Dial")
+                .then_some((fact.at, data.as_str()))
+        })
+        .filter(|&(at, _)| at <= leg.leg.first)
+        .collect();
+    dials.sort_by_key(|&(at, _)| std::cmp::Reverse(at));
+    let (tech, peer) = (trunk::technology(leg.name), peer(leg.name));
+    for (at, data) in dials {
+        let destinations = data.split(',').next().unwrap_or(data).split('&');
+        let same: Vec<&str> = destinations
+            .filter_map(|destination| destination.split_once('/'))
+            .filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech))
+            .map(|(_, rest)| rest)
+            .collect();
+        let named = same
+            .iter()
+            .find(|rest| rest.split(['/', '@', ':']).any(|part| part == peer));
+        let only = if same.len() == 1 { same.first() } else { None };
+        if let Some(text) = named.or(only).and_then(|rest| in_dial_string(rest, peer)) {
+            return Some((at, text));
+        }
+    }
+    None
+}
+
+/// What stands between the slash and the suffix of a channel's name.
+fn peer(name: &str) -> &str {
+    let rest = name.split_once('/').map_or(name, |(_, rest)| rest);
+    let device = rest.split('/').next().unwrap_or(rest);
+    device.rsplit_once('-').map_or(device, |(peer, _)| peer)
+}
+
+/// The number in a dial string.
+fn in_dial_string(string: &str, peer: &str) -> Option<String> {
+    let mut segments: Vec<&str> = string.split('/').collect();
+    if segments.len() > 1 && trunk::extension(&format!("{}/x", segments[0])).is_some() {
+        segments.remove(0);
+    }
+    // `peer/number` and `peer/number/host`: the number is the second.
+    let order = segments
+        .iter()
+        .skip(1)
+        .take(1)
+        .chain(segments.iter().take(1));
+    order
+        .filter_map(|segment| bare(segment))
+        .find(|number| *number != peer)
+        .map(str::to_owned)
+}
+
+/// A segment's number, without scheme, host and what else is hung behind it.
+fn bare(segment: &str) -> Option<&str> {
+    let lower = segment.to_ascii_lowercase();
+    let scheme = ["sips:", "sip:", "tel:"]
+        .iter()
+        .find(|scheme| lower.starts_with(**scheme));
+    let text = &segment[scheme.map_or(0, |scheme| scheme.len())..];
+    let text = text
+        .split(['@', '!', ';', '?', ',', ':', 'w', 'W'])
+        .next()
+        .unwrap_or(text);
+    let clean = text
+        .chars()
+        .all(|c| c.is_ascii_digit() || "+*#-.() ".contains(c));
+    (clean && is_number(text)).then_some(text)
+}
+
+/// Whether a text can be somebody's number: `anonymous`, `<unknown>`, the empty text and `s` are
+/// none.
+fn is_number(text: &str) -> bool {
+    text.bytes().any(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dial_strings_of_all_channel_drivers_give_the_number() {
+        let number = |string: &str, peer: &str| in_dial_string(string, peer);
+        for string in [
+            "998901110001@city",
+            "city/998901110001",
+            "2040404/998901110001",
+            "sip:998901110001@10.0.0.1",
+            "city/sip:998901110001@10.0.0.1:5060",
+            "PJSIP/998901110001@city",
+            "SIP/2040404/998901110001",
+            "2040404/998901110001/172.20.0.13!!0260010001",
+            "g1/998901110001",
+            "user:pass@carrier/998901110001",
+            "998901110001",
+        ] {
+            assert_eq!(
+                number(string, "2040404").as_deref(),
+                Some("998901110001"),
+                "{string}"
+            );
+        }
+        assert_eq!(
+            number("+998901110001@city", "city").as_deref(),
+            Some("+998901110001")
+        );
+        for string in ["2040404", "city", "s@city", "", "PJSIP/city"] {
+            assert_eq!(number(string, "2040404"), None, "{string}");
+        }
+    }
+
+    #[test]
+    fn a_peer_is_what_stands_before_the_suffix() {
+        assert_eq!(peer("PJSIP/city-0000004f"), "city");
+        assert_eq!(peer("Dongle/MTS-SUP-0100000151"), "MTS-SUP");
+        assert_eq!(peer("PJSIP/trunk_1/998901110001-1"), "trunk_1");
+    }
+}

@@ -1,0 +1,269 @@
+//! One channel as the resolver sees it: its part in the call, its way into it, its bridges.
+
+use crate::assembler::leg::{Fact, Leg, What};
+use crate::event::{ChannelState, Origin};
+use crate::trunk::{self, Endpoint, Endpoints, Party};
+use crate::units::{EventTime, Extension, UniqueId};
+
+/// How a channel came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// Somebody called in on it.
+    CameIn,
+    /// The PBX called somebody on it.
+    Dialled,
+}
+
+/// Time spent in one bridge, in which channels hear each other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Stay<'a> {
+    pub(super) bridge: &'a str,
+    pub(super) from: EventTime,
+    pub(super) to: EventTime,
+}
+
+/// A channel.
+#[derive(Clone, Debug)]
+pub(super) struct View<'a> {
+    pub(super) leg: &'a Leg,
+    pub(super) name: &'a str,
+    pub(super) party: Party<'a>,
+    pub(super) way: Way,
+    /// The event that says so: its time, and words for it.
+    pub(super) way_by: (EventTime, &'static str),
+    /// Its beginning was heard: its birth, or how it came to be.
+    pub(super) begun: bool,
+    /// Its hang-up, or the last sign of its life.
+    pub(super) end: EventTime,
+    pub(super) stays: Vec<Stay<'a>>,
+}
+
+impl<'a> View<'a> {
+    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints) -> Self {
+        let mut facts: Vec<&Fact> = leg.facts.iter().collect();
+        facts.sort_by_key(|fact| fact.at);
+        let name = leg.name();
+        let (way, at, words, begun) = way(leg, &facts);
+        let end = end(leg, &facts);
+        Self {
+            leg,
+            name,
+            party: trunk::party(name, endpoints),
+            way,
+            way_by: (at, words),
+            begun,
+            end,
+            stays: stays(&facts, end),
+        }
+    }
+
+    /// Channels in the order they were made.
+    pub(super) fn order(&self) -> (u64, u64, EventTime, &str) {
+        let (epoch, counter, _) = self.leg.id.age();
+        (epoch, counter, self.leg.first, self.leg.id.as_str())
+    }
+
+    pub(super) fn is_real(&self) -> bool {
+        !matches!(self.party, Party::Plumbing)
+    }
+
+    pub(super) fn endpoint(&self) -> Option<&'a Endpoint> {
+        match self.party {
+            Party::Trunk(endpoint) => Some(endpoint),
+            Party::Extension(_) | Party::Plumbing => None,
+        }
+    }
+
+    pub(super) fn extension(&self) -> Option<&Extension> {
+        match &self.party {
+            Party::Extension(extension) => Some(extension),
+            Party::Trunk(_) | Party::Plumbing => None,
+        }
+    }
+
+    pub(super) fn came_in_on_trunk(&self) -> bool {
+        self.endpoint().is_some() && self.way == Way::CameIn
+    }
+
+    /// The linkedid it was born with; its own unique id where the source tells none.
+    pub(super) fn first_linkedid(&self) -> &str {
+        self.leg
+            .linkedids
+            .first()
+            .map_or(self.leg.id.as_str(), |linkedid| &linkedid.text)
+    }
+
+    /// All its linkedids, and its own id.
+    pub(super) fn ids(&self) -> impl Iterator<Item = UniqueId> {
+        let linkedids = self.leg.linkedids.iter();
+        let linkedids = linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()));
+        std::iter::once(self.leg.id.clone()).chain(linkedids)
+    }
+}
+
+/// Whether the channel came in or was dialled, by which event, and whether that is known at all.
+fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
+    use ChannelState::{Down, PreRing, Ring, Ringing};
+    let of = |wanted: fn(&What) -> bool| facts.iter().find(|fact| wanted(&fact.what));
+    if let Some(fact) = of(|what| matches!(what, What::Born(Ring | PreRing))) {
+        return (Way::CameIn, fact.at, "born ringing in", true);
+    }
+    if let Some(fact) = of(|what| matches!(what, What::Dialled { .. })) {
+        return (Way::Dialled, fact.at, "destination of a dialling", true);
+    }
+    let born_down = of(|what| matches!(what, What::Born(Down)));
+    if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
+        return (Way::Dialled, fact.at, "born down", true);
+    }
+    let first_state = of(|what| matches!(what, What::State(Ring | PreRing | Ringing)));
+    if let Some(fact) = first_state {
+        return if fact.what == What::State(Ringing) {
+            (Way::Dialled, fact.at, "first state Ringing", true)
+        } else {
+            (Way::CameIn, fact.at, "first state Ring", true)
+        };
+    }
+    if let Some(fact) = of(|what| matches!(what, What::DialEnded)) {
+        return (
+            Way::Dialled,
+            fact.at,
+            "destination of a dialling that ended",
+            true,
+        );
+    }
+    way_without_state(
+        leg,
+        of(|what| matches!(what, What::Born(_))).map(|fact| fact.at),
+    )
+}
+
+/// CEL has no state and no dialling. A channel born into another's call was dialled; one on the
+/// extension `s` was, too, unless somebody's number came with it.
+fn way_without_state(leg: &Leg, born: Option<EventTime>) -> (Way, EventTime, &'static str, bool) {
+    let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
+    let other = leg
+        .linkedids
+        .first()
+        .filter(|linkedid| linkedid.text != leg.id.as_str());
+    if let Some(linkedid) = other {
+        return (
+            Way::Dialled,
+            linkedid.at,
+            "born into another channel's call",
+            begun,
+        );
+    }
+    let exten = leg.extens.first().map_or("", |exten| exten.text.as_str());
+    let caller = leg.callers.first().filter(|caller| caller.at <= at);
+    if matches!(exten, "" | "s") && caller.is_none() {
+        return (
+            Way::Dialled,
+            at,
+            "born on extension s, without a number",
+            begun,
+        );
+    }
+    (Way::CameIn, at, "began a call", begun)
+}
+
+/// The hang-up: AMI's own, else CEL's, else the channel's end; the last sign of life if none.
+fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
+    let rank = |fact: &Fact| match (&fact.what, fact.origin) {
+        (What::Hangup, Origin::Channel) => 0,
+        (What::Hangup, Origin::Cel) => 1,
+        _ => 2,
+    };
+    let ends = facts.iter().filter(|fact| fact.what.is_end());
+    ends.min_by_key(|fact| (rank(fact), fact.at))
+        .map_or(leg.last, |fact| fact.at)
+}
+
+/// The stays in bridges, without holding bridges. Where AMI and CEL both tell of a bridge, the one
+/// that tells more of it is believed, so that two clocks a millisecond apart make no third stay.
+fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<Stay<'a>> {
+    let mut bridges: Vec<(&str, bool)> = facts
+        .iter()
+        .filter_map(|fact| passage(&fact.what))
+        .map(|p| (p.bridge, p.holding))
+        .collect();
+    // Holding first: a bridge that one event calls so is so, whatever the others leave out.
+    bridges.sort_by_key(|&(name, holding)| (name, !holding));
+    bridges.dedup_by_key(|&mut (name, _)| name);
+    let mut all = Vec::new();
+    for (name, holding) in bridges {
+        let (by_ami, ami_told) = stays_in(name, facts, Origin::Channel, end);
+        let (by_cel, cel_told) = stays_in(name, facts, Origin::Cel, end);
+        let more = if cel_told > ami_told { by_cel } else { by_ami };
+        all.extend(more.into_iter().map(|stay| (stay, holding)));
+    }
+    all.sort_by_key(|(stay, _)| (stay.from, stay.to));
+    // A channel is in one bridge at a time: what comes next ends a stay whose end was not heard.
+    for i in 1..all.len() {
+        let next = all[i].0.from;
+        all[i - 1].0.to = all[i - 1].0.to.min(next);
+    }
+    all.into_iter()
+        .filter(|&(_, holding)| !holding)
+        .map(|(stay, _)| stay)
+        .collect()
+}
+
+struct Passage<'a> {
+    bridge: &'a str,
+    holding: bool,
+    enters: bool,
+}
+
+fn passage(what: &What) -> Option<Passage<'_>> {
+    match what {
+        What::Enter { bridge, holding } => Some(Passage {
+            bridge,
+            holding: *holding,
+            enters: true,
+        }),
+        What::Leave { bridge, holding } => Some(Passage {
+            bridge,
+            holding: *holding,
+            enters: false,
+        }),
+        What::Born(_)
+        | What::State(_)
+        | What::Dialled { .. }
+        | What::DialEnded
+        | What::App { .. }
+        | What::Hangup
+        | What::Gone => None,
+    }
+}
+
+/// The stays in one bridge as one vocabulary tells them, and how many comings and goings that are.
+fn stays_in<'a>(
+    name: &'a str,
+    facts: &[&'a Fact],
+    origin: Origin,
+    end: EventTime,
+) -> (Vec<Stay<'a>>, usize) {
+    let mut stays = Vec::new();
+    let mut since = None;
+    for fact in facts.iter().filter(|fact| fact.origin == origin) {
+        let Some(passage) = passage(&fact.what).filter(|p| p.bridge == name) else {
+            continue;
+        };
+        if passage.enters {
+            since = since.or(Some(fact.at));
+        } else if let Some(from) = since.take() {
+            stays.push(Stay {
+                bridge: name,
+                from,
+                to: fact.at,
+            });
+        }
+    }
+    let told = 2 * stays.len() + usize::from(since.is_some());
+    stays.extend(since.map(|from| Stay {
+        bridge: name,
+        from,
+        to: end.max(from),
+    }));
+    (stays, told)
+}

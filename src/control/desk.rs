@@ -1,0 +1,363 @@
+//! Answers what commands ask: inside the daemon with its flags and people, or in the command
+//! itself, over the same spool, when no daemon runs.
+
+use super::protocol::{Ask, Reply, Selection};
+use super::socket::Answer;
+use crate::clock;
+use crate::dead_letter::retry::{self, Asked};
+use crate::dead_letter::select::Letters;
+use crate::journal::{Reason, Rules, number};
+use crate::ops::Status;
+use crate::people::{LeadAnswer, People};
+use crate::spool::{Error, Handle, Letter, Op, RowId, Step};
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// `dead watch` looks at most this often.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// Numbers of `lead missing` read at a time.
+const PHONES_PAGE: usize = 500;
+
+/// Says how everything stands.
+pub type StatusOf =
+    Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
+
+/// What is needed to answer.
+pub struct Desk {
+    /// The durable state.
+    pub spool: Handle,
+    /// The daemon's flags; without trunks when no daemon runs.
+    pub rules: Rules,
+    /// The lists in force.
+    pub people: Arc<RwLock<Arc<People>>>,
+    /// How everything stands.
+    pub status: StatusOf,
+}
+
+/// Nobody listens any more.
+struct Gone;
+
+/// Why an answer ends early.
+enum Stop {
+    Gone,
+    Error { code: u8, words: String },
+}
+
+impl From<Gone> for Stop {
+    fn from(_: Gone) -> Self {
+        Self::Gone
+    }
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Error {
+            code: error.exit_code(),
+            words: error.to_string(),
+        }
+    }
+}
+
+impl From<crate::dead_letter::select::Fault> for Stop {
+    fn from(fault: crate::dead_letter::select::Fault) -> Self {
+        Self::Error {
+            code: 64,
+            words: fault.to_string(),
+        }
+    }
+}
+
+/// The way to whoever asked.
+struct Line {
+    to: mpsc::Sender<Reply>,
+    said: u64,
+}
+
+impl Line {
+    async fn item(&mut self, item: Value) -> Result<(), Gone> {
+        self.said += 1;
+        self.to.send(Reply::Item(item)).await.map_err(|_| Gone)
+    }
+}
+
+impl Answer for Desk {
+    async fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) {
+        let mut line = Line {
+            to: to.clone(),
+            said: 0,
+        };
+        let last = match self.say(ask, &mut line).await {
+            Ok(()) => Reply::End { count: line.said },
+            Err(Stop::Error { code, words }) => Reply::Error { code, words },
+            Err(Stop::Gone) => return,
+        };
+        // Whoever asked may have gone meanwhile.
+        let _ = to.send(last).await;
+    }
+}
+
+impl Desk {
+    async fn say(&self, ask: Ask, line: &mut Line) -> Result<(), Stop> {
+        match ask {
+            Ask::Status => {
+                let status = (self.status)().await?;
+                Ok(line.item(json!(status)).await?)
+            }
+            Ask::Letters { which } => self.letters(&which, line).await,
+            Ask::Watch => self.watch(line).await,
+            Ask::Retry {
+                which,
+                lead,
+                employee,
+                dry_run,
+            } => {
+                self.retry(&which, Asked { lead, employee }, dry_run, line)
+                    .await
+            }
+            Ask::Discard { which } => self.discard(&which, line).await,
+            Ask::LeadMissing => self.lead_missing(line).await,
+            Ask::LeadCheck { phone } => self.lead_check(&phone, line).await,
+            Ask::Call { id } => self.call(&id, line).await,
+        }
+    }
+
+    fn people(&self) -> Arc<People> {
+        match self.people.read() {
+            Ok(people) => Arc::clone(&people),
+            Err(poisoned) => Arc::clone(&poisoned.into_inner()),
+        }
+    }
+
+    async fn letters(&self, which: &Selection, line: &mut Line) -> Result<(), Stop> {
+        let mut letters = Letters::of(which)?;
+        let mut found = 0;
+        loop {
+            let page = letters.next(&self.spool).await?;
+            if page.is_empty() {
+                break;
+            }
+            found += page.len();
+            for letter in page {
+                line.item(letter.to_json()).await?;
+            }
+        }
+        missing_ids(which, found)
+    }
+
+    /// Each letter that comes to be, also one that dies again, once.
+    async fn watch(&self, line: &mut Line) -> Result<(), Stop> {
+        let mut changed = self.spool.changed();
+        let mut seen: BTreeMap<RowId, u32> = BTreeMap::new();
+        let mut first = true;
+        loop {
+            changed.mark_unchanged();
+            let mut now = BTreeMap::new();
+            let mut letters = Letters::of(&Selection::everything())?;
+            loop {
+                let page = letters.next(&self.spool).await?;
+                if page.is_empty() {
+                    break;
+                }
+                for letter in page {
+                    now.insert(letter.id, letter.deaths);
+                    if !first && seen.get(&letter.id) != Some(&letter.deaths) {
+                        line.item(letter.to_json()).await?;
+                    }
+                }
+            }
+            (seen, first) = (now, false);
+            tokio::time::sleep(WATCH_EVERY).await;
+            if changed.changed().await.is_err() {
+                return Ok(()); // the daemon ends
+            }
+        }
+    }
+
+    async fn retry(
+        &self,
+        which: &Selection,
+        asked: Asked,
+        dry_run: bool,
+        line: &mut Line,
+    ) -> Result<(), Stop> {
+        let mut letters = Letters::to_change(which)?;
+        let mut found = 0;
+        loop {
+            let page = letters.next(&self.spool).await?;
+            if page.is_empty() {
+                return missing_ids(which, found);
+            }
+            found += page.len();
+            let tries = page
+                .iter()
+                .map(|letter| self.retry_one(letter, asked, dry_run));
+            for item in join_all(tries).await {
+                line.item(item?).await?;
+            }
+        }
+    }
+
+    async fn retry_one(
+        &self,
+        letter: &Letter,
+        asked: Asked,
+        dry_run: bool,
+    ) -> Result<Value, Error> {
+        let refused = |why: String| Ok(outcome(letter, "refused", Some(why)));
+        if letter.reason == Reason::Unreadable {
+            return refused("bytes that could not be read are no call: discard it".to_owned());
+        }
+        let id = letter.id;
+        let Some(row) = self.spool.read(move |store| store.row(id)).await? else {
+            return refused("it is gone".to_owned());
+        };
+        let now = clock::now().wall;
+        let record = match retry::plan(&row, asked, &self.rules, &self.people(), now) {
+            Ok(record) => record,
+            Err(why) => return refused(why),
+        };
+        let mut item = outcome(letter, if dry_run { "would_send" } else { "ready" }, None);
+        item["leadId"] = json!(record.lead_id);
+        item["employeeId"] = json!(record.employee_id);
+        if dry_run {
+            return Ok(item);
+        }
+        let step = Op::Step {
+            row: id,
+            step: Step::Retry { record },
+            at: now,
+        };
+        match self.spool.write(vec![step]).await {
+            Ok(_) => Ok(item),
+            Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {
+                refused(error.to_string())
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn discard(&self, which: &Selection, line: &mut Line) -> Result<(), Stop> {
+        let mut letters = Letters::to_change(which)?;
+        let mut found = 0;
+        loop {
+            let page = letters.next(&self.spool).await?;
+            if page.is_empty() {
+                return missing_ids(which, found);
+            }
+            found += page.len();
+            let at = clock::now().wall;
+            let writes = page.iter().map(|letter| {
+                self.spool.write(vec![Op::Step {
+                    row: letter.id,
+                    step: Step::Discard,
+                    at,
+                }])
+            });
+            for (letter, written) in page.iter().zip(join_all(writes).await) {
+                let item = match written {
+                    Ok(_) => outcome(letter, "discarded", None),
+                    Err(error @ Error::Refused { .. }) => {
+                        outcome(letter, "refused", Some(error.to_string()))
+                    }
+                    Err(error) => return Err(error.into()),
+                };
+                line.item(item).await?;
+            }
+        }
+    }
+
+    async fn lead_missing(&self, line: &mut Line) -> Result<(), Stop> {
+        let mut after = None;
+        loop {
+            let from = after.clone();
+            let page = self
+                .spool
+                .read(move |store| store.parked_phones(from.as_ref(), PHONES_PAGE))
+                .await?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = Some(last.phone.clone());
+            for parked in &page {
+                let item = json!({
+                    "phone": parked.phone, "calls": parked.calls, "lastCallAt": parked.last,
+                    "trunk": parked.trunk, "pbx": parked.pbx,
+                });
+                line.item(item).await?;
+            }
+        }
+    }
+
+    async fn lead_check(&self, phone: &str, line: &mut Line) -> Result<(), Stop> {
+        let people = self.people();
+        for trunk in self.rules.trunks.iter() {
+            let Some(number) = number::e164(phone, trunk.country) else {
+                let why = "no valid telephone number here: give it with + and its country, or set \
+                           country= of the trunk";
+                let item = json!({
+                    "trunk": trunk.name, "phone": null, "leadId": null, "result": "no_number",
+                    "why": why,
+                });
+                line.item(item).await?;
+                continue;
+            };
+            let (result, lead, why) = match people.lead_of_phone(&number, trunk) {
+                LeadAnswer::One(lead, why) => ("lead", Some(lead), why),
+                LeadAnswer::None(why) => ("no_lead", None, why),
+                LeadAnswer::Two(a, b, why) => ("ambiguous_lead", None, format!("{a}, {b}: {why}")),
+            };
+            let item = json!({
+                "trunk": trunk.name, "phone": number, "leadId": lead, "result": result, "why": why,
+            });
+            line.item(item).await?;
+        }
+        Ok(())
+    }
+
+    async fn call(&self, id: &str, line: &mut Line) -> Result<(), Stop> {
+        let asked = id.to_owned();
+        let row = self
+            .spool
+            .read(move |store| store.find_call(&asked))
+            .await?;
+        match row {
+            Some(row) => {
+                let item = json!({
+                    "state": row.state, "record": row.record, "call": row.call,
+                    "reason": row.reason, "message": row.message, "judgedAt": row.since,
+                });
+                Ok(line.item(item).await?)
+            }
+            None => Err(Stop::Error {
+                code: 65,
+                words: format!("no stored call has the id {id}: give its linkedid or its uuid"),
+            }),
+        }
+    }
+}
+
+/// Ids that name no letter are said, after what was done with the others.
+fn missing_ids(which: &Selection, found: usize) -> Result<(), Stop> {
+    let unique: std::collections::BTreeSet<_> = which.ids.iter().collect();
+    if unique.len() <= found {
+        return Ok(());
+    }
+    let words = format!(
+        "{} of the {} ids named no dead letter: see `callbridge dead list`",
+        unique.len() - found,
+        unique.len()
+    );
+    Err(Stop::Error { code: 65, words })
+}
+
+fn outcome(letter: &Letter, result: &str, why: Option<String>) -> Value {
+    json!({
+        "id": letter.id, "uuid": letter.uuid, "linkedid": letter.linkedid,
+        "reason": letter.reason, "result": result, "why": why,
+    })
+}

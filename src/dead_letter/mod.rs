@@ -1,0 +1,13 @@
+//! Dead letters: calls that wait for a person, and parked ones that wait for a lead.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`select`] | which letters a command means |
+//! | [`retry`] | sending a letter again, under its own uuid |
+//! | [`release`] | parked calls leave when their lead becomes known, and end after 30 days |
+//! | [`text`] | letters for people, and as CSV |
+
+pub mod release;
+pub mod retry;
+pub mod select;
+pub mod text;

@@ -1,0 +1,93 @@
+//! A letter is sent again: mapped anew by the rules in force, under its own uuid.
+
+use crate::control::Employee;
+use crate::journal::{self, CallRecord, EmployeeWish, LeadId, Outcome, Reason, Rules, Wish};
+use crate::people::People;
+use crate::spool::{Row, State};
+use callbridge_call::EventTime;
+
+/// What a person asks for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Asked {
+    /// Another lead.
+    pub lead: Option<LeadId>,
+    /// Another employee.
+    pub employee: Option<Employee>,
+}
+
+impl From<Asked> for Wish {
+    fn from(asked: Asked) -> Self {
+        let employee = match asked.employee {
+            None => EmployeeWish::AsListed,
+            Some(Employee::None) => EmployeeWish::Nobody,
+            Some(Employee::Is(id)) => EmployeeWish::This(id),
+        };
+        Self {
+            lead: asked.lead,
+            employee,
+        }
+    }
+}
+
+/// The record to send, or why it cannot be sent.
+///
+/// # Errors
+/// In words, with what to do.
+pub fn plan(
+    row: &Row,
+    asked: Asked,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Result<CallRecord, String> {
+    match row.state {
+        State::Dead | State::Parked => {}
+        other => return Err(format!("it is {}, not a dead letter", other.word())),
+    }
+    let old = row.record.lead_id;
+    let other_lead = asked
+        .lead
+        .is_some_and(|lead| old.is_some_and(|old| old != lead));
+    if other_lead && may_be_written(row.reason) {
+        return Err(format!(
+            "it may already stand in the journal under lead {}: retry it without --lead first; \
+             when that ends, its fate is known",
+            old.map_or(0, LeadId::get)
+        ));
+    }
+    if rules.trunks.is_empty() {
+        return as_kept(row, asked);
+    }
+    let judged = journal::remap(
+        &row.record,
+        &row.call,
+        Some(asked.into()),
+        rules,
+        people,
+        now,
+    );
+    match judged.outcome {
+        Outcome::Journal => Ok(judged.record),
+        Outcome::DeadLetter | Outcome::Internal | Outcome::Skipped => Err(judged.message),
+    }
+}
+
+/// Without the daemon's flags nothing can be mapped anew: the kept values are sent.
+fn as_kept(row: &Row, asked: Asked) -> Result<CallRecord, String> {
+    let mut record = row.record.clone();
+    record.lead_id = asked.lead.or(record.lead_id);
+    match asked.employee {
+        None => {}
+        Some(Employee::None) => record.employee_id = None,
+        Some(Employee::Is(id)) => record.employee_id = Some(id),
+    }
+    match record.lead_id {
+        Some(_) => Ok(record),
+        None => Err("it has no lead: give one with --lead".to_owned()),
+    }
+}
+
+/// Whether a letter of this reason may have been written all the same.
+const fn may_be_written(reason: Option<Reason>) -> bool {
+    matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed))
+}

@@ -1,0 +1,78 @@
+//! Which letters a command means.
+
+use crate::control::Selection;
+use crate::spool::{Error, Handle, Letter, LetterFilter, RowId};
+
+/// Letters read from the spool at a time.
+const PAGE: usize = 200;
+
+/// A selection that names no letter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Fault {
+    /// Not a number.
+    #[error("`{0}` is no letter's id: ids are numbers, see `callbridge dead list`")]
+    Id(String),
+    /// Nothing was chosen.
+    #[error("say which letters: ids, --reason REASON or --all")]
+    Nothing,
+}
+
+/// Walks over the letters of a selection, oldest first, a page at a time, so that however many
+/// there are, few are in memory.
+pub struct Letters {
+    filter: LetterFilter,
+    over: bool,
+}
+
+impl Letters {
+    /// The letters of a selection; an empty one means all of them.
+    ///
+    /// # Errors
+    /// When an id is no number.
+    pub fn of(which: &Selection) -> Result<Self, Fault> {
+        let ids = which.ids.iter().map(|id| {
+            id.trim()
+                .parse()
+                .map(RowId)
+                .map_err(|_| Fault::Id(id.clone()))
+        });
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        let filter = LetterFilter {
+            ids: (!ids.is_empty()).then_some(ids),
+            reason: which.reason,
+            after: None,
+            limit: PAGE,
+        };
+        Ok(Self {
+            filter,
+            over: false,
+        })
+    }
+
+    /// As [`Letters::of`], for commands that change letters: they mean none unless told.
+    ///
+    /// # Errors
+    /// When an id is no number, or nothing was chosen.
+    pub fn to_change(which: &Selection) -> Result<Self, Fault> {
+        if which.is_empty() {
+            Err(Fault::Nothing)
+        } else {
+            Self::of(which)
+        }
+    }
+
+    /// The next page; an empty one at the end.
+    ///
+    /// # Errors
+    /// When the spool cannot be read.
+    pub async fn next(&mut self, spool: &Handle) -> Result<Vec<Letter>, Error> {
+        if self.over {
+            return Ok(Vec::new());
+        }
+        let filter = self.filter.clone();
+        let page = spool.read(move |store| store.letters(&filter)).await?;
+        self.filter.after = page.last().map(|letter| letter.id);
+        self.over = page.len() < PAGE;
+        Ok(page)
+    }
+}

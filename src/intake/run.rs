@@ -1,0 +1,251 @@
+//! The loop of the intake: a group of items is taken, assembled, judged and committed; only then
+//! does each source hear its verdict. While the disk is full nothing more is taken, and nothing
+//! taken is lost.
+
+use super::core::{Batch, Intake};
+use crate::clock;
+use crate::journal::Outcome;
+use crate::ops::status;
+use crate::people::People;
+use crate::spool::{self, Op};
+use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Items of one commit at most.
+const GROUP_ITEMS_MAX: usize = 4_096;
+/// Bytes of one commit's frames at most.
+const GROUP_BYTES_MAX: usize = 8 << 20;
+/// Between two tries of a commit that the disk refuses.
+const DISK_RETRY: Duration = Duration::from_secs(2);
+/// The loop wakes at least this often, so that a call's deadline is never missed by a wall clock
+/// that was set back.
+const IDLE_WAKE: Duration = Duration::from_secs(1);
+
+/// The people in force, replaced as a whole when a list changes.
+pub type SharedPeople = Arc<RwLock<Arc<People>>>;
+
+/// What the loop works with.
+pub struct Shell {
+    /// The pure part.
+    pub intake: Intake,
+    /// Where the sources' items come out.
+    pub ring: RingEnd,
+    /// The way back to each source, in the order of the flags.
+    pub verdicts: Vec<Verdicts>,
+    /// The durable state.
+    pub spool: spool::Handle,
+    /// Asked for ids of calls that are finished already.
+    pub memory: spool::Memory,
+    /// Leads and employees.
+    pub people: SharedPeople,
+    /// Shows how each source is doing.
+    pub statuses: watch::Sender<Vec<status::Source>>,
+    /// Says that the disk takes no more (`Some`), for the status.
+    pub trouble: watch::Sender<Option<String>>,
+    /// Shows the last digits of phones only.
+    pub mask_phones: bool,
+}
+
+impl Shell {
+    /// Runs until every source is gone. What was taken is committed, and its sources have heard.
+    ///
+    /// # Errors
+    /// When the spool is gone for good, or two endpoints conflict.
+    pub async fn run(mut self) -> anyhow::Result<()> {
+        loop {
+            let first = self.next_item().await;
+            let over = matches!(first, Next::Over);
+            if let Next::Item(source, item) = first {
+                self.take(source, item)?;
+                self.fill()?;
+            }
+            self.intake.tick(clock::now().wall);
+            self.commit().await?;
+            self.statuses.send_replace(self.intake.statuses());
+            if over {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn next_item(&mut self) -> Next {
+        let now = clock::now().wall;
+        let wake = self
+            .intake
+            .next_deadline()
+            .map_or(IDLE_WAKE, |at| at.since(now));
+        let wake = wake.clamp(Duration::from_millis(1), IDLE_WAKE);
+        match tokio::time::timeout(wake, self.ring.next()).await {
+            Ok(Some((source, item))) => Next::Item(source, item),
+            Ok(None) => Next::Over,
+            Err(_) => Next::Deadline,
+        }
+    }
+
+    /// Whatever else is there already goes into the same commit.
+    fn fill(&mut self) -> anyhow::Result<()> {
+        let mut bytes = 0;
+        for _ in 1..GROUP_ITEMS_MAX {
+            let Some((source, item)) = self.ring.try_next() else {
+                break;
+            };
+            if let Item::Frame(frame) = &item {
+                bytes += frame.bytes.len();
+            }
+            self.take(source, item)?;
+            if bytes >= GROUP_BYTES_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, source: SourceId, item: Item) -> anyhow::Result<()> {
+        match item {
+            Item::Up => {
+                tracing::info!(source = self.name(source), "the source is up");
+                self.intake.up(source);
+            }
+            Item::Down { why } => {
+                tracing::warn!(source = self.name(source), reason = %why, "the source is down");
+                self.intake.down(source, why);
+            }
+            Item::Gap { why } => {
+                tracing::warn!(source = self.name(source), reason = %why, "events may be missing");
+                self.intake.gap(source);
+            }
+            Item::Idle => self.intake.at_end(source, clock::now().wall),
+            Item::Done => tracing::debug!(source = self.name(source), "the source has ended"),
+            Item::Frame(frame) => {
+                let memory = &mut self.memory;
+                let mut remembers = |pbx: &str, id: &str| memory.remembers(pbx, id);
+                self.intake.frame(source, &frame, &mut remembers)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn name(&self, source: SourceId) -> String {
+        let statuses = self.intake.statuses();
+        statuses
+            .get(usize::from(source.0))
+            .map_or_else(String::new, |status| status.url.clone())
+    }
+
+    async fn commit(&mut self) -> anyhow::Result<()> {
+        let people = match self.people.read() {
+            Ok(people) => Arc::clone(&people),
+            Err(poisoned) => Arc::clone(&poisoned.into_inner()),
+        };
+        let Batch { ops, verdicts } = self.intake.take(&people, clock::now().wall);
+        if !ops.is_empty() {
+            self.log(&ops);
+            self.store(ops).await?;
+            self.intake.committed();
+        }
+        for (source, verdict) in verdicts {
+            if let Some(way_back) = self.verdicts.get(usize::from(source.0)) {
+                way_back.give(verdict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stores the batch, however long the disk is full: consumption is paused meanwhile, and goes
+    /// on by itself.
+    async fn store(&mut self, ops: Vec<Op>) -> anyhow::Result<()> {
+        let mut paused = false;
+        loop {
+            match self.spool.write(ops.clone()).await {
+                Ok(_) => break,
+                Err(error) if error.is_retryable() => {
+                    if !paused {
+                        paused = true;
+                        tracing::error!(%error, "the state cannot be written; intake is held");
+                        self.verdicts.iter().for_each(Verdicts::pause);
+                        self.trouble.send_replace(Some(error.to_string()));
+                    }
+                    tokio::time::sleep(DISK_RETRY).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if paused {
+            tracing::info!("the state can be written again; intake goes on");
+            self.trouble.send_replace(None);
+            self.verdicts.iter().for_each(Verdicts::resume);
+        }
+        Ok(())
+    }
+
+    fn log(&self, ops: &[Op]) {
+        for op in ops {
+            match op {
+                Op::Finish(finished) => log_call(finished, self.mask_phones),
+                Op::Unreadable {
+                    source, why, bytes, ..
+                } => {
+                    tracing::warn!(
+                        source,
+                        reason = %why,
+                        bytes = bytes.len(),
+                        "a message cannot be read; it is kept as a dead letter"
+                    );
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+enum Next {
+    Item(SourceId, Item),
+    Deadline,
+    Over,
+}
+
+fn log_call(finished: &spool::Finished, mask: bool) {
+    let judged = &finished.judged;
+    let record = &judged.record;
+    let phone = record.client_phone.as_ref().map(|phone| {
+        if mask {
+            phone.masked()
+        } else {
+            phone.as_str().to_owned()
+        }
+    });
+    let call = record.uuid.map(|uuid| uuid.to_string()).unwrap_or_default();
+    for remark in &judged.remarks {
+        tracing::info!(%call, linkedid = %record.linkedid, remark, "a value was set right");
+    }
+    let trunk = record.trunk.as_deref().unwrap_or_default();
+    match judged.outcome {
+        Outcome::Journal => tracing::info!(
+            %call,
+            linkedid = %record.linkedid,
+            trunk,
+            direction = ?record.direction,
+            answered = record.answered,
+            phone,
+            duration_sec = record.duration_sec,
+            talk_sec = record.talk_time_sec,
+            "a call is finished"
+        ),
+        Outcome::DeadLetter => tracing::warn!(
+            %call,
+            linkedid = %record.linkedid,
+            trunk,
+            phone,
+            reason = judged.reason.map(crate::journal::Reason::word).unwrap_or_default(),
+            message = %judged.message,
+            "a finished call is a dead letter"
+        ),
+        Outcome::Internal | Outcome::Skipped => tracing::debug!(
+            linkedid = %record.linkedid,
+            outcome = ?judged.outcome,
+            "a finished call is not for the journal"
+        ),
+    }
+}

@@ -1,0 +1,70 @@
+//! What if the disk is full?
+
+use super::call::journal;
+use crate::spool::store::prepare;
+use crate::spool::{Done, Error, Op, Settings, Store};
+
+fn call(n: u32) -> Op {
+    Op::Finish(Box::new(journal(n)))
+}
+
+fn filled() -> (Store, u32) {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    store.limit_pages(60);
+    for n in 0..1000 {
+        match store.write(vec![call(n)]) {
+            Ok(_) => {}
+            Err(Error::Full { .. }) => return (store, n),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("it never filled");
+}
+
+#[test]
+fn a_full_disk_refuses_with_an_error_that_may_pass_and_keeps_all_it_has() {
+    let (mut store, taken) = filled();
+    let error = store.write(vec![call(taken)]).expect_err("still full");
+    assert!(error.is_retryable());
+    assert_eq!(error.exit_code(), 73);
+    assert_eq!(store.books().ready, u64::from(taken));
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert!(store.is_settled(), "a transaction was left open");
+    let linkedid = journal(taken).judged.record.linkedid;
+    assert_eq!(
+        store.tombstone("pbx1", &linkedid),
+        Ok(None),
+        "half a call was kept"
+    );
+}
+
+#[test]
+fn work_goes_on_by_itself_when_there_is_room() {
+    let (mut store, taken) = filled();
+    store.limit_pages(10_000);
+    let done = store.write(vec![call(taken)]).expect("room");
+    assert!(matches!(done[..], [Done::New(_)]));
+    assert_eq!(store.books().ready, u64::from(taken) + 1);
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+}
+
+#[test]
+fn in_a_group_what_finds_room_is_kept_and_the_rest_can_be_asked_again() {
+    let (mut store, taken) = filled();
+    let small = Op::Count {
+        counter: "small".into(),
+        by: 1,
+    };
+    let requests = vec![vec![small], (taken..taken + 50).map(call).collect()];
+    let works: Result<Vec<_>, Error> = requests.into_iter().map(prepare).collect();
+    let answers = store.write_group(&works.expect("storable"));
+    assert!(
+        matches!(answers[1], Err(Error::Full { .. })),
+        "{:?}",
+        answers[1]
+    );
+    assert_eq!(answers[0].is_ok(), store.counters().contains_key("small"));
+    assert_eq!(store.books().ready, u64::from(taken));
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert!(store.is_settled());
+}

@@ -1,0 +1,97 @@
+//! Which step exists in which state?
+
+use super::call::{at, journal};
+use crate::journal::Reason;
+use crate::spool::{Refused, State, Step, TokenPrint, next};
+
+/// One of each step, in the order of the table's columns; two of `Died`.
+pub fn steps() -> [Step; 13] {
+    let record = journal(1).judged.record;
+    let died = |reason| Step::Died {
+        reason,
+        message: "lead 4999 is unknown".into(),
+        errors: serde_json::json!([{"field": "leadId"}]),
+    };
+    [
+        Step::Send,
+        Step::Accepted {
+            request_id: "r-1".into(),
+            token: TokenPrint::of("token"),
+        },
+        Step::Returned {
+            not_before: at(60),
+            why: "503".into(),
+        },
+        Step::Unsent,
+        Step::Confirmed,
+        Step::NotYet { next_poll: at(70) },
+        Step::Resubmit { why: "404".into() },
+        died(Reason::Failed),
+        died(Reason::NoEmployee),
+        Step::Release {
+            record: record.clone(),
+        },
+        Step::Retry { record },
+        Step::Expire,
+        Step::Discard,
+    ]
+}
+
+#[test]
+fn every_step_in_every_state_is_as_the_table_says() {
+    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    let no = None;
+    // Send, Accepted, Returned, Unsent, Confirmed, NotYet, Resubmit, Died, Died of what may pass,
+    // Release, Retry, Expire, Discard
+    #[rustfmt::skip]
+    let table = [
+        (Ready, [Some(Sending), no, no, no, no, no, no, Some(Dead), Some(Parked), no, no, no, no]),
+        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, no, no, Some(Dead),
+            Some(Parked), no, no, no, no]),
+        (Submitted, [no, no, no, no, Some(Journaled), Some(Submitted), Some(Ready), Some(Dead),
+            Some(Parked), no, no, no, no]),
+        (Journaled, [no; 13]),
+        (Dead, [no, no, no, no, no, no, no, no, no, no, Some(Ready), no, Some(Discarded)]),
+        (Parked, [no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), Some(Dead),
+            Some(Discarded)]),
+        (Discarded, [no; 13]),
+    ];
+    assert_eq!(table.map(|(state, _)| state), State::ALL);
+    for (state, row) in table {
+        for (step, to) in steps().iter().zip(row) {
+            let refused = Refused {
+                state,
+                step: step.name(),
+            };
+            assert_eq!(next(state, step), to.ok_or(refused), "{state}: {step:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_moves_only_what_can_still_move() {
+    for step in steps() {
+        for end in [State::Journaled, State::Discarded] {
+            assert!(next(end, &step).is_err(), "{end} is final: {step:?}");
+        }
+    }
+}
+
+#[test]
+fn every_state_is_known_by_its_word() {
+    for state in State::ALL {
+        assert_eq!(State::from_word(state.word()), Some(state));
+        let json = serde_json::to_value(state).expect("a word");
+        assert_eq!(json, state.word());
+    }
+    assert_eq!(State::from_word("lost"), None);
+}
+
+#[test]
+fn a_token_is_known_by_a_print_that_does_not_hold_it() {
+    let print = TokenPrint::of("secret-token");
+    assert_eq!(print, TokenPrint::of("secret-token"));
+    assert_ne!(print, TokenPrint::of("secret-tokem"));
+    assert_eq!(print.as_str().len(), 16);
+    assert!(!format!("{print:?}").contains("secret"));
+}

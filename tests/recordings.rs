@@ -1,0 +1,348 @@
+//! Every recorded call under `tests/recordings` comes out as `expected.json` says, which was
+//! written from the story: from AMI text and AMI as JSON; whole, doubled and shuffled; told by
+//! channel events alone, and by CEL alone.
+
+use callbridge::journal::number::{self, Country};
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
+use callbridge_call::{
+    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Origin, Settings, Told,
+};
+use serde::Deserialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What really happened.
+#[derive(Debug, Deserialize)]
+struct Expected {
+    story: String,
+    calls: Vec<ExpectedCall>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct ExpectedCall {
+    linkedid: String,
+    direction: Direction,
+    answered: bool,
+    lead_id: Option<u64>,
+    trunk: Option<String>,
+    client_phone: Option<String>,
+    employee: Option<String>,
+    employees_in_order: Vec<String>,
+    started_at: i64,
+    duration_sec: f64,
+    talk_time_sec: f64,
+    reason: Option<String>,
+}
+
+/// Calls that began by dialling the customer: CEL has no dial string, and the number that such a
+/// channel carries there is the company's own.
+const NUMBER_UNTOLD_BY_CEL: [&str; 3] =
+    ["campaign_extension", "campaign_no_answer", "campaign_queue"];
+
+/// Which of the two vocabularies is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Hear {
+    Both,
+    Only(Origin),
+}
+
+fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let entries = fs::read_dir(folder).expect("the recordings");
+    let mut all: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    all.retain(|path| path.join("expected.json").exists());
+    all.sort();
+    assert!(all.len() >= 16, "only {} recordings", all.len());
+    all
+}
+
+fn assembler() -> Assembler {
+    let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
+    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    Assembler::new(Settings::new(
+        Endpoints::new(endpoints.to_vec()).expect("no conflict"),
+    ))
+}
+
+/// A message, and when it is to arrive.
+type Arrival<'a> = (EventTime, &'a [u8]);
+
+/// The messages of a recording, each arriving at its own time.
+fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut at = EventTime::from_seconds(0);
+    let mut messages = Vec::new();
+    for frame in Frames::new(format, bytes) {
+        let Frame::Message(message) = frame else {
+            continue;
+        };
+        if let Decoded::Event { heard, .. } = decoder.decode(message) {
+            at = time_of(&heard.told).unwrap_or(at);
+        }
+        messages.push((at, message));
+    }
+    messages
+}
+
+fn time_of(told: &Told<'_>) -> Option<EventTime> {
+    match told {
+        Told::Channel(event) => event.at,
+        Told::Cdr(cdr) => cdr.at,
+        Told::Mark(_) => None,
+    }
+}
+
+/// The finished calls of these messages, without the internal ones, oldest first, and how many
+/// calls stay open.
+fn finished(arrivals: &[Arrival<'_>], format: Format, hear: Hear) -> (Vec<FinishedCall>, usize) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut assembler = assembler();
+    let mut now = EventTime::from_seconds(0);
+    for (at, message) in arrivals {
+        now = now.max(*at);
+        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+            continue;
+        };
+        let wanted = match (&heard.told, hear) {
+            (Told::Channel(event), Hear::Only(origin)) => event.origin == origin,
+            (Told::Channel(_) | Told::Cdr(_) | Told::Mark(_), Hear::Both | Hear::Only(_)) => true,
+        };
+        if wanted {
+            assembler.hear(&heard.told, now);
+        }
+    }
+    assembler.tick(now.plus(Duration::from_secs(2)));
+    let open = assembler.open_calls();
+    let mut calls = assembler.take_finished();
+    calls.retain(|call| call.direction != Direction::Internal);
+    calls.sort_by(|a, b| a.linkedid.age().cmp(&b.linkedid.age()));
+    (calls, open)
+}
+
+/// How a call differs from what is expected, in words; nothing if it does not.
+fn differences(call: &FinishedCall, expected: &ExpectedCall, hear: Hear) -> Vec<String> {
+    let mut differences = Vec::new();
+    let mut same = |what: &str, is: String, should: String| {
+        if is != should {
+            differences.push(format!("{what}: {is} instead of {should}"));
+        }
+    };
+    let phone = call.number.as_ref().and_then(|heard| {
+        number::normalise(heard, Country::parse("UZ"), Some("9"))
+            .or_else(|| number::normalise(heard, Country::parse("UZ"), Some("8")))
+    });
+    let employees: Vec<&str> = call.employees_in_order.iter().map(|e| e.as_str()).collect();
+    same(
+        "linkedid",
+        call.linkedid.to_string(),
+        expected.linkedid.clone(),
+    );
+    same(
+        "direction",
+        format!("{:?}", call.direction),
+        format!("{:?}", expected.direction),
+    );
+    same(
+        "answered",
+        call.answered.to_string(),
+        expected.answered.to_string(),
+    );
+    same(
+        "trunk",
+        format!("{:?}", call.trunk),
+        format!("{:?}", expected.trunk),
+    );
+    same(
+        "phone",
+        format!("{:?}", phone.map(|phone| phone.as_str().to_owned())),
+        format!("{:?}", expected.client_phone),
+    );
+    let employee = call.employee.as_ref().map(|employee| employee.as_str());
+    same(
+        "employee",
+        format!("{employee:?}"),
+        format!("{:?}", expected.employee.as_deref()),
+    );
+    same(
+        "employees",
+        format!("{employees:?}"),
+        format!("{:?}", expected.employees_in_order),
+    );
+    same(
+        "start",
+        call.started.floor_seconds().to_string(),
+        expected.started_at.to_string(),
+    );
+    same(
+        "incomplete",
+        format!("{:?}", call.incomplete),
+        "None".to_owned(),
+    );
+    if hear != Hear::Only(Origin::Cel) {
+        let lead = call
+            .variables
+            .iter()
+            .find(|variable| variable.name == "LEAD_ID");
+        let values = lead.map_or(&[][..], |lead| &lead.values);
+        let ambiguous = expected.reason.as_deref() == Some("ambiguous_lead");
+        same(
+            "ambiguous",
+            (values.len() > 1).to_string(),
+            ambiguous.to_string(),
+        );
+        let one = values.first().filter(|_| values.len() == 1).cloned();
+        // Frames that were cut in the caller's name hold no variables; the CDR's user field does.
+        let told = || {
+            call.userfields
+                .iter()
+                .find_map(|text| text.strip_prefix("lead="))
+        };
+        let lead = one.or_else(|| told().filter(|_| values.is_empty()).map(str::to_owned));
+        let lead = lead.and_then(|value| value.parse::<u64>().ok());
+        same(
+            "lead",
+            format!("{lead:?}"),
+            format!("{:?}", expected.lead_id),
+        );
+    }
+    let duration = call.ended.since(call.started).as_secs_f64();
+    for (what, is, should) in [
+        ("duration", duration, expected.duration_sec),
+        ("talk", call.talk.as_secs_f64(), expected.talk_time_sec),
+    ] {
+        if (is - should).abs() > 1.0 {
+            differences.push(format!("{what}: {is:.2} instead of {should:.2}"));
+        }
+    }
+    if call.talk.as_secs_f64() > duration {
+        differences.push(format!("talk {:?} above duration {duration}", call.talk));
+    }
+    differences
+}
+
+/// Runs all recordings in one way and tells all that is wrong at once.
+fn check_all(format: Format, file: &str, hear: Hear, arrange: fn(&mut Vec<Arrival<'_>>)) {
+    let mut wrong = String::new();
+    for folder in recordings() {
+        let name = folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a name")
+            .to_owned();
+        let expected = fs::read(folder.join("expected.json")).expect("expected.json");
+        let mut expected: Expected = serde_json::from_slice(&expected).expect("expected.json");
+        if hear == Hear::Only(Origin::Cel) && NUMBER_UNTOLD_BY_CEL.contains(&name.as_str()) {
+            expected.calls[0].client_phone = None;
+        }
+        let bytes = fs::read(folder.join(file)).expect("the recording");
+        let mut arrivals = messages(&bytes, format);
+        arrange(&mut arrivals);
+        let (calls, open) = finished(&arrivals, format, hear);
+        let mut differ = Vec::new();
+        if open > 0 {
+            differ.push(format!("{open} calls left open"));
+        }
+        if calls.len() != expected.calls.len() {
+            let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
+            differ.push(format!(
+                "{} calls instead of {}: {ids:?}",
+                calls.len(),
+                expected.calls.len()
+            ));
+        }
+        for (call, expected) in calls.iter().zip(&expected.calls) {
+            differ.extend(differences(call, expected, hear));
+        }
+        if !differ.is_empty() {
+            wrong += &format!(
+                "{name}: {}\n    {}\n",
+                expected.story,
+                differ.join("\n    ")
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+fn as_it_is(_: &mut Vec<Arrival<'_>>) {}
+
+fn twice_each(arrivals: &mut Vec<Arrival<'_>>) {
+    *arrivals = arrivals
+        .iter()
+        .flat_map(|&arrival| [arrival, arrival])
+        .collect();
+}
+
+fn all_again(arrivals: &mut Vec<Arrival<'_>>) {
+    let again = arrivals.clone();
+    arrivals.extend(again);
+}
+
+/// Each message arrives up to 400 ms late, by a fixed sequence of numbers.
+fn late_by_chance(arrivals: &mut Vec<Arrival<'_>>) {
+    let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
+    for (at, _) in arrivals.iter_mut() {
+        chance = chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        *at = at.plus(Duration::from_micros((chance >> 33) % 400_000));
+    }
+    arrivals.sort_by_key(|&(at, _)| at);
+}
+
+#[test]
+fn ami_text_tells_what_happened() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, as_it_is);
+}
+
+#[test]
+fn ami_as_json_tells_what_happened() {
+    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, as_it_is);
+}
+
+#[test]
+fn channel_events_alone_tell_what_happened() {
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        Hear::Only(Origin::Channel),
+        as_it_is,
+    );
+}
+
+#[test]
+fn cel_alone_tells_what_happened_but_for_variables() {
+    check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), as_it_is);
+}
+
+#[test]
+fn doubled_events_change_nothing() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, twice_each);
+    check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), twice_each);
+}
+
+#[test]
+fn a_recording_told_again_raises_no_ghosts() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, all_again);
+}
+
+#[test]
+fn events_out_of_order_within_the_settling_time_change_nothing() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, late_by_chance);
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        Hear::Only(Origin::Channel),
+        late_by_chance,
+    );
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        Hear::Only(Origin::Cel),
+        late_by_chance,
+    );
+}
