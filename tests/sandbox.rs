@@ -1,8 +1,9 @@
 //! The sandbox over a real socket, as a client meets it.
 
-use callbridge::sandbox::{Action, Config, Endpoint, Kind, Rule, Server, start};
+use callbridge::sandbox::{Action, Config, Endpoint, Error, Kind, Rule, Server, start};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::os::unix::fs::PermissionsExt;
+use std::time::{Duration, Instant};
 
 const TOKEN: &str = "svc_pat_sandbox";
 
@@ -124,4 +125,246 @@ async fn an_answer_lost_after_the_effect_leaves_a_record_and_no_byte() {
         "a repeat after a lost answer is no breach"
     );
     server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn an_answer_cut_before_the_effect_leaves_nothing() {
+    let cut = Rule::next(Endpoint::CallHistory, 1, Action::Cut);
+    let server = server(|config| config.rules = vec![cut]).await;
+    let body = call(&server, "one");
+    post(&server, "/v1/open-api/call-history", &body)
+        .await
+        .expect_err("no answer");
+    assert_eq!(server.journal().len(), 0);
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_slow_body_comes_whole_and_a_broken_one_does_not() {
+    let slow = Rule::next(
+        Endpoint::TokenInfo,
+        1,
+        Action::Slow(Duration::from_millis(80)),
+    );
+    let broken = Rule::next(Endpoint::CallHistory, 1, Action::Broken);
+    let server = server(|config| config.rules = vec![slow, broken]).await;
+    let begun = Instant::now();
+    let (status, info) = get(&server, "/v1/open-api/token/info").await;
+    assert_eq!((status, &info["accept"]), (200, &json!(true)));
+    assert!(begun.elapsed() >= Duration::from_millis(80));
+    let body = call(&server, "one");
+    let error = post(&server, "/v1/open-api/call-history", &body)
+        .await
+        .expect_err("no JSON");
+    assert!(error.is_decode(), "{error:?}");
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_no_delayed_answer() {
+    let delayed = Action::Delay(Duration::from_secs(3_600));
+    let server = server(|config| {
+        config.rules = vec![Rule::always(Endpoint::CallHistory, delayed)];
+    })
+    .await;
+    let (url, body) = (server.url(), call(&server, "one"));
+    let asked = tokio::spawn(async move {
+        let request = client()
+            .post(format!("{url}/v1/open-api/call-history"))
+            .json(&body);
+        request.header("X-Open-Api-Token", TOKEN).send().await
+    });
+    let accepted = async {
+        let mut look = tokio::time::interval(Duration::from_millis(5));
+        while server.journal().is_empty() {
+            look.tick().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), accepted)
+        .await
+        .expect("the call came in");
+    let stopped = tokio::time::timeout(Duration::from_secs(20), server.stop()).await;
+    stopped.expect("in time").expect("stops");
+    asked
+        .await
+        .expect("joined")
+        .expect_err("the connection was closed");
+}
+
+#[tokio::test]
+async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
+    let server = server(|_| ()).await;
+    let url = format!("{}/v1/open-api/call-history", server.url());
+    let client = client();
+    let with_token = |request: reqwest::RequestBuilder| {
+        let request = request.header("X-Open-Api-Token", TOKEN);
+        async { request.send().await.expect("an answer") }
+    };
+    let plain = with_token(client.post(&url).body("{}")).await;
+    assert_eq!(plain.status().as_u16(), 415);
+    let large = with_token(client.post(&url).json(&"n".repeat(100_000))).await;
+    assert_eq!(large.status().as_u16(), 413);
+    let deleted = with_token(client.delete(&url)).await;
+    assert_eq!(deleted.status().as_u16(), 405);
+    let bearer = client
+        .get(&url)
+        .bearer_auth(TOKEN)
+        .send()
+        .await
+        .expect("an answer");
+    assert_eq!(bearer.status().as_u16(), 401);
+    assert_eq!(bearer.headers()["content-type"], "application/json");
+    assert!(
+        bearer.headers().get("retry-after").is_none(),
+        "§7.7: no Retry-After"
+    );
+    let (_, counts) = get(&server, "/sandbox/requests").await;
+    assert_eq!(
+        counts["fullest"]["inAWindow"],
+        json!(3),
+        "the 401 is not counted"
+    );
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn an_administrator_adds_leads_replaces_the_token_and_blocks_the_company() {
+    let server = server(|_| ()).await;
+    let admin = |path: &'static str, body: Value| {
+        let request = client()
+            .post(format!("{}/sandbox/admin/{path}", server.url()))
+            .json(&body);
+        async { request.send().await.expect("an answer") }
+    };
+    let mut body = call(&server, "one");
+    body["leadId"] = json!(777_777);
+    post(&server, "/v1/open-api/call-history", &body)
+        .await
+        .expect("an answer");
+    assert_eq!(server.journal().len(), 0, "an unknown lead");
+    assert_eq!(
+        admin("leads", json!({ "add": [777_777] }))
+            .await
+            .status()
+            .as_u16(),
+        200
+    );
+    post(&server, "/v1/open-api/call-history", &body)
+        .await
+        .expect("an answer");
+    assert_eq!(server.journal().len(), 1);
+    assert_eq!(server.breaches(), [], "sent again after FAILED");
+    let (_, writes) = get(&server, "/sandbox/writes").await;
+    let mut states: Vec<&str> = (writes.as_object().expect("by id").values())
+        .filter_map(|write| write["status"].as_str())
+        .collect();
+    states.sort_unstable();
+    assert_eq!(states, ["FAILED", "SUCCESS"]);
+
+    admin("company", json!({ "blocked": true })).await;
+    assert_eq!(get(&server, "/v1/open-api/token/info").await.0, 401);
+    admin("company", json!({ "blocked": false })).await;
+    assert_eq!(get(&server, "/v1/open-api/token/info").await.0, 200);
+    let issued: Value = admin("token", json!({})).await.json().await.expect("JSON");
+    assert_eq!(
+        get(&server, "/v1/open-api/token/info").await.0,
+        401,
+        "replaced"
+    );
+    let value = issued["token"].as_str().expect("shown once").to_owned();
+    assert!(server.admin(|core, now| core.token_works(now, &value)));
+    assert_eq!(admin("nothing", json!({})).await.status().as_u16(), 404);
+    assert_eq!(
+        admin("leads", json!({ "add": "x" }))
+            .await
+            .status()
+            .as_u16(),
+        400
+    );
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_restart_keeps_journal_breaches_window_and_administration() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sandbox.jsonl");
+    let state = path.clone();
+    let change = move |config: &mut Config| {
+        config.state = Some(state.clone());
+        config.settings.rate.requests = 4;
+    };
+    let first = server(change.clone()).await;
+    let held = start(Config {
+        state: Some(path.clone()),
+        ..Config::default()
+    })
+    .await;
+    assert!(
+        matches!(held, Err(Error::StateHeld { .. })),
+        "one process per file"
+    );
+    first.admin(|core, now| core.add_lead(now, 777_777));
+    let mut body = call(&first, "one");
+    post(&first, "/v1/open-api/call-history", &body)
+        .await
+        .expect("an answer");
+    post(&first, "/v1/open-api/call-history", &body)
+        .await
+        .expect("an answer");
+    body["uuid"] = json!("two");
+    body["leadId"] = json!(777_777);
+    let (_, answer) = post(&first, "/v1/open-api/call-history", &body)
+        .await
+        .expect("an answer");
+    let (journal, breaches) = (first.journal(), first.breaches());
+    first.stop().await.expect("stops");
+    assert_eq!((journal.len(), breaches.len()), (2, 1));
+
+    // A line that was being written when the machine stopped.
+    let mut lines = std::fs::read(&path).expect("the file");
+    lines.extend(b"{\"at\":17951");
+    std::fs::write(&path, &lines).expect("written");
+    let second = server(change).await;
+    assert_eq!((second.journal(), second.breaches()), (journal, breaches));
+    let id = answer["requestId"].as_str().expect("a requestId");
+    let (_, status) = get(&second, &format!("/v1/open-api/request/{id}")).await;
+    assert_eq!(status["data"]["status"], json!("SUCCESS"));
+    assert_eq!(
+        get(&second, "/v1/open-api/token/info").await.0,
+        429,
+        "the window is still open"
+    );
+    assert!(
+        !std::fs::read_to_string(&path)
+            .expect("text")
+            .contains(TOKEN),
+        "no token in clear"
+    );
+    let mode = std::fs::metadata(&path)
+        .expect("the file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    second.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_damaged_state_file_is_refused_with_its_line_and_left_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sandbox.jsonl");
+    std::fs::write(&path, "no JSON\n").expect("written");
+    let refused = start(Config {
+        state: Some(path.clone()),
+        ..Config::default()
+    })
+    .await;
+    let Err(error) = refused else {
+        panic!("it started")
+    };
+    assert_eq!(error.exit_code(), 78);
+    assert!(error.to_string().contains("line 1"), "{error}");
+    assert_eq!(
+        std::fs::read_to_string(&path).expect("still there"),
+        "no JSON\n"
+    );
 }

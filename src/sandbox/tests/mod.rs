@@ -1,6 +1,7 @@
 //! The sandbox's core against the document.
 
 mod faults;
+mod options;
 mod replay;
 mod rules;
 mod rules_of_conduct;

@@ -1,0 +1,124 @@
+//! The flags of the command.
+
+use crate::sandbox::{Options, run};
+use crate::secret::ExposeSecret;
+use clap::Parser;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+#[derive(Debug, clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn options(flags: &[&str]) -> Options {
+    let given = std::iter::once(&"sandbox").chain(flags);
+    Command::try_parse_from(given)
+        .expect("flags that clap takes")
+        .options
+}
+
+#[test]
+fn all_faults_of_the_flags_are_told_at_once() {
+    let wrong = options(&[
+        "--listen=here",
+        "--leads=4001,x-3",
+        "--employees=9-5",
+        "--grants=CALL:SAVE",
+        "--rate=60",
+        "--faults=any explode",
+        "--persist-after=soon",
+        "--expires-in=1y",
+        "--seed=one",
+        "--field=colour=red",
+    ]);
+    let error = wrong.check().expect_err("ten faults");
+    assert_eq!(error.exit_code(), 64);
+    insta::assert_snapshot!(error, @r"
+    --listen: `here` is no address and port such as 127.0.0.1:8480
+    --leads: `x-3` is neither an id nor a range such as 4005-4010
+    --employees: `9-5` is neither an id nor a range such as 4005-4010
+    --grants: `CALL:SAVE` is no grant such as PERMISSION_OPEN_API_CALL:SAVE
+    --rate: `60` is no rate such as 60/60s
+    --persist-after: `soon` is no time such as 500ms, 6s, 2m, 24h, 365d
+    --seed: `one` is no number
+    --field: `colour=red` is neither talk=NAME nor phone=NAME
+    --expires-in: `1y` is no time such as 500ms, 6s, 2m, 24h, 365d
+    --faults: fault `any explode`: `explode` is no action
+    ");
+}
+
+#[test]
+fn flags_become_settings() {
+    let flags = [
+        "--leads=4001,4005-4010",
+        "--rate=60/6s",
+        "--grants=none",
+        "--listen=[::1]:0",
+    ];
+    let config = options(&flags).check().expect("fine");
+    let company = &config.settings.company;
+    assert!(company.leads.contains(4001) && company.leads.contains(4010));
+    assert!(!company.leads.contains(4002) && company.grants.is_empty());
+    assert_eq!(config.settings.rate.window, Duration::from_secs(6));
+    assert!(config.listen.is_ipv6());
+    let defaults = options(&[]).check().expect("fine").settings;
+    assert_eq!(
+        (defaults.rate.requests, defaults.rate.window.as_secs()),
+        (60, 60)
+    );
+    assert!(defaults.company.leads.contains(4001) && defaults.company.employees.contains(501));
+}
+
+#[test]
+fn a_missing_token_file_is_made_once_and_for_its_owner_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    let flag = format!("--token-file={}", path.display());
+    let first = options(&[&flag]).check().expect("made").token;
+    let second = options(&[&flag]).check().expect("read").token;
+    assert!(first.expose_secret().starts_with("svc_pat_"));
+    assert_eq!(first.expose_secret(), second.expose_secret());
+    let mode = std::fs::metadata(&path)
+        .expect("the file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::write(&path, "\n").expect("written");
+    let error = options(&[&flag]).check().expect_err("empty");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn every_flag_has_help() {
+    use clap::CommandFactory;
+    Command::command().debug_assert();
+    for flag in Command::command()
+        .get_arguments()
+        .filter(|flag| flag.get_id() != "help")
+    {
+        assert!(
+            flag.get_help()
+                .is_some_and(|help| !help.to_string().is_empty()),
+            "{flag:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_command_ends_with_its_shutdown_and_refuses_a_taken_address() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let addr = taken.local_addr().expect("bound");
+    let flag = format!("--listen={addr}");
+    let error = run(options(&[&flag]), std::future::pending())
+        .await
+        .expect_err("taken");
+    assert_eq!(error.exit_code(), 69);
+    assert!(error.to_string().contains("--listen"), "{error}");
+    run(options(&["--listen=127.0.0.1:0"]), std::future::ready(()))
+        .await
+        .expect("ends");
+}
