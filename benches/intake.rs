@@ -1,0 +1,201 @@
+//! Durable intake: finished calls into the spool, beside a bare write with a sync and beside
+//! bare SQLite with the same bytes, in the same run.
+//!
+//! `cargo bench --bench intake` prints a table; `-- CALLS` sets how many calls (50,000).
+
+use callbridge::journal::{CallUuid, Judged};
+use callbridge::spool::{Finished, Op, Settings, open};
+use callbridge_call::FinishedCall;
+use rusqlite::Connection;
+use serde_json::json;
+use std::fs::{File, OpenOptions};
+use std::io::{Seek as _, SeekFrom, Write as _};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const GROUP: usize = 256;
+/// Calls written one at a time: each waits for the disk.
+const SINGLE: usize = 500;
+
+/// The n-th call, as large as the recordings' median one: two channels, one lead, eight reasons.
+fn call(n: usize) -> Finished {
+    let linkedid = format!("1795151317.{}", n * 2);
+    let alias = format!("1795151317.{}", n * 2 + 1);
+    let started = 1_795_151_317_000_000 + n as i64 * 1_000;
+    let because = |value: &str| {
+        json!({
+            "value": value, "at": started, "channel": "PJSIP/city-0000004f",
+            "words": "BridgeEnter into bridge 4a1f with PJSIP/101-00000050",
+        })
+    };
+    let values = [
+        "direction",
+        "answered",
+        "trunk",
+        "number",
+        "employee",
+        "startedAt",
+        "durationSec",
+        "talk",
+    ];
+    let why: Vec<_> = values.into_iter().map(because).collect();
+    let call: FinishedCall = serde_json::from_value(json!({
+        "linkedid": linkedid, "also_known_as": [linkedid, alias],
+        "direction": "INBOUND", "answered": true, "trunk": "city",
+        "number": {"text": "998901110001", "from_dial_string": false}, "employee": "101",
+        "employees_in_order": ["101"], "started": started, "ended": started + 5_000_000,
+        "talk": {"secs": 4, "nanos": 150_000_000},
+        "variables": [{"name": "LEAD_ID", "values": ["4001"]}],
+        "userfields": [], "incomplete": null, "estimate": false, "live": true, "remarks": [],
+        "why": why,
+    }))
+    .expect("a call");
+    let uuid = uuid::Uuid::new_v5(&uuid::Uuid::nil(), linkedid.as_bytes());
+    let judged: Judged = serde_json::from_value(json!({
+        "record": {
+            "uuid": CallUuid(uuid), "linkedid": linkedid, "pbx": "pbx1",
+            "direction": "INBOUND", "answered": true, "leadId": 4001, "trunk": "city",
+            "clientPhone": "+998901110001", "employee": "101", "employeeId": 501,
+            "employeesInOrder": ["101"], "startedAt": started / 1_000_000, "durationSec": 5,
+            "talkTimeSec": 4, "incomplete": false, "estimate": false,
+        },
+        "outcome": "journal", "reason": null, "message": "", "live": true, "remarks": [],
+        "judged_at": started + 5_500_000,
+    }))
+    .expect("a verdict");
+    Finished { judged, call }
+}
+
+/// The bytes of a call that any store has to keep.
+fn bytes_of(call: &Finished) -> (String, String) {
+    let record = serde_json::to_string(&call.judged.record).expect("JSON");
+    (record, serde_json::to_string(&call.call).expect("JSON"))
+}
+
+/// `write` and `fdatasync` of each group; over an existing file where `in_place`.
+fn bare_writes(path: &Path, calls: &[Finished], group: usize, in_place: bool) -> Duration {
+    let chunks: Vec<Vec<u8>> = calls
+        .chunks(group)
+        .map(|calls| {
+            let texts = calls.iter().map(bytes_of);
+            texts
+                .flat_map(|(a, b)| [a.into_bytes(), b.into_bytes()].concat())
+                .collect()
+        })
+        .collect();
+    let mut file: File = OpenOptions::new()
+        .create(true)
+        .truncate(true)
+        .write(true)
+        .open(path)
+        .expect("a file");
+    if in_place {
+        for chunk in &chunks {
+            file.write_all(chunk).expect("written");
+        }
+        file.sync_all().expect("synced");
+        file.seek(SeekFrom::Start(0)).expect("back");
+    }
+    let began = Instant::now();
+    for chunk in &chunks {
+        file.write_all(chunk).expect("written");
+        file.sync_data().expect("synced");
+    }
+    began.elapsed()
+}
+
+/// One rowid table with a unique uuid, a transaction a group, prepared once.
+fn bare_sqlite(path: &Path, calls: &[Finished], group: usize) -> Duration {
+    let db = Connection::open(path).expect("opens");
+    db.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+         CREATE TABLE calls (id INTEGER PRIMARY KEY, uuid BLOB, record TEXT, call TEXT) STRICT;
+         CREATE UNIQUE INDEX calls_uuid ON calls(uuid);",
+    )
+    .expect("a table");
+    let rows: Vec<_> = calls
+        .iter()
+        .map(|call| {
+            (
+                call.judged.record.uuid.expect("a uuid").0.into_bytes(),
+                bytes_of(call),
+            )
+        })
+        .collect();
+    let mut insert = db
+        .prepare("INSERT INTO calls (uuid, record, call) VALUES (?1, ?2, ?3)")
+        .expect("a statement");
+    let began = Instant::now();
+    for rows in rows.chunks(group) {
+        db.execute_batch("BEGIN IMMEDIATE").expect("begun");
+        for (uuid, (record, call)) in rows {
+            insert.execute((uuid, record, call)).expect("a row");
+        }
+        db.execute_batch("COMMIT").expect("committed");
+    }
+    began.elapsed()
+}
+
+/// Through the handle: two producers with requests of `group` calls, or one with single calls.
+fn spool(dir: &Path, calls: Vec<Finished>, group: usize) -> Duration {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    let producers = if group == 1 { 1 } else { 2 };
+    let mut requests: Vec<Vec<Vec<Op>>> = vec![Vec::new(); producers];
+    let ops: Vec<Op> = calls
+        .into_iter()
+        .map(|call| Op::Finish(Box::new(call)))
+        .collect();
+    for (at, ops) in ops.chunks(group).enumerate() {
+        requests[at % producers].push(ops.to_vec());
+    }
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        for requests in requests {
+            let handle = handle.clone();
+            scope.spawn(move || {
+                for request in requests {
+                    handle.write_blocking(request).expect("stored");
+                }
+            });
+        }
+    });
+    let took = began.elapsed();
+    guard.close();
+    took
+}
+
+fn line(name: &str, calls: usize, took: Duration) {
+    let seconds = took.as_secs_f64();
+    println!(
+        "{name:<44} {:>10.0} {:>10.1}",
+        calls as f64 / seconds,
+        seconds * 1e6 / calls as f64
+    );
+}
+
+fn main() {
+    let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
+    let total: usize = asked.unwrap_or(50_000);
+    let calls: Vec<Finished> = (0..total).map(call).collect();
+    let single = &calls[..SINGLE.min(total)];
+    let (record, facts) = bytes_of(&calls[0]);
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    println!("{total} calls of {} bytes", record.len() + facts.len());
+    println!("{:<44} {:>10} {:>10}", "", "calls/s", "µs/call");
+    let groups = [
+        (GROUP, "groups of 256", &calls[..]),
+        (1, "one at a time", single),
+    ];
+    for (group, words, calls) in groups {
+        let n = calls.len();
+        let took = bare_writes(&at("append"), calls, group, false);
+        line(&format!("{words}: write + fdatasync, appending"), n, took);
+        let took = bare_writes(&at("in_place"), calls, group, true);
+        line(&format!("{words}: write + fdatasync, in place"), n, took);
+        let took = bare_sqlite(&at(&format!("bare{group}.db")), calls, group);
+        line(&format!("{words}: bare SQLite"), n, took);
+        let took = spool(&at(&format!("spool{group}")), calls.to_vec(), group);
+        line(&format!("{words}: the spool"), n, took);
+    }
+}

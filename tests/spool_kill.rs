@@ -1,0 +1,264 @@
+//! What was answered is there after kill -9, and nothing is there by half; and a disk that
+//! refuses a write refuses a whole request.
+//!
+//! Each test starts this binary anew as its child, told by [`CHILD`] what to do and where.
+
+use callbridge::journal::{CallUuid, Judged};
+use callbridge::spool::{Done, Error, Finished, Integrity, Op, Settings, open};
+use callbridge_call::FinishedCall;
+use serde_json::json;
+use std::collections::BTreeSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The child's folder, and the number of its first call.
+const CHILD: &str = "CALLBRIDGE_TEST_SPOOL_CHILD";
+/// Threads that write at once, so that groups hold several requests.
+const WRITERS: u32 = 4;
+/// Calls of one round are numbered from its own thousands.
+const ROUND: u32 = 100_000;
+
+fn uuid_of(n: u32) -> CallUuid {
+    CallUuid(uuid::Uuid::from_u128(u128::from(n)))
+}
+
+/// The n-th call, some kilobytes of it.
+fn call(n: u32) -> Finished {
+    let linkedid = format!("1795151317.{n}");
+    let second = i64::from(n) + 1_795_151_317;
+    let why = json!({
+        "value": "answered", "at": second * 1_000_000, "channel": "PJSIP/city-0000004f",
+        "words": "BridgeEnter of two real parties ".repeat(8),
+    });
+    let call: FinishedCall = serde_json::from_value(json!({
+        "linkedid": linkedid, "also_known_as": [format!("1795151317.{n}a")],
+        "direction": "INBOUND", "answered": true, "trunk": "city",
+        "number": {"text": "998901110001", "from_dial_string": false}, "employee": "101",
+        "employees_in_order": ["101"], "started": second * 1_000_000,
+        "ended": (second + 5) * 1_000_000, "talk": {"secs": 4, "nanos": 0}, "variables": [],
+        "userfields": [], "incomplete": null, "estimate": false, "live": true, "remarks": [],
+        "why": vec![why; 10],
+    }))
+    .expect("a call");
+    let judged: Judged = serde_json::from_value(json!({
+        "record": {
+            "uuid": uuid_of(n), "linkedid": linkedid, "pbx": "pbx1", "direction": "INBOUND",
+            "answered": true, "leadId": 4001, "trunk": "city", "clientPhone": "+998901110001",
+            "employee": "101", "employeeId": null, "employeesInOrder": ["101"],
+            "startedAt": second, "durationSec": 5, "talkTimeSec": 4, "incomplete": false,
+            "estimate": false,
+        },
+        "outcome": "journal", "reason": null, "message": "", "live": true, "remarks": [],
+        "judged_at": (second + 6) * 1_000_000,
+    }))
+    .expect("a verdict");
+    Finished { judged, call }
+}
+
+/// One request: a call, its open state and a count, all or nothing.
+fn request(n: u32) -> Vec<Op> {
+    let open = Op::Open {
+        pbx: "pbx1".into(),
+        key: n.into(),
+        snapshot: Some(n.to_be_bytes().to_vec()),
+    };
+    let count = Op::Count {
+        counter: "written".into(),
+        by: 1,
+    };
+    vec![open, Op::Finish(Box::new(call(n))), count]
+}
+
+/// This binary again, to run `test` alone.
+fn child(test: &str, dir: &Path, first: u32) -> Child {
+    Command::new(std::env::current_exe().expect("this binary"))
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(CHILD, format!("{first}:{}", dir.display()))
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("a child")
+}
+
+/// What the parent told, in the child; `None` in the parent.
+fn told() -> Option<(u32, String)> {
+    let told = std::env::var(CHILD).ok()?;
+    let (first, dir) = told.split_once(':').expect("first:dir");
+    Some((first.parse().expect("a number"), dir.to_owned()))
+}
+
+/// Writes until it is killed, saying each call's number after its answer.
+fn write_for_ever(first: u32, dir: &str) {
+    let (handle, _guard) = open(Path::new(dir), Settings::default()).expect("opens");
+    std::thread::scope(|scope| {
+        for writer in 0..WRITERS {
+            let handle = handle.clone();
+            scope.spawn(move || {
+                for n in (first + writer..first + ROUND).step_by(WRITERS as usize) {
+                    handle.write_blocking(request(n)).expect("stored");
+                    // One write a line, so that lines of two threads do not mix.
+                    let line = format!("answered {n}\n");
+                    std::io::stdout()
+                        .write_all(line.as_bytes())
+                        .expect("a pipe");
+                }
+            });
+        }
+    });
+}
+
+/// Reads `answers` answers, kills, and reads what the pipe still holds.
+fn kill_after(child: &mut Child, answers: usize) -> BTreeSet<u32> {
+    let mut answered = BTreeSet::new();
+    let lines = BufReader::new(child.stdout.take().expect("a pipe")).lines();
+    for line in lines {
+        let line = line.expect("text");
+        // The line may follow the harness's own words.
+        if let Some((_, n)) = line.split_once("answered ") {
+            answered.insert(n.parse().expect("a number"));
+            if answered.len() == answers {
+                child.kill().expect("SIGKILL");
+            }
+        }
+    }
+    let status = child.wait().expect("its end");
+    assert!(!status.success(), "it ended by itself");
+    answered
+}
+
+#[test]
+fn what_was_answered_survives_kill_9_and_nothing_is_there_by_half() {
+    if let Some((first, dir)) = told() {
+        return write_for_ever(first, &dir);
+    }
+    let test = "what_was_answered_survives_kill_9_and_nothing_is_there_by_half";
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let mut all = BTreeSet::new();
+    for (round, answers) in [1, 2, 3, 5, 8, 13, 34, 89, 233, 610]
+        .into_iter()
+        .enumerate()
+    {
+        let first = u32::try_from(round).expect("small") * ROUND + 1;
+        let mut child = child(test, dir.path(), first);
+        all.extend(kill_after(&mut child, answers));
+        assert!(all.len() >= answers, "the child answered too little");
+        check(dir.path(), &all, &Integrity::Sound);
+    }
+}
+
+/// Opens what the child left: everything answered, each request whole, books that balance.
+fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
+    let opened = handle.read_blocking(|store| store.open_calls("pbx1"));
+    let opened: BTreeSet<u64> = opened
+        .expect("readable")
+        .into_iter()
+        .map(|open| open.0)
+        .collect();
+    for n in answered {
+        assert!(
+            opened.contains(&u64::from(*n)),
+            "call {n} was answered and is gone"
+        );
+    }
+    let stored = opened.len() as u64;
+    let books = handle.read_blocking(|store| Ok((store.books(), store.counters())));
+    let (books, counters) = books.expect("books");
+    assert_eq!((books.ready, books.finished), (stored, stored));
+    assert_eq!(counters.get("written"), Some(&stored));
+    let wrong = handle.read_blocking(|store| store.recount());
+    assert_eq!(wrong.expect("a recount").wrong, []);
+    for n in opened {
+        let n = u32::try_from(n).expect("ours");
+        let row = handle.read_blocking(move |store| {
+            let row = store.row_of(uuid_of(n))?;
+            row.map_or(Ok(None), |row| store.row(row))
+        });
+        let row = row
+            .expect("readable")
+            .unwrap_or_else(|| panic!("half of call {n}"));
+        assert_eq!(row.call, call(n).call);
+    }
+    let deadline = Instant::now() + Duration::from_secs(120);
+    while handle.health().integrity == Integrity::Checking {
+        assert!(Instant::now() < deadline, "the check never ends");
+        handle.write_blocking(Vec::new()).expect("works meanwhile");
+    }
+    assert_eq!(handle.health().integrity, *expected);
+    guard.close();
+}
+
+/// A limit on the size of files stands for a full disk: past it a write is refused.
+fn limit_files(bytes: Option<u64>) {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Fsize);
+    limit.current = bytes;
+    setrlimit(Resource::Fsize, limit).expect("below the hard limit");
+}
+
+fn write_into_a_limit(dir: &str) {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        // With a handler in place the signal ends nobody, and the write fails instead.
+        let kind = tokio::signal::unix::SignalKind::from_raw(25);
+        let _over_limit = tokio::signal::unix::signal(kind).expect("a handler");
+        let (handle, _guard) = open(Path::new(dir), Settings::default()).expect("opens");
+        limit_files(Some(512 * 1024));
+        let mut refused = None;
+        for n in 1..10_000 {
+            match handle.write(request(n)).await {
+                Ok(done) => assert!(matches!(done[1], Done::New(_))),
+                Err(error) => {
+                    refused = Some((n, error));
+                    break;
+                }
+            }
+        }
+        let (n, error) = refused.expect("the limit is never met");
+        assert!(error.is_retryable(), "{error:?}");
+        assert!(matches!(error, Error::Disk { .. } | Error::Full { .. }));
+        assert_eq!(handle.health().trouble, Some(error));
+        let books = handle
+            .read(|store| Ok((store.books(), store.recount()?)))
+            .await;
+        let (books, recount) = books.expect("reading goes on");
+        assert_eq!((books.ready, recount.wrong), (u64::from(n) - 1, vec![]));
+        limit_files(None);
+        let done = handle
+            .write(request(n))
+            .await
+            .expect("it goes on by itself");
+        assert!(
+            matches!(done[1], Done::New(_)),
+            "half of it was kept: {done:?}"
+        );
+        assert_eq!(handle.health().trouble, None);
+        println!("answered {n}");
+    });
+}
+
+#[test]
+fn a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after() {
+    if let Some((_, dir)) = told() {
+        return write_into_a_limit(&dir);
+    }
+    let test = "a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after";
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let output = child(test, dir.path(), 0)
+        .wait_with_output()
+        .expect("its end");
+    let words = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{words}");
+    let (_, last) = words.split_once("answered ").expect("its last call");
+    let last: u32 = last
+        .lines()
+        .next()
+        .expect("a line")
+        .parse()
+        .expect("a number");
+    check(dir.path(), &(1..=last).collect(), &Integrity::NotNeeded);
+}
