@@ -39,6 +39,32 @@ pub(crate) enum Plain {
     Seen,
 }
 
+/// The events that are read; all others are skipped after their name.
+pub const DECODED: [&str; 22] = [
+    "CEL",
+    "Newchannel",
+    "Newstate",
+    "BridgeEnter",
+    "BridgeLeave",
+    "Hangup",
+    "NewConnectedLine",
+    "NewCallerid",
+    "NewAccountCode",
+    "HangupRequest",
+    "SoftHangupRequest",
+    "Hold",
+    "Unhold",
+    "DialBegin",
+    "DialEnd",
+    "Cdr",
+    "LocalBridge",
+    "Pickup",
+    "AttendedTransfer",
+    "BlindTransfer",
+    "FullyBooted",
+    "Shutdown",
+];
+
 /// The rule for an event's name.
 pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
     Some(match event {
@@ -301,5 +327,28 @@ fn state_number(digits: &[u8]) -> ChannelState {
         b"3" | b"5" | b"8" => ChannelState::Ringing,
         b"6" => ChannelState::Up,
         _ => ChannelState::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_listed_events_are_those_with_a_rule() {
+        for name in DECODED {
+            assert!(rule(name.as_bytes()).is_some(), "{name}");
+        }
+        for name in [
+            "VarSet",
+            "Newexten",
+            "DeviceStateChange",
+            "RTCPSent",
+            "Dial",
+            "Bridge",
+            "",
+        ] {
+            assert!(rule(name.as_bytes()).is_none(), "{name}");
+        }
     }
 }

@@ -13,6 +13,7 @@
 //! | `json`, `mend`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_time`, `cel_csv`, `cel_amqp` | channel event logging |
 //! | `cdr` | call detail records |
+//! | [`login`] | the login dialogue of AMI |
 //! | [`decoder`] | the one entry for all of them |
 
 mod ami;
@@ -28,6 +29,7 @@ pub mod format;
 pub mod framer;
 mod json;
 mod key;
+pub mod login;
 mod mend;
 mod names;
 pub mod pairs;
@@ -36,6 +38,7 @@ mod text;
 
 pub use cel_csv::{Columns, MissingColumn};
 pub use decoder::{Decoded, Decoder, DecoderSettings, Heard, Unreadable};
+pub use event::DECODED;
 pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames, MESSAGE_BYTES_MAX};
 pub use pairs::Pairs;

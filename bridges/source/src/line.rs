@@ -1,5 +1,5 @@
-//! What a source tells the ring: numbered frames, changes of state, gaps, counts. The log line
-//! of a change of state and its item are written in one place.
+//! What a source tells the ring: numbered frames, changes of state, gaps, counts. Whoever takes
+//! the items logs them; here they are traced for debugging only.
 
 use crate::ring::{Gone, Offered, Ring};
 use crate::source::Clock;
@@ -55,7 +55,7 @@ impl Line {
         if self.up.is_some() {
             return Ok(());
         }
-        tracing::info!(source = %self.shown, "source is up");
+        tracing::debug!(source = %self.shown, "source is up");
         self.up = Some(Instant::now());
         let why = self.told.take();
         self.ring.tell(self.id, Item::Up).await?;
@@ -77,7 +77,7 @@ impl Line {
             tracing::debug!(source = %self.shown, reason = %why, "source is still down");
             return Ok(());
         }
-        tracing::warn!(source = %self.shown, reason = %why, "source is down");
+        tracing::debug!(source = %self.shown, reason = %why, "source is down");
         self.told = Some(why.clone());
         self.ring.tell(self.id, Item::Down { why }).await
     }
@@ -88,7 +88,7 @@ impl Line {
     }
 
     pub(crate) async fn gap(&self, why: String) -> Result<(), Gone> {
-        tracing::warn!(source = %self.shown, reason = %why, "gap: events may be missing");
+        tracing::debug!(source = %self.shown, reason = %why, "gap");
         self.ring.tell(self.id, Item::Gap { why }).await
     }
 

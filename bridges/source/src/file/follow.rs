@@ -19,10 +19,12 @@ pub(crate) enum Sight {
     Open,
     /// Something may be missing before what comes next.
     Gap(String),
+    /// Nothing new, but the file has another name now and is watched a little longer.
+    Wait,
     /// The file cannot be read now.
     Trouble(String),
-    /// Everything there is was read.
-    End,
+    /// Everything there is was read; reading goes on here.
+    End(FilePosition),
 }
 
 /// How many looks a renamed file stays open after its last byte: a writer that holds it open may
@@ -67,8 +69,8 @@ impl Follower {
         }
     }
 
-    /// Looks at the disk once. `Sight::End` or `Sight::Trouble`, at the end of the list, means
-    /// that there is nothing more to be had now.
+    /// Looks at the disk once. `End`, `Wait` or `Trouble` at the end of the list means that there
+    /// is nothing more to be had now.
     pub(crate) fn look(&mut self) -> Vec<Sight> {
         let mut sights = Vec::new();
         if let Err(error) = self.step(&mut sights) {
@@ -208,7 +210,7 @@ impl Follower {
                 Err(error) => return Err(error),
             };
             if here == Some(current.inode()) {
-                sights.push(Sight::End);
+                sights.push(Sight::End(current.position()));
                 return Ok(());
             }
             if here.is_none() {
@@ -222,7 +224,7 @@ impl Follower {
         }
         self.lingered += 1;
         if self.lingered <= LINGER {
-            sights.push(Sight::End);
+            sights.push(Sight::Wait);
             return Ok(());
         }
         sights.extend(current.rest().map(|frame| Sight::Frames(vec![frame])));
@@ -260,6 +262,7 @@ impl Follower {
 
     /// The sibling (`cel.csv.1`, `cel.csv-20261120`) that `position` was taken in, or a copy.
     fn rotated(&self, position: &FilePosition) -> io::Result<Option<PathBuf>> {
+        // Of several copies with the same first bytes the newest: it is the one just made.
         let mut copy = None;
         for path in self.siblings()? {
             // One that cannot be read, or is rotated on under our eyes, is not the one.
@@ -270,10 +273,10 @@ impl Follower {
                 return Ok(Some(path));
             }
             if position.offset > 0 {
-                copy = Some(path);
+                copy = copy.max(Some((metadata.modified()?, path)));
             }
         }
-        Ok(copy)
+        Ok(copy.map(|(_, path)| path))
     }
 
     /// Siblings that were last written after `opened` was, the oldest first.

@@ -60,7 +60,7 @@ impl Tail {
             self.follower = Some(follower);
             let mut wait = false;
             for sight in sights {
-                wait = matches!(sight, Sight::End | Sight::Trouble(_));
+                wait = matches!(sight, Sight::End(_) | Sight::Wait | Sight::Trouble(_));
                 self.tell(context, sight, &mut idle).await?;
             }
             if wait {
@@ -92,10 +92,11 @@ impl Tail {
             Sight::Open => line.up(false).await,
             Sight::Gap(why) => line.gap(why).await,
             Sight::Trouble(why) => line.down(why).await,
-            Sight::End if *idle => Ok(()),
-            Sight::End => {
+            Sight::Wait => Ok(()),
+            Sight::End(_) if *idle => Ok(()),
+            Sight::End(position) => {
                 *idle = true;
-                line.tell(Item::Idle).await
+                line.tell(Item::Idle { position }).await
             }
         }
     }

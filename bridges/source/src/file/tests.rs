@@ -1,1 +1,283 @@
+//! What is done to log files, one after another, and that nothing written is missed or doubled.
 
+use super::follow::{Follower, Sight};
+use crate::FilePosition;
+use crate::url::{Format, From};
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+struct Desk {
+    folder: tempfile::TempDir,
+    follower: Follower,
+    lines: Vec<String>,
+    gaps: Vec<String>,
+    troubles: Vec<String>,
+    position: Option<FilePosition>,
+}
+
+impl Desk {
+    fn new(from: From) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let follower = follower(&folder.path().join("cel.csv"), from, None);
+        Self {
+            folder,
+            follower,
+            lines: Vec::new(),
+            gaps: Vec::new(),
+            troubles: Vec::new(),
+            position: None,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("cel.csv")
+    }
+
+    fn beside(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write(&self, text: &str) {
+        append(&self.path(), text);
+    }
+
+    /// Looks until several looks in a row show nothing new; the lines seen.
+    fn read(&mut self) -> Vec<String> {
+        self.lines.clear();
+        let mut quiet = 0;
+        while quiet < 8 {
+            quiet += 1;
+            for sight in self.follower.look() {
+                match sight {
+                    Sight::Frames(frames) => {
+                        quiet = 0;
+                        for (cut, position) in frames {
+                            self.lines
+                                .push(String::from_utf8_lossy(&cut.bytes).into_owned());
+                            self.position = Some(position);
+                        }
+                    }
+                    Sight::Gap(why) => self.gaps.push(why),
+                    Sight::Trouble(why) => self.troubles.push(why),
+                    Sight::Open => quiet = 0,
+                    Sight::End(position) => self.position = Some(position),
+                    Sight::Wait => {}
+                }
+            }
+        }
+        self.lines.clone()
+    }
+
+    /// The process ends and another begins where the last frame was committed.
+    fn restart(&mut self, from: From) {
+        let stored = self.position.as_ref().map(|position| {
+            let text = serde_json::to_string(position).expect("a position is JSON");
+            serde_json::from_str(&text).expect("and comes back")
+        });
+        self.follower = follower(&self.path(), from, stored);
+    }
+}
+
+fn follower(path: &Path, from: From, resume: Option<FilePosition>) -> Follower {
+    Follower::new(path.to_owned(), Format::AmiJson, from, resume)
+}
+
+fn append(path: &Path, text: &str) {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    let mut file = file.expect("the file opens");
+    file.write_all(text.as_bytes()).expect("it is written");
+}
+
+fn lines(range: std::ops::Range<u32>) -> String {
+    range
+        .map(|n| format!("line {n} of a day that is long\n"))
+        .collect()
+}
+
+fn named(range: std::ops::Range<u32>) -> Vec<String> {
+    range
+        .map(|n| format!("line {n} of a day that is long"))
+        .collect()
+}
+
+#[test]
+fn a_line_completed_later_is_given_once_and_whole() {
+    let mut desk = Desk::new(From::Start);
+    desk.write("one\ntw");
+    assert_eq!(desk.read(), ["one"]);
+    desk.write("o");
+    assert!(desk.read().is_empty());
+    desk.write("\n");
+    assert_eq!(desk.read(), ["two"]);
+}
+
+#[test]
+fn from_end_leaves_out_what_is_there_but_not_what_is_being_written() {
+    let mut desk = Desk::new(From::End);
+    desk.write("old\nhal");
+    assert!(desk.read().is_empty());
+    desk.write("f\nnew\n");
+    assert_eq!(desk.read(), ["half", "new"]);
+}
+
+#[test]
+fn a_missing_file_is_told_and_read_from_its_start_when_it_comes() {
+    let mut desk = Desk::new(From::End);
+    assert!(desk.read().is_empty());
+    assert!(desk.troubles[0].contains("no such file; it is waited for"));
+    desk.write("first\n");
+    assert_eq!(desk.read(), ["first"]);
+}
+
+#[test]
+fn a_renamed_file_is_read_to_its_end_then_the_new_one() {
+    let mut desk = Desk::new(From::Start);
+    desk.write("a\n");
+    desk.read();
+    fs::rename(desk.path(), desk.beside("cel.csv.1")).expect("renamed");
+    assert!(desk.read().is_empty());
+    assert!(
+        desk.troubles
+            .last()
+            .expect("told")
+            .contains("renamed or deleted")
+    );
+    // The writer holds the old one open still; its last line has no end.
+    append(&desk.beside("cel.csv.1"), "b\nc");
+    assert_eq!(desk.read(), ["b"]);
+    desk.write("d\n");
+    assert_eq!(desk.read(), ["c", "d"]);
+    assert!(desk.gaps.is_empty());
+}
+
+#[test]
+fn copytruncate_loses_nothing_that_the_copy_has() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..100));
+    assert_eq!(desk.read().len(), 100);
+    desk.write(&lines(100..103));
+    fs::copy(desk.path(), desk.beside("cel.csv-20261120")).expect("copied");
+    let file = OpenOptions::new().write(true).open(desk.path());
+    file.expect("opens").set_len(0).expect("truncated");
+    desk.write(&lines(103..105));
+    assert_eq!(desk.read(), named(100..105));
+    assert!(desk.gaps.is_empty());
+}
+
+#[test]
+fn a_truncation_without_a_copy_is_a_gap_and_reading_goes_on() {
+    let mut desk = Desk::new(From::End);
+    desk.write(&lines(0..10));
+    desk.read();
+    // Written anew and longer than before, between two looks: only the first bytes tell.
+    fs::write(desk.path(), lines(20..60)).expect("written");
+    assert_eq!(desk.read(), named(20..60));
+    assert!(desk.gaps[0].contains("truncated"), "{:?}", desk.gaps);
+}
+
+#[test]
+fn deleted_and_made_anew_is_another_file() {
+    let mut desk = Desk::new(From::End);
+    desk.write("a\n");
+    desk.read();
+    fs::remove_file(desk.path()).expect("deleted");
+    desk.write("b\n");
+    assert_eq!(desk.read(), ["b"]);
+}
+
+#[test]
+fn a_restart_goes_on_after_the_last_committed_line() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    desk.read();
+    desk.write(&lines(50..52));
+    desk.restart(From::End);
+    assert_eq!(desk.read(), named(50..52));
+    assert!(desk.gaps.is_empty());
+}
+
+#[test]
+fn what_is_written_between_two_runs_is_read_even_if_the_first_run_read_nothing() {
+    let mut desk = Desk::new(From::End);
+    desk.write("old\n");
+    assert!(desk.read().is_empty());
+    desk.write("new\n");
+    desk.restart(From::End);
+    assert_eq!(desk.read(), ["new"]);
+}
+
+#[test]
+fn a_restart_after_rotations_reads_the_old_files_first() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    desk.read();
+    desk.write(&lines(50..51));
+    fs::rename(desk.path(), desk.beside("cel.csv.2")).expect("renamed");
+    append(&desk.beside("cel.csv.1"), &lines(51..53));
+    desk.write(&lines(53..54));
+    later(&desk.beside("cel.csv.2"), 1);
+    later(&desk.beside("cel.csv.1"), 2);
+    desk.restart(From::End);
+    assert_eq!(desk.read(), named(50..54));
+    assert!(desk.gaps.is_empty());
+}
+
+/// Sets the time of the last change, so that the order does not hang on the clock's fineness.
+fn later(path: &Path, seconds: u64) {
+    let file = OpenOptions::new().write(true).open(path).expect("opens");
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_795_151_317 + seconds);
+    file.set_modified(time).expect("set");
+}
+
+#[test]
+fn a_reused_inode_is_told_by_the_first_bytes() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    desk.read();
+    let inode = desk.position.as_ref().expect("read").inode;
+    // The same inode with other content, and longer: what deleting and making anew gives on
+    // ext4, made here by writing into it.
+    fs::write(desk.path(), lines(70..150)).expect("written");
+    desk.restart(From::End);
+    assert_eq!(desk.read(), named(70..150));
+    assert_eq!(desk.position.as_ref().expect("read").inode, inode);
+    assert!(desk.gaps[0].contains("another file"), "{:?}", desk.gaps);
+}
+
+#[test]
+fn a_folder_moved_to_another_disk_is_the_same_file() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..50));
+    desk.read();
+    let text = fs::read(desk.path()).expect("read");
+    fs::remove_file(desk.path()).expect("deleted");
+    append(&desk.beside("keeps the inode busy"), "x");
+    append(&desk.path(), &String::from_utf8(text).expect("text"));
+    desk.write(&lines(50..51));
+    desk.restart(From::Start);
+    assert_eq!(desk.read(), named(50..51));
+    assert!(desk.gaps.is_empty());
+}
+
+#[test]
+fn what_cannot_be_read_is_told_and_tried_again() {
+    let mut desk = Desk::new(From::Start);
+    fs::create_dir(desk.path()).expect("made");
+    desk.read();
+    assert!(desk.troubles[0].contains("no file"), "{:?}", desk.troubles);
+    fs::remove_dir(desk.path()).expect("removed");
+    desk.write("a\n");
+    assert_eq!(desk.read(), ["a"]);
+}
+
+#[test]
+fn a_long_file_is_read_in_pieces_that_lose_nothing() {
+    let mut desk = Desk::new(From::Start);
+    desk.write(&lines(0..20_000));
+    assert_eq!(desk.read(), named(0..20_000));
+    let position = desk.position.clone().expect("read");
+    assert_eq!(position.head_len, 1_024);
+    let length = fs::metadata(desk.path()).expect("there").len();
+    assert_eq!(position.offset, length);
+}

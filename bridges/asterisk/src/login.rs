@@ -1,0 +1,420 @@
+//! The AMI login dialogue, without I/O: a transport gives it the frames it reads and sends what
+//! it answers.
+//!
+//! ```text
+//! ◀ Asterisk Call Manager/11.0.0
+//! ▶ Action: Challenge                    MD5 first: the secret does not cross the line
+//! ◀ Response: Success, Challenge: 123
+//! ▶ Action: Login, Key: md5(123 + secret)
+//! ◀ Response: Success                    Action::LoggedIn, with the filter to send, if wanted
+//! ```
+//! A PBX that refuses `Challenge` is sent the secret itself only where [`Settings`] allow it.
+
+use crate::ami::is_banner;
+use crate::event::DECODED;
+use crate::pairs::Pairs;
+use md5::{Digest, Md5};
+use secrecy::{ExposeSecret, SecretString};
+use std::fmt;
+
+/// Event classes asked for: they carry all that is decoded, and none of the dial plan's flood.
+const CLASSES: &str = "call,cdr,system";
+
+/// How the dialogue may go.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// The secret itself may be sent to a PBX that knows no `Challenge`: on TLS and on loopback.
+    pub plain_allowed: bool,
+    /// Ask for the decoded events alone (`Action: Filter`); a PBX that denies it sends all.
+    pub filter: bool,
+}
+
+/// Bytes to send. They may hold the secret, so they are never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Outgoing(Vec<u8>);
+
+impl Outgoing {
+    /// What goes over the line.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Outgoing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Outgoing({} bytes)", self.0.len())
+    }
+}
+
+/// What a frame asks of the transport.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Nothing: read on.
+    Wait,
+    /// Send this.
+    Send(Outgoing),
+    /// The login was accepted. This frame and all that follow are for the decoder, too.
+    LoggedIn {
+        /// The filter to send, if one is wanted.
+        send: Option<Outgoing>,
+    },
+    /// The connection is of no use.
+    Failed(LoginError),
+    /// Not of the dialogue: for the decoder.
+    Pass,
+}
+
+/// Why a login cannot succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LoginError {
+    /// `Authentication failed`, in the PBX's words.
+    #[error("the PBX refused the login: {message}; check user and secret in manager.conf")]
+    Refused {
+        /// The PBX's `Message`.
+        message: String,
+    },
+    /// The PBX knows no challenge, and its line is open to others.
+    #[error(
+        "the PBX does not do an MD5 challenge ({message}), and the secret is not sent in the \
+         clear over a network: use amis:// or a PBX on loopback"
+    )]
+    PlainNotAllowed {
+        /// The PBX's `Message`.
+        message: String,
+    },
+    /// Something else listens there.
+    #[error("the peer is no Asterisk manager: it says {line:?} instead of \"… Call Manager/x.y\"")]
+    PeerIsNotAmi {
+        /// The beginning of what it said.
+        line: String,
+    },
+    /// A line end in the user's name or the secret would be a line of its own.
+    #[error("the user's name or the secret holds a line end or is empty")]
+    BadCredentials,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Banner,
+    Challenged,
+    LoggingIn,
+    Open,
+    Failed,
+}
+
+/// One dialogue, from the banner on; later it makes the keep-alive and the farewell.
+#[derive(Debug)]
+pub struct Login {
+    user: String,
+    secret: SecretString,
+    settings: Settings,
+    state: State,
+    banner: String,
+    actions: u64,
+    filter_denied: bool,
+}
+
+impl Login {
+    /// A dialogue for one new connection.
+    pub fn new(user: &str, secret: SecretString, settings: Settings) -> Result<Self, LoginError> {
+        let bad = |text: &str| text.is_empty() || text.contains(['\r', '\n', '\0']);
+        if bad(user) || bad(secret.expose_secret()) {
+            return Err(LoginError::BadCredentials);
+        }
+        Ok(Self {
+            user: user.to_owned(),
+            secret,
+            settings,
+            state: State::Banner,
+            banner: String::new(),
+            actions: 0,
+            filter_denied: false,
+        })
+    }
+
+    /// The PBX's banner; empty before it came.
+    pub fn banner(&self) -> &str {
+        &self.banner
+    }
+
+    /// The login was accepted.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// The PBX denied the filter (it needs `write = system`), so it sends every event.
+    pub const fn filter_denied(&self) -> bool {
+        self.filter_denied
+    }
+
+    /// Takes a frame as [`Framer`](crate::Framer) gives it; the banner is one of its own.
+    pub fn hear(&mut self, frame: &[u8]) -> Action {
+        match self.state {
+            State::Banner => self.hear_banner(frame),
+            State::Challenged => self.hear_challenge(frame),
+            State::LoggingIn => self.hear_verdict(frame),
+            State::Open => {
+                let pairs = Pairs::new(frame);
+                if is_error(&pairs) && self.is_ours(&pairs) {
+                    self.filter_denied = true;
+                }
+                Action::Pass
+            }
+            State::Failed => Action::Wait,
+        }
+    }
+
+    fn hear_banner(&mut self, frame: &[u8]) -> Action {
+        let line = frame
+            .split(|&byte| byte == b'\n')
+            .next()
+            .unwrap_or_default()
+            .trim_ascii_end();
+        if !is_banner(line) {
+            let line = String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
+            return self.fail(LoginError::PeerIsNotAmi { line });
+        }
+        self.banner = String::from_utf8_lossy(line).into_owned();
+        self.state = State::Challenged;
+        Action::Send(self.action(&[("Action", "Challenge"), ("AuthType", "MD5")]))
+    }
+
+    fn hear_challenge(&mut self, frame: &[u8]) -> Action {
+        let pairs = Pairs::new(frame);
+        if pairs.get("Response").is_none() {
+            return Action::Wait;
+        }
+        let user = self.user.clone();
+        let mut login = vec![
+            ("Action", "Login"),
+            ("Username", &*user),
+            ("Events", CLASSES),
+        ];
+        let secret = self.secret.clone();
+        let key;
+        match pairs.get("Challenge").filter(|_| !is_error(&pairs)) {
+            Some(challenge) => {
+                key = md5_key(challenge, &secret);
+                login.extend([("AuthType", "MD5"), ("Key", key.as_str())]);
+            }
+            None if self.settings.plain_allowed => login.push(("Secret", secret.expose_secret())),
+            None => {
+                return self.fail(LoginError::PlainNotAllowed {
+                    message: message(&pairs),
+                });
+            }
+        }
+        self.state = State::LoggingIn;
+        Action::Send(self.action(&login))
+    }
+
+    fn hear_verdict(&mut self, frame: &[u8]) -> Action {
+        let pairs = Pairs::new(frame);
+        if is_error(&pairs) {
+            return self.fail(LoginError::Refused {
+                message: message(&pairs),
+            });
+        }
+        if pairs.get("Response").is_none() {
+            return Action::Wait;
+        }
+        self.state = State::Open;
+        let filter = self.settings.filter.then(filter);
+        let send = filter.map(|filter| {
+            self.action(&[
+                ("Action", "Filter"),
+                ("Operation", "Add"),
+                ("Filter", &filter),
+            ])
+        });
+        Action::LoggedIn { send }
+    }
+
+    /// The keep-alive: the answer shows that the line lives.
+    pub fn ping(&mut self) -> Outgoing {
+        self.action(&[("Action", "Ping")])
+    }
+
+    /// The farewell.
+    pub fn logoff(&mut self) -> Outgoing {
+        self.action(&[("Action", "Logoff")])
+    }
+
+    fn fail(&mut self, error: LoginError) -> Action {
+        self.state = State::Failed;
+        Action::Failed(error)
+    }
+
+    /// Each action has an id of its own, `callbridge-1` and on.
+    fn action(&mut self, pairs: &[(&str, &str)]) -> Outgoing {
+        self.actions += 1;
+        let mut text = String::new();
+        for (key, value) in pairs {
+            text.extend([key, ": ", value, "\r\n"]);
+        }
+        text.push_str(&format!("ActionID: {OURS}{}\r\n\r\n", self.actions));
+        Outgoing(text.into_bytes())
+    }
+
+    fn is_ours(&self, pairs: &Pairs<'_>) -> bool {
+        pairs
+            .get("ActionID")
+            .is_some_and(|id| id.starts_with(OURS.as_bytes()))
+    }
+}
+
+/// What our action ids begin with.
+const OURS: &str = "callbridge-";
+
+/// `Key`: the hash of challenge and secret, in lower-case hex.
+fn md5_key(challenge: &[u8], secret: &SecretString) -> String {
+    let hash = Md5::new()
+        .chain_update(challenge)
+        .chain_update(secret.expose_secret());
+    hash.finalize()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+fn is_error(pairs: &Pairs<'_>) -> bool {
+    pairs
+        .get("Response")
+        .is_some_and(|response| response.eq_ignore_ascii_case(b"Error"))
+}
+
+fn message(pairs: &Pairs<'_>) -> String {
+    String::from_utf8_lossy(pairs.get("Message").unwrap_or(b"no reason given")).into_owned()
+}
+
+/// One regular expression that passes the events that are decoded. It is matched against the
+/// whole event, so it is tied to the beginning.
+fn filter() -> String {
+    format!("^Event: ({})[[:space:]]", DECODED.join("|"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BANNER: &[u8] = b"Asterisk Call Manager/11.0.0\r\n";
+
+    fn login(plain_allowed: bool, filter: bool) -> Login {
+        let secret = SecretString::from("bridgesecret");
+        Login::new(
+            "bridge",
+            secret,
+            Settings {
+                plain_allowed,
+                filter,
+            },
+        )
+        .expect("good credentials")
+    }
+
+    fn sent(action: Action) -> String {
+        let Action::Send(bytes) = action else {
+            panic!("{action:?}")
+        };
+        String::from_utf8(bytes.bytes().to_vec()).expect("text")
+    }
+
+    #[test]
+    fn the_secret_does_not_cross_the_line_where_the_pbx_does_md5() {
+        let mut login = login(true, true);
+        insta::assert_snapshot!(sent(login.hear(BANNER)).replace('\r', ""), @r"
+        Action: Challenge
+        AuthType: MD5
+        ActionID: callbridge-1
+        ");
+        let challenge = b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123456789\r\n";
+        // printf 123456789bridgesecret | md5sum
+        insta::assert_snapshot!(sent(login.hear(challenge)).replace('\r', ""), @r"
+        Action: Login
+        Username: bridge
+        Events: call,cdr,system
+        AuthType: MD5
+        Key: 8d40b72b393e41cf950d260823d58fd2
+        ActionID: callbridge-2
+        ");
+        let accepted = login.hear(b"Response: Success\r\nMessage: Authentication accepted\r\n");
+        let Action::LoggedIn { send: Some(filter) } = accepted else {
+            panic!("{accepted:?}")
+        };
+        let filter = String::from_utf8(filter.bytes().to_vec()).expect("text");
+        assert!(filter.starts_with("Action: Filter\r\nOperation: Add\r\nFilter: ^Event: (CEL|"));
+        assert!(login.is_open());
+        assert_eq!(login.hear(b"Event: Hangup\r\n"), Action::Pass);
+        assert!(!login.filter_denied());
+        let denied = b"Response: Error\r\nActionID: callbridge-3\r\nMessage: Permission denied\r\n";
+        assert_eq!(login.hear(denied), Action::Pass);
+        assert!(login.filter_denied());
+        assert_eq!(
+            login.ping().bytes(),
+            b"Action: Ping\r\nActionID: callbridge-4\r\n\r\n"
+        );
+        assert_eq!(
+            login.logoff().bytes(),
+            b"Action: Logoff\r\nActionID: callbridge-5\r\n\r\n"
+        );
+    }
+
+    #[test]
+    fn the_plain_secret_is_sent_only_where_that_is_allowed() {
+        let unknown = b"Response: Error\r\nMessage: Invalid/unknown command\r\n";
+        let mut open = login(true, false);
+        open.hear(BANNER);
+        assert!(sent(open.hear(unknown)).contains("Secret: bridgesecret\r\n"));
+        let accepted = open.hear(b"Response: Success\r\nMessage: Authentication accepted\r\n");
+        assert_eq!(accepted, Action::LoggedIn { send: None });
+
+        let mut guarded = login(false, false);
+        guarded.hear(BANNER);
+        let message = "Invalid/unknown command".to_owned();
+        let refused = Action::Failed(LoginError::PlainNotAllowed { message });
+        assert_eq!(guarded.hear(unknown), refused);
+    }
+
+    #[test]
+    fn a_refusal_comes_in_the_words_of_the_pbx() {
+        let mut login = login(false, false);
+        login.hear(BANNER);
+        login.hear(b"Response: Success\r\nChallenge: 1\r\n");
+        let refusal = login.hear(b"Response: Error\r\nMessage: Authentication failed\r\n");
+        let message = "Authentication failed".to_owned();
+        assert_eq!(refusal, Action::Failed(LoginError::Refused { message }));
+        assert_eq!(login.hear(b"Event: Hangup\r\n"), Action::Wait);
+    }
+
+    #[test]
+    fn only_a_call_manager_is_logged_in_to() {
+        for banner in ["Yeastar Call Manager/2.10.6", "Asterisk Call Manager/1.3"] {
+            assert!(matches!(
+                login(false, false).hear(banner.as_bytes()),
+                Action::Send(_)
+            ));
+        }
+        for line in [
+            "SSH-2.0-OpenSSH_9.9",
+            "HTTP/1.1 400 Bad Request",
+            "Call Manager/",
+            "",
+        ] {
+            let line = line.to_owned();
+            let action = login(false, false).hear(line.as_bytes());
+            assert_eq!(action, Action::Failed(LoginError::PeerIsNotAmi { line }));
+        }
+    }
+
+    #[test]
+    fn no_secret_is_ever_printed_or_broken_into_lines() {
+        let mut login = login(true, false);
+        login.hear(BANNER);
+        let plain = login.hear(b"Response: Error\r\n");
+        assert!(!format!("{login:?} {plain:?}").contains("bridgesecret"));
+        for (user, secret) in [("a\r\nAction: x", "s"), ("a", "s\n"), ("", "s"), ("a", "")] {
+            let refused = Login::new(user, SecretString::from(secret), Settings::default());
+            assert!(matches!(refused, Err(LoginError::BadCredentials)));
+        }
+    }
+}
