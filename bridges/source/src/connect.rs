@@ -47,6 +47,22 @@ impl Target {
         }
     }
 
+    pub(crate) fn silent(&self, quiet: Duration) -> Error {
+        Error::Silent {
+            endpoint: self.endpoint.clone(),
+            quiet,
+        }
+    }
+
+    /// The length of what arrived; none means that the other side has closed the line.
+    pub(crate) fn arrived(&self, read: std::io::Result<usize>) -> Result<usize, Error> {
+        match read {
+            Ok(0) => Err(self.closed("without a word")),
+            Ok(read) => Ok(read),
+            Err(error) => Err(self.failed(&error)),
+        }
+    }
+
     /// A failure of an open or opening line in words; a TLS refusal by its name.
     pub(crate) fn failed(&self, error: &std::io::Error) -> Error {
         match Refusal::of(&self.endpoint.host, error) {

@@ -1,6 +1,7 @@
 //! Why a source is down: what, where, and what to do. None of these ends a source; it tries again.
 
 use crate::url::Endpoint;
+use callbridge_asterisk::login::LoginError;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -52,12 +53,20 @@ pub enum Error {
         /// Why not.
         why: String,
     },
-    /// The other side does not let us in.
+    /// The PBX does not let us in.
+    #[error("{endpoint}: {error}")]
+    Ami {
+        /// Where to.
+        endpoint: Endpoint,
+        /// Why not.
+        error: LoginError,
+    },
+    /// The broker does not let us in.
     #[error("{endpoint}: login refused ({said}); check the user in the URL and its secret")]
     Login {
         /// Where to.
         endpoint: Endpoint,
-        /// The other side's words.
+        /// Its words.
         said: String,
     },
     /// What answers there is something else.
@@ -124,6 +133,11 @@ impl Error {
             | Self::Paused
             | Self::Gone(_) => Fix::Remote,
             Self::Tls(refusal) => refusal.fix(),
+            Self::Ami { error, .. } => match error {
+                LoginError::Refused { .. } | LoginError::BadCredentials => Fix::Secret,
+                LoginError::PlainNotAllowed { .. } => Fix::Settings,
+                LoginError::PeerIsNotAmi { .. } => Fix::Remote,
+            },
             Self::NoSecret { .. }
             | Self::SecretFile { .. }
             | Self::Login { .. }

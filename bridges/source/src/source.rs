@@ -128,15 +128,15 @@ impl Stop {
     }
 }
 
-/// What every kind of session needs.
-pub(crate) struct Context {
-    pub line: Line,
+/// What it takes to be let in.
+#[derive(Clone, Debug)]
+pub(crate) struct Access {
     pub settings: Settings,
     pub secret: Secret,
     pub ca_file: Option<PathBuf>,
 }
 
-impl Context {
+impl Access {
     pub(crate) fn target(&self, endpoint: &Endpoint) -> Target {
         Target {
             endpoint: endpoint.clone(),
@@ -144,6 +144,12 @@ impl Context {
             within: self.settings.connect_within,
         }
     }
+}
+
+/// What every kind of session needs.
+pub(crate) struct Context {
+    pub line: Line,
+    pub access: Access,
 }
 
 impl Source {
@@ -172,6 +178,30 @@ impl Source {
         self.counts.clone()
     }
 
+    /// Opens the source once, as far as it goes without taking anything from it.
+    ///
+    /// # Errors
+    /// What is wrong and what to do, in words; [`Error::fix`] says whose hand mends it.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let access = Access {
+            settings: self.settings.clone(),
+            secret: self.secret.clone(),
+            ca_file: self.url.ca_file.clone(),
+        };
+        match &self.url.transport {
+            Transport::Ami { endpoint, user } => {
+                let ami = ami::Ami::new(endpoint.clone(), user.clone());
+                ami.probe(&access).await
+            }
+            Transport::WebSocket { endpoint, path } => {
+                let socket = websocket::Socket::new(endpoint.clone(), path.clone());
+                socket.probe(&access).await
+            }
+            Transport::Amqp(queue) => amqp::probe(queue, &access).await,
+            Transport::File { path, .. } => file::probe(path).await,
+        }
+    }
+
     /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is
     /// opened again. The last item is [`Item::Done`]. After `shutdown` a broker's source reads
     /// no more, and waits a little for the verdicts on what it has given.
@@ -185,9 +215,11 @@ impl Source {
         let line = Line::new(self.id, shown, ring.clone(), self.clock, self.counts);
         let mut context = Context {
             line,
-            settings: self.settings,
-            secret: self.secret,
-            ca_file: self.url.ca_file.clone(),
+            access: Access {
+                settings: self.settings,
+                secret: self.secret,
+                ca_file: self.url.ca_file.clone(),
+            },
         };
         let (tell, stop) = watch::channel(false);
         let stop = Stop(stop);
@@ -228,7 +260,7 @@ async fn work(
         Sessions::File(mut tail) => return tail.run(context, stop).await,
         live => live,
     };
-    let mut backoff = Backoff::new(context.settings.backoff);
+    let mut backoff = Backoff::new(context.access.settings.backoff);
     loop {
         let error = match &mut sessions {
             Sessions::Ami(ami) => until(&stop, ami.session(context)).await,

@@ -1,12 +1,35 @@
-//! AMI over TCP and TLS.
-use crate::error::Error;
-use crate::source::Context;
-use crate::url::Endpoint;
+//! AMI over TCP and TLS: log in, read on without ever waiting for the intake, ping, and notice
+//! when the line has died.
 
+use crate::connect::{Stream, Target};
+use crate::error::Error;
+use crate::source::{Access, Context};
+use crate::url::Endpoint;
+use bytes::Bytes;
+use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
+use callbridge_asterisk::{Format, Frame, Framer};
+use std::convert::Infallible;
+use std::net::IpAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
+
+const READ_BYTES: usize = 32 << 10;
+
+/// A manager user of one PBX.
 pub(crate) struct Ami {
     endpoint: Endpoint,
-    #[allow(dead_code)]
     user: String,
+}
+
+/// A line that is logged in.
+struct Open {
+    target: Target,
+    stream: Stream,
+    framer: Framer,
+    login: Login,
+    /// The answer that accepted the login: the decoder wants it, too.
+    accepted: Bytes,
 }
 
 impl Ami {
@@ -14,7 +37,139 @@ impl Ami {
         Self { endpoint, user }
     }
 
+    /// One connection, from opening to its end; why it ended.
     pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        context.target(&self.endpoint).not_that("not yet")
+        match self.run(context).await {
+            Ok(never) => match never {},
+            Err(error) => error,
+        }
     }
+
+    /// Logs in and leaves.
+    pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
+        let mut open = self.open(access).await?;
+        let logoff = open.login.logoff();
+        open.send(&logoff, access.settings.connect_within).await
+    }
+
+    async fn run(&self, context: &mut Context) -> Result<Infallible, Error> {
+        let mut open = self.open(&context.access).await?;
+        context.line.up(true).await?;
+        context.line.offer(open.accepted.clone())?;
+        let silent_after = context.access.settings.silent_after;
+        let mut pings = interval(context.access.settings.ping_every);
+        pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut heard = Instant::now();
+        loop {
+            while let Some(frame) = open.framer.next() {
+                match frame {
+                    Frame::Message(bytes) => {
+                        // Also after the login: a refused filter is heard of here.
+                        open.login.hear(bytes);
+                        context.line.offer(Bytes::copy_from_slice(bytes))?;
+                    }
+                    Frame::TooLong { .. } => context.line.counts.too_long(),
+                }
+            }
+            tokio::select! {
+                read = open.stream.read(open.framer.space(READ_BYTES)) => {
+                    let read = open.target.arrived(read)?;
+                    open.framer.filled(read);
+                    heard = Instant::now();
+                }
+                () = context.line.drop_to_tell() => {
+                    context.line.tell_dropped();
+                }
+                _ = pings.tick() => {
+                    let ping = open.login.ping();
+                    open.send(&ping, silent_after).await?;
+                }
+                () = tokio::time::sleep_until(heard + silent_after) => {
+                    return Err(open.target.silent(silent_after));
+                }
+            }
+        }
+    }
+
+    async fn open(&self, access: &Access) -> Result<Open, Error> {
+        let target = access.target(&self.endpoint);
+        let secret = access.secret.read("CALLBRIDGE_AMI_SECRET")?;
+        let settings = Settings {
+            plain_allowed: self.endpoint.tls || is_loopback(&self.endpoint.host),
+            filter: true,
+        };
+        let login = Login::new(&self.user, secret, settings);
+        let login = login.map_err(|error| self.refused(error))?;
+        let stream = target.open().await?;
+        let mut open = Open {
+            target,
+            stream,
+            framer: Framer::new(Format::Ami),
+            login,
+            accepted: Bytes::new(),
+        };
+        let within = access.settings.connect_within;
+        match timeout(within, self.greet(&mut open)).await {
+            Ok(Ok(())) => Ok(open),
+            Ok(Err(error)) => Err(error),
+            Err(_) => Err(open.target.timed_out()),
+        }
+    }
+
+    /// The dialogue of the login.
+    async fn greet(&self, open: &mut Open) -> Result<(), Error> {
+        loop {
+            let Some(frame) = open.framer.next() else {
+                let read = open.stream.read(open.framer.space(READ_BYTES)).await;
+                let read = open.target.arrived(read)?;
+                open.framer.filled(read);
+                continue;
+            };
+            let Frame::Message(frame) = frame else {
+                continue;
+            };
+            let send = match open.login.hear(frame) {
+                Action::Wait | Action::Pass => continue,
+                Action::Send(bytes) => bytes,
+                Action::Failed(error) => return Err(self.refused(error)),
+                Action::LoggedIn { send } => {
+                    open.accepted = Bytes::copy_from_slice(frame);
+                    if let Some(filter) = send {
+                        open.send(&filter, open.target.within).await?;
+                    }
+                    return Ok(());
+                }
+            };
+            open.send(&send, open.target.within).await?;
+        }
+    }
+
+    fn refused(&self, error: LoginError) -> Error {
+        Error::Ami {
+            endpoint: self.endpoint.clone(),
+            error,
+        }
+    }
+}
+
+impl Open {
+    async fn send(&mut self, bytes: &Outgoing, within: Duration) -> Result<(), Error> {
+        let sending = async {
+            self.stream.write_all(bytes.bytes()).await?;
+            self.stream.flush().await
+        };
+        match timeout(within, sending).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(error)) => Err(self.target.failed(&error)),
+            Err(_) => Err(self.target.silent(within)),
+        }
+    }
+}
+
+/// The secret may cross this line in the clear: it does not leave the machine.
+fn is_loopback(host: &str) -> bool {
+    host == "localhost"
+        || host
+            .parse()
+            .is_ok_and(|address: IpAddr| address.is_loopback())
 }

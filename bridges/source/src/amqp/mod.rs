@@ -12,7 +12,7 @@ pub use words::declare_command;
 use crate::VerdictReader;
 use crate::connect::Target;
 use crate::error::Error;
-use crate::source::{Context, Stop};
+use crate::source::{Access, Context, Stop};
 use crate::url::QueueSource;
 use callbridge_asterisk::MESSAGE_BYTES_MAX;
 use futures_util::StreamExt;
@@ -44,15 +44,9 @@ impl Consumer {
             () = self.verdicts.paused(false) => {}
             () = stop.told() => return None,
         }
-        let login = Login {
-            broker: self.source.broker.clone(),
-            secret: context.secret.clone(),
-            variable: "CALLBRIDGE_AMQP_SECRET",
-            ca_file: context.ca_file.clone(),
-            within: context.settings.connect_within,
-        };
+        let login = login(&self.source, &context.access);
         let opened = tokio::select! {
-            opened = open(&login, &self.source, context.settings.prefetch) => opened,
+            opened = open(&login, &self.source, context.access.settings.prefetch) => opened,
             () = stop.told() => return None,
         };
         let (connection, channel, consumer) = match opened {
@@ -71,9 +65,34 @@ impl Consumer {
         // An orderly end lets the broker give the rest to the next consumer at once. On a line
         // that is lost already there is nothing to be orderly about.
         let closing = connection.close(200, ShortString::from("done"));
-        let _ = tokio::time::timeout(context.settings.connect_within, closing).await;
+        let _ = tokio::time::timeout(context.access.settings.connect_within, closing).await;
         ended.err()
     }
+}
+
+fn login(source: &QueueSource, access: &Access) -> Login {
+    Login {
+        broker: source.broker.clone(),
+        secret: access.secret.clone(),
+        variable: "CALLBRIDGE_AMQP_SECRET",
+        ca_file: access.ca_file.clone(),
+        within: access.settings.connect_within,
+    }
+}
+
+/// Logs in, finds the queue (with `declare=yes` a missing one is made) and leaves.
+pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
+    let login = login(source, access);
+    let target = login.target();
+    let connection = login.open().await?;
+    let found = queue(&connection, &target, source);
+    let found = match tokio::time::timeout(login.within, found).await {
+        Ok(found) => found.map(drop),
+        Err(_) => Err(target.timed_out()),
+    };
+    let closing = connection.close(200, ShortString::from("done"));
+    let _ = tokio::time::timeout(login.within, closing).await;
+    found
 }
 
 struct Session<'a> {
@@ -172,7 +191,7 @@ impl Session<'_> {
             }
             Ok(())
         };
-        match tokio::time::timeout(context.settings.drain_within, answered).await {
+        match tokio::time::timeout(context.access.settings.drain_within, answered).await {
             Ok(answered) => answered.map_err(|error| self.lost(&error)),
             // The broker gives them again; they are known by then, or taken then.
             Err(_) => Ok(()),

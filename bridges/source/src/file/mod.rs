@@ -9,14 +9,34 @@ mod tests;
 
 use crate::source::{Context, Stop};
 use crate::url::{Format, From};
-use crate::{FilePosition, Gone, Item, VerdictReader};
+use crate::{Error, FilePosition, Gone, Item, VerdictReader};
 use follow::{Follower, Sight};
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use tokio::io::AsyncReadExt;
 
 /// A file and how it is followed.
 pub(crate) struct Tail {
     follower: Option<Follower>,
     verdicts: VerdictReader,
+}
+
+/// Opens the file, and reads a byte of it.
+pub(crate) async fn probe(path: &Path) -> Result<(), Error> {
+    let fault = |error: std::io::Error| Error::File {
+        path: path.to_owned(),
+        why: match error.kind() {
+            ErrorKind::NotFound => {
+                "no such file; is the path right, and does the PBX write it?".to_owned()
+            }
+            ErrorKind::PermissionDenied => {
+                format!("{error}; let the user that callbridge runs as read it")
+            }
+            _ => error.to_string(),
+        },
+    };
+    let mut file = tokio::fs::File::open(path).await.map_err(fault)?;
+    file.read(&mut [0]).await.map(drop).map_err(fault)
 }
 
 impl Tail {
@@ -64,7 +84,7 @@ impl Tail {
                 self.tell(context, sight, &mut idle).await?;
             }
             if wait {
-                tokio::time::sleep(context.settings.poll_every).await;
+                tokio::time::sleep(context.access.settings.poll_every).await;
             }
         }
     }

@@ -5,7 +5,7 @@ mod unmask;
 
 use crate::connect::{Stream, Target};
 use crate::error::Error;
-use crate::source::Context;
+use crate::source::{Access, Context};
 use crate::url::Endpoint;
 use bytes::Bytes;
 use futures_util::{SinkExt, StreamExt};
@@ -41,12 +41,21 @@ impl Socket {
         }
     }
 
+    /// Opens the line and leaves.
+    pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
+        let target = access.target(&self.endpoint);
+        let mut socket = self.open(&target).await?;
+        // An orderly end; whether the other side takes it so makes no difference.
+        let _ = timeout(target.within, socket.close(None)).await;
+        Ok(())
+    }
+
     async fn run(&self, context: &mut Context) -> Result<std::convert::Infallible, Error> {
-        let target = context.target(&self.endpoint);
+        let target = context.access.target(&self.endpoint);
         let mut socket = self.open(&target).await?;
         context.line.up(true).await?;
-        let silent_after = context.settings.silent_after;
-        let mut pings = interval(context.settings.ping_every);
+        let silent_after = context.access.settings.silent_after;
+        let mut pings = interval(context.access.settings.ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
         loop {
@@ -72,10 +81,7 @@ impl Socket {
                     ping(&mut socket, &target, silent_after).await?;
                 }
                 () = tokio::time::sleep_until(heard + silent_after) => {
-                    return Err(Error::Silent {
-                        endpoint: self.endpoint.clone(),
-                        quiet: silent_after,
-                    });
+                    return Err(target.silent(silent_after));
                 }
             }
         }
@@ -103,10 +109,7 @@ async fn ping(socket: &mut Open, target: &Target, within: Duration) -> Result<()
     match timeout(within, socket.send(Message::Ping(Bytes::new()))).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(trouble)) => Err(ended(target, &trouble)),
-        Err(_) => Err(Error::Silent {
-            endpoint: target.endpoint.clone(),
-            quiet: within,
-        }),
+        Err(_) => Err(target.silent(within)),
     }
 }
 
