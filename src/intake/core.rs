@@ -8,7 +8,7 @@ use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Assembler, Counts, EventTime, Mark, Told};
-use callbridge_source::{Frame, SourceId, Verdict};
+use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -220,6 +220,13 @@ impl Intake {
     pub fn gap(&mut self, id: SourceId) {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
             source.status.gaps += 1;
+        }
+    }
+
+    /// A file was read to this place, whether it gave a frame or not.
+    pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
+        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
+            source.position = serde_json::to_value(position).ok();
         }
     }
 

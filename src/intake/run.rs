@@ -116,7 +116,10 @@ impl Shell {
                 tracing::warn!(source = self.name(source), reason = %why, "events may be missing");
                 self.intake.gap(source);
             }
-            Item::Idle => self.intake.at_end(source, clock::now().wall),
+            Item::Idle { position } => {
+                self.intake.read_to(source, &position);
+                self.intake.at_end(source, clock::now().wall);
+            }
             Item::Done => tracing::debug!(source = self.name(source), "the source has ended"),
             Item::Frame(frame) => {
                 let memory = &mut self.memory;

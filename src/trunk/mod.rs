@@ -80,23 +80,6 @@ impl Trunks {
             .filter(move |trunk| trunk.pbx.as_deref().is_none_or(|own| own == pbx))
     }
 
-    /// By which names this PBX's trunks are known among its channels.
-    ///
-    /// # Errors
-    /// When two equally long endpoints can match one channel.
-    pub fn endpoints(&self, pbx: &str) -> Result<Endpoints, Conflict> {
-        let endpoint = |trunk: &Trunk| {
-            let endpoint = Endpoint::new(trunk.name.as_str(), trunk.endpoint.as_str());
-            let by_userfield = |rule: &LeadRule| matches!(rule, LeadRule::UserField(_));
-            if trunk.leads.iter().any(by_userfield) {
-                endpoint.awaiting_cdr()
-            } else {
-                endpoint
-            }
-        };
-        Endpoints::new(self.of_pbx(pbx).map(endpoint).collect())
-    }
-
     /// Every trunk.
     pub fn iter(&self) -> impl Iterator<Item = &Trunk> {
         self.0.iter()
