@@ -110,7 +110,7 @@ impl Column {
 }
 
 /// Reads records, and keeps the last one's fields.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CsvRows {
     columns: Columns,
     reader: Reader,
@@ -122,7 +122,10 @@ impl CsvRows {
     pub(crate) fn new(columns: Columns) -> Self {
         Self {
             columns,
-            ..Self::default()
+            // Not `Reader::default`, which leaves its table of states empty.
+            reader: Reader::new(),
+            bytes: Vec::new(),
+            ends: Vec::new(),
         }
     }
 
