@@ -24,8 +24,6 @@ pub struct Settings {
     pub seed: u64,
     /// Names that the document does not publish.
     pub names: FieldNames,
-    /// Largest page of the filter (§4.7: 30 to 100).
-    pub page_size_max: i64,
     /// How far `startedAt` may lie ahead of our clock.
     pub ahead_max: Duration,
     /// Shapes that the document does not publish.
@@ -51,7 +49,6 @@ impl Default for Settings {
             persist_jitter: Duration::from_millis(500),
             seed: 1,
             names: FieldNames::default(),
-            page_size_max: 100,
             ahead_max: Duration::from_secs(300),
             shapes: Shapes::default(),
             filter_needs_read: true,

@@ -2,7 +2,6 @@
 
 use super::answer::Caller;
 use super::breaches::Kind;
-use super::config::Settings;
 use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
@@ -88,12 +87,7 @@ impl Sandbox {
         request: &Request,
     ) -> Result<Success, Refusal> {
         let (records, company) = (self.journal.records(), caller.token.company);
-        let Settings {
-            page_size_max,
-            shapes,
-            ..
-        } = &self.settings;
-        filter::answer(&request.body, records, company, *page_size_max, shapes)
+        filter::answer(&request.body, records, company, &self.settings.shapes)
     }
 
     /// §4.6, §3.2: 24 hours, for the creating token alone.

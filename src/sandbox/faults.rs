@@ -19,7 +19,7 @@
 //!           hold TIME        accepted, written TIME later than others
 //! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
 //! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
-//! shape pending WORD
+//! shape size-max N, shape pending WORD
 //! ```
 
 use super::config::parse_duration;

@@ -28,10 +28,9 @@ pub fn answer(
     body: &[u8],
     records: &[Record],
     company: i64,
-    size_max: i64,
     shapes: &Shapes,
 ) -> Result<Success, Refusal> {
-    let query = read(body, size_max, shapes.range)?;
+    let query = read(body, shapes.size_max, shapes.range)?;
     let registered = |record: &Record| match shapes.registered {
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,

@@ -16,7 +16,7 @@
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
-//! | [`server`], [`http`], [`line`], [`state_file`] | the shell: clock, sockets, file |
+//! | [`server`], [`http`], [`mod@line`], [`state_file`] | the shell: clock, sockets, file |
 
 pub mod admin;
 mod answer;

@@ -62,6 +62,8 @@ pub struct Shapes {
     pub paging: Paging,
     /// Of the range filter.
     pub range: Range,
+    /// Largest page of the filter (§4.7: 30 to 100).
+    pub size_max: i64,
     /// Of `registeredTimestamp`.
     pub registered: Registered,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
@@ -76,6 +78,7 @@ impl Default for Shapes {
             rows_key: "content".to_owned(),
             paging: Paging::Inside,
             range: Range::Kept,
+            size_max: 100,
             registered: Registered::Stored,
             pending: "PENDING".to_owned(),
         }
@@ -99,6 +102,10 @@ impl Shapes {
             ("range", "kept") => self.range = Range::Kept,
             ("range", "ignored") => self.range = Range::Ignored,
             ("range", "refused") => self.range = Range::Refused,
+            ("size-max", size) => {
+                let size = size.parse().ok().filter(|size| (30..=100).contains(size));
+                self.size_max = size.ok_or("size-max is 30 to 100")?;
+            }
             ("registered", "stored") => self.registered = Registered::Stored,
             ("registered", "started") => self.registered = Registered::Started,
             ("pending", word) => self.pending = word.to_owned(),

@@ -158,4 +158,12 @@ fn shapes_left_open_can_be_chosen() {
     let ranged =
         filter(&json!({ "page": 1, "size": 10, "registeredTimestampFrom": 1_795_000_000 }));
     assert_eq!(core.handle(after(2), &ranged).status, 400);
+
+    let mut core = with("shape size-max 30");
+    let page = |size: i64| filter(&json!({ "page": 1, "size": size }));
+    assert_eq!(
+        core.handle(NOW, &page(31)).value()["errors"][0]["reason"],
+        json!("MAX")
+    );
+    assert_eq!(core.handle(NOW, &page(30)).status, 200);
 }

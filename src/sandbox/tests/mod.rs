@@ -1,5 +1,6 @@
 //! The sandbox's core against the document.
 
+mod any;
 mod faults;
 mod options;
 mod replay;
