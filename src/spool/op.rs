@@ -46,8 +46,8 @@ pub enum Op {
     ///
     /// The same call again changes nothing but the counter `repeats` ([`Done::Repeat`]). The same
     /// uuid with a start that is more than a second off, or another number, is another call: a
-    /// dead letter `uuid_conflict` ([`Done::Conflict`]; finished + 1, dead + 1), whatever its
-    /// outcome was to be.
+    /// dead letter `uuid_conflict` ([`Done::Conflict`]; finished + 1, dead + 1). A number that one
+    /// side does not know is no other number. Calls without a uuid are known by their linkedid.
     Finish(Box<Finished>),
     /// A call that is not over: its snapshot is replaced, or dropped with `None`.
     Open {

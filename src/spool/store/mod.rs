@@ -270,6 +270,19 @@ impl Store {
         assert_eq!(limit, pages);
     }
 
+    /// How SQLite would answer a question.
+    pub(super) fn plan(&self, question: &str) -> String {
+        let text = format!("EXPLAIN QUERY PLAN {question}");
+        let mut explain = self.db.prepare(&text).expect("a question");
+        let values = vec![rusqlite::types::Null; explain.parameter_count()];
+        let steps = explain
+            .query_map(rusqlite::params_from_iter(values), |row| {
+                row.get::<_, String>(3)
+            })
+            .expect("a plan");
+        steps.map(|step| step.expect("text") + "\n").collect()
+    }
+
     /// No transaction is open.
     pub(super) fn is_settled(&self) -> bool {
         self.db.is_autocommit()

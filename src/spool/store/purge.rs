@@ -12,6 +12,10 @@ use rusqlite::OptionalExtension as _;
 const CALLS_MAX: u32 = 500;
 /// Tombstones a purge looks at.
 const TOMBSTONES_MAX: i64 = 2_000;
+/// Pages that may lie empty in the file, to be used again.
+const FREE_PAGES_MAX: i64 = 4_096;
+/// Pages a purge gives back to the disk when more do.
+const FREED_PAGES: u32 = 1_024;
 
 impl Store {
     pub(super) fn purge(&mut self, now: EventTime) -> Result<Done, Error> {
@@ -34,7 +38,18 @@ impl Store {
             self.remember_highest_id()?;
         }
         let tombstones = self.purge_tombstones(before)?;
+        self.give_pages_back()?;
         Ok(Done::Purged(Purged { calls, tombstones }))
+    }
+
+    fn give_pages_back(&self) -> Result<(), Error> {
+        let mut found = self.prepare("PRAGMA freelist_count")?;
+        let free: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
+        if free > FREE_PAGES_MAX {
+            let text = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
+            sql(self, self.db.execute_batch(&text))?;
+        }
+        Ok(())
     }
 
     /// Tombstones have no index by age, which every call would have to pay for: the whole table

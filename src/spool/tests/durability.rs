@@ -98,23 +98,61 @@ fn a_folder_that_cannot_be_made_is_named() {
     assert!(error.to_string().contains("--state"), "{error}");
 }
 
-#[test]
-fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
-    handle
-        .write_blocking(vec![Op::Finish(Box::new(journal(1)))])
-        .expect("stored");
+/// A state of many calls, as a kill would leave it.
+fn left_by_a_kill(dir: &Path) -> rusqlite::Connection {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    let calls = (0..300).map(|n| Op::Finish(Box::new(journal(n))));
+    handle.write_blocking(calls.collect()).expect("stored");
     guard.close();
-    let db = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
-    db.execute("DELETE FROM meta WHERE key = 'spool.clean'", [])
-        .expect("as if killed");
-    drop(db);
-    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let db = rusqlite::Connection::open(dir.join(FILE)).expect("opens");
+    let gone = db.execute("DELETE FROM meta WHERE key = 'spool.clean'", []);
+    assert_eq!(gone.expect("a table"), 1);
+    db
+}
+
+/// Waits for the check's result while writes go on.
+fn checked(dir: &Path) -> Integrity {
+    let (handle, _guard) = open(dir, Settings::default()).expect("opens");
     let deadline = std::time::Instant::now() + Duration::from_secs(60);
     while handle.health().integrity == Integrity::Checking {
         assert!(std::time::Instant::now() < deadline, "never done");
         handle.write_blocking(Vec::new()).expect("works meanwhile");
     }
-    assert_eq!(handle.health().integrity, Integrity::Sound);
+    handle.health().integrity
+}
+
+#[test]
+fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(left_by_a_kill(dir.path()));
+    assert_eq!(checked(dir.path()), Integrity::Sound);
+    assert_eq!(
+        checked(dir.path()),
+        Integrity::NotNeeded,
+        "that one ended in order"
+    );
+}
+
+#[test]
+fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = left_by_a_kill(dir.path());
+    let page: u64 = db
+        .query_row(
+            "SELECT pageno FROM dbstat WHERE name = 'calls' AND pagetype = 'leaf' LIMIT 1",
+            [],
+            |row| row.get::<_, i64>(0).map(i64::cast_unsigned),
+        )
+        .expect("a page");
+    db.close().expect("closed");
+    let file = dir.path().join(FILE);
+    let torn = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&file)
+        .expect("opens");
+    std::os::unix::fs::FileExt::write_all_at(&torn, &[0xff; 2048], (page - 1) * 4096)
+        .expect("torn");
+    let found = checked(dir.path());
+    assert!(matches!(found, Integrity::Damaged(_)), "{found:?}");
+    assert!(file.exists());
 }
