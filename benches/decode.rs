@@ -1,0 +1,196 @@
+//! How fast messages are read, beside plainer ways to read them in the same run.
+//!
+//! `cargo bench --bench decode`, or without the whole program's libraries
+//! `cargo bench -p callbridge-asterisk --bench decode`. The messages are those of all recordings
+//! in `tests/recordings`, skipped ones included, looped in memory on one core.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
+use callbridge_call::assembler::{Assembler, Settings};
+use callbridge_call::{Endpoints, EventTime, Told};
+use std::collections::BTreeMap;
+use std::hint::black_box;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long each row is measured, after a warm-up.
+const MEASURED: Duration = Duration::from_millis(1500);
+
+fn main() {
+    let text = joined("ami.raw");
+    let json = joined("amiws.jsonl");
+    println!("AMI text: {}", mix(Format::Ami, &text));
+    row("memchr line search alone", &text, "", lines);
+    row("messages (Frames)", &text, "", |bytes| {
+        count(Frames::new(Format::Ami, bytes))
+    });
+    row("messages → BTreeMap<String, String>", &text, "", maps);
+    row("messages → borrowed pairs (Pairs)", &text, "", pairs);
+    row("messages → Told (Decoder)", &text, "2.5 M", |bytes| {
+        told(Format::Ami, bytes)
+    });
+    row("messages → finished calls (Assembler)", &text, "1 M", calls);
+    println!("\nAMI JSON: {}", mix(Format::AmiJson, &json));
+    row("frames → serde_json::Value", &json, "", values);
+    row("frames → Told (Decoder)", &json, "1.0 M", |bytes| {
+        told(Format::AmiJson, bytes)
+    });
+}
+
+/// The recordings' files of this name, one after the other.
+fn joined(name: &str) -> Vec<u8> {
+    let root = recordings();
+    let mut folders: Vec<_> = std::fs::read_dir(&root)
+        .expect("tests/recordings")
+        .map(|entry| entry.expect("an entry").path().join(name))
+        .filter(|path| path.is_file())
+        .collect();
+    folders.sort();
+    let mut all = Vec::new();
+    for path in folders {
+        all.extend(std::fs::read(path).expect("a recording"));
+        all.extend(b"\n");
+    }
+    all
+}
+
+/// From the root package and from `bridges/asterisk` alike.
+fn recordings() -> std::path::PathBuf {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = package
+        .ancestors()
+        .find(|folder| folder.join("tests/recordings").is_dir());
+    root.expect("a folder with tests/recordings")
+        .join("tests/recordings")
+}
+
+/// What the input is made of.
+fn mix(format: Format, bytes: &[u8]) -> String {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let (mut events, mut repairs, mut skipped, mut unreadable) = (0, 0, 0, 0);
+    for frame in Frames::new(format, bytes) {
+        let Frame::Message(message) = frame else {
+            continue;
+        };
+        match decoder.decode(message) {
+            Decoded::Event { repaired, .. } => {
+                events += 1;
+                repairs += usize::from(repaired);
+            }
+            Decoded::Skipped => skipped += 1,
+            Decoded::Unreadable(_) => unreadable += 1,
+        }
+    }
+    let all = events + skipped + unreadable;
+    format!(
+        "{all} messages of {} bytes on average: {events} events ({repairs} repaired), \
+         {skipped} skipped, {unreadable} unreadable",
+        bytes.len() / all.max(1),
+    )
+}
+
+/// Measures passes over `bytes`; `pass` says how many messages it read.
+fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> usize) {
+    let mut best = Duration::MAX;
+    let mut messages = pass(bytes);
+    let start = Instant::now();
+    while start.elapsed() < MEASURED {
+        let before = Instant::now();
+        messages = black_box(pass(black_box(bytes)));
+        best = best.min(before.elapsed());
+    }
+    let seconds = best.as_secs_f64();
+    let rate = messages as f64 / seconds / 1e6;
+    let volume = bytes.len() as f64 / seconds / 1e9;
+    let nanos = seconds * 1e9 / messages.max(1) as f64;
+    let target = if target.is_empty() {
+        String::new()
+    } else {
+        format!("  (to reach: {target}/s)")
+    };
+    println!("  {name:<40} {rate:>7.3} M/s {nanos:>7.0} ns {volume:>6.2} GB/s{target}");
+}
+
+fn count(frames: Frames<'_>) -> usize {
+    frames.map(black_box).count()
+}
+
+/// A message ends at an empty line: what must be looked at at least.
+fn lines(bytes: &[u8]) -> usize {
+    let (mut from, mut messages) = (0, 0);
+    for end in memchr::memchr_iter(b'\n', bytes) {
+        messages += usize::from(end - from <= 1);
+        from = end + 1;
+    }
+    messages
+}
+
+fn messages(format: Format, bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    Frames::new(format, bytes).filter_map(|frame| match frame {
+        Frame::Message(message) => Some(message),
+        Frame::TooLong { .. } => None,
+    })
+}
+
+fn maps(bytes: &[u8]) -> usize {
+    let mut read = 0;
+    for message in messages(Format::Ami, bytes) {
+        let text = String::from_utf8_lossy(message);
+        let map: BTreeMap<String, String> = text
+            .lines()
+            .filter_map(|line| line.split_once(": "))
+            .map(|(key, value)| (key.to_owned(), value.to_owned()))
+            .collect();
+        black_box(map);
+        read += 1;
+    }
+    read
+}
+
+fn pairs(bytes: &[u8]) -> usize {
+    let mut read = 0;
+    for message in messages(Format::Ami, bytes) {
+        for pair in Pairs::new(message) {
+            black_box(pair);
+        }
+        read += 1;
+    }
+    read
+}
+
+fn told(format: Format, bytes: &[u8]) -> usize {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut read = 0;
+    for message in messages(format, bytes) {
+        black_box(decoder.decode(message));
+        read += 1;
+    }
+    read
+}
+
+fn values(bytes: &[u8]) -> usize {
+    let mut read = 0;
+    for message in messages(Format::AmiJson, bytes) {
+        let _ = black_box(serde_json::from_slice::<serde_json::Value>(message));
+        read += 1;
+    }
+    read
+}
+
+fn calls(bytes: &[u8]) -> usize {
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    let mut assembler = Assembler::new(Settings::new(Endpoints::default()));
+    let (mut read, mut now) = (0, EventTime::from_seconds(0));
+    for message in messages(Format::Ami, bytes) {
+        if let Decoded::Event { heard, .. } = decoder.decode(message) {
+            if let Told::Channel(event) = &heard.told {
+                now = now.max(event.at.unwrap_or(now));
+            }
+            assembler.hear(&heard.told, now);
+            assembler.tick(now);
+            black_box(assembler.take_finished());
+            black_box(assembler.take_changes());
+        }
+        read += 1;
+    }
+    read
+}
