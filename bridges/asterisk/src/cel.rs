@@ -2,7 +2,8 @@
 
 use crate::cel_time::CelClock;
 use crate::json::{Json, Members};
-use crate::text::{Raw, epoch, known, number, same};
+use crate::key::is;
+use crate::text::{Raw, epoch, known, number};
 use callbridge_call::event::{ChannelState, Text};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
@@ -54,30 +55,7 @@ impl<'a> CelRow<'a> {
         let mut row = Self::default();
         for (key, value) in pairs {
             let key = key.as_ref();
-            let candidates: &[(&[u8], Field)] = match key.len() {
-                5 => &[(b"Exten", Field::Exten), (b"Extra", Field::Extra)],
-                7 => &[
-                    (b"Channel", Field::Channel),
-                    (b"Context", Field::Context),
-                    (b"AppData", Field::AppData),
-                ],
-                8 => &[
-                    (b"UniqueID", Field::Uniqueid),
-                    (b"LinkedID", Field::Linkedid),
-                ],
-                9 => &[
-                    (b"Timestamp", Field::Timestamp),
-                    (b"EventName", Field::Event),
-                    (b"EventTime", Field::Time),
-                    (b"Userfield", Field::Userfield),
-                ],
-                11 => &[
-                    (b"CallerIDnum", Field::Number),
-                    (b"Application", Field::Application),
-                ],
-                _ => continue,
-            };
-            if let Some(&(_, field)) = candidates.iter().find(|(name, _)| same(key, name)) {
+            if let Some(field) = Field::of(key) {
                 row.set(field, value, mended);
             }
         }
@@ -183,6 +161,28 @@ pub(crate) enum Field {
     Linkedid,
     Userfield,
     Extra,
+}
+
+impl Field {
+    /// The field under AMI's key, compared without case.
+    #[inline]
+    fn of(key: &[u8]) -> Option<Self> {
+        let found = |name: &[u8], field| is(key, name).then_some(field);
+        match key.len() {
+            5 => found(b"Exten", Self::Exten).or_else(|| found(b"Extra", Self::Extra)),
+            7 => found(b"Channel", Self::Channel)
+                .or_else(|| found(b"Context", Self::Context))
+                .or_else(|| found(b"AppData", Self::AppData)),
+            8 => found(b"UniqueID", Self::Uniqueid).or_else(|| found(b"LinkedID", Self::Linkedid)),
+            9 => found(b"Timestamp", Self::Timestamp)
+                .or_else(|| found(b"EventName", Self::Event))
+                .or_else(|| found(b"EventTime", Self::Time))
+                .or_else(|| found(b"Userfield", Self::Userfield)),
+            11 => found(b"CallerIDnum", Self::Number)
+                .or_else(|| found(b"Application", Self::Application)),
+            _ => None,
+        }
+    }
 }
 
 impl<'a> Extra<'a> {

@@ -126,7 +126,7 @@ impl<'de> Visitor<'de> for JsonVisitor {
 }
 
 /// A member's name.
-struct Name<'a>(Text<'a>);
+pub(crate) struct Name<'a>(pub Text<'a>);
 
 impl<'de> Deserialize<'de> for Name<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

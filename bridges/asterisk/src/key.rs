@@ -1,6 +1,4 @@
-//! The keys of channel events, found by their length first.
-
-use crate::text::same;
+//! The keys of channel events, known by their length and their first and last letters.
 
 /// A key that some rule reads; in a dial or transfer event, what follows the side's prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,41 +21,130 @@ pub(crate) enum Key {
     Other,
 }
 
-/// The key with this name, compared without case.
+/// Sets the bit that tells lower case from upper in each byte: two keys whose letters differ in
+/// case alone become equal, two other names made of letters stay different.
+const CASE: u64 = 0x2020_2020_2020_2020;
+
+/// The first eight bytes, in lower case; shorter keys are filled up with zeros.
 #[inline]
-pub(crate) fn of(name: &[u8]) -> Key {
-    let candidates: &[(&[u8], Key)] = match name.len() {
-        5 => &[(b"Exten", Key::Exten), (b"Cause", Key::Cause)],
-        7 => &[(b"Channel", Key::Channel), (b"Context", Key::Context)],
-        8 => &[(b"Uniqueid", Key::Uniqueid), (b"Linkedid", Key::Linkedid)],
-        9 => &[(b"Timestamp", Key::Timestamp)],
-        10 => &[
-            (b"DialString", Key::DialString),
-            (b"DialStatus", Key::DialStatus),
-        ],
-        11 => &[(b"CallerIDNum", Key::CallerIdNum)],
-        12 => &[
-            (b"ChanVariable", Key::ChanVariable),
-            (b"ChannelState", Key::State),
-        ],
-        14 => &[(b"BridgeUniqueid", Key::BridgeUniqueid)],
-        16 => &[
-            (b"ChannelStateDesc", Key::StateDesc),
-            (b"BridgeTechnology", Key::BridgeTechnology),
-        ],
-        _ => &[],
-    };
-    let found = candidates
-        .iter()
-        .find(|(candidate, _)| same(name, candidate));
-    match found {
-        Some(&(_, key)) => key,
-        // Before Asterisk 12: `ChanVariable(PJSIP/x): a=b`.
-        None if name.len() > 13 && same(&name[..13], b"ChanVariable(") => Key::ChanVariable,
-        None => Key::Other,
+pub(crate) const fn head(name: &[u8]) -> u64 {
+    match name.first_chunk::<8>() {
+        Some(first) => u64::from_le_bytes(*first) | CASE,
+        None => short(name),
     }
 }
 
+/// The last eight bytes, in lower case, of a key that is no shorter.
+#[inline]
+pub(crate) const fn tail(name: &[u8]) -> u64 {
+    match name.last_chunk::<8>() {
+        Some(last) => u64::from_le_bytes(*last) | CASE,
+        None => short(name),
+    }
+}
+
+const fn short(name: &[u8]) -> u64 {
+    match (name.first_chunk::<4>(), name.last_chunk::<4>()) {
+        (Some(first), Some(last)) => {
+            let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
+            (first as u64 | (last as u64) << 32) | CASE
+        }
+        _ => 0,
+    }
+}
+
+/// Whether `name` is `other`, compared without case. `other` is four to sixteen letters long.
+#[inline]
+pub(crate) const fn is(name: &[u8], other: &[u8]) -> bool {
+    name.len() == other.len() && head(name) == head(other) && tail(name) == tail(other)
+}
+
+/// The key with this name, compared without case.
+#[inline]
+pub(crate) fn of(name: &[u8]) -> Key {
+    let either = |one: &[u8], key, two: &[u8], other| {
+        if is(name, one) {
+            key
+        } else if is(name, two) {
+            other
+        } else {
+            Key::Other
+        }
+    };
+    let only = |one: &[u8], key| if is(name, one) { key } else { Key::Other };
+    match name.len() {
+        5 => either(b"Exten", Key::Exten, b"Cause", Key::Cause),
+        7 => either(b"Channel", Key::Channel, b"Context", Key::Context),
+        8 => either(b"Uniqueid", Key::Uniqueid, b"Linkedid", Key::Linkedid),
+        9 => only(b"Timestamp", Key::Timestamp),
+        10 => either(
+            b"DialString",
+            Key::DialString,
+            b"DialStatus",
+            Key::DialStatus,
+        ),
+        11 => only(b"CallerIDNum", Key::CallerIdNum),
+        12 => either(
+            b"ChanVariable",
+            Key::ChanVariable,
+            b"ChannelState",
+            Key::State,
+        ),
+        14 => only(b"BridgeUniqueid", Key::BridgeUniqueid),
+        16 => {
+            let key = either(
+                b"ChannelStateDesc",
+                Key::StateDesc,
+                b"BridgeTechnology",
+                Key::BridgeTechnology,
+            );
+            if key == Key::Other {
+                old_variable(name)
+            } else {
+                key
+            }
+        }
+        15 | 17.. => old_variable(name),
+        _ => Key::Other,
+    }
+}
+
+/// Before Asterisk 12: `ChanVariable(PJSIP/x): a=b`.
+#[inline]
+fn old_variable(name: &[u8]) -> Key {
+    match name.split_at_checked(12) {
+        Some((start, [b'(', ..])) if is(start, b"ChanVariable") => Key::ChanVariable,
+        Some(_) | None => Key::Other,
+    }
+}
+
+/// Keys of long or numerous values that no rule reads, with or without a prefix of one word.
+/// What this does not know is read, so it need not be complete.
+#[inline]
+pub(crate) fn is_needless(name: &[u8]) -> bool {
+    const WORDS: [u64; 12] = [
+        head(b"Connecte"),
+        head(b"Language"),
+        head(b"AccountC"),
+        head(b"Priority"),
+        head(b"Privileg"),
+        head(b"AMAFlags"),
+        head(b"PeerAcco"),
+        head(b"BridgeTy"),
+        head(b"BridgeCr"),
+        head(b"BridgeNa"),
+        head(b"BridgeNu"),
+        head(b"BridgeVi"),
+    ];
+    let name = crate::text::strip(name, b"Dest").unwrap_or(name);
+    let head = head(name);
+    if head == self::head(b"CallerID") {
+        return !name
+            .last_chunk::<3>()
+            .is_some_and(|last| last.eq_ignore_ascii_case(b"num"));
+    }
+    name.len() >= 8 && WORDS.contains(&head)
+}
 /// What a channel is in an event that names several: the prefix of its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
@@ -123,7 +210,48 @@ mod tests {
         assert_eq!(of(b"UniqueID"), Key::Uniqueid);
         assert_eq!(of(b"LINKEDID"), Key::Linkedid);
         assert_eq!(of(b"ChanVariable(PJSIP/x)"), Key::ChanVariable);
+        assert_eq!(of(b"chanvariable(SIP/1-1)"), Key::ChanVariable);
         assert_eq!(of(b"ChanVariableX"), Key::Other);
+        assert_eq!(of(b"Chanvel"), Key::Other);
         assert_eq!(of(b""), Key::Other);
+    }
+
+    #[test]
+    fn no_key_that_a_rule_reads_is_needless() {
+        for name in [
+            "Event",
+            "Timestamp",
+            "Channel",
+            "Uniqueid",
+            "Linkedid",
+            "CallerIDNum",
+            "CallerIDnum",
+            "DestCallerIDNum",
+            "Exten",
+            "Context",
+            "ChanVariable",
+            "DestChanVariable",
+            "Cause",
+            "ChannelStateDesc",
+            "BridgeUniqueid",
+            "BridgeTechnology",
+            "DialString",
+            "EventName",
+            "DestinationChannel",
+            "DestinationContext",
+            "Destination",
+            "Extra",
+            "Userfield",
+        ] {
+            assert!(!is_needless(name.as_bytes()), "{name}");
+        }
+        for name in [
+            "CallerIDName",
+            "DestConnectedLineNum",
+            "CallerID",
+            "CallerIDani",
+        ] {
+            assert!(is_needless(name.as_bytes()), "{name}");
+        }
     }
 }

@@ -10,7 +10,7 @@
 //! | [`framer`], `split` | a stream to messages |
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
-//! | `json`, `mend`, `names`, `ami_json` | the same as JSON, mended where broken |
+//! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_time`, `cel_csv`, `cel_amqp` | channel event logging |
 //! | `cdr` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
@@ -26,6 +26,7 @@ mod cel_time;
 pub mod decoder;
 mod event;
 pub mod format;
+mod frame_json;
 pub mod framer;
 mod json;
 mod key;

@@ -18,6 +18,11 @@ impl Scratch {
         if let Some(members) = Json::object(message) {
             return Some((members, false));
         }
+        Json::object(self.mend(message).as_bytes()).map(|members| (members, true))
+    }
+
+    /// The object in `message` as JSON text, as far as it is whole; empty if there is none.
+    pub(crate) fn mend(&mut self, message: &[u8]) -> &str {
         self.bytes.clear();
         Mender {
             bytes: message,
@@ -25,7 +30,7 @@ impl Scratch {
             out: &mut self.bytes,
         }
         .run();
-        Json::object(&self.bytes).map(|members| (members, true))
+        std::str::from_utf8(&self.bytes).unwrap_or_default()
     }
 }
 

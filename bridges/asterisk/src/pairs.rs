@@ -30,14 +30,13 @@ impl<'a> Iterator for Pairs<'a> {
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            // Searching the whole rest rather than one line keeps the search in its fast path.
-            let found = memchr2(b':', b'\n', self.rest)?;
+            let found = find2(self.rest, b':', b'\n')?;
             if self.rest[found] == b'\n' {
                 self.rest = &self.rest[found + 1..];
                 continue;
             }
             let (mut key, tail) = (&self.rest[..found], &self.rest[found + 1..]);
-            let (mut value, rest) = match memchr(b'\n', tail) {
+            let (mut value, rest) = match find(tail, b'\n') {
                 Some(end) => (&tail[..end], &tail[end + 1..]),
                 None => (tail, &tail[tail.len()..]),
             };
@@ -54,6 +53,57 @@ impl<'a> Iterator for Pairs<'a> {
             return Some((key, value));
         }
     }
+}
+
+/// Keys and most values are shorter than the start of a vector search is worth: this many words of
+/// eight bytes are looked at one by one, in the manner of `memchr`'s fallback.
+const WORDS: usize = 4;
+const ONES: u64 = 0x0101_0101_0101_0101;
+const HIGHS: u64 = 0x8080_8080_8080_8080;
+
+/// Marks the first byte of `word` that is zero; bytes above it may be marked wrongly.
+#[inline]
+const fn zeros(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & HIGHS
+}
+
+#[inline]
+fn find(bytes: &[u8], byte: u8) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        let hits = zeros(word ^ ONES.wrapping_mul(u64::from(byte)));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr(byte, &bytes[at..]).map(|found| at + found)
+}
+
+#[inline]
+fn find2(bytes: &[u8], one: u8, two: u8) -> Option<usize> {
+    let mut at = 0;
+    while let Some(word) = word(bytes, at) {
+        let hits = zeros(word ^ ONES.wrapping_mul(u64::from(one)))
+            | zeros(word ^ ONES.wrapping_mul(u64::from(two)));
+        if hits != 0 {
+            return Some(at + (hits.trailing_zeros() / 8) as usize);
+        }
+        at += 8;
+    }
+    memchr2(one, two, &bytes[at..]).map(|found| at + found)
+}
+
+/// The eight bytes at `at`, as long as the search goes on word by word.
+#[inline]
+fn word(bytes: &[u8], at: usize) -> Option<u64> {
+    if at >= WORDS * 8 {
+        return None;
+    }
+    bytes
+        .get(at..)?
+        .first_chunk::<8>()
+        .map(|word| u64::from_le_bytes(*word))
 }
 
 /// `ChanVariable(SIP/10.0.0.1:5060-1): a=b`: the colon after the parenthesis ends the key.

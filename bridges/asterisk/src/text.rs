@@ -47,7 +47,9 @@ pub(crate) fn same(key: &[u8], name: &[u8]) -> bool {
 #[inline]
 pub(crate) fn strip<'k>(key: &'k [u8], prefix: &[u8]) -> Option<&'k [u8]> {
     let (head, tail) = key.split_at_checked(prefix.len())?;
-    same(head, prefix).then_some(tail)
+    // The first letter turns most keys away.
+    let may_be = prefix.first().map(|b| b | 0x20) == head.first().map(|b| b | 0x20);
+    (may_be && same(head, prefix)).then_some(tail)
 }
 
 /// The value, or the empty text where Asterisk writes that it has none.
