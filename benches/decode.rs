@@ -2,7 +2,8 @@
 //!
 //! `cargo bench --bench decode`, or without the whole program's libraries
 //! `cargo bench -p callbridge-asterisk --bench decode`. The messages are those of all recordings
-//! in `tests/recordings`, skipped ones included, looped in memory on one core.
+//! in `tests/recordings`, skipped ones included, looped in memory on one core. Words after `--`
+//! choose rows by their names.
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
 use callbridge_call::assembler::{Assembler, Settings};
@@ -90,6 +91,13 @@ fn mix(format: Format, bytes: &[u8]) -> String {
 
 /// Measures passes over `bytes`; `pass` says how many messages it read.
 fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> usize) {
+    let mut wanted = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with("--"))
+        .peekable();
+    if wanted.peek().is_some() && !wanted.any(|word| name.contains(&word)) {
+        return;
+    }
     let mut best = Duration::MAX;
     let mut messages = pass(bytes);
     let start = Instant::now();

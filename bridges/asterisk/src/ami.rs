@@ -33,6 +33,7 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
     }
 }
 
+#[inline]
 fn finish(told: Result<Told<'_>, Unreadable>, repaired: bool) -> Decoded<'_> {
     match told {
         Ok(told) => Decoded::Event {

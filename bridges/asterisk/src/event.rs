@@ -90,6 +90,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
 }
 
 /// Reads an event's pairs by its rule.
+#[inline]
 pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
     rule: Rule,
     pairs: impl Iterator<Item = (K, V)>,

@@ -33,12 +33,12 @@ pub struct Framer {
 
 impl Framer {
     /// A framer at the beginning of a stream of this format.
-    pub const fn new(format: Format) -> Self {
+    pub fn new(format: Format) -> Self {
         Self::at(format, 0)
     }
 
     /// A framer at `position` bytes into a file.
-    pub const fn at(format: Format, position: u64) -> Self {
+    pub fn at(format: Format, position: u64) -> Self {
         let splitter = Splitter::new(format.framing());
         Self {
             splitter,
@@ -122,7 +122,7 @@ pub struct Frames<'a> {
 
 impl<'a> Frames<'a> {
     /// The messages of `bytes`.
-    pub const fn new(format: Format, bytes: &'a [u8]) -> Self {
+    pub fn new(format: Format, bytes: &'a [u8]) -> Self {
         Self {
             splitter: Splitter::new(format.framing()),
             rest: bytes,

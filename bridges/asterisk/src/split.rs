@@ -33,6 +33,7 @@ type End = (usize, usize);
 #[derive(Clone, Debug)]
 pub(crate) struct Splitter {
     framing: Framing,
+    ends: EmptyLines,
     /// Bytes at hand that were searched in vain already.
     searched: usize,
     /// Bytes thrown away of a message that is too long.
@@ -40,9 +41,10 @@ pub(crate) struct Splitter {
 }
 
 impl Splitter {
-    pub(crate) const fn new(framing: Framing) -> Self {
+    pub(crate) fn new(framing: Framing) -> Self {
         Self {
             framing,
+            ends: EmptyLines::new(),
             searched: 0,
             dropped: 0,
         }
@@ -60,7 +62,7 @@ impl Splitter {
         let body = &bytes[from..];
         let searched = self.searched.saturating_sub(from);
         let end = match self.framing {
-            Framing::EmptyLine => empty_line(body, searched, self.dropped > 0, at_end),
+            Framing::EmptyLine => self.ends.find(body, searched, self.dropped > 0, at_end),
             Framing::Line => line(body, searched, at_end),
             Framing::CsvRecord => record(body, searched, self.dropped > 0, at_end),
         };
@@ -120,23 +122,42 @@ impl Splitter {
 /// The longest end of a message, but for its last byte.
 const TAIL: usize = 3;
 
-/// A message ends at an empty line; one whose first line holds no colon is that line alone: a
-/// banner, which no empty line follows.
-#[inline]
-fn empty_line(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
-    if !dropping
-        && let Some(end) = memchr2(b':', b'\n', body)
-        && body[end] == b'\n'
-    {
-        return Some((before_cr(body, end), end + 1));
+/// Searches for empty lines, made once.
+#[derive(Clone, Debug)]
+struct EmptyLines {
+    crlf: memmem::Finder<'static>,
+    bare: memmem::Finder<'static>,
+}
+
+impl EmptyLines {
+    fn new() -> Self {
+        Self {
+            crlf: memmem::Finder::new(b"\n\r\n"),
+            bare: memmem::Finder::new(b"\n\n"),
+        }
     }
-    let from = searched.saturating_sub(TAIL);
-    let crlf = memmem::find(&body[from..], b"\n\r\n").map(|at| from + at);
-    let bare = memmem::find(&body[from..crlf.unwrap_or(body.len())], b"\n\n").map(|at| from + at);
-    match (bare, crlf) {
-        (Some(at), _) => Some((before_cr(body, at), at + 2)),
-        (None, Some(at)) => Some((before_cr(body, at), at + 3)),
-        (None, None) => rest(body, at_end),
+
+    /// A message ends at an empty line; one whose first line holds no colon is that line alone:
+    /// a banner, which no empty line follows.
+    #[inline]
+    fn find(&self, body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
+        if !dropping
+            && let Some(end) = memchr2(b':', b'\n', body)
+            && body[end] == b'\n'
+        {
+            return Some((before_cr(body, end), end + 1));
+        }
+        let from = searched.saturating_sub(TAIL);
+        let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
+        let bare = self
+            .bare
+            .find(&body[from..crlf.unwrap_or(body.len())])
+            .map(|at| from + at);
+        match (bare, crlf) {
+            (Some(at), _) => Some((before_cr(body, at), at + 2)),
+            (None, Some(at)) => Some((before_cr(body, at), at + 3)),
+            (None, None) => rest(body, at_end),
+        }
     }
 }
 
