@@ -233,3 +233,17 @@ fn the_manager_account_hears_calls_with_their_times_and_may_do_no_more_than_ask(
     assert_eq!(setting("channelvars"), Some("LEAD_ID"));
     assert_eq!(setting("secret"), Some("CHANGE-ME"));
 }
+
+#[test]
+fn the_example_of_a_flags_file_has_no_fault() {
+    let flags = format!("@{}", deploy("systemd/example.flags").display());
+    let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/pickup/ami.raw");
+    let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .args(["explain", "--format", "ami", &flags])
+        .arg(recording)
+        .env("CALLBRIDGE_AMI_SECRET", "bridgesecret")
+        .output()
+        .expect("the program runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_ne!(output.status.code(), Some(64), "{said}");
+}
