@@ -132,7 +132,9 @@ fn words(host: &str, error: &rustls::Error) -> Refusal {
             Refusal::Expired { host, since }
         }
         C::NotValidYet | C::NotValidYetContext { .. } => Refusal::NotYet { host },
-        C::UnknownIssuer => Refusal::Untrusted { host },
+        // A bad signature: the root that is trusted has the issuer's name and another key, as
+        // when a CA was made anew.
+        C::UnknownIssuer | C::BadSignature => Refusal::Untrusted { host },
         // A self-signed certificate made as a CA's own (`openssl req -x509`) is told apart only
         // by webpki's words.
         C::Other(other) if other.to_string().contains("CaUsedAsEndEntity") => {

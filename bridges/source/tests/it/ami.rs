@@ -1,0 +1,155 @@
+//! AMI over TCP.
+
+use crate::listener::{ACCEPTED, Listener, action, closed, say};
+use crate::proxy::Proxy;
+use crate::stage::{Stage, impatient, settings, until};
+use callbridge_source::Item;
+
+fn url(port: u16) -> String {
+    format!("ami://bridge@127.0.0.1:{port}")
+}
+
+#[tokio::test]
+async fn every_message_after_the_login_comes_as_a_frame() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.ami().await;
+    stage.up().await;
+    assert_eq!(stage.text().await + "\r\n\r\n", ACCEPTED);
+    // However the stream is cut, a name in Windows-1251 included.
+    for byte in b"Event: Hangup\r\nCallerIDName: \xc8\xe2\xe0\xed\r\n\r\nEvent: Shutdown\r\n\r\n" {
+        say(&mut line, &[*byte]).await;
+    }
+    let frame = stage.frame().await;
+    assert_eq!(
+        &frame.bytes[..],
+        b"Event: Hangup\r\nCallerIDName: \xc8\xe2\xe0\xed"
+    );
+    assert_eq!((frame.seq, frame.position), (2, None));
+    assert_eq!(frame.arrived.micros(), 1_795_151_317_000_000);
+    assert_eq!(stage.text().await, "Event: Shutdown");
+    assert_eq!(stage.counts.now().frames, 3);
+    assert_eq!(stage.stop().await, []);
+}
+
+#[tokio::test]
+async fn a_refused_login_is_told_once_and_tried_again() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    for _ in 0..4 {
+        let mut line = listener.accept().await;
+        say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+        action(&mut line).await;
+        say(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
+        action(&mut line).await;
+        say(
+            &mut line,
+            b"Response: Error\r\nMessage: Authentication failed\r\n\r\n",
+        )
+        .await;
+        closed(&mut line).await;
+    }
+    listener.ami().await;
+    let why = stage.down().await;
+    assert!(
+        why.contains("refused the login: Authentication failed"),
+        "{why}"
+    );
+    assert!(!why.contains("bridgesecret"));
+    // It was never up before, so nothing can be missing that was not missing before.
+    stage.up().await;
+    stage.text().await;
+    assert!(matches!(stage.next().await, Item::Down { .. }));
+    assert_eq!(stage.counts.now().reconnects, 1);
+}
+
+#[tokio::test]
+async fn a_connection_that_is_refused_is_told_with_its_cure() {
+    let listener = Listener::plain().await;
+    let port = listener.port();
+    drop(listener);
+    let mut stage = Stage::start(&url(port), settings());
+    let why = stage.down().await;
+    assert!(why.contains("connection refused; is it running"), "{why}");
+    assert!(why.contains(&port.to_string()), "{why}");
+}
+
+#[tokio::test]
+async fn what_is_no_asterisk_is_named() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.accept().await;
+    say(&mut line, b"SSH-2.0-OpenSSH_9.9\r\n").await;
+    let why = stage.down().await;
+    assert!(
+        why.contains("no Asterisk manager: it says \"SSH-2.0"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn a_silent_line_is_opened_again_and_the_gap_is_told() {
+    let listener = Listener::plain().await;
+    let proxy = Proxy::start(listener.port()).await;
+    let mut stage = Stage::start(&url(proxy.port()), impatient());
+    let mut line = listener.ami().await;
+    stage.up().await;
+    stage.text().await;
+    assert!(action(&mut line).await.starts_with("Action: Ping"));
+    say(&mut line, b"Response: Success\r\nPing: Pong\r\n\r\n").await;
+    assert!(stage.text().await.contains("Pong"));
+    proxy.freeze();
+    let why = stage.down().await;
+    assert!(why.contains("no byte for 0.4 s"), "{why}");
+    let _again = listener.ami().await;
+    stage.up().await;
+    let why = stage.gap().await;
+    assert!(why.contains("events may be missing"), "{why}");
+}
+
+#[tokio::test]
+async fn a_line_on_which_bytes_arrive_is_never_taken_for_silent() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), impatient());
+    let mut line = listener.ami().await;
+    stage.up().await;
+    stage.text().await;
+    // Three times the silence that would end it; each ping is answered.
+    for _ in 0..12 {
+        assert!(action(&mut line).await.starts_with("Action: Ping"));
+        say(&mut line, b"Response: Success\r\n\r\n").await;
+        assert_eq!(stage.text().await, "Response: Success");
+    }
+}
+
+#[tokio::test]
+async fn a_lost_line_is_had_again_and_numbers_go_on() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    drop(listener.ami().await);
+    stage.up().await;
+    assert_eq!(stage.frame().await.seq, 1);
+    let why = stage.down().await;
+    assert!(why.contains("closed"), "{why}");
+    let _line = listener.ami().await;
+    stage.up().await;
+    stage.gap().await;
+    assert_eq!(stage.frame().await.seq, 2);
+    let counts = stage.counts.clone();
+    until("the count", || counts.now().reconnects == 1).await;
+}
+
+#[tokio::test]
+async fn a_message_that_is_too_long_is_counted_and_the_line_goes_on() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.ami().await;
+    stage.up().await;
+    stage.text().await;
+    let long = vec![b'x'; (1 << 20) + 100];
+    say(&mut line, b"Event: Long\r\nData: ").await;
+    say(&mut line, &long).await;
+    say(&mut line, b"\r\n\r\nEvent: Hangup\r\n\r\n").await;
+    assert_eq!(stage.text().await, "Event: Hangup");
+    assert_eq!(stage.counts.now().too_long, 1);
+}

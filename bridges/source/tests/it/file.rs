@@ -1,0 +1,133 @@
+//! A file through a running source: states, places, restart, pause. What is done to log files is
+//! tested one by one beside the follower.
+
+use crate::stage::{Stage, settings};
+use callbridge_source::{FilePosition, Item, Limits};
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+struct Log {
+    _folder: tempfile::TempDir,
+    path: PathBuf,
+}
+
+impl Log {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cel.csv");
+        Self {
+            _folder: folder,
+            path,
+        }
+    }
+
+    fn write(&self, text: &str) {
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.path);
+        file.expect("opens")
+            .write_all(text.as_bytes())
+            .expect("written");
+    }
+
+    fn url(&self, from: &str) -> String {
+        format!("file://{}?format=cel-csv&from={from}", self.path.display())
+    }
+}
+
+async fn idle(stage: &mut Stage) -> FilePosition {
+    match stage.next().await {
+        Item::Idle { position } => position,
+        other => panic!("{other:?} before the end"),
+    }
+}
+
+#[tokio::test]
+async fn a_file_is_read_to_its_end_told_and_followed() {
+    let log = Log::new();
+    log.write("a\nb\n");
+    let mut stage = Stage::start(&log.url("start"), settings());
+    stage.up().await;
+    assert_eq!(stage.text().await, "a");
+    let frame = stage.frame().await;
+    let position = frame.position.expect("a place");
+    assert_eq!(
+        (&frame.bytes[..], frame.seq, position.offset),
+        (&b"b"[..], 2, 4)
+    );
+    assert_eq!(idle(&mut stage).await, position);
+    log.write("c\n");
+    assert_eq!(stage.text().await, "c");
+    assert_eq!(idle(&mut stage).await.offset, 6);
+    assert_eq!(stage.stop().await, []);
+}
+
+#[tokio::test]
+async fn a_missing_file_is_waited_for_and_told_once() {
+    let log = Log::new();
+    let mut stage = Stage::start(&log.url("end"), settings());
+    assert!(
+        stage
+            .down()
+            .await
+            .contains("no such file; it is waited for")
+    );
+    log.write("a\n");
+    stage.up().await;
+    assert_eq!(stage.text().await, "a");
+}
+
+#[tokio::test]
+async fn a_restart_from_a_stored_place_gives_the_rest_alone() {
+    let log = Log::new();
+    log.write("a\nb\nc\n");
+    let mut stage = Stage::start(&log.url("start"), settings());
+    stage.up().await;
+    stage.text().await;
+    let committed = stage.frame().await.position;
+    drop(stage);
+    let again = Stage::start_at(&log.url("start"), settings(), Limits::default(), committed);
+    let mut stage = again;
+    stage.up().await;
+    assert_eq!(stage.text().await, "c");
+}
+
+#[tokio::test]
+async fn a_pause_holds_reading_back() {
+    let log = Log::new();
+    let mut stage = Stage::start(&log.url("start"), settings());
+    stage.down().await;
+    stage.verdicts.pause();
+    log.write("a\n");
+    let other = Log::new();
+    other.write("x\n");
+    // Another source reads all it has meanwhile.
+    let mut witness = Stage::start(&other.url("start"), settings());
+    witness.up().await;
+    witness.text().await;
+    idle(&mut witness).await;
+    assert_eq!(stage.counts.now().frames, 0);
+    stage.verdicts.resume();
+    loop {
+        match stage.next().await {
+            Item::Frame(frame) => break assert_eq!(&frame.bytes[..], b"a"),
+            Item::Up => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_in_place_of_a_file_is_named() {
+    let log = Log::new();
+    std::fs::create_dir(&log.path).expect("made");
+    let mut stage = Stage::start(&log.url("start"), settings());
+    let why = stage.down().await;
+    assert!(
+        why.contains(Path::new("cel.csv").to_str().expect("text")),
+        "{why}"
+    );
+    assert!(why.contains("no file"), "{why}");
+}

@@ -1,0 +1,131 @@
+//! A listener of a test's own, plain or TLS, and what a PBX says to begin with.
+
+use crate::authority::Identity;
+use crate::stage::soon;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use std::sync::Arc;
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufStream};
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
+
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// One connection, seen from the PBX.
+pub type Line = BufStream<Box<dyn Duplex>>;
+
+pub struct Listener {
+    tcp: TcpListener,
+    tls: Option<TlsAcceptor>,
+}
+
+impl Listener {
+    pub async fn plain() -> Self {
+        let tcp = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Self { tcp, tls: None }
+    }
+
+    pub async fn tls(identity: &Identity) -> Self {
+        let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
+        let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).expect("a key");
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.expect("a certificate")], key)
+            .expect("they fit");
+        Self {
+            tls: Some(Arc::new(config).into()),
+            ..Self::plain().await
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.tcp.local_addr().expect("bound").port()
+    }
+
+    /// The next connection whose greeting is accepted on both sides.
+    pub async fn accept(&self) -> Line {
+        let accepting = async {
+            loop {
+                let (tcp, _) = self.tcp.accept().await.expect("a connection");
+                tcp.set_nodelay(true).expect("an option");
+                match &self.tls {
+                    None => return BufStream::new(Box::new(tcp) as Box<dyn Duplex>),
+                    // Refused by the client: that is what some tests are about.
+                    Some(tls) => {
+                        if let Ok(stream) = tls.accept(tcp).await {
+                            return BufStream::new(Box::new(stream) as Box<dyn Duplex>);
+                        }
+                    }
+                }
+            }
+        };
+        soon("a connection", accepting).await
+    }
+
+    /// The next connection, logged in to as Asterisk does it, the filter taken.
+    pub async fn ami(&self) -> Line {
+        let mut line = self.accept().await;
+        say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+        assert!(action(&mut line).await.starts_with("Action: Challenge"));
+        say(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
+        assert!(action(&mut line).await.contains("Username: bridge\r\n"));
+        say(&mut line, ACCEPTED.as_bytes()).await;
+        assert!(action(&mut line).await.starts_with("Action: Filter"));
+        line
+    }
+
+    /// The next connection, opened as a WebSocket.
+    pub async fn websocket(&self) -> Line {
+        let mut line = self.accept().await;
+        let answer = upgrade(&mut line).await;
+        say(&mut line, &answer).await;
+        line
+    }
+}
+
+pub const ACCEPTED: &str = "Response: Success\r\nMessage: Authentication accepted\r\n\r\n";
+
+/// Reads the request for a WebSocket; the answer that grants it.
+pub async fn upgrade(line: &mut Line) -> Vec<u8> {
+    let request = action(line).await;
+    let key = request
+        .lines()
+        .find_map(|line| line.strip_prefix("Sec-WebSocket-Key: "));
+    let key = derive_accept_key(key.expect("a key").as_bytes());
+    format!(
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
+         Sec-WebSocket-Accept: {key}\r\n\r\n"
+    )
+    .into_bytes()
+}
+
+pub async fn say(line: &mut Line, bytes: &[u8]) {
+    line.write_all(bytes).await.expect("it is written");
+    line.flush().await.expect("and sent");
+}
+
+/// The next text up to an empty line.
+pub async fn action(line: &mut Line) -> String {
+    let reading = async {
+        let mut text = String::new();
+        while !text.ends_with("\r\n\r\n") {
+            let read = line.read_line(&mut text).await.expect("text");
+            assert!(read > 0, "closed after {text:?}");
+        }
+        text
+    };
+    soon("an action", reading).await
+}
+
+/// Waits until the other side closes.
+pub async fn closed(line: &mut Line) {
+    let mut rest = Vec::new();
+    // A reset ends the line as well.
+    let _ = soon("the end of the line", line.read_to_end(&mut rest)).await;
+}

@@ -1,0 +1,108 @@
+//! What happens when the intake does not keep up.
+
+use crate::listener::{Listener, say};
+use crate::stage::{Stage, settings, until};
+use callbridge_source::{Item, Limits};
+use std::fmt::Write;
+
+fn small() -> Limits {
+    Limits {
+        live_frames: 4,
+        live_bytes: 1 << 20,
+        patient_frames: 4,
+        patient_bytes: 1 << 20,
+    }
+}
+
+fn events(range: std::ops::Range<u32>) -> String {
+    range.fold(String::new(), |mut text, n| {
+        let _ = write!(text, "Event: E{n}\r\n\r\n");
+        text
+    })
+}
+
+#[tokio::test]
+async fn a_live_line_never_waits_and_what_is_dropped_is_one_gap() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start_at(&url, settings(), small(), None);
+    let mut line = listener.ami().await;
+    // The login's answer and three events fill it; seven more find no room.
+    say(&mut line, events(0..10).as_bytes()).await;
+    let counts = stage.counts.clone();
+    until("the overflow", || counts.now().overflow == 7).await;
+    stage.up().await;
+    for wanted in [
+        "Response: Success\r\nMessage: Authentication accepted",
+        "Event: E0",
+    ] {
+        assert_eq!(stage.text().await, wanted);
+    }
+    // With room again the gap is told although nothing more arrives.
+    assert_eq!(stage.text().await, "Event: E1");
+    assert_eq!(stage.text().await, "Event: E2");
+    let why = stage.gap().await;
+    assert!(why.starts_with("7 frames were dropped"), "{why}");
+    say(&mut line, events(10..11).as_bytes()).await;
+    let frame = stage.frame().await;
+    assert_eq!((&frame.bytes[..], frame.seq), (&b"Event: E10"[..], 5));
+    assert_eq!(stage.counts.now().frames, 5);
+}
+
+#[tokio::test]
+async fn bytes_are_bounded_as_well_as_frames() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let limits = Limits {
+        live_frames: 1_000,
+        live_bytes: 100,
+        ..small()
+    };
+    let mut stage = Stage::start_at(&url, settings(), limits, None);
+    let mut line = listener.ami().await;
+    say(&mut line, events(0..10).as_bytes()).await;
+    let counts = stage.counts.clone();
+    // The login's answer has 51 bytes, an event 9: five of them find room.
+    until("the overflow", || counts.now().overflow == 5).await;
+    stage.up().await;
+    stage.text().await;
+    assert_eq!(stage.text().await, "Event: E0");
+}
+
+#[tokio::test]
+async fn a_file_waits_for_room_and_loses_nothing() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ami.raw");
+    std::fs::write(&path, events(0..500)).expect("written");
+    let url = format!("file://{}?format=ami&from=start", path.display());
+    let mut stage = Stage::start_at(&url, settings(), small(), None);
+    stage.up().await;
+    let counts = stage.counts.clone();
+    until("a full ring", || counts.now().frames >= 4).await;
+    for n in 0..500 {
+        assert_eq!(stage.text().await, format!("Event: E{n}"));
+    }
+    assert!(matches!(stage.next().await, Item::Idle { .. }));
+    assert_eq!(stage.counts.now().overflow, 0);
+}
+
+#[tokio::test]
+async fn an_intake_that_has_gone_ends_the_source() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ami.raw");
+    std::fs::write(&path, events(0..500)).expect("written");
+    let url = format!("file://{}?format=ami&from=start", path.display());
+    let (ring, intake) = callbridge_source::ring(small());
+    let (_verdicts, reader) = callbridge_source::verdicts();
+    let source = callbridge_source::Source::new(
+        callbridge_source::SourceId(0),
+        callbridge_source::url::SourceUrl::parse(&url).expect("good"),
+        callbridge_source::Secret::None,
+        None,
+        settings(),
+        || callbridge_source::EventTime::from_seconds(0),
+    );
+    drop(intake);
+    let never = std::future::pending();
+    crate::stage::soon("the end", source.run(ring, reader, never)).await;
+}

@@ -1,0 +1,151 @@
+//! Runs a source and takes what it tells.
+
+use callbridge_source::url::SourceUrl;
+use callbridge_source::{
+    Bounds, Counts, EventTime, FilePosition, Frame, Intake, Item, Limits, Secret, Settings, Source,
+    SourceId, Verdicts, ring, verdicts,
+};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Nothing in these tests takes this long unless it never comes.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+/// Waits for `future`, and fails with `what` when it does not come.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
+    }
+}
+
+/// Waits until `holds`.
+pub async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let mut looks = interval(Duration::from_millis(5));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let looking = async {
+        while !holds() {
+            looks.tick().await;
+        }
+    };
+    soon(what, looking).await;
+}
+
+/// Short waits between tries; the rest as promised.
+pub fn settings() -> Settings {
+    Settings {
+        backoff: Bounds {
+            first: Duration::from_millis(20),
+            most: Duration::from_millis(100),
+            ..Bounds::default()
+        },
+        poll_every: Duration::from_millis(5),
+        ..Settings::default()
+    }
+}
+
+/// Settings under which a dead line is noticed at once.
+pub fn impatient() -> Settings {
+    Settings {
+        ping_every: Duration::from_millis(100),
+        silent_after: Duration::from_millis(400),
+        ..settings()
+    }
+}
+
+/// A running source.
+pub struct Stage {
+    pub intake: Intake,
+    pub verdicts: Verdicts,
+    pub counts: Counts,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<()>,
+}
+
+fn clock() -> EventTime {
+    EventTime::from_seconds(1_795_151_317)
+}
+
+impl Stage {
+    pub fn start(url: &str, settings: Settings) -> Self {
+        Self::start_at(url, settings, Limits::default(), None)
+    }
+
+    pub fn start_at(
+        url: &str,
+        settings: Settings,
+        limits: Limits,
+        start: Option<FilePosition>,
+    ) -> Self {
+        let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{url}: {faults:?}"));
+        let secret = Secret::of(&url, Some("bridgesecret".into()));
+        let source = Source::new(SourceId(7), url, secret, start, settings, clock);
+        let (ring, intake) = ring(limits);
+        let (verdicts, reader) = verdicts();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let counts = source.counts();
+        let task = tokio::spawn(source.run(ring, reader, async {
+            // A dropped stage stops its source as well.
+            let _ = stopped.await;
+        }));
+        Self {
+            intake,
+            verdicts,
+            counts,
+            stop,
+            task,
+        }
+    }
+
+    pub async fn next(&mut self) -> Item {
+        let (source, item) = soon("an item", self.intake.next()).await.expect("a ring");
+        assert_eq!(source, SourceId(7));
+        item
+    }
+
+    pub async fn frame(&mut self) -> Frame {
+        match self.next().await {
+            Item::Frame(frame) => frame,
+            other => panic!("{other:?} instead of a frame"),
+        }
+    }
+
+    pub async fn text(&mut self) -> String {
+        String::from_utf8_lossy(&self.frame().await.bytes).into_owned()
+    }
+
+    pub async fn up(&mut self) {
+        assert_eq!(self.next().await, Item::Up);
+    }
+
+    /// Why it is down.
+    pub async fn down(&mut self) -> String {
+        match self.next().await {
+            Item::Down { why } => why,
+            other => panic!("{other:?} instead of a reason"),
+        }
+    }
+
+    pub async fn gap(&mut self) -> String {
+        match self.next().await {
+            Item::Gap { why } => why,
+            other => panic!("{other:?} instead of a gap"),
+        }
+    }
+
+    /// Stops the source; what it still told before its end.
+    pub async fn stop(mut self) -> Vec<Item> {
+        let _ = self.stop.send(());
+        soon("the end of the source", self.task)
+            .await
+            .expect("no panic");
+        let mut items = Vec::new();
+        while let Some((_, item)) = self.intake.try_next() {
+            items.push(item);
+        }
+        assert_eq!(items.pop(), Some(Item::Done));
+        items
+    }
+}

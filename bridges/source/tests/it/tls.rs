@@ -1,0 +1,110 @@
+//! TLS of AMI and WebSocket lines: a test CA is trusted by `ca-file=` alone, and what must be
+//! refused is refused by name. The broker's is tested beside a real broker.
+
+use crate::authority::{Authority, Flaw};
+use crate::listener::Listener;
+use crate::stage::{Stage, settings};
+
+fn url(scheme: &str, host: &str, port: u16, authority: &Authority) -> String {
+    let user = if scheme == "amis" { "bridge@" } else { "" };
+    let ca_file = authority.ca_file();
+    format!(
+        "{scheme}://{user}{host}:{port}?ca-file={}",
+        ca_file.display()
+    )
+}
+
+#[tokio::test]
+async fn amis_speaks_to_a_pbx_whose_ca_is_given() {
+    let authority = Authority::new();
+    let listener = Listener::tls(&authority.identity(Flaw::None)).await;
+    let url = url("amis", "localhost", listener.port(), &authority);
+    let mut stage = Stage::start(&url, settings());
+    let _line = listener.ami().await;
+    stage.up().await;
+    assert!(stage.text().await.starts_with("Response: Success"));
+}
+
+#[tokio::test]
+async fn wss_speaks_to_a_gateway_whose_ca_is_given() {
+    let authority = Authority::new();
+    let listener = Listener::tls(&authority.identity(Flaw::None)).await;
+    let url = url("wss", "localhost", listener.port(), &authority);
+    let mut stage = Stage::start(&url, settings());
+    let _line = listener.websocket().await;
+    stage.up().await;
+}
+
+async fn refused(scheme: &str) {
+    let authority = Authority::new();
+    for (flaw, word) in Flaw::REFUSED {
+        let listener = Listener::tls(&authority.identity(flaw)).await;
+        let url = url(scheme, "localhost", listener.port(), &authority);
+        let mut stage = Stage::start(&url, settings());
+        let why = tokio::select! {
+            why = stage.down() => why,
+            _ = listener.accept() => panic!("{flaw:?} was accepted"),
+        };
+        assert!(
+            why.contains("localhost") && why.contains(word),
+            "{flaw:?}: {why}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn amis_refuses_a_wrong_name_an_expired_and_a_self_signed_certificate_by_name() {
+    refused("amis").await;
+}
+
+#[tokio::test]
+async fn wss_refuses_a_wrong_name_an_expired_and_a_self_signed_certificate_by_name() {
+    refused("wss").await;
+}
+
+#[tokio::test]
+async fn a_ca_that_is_not_given_is_not_trusted_even_if_it_bears_the_same_name() {
+    let authority = Authority::new();
+    let listener = Listener::tls(&authority.identity(Flaw::None)).await;
+    let other = Authority::new();
+    let url = url("wss", "localhost", listener.port(), &other);
+    let mut stage = Stage::start(&url, settings());
+    let why = tokio::select! {
+        why = stage.down() => why,
+        _ = listener.accept() => panic!("accepted"),
+    };
+    assert!(
+        why.contains("give the issuer's certificate with ca-file=PATH"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn a_plain_port_is_named() {
+    let authority = Authority::new();
+    let listener = Listener::plain().await;
+    let url = url("amis", "localhost", listener.port(), &authority);
+    let mut stage = Stage::start(&url, settings());
+    let mut line = listener.accept().await;
+    crate::listener::say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
+    let why = stage.down().await;
+    assert!(why.contains("does not speak TLS"), "{why}");
+}
+
+#[tokio::test]
+async fn a_ca_file_that_holds_nothing_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = folder.path().join("empty.pem");
+    std::fs::write(&empty, "").expect("written");
+    for (file, word) in [
+        (empty, "no PEM certificate"),
+        (folder.path().join("none"), "No such"),
+    ] {
+        let listener = Listener::plain().await;
+        let port = listener.port();
+        let url = format!("wss://localhost:{port}?ca-file={}", file.display());
+        let mut stage = Stage::start(&url, settings());
+        let why = stage.down().await;
+        assert!(why.contains("ca-file=") && why.contains(word), "{why}");
+    }
+}

@@ -1,0 +1,182 @@
+//! AMI as JSON over a WebSocket, with the faults of real gateways.
+
+use crate::listener::{Line, Listener, action, closed, say, upgrade};
+use crate::proxy::Proxy;
+use crate::stage::{Stage, impatient, settings, soon};
+use tokio::io::AsyncReadExt;
+
+fn url(port: u16) -> String {
+    format!("ws://127.0.0.1:{port}/events")
+}
+
+/// A server's frame (RFC 6455 §5.2).
+fn frame(first: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![first];
+    match payload.len() {
+        length @ 0..126 => frame.push(u8::try_from(length).expect("short")),
+        length @ 126..65_536 => {
+            frame.push(126);
+            frame.extend(u16::try_from(length).expect("middling").to_be_bytes());
+        }
+        length => {
+            frame.push(127);
+            frame.extend((length as u64).to_be_bytes());
+        }
+    }
+    frame.extend(payload);
+    frame
+}
+
+const TEXT: u8 = 0x81;
+
+/// The next frame of the client: its first byte; its payload is masked and does not matter.
+async fn client_frame(line: &mut Line) -> u8 {
+    let reading = async {
+        let first = line.read_u8().await.expect("a frame");
+        let length = line.read_u8().await.expect("a frame") & 0x7f;
+        let mut rest = vec![0; usize::from(length) + 4];
+        line.read_exact(&mut rest).await.expect("its payload");
+        first
+    };
+    soon("a frame", reading).await
+}
+
+#[tokio::test]
+async fn bad_bytes_and_cut_frames_come_as_they_are_and_the_line_lives() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.websocket().await;
+    stage.up().await;
+    let messages: [&[u8]; 5] = [
+        b"{\"CallerIDName\":\"\xc8\xe2\xe0\xed\"}",
+        b"{\"CallerIDName\":\"\\v\x0b\"}",
+        b"{\"CallerIDName\":\"\xd0",
+        b"\xff",
+        b"{\"type\":3}",
+    ];
+    for message in messages {
+        say(&mut line, &frame(TEXT, message)).await;
+        assert_eq!(&stage.frame().await.bytes[..], message);
+    }
+    say(&mut line, &frame(0x82, b"binary\xff")).await;
+    assert_eq!(&stage.frame().await.bytes[..], b"binary\xff");
+}
+
+#[tokio::test]
+async fn headers_split_anywhere_and_an_answer_with_the_first_frame_behind_it_are_read() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.accept().await;
+    let mut bytes = upgrade(&mut line).await;
+    let long = [b"{\"n\":\"".to_vec(), vec![0xfe; 300], b"\"}".to_vec()].concat();
+    bytes.extend(frame(TEXT, b"\xff1"));
+    say(&mut line, &bytes).await;
+    stage.up().await;
+    assert_eq!(&stage.frame().await.bytes[..], b"\xff1");
+    for byte in frame(TEXT, &long).into_iter().chain(frame(TEXT, b"\xff2")) {
+        say(&mut line, &[byte]).await;
+    }
+    assert_eq!(&stage.frame().await.bytes[..], &long);
+    assert_eq!(&stage.frame().await.bytes[..], b"\xff2");
+}
+
+#[tokio::test]
+async fn a_fragmented_message_is_one_frame_with_a_ping_in_between() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.websocket().await;
+    stage.up().await;
+    // Our own first ping.
+    assert_eq!(client_frame(&mut line).await, 0x89);
+    // The first fragment ends in the middle of a character.
+    for (first, payload) in [
+        (0x01, &b"{\"\xd0"[..]),
+        (0x89, b"?"),
+        (0x00, b"\xb0"),
+        (0x80, b"\"}"),
+    ] {
+        say(&mut line, &frame(first, payload)).await;
+    }
+    assert_eq!(stage.text().await, "{\"а\"}");
+    assert_eq!(client_frame(&mut line).await, 0x8a, "the ping is answered");
+}
+
+#[tokio::test]
+async fn nothing_is_sent_but_pings() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), impatient());
+    let mut line = listener.accept().await;
+    let answer = upgrade(&mut line).await;
+    say(&mut line, &answer).await;
+    stage.up().await;
+    for _ in 0..6 {
+        assert_eq!(client_frame(&mut line).await, 0x89);
+        say(&mut line, &frame(0x8a, b"")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_silent_line_is_opened_again_and_the_gap_is_told() {
+    let listener = Listener::plain().await;
+    let proxy = Proxy::start(listener.port()).await;
+    let mut stage = Stage::start(&url(proxy.port()), impatient());
+    let mut line = listener.websocket().await;
+    stage.up().await;
+    say(&mut line, &frame(TEXT, b"{}")).await;
+    assert_eq!(stage.text().await, "{}");
+    proxy.freeze();
+    let why = stage.down().await;
+    assert!(why.contains("no byte for 0.4 s"), "{why}");
+    let _again = listener.websocket().await;
+    stage.up().await;
+    assert!(stage.gap().await.contains("events may be missing"));
+}
+
+#[tokio::test]
+async fn a_message_above_the_limit_ends_the_line_which_is_had_again() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.websocket().await;
+    stage.up().await;
+    let mut head = frame(TEXT, &vec![0; (1 << 20) + 1]);
+    head.truncate(10);
+    say(&mut line, &head).await;
+    let why = stage.down().await;
+    assert!(why.contains("closed"), "{why}");
+    let mut line = listener.websocket().await;
+    stage.up().await;
+    stage.gap().await;
+    let most = vec![b' '; 1 << 20];
+    say(&mut line, &frame(TEXT, &most)).await;
+    assert_eq!(stage.frame().await.bytes.len(), 1 << 20);
+}
+
+#[tokio::test]
+async fn what_is_no_websocket_is_named() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.accept().await;
+    assert!(action(&mut line).await.starts_with("GET /events HTTP/1.1"));
+    say(
+        &mut line,
+        b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+    )
+    .await;
+    let why = stage.down().await;
+    assert!(why.contains("no WebSocket at /events (HTTP 404)"), "{why}");
+    let mut line = listener.accept().await;
+    action(&mut line).await;
+    say(&mut line, b"Asterisk Call Manager/11.0.0\r\n\r\n").await;
+    let why = stage.down().await;
+    assert!(why.contains("does not answer as a WebSocket"), "{why}");
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_line() {
+    let listener = Listener::plain().await;
+    let mut stage = Stage::start(&url(listener.port()), settings());
+    let mut line = listener.websocket().await;
+    stage.up().await;
+    assert_eq!(stage.stop().await, []);
+    closed(&mut line).await;
+}

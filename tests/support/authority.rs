@@ -1,0 +1,84 @@
+//! A certificate authority for tests, and the certificates that a client has to refuse.
+
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, IsCa, KeyPair, date_time_ymd,
+};
+use std::path::PathBuf;
+
+/// What is wrong with a certificate for `localhost`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flaw {
+    /// Nothing.
+    None,
+    /// It is for another name.
+    WrongName,
+    /// Its time is over.
+    Expired,
+    /// Nobody but itself vouches for it.
+    SelfSigned,
+}
+
+impl Flaw {
+    /// The three that must be refused, with a word that the refusal has to say.
+    pub const REFUSED: [(Self, &'static str); 3] = [
+        (Self::WrongName, "is for another name"),
+        (Self::Expired, "has expired"),
+        (Self::SelfSigned, "is self-signed"),
+    ];
+}
+
+/// A certificate and its key, as PEM.
+pub struct Identity {
+    /// The certificate.
+    pub certificate: String,
+    /// Its private key.
+    pub key: String,
+}
+
+/// The authority; its files live as long as it does.
+pub struct Authority {
+    issuer: CertifiedIssuer<'static, KeyPair>,
+    folder: tempfile::TempDir,
+}
+
+impl Authority {
+    /// A new one.
+    pub fn new() -> Self {
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let name = "callbridge test authority";
+        params.distinguished_name.push(DnType::CommonName, name);
+        let key = KeyPair::generate().expect("a key");
+        let issuer = CertifiedIssuer::self_signed(params, key).expect("a root");
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("ca.pem"), issuer.pem()).expect("written");
+        Self { issuer, folder }
+    }
+
+    /// Where its own certificate lies.
+    pub fn ca_file(&self) -> PathBuf {
+        self.folder.path().join("ca.pem")
+    }
+
+    /// A server's certificate for `localhost` with a flaw.
+    pub fn identity(&self, flaw: Flaw) -> Identity {
+        let name = match flaw {
+            Flaw::WrongName => "pbx.example",
+            Flaw::None | Flaw::Expired | Flaw::SelfSigned => "localhost",
+        };
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.distinguished_name.push(DnType::CommonName, name);
+        if flaw == Flaw::Expired {
+            params.not_after = date_time_ymd(2020, 1, 1);
+        }
+        let key = KeyPair::generate().expect("a key");
+        let certificate = match flaw {
+            Flaw::SelfSigned => params.self_signed(&key),
+            Flaw::None | Flaw::WrongName | Flaw::Expired => params.signed_by(&key, &self.issuer),
+        };
+        Identity {
+            certificate: certificate.expect("a certificate").pem(),
+            key: key.serialize_pem(),
+        }
+    }
+}
