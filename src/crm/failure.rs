@@ -43,7 +43,7 @@ fn tls_words(error: &(dyn StdError + 'static)) -> Option<String> {
         | Tls::InvalidCertificate(Certificate::ExpiredContext { .. }) => {
             "the certificate has expired".to_owned()
         }
-        Tls::InvalidCertificate(Certificate::UnknownIssuer) => {
+        Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
             "the certificate is signed by an authority that is not trusted here; \
              if it is your own, give it with --crm-ca-file"
                 .to_owned()

@@ -13,6 +13,14 @@ pub mod line;
 pub mod outcome;
 pub mod pacer;
 pub mod rate;
+pub mod run;
 pub mod schedule;
 pub mod status;
+pub mod token;
 pub mod verdict;
+
+pub use self::core::{Core, Settings};
+pub use rate::{Rate, RateError};
+pub use run::Sender;
+pub use status::SenderStatus;
+pub use token::{TokenError, TokenSource};

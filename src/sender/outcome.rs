@@ -18,10 +18,42 @@ pub struct Outcome {
     pub row: Option<RowId>,
     /// The endpoint.
     pub endpoint: Endpoint,
+    /// How it ended for the call.
+    pub ended: Ended,
     /// The verdict's word, as in metrics.
     pub verdict: &'static str,
     /// What the service or the transport said, where it refused or failed.
     pub words: String,
+}
+
+/// How an answer ended for its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A step on its way.
+    Well,
+    /// It is in the journal.
+    Journaled,
+    /// It is a dead letter.
+    Dead,
+    /// It has to be tried again.
+    Again,
+}
+
+impl Ended {
+    const fn of(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Journaled => Self::Journaled,
+            Verdict::Dead { .. } => Self::Dead,
+            Verdict::Submitted { .. } | Verdict::NotYet | Verdict::Known(_) | Verdict::Swept(_) => {
+                Self::Well
+            }
+            Verdict::Unswept { .. }
+            | Verdict::Resubmit { .. }
+            | Verdict::Fault { .. }
+            | Verdict::Halt { .. }
+            | Verdict::TooMany => Self::Again,
+        }
+    }
 }
 
 impl Core {
@@ -38,16 +70,18 @@ impl Core {
         }
         let endpoint = flight.plan.task.endpoint();
         let verdict = judge(endpoint, heard.answer, self.context(&flight));
-        let word = verdict.word();
+        let (word, ended) = (verdict.word(), Ended::of(&verdict));
         *self
             .requests
             .entry((endpoint.word().to_owned(), word.to_owned()))
             .or_insert(0) += 1;
         let words = self.apply(now, &flight, verdict, &mut ops);
+        let row = flight.plan.row();
         Some(Outcome {
             ops,
-            row: flight.plan.row(),
+            row,
             endpoint,
+            ended,
             verdict: word,
             words,
         })

@@ -1,0 +1,408 @@
+//! The loop that owns the budget: spool, clock, token and client around the core.
+
+use super::core::{Core, Decision, Known, Launch, Plan, Settings};
+use super::outcome::{Ended, Outcome};
+use super::status::SenderStatus;
+use super::token::{Look, TokenSource, Watch, print};
+use crate::clock;
+use crate::crm::{Client, Heard, Request};
+use crate::ops::metrics::Durations;
+use crate::ops::status::Pause;
+use crate::secret::Secret;
+use crate::spool::{Error, Handle, Head, Op, Row};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
+use tracing::{debug, error, info, warn};
+
+/// How often the token file is looked at.
+const TOKEN_LOOK: Duration = Duration::from_secs(1);
+
+/// How long after the spool could not write it is tried again.
+const SPOOL_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a shutdown waits for requests under way.
+const FINISH: Duration = Duration::from_secs(8);
+
+/// What the sender works with.
+#[derive(Debug)]
+pub struct Sender {
+    /// The spool.
+    pub spool: Handle,
+    /// The way to the CRM.
+    pub client: Arc<Client>,
+    /// Where the token comes from.
+    pub token: TokenSource,
+    /// How it works.
+    pub settings: Settings,
+    /// Where the time of requests is counted.
+    pub durations: Durations,
+}
+
+/// A request that came to its end.
+type Landed = (u32, Heard, Duration);
+
+struct Loop {
+    spool: Handle,
+    client: Arc<Client>,
+    core: Core,
+    watch: Watch,
+    secret: Option<Secret>,
+    durations: Durations,
+    flights: JoinSet<Landed>,
+    calls: BTreeMap<u32, Call>,
+    /// What the spool could not take yet; nothing is sent before it did.
+    unwritten: VecDeque<Vec<Op>>,
+    trouble: Option<Error>,
+    head: Head,
+    status: watch::Sender<SenderStatus>,
+    warned_days: Option<u32>,
+}
+
+/// A call under way, for the log.
+#[derive(Clone, Debug, Default)]
+struct Call {
+    uuid: String,
+    linkedid: String,
+    trunk: String,
+}
+
+impl Call {
+    fn of(row: &Row) -> Self {
+        Self {
+            uuid: row.uuid.to_string(),
+            linkedid: row.record.linkedid.clone(),
+            trunk: row.record.trunk.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Sender {
+    /// Runs until `shutdown`; then takes nothing new, finishes what is under way (8 s at most;
+    /// the rest is resubmitted at the next start) and commits it. What it shows goes to `status`.
+    ///
+    /// # Errors
+    /// The spool's, when it cannot be read at the start or has ended.
+    pub async fn run(
+        self,
+        status: watch::Sender<SenderStatus>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let mut work = self.open(status).await?;
+        let mut changed = work.spool.changed();
+        let mut looks = tokio::time::interval(TOKEN_LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let watched = work.watch.is_worthwhile();
+        tokio::pin!(shutdown);
+        loop {
+            changed.borrow_and_update();
+            let until = work.turn().await?;
+            let wait = until.map(|at| Instant::now() + at.saturating_sub(clock::now().boot));
+            let far = Instant::now() + Duration::from_secs(3600);
+            tokio::select! {
+                () = &mut shutdown => break,
+                Some(landed) = work.flights.join_next() => work.landed(landed),
+                ended = changed.changed() => ended.map_err(|_| Error::Closed)?,
+                () = sleep_until(wait.unwrap_or(far)) => {}
+                _ = looks.tick(), if watched => work.look(),
+            }
+        }
+        work.finish().await
+    }
+
+    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<Loop, Error> {
+        let boot_id = clock::boot_id();
+        let (known, sending) = self
+            .spool
+            .read(|store| {
+                let binding = store.binding()?;
+                let known = Known {
+                    slots: store.slots()?,
+                    boot_id: None,
+                    binding,
+                };
+                Ok((known, store.sending()?))
+            })
+            .await?;
+        let now = clock::now();
+        let (core, mut ops) = Core::start(self.settings, Known { boot_id, ..known }, now);
+        ops.extend(core.interrupted(&sending, now));
+        if !sending.is_empty() {
+            info!(
+                calls = sending.len(),
+                "under way at the last end: sent again, same uuid"
+            );
+        }
+        let mut work = Loop {
+            spool: self.spool,
+            client: self.client,
+            core,
+            watch: Watch::new(self.token),
+            secret: None,
+            durations: self.durations,
+            flights: JoinSet::new(),
+            calls: BTreeMap::new(),
+            unwritten: VecDeque::from([ops]),
+            trouble: None,
+            head: Head::default(),
+            status,
+            warned_days: None,
+        };
+        work.look();
+        Ok(work)
+    }
+}
+
+impl Loop {
+    /// Does all that can be done now; the moment since boot at which to look again.
+    async fn turn(&mut self) -> Result<Option<Duration>, Error> {
+        loop {
+            let now = clock::now();
+            if !self.write_back().await? {
+                self.publish();
+                return Ok(Some(now.boot + SPOOL_AGAIN));
+            }
+            self.head = match self.spool.read(move |store| store.head(now.wall)).await {
+                Ok(head) => head,
+                Err(Error::Closed) => return Err(Error::Closed),
+                Err(trouble) => {
+                    self.troubled(trouble);
+                    return Ok(Some(now.boot + SPOOL_AGAIN));
+                }
+            };
+            match self.core.next(now, &self.head) {
+                Decision::Send(plan) => {
+                    self.send(plan).await?;
+                    if self.trouble.is_some() {
+                        return Ok(Some(now.boot + SPOOL_AGAIN));
+                    }
+                }
+                Decision::Revive(id) => {
+                    let Some(row) = self.row(id).await? else {
+                        return Ok(Some(now.boot + SPOOL_AGAIN));
+                    };
+                    self.unwritten.push_back(self.core.revive(&row, now));
+                }
+                Decision::WaitUntil(at) => {
+                    self.publish();
+                    return Ok(Some(at));
+                }
+                Decision::Idle => {
+                    self.publish();
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// The slot and the step are committed before the request leaves.
+    async fn send(&mut self, plan: Plan) -> Result<(), Error> {
+        let slot = plan.slot;
+        let row = match plan.row() {
+            Some(id) => self.row(id).await?,
+            None => None,
+        };
+        let now = clock::now();
+        let (request, ops) = match self.core.launch(now, plan, row.as_ref()) {
+            Launch::Go { request, ops } => (request, ops),
+            Launch::Not { ops } => {
+                self.unwritten.push_back(ops);
+                return Ok(());
+            }
+        };
+        let Some(secret) = self.secret.clone() else {
+            self.core.grounded(slot);
+            return Ok(());
+        };
+        match self.spool.write(ops).await {
+            Ok(_) => {}
+            Err(Error::Closed) => return Err(Error::Closed),
+            Err(trouble) => {
+                self.core.grounded(slot);
+                self.troubled(trouble);
+                return Ok(());
+            }
+        }
+        self.calls
+            .insert(slot, row.as_ref().map(Call::of).unwrap_or_default());
+        self.flights
+            .spawn(fly(Arc::clone(&self.client), slot, request, secret));
+        Ok(())
+    }
+
+    fn landed(&mut self, landed: Result<Landed, tokio::task::JoinError>) {
+        let (slot, heard, took) = match landed {
+            Ok(landed) => landed,
+            // the row stays `sending` until the next start, which sends it again
+            Err(error) => return error!(%error, "a request's task ended without an answer"),
+        };
+        self.durations.request.observe(took.as_secs_f64());
+        let call = self.calls.remove(&slot).unwrap_or_default();
+        if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
+            told(&outcome, &call, took);
+            self.unwritten.push_back(outcome.ops);
+        }
+    }
+
+    /// Writes what is not written; `false` when the spool cannot take it now.
+    async fn write_back(&mut self) -> Result<bool, Error> {
+        while let Some(ops) = self.unwritten.front() {
+            match self.spool.write(ops.clone()).await {
+                Ok(_) => self.trouble = None,
+                Err(Error::Closed) => return Err(Error::Closed),
+                Err(trouble) if trouble.is_retryable() => {
+                    self.troubled(trouble);
+                    return Ok(false);
+                }
+                Err(refused) => {
+                    // the step does not fit the row any more: what it says of the budget does
+                    error!(error = %refused, "the spool refuses a step");
+                    let kept = ops.iter().filter(|op| !matches!(op, Op::Step { .. }));
+                    let kept: Vec<Op> = kept.cloned().collect();
+                    if kept.len() < ops.len() {
+                        self.unwritten.push_front(kept);
+                        self.unwritten.remove(1);
+                        continue;
+                    }
+                }
+            }
+            self.unwritten.pop_front();
+        }
+        Ok(self.trouble.is_none())
+    }
+
+    async fn row(&mut self, id: crate::spool::RowId) -> Result<Option<Row>, Error> {
+        match self.spool.read(move |store| store.row(id)).await {
+            Ok(row) => Ok(row),
+            Err(Error::Closed) => Err(Error::Closed),
+            Err(trouble) => {
+                self.troubled(trouble);
+                Ok(None)
+            }
+        }
+    }
+
+    fn troubled(&mut self, trouble: Error) {
+        if self.trouble.as_ref() != Some(&trouble) {
+            error!(error = %trouble, "the spool cannot be used; nothing is sent meanwhile");
+        }
+        // an empty write finds out whether it works again
+        if self.unwritten.is_empty() {
+            self.unwritten.push_back(Vec::new());
+        }
+        self.trouble = Some(trouble);
+        self.publish();
+    }
+
+    fn look(&mut self) {
+        match self.watch.look() {
+            Look::Same => {}
+            Look::Changed(token, why) => {
+                if let Some(why) = why {
+                    warn!(error = %why, "no token");
+                }
+                self.core.token(token.as_ref().map(print));
+                self.secret = token;
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let mut status = self.core.status(clock::now(), &self.head);
+        if let Some(trouble) = &self.trouble {
+            let (reason, cure) = ("spool".to_owned(), trouble.to_string());
+            status.pause = Some(Pause { reason, cure });
+        }
+        if status.expires_in_days != self.warned_days {
+            self.warned_days = status.expires_in_days;
+            if let Some(days) = self.warned_days {
+                warn!(
+                    days,
+                    "the token ends soon: issue a new one and put it into --token-file"
+                );
+            }
+        }
+        self.status.send_if_modified(|shown| {
+            let reason = |status: &SenderStatus| status.pause.as_ref().map(|it| it.reason.clone());
+            if reason(shown) != reason(&status) {
+                match &status.pause {
+                    Some(pause) => warn!(reason = %pause.reason, cure = %pause.cure, "paused"),
+                    None => info!("no longer paused"),
+                }
+            }
+            let modified = *shown != status;
+            *shown = status;
+            modified
+        });
+    }
+
+    /// Nothing new; what is under way is finished and committed.
+    async fn finish(mut self) -> Result<(), Error> {
+        let landing = async {
+            while let Some(landed) = self.flights.join_next().await {
+                self.landed(landed);
+            }
+        };
+        if timeout(FINISH, landing).await.is_err() {
+            let calls = self.flights.len();
+            warn!(
+                calls,
+                "requests without an answer at the end: sent again at the next start"
+            );
+        }
+        self.flights.shutdown().await;
+        self.write_back().await?;
+        self.publish();
+        Ok(())
+    }
+}
+
+async fn fly(client: Arc<Client>, slot: u32, request: Request, secret: Secret) -> Landed {
+    let began = Instant::now();
+    let heard = client.send(&request, &secret).await;
+    (slot, heard, began.elapsed())
+}
+
+/// The line in the log.
+fn told(outcome: &Outcome, call: &Call, took: Duration) {
+    let Call {
+        uuid,
+        linkedid,
+        trunk,
+    } = call;
+    let Outcome {
+        endpoint,
+        verdict,
+        words,
+        row,
+        ..
+    } = outcome;
+    let id = row.map(|row| row.0);
+    let ms = took.as_millis();
+    match outcome.ended {
+        Ended::Well => {
+            debug!(%endpoint, verdict, call = uuid, linkedid, trunk, id, ms, "answered");
+        }
+        Ended::Journaled => {
+            info!(call = uuid, linkedid, trunk, id, "journaled");
+        }
+        Ended::Dead => {
+            warn!(
+                reason = verdict,
+                call = uuid,
+                linkedid,
+                trunk,
+                id,
+                words,
+                "dead letter"
+            );
+        }
+        Ended::Again => {
+            info!(%endpoint, verdict, call = uuid, linkedid, trunk, id, ms, words, "tried again");
+        }
+    }
+}

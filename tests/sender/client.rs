@@ -1,0 +1,343 @@
+//! The client against servers that behave well, badly, or not at all.
+
+use callbridge::crm::client::Timeouts;
+use callbridge::crm::{Address, Answer, Client, Request, Setup};
+use callbridge::secret::Secret;
+use rcgen::{CertificateParams, KeyPair};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+const ACCEPTED: &str = r#"{"data":null,"message":"Success","accept":true,"requestId":"r1"}"#;
+
+/// A server that answers every connection with these bytes, and tells what it was asked.
+struct Server {
+    addr: SocketAddr,
+    asked: mpsc::Receiver<String>,
+    connections: Arc<AtomicUsize>,
+}
+
+async fn serve(answer: Vec<u8>) -> Server {
+    serve_over(answer, None).await
+}
+
+async fn serve_over(answer: Vec<u8>, tls: Option<TlsAcceptor>) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    let (tell, asked) = mpsc::channel(16);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&connections);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let asked = match &tls {
+                None => converse(socket, &answer).await,
+                Some(tls) => match tls.accept(socket).await {
+                    Ok(socket) => converse(socket, &answer).await,
+                    Err(_) => continue,
+                },
+            };
+            if tell.send(asked).await.is_err() {
+                return;
+            }
+        }
+    });
+    Server {
+        addr,
+        asked,
+        connections,
+    }
+}
+
+/// Reads one request, answers, closes.
+async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, answer: &[u8]) -> String {
+    let mut asked = Vec::new();
+    let mut bytes = [0; 4096];
+    while !is_whole(&asked) {
+        match socket.read(&mut bytes).await {
+            Ok(0) | Err(_) => break,
+            Ok(n) => asked.extend_from_slice(&bytes[..n]),
+        }
+    }
+    let _ = socket.write_all(answer).await;
+    let _ = socket.shutdown().await;
+    String::from_utf8(asked).expect("text")
+}
+
+fn is_whole(asked: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(asked);
+    let Some((head, body)) = text.split_once("\r\n\r\n") else {
+        return false;
+    };
+    let length = head.lines().find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length")
+            .then(|| value.trim().parse().ok())?
+    });
+    body.len() >= length.unwrap_or(0)
+}
+
+fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
+    let length = body.len();
+    format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
+}
+
+fn client(url: &str, ca_file: Option<PathBuf>) -> Client {
+    // whoever comes second finds it installed, which is as good
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let address = Address::parse(url).expect("an address");
+    let timeouts = Timeouts {
+        connect: Duration::from_secs(5),
+        total: Duration::from_secs(20),
+    };
+    Client::new(Setup {
+        ca_file,
+        timeouts,
+        ..Setup::new(address)
+    })
+}
+
+fn plain(addr: SocketAddr) -> Client {
+    client(&format!("http://{addr}"), None)
+}
+
+fn submit() -> Request {
+    Request::Submit(serde_json::json!({ "leadId": 4001 }))
+}
+
+async fn send(client: &Client) -> Answer {
+    client
+        .send(&submit(), &Secret::from("svc_pat_secret"))
+        .await
+        .answer
+}
+
+#[tokio::test]
+async fn a_request_carries_the_token_in_its_header_and_nothing_that_leads_elsewhere() {
+    let mut server = serve(http("200 OK", "", ACCEPTED)).await;
+    let answer = send(&plain(server.addr)).await;
+    assert_eq!(
+        answer,
+        Answer::Accepted {
+            request_id: "r1".to_owned()
+        }
+    );
+    let asked = server.asked.recv().await.expect("a request").to_lowercase();
+    assert!(
+        asked.starts_with("post /v1/open-api/call-history http/1.1\r\n"),
+        "{asked}"
+    );
+    assert_eq!(
+        asked
+            .matches("\r\nx-open-api-token: svc_pat_secret\r\n")
+            .count(),
+        1
+    );
+    assert_eq!(
+        asked
+            .matches("\r\ncontent-type: application/json\r\n")
+            .count(),
+        1
+    );
+    assert!(!asked.contains("authorization"));
+    assert!(asked.ends_with("\r\n\r\n{\"leadid\":4001}"), "{asked}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed() {
+    let elsewhere = serve(http("200 OK", "", ACCEPTED)).await;
+    let location = format!(
+        "Location: http://{}/v1/open-api/call-history\r\n",
+        elsewhere.addr
+    );
+    for status in ["301 Moved", "302 Found", "307 Temporary", "308 Permanent"] {
+        let server = serve(http(status, &location, "")).await;
+        let answer = send(&plain(server.addr)).await;
+        assert!(
+            matches!(answer, Answer::WrongAddress { status: 301..=308 }),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(elsewhere.connections.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_body_without_end_is_not_read_to_its_end() {
+    let padding = " ".repeat(300 * 1024);
+    let server = serve(http("200 OK", "", &format!("{padding}{ACCEPTED}"))).await;
+    let answer = send(&plain(server.addr)).await;
+    assert!(matches!(answer, Answer::BrokenBody { .. }), "{answer:?}");
+    let server = serve(http("401 Unauthorized", "", &padding)).await;
+    assert_eq!(send(&plain(server.addr)).await, Answer::Unauthorized);
+}
+
+#[tokio::test]
+async fn a_connection_cut_in_the_middle_is_lost_and_nothing_is_repeated() {
+    for answer in [
+        Vec::new(),
+        b"HTTP/1.1 200 OK\r\nContent-Length: 90\r\n\r\n{".to_vec(),
+    ] {
+        let server = serve(answer).await;
+        let answer = send(&plain(server.addr)).await;
+        assert!(matches!(answer, Answer::Lost { .. }), "{answer:?}");
+        assert_eq!(server.connections.load(Ordering::SeqCst), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_closed_port_is_no_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    drop(listener);
+    let answer = send(&plain(addr)).await;
+    assert!(matches!(answer, Answer::NotConnected { .. }), "{answer:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_says_nothing_is_timed_out() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    let address = Address::parse(&format!("http://{addr}")).expect("an address");
+    let total = Duration::from_millis(200);
+    let timeouts = Timeouts {
+        connect: total,
+        total,
+    };
+    let client = Client::new(Setup {
+        timeouts,
+        ..Setup::new(address)
+    });
+    assert_eq!(send(&client).await, Answer::TimedOut);
+}
+
+#[tokio::test]
+async fn a_token_that_no_header_can_carry_is_refused_here() {
+    let server = serve(http("200 OK", "", ACCEPTED)).await;
+    let client = plain(server.addr);
+    let heard = client.send(&submit(), &Secret::from("two\nlines")).await;
+    assert_eq!(heard.answer, Answer::Unauthorized);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 0);
+}
+
+/// A certificate, its key, and the file that makes a client trust its authority.
+struct Identity {
+    acceptor: TlsAcceptor,
+    ca_file: PathBuf,
+    _folder: tempfile::TempDir,
+}
+
+fn identity(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let ca_key = KeyPair::generate().expect("a key");
+    let mut ca = CertificateParams::new(Vec::new()).expect("parameters");
+    ca.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let ca_cert = ca.self_signed(&ca_key).expect("a certificate");
+    let issuer = rcgen::Issuer::new(ca, ca_key);
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(vec![name.to_owned()]).expect("parameters");
+    change(&mut params);
+    let cert = params.signed_by(&key, &issuer).expect("a certificate");
+    let acceptor = acceptor(&cert, &key);
+    let folder = tempfile::tempdir().expect("a folder");
+    let ca_file = folder.path().join("ca.pem");
+    std::fs::write(&ca_file, ca_cert.pem()).expect("written");
+    Identity {
+        acceptor,
+        ca_file,
+        _folder: folder,
+    }
+}
+
+fn self_signed() -> TlsAcceptor {
+    let key = KeyPair::generate().expect("a key");
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("parameters");
+    params
+        .distinguished_name
+        .push(rcgen::DnType::CommonName, "nobody");
+    acceptor(&params.self_signed(&key).expect("a certificate"), &key)
+}
+
+fn acceptor(cert: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
+    let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+    let config = ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![cert.der().clone()], der)
+        .expect("a server");
+    TlsAcceptor::from(Arc::new(config))
+}
+
+async fn over_tls(server: &Identity, trusted: Option<&Identity>) -> Answer {
+    let acceptor = Some(server.acceptor.clone());
+    let running = serve_over(http("200 OK", "", ACCEPTED), acceptor).await;
+    let url = format!("https://localhost:{}", running.addr.port());
+    send(&client(&url, trusted.map(|it| it.ca_file.clone()))).await
+}
+
+fn refused(answer: Answer) -> String {
+    match answer {
+        Answer::TlsRefused { why } => why,
+        other => panic!("not refused: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_of_the_given_authority_is_trusted() {
+    let good = identity("localhost", |_| ());
+    let answer = over_tls(&good, Some(&good)).await;
+    assert_eq!(
+        answer,
+        Answer::Accepted {
+            request_id: "r1".to_owned()
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_name_is_refused_by_name() {
+    let other = identity("crm.example.uz", |_| ());
+    let why = refused(over_tls(&other, Some(&other)).await);
+    insta::assert_snapshot!(why, @"the certificate is for another name");
+}
+
+#[tokio::test]
+async fn an_expired_certificate_is_refused_by_name() {
+    let expired = identity("localhost", |params| {
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(2021, 1, 1);
+    });
+    let why = refused(over_tls(&expired, Some(&expired)).await);
+    insta::assert_snapshot!(why, @"the certificate has expired");
+}
+
+#[tokio::test]
+async fn a_certificate_of_another_authority_or_of_none_is_refused_by_name() {
+    let (own, another) = (identity("localhost", |_| ()), identity("localhost", |_| ()));
+    let why = refused(over_tls(&own, Some(&another)).await);
+    insta::assert_snapshot!(why, @"the certificate is signed by an authority that is not trusted here; if it is your own, give it with --crm-ca-file");
+    let lone = Identity {
+        acceptor: self_signed(),
+        ..identity("localhost", |_| ())
+    };
+    assert_eq!(refused(over_tls(&lone, Some(&another)).await), why);
+}
+
+#[tokio::test]
+async fn a_missing_ca_file_is_named() {
+    let good = identity("localhost", |_| ());
+    let running = serve_over(http("200 OK", "", ACCEPTED), Some(good.acceptor.clone())).await;
+    let url = format!("https://localhost:{}", running.addr.port());
+    let Answer::NotConnected { why } = send(&client(&url, Some("/no/such/ca.pem".into()))).await
+    else {
+        panic!("connected");
+    };
+    assert!(why.starts_with("--crm-ca-file /no/such/ca.pem: "), "{why}");
+    assert_eq!(running.connections.load(Ordering::SeqCst), 0);
+}
