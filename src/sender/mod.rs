@@ -12,6 +12,7 @@ pub mod core;
 pub mod line;
 pub mod outcome;
 pub mod pacer;
+pub mod plan;
 pub mod rate;
 pub mod run;
 pub mod schedule;
@@ -19,7 +20,8 @@ pub mod status;
 pub mod token;
 pub mod verdict;
 
-pub use self::core::{Core, Settings};
+pub use self::core::Core;
+pub use plan::Settings;
 pub use rate::{Rate, RateError};
 pub use run::Sender;
 pub use status::SenderStatus;

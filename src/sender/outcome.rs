@@ -1,6 +1,7 @@
 //! What an answer changes: steps and slots for the spool, the line, the counters.
 
-use super::core::{Core, Flight, Task};
+use super::core::{Core, Flight};
+use super::plan::Task;
 use super::schedule::next_poll;
 use super::verdict::{Halt, Verdict, judge};
 use crate::clock::Now;

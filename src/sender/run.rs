@@ -1,7 +1,8 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
-use super::core::{Core, Decision, Known, Launch, Plan, Settings};
+use super::core::Core;
 use super::outcome::{Ended, Outcome};
+use super::plan::{Decision, Known, Launch, Plan, Settings};
 use super::status::SenderStatus;
 use super::token::{Look, TokenSource, Watch, print};
 use crate::clock;

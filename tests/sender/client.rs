@@ -321,7 +321,11 @@ async fn an_expired_certificate_is_refused_by_name() {
 async fn a_certificate_of_another_authority_or_of_none_is_refused_by_name() {
     let (own, another) = (identity("localhost", |_| ()), identity("localhost", |_| ()));
     let why = refused(over_tls(&own, Some(&another)).await);
-    insta::assert_snapshot!(why, @"the certificate is signed by an authority that is not trusted here; if it is your own, give it with --crm-ca-file");
+    assert!(why.starts_with("the certificate is signed by an authority that is not trusted"));
+    assert!(
+        why.ends_with("if it is your own, give it with --crm-ca-file"),
+        "{why}"
+    );
     let lone = Identity {
         acceptor: self_signed(),
         ..identity("localhost", |_| ())

@@ -13,12 +13,12 @@ pub fn epoch() -> EventTime {
 /// Call number `n`, finished at `now`; `lead` need not exist.
 pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
     let duration = 3 + n % 40;
-    let answered = n % 3 != 0;
+    let answered = !n.is_multiple_of(3);
     let started = now.minus(Duration::from_secs(u64::from(duration)));
     let linkedid = format!("{}.{n}", started.floor_seconds());
     let name = format!("sim\0{linkedid}");
     let uuid = uuid::Uuid::new_v5(&uuid::Uuid::NAMESPACE_OID, name.as_bytes());
-    let direction = if n % 2 == 0 {
+    let direction = if n.is_multiple_of(2) {
         Direction::Inbound
     } else {
         Direction::Outbound
@@ -33,7 +33,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         trunk: Some("city".to_owned()),
         client_phone: Phone::from_e164(&format!("+99890{n:07}")),
         employee: Some("101".to_owned()),
-        employee_id: if n % 5 == 0 {
+        employee_id: if n.is_multiple_of(5) {
             None
         } else {
             EmployeeId::new(501)

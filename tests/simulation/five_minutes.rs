@@ -7,7 +7,7 @@ use callbridge::journal::{LeadId, Reason};
 use callbridge::sandbox::faults::{Action, parse};
 use callbridge::sandbox::token::TokenKind;
 use callbridge::sandbox::{self, Kind};
-use callbridge::sender::core::Settings;
+use callbridge::sender::Settings;
 use callbridge::spool::{Books, LetterFilter, Op, Step};
 use std::time::Duration;
 

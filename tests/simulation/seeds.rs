@@ -9,7 +9,7 @@ use crate::world::{Network, Trap, World};
 use callbridge::journal::{LeadId, Reason};
 use callbridge::sandbox::faults::parse;
 use callbridge::sandbox::{self, Kind, Record};
-use callbridge::sender::core::Settings;
+use callbridge::sender::Settings;
 use callbridge::spool::{Finished, LetterFilter, Op, Step};
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;

@@ -1,0 +1,123 @@
+//! What the core is told, and what it decides: settings, the past, plans.
+
+use super::rate::Rate;
+use crate::crm::{Endpoint, FieldNames, Request};
+use crate::spool::{Binding, Op, RowId, SlotRow, Unconfirmed};
+use std::time::Duration;
+
+/// How the sender works.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// `--rate`
+    pub rate: Rate,
+    /// `--field`
+    pub fields: FieldNames,
+    /// `--dry-run`: nothing is submitted.
+    pub dry_run: bool,
+    /// Of the jitter: a run with the same seed and events is the same.
+    pub seed: u64,
+}
+
+/// What is known at a start.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The slots as they were stored.
+    pub slots: Vec<SlotRow>,
+    /// The id of this boot, where the kernel tells it.
+    pub boot_id: Option<String>,
+    /// Whose calls the spool holds.
+    pub binding: Binding,
+}
+
+/// Why a request is the best one now; in the order of precedence, but for the turns that old
+/// polls take with submissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// About the token: nothing else goes before it is known.
+    Token,
+    /// A poll whose requestId ends soon.
+    Deadline,
+    /// A call that happens now.
+    Live,
+    /// A poll that waited too long.
+    OldPoll,
+    /// A call from before.
+    Backlog,
+    /// A poll, when nothing is to be submitted.
+    Poll,
+}
+
+/// A chosen request; its slot is taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Its slot.
+    pub slot: u32,
+    /// Why it was chosen.
+    pub lane: Lane,
+    /// What it is about.
+    pub task: Task,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// To submit this call.
+    Submit(RowId),
+    /// To ask what became of this one.
+    Poll(Box<Unconfirmed>),
+    /// To ask whose token it is.
+    TokenInfo,
+}
+
+impl Plan {
+    /// The call it is about.
+    pub fn row(&self) -> Option<RowId> {
+        match &self.task {
+            Task::Submit(row) => Some(*row),
+            Task::Poll(poll) => Some(poll.row),
+            Task::TokenInfo => None,
+        }
+    }
+}
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Launch this.
+    Send(Plan),
+    /// The requestId of this call can be read by another token only (§4.6): read the call and
+    /// commit what [`super::Core::revive`] gives.
+    Revive(RowId),
+    /// Nothing before this moment since boot, unless something changes.
+    WaitUntil(Duration),
+    /// Nothing until something changes: the spool, the token, an answer.
+    Idle,
+}
+
+/// A launched request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Launch {
+    /// Commit the operations, then send the request.
+    Go {
+        /// What is sent.
+        request: Request,
+        /// To be committed before.
+        ops: Vec<Op>,
+    },
+    /// Nothing is sent; commit what there is.
+    Not {
+        /// To be committed.
+        ops: Vec<Op>,
+    },
+}
+
+impl Task {
+    /// Its endpoint.
+    pub const fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Submit(_) => Endpoint::Submit,
+            Self::Poll(_) => Endpoint::Poll,
+            Self::TokenInfo => Endpoint::TokenInfo,
+        }
+    }
+}
