@@ -7,7 +7,7 @@ use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
 use super::journal::{Journal, Record, Write};
 use super::routes::Endpoint;
-use super::token::{Company, Token, TokenKey};
+use super::token::{Company, Token, TokenKey, TokenKind};
 use super::window::{Counted, Fullest, Windows};
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
@@ -128,8 +128,11 @@ impl Sandbox {
     fn apply(&mut self, at: EventTime, change: Change) {
         match change {
             Change::Issued { token, record } => {
-                for other in self.tokens.values_mut() {
-                    other.revoked |= other.company == record.company && other.kind == record.kind;
+                // An application has one working PAT; access tokens live side by side (§3.1).
+                let replaces = record.kind == TokenKind::Pat;
+                for other in self.tokens.values_mut().filter(|_| replaces) {
+                    let same = (other.company, other.kind) == (record.company, record.kind);
+                    other.revoked |= same;
                 }
                 self.tokens.insert(token, record);
             }

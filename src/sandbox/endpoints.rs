@@ -5,7 +5,7 @@ use super::breaches::Kind;
 use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
-use super::journal::{Earlier, STATUS_KEPT, Status, Submission, Write};
+use super::journal::{Earlier, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
 use super::{call_history, filter};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -31,6 +31,9 @@ impl Sandbox {
         let Sandbox { settings, dice, .. } = self;
         let (call, derived) =
             call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
+        if self.journal.accepted() >= WRITES_MAX {
+            return Err(Refusal::Status(500));
+        }
         let jitter = settings.persist_jitter.as_micros();
         let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
         let held = match fault {

@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// How long the status of a write can be read (§3.2).
 pub const STATUS_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// Most writes of one life of the sandbox; more are answered 500.
+pub const WRITES_MAX: u64 = 2_000_000;
 /// What the service puts before a uuid (§2.6).
 pub const PREFIX: &str = "oapi-";
 

@@ -7,7 +7,7 @@ use super::config::{
 use super::error::Error;
 use super::faults;
 use super::server;
-use super::token::{Grant, IdSet};
+use super::token::{Grant, IdSet, PAT_DAYS_MAX};
 use crate::secret::{ExposeSecret, Secret};
 use std::fs::OpenOptions;
 use std::future::Future;
@@ -15,6 +15,7 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// A CRM to try things on: the service of the document, held to it rule by rule, on this machine.
 ///
@@ -25,6 +26,8 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Where to listen; port 0 takes a free one
+    ///
+    /// The paths under /sandbox need no token: leave it on loopback, or in a network of your own.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8480")]
     pub listen: String,
 
@@ -117,6 +120,11 @@ impl Options {
         let now = crate::clock::now().wall;
         if let Some(text) = &self.expires_in {
             match parse_duration(text) {
+                Ok(time) if time > Duration::from_secs(PAT_DAYS_MAX * 86_400) => {
+                    wrong.push(format!(
+                        "--expires-in: a PAT lives at most {PAT_DAYS_MAX} days"
+                    ));
+                }
                 Ok(time) => config.expires_at = Some(now.plus(time).floor_seconds()),
                 Err(words) => wrong.push(format!("--expires-in: {words}")),
             }

@@ -5,6 +5,7 @@
 //! ```
 //! It is made with mode 0600, held with flock, and synced whenever a write was accepted. A last
 //! line without its end was never answered for and is cut off; any other bad line is refused.
+//! A call takes about half a kilobyte; nothing is ever thrown away.
 
 use super::core::{Change, Logged, Sandbox};
 use super::error::Error;

@@ -19,6 +19,8 @@ const PERMISSIONS: [&str; 7] = [
     "PERMISSION_OPEN_API_CALL",
     "PERMISSION_OPEN_API_CONFIGURATION",
 ];
+/// Longest lifetime of a PAT (§5.3.2).
+pub const PAT_DAYS_MAX: u64 = 365;
 const DAY_SECONDS: i64 = 86_400;
 
 /// A token by its fingerprint: the core and its state file never hold the value itself.

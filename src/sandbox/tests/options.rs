@@ -29,7 +29,7 @@ fn all_faults_of_the_flags_are_told_at_once() {
         "--rate=60",
         "--faults=any explode",
         "--persist-after=soon",
-        "--expires-in=1y",
+        "--expires-in=366d",
         "--seed=one",
         "--field=colour=red",
     ]);
@@ -44,7 +44,7 @@ fn all_faults_of_the_flags_are_told_at_once() {
     --persist-after: `soon` is no time such as 500ms, 6s, 2m, 24h, 365d
     --seed: `one` is no number
     --field: `colour=red` is neither talk=NAME nor phone=NAME
-    --expires-in: `1y` is no time such as 500ms, 6s, 2m, 24h, 365d
+    --expires-in: a PAT lives at most 365 days
     --faults: fault `any explode`: `explode` is no action
     ");
 }

@@ -2,13 +2,14 @@
 
 use super::rules::{Row, row, scene};
 use super::{INFO, NOW, SUBMIT, TOKEN, after, call, call_with, filter, info, submit};
-use crate::sandbox::token::{CALL_READ, CALL_SAVE, Grant};
+use crate::sandbox::token::{CALL_READ, CALL_SAVE, Grant, TokenKind};
 use crate::sandbox::{Kind, Request, Sandbox};
 use callbridge_call::EpochSeconds;
 use serde_json::{Value, json};
 
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = tokens();
+    rows.extend(lifecycle());
     rows.extend(grants());
     rows.extend(addresses());
     rows
@@ -38,7 +39,6 @@ fn tokens() -> Vec<Row> {
     let twice = info().with_token(TOKEN);
     let bearer = Request::get(INFO).with("Authorization", &format!("Bearer {TOKEN}"));
     let both = info().with("Authorization", "Bearer x");
-    let at = |seconds: u64| Some(after(seconds).floor_seconds());
     vec![
         row(
             "§7.2",
@@ -84,6 +84,12 @@ fn tokens() -> Vec<Row> {
             dead(),
         )
         .breach(Kind::WrongHeader),
+    ]
+}
+
+fn lifecycle() -> Vec<Row> {
+    let at = |seconds: u64| Some(after(seconds).floor_seconds());
+    vec![
         befallen("§3.1", "a new PAT revokes the one before", |core| {
             core.issue_pat(NOW, "svc_pat_second", None);
         }),
@@ -97,6 +103,17 @@ fn tokens() -> Vec<Row> {
         befallen("§3.1", "company disconnected", |core| {
             core.company(NOW, |own| own.disconnected = true);
         }),
+        scene(
+            "§3.1",
+            "access tokens live side by side",
+            |core| {
+                core.issue(NOW, "svc_at_1", TokenKind::Access, 1, None);
+                core.issue(NOW, "svc_at_2", TokenKind::Access, 1, None);
+                (after(9), Request::get(INFO).with_token("svc_at_1"))
+            },
+            200,
+            json!({ "data": { "kind": "ACCESS", "application": { "type": "PUBLIC" } } }),
+        ),
         scene(
             "§3.1",
             "a second before its expiry",
