@@ -333,7 +333,7 @@ impl Assembler {
     /// without further waiting; the others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
         self.advance(now);
-        for key in std::mem::take(&mut self.settling) {
+        for key in self.calls.hung_up() {
             self.finish(key, Ended::HungUp);
         }
     }

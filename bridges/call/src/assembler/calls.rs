@@ -3,7 +3,7 @@
 use super::leg::{is_holding, unmarked};
 use super::open::{OpenCall, Ties};
 
-use crate::event::{ChannelEvent, ChannelRef, Kind};
+use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -31,23 +31,22 @@ pub(super) enum Tie<'a> {
 }
 
 /// All that an event says about what belongs to its channel.
-pub(super) fn ties<'a>(id: &'a UniqueId, event: &'a ChannelEvent<'_>) -> Vec<Tie<'a>> {
-    let channel = &event.channel;
-    let mut ties = vec![Tie::Id(id.as_str()), Tie::Id(&channel.linkedid)];
-    ties.extend(trunk::local_pair(&channel.name).map(Tie::Local));
+pub(super) fn ties<'a>(
+    id: &'a UniqueId,
+    event: &'a ChannelEvent<'_>,
+) -> impl Iterator<Item = Tie<'a>> {
+    let mut by = None;
+    let mut met = None;
+    let mut with: &[Text<'_>] = &[];
     match &event.kind {
-        Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } => {
-            ties.extend([Tie::Id(&by.uniqueid), Tie::Id(&by.linkedid)]);
-            ties.extend(trunk::local_pair(&by.name).map(Tie::Local));
+        Kind::DialBegin { by: dialler, .. } | Kind::DialEnd { by: dialler, .. } => {
+            by = dialler.as_deref();
         }
-        Kind::BridgeEnter { bridge, technology } if !is_holding(technology) => {
-            ties.push(Tie::Bridge(bridge));
+        Kind::BridgeEnter { bridge, technology } => {
+            met = Some(bridge).filter(|_| !is_holding(technology));
         }
-        Kind::Joined { with } => ties.extend(with.iter().map(|id| Tie::Id(id))),
-        Kind::DialBegin { by: None, .. }
-        | Kind::DialEnd { by: None, .. }
-        | Kind::BridgeEnter { .. }
-        | Kind::Born { .. }
+        Kind::Joined { with: others } => with = others,
+        Kind::Born { .. }
         | Kind::State { .. }
         | Kind::App { .. }
         | Kind::BridgeLeave { .. }
@@ -56,7 +55,18 @@ pub(super) fn ties<'a>(id: &'a UniqueId, event: &'a ChannelEvent<'_>) -> Vec<Tie
         | Kind::LinkedidEnd
         | Kind::Seen => {}
     }
-    ties
+    let of_channel = |channel: &'a ChannelRef<'_>| {
+        let local = trunk::local_pair(&channel.name).map(Tie::Local);
+        [Some(Tie::Id(&channel.linkedid)), local]
+            .into_iter()
+            .flatten()
+    };
+    std::iter::once(Tie::Id(id.as_str()))
+        .chain(of_channel(&event.channel))
+        .chain(by.map(|by| Tie::Id(&by.uniqueid)))
+        .chain(by.into_iter().flat_map(of_channel))
+        .chain(met.map(|bridge| Tie::Bridge(bridge)))
+        .chain(with.iter().map(|id| Tie::Id(id)))
 }
 
 /// The open calls by number, with an index of all that leads to them.
@@ -242,6 +252,12 @@ impl Calls {
             };
             self.finished.remove(&oldest);
         }
+    }
+
+    /// Calls all of whose channels that were heard of have hung up.
+    pub(super) fn hung_up(&self) -> Vec<u64> {
+        let over = self.calls.iter().filter(|(_, call)| call.has_hung_up());
+        over.map(|(&key, _)| key).collect()
     }
 
     /// When the first event of the call that is open longest arrived.

@@ -201,12 +201,12 @@ impl Leg {
         !self.is_over() && (self.is_real() || trunk::extension(self.name()).is_some())
     }
 
-    /// Takes in how a message describes the channel; `true` if that changed anything.
+    /// Takes in how a message describes the channel, but for its linkedid; `true` if that changed
+    /// anything.
     pub(crate) fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>) -> bool {
         self.first = self.first.min(at);
         self.last = self.last.max(at);
         let mut changed = self.names.note(at, unmarked(&channel.name));
-        changed |= self.linkedids.note(at, &channel.linkedid);
         changed |= self.callers.note(at, &channel.caller_number);
         changed |= self.extens.note(at, &channel.exten);
         changed |= self.userfields.note(at, &channel.userfield);

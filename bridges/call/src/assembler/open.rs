@@ -45,6 +45,14 @@ pub(crate) struct Ties {
     pub(crate) locals: BTreeSet<String>,
 }
 
+impl Ties {
+    /// Notes the linkedid a message tells of a channel, unless it is that of a finished call, which
+    /// is tied to nothing.
+    fn note_linkedid(&self, leg: &mut Leg, at: EventTime, channel: &ChannelRef<'_>) -> bool {
+        self.ids.contains(channel.linkedid.as_ref()) && leg.linkedids.note(at, &channel.linkedid)
+    }
+}
+
 /// What an event did to a call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outcome {
@@ -125,6 +133,7 @@ impl OpenCall {
             .or_insert_with(|| Leg::new(id, at));
         let before = leg.facts.len();
         outcome.effect = leg.hear(at, event, room);
+        outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
         let gained = leg.facts.len() - before;
         let lost = outcome.effect == Effect::Learned && gained == 0 && !room;
         self.dropped += u32::from(lost);
@@ -136,7 +145,9 @@ impl OpenCall {
 
     /// A channel that is named in an event of another one.
     fn describe(&mut self, at: EventTime, channel: &ChannelRef<'_>, outcome: &mut Outcome) {
-        let Some(id) = UniqueId::new(channel.uniqueid.as_ref()) else {
+        // An id that is not tied to this call belongs to one that is finished.
+        let tied = self.ties.ids.contains(channel.uniqueid.as_ref());
+        let Some(id) = UniqueId::new(channel.uniqueid.as_ref()).filter(|_| tied) else {
             return;
         };
         let known = self.legs.contains_key(&id);
@@ -149,6 +160,7 @@ impl OpenCall {
             .entry(id.clone())
             .or_insert_with(|| Leg::new(id, at));
         outcome.changed |= leg.describe(at, channel);
+        outcome.changed |= self.ties.note_linkedid(leg, at, channel);
         outcome.new_leg |= !known;
     }
 
@@ -169,9 +181,23 @@ impl OpenCall {
         !self.legs.values().any(Leg::is_real)
     }
 
-    /// All its channels have hung up.
-    pub(crate) fn is_over(&self) -> bool {
+    /// All channels heard of have hung up.
+    pub(crate) fn has_hung_up(&self) -> bool {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
+    }
+
+    /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
+    /// channel that may still be up: a caller who waited in a queue before we listened.
+    pub(crate) fn is_over(&self) -> bool {
+        self.has_hung_up() && (self.is_ghost() || self.unheard_root().is_none())
+    }
+
+    /// A linkedid whose own channel was never heard of.
+    fn unheard_root(&self) -> Option<&str> {
+        let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
+        let heard = |linkedid: &&str| self.legs.keys().any(|id| id.as_str() == *linkedid);
+        let mut texts = linkedids.map(|linkedid| linkedid.text.as_str());
+        texts.find(|linkedid| !heard(linkedid))
     }
 
     /// It has heard a user field.

@@ -96,15 +96,19 @@ pub(super) fn finish(
             .map(|source| source.variable)
             .collect(),
         userfields: variables::userfields(legs, plan, &call.userfields),
-        incomplete: incomplete.or_else(|| {
-            let begun = plan.customers.iter().any(|&i| legs[i].begun);
-            (!begun).then(|| "the beginning of the call was not heard".to_owned())
-        }),
+        incomplete: incomplete.or_else(|| beginning_missed(legs, plan)),
         estimate: false,
         live: call.live,
         remarks: remarks(call, plan),
         why: why.0,
     }
+}
+
+/// Why the beginning of a call is not known; `None` if it is.
+fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let begun = plan.customers.iter().any(|&i| legs[i].begun);
+    let rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
+    (!begun || !rooted).then(|| "the beginning of the call was not heard".to_owned())
 }
 
 /// Of several channels of the customer: the one that was connected, else the one tried last.

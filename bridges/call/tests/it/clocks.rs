@@ -1,0 +1,80 @@
+//! Event times, arrival times, and which of them counts.
+
+use crate::story::{Story, answered_by_101, assembler, moment, seconds};
+use callbridge_call::{EventTime, FinishedCall, Told};
+use std::time::Duration;
+
+/// The one call of these events, heard at these moments.
+fn heard(story: &Story, arrival: impl Fn(usize, EventTime) -> EventTime) -> (FinishedCall, u64) {
+    let mut assembler = assembler();
+    let mut last = moment(0.0);
+    for (i, (at, told)) in story.events.iter().enumerate() {
+        last = arrival(i, *at);
+        assembler.hear(told, last);
+    }
+    assembler.tick(last.plus(Duration::from_secs(10)));
+    let mut calls = assembler.take_finished();
+    assert_eq!(calls.len(), 1);
+    (calls.remove(0), assembler.counts().clock_clamped)
+}
+
+fn talk_of_four_seconds() -> Story {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).hangups(&[&phone, &city]);
+    story
+}
+
+#[test]
+fn a_call_heard_within_five_seconds_of_its_time_is_live() {
+    let story = talk_of_four_seconds();
+    let (near, _) = heard(&story, |_, at| at.plus(Duration::from_secs(5)));
+    let (far, clamped) = heard(&story, |_, at| at.plus(Duration::from_secs(6)));
+    assert!(near.live && !far.live);
+    assert_eq!(
+        (seconds(&near), seconds(&far), clamped),
+        ((4.0, 5.0), (4.0, 5.0), 0)
+    );
+}
+
+#[test]
+fn in_a_live_call_arrival_wins_over_a_clock_that_jumped() {
+    let mut story = talk_of_four_seconds();
+    // The PBX's clock is set forward by an hour before the hang-ups.
+    let events = story.events.len();
+    for (_, told) in &mut story.events[events - 2..] {
+        if let Told::Channel(event) = told {
+            event.at = event.at.map(|at| at.plus(Duration::from_secs(3600)));
+        }
+    }
+    let (call, clamped) = heard(&story, |_, at| at);
+    assert_eq!((seconds(&call), clamped), ((4.0, 5.0), 2));
+    assert_eq!(
+        call.remarks,
+        ["2 event times were more than 5 s from their arrival: the arrival counted"]
+    );
+}
+
+#[test]
+fn in_a_backlog_event_times_alone_count() {
+    let story = talk_of_four_seconds();
+    let (call, clamped) = heard(&story, |i, _| moment(86_400.0 + 100.0 * i as f64));
+    assert_eq!(
+        (seconds(&call), call.started, clamped),
+        ((4.0, 5.0), moment(0.0), 0)
+    );
+}
+
+#[test]
+fn without_event_times_the_time_of_arrival_serves() {
+    let mut story = talk_of_four_seconds();
+    for (_, told) in &mut story.events {
+        if let Told::Channel(event) = told {
+            event.at = None;
+        }
+    }
+    let (call, _) = heard(&story, |_, at| at.plus(Duration::from_secs(1000)));
+    assert_eq!(
+        (seconds(&call), call.started, call.live),
+        ((4.0, 5.0), moment(1000.0), true)
+    );
+}

@@ -1,0 +1,222 @@
+//! Who began the call.
+
+use crate::story::{Story, channel, customer, employee, extensions, seconds};
+use callbridge_call::Direction::{Inbound, Internal, Outbound};
+use callbridge_call::event::ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
+
+#[test]
+fn a_chan_sip_trunk_born_down_tells_its_direction_in_its_first_state() {
+    for (state, direction) in [(Ring, Inbound), (Ringing, Outbound)] {
+        let trunk = channel("SIP/carrier-00000001", 1).caller("998901110001");
+        let mut story = Story::new();
+        story
+            .at(0.0)
+            .born(&trunk, Down)
+            .at(0.1)
+            .state(&trunk, state)
+            .at(5.0)
+            .hangup(&trunk);
+        assert_eq!(story.call().direction, direction, "{state:?}");
+    }
+}
+
+#[test]
+fn a_dahdi_channel_in_pre_ring_came_in() {
+    let trunk = channel("DAHDI/i1/998901110001-1", 1).caller("998901110001");
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&trunk, Down)
+        .state(&trunk, PreRing)
+        .at(5.0)
+        .hangup(&trunk);
+    let call = story.call();
+    assert_eq!(
+        (call.direction, call.trunk.as_deref()),
+        (Inbound, Some("span"))
+    );
+}
+
+#[test]
+fn the_destination_of_a_dialling_was_dialled_though_it_tells_no_state() {
+    let phone = channel("SIP/101-00000001", 1);
+    let trunk = channel("SIP/carrier-00000002", 2).of(&phone);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&phone, Down)
+        .state(&phone, Ring)
+        .born(&trunk, Down);
+    story.dial(&phone, &trunk, "carrier/998901110001");
+    story.at(5.0).hangups(&[&trunk, &phone]);
+    let call = story.call();
+    assert_eq!((call.direction, employee(&call)), (Outbound, Some("101")));
+}
+
+#[test]
+fn click_to_call_is_outbound_by_the_extension_that_was_rung_first() {
+    let phone = channel("PJSIP/101-00000001", 1);
+    let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&phone, Down)
+        .originate(&phone, "101")
+        .at(1.0)
+        .state(&phone, Up);
+    story
+        .born(&trunk, Down)
+        .dial(&phone, &trunk, "998901110001@city");
+    story
+        .at(3.0)
+        .enter(&trunk, "b1")
+        .enter(&phone, "b1")
+        .at(6.0)
+        .hangups(&[&trunk, &phone]);
+    let call = story.call();
+    assert_eq!((call.direction, extensions(&call)), (Outbound, vec!["101"]));
+    assert_eq!(seconds(&call), (3.0, 6.0));
+}
+
+#[test]
+fn a_campaign_that_dials_the_customer_first_is_outbound() {
+    let trunk = channel("PJSIP/city-00000001", 1).caller("712000000");
+    let phone = channel("PJSIP/101-00000002", 2).of(&trunk);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&trunk, Down)
+        .originate(&trunk, "998901110001@city");
+    story
+        .at(1.0)
+        .state(&trunk, Up)
+        .born(&phone, Down)
+        .dial(&trunk, &phone, "101");
+    story
+        .at(3.0)
+        .enter(&trunk, "b1")
+        .enter(&phone, "b1")
+        .at(6.0)
+        .hangups(&[&trunk, &phone]);
+    let call = story.call();
+    assert_eq!((call.direction, employee(&call)), (Outbound, Some("101")));
+    assert_eq!(call.number.expect("a number").text, "998901110001");
+}
+
+#[test]
+fn an_unanswered_campaign_call_was_placed_by_nobody() {
+    let trunk = channel("PJSIP/city-00000001", 1);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&trunk, Down)
+        .originate(&trunk, "998901110001@city");
+    story.at(4.0).hangup(&trunk);
+    let call = story.call();
+    assert_eq!(
+        (call.direction, call.answered, employee(&call)),
+        (Outbound, false, None)
+    );
+}
+
+#[test]
+fn a_call_forwarded_out_is_inbound_and_answered_if_the_far_end_talked() {
+    for talks in [true, false] {
+        let city = customer(1);
+        let mobile = channel("PJSIP/gsm-00000002", 2).of(&city);
+        let mut story = Story::new();
+        story.at(0.0).born(&city, Ring).born(&mobile, Down);
+        story.dial(&city, &mobile, "998935550000@gsm");
+        if talks {
+            story.at(2.0).enter(&mobile, "b1").enter(&city, "b1");
+        }
+        story.at(6.0).hangups(&[&mobile, &city]);
+        let call = story.call();
+        assert_eq!((call.direction, call.answered), (Inbound, talks));
+        assert_eq!(
+            (call.trunk.as_deref(), employee(&call)),
+            (Some("city"), None)
+        );
+        assert_eq!(call.number.expect("a number").text, "+998901110001");
+    }
+}
+
+#[test]
+fn a_call_without_a_trunk_is_internal() {
+    let first = channel("PJSIP/101-00000001", 1).exten("102");
+    let second = channel("PJSIP/102-00000002", 2).of(&first);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&first, Ring)
+        .born(&second, Down)
+        .dial(&first, &second, "102");
+    story
+        .at(1.0)
+        .enter(&first, "b1")
+        .enter(&second, "b1")
+        .at(4.0)
+        .hangups(&[&first, &second]);
+    let call = story.call();
+    assert_eq!((call.direction, call.trunk.as_deref()), (Internal, None));
+}
+
+#[test]
+fn plumbing_alone_is_no_call() {
+    let one = channel("Local/600@rooms-00000001;1", 1);
+    let two = channel("Local/600@rooms-00000001;2", 2).of(&one);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&one, Down)
+        .born(&two, Ring)
+        .at(4.0)
+        .hangups(&[&one, &two]);
+    assert!(story.calls().is_empty());
+}
+
+#[test]
+fn cel_without_states_tells_the_direction_by_extension_and_birth() {
+    let city = customer(1);
+    let phone = channel("PJSIP/101-00000002", 2)
+        .of(&city)
+        .exten("s")
+        .caller("101");
+    let mut story = Story::cel();
+    story
+        .at(0.0)
+        .born(&city, Unknown)
+        .app(&city, "Dial", "PJSIP/101,15")
+        .born(&phone, Unknown);
+    story.at(5.0).hangups(&[&phone, &city]);
+    let call = story.call();
+    assert_eq!((call.direction, employee(&call)), (Inbound, Some("101")));
+
+    let phone = channel("PJSIP/101-00000001", 1)
+        .exten("9998901110001")
+        .caller("101");
+    let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
+    let mut story = Story::cel();
+    story
+        .at(0.0)
+        .born(&phone, Unknown)
+        .app(&phone, "Dial", "PJSIP/998901110001@city,20");
+    story
+        .born(&trunk, Unknown)
+        .at(5.0)
+        .hangups(&[&trunk, &phone]);
+    let call = story.call();
+    assert_eq!((call.direction, employee(&call)), (Outbound, Some("101")));
+
+    // A campaign's channel: on s, in a call of its own, and no number came with it.
+    let trunk = channel("PJSIP/city-00000001", 1).exten("s");
+    let mut story = Story::cel();
+    story.at(0.0).born(&trunk, Unknown).at(5.0).hangup(&trunk);
+    assert_eq!(story.call().direction, Outbound);
+
+    // But a call can come in on s.
+    let mut story = Story::cel();
+    let city = customer(1).exten("s");
+    story.at(0.0).born(&city, Unknown).at(5.0).hangup(&city);
+    assert_eq!(story.call().direction, Inbound);
+}

@@ -1,0 +1,174 @@
+//! Open calls outlive a restart.
+
+use crate::story::{Story, answered_by_101, assembler, channel, customer, moment};
+use callbridge_call::event::ChannelState::Ring;
+use callbridge_call::{Assembler, FinishedCall};
+use std::collections::BTreeMap;
+
+/// A conference of two customers: two calls that become one group.
+fn conference() -> Story {
+    let (mut story, city, phone) = answered_by_101();
+    let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
+    let stranger = customer(9);
+    story
+        .at(1.5)
+        .born(&stranger, Ring)
+        .at(2.0)
+        .born(&second, Ring);
+    for channel in [&city, &phone, &second] {
+        story.at(3.0).enter_kind(channel, "room", "softmix");
+    }
+    story
+        .at(8.0)
+        .cdr(&city, "lead=4001")
+        .hangups(&[&second, &stranger]);
+    story.at(9.0).hangups(&[&city, &phone]);
+    story
+}
+
+/// The spool: what was taken last of each open call.
+fn keep(assembler: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) {
+    for change in assembler.take_changes() {
+        match change.snapshot {
+            Some(snapshot) => kept.insert(change.key, snapshot),
+            None => kept.remove(&change.key),
+        };
+    }
+}
+
+fn finish(assembler: &mut Assembler) -> Vec<FinishedCall> {
+    assembler.tick(moment(60.0));
+    assert_eq!(assembler.open_calls(), 0);
+    let mut calls = assembler.take_finished();
+    calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
+    calls
+}
+
+#[test]
+fn a_restart_after_any_event_changes_nothing() {
+    let story = conference();
+    let mut whole = assembler();
+    for (at, told) in &story.events {
+        whole.hear(told, *at);
+    }
+    let expected = finish(&mut whole);
+    assert_eq!(expected.len(), 3);
+    for cut in 0..=story.events.len() {
+        let (mut first, mut kept) = (assembler(), BTreeMap::new());
+        for (at, told) in &story.events[..cut] {
+            first.hear(told, *at);
+            keep(&mut first, &mut kept);
+        }
+        let mut calls = first.take_finished();
+        let mut second = assembler();
+        for (key, snapshot) in &kept {
+            second.restore(*key, snapshot).expect("a snapshot");
+        }
+        assert_eq!(first.open_calls(), second.open_calls());
+        // The last events before the end are told again, as a broker does.
+        for (at, told) in &story.events[cut.saturating_sub(2)..] {
+            second.hear(told, *at);
+            keep(&mut second, &mut kept);
+        }
+        calls.extend(finish(&mut second));
+        calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
+        assert_eq!(calls, expected, "cut after {cut} events");
+        keep(&mut second, &mut kept);
+        assert!(kept.is_empty(), "cut after {cut} events");
+    }
+}
+
+#[test]
+fn an_assembler_knows_the_ids_of_its_open_calls_alone() {
+    let (mut story, city, phone) = answered_by_101();
+    let mut assembler = assembler();
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+    assert!(assembler.knows(city.id()) && assembler.knows(phone.id()));
+    assert!(!assembler.knows("1795000000.99"));
+    let from = story.events.len();
+    story.at(5.0).hangups(&[&phone, &city]);
+    for (at, told) in &story.events[from..] {
+        assembler.hear(told, *at);
+    }
+    assembler.tick(moment(6.0));
+    assert!(!assembler.knows(city.id()));
+}
+
+#[test]
+fn a_call_that_nothing_new_was_heard_of_is_not_written_again() {
+    let (story, city, _) = answered_by_101();
+    let mut assembler = assembler();
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+    assert_eq!(assembler.take_changes().len(), 1);
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+    let mut hold = Story::new();
+    hold.at(2.0).seen(&city);
+    assembler.hear(&hold.events[0].1, moment(2.0));
+    assert_eq!(assembler.take_changes(), []);
+}
+
+#[test]
+fn a_call_that_came_and_went_between_two_takes_is_never_written() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring).at(1.0).hangup(&city);
+    let mut assembler = assembler();
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+    assembler.tick(moment(2.0));
+    assert_eq!(
+        (assembler.take_changes(), assembler.take_finished().len()),
+        (vec![], 1)
+    );
+}
+
+#[test]
+fn bytes_that_are_no_snapshot_are_refused() {
+    let error = assembler()
+        .restore(7, b"{\"legs\":3}")
+        .expect_err("no snapshot");
+    assert!(
+        error
+            .to_string()
+            .starts_with("the open call 7 cannot be restored"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_call_holds_only_so_many_facts_and_is_incomplete_beyond() {
+    let (mut story, city, phone) = answered_by_101();
+    for i in 0..3000 {
+        let at = 2.0 + f64::from(i) * 0.001;
+        story
+            .at(at)
+            .leave(&phone, "b1")
+            .at(at + 0.0005)
+            .enter(&phone, "b1");
+    }
+    story.at(9.0).hangups(&[&phone, &city]);
+    let mut assembler = assembler();
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+    let snapshot = assembler
+        .take_changes()
+        .remove(0)
+        .snapshot
+        .expect("an open call");
+    assert!(snapshot.len() < 1_000_000, "{} bytes", snapshot.len());
+    let calls = finish(&mut assembler);
+    assert!(assembler.counts().facts_dropped > 1900);
+    let incomplete = calls[0].incomplete.as_deref();
+    assert_eq!(
+        incomplete,
+        Some("the call had more than 4096 events that matter")
+    );
+}

@@ -1,0 +1,71 @@
+//! Which extension a call is put down to.
+
+use crate::story::{Channel, Story, channel, customer, employee};
+use callbridge_call::event::ChannelState::{Down, Ring, Ringing};
+
+/// A missed call that rang these extensions, one channel each.
+fn missed(names: &[&str]) -> Story {
+    let city = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring);
+    let phones: Vec<Channel> = (2..)
+        .zip(names)
+        .map(|(number, name)| channel(name, number).of(&city))
+        .collect();
+    for phone in &phones {
+        story
+            .at(0.1)
+            .born(phone, Down)
+            .dial(&city, phone, "x")
+            .state(phone, Ringing);
+    }
+    for phone in &phones {
+        story.at(5.0).hangup(phone);
+    }
+    story.hangup(&city);
+    story
+}
+
+#[test]
+fn a_missed_call_is_put_down_to_the_one_extension_that_was_dialled() {
+    assert_eq!(
+        employee(&missed(&["PJSIP/101-00000002"]).call()),
+        Some("101")
+    );
+    let twice = missed(&["PJSIP/101-00000002", "PJSIP/101-00000003"]);
+    assert_eq!(employee(&twice.call()), Some("101"));
+}
+
+#[test]
+fn a_missed_call_that_rang_several_is_put_down_to_nobody() {
+    let group = missed(&["PJSIP/101-00000002", "PJSIP/102-00000003"]);
+    assert_eq!(employee(&group.call()), None);
+    assert_eq!(employee(&missed(&[]).call()), None);
+}
+
+#[test]
+fn who_tried_to_pick_up_was_not_dialled() {
+    let mut story = missed(&["PJSIP/101-00000002"]);
+    let city = customer(1);
+    let picker = channel("PJSIP/103-00000009", 9).of(&city).exten("*8");
+    story.at(4.0).born(&picker, Ring).hangup(&picker);
+    story.events.sort_by_key(|&(at, _)| at);
+    assert_eq!(employee(&story.call()), Some("101"));
+}
+
+#[test]
+fn an_unanswered_call_out_is_put_down_to_who_placed_it() {
+    let phone = channel("PJSIP/101-00000001", 1).exten("9998901110001");
+    let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
+    let mut story = Story::new();
+    story.at(0.0).born(&phone, Ring).born(&trunk, Down);
+    story
+        .dial(&phone, &trunk, "998901110001@city")
+        .at(4.0)
+        .hangups(&[&trunk, &phone]);
+    let call = story.call();
+    assert_eq!(
+        (employee(&call), call.employees_in_order.len()),
+        (Some("101"), 0)
+    );
+}

@@ -1,0 +1,234 @@
+//! Which channels are one call, and under which id.
+
+use crate::story::{Story, answered_by_101, channel, customer, employee, extensions, seconds};
+use callbridge_call::Direction;
+use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
+use callbridge_call::event::Kind;
+
+#[test]
+fn calls_that_meet_in_a_bridge_are_one_under_the_oldest_linkedid_compared_as_integers() {
+    // 9 is older than 10, though "10" sorts before "9".
+    let city = customer(9);
+    let phone = channel("PJSIP/101-00000002", 10).of(&city);
+    let colleague = channel("PJSIP/102-00000003", 11);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&city, Ring)
+        .born(&phone, Down)
+        .dial(&city, &phone, "101");
+    story.at(1.0).enter(&phone, "b1").enter(&city, "b1");
+    story.at(2.0).born(&colleague, Ring);
+    story
+        .at(3.0)
+        .leave(&phone, "b1")
+        .hangup(&phone)
+        .enter(&colleague, "b1");
+    story.at(6.0).hangups(&[&city, &colleague]);
+    let call = story.call();
+    assert_eq!(call.linkedid.as_str(), city.id());
+    let aliases: Vec<&str> = call.also_known_as.iter().map(|id| id.as_str()).collect();
+    assert_eq!(aliases, [phone.id(), colleague.id()]);
+    assert_eq!(extensions(&call), ["101", "102"]);
+}
+
+#[test]
+fn a_colleague_who_joins_a_conference_keeps_her_linkedid_and_is_part_of_the_call() {
+    let (mut story, city, phone) = answered_by_101();
+    let colleague = channel("PJSIP/102-00000003", 3);
+    story.at(3.0).leave(&city, "b1").leave(&phone, "b1");
+    story
+        .enter_kind(&city, "room", "softmix")
+        .enter_kind(&phone, "room", "softmix");
+    story
+        .at(5.0)
+        .born(&colleague, Down)
+        .originate(&colleague, "102");
+    story.at(6.0).enter_kind(&colleague, "room", "softmix");
+    story
+        .at(9.0)
+        .leave_kind(&city, "room", "softmix")
+        .hangup(&city);
+    story.at(30.0).hangups(&[&phone, &colleague]);
+    let call = story.call();
+    assert_eq!(call.linkedid.as_str(), city.id());
+    assert_eq!(
+        (employee(&call), extensions(&call)),
+        (Some("102"), vec!["101", "102"])
+    );
+    // The colleagues go on; the call is over when the customer leaves.
+    assert_eq!(seconds(&call), (8.0, 9.0));
+}
+
+#[test]
+fn two_customers_in_one_conference_are_two_calls() {
+    let (mut story, city, phone) = answered_by_101();
+    let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
+    story.at(2.0).born(&second, Ring);
+    for channel in [&city, &phone, &second] {
+        story.at(3.0).enter_kind(channel, "room", "softmix");
+    }
+    story
+        .at(8.0)
+        .hangup(&second)
+        .at(9.0)
+        .hangups(&[&city, &phone]);
+    let calls = story.calls();
+    let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
+    assert_eq!(ids, [city.id(), second.id()]);
+    assert_eq!(calls[1].trunk.as_deref(), Some("gsm"));
+    assert_eq!(
+        (seconds(&calls[0]), seconds(&calls[1])),
+        ((8.0, 9.0), (5.0, 6.0))
+    );
+    // Neither stands in the way of the other when late events are told.
+    assert!(!calls[0].also_known_as.contains(&calls[1].linkedid));
+    assert!(!calls[1].also_known_as.contains(&calls[0].linkedid));
+}
+
+#[test]
+fn strangers_in_one_holding_bridge_are_not_joined() {
+    let (first, second) = (customer(1), customer(2));
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&first, Ring)
+        .enter_kind(&first, "lot", "holding_bridge");
+    story
+        .at(1.0)
+        .born(&second, Ring)
+        .enter_kind(&second, "lot", "holding_bridge");
+    story.at(4.0).hangup(&first).at(5.0).hangup(&second);
+    let calls = story.calls();
+    assert_eq!(calls.len(), 2);
+    assert!(
+        calls
+            .iter()
+            .all(|call| !call.answered && call.also_known_as.is_empty())
+    );
+}
+
+#[test]
+fn a_bridge_used_by_one_call_after_the_other_joins_nobody() {
+    // Both calls are open all the time, but are never in the room together.
+    let (first, second) = (customer(1), customer(2));
+    let mut story = Story::new();
+    story.at(0.0).born(&first, Ring).born(&second, Ring);
+    story.at(1.0).enter_kind(&first, "room", "softmix");
+    story.at(2.0).leave_kind(&first, "room", "softmix");
+    story.at(3.0).enter_kind(&second, "room", "softmix");
+    story.at(6.0).hangups(&[&first, &second]);
+    let calls = story.calls();
+    assert_eq!(calls.len(), 2);
+    assert!(
+        calls
+            .iter()
+            .all(|call| !call.answered && call.also_known_as.is_empty())
+    );
+}
+
+#[test]
+fn a_linkedid_that_changes_with_the_last_event_joins_all_the_same() {
+    let (mut story, city, phone) = answered_by_101();
+    let colleague = channel("PJSIP/102-00000003", 3);
+    story.at(2.0).born(&colleague, Ring);
+    story.at(4.0).hangups(&[&city, &phone]);
+    story.at(4.1).hangup(&colleague.clone().of(&city));
+    let call = story.call();
+    assert_eq!(call.linkedid.as_str(), city.id());
+    assert!(
+        call.also_known_as
+            .iter()
+            .any(|id| id.as_str() == colleague.id())
+    );
+}
+
+#[test]
+fn a_pickup_joins_the_call_of_who_took_it() {
+    let city = customer(1);
+    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let colleague = channel("PJSIP/102-00000003", 3).exten("*8");
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&city, Ring)
+        .born(&phone, Down)
+        .dial(&city, &phone, "101");
+    story.state(&phone, Ringing);
+    story
+        .at(2.0)
+        .born(&colleague, Ring)
+        .joined(&colleague, &phone)
+        .hangup(&phone);
+    story
+        .at(2.1)
+        .state(&colleague, Up)
+        .enter(&colleague, "b1")
+        .enter(&city, "b1");
+    story.at(5.0).hangups(&[&colleague, &city]);
+    let call = story.call();
+    assert_eq!(call.direction, Direction::Inbound);
+    assert_eq!(
+        (employee(&call), extensions(&call)),
+        (Some("102"), vec!["102"])
+    );
+}
+
+#[test]
+fn the_end_of_a_linkedid_is_no_end_of_a_call() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(2.0).tell(&phone, Kind::LinkedidEnd);
+    story.at(9.0).hangups(&[&phone, &city]);
+    assert_eq!(seconds(&story.call()), (8.0, 9.0));
+}
+
+#[test]
+fn colleagues_in_a_room_before_the_customer_do_not_begin_his_call() {
+    let colleague = channel("PJSIP/101-00000001", 1).exten("600");
+    let city = customer(2);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&colleague, Ring)
+        .enter_kind(&colleague, "room", "softmix");
+    story
+        .at(60.0)
+        .born(&city, Ring)
+        .at(61.0)
+        .enter_kind(&city, "room", "softmix");
+    story.at(66.0).hangups(&[&city, &colleague]);
+    let call = story.call();
+    assert_eq!(
+        (call.direction, employee(&call)),
+        (Direction::Inbound, Some("101"))
+    );
+    assert_eq!(call.linkedid.as_str(), colleague.id());
+    assert_eq!(seconds(&call), (5.0, 6.0));
+}
+
+#[test]
+fn events_without_linkedids_are_tied_by_dialling_and_bridges() {
+    let without = |mut channel: crate::story::Channel| {
+        channel.0.linkedid = Default::default();
+        channel
+    };
+    let phone = without(channel("SIP/314-00000733", 1)).exten("89172812810");
+    let trunk = without(channel("SIP/carrier-00000734", 2));
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&phone, Down)
+        .state(&phone, Ring)
+        .born(&trunk, Down);
+    story
+        .dial(&phone, &trunk, "carrier/89172812810")
+        .state(&trunk, Ringing);
+    story.at(2.0).enter(&phone, "b1").enter(&trunk, "b1");
+    story.at(6.0).hangups(&[&phone, &trunk]);
+    let call = story.call();
+    assert_eq!(
+        (call.direction, employee(&call)),
+        (Direction::Outbound, Some("314"))
+    );
+    assert_eq!(call.linkedid.as_str(), phone.id());
+}

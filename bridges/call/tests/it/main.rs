@@ -1,0 +1,13 @@
+//! Stories of calls, told as events, and what the assembler makes of them. One file a question.
+
+mod clocks;
+mod direction;
+mod durability;
+mod employee;
+mod joining;
+mod number;
+mod properties;
+mod settling;
+mod story;
+mod talk;
+mod variables;

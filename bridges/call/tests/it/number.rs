@@ -1,0 +1,135 @@
+//! The customer's number, and how many customers a call out had.
+
+use crate::story::{Channel, Story, channel, customer, number, seconds};
+use callbridge_call::event::ChannelState::{Down, Ring, Unknown};
+
+/// A call of 101 out on these trunk channels, one after the other, each with its dial string; the
+/// second value says how long the talk was.
+fn dialled(legs: &[(&str, &str, f64)]) -> (Story, Channel) {
+    let phone = channel("PJSIP/101-00000001", 1)
+        .exten("9998901110001")
+        .caller("101");
+    let mut story = Story::new();
+    story.at(0.0).born(&phone, Ring);
+    let mut now = 1.0;
+    for (number, (name, string, talk)) in (2..).zip(legs) {
+        let trunk = channel(name, number).of(&phone).caller("9998901110001");
+        story
+            .at(now)
+            .born(&trunk, Down)
+            .dial(&phone, &trunk, string);
+        now += 1.0;
+        if *talk > 0.0 {
+            let bridge = format!("b{number}");
+            story.at(now).enter(&trunk, &bridge).enter(&phone, &bridge);
+            now += talk;
+            story.at(now).leave(&trunk, &bridge).leave(&phone, &bridge);
+        }
+        story.hangup(&trunk);
+    }
+    story.at(now).hangup(&phone);
+    (story, phone)
+}
+
+#[test]
+fn the_number_of_a_call_out_is_read_in_the_dial_string() {
+    let (story, _) = dialled(&[("PJSIP/city-00000002", "998901110001@city", 3.0)]);
+    assert_eq!(number(&story.call()), Some(("998901110001", true)));
+}
+
+#[test]
+fn without_a_dial_string_the_dialled_channels_number_may_carry_a_prefix() {
+    let (story, _) = dialled(&[("PJSIP/city-00000002", "city", 3.0)]);
+    assert_eq!(number(&story.call()), Some(("9998901110001", false)));
+}
+
+#[test]
+fn cel_has_the_dial_string_in_the_data_of_dial() {
+    let phone = channel("PJSIP/101-00000001", 1)
+        .exten("9998901110001")
+        .caller("101");
+    let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
+    let mut story = Story::cel();
+    story.at(0.0).born(&phone, Unknown);
+    story.app(
+        &phone,
+        "Dial",
+        "PJSIP/998901110001@city&PJSIP/998901119999@gsm,20,tT",
+    );
+    story
+        .at(0.1)
+        .born(&trunk, Unknown)
+        .at(5.0)
+        .hangups(&[&trunk, &phone]);
+    assert_eq!(number(&story.call()), Some(("998901110001", true)));
+}
+
+#[test]
+fn a_number_that_is_none_is_none() {
+    for text in ["anonymous", "Anonymous", "s", ""] {
+        let city = customer(1).caller(text);
+        let mut story = Story::new();
+        story.at(0.0).born(&city, Ring).at(5.0).hangup(&city);
+        assert_eq!(number(&story.call()), None, "{text}");
+    }
+}
+
+#[test]
+fn the_callers_first_number_counts() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&city, Ring)
+        .seen(&city.clone().caller("101"));
+    story.at(5.0).hangup(&city.clone().caller("101"));
+    assert_eq!(number(&story.call()), Some(("+998901110001", false)));
+}
+
+#[test]
+fn the_second_carrier_answers_where_the_first_refused_and_it_is_one_call() {
+    let (story, phone) = dialled(&[
+        ("PJSIP/city-00000002", "998901110001@city", 0.0),
+        ("PJSIP/gsm-00000003", "998901110001@gsm", 3.0),
+    ]);
+    let call = story.call();
+    assert_eq!(call.linkedid.as_str(), phone.id());
+    assert_eq!(
+        (call.trunk.as_deref(), number(&call)),
+        (Some("gsm"), Some(("998901110001", true)))
+    );
+    assert_eq!(seconds(&call), (3.0, 6.0));
+}
+
+#[test]
+fn two_carriers_that_want_different_prefixes_are_one_customer() {
+    let (story, _) = dialled(&[
+        ("PJSIP/city-00000002", "998901110001@city", 1.0),
+        ("PJSIP/gsm-00000003", "00998901110001@gsm", 3.0),
+    ]);
+    assert_eq!(seconds(&story.call()).0, 4.0);
+}
+
+#[test]
+fn two_numbers_that_both_talked_are_two_calls() {
+    let (story, phone) = dialled(&[
+        ("PJSIP/city-00000002", "998901110001@city", 3.0),
+        ("PJSIP/city-00000003", "998901110002@city", 4.0),
+    ]);
+    let calls = story.calls();
+    assert_eq!(calls.len(), 2);
+    assert_eq!(calls[0].linkedid.as_str(), phone.id());
+    assert!(calls[1].linkedid.as_str().ends_with(".3"));
+    assert_eq!(number(&calls[0]), Some(("998901110001", true)));
+    assert_eq!(number(&calls[1]), Some(("998901110002", true)));
+    assert_eq!((seconds(&calls[0]).0, seconds(&calls[1]).0), (3.0, 4.0));
+}
+
+#[test]
+fn of_two_numbers_the_one_that_talked_is_the_customers() {
+    let (story, _) = dialled(&[
+        ("PJSIP/city-00000002", "998901110001@city", 3.0),
+        ("PJSIP/city-00000003", "998901110002@city", 0.0),
+    ]);
+    assert_eq!(number(&story.call()), Some(("998901110001", true)));
+}

@@ -1,0 +1,165 @@
+//! Whatever is told, in whatever order.
+
+use crate::story::{Channel, Story, assembler, channel, moment, settings};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{Assembler, EventTime, FinishedCall, Origin, Settings, Told};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const NAMES: [&str; 8] = [
+    "PJSIP/city-0000000",
+    "PJSIP/gsm-0000000",
+    "PJSIP/101-0000000",
+    "PJSIP/102-0000000",
+    "SIP/carrier-0000000",
+    "Local/101@in-0000000c;1",
+    "Local/101@in-0000000c;2",
+    "Snoop/1-0000000",
+];
+
+fn some_channel() -> impl Strategy<Value = Channel> {
+    (0..16_u32, 0..16_u32).prop_map(|(number, linked)| {
+        let name = NAMES[number as usize % NAMES.len()];
+        let full = if name.starts_with("Local") {
+            name.to_owned()
+        } else {
+            format!("{name}{number:x}")
+        };
+        let linkedid = channel("", linked.min(number));
+        channel(&full, number)
+            .of(&linkedid)
+            .caller("998901110001")
+            .variable("LEAD_ID", "4001")
+    })
+}
+
+fn some_state() -> impl Strategy<Value = ChannelState> {
+    use ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
+    prop::sample::select(vec![Down, Ring, PreRing, Ringing, Up, Unknown])
+}
+
+/// Adds one event of some kind to the story.
+fn add(story: &mut Story, kind: u8, a: &Channel, b: &Channel, state: ChannelState, bridge: u8) {
+    let bridge = format!("b{bridge}");
+    match kind % 12 {
+        0 | 1 => story.born(a, state),
+        2 => story.state(a, state),
+        3 => story.dial(a, b, "998901110001@city"),
+        4 => story.originate(a, "998901110002@gsm"),
+        5 | 6 => story.enter(a, &bridge),
+        7 => story.leave(a, &bridge),
+        8 => story.joined(a, b),
+        9 => story.enter_kind(a, "lot", "holding_bridge"),
+        10 => story.seen(a),
+        _ => story.hangup(a),
+    };
+}
+
+prop_compose! {
+    fn some_story()(events in prop::collection::vec(
+        (any::<u8>(), some_channel(), some_channel(), some_state(), 0..4_u8, 0..3000_u32,
+            any::<bool>()),
+        1..120,
+    )) -> Story {
+        let mut story = Story::new();
+        let mut now = 0.0;
+        for (kind, a, b, state, bridge, wait_ms, by_cel) in events {
+            now += f64::from(1 + wait_ms % 400) / 1000.0;
+            story.at(now).by(if by_cel { Origin::Cel } else { Origin::Channel });
+            add(&mut story, kind, &a, &b, state, bridge);
+        }
+        story
+    }
+}
+
+/// The finished calls, how many stay open, and how many events came too late.
+fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
+    let mut assembler = assembler();
+    let off = Duration::from_secs(if late { 86_400 } else { 0 });
+    for (i, (at, told)) in story.events.iter().enumerate() {
+        assembler.hear(told, at.plus(off));
+        let changes = if i % 8 == 0 {
+            assembler.take_changes()
+        } else {
+            Vec::new()
+        };
+        for change in changes {
+            let Some(snapshot) = change.snapshot else {
+                continue;
+            };
+            assembler
+                .restore(change.key, &snapshot)
+                .expect("its own snapshot");
+        }
+    }
+    let beyond = moment(0.0).plus(off).plus(Duration::from_secs(14 * 3600));
+    assembler.tick(beyond);
+    let open = assembler.open_calls();
+    let late = assembler.counts().late;
+    (assembler.take_finished(), open, late)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_call_ends_once_with_sound_figures(story in some_story(), late in any::<bool>()) {
+        let (calls, open, _) = run(&story, late);
+        prop_assert_eq!(open, 0);
+        let mut ids = BTreeSet::new();
+        for call in &calls {
+            prop_assert!(call.ended >= call.started);
+            prop_assert!(call.talk <= call.ended.since(call.started));
+            prop_assert_eq!(call.answered, call.talk >= Duration::from_millis(500));
+            prop_assert!(!call.also_known_as.contains(&call.linkedid));
+            prop_assert!(ids.insert(call.linkedid.clone()), "{} twice", call.linkedid);
+            if let Some(last) = call.employees_in_order.last() {
+                prop_assert_eq!(call.employee.as_ref(), Some(last));
+            }
+        }
+    }
+
+    #[test]
+    fn every_channel_of_a_party_is_part_of_a_call(story in some_story()) {
+        let (calls, _, late) = run(&story, false);
+        prop_assume!(late == 0);
+        let known: BTreeSet<&str> = calls
+            .iter()
+            .flat_map(|call| call.also_known_as.iter().chain([&call.linkedid]))
+            .map(|id| id.as_str())
+            .collect();
+        for (_, told) in &story.events {
+            let Told::Channel(event) = told else { continue };
+            let born = matches!(event.kind, callbridge_call::Kind::Born { .. });
+            if born && event.channel.name.starts_with("PJSIP") {
+                prop_assert!(known.contains(event.channel.uniqueid.as_ref()));
+            }
+        }
+    }
+
+    #[test]
+    fn an_order_of_arrival_within_the_settling_time_changes_nothing(
+        story in some_story(),
+        delays in prop::collection::vec(0..400_u64, 120),
+    ) {
+        // Nothing settles on the way: only the order differs.
+        let settled = |events: &[(EventTime, Told<'static>)]| {
+            let settle = Duration::from_secs(3600);
+            let mut assembler = Assembler::new(Settings { settle, ..settings() });
+            for (at, told) in events {
+                assembler.hear(told, *at);
+            }
+            assembler.tick(moment(14.0 * 3600.0));
+            let mut calls = assembler.take_finished();
+            calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
+            calls
+        };
+        let arrivals = story.events.iter().zip(&delays);
+        let mut shuffled: Vec<_> = arrivals
+            .map(|((at, told), delay)| (at.plus(Duration::from_millis(*delay)), told.clone()))
+            .collect();
+        shuffled.sort_by_key(|&(at, _)| at);
+        prop_assert_eq!(settled(&story.events), settled(&shuffled));
+    }
+}

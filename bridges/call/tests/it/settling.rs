@@ -1,0 +1,275 @@
+//! When a call is over.
+
+use crate::story::{
+    Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
+};
+use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::{Assembler, Endpoint, Endpoints, Mark, Settings, Told};
+use std::time::Duration;
+
+fn tell(assembler: &mut Assembler, story: &Story) {
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+}
+
+#[test]
+fn a_call_is_finished_half_a_second_after_its_last_hangup() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).hangups(&[&phone, &city]);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assert_eq!(assembler.next_deadline(), Some(moment(5.5)));
+    assembler.tick(moment(5.499));
+    assert!(assembler.take_finished().is_empty());
+    assembler.tick(moment(5.5));
+    assert_eq!(
+        (assembler.take_finished().len(), assembler.open_calls()),
+        (1, 0)
+    );
+    assert_eq!(assembler.next_deadline(), None);
+}
+
+#[test]
+fn a_new_channel_within_the_settling_time_goes_on_with_the_call() {
+    let (mut story, city, phone) = answered_by_101();
+    let later = channel("PJSIP/102-00000003", 3).of(&city);
+    story
+        .at(5.0)
+        .hangups(&[&phone, &city])
+        .at(5.4)
+        .born(&later, Down)
+        .at(9.0)
+        .hangup(&later);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assert_eq!(assembler.take_finished().len(), 0);
+    assembler.tick(moment(9.5));
+    assert_eq!(assembler.take_finished().len(), 1);
+}
+
+#[test]
+fn a_file_settles_by_the_times_in_it() {
+    // All calls arrive at one instant, long after they were.
+    let mut assembler = assembler();
+    let mut most_open = 0;
+    for number in 0..100 {
+        let city = customer(number);
+        let mut story = Story::new();
+        story.at(f64::from(number) * 10.0).born(&city, Ring);
+        story.at(f64::from(number) * 10.0 + 5.0).hangup(&city);
+        for (_, told) in &story.events {
+            assembler.hear(told, moment(1e7));
+            most_open = most_open.max(assembler.open_calls());
+        }
+    }
+    assert_eq!((most_open, assembler.take_finished().len()), (1, 99));
+    assembler.finish_all(moment(1e7));
+    assert_eq!(assembler.take_finished().len(), 1);
+}
+
+#[test]
+fn at_the_end_of_a_file_calls_that_are_up_stay_open() {
+    let (mut story, _, phone) = answered_by_101();
+    story.at(5.0).hangup(&phone);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.finish_all(moment(5.0));
+    assert_eq!(
+        (assembler.take_finished().len(), assembler.open_calls()),
+        (0, 1)
+    );
+}
+
+#[test]
+fn late_events_of_a_finished_call_raise_no_ghost() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).hangups(&[&phone, &city]);
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.tick(moment(6.0));
+    assert_eq!(assembler.take_finished().len(), 1);
+    tell(&mut assembler, &story);
+    assembler.tick(moment(60.0));
+    assert_eq!(
+        (assembler.take_finished().len(), assembler.open_calls()),
+        (0, 0)
+    );
+    assert_eq!(assembler.counts().late, story.events.len() as u64);
+}
+
+#[test]
+fn scraps_that_follow_a_hangup_open_nothing() {
+    // NewConnectedLine and NewAccountCode of a call that this assembler never heard of.
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .seen(&customer(1))
+        .at(0.1)
+        .hangup(&customer(2));
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.tick(moment(1.0));
+    assert_eq!(
+        (assembler.take_finished().len(), assembler.open_calls()),
+        (0, 0)
+    );
+    assert_eq!(assembler.counts().ghosts, 2);
+}
+
+#[test]
+fn a_hangup_that_overtakes_the_birth_is_not_lost() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story.at(0.01).hangup(&city).at(0.0).born(&city, Ring);
+    let call = story.call();
+    assert_eq!(seconds(&call), (0.0, 0.01));
+    assert_eq!(call.incomplete, None);
+}
+
+#[test]
+fn a_channel_known_by_its_name_alone_is_the_one_of_that_name() {
+    let city = customer(1);
+    let mut nameless = city.clone();
+    nameless.0.uniqueid = Default::default();
+    nameless.0.linkedid = Default::default();
+    let mut story = Story::new();
+    // Before its unique id is told, and after.
+    story
+        .at(0.0)
+        .born(&nameless, Ring)
+        .at(0.1)
+        .seen(&city)
+        .at(5.0)
+        .hangup(&nameless);
+    let call = story.call();
+    assert_eq!(call.linkedid.as_str(), city.id());
+    assert_eq!(
+        (seconds(&call), number(&call)),
+        ((0.0, 5.0), Some(("+998901110001", false)))
+    );
+}
+
+#[test]
+fn a_call_without_a_hangup_ends_incomplete_after_the_longest_time() {
+    let (story, _, _) = answered_by_101();
+    let mut assembler = Assembler::new(Settings {
+        max_call: Duration::from_secs(60),
+        ..settings()
+    });
+    tell(&mut assembler, &story);
+    assert_eq!(assembler.next_deadline(), Some(moment(60.0)));
+    assembler.tick(moment(59.9));
+    assert!(assembler.take_finished().is_empty());
+    assembler.tick(moment(60.0));
+    let calls = assembler.take_finished();
+    assert_eq!(
+        calls[0].incomplete.as_deref(),
+        Some("no hang-up was heard within --max-call")
+    );
+    // It ends at its last sign of life, not at the end of the wait.
+    assert_eq!(calls[0].ended, moment(1.0));
+    assert_eq!((assembler.open_calls(), assembler.counts().forced), (0, 1));
+}
+
+#[test]
+fn of_too_many_open_calls_the_longest_silent_ends_incomplete() {
+    let mut assembler = Assembler::new(Settings {
+        max_open_calls: 2,
+        ..settings()
+    });
+    let mut story = Story::new();
+    for number in 1..=3 {
+        story.at(f64::from(number)).born(&customer(number), Ring);
+    }
+    story.events.insert(
+        2,
+        { story.clone() }.at(2.5).seen(&customer(1)).events[3].clone(),
+    );
+    tell(&mut assembler, &story);
+    let calls = assembler.take_finished();
+    assert_eq!((calls.len(), assembler.open_calls()), (1, 2));
+    assert_eq!(calls[0].linkedid.as_str(), customer(2).id());
+    assert!(calls[0].incomplete.is_some());
+}
+
+#[test]
+fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
+    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let endpoints = Endpoints::new(endpoints).expect("no conflict");
+    let cdr_wait = Some(Duration::from_secs(10));
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).hangups(&[&phone, &city]);
+    for (cdr_at, userfield, finished_at) in [
+        (7.0, "lead=4001", 7.0),
+        (7.0, "", 15.0),
+        (5.2, "lead=4001", 5.5),
+    ] {
+        let mut assembler = Assembler::new(Settings {
+            cdr_wait,
+            ..Settings::new(endpoints.clone())
+        });
+        tell(&mut assembler, &story);
+        let mut cdr = Story::new();
+        cdr.at(cdr_at).cdr(&city, userfield);
+        tell(&mut assembler, &cdr);
+        assembler.tick(moment(finished_at - 0.01));
+        let early = assembler.take_finished().len();
+        assembler.tick(moment(finished_at));
+        let in_time = early + assembler.take_finished().len();
+        assert_eq!(in_time, 1, "{userfield} at {cdr_at}");
+        assert!(
+            early == 0 || cdr_at >= finished_at,
+            "{userfield} at {cdr_at}"
+        );
+    }
+}
+
+#[test]
+fn a_call_begun_before_we_listened_is_incomplete() {
+    let (story, city, phone) = answered_by_101();
+    let mut rest = story.with(story.events[4..].to_vec());
+    rest.at(5.0).hangups(&[&phone, &city]);
+    let call = rest.call();
+    assert_eq!(
+        call.incomplete.as_deref(),
+        Some("the beginning of the call was not heard")
+    );
+}
+
+#[test]
+fn a_caller_who_waits_since_before_we_listened_is_not_lost() {
+    // He waits in a queue; the agents' channels come and go with his linkedid.
+    let city = customer(1);
+    let (first, second) = ("PJSIP/101-00000002", "PJSIP/102-00000003");
+    let (first, second) = (channel(first, 2).of(&city), channel(second, 3).of(&city));
+    let mut story = Story::new();
+    story.at(0.0).born(&first, Down).at(5.0).hangup(&first);
+    story
+        .at(9.0)
+        .born(&second, Down)
+        .at(11.0)
+        .enter(&second, "b1")
+        .enter(&city, "b1");
+    story.at(15.0).hangups(&[&second, &city]);
+    let call = story.call();
+    assert_eq!(
+        (call.linkedid.as_str(), call.trunk.as_deref()),
+        (city.id(), Some("city"))
+    );
+    assert_eq!(
+        call.incomplete.as_deref(),
+        Some("the beginning of the call was not heard")
+    );
+}
+
+#[test]
+fn a_mark_leaves_open_calls_as_they_are() {
+    let (story, _, _) = answered_by_101();
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    for mark in [Mark::Shutdown, Mark::LoggedIn, Mark::FullyBooted] {
+        assembler.hear(&Told::Mark(mark), moment(2.0));
+    }
+    assert_eq!((assembler.open_calls(), assembler.counts().marks), (1, 3));
+}

@@ -1,0 +1,348 @@
+//! Tells a story as events: `story.at(0.0).born(&city, Ring)`.
+
+use callbridge_call::event::ChannelState;
+use callbridge_call::{
+    Assembler, Cdr, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Extension,
+    FinishedCall, Kind, Origin, Settings, Told,
+};
+use std::borrow::Cow;
+use std::time::Duration;
+
+/// The second that all stories begin in.
+pub const EPOCH: i64 = 1_795_000_000;
+
+/// A moment of a story, in seconds from its beginning.
+pub fn moment(seconds: f64) -> EventTime {
+    EventTime::from_micros(EPOCH * 1_000_000 + (seconds * 1e6).round() as i64)
+}
+
+/// A channel as its events describe it.
+#[derive(Clone, Debug)]
+pub struct Channel(pub ChannelRef<'static>);
+
+/// A channel with the unique id `1795000000.NUMBER`, in a call of its own.
+pub fn channel(name: &str, number: u32) -> Channel {
+    let id = format!("{EPOCH}.{number}");
+    Channel(ChannelRef {
+        name: Cow::Owned(name.to_owned()),
+        uniqueid: Cow::Owned(id.clone()),
+        linkedid: Cow::Owned(id),
+        ..ChannelRef::default()
+    })
+}
+
+impl Channel {
+    /// In the call of another channel.
+    pub fn of(mut self, other: &Channel) -> Self {
+        self.0.linkedid = other.0.linkedid.clone();
+        self
+    }
+
+    pub fn caller(mut self, number: &str) -> Self {
+        self.0.caller_number = Cow::Owned(number.to_owned());
+        self
+    }
+
+    pub fn exten(mut self, exten: &str) -> Self {
+        self.0.exten = Cow::Owned(exten.to_owned());
+        self
+    }
+
+    pub fn variable(mut self, name: &str, value: &str) -> Self {
+        self.0
+            .variables
+            .push((Cow::Owned(name.to_owned()), Cow::Owned(value.to_owned())));
+        self
+    }
+
+    pub fn id(&self) -> &str {
+        &self.0.uniqueid
+    }
+}
+
+/// Events with the moment each arrives.
+#[derive(Clone)]
+pub struct Story {
+    pub events: Vec<(EventTime, Told<'static>)>,
+    now: EventTime,
+    origin: Origin,
+}
+
+impl Story {
+    /// Told by AMI's channel events.
+    pub fn new() -> Self {
+        Self {
+            events: Vec::new(),
+            now: moment(0.0),
+            origin: Origin::Channel,
+        }
+    }
+
+    /// Told by CEL.
+    pub fn cel() -> Self {
+        Self {
+            origin: Origin::Cel,
+            ..Self::new()
+        }
+    }
+
+    /// The same story with other events.
+    pub fn with(&self, events: Vec<(EventTime, Told<'static>)>) -> Self {
+        Self {
+            events,
+            now: self.now,
+            origin: self.origin,
+        }
+    }
+
+    /// What follows is told by CEL, or by AMI's channel events.
+    pub fn by(&mut self, origin: Origin) -> &mut Self {
+        self.origin = origin;
+        self
+    }
+
+    /// What follows happens at this second.
+    pub fn at(&mut self, seconds: f64) -> &mut Self {
+        self.now = moment(seconds);
+        self
+    }
+
+    pub fn tell(&mut self, channel: &Channel, kind: Kind<'static>) -> &mut Self {
+        let (at, origin) = (Some(self.now), self.origin);
+        let event = ChannelEvent {
+            at,
+            origin,
+            channel: channel.0.clone(),
+            kind,
+        };
+        self.events.push((self.now, Told::Channel(event)));
+        self
+    }
+
+    pub fn born(&mut self, channel: &Channel, state: ChannelState) -> &mut Self {
+        self.tell(channel, Kind::Born { state })
+    }
+
+    pub fn state(&mut self, channel: &Channel, state: ChannelState) -> &mut Self {
+        self.tell(channel, Kind::State { state })
+    }
+
+    pub fn dial(&mut self, by: &Channel, to: &Channel, string: &str) -> &mut Self {
+        let by = Some(Box::new(by.0.clone()));
+        self.tell(
+            to,
+            Kind::DialBegin {
+                by,
+                dial_string: Cow::Owned(string.to_owned()),
+            },
+        )
+    }
+
+    pub fn originate(&mut self, to: &Channel, string: &str) -> &mut Self {
+        self.tell(
+            to,
+            Kind::DialBegin {
+                by: None,
+                dial_string: Cow::Owned(string.to_owned()),
+            },
+        )
+    }
+
+    pub fn app(&mut self, channel: &Channel, name: &str, data: &str) -> &mut Self {
+        let (name, data) = (Cow::Owned(name.to_owned()), Cow::Owned(data.to_owned()));
+        self.tell(channel, Kind::App { name, data })
+    }
+
+    pub fn enter(&mut self, channel: &Channel, bridge: &str) -> &mut Self {
+        self.enter_kind(channel, bridge, "simple_bridge")
+    }
+
+    pub fn enter_kind(&mut self, channel: &Channel, bridge: &str, technology: &str) -> &mut Self {
+        let (bridge, technology) = (
+            Cow::Owned(bridge.to_owned()),
+            Cow::Owned(technology.to_owned()),
+        );
+        self.tell(channel, Kind::BridgeEnter { bridge, technology })
+    }
+
+    pub fn leave(&mut self, channel: &Channel, bridge: &str) -> &mut Self {
+        self.leave_kind(channel, bridge, "simple_bridge")
+    }
+
+    pub fn leave_kind(&mut self, channel: &Channel, bridge: &str, technology: &str) -> &mut Self {
+        let (bridge, technology) = (
+            Cow::Owned(bridge.to_owned()),
+            Cow::Owned(technology.to_owned()),
+        );
+        self.tell(channel, Kind::BridgeLeave { bridge, technology })
+    }
+
+    pub fn joined(&mut self, channel: &Channel, with: &Channel) -> &mut Self {
+        self.tell(
+            channel,
+            Kind::Joined {
+                with: vec![with.0.uniqueid.clone()],
+            },
+        )
+    }
+
+    pub fn seen(&mut self, channel: &Channel) -> &mut Self {
+        self.tell(channel, Kind::Seen)
+    }
+
+    pub fn hangup(&mut self, channel: &Channel) -> &mut Self {
+        self.tell(channel, Kind::Hangup { cause: Some(16) })
+    }
+
+    pub fn hangups(&mut self, channels: &[&Channel]) -> &mut Self {
+        for channel in channels {
+            self.hangup(channel);
+        }
+        self
+    }
+
+    pub fn cdr(&mut self, of: &Channel, userfield: &str) -> &mut Self {
+        let cdr = Cdr {
+            at: Some(self.now),
+            uniqueid: of.0.uniqueid.clone(),
+            linkedid: of.0.linkedid.clone(),
+            userfield: Cow::Owned(userfield.to_owned()),
+            ..Cdr::default()
+        };
+        self.events.push((self.now, Told::Cdr(Box::new(cdr))));
+        self
+    }
+
+    /// The calls of the story; the same live, from a file a year later, and told twice.
+    pub fn calls(&self) -> Vec<FinishedCall> {
+        let live = run(&self.events);
+        let year = Duration::from_secs(365 * 86400);
+        let file = self
+            .events
+            .iter()
+            .map(|(_, told)| (moment(0.0).plus(year), told.clone()));
+        let file = run(&file.collect::<Vec<_>>());
+        assert_eq!(plain(&live), plain(&file), "live, then from a file");
+        let twice = self
+            .events
+            .iter()
+            .flat_map(|event| [event.clone(), event.clone()]);
+        assert_eq!(
+            plain(&live),
+            plain(&run(&twice.collect::<Vec<_>>())),
+            "once, then twice"
+        );
+        live
+    }
+
+    /// The one call of the story.
+    pub fn call(&self) -> FinishedCall {
+        let mut calls = self.calls();
+        assert_eq!(calls.len(), 1, "{calls:#?}");
+        calls.remove(0)
+    }
+}
+
+/// The settings of all stories.
+pub fn settings() -> Settings {
+    let trunks = [
+        ("city", "PJSIP/city"),
+        ("gsm", "PJSIP/gsm"),
+        ("carrier", "SIP/carrier"),
+        ("span", "DAHDI/i1"),
+    ];
+    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    Settings::new(Endpoints::new(endpoints.to_vec()).expect("no conflict"))
+}
+
+pub fn assembler() -> Assembler {
+    Assembler::new(settings())
+}
+
+fn run(events: &[(EventTime, Told<'static>)]) -> Vec<FinishedCall> {
+    let mut assembler = assembler();
+    let mut now = moment(0.0);
+    for (arrived, told) in events {
+        now = now.max(*arrived);
+        assembler.hear(told, now);
+    }
+    assembler.tick(now.plus(Duration::from_secs(1)));
+    assert_eq!(assembler.open_calls(), 0, "open calls");
+    let mut calls = assembler.take_finished();
+    calls.sort_by(|a, b| a.linkedid.age().cmp(&b.linkedid.age()));
+    calls
+}
+
+/// Without what depends on how a call was heard.
+fn plain(calls: &[FinishedCall]) -> Vec<FinishedCall> {
+    calls
+        .iter()
+        .cloned()
+        .map(|call| FinishedCall { live: true, ..call })
+        .collect()
+}
+
+/// Seconds of talk, and from start to end.
+pub fn seconds(call: &FinishedCall) -> (f64, f64) {
+    (
+        call.talk.as_secs_f64(),
+        call.ended.since(call.started).as_secs_f64(),
+    )
+}
+
+pub fn extensions(call: &FinishedCall) -> Vec<&str> {
+    call.employees_in_order
+        .iter()
+        .map(Extension::as_str)
+        .collect()
+}
+
+pub fn employee(call: &FinishedCall) -> Option<&str> {
+    call.employee.as_ref().map(Extension::as_str)
+}
+
+/// `text` of the number, and whether it was read in a dial string.
+pub fn number(call: &FinishedCall) -> Option<(&str, bool)> {
+    call.number
+        .as_ref()
+        .map(|number| (number.text.as_str(), number.from_dial_string))
+}
+
+/// A customer who calls in on trunk city and is answered by 101 after one second.
+pub fn answered_by_101() -> (Story, Channel, Channel) {
+    let city = customer(1);
+    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, ChannelState::Ring);
+    story
+        .born(&phone, ChannelState::Down)
+        .dial(&city, &phone, "101");
+    story
+        .at(1.0)
+        .state(&phone, ChannelState::Up)
+        .enter(&phone, "b1")
+        .enter(&city, "b1");
+    (story, city, phone)
+}
+
+/// A customer's channel on trunk city.
+pub fn customer(number: u32) -> Channel {
+    channel(&format!("PJSIP/city-{number:08x}"), number)
+        .caller("+998901110001")
+        .exten("7001")
+}
+
+/// One event a line, for a failing property.
+impl std::fmt::Debug for Story {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (at, told) in &self.events {
+            let Told::Channel(event) = told else { continue };
+            writeln!(
+                f,
+                "{at} {} {} l={} {:?}",
+                event.channel.name, event.channel.uniqueid, event.channel.linkedid, event.kind
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,117 @@
+//! Channel variables and user fields.
+
+use crate::story::{Story, answered_by_101, channel, customer};
+use callbridge_call::FinishedCall;
+use callbridge_call::event::ChannelState::{Down, Ring};
+
+fn leads(call: &FinishedCall) -> Vec<&str> {
+    let lead = call
+        .variables
+        .iter()
+        .find(|variable| variable.name == "LEAD_ID");
+    lead.map_or(Vec::new(), |lead| {
+        lead.values.iter().map(String::as_str).collect()
+    })
+}
+
+/// A call whose channels, the customer's first, were told with these leads.
+fn with_leads(values: &[&str]) -> FinishedCall {
+    let city = customer(1);
+    let mut story = Story::new();
+    for (number, lead) in (1..).zip(values) {
+        let name = format!("PJSIP/10{number}-{number:08x}");
+        let leg = if number == 1 {
+            city.clone()
+        } else {
+            channel(&name, number).of(&city)
+        };
+        let state = if number == 1 { Ring } else { Down };
+        story
+            .at(f64::from(number))
+            .born(&leg.clone().variable("LEAD_ID", lead), state);
+        story.seen(&leg);
+    }
+    for number in 1..=values.len() as u32 {
+        story.at(20.0).hangup(&channel("", number).of(&city));
+    }
+    story.call()
+}
+
+#[test]
+fn an_empty_value_never_overwrites() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&city.clone().variable("LEAD_ID", "4001"), Ring);
+    story
+        .at(1.0)
+        .seen(&city.clone().variable("LEAD_ID", ""))
+        .at(2.0)
+        .hangup(&city);
+    assert_eq!(leads(&story.call()), ["4001"]);
+}
+
+#[test]
+fn the_root_legs_value_wins_over_another_legs() {
+    assert_eq!(leads(&with_leads(&["4001", "4002"])), ["4001"]);
+}
+
+#[test]
+fn without_one_on_the_root_leg_another_legs_value_counts() {
+    assert_eq!(leads(&with_leads(&["", "4002", "4002"])), ["4002"]);
+}
+
+#[test]
+fn two_legs_of_equal_rank_that_disagree_keep_both_values() {
+    assert_eq!(leads(&with_leads(&["", "4001", "4002"])), ["4001", "4002"]);
+}
+
+#[test]
+fn of_one_channels_values_the_last_counts_whatever_the_order_of_arrival() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring);
+    story.at(1.0).seen(&city.clone().variable("LEAD_ID", "1"));
+    story
+        .at(2.0)
+        .seen(&city.clone().variable("LEAD_ID", "4001"));
+    story.at(3.0).hangup(&city);
+    story.events.swap(1, 2);
+    assert_eq!(leads(&story.call()), ["4001"]);
+}
+
+#[test]
+fn each_customer_of_a_conference_has_his_own_lead() {
+    let (mut story, city, phone) = answered_by_101();
+    let second = channel("PJSIP/gsm-00000003", 3).caller("998901110002");
+    story.seen(&city.clone().variable("LEAD_ID", "4001"));
+    story
+        .at(2.0)
+        .born(&second.clone().variable("LEAD_ID", "4002"), Ring);
+    for channel in [&city, &phone, &second] {
+        story.at(3.0).enter_kind(channel, "room", "softmix");
+    }
+    story.at(9.0).hangups(&[&second, &city, &phone]);
+    let calls = story.calls();
+    assert_eq!(
+        (leads(&calls[0]), leads(&calls[1])),
+        (vec!["4001"], vec!["4002"])
+    );
+}
+
+#[test]
+fn user_fields_of_cdrs_are_kept_in_order_without_repeats() {
+    let (mut story, city, phone) = answered_by_101();
+    story
+        .at(4.0)
+        .cdr(&city, "lead=4001")
+        .cdr(&city, "")
+        .hangup(&phone);
+    story
+        .at(4.1)
+        .cdr(&city, "lead=4001")
+        .cdr(&phone, "b")
+        .hangup(&city);
+    assert_eq!(story.call().userfields, ["lead=4001", "b"]);
+}
