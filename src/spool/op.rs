@@ -38,11 +38,12 @@ pub enum Op {
     /// | outcome | stored | books |
     /// |---|---|---|
     /// | `Journal` | a row that is ready | finished + 1, ready + 1 |
-    /// | `DeadLetter` | a row that is dead, or parked if the reason is such a one; a notice | finished + 1, dead or parked + 1 |
+    /// | `DeadLetter` | a row that is dead, or parked; a notice | finished + 1, dead or parked + 1 |
     /// | `Internal` | – | internal + 1 |
     /// | `Skipped` | – | skipped + 1 |
     ///
-    /// In each case its linkedid and all of `also_known_as` become tombstones.
+    /// Parked are the reasons of [`Reason::is_parked`](crate::journal::Reason::is_parked). In each
+    /// case its linkedid and all of `also_known_as` become tombstones.
     ///
     /// The same call again changes nothing but the counter `repeats` ([`Done::Repeat`]). The same
     /// uuid with a start that is more than a second off, or another number, is another call: a

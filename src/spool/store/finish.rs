@@ -8,7 +8,7 @@ use super::{Store, sql};
 use crate::journal::{CallUuid, Outcome, Reason};
 use crate::spool::Error;
 use callbridge_call::EventTime;
-use rusqlite::{OptionalExtension as _, named_params};
+use rusqlite::OptionalExtension as _;
 
 /// Starts that differ by no more are the same: two sources may round the same moment apart.
 const SAME_START_SEC: u64 = 1;
@@ -212,25 +212,24 @@ impl Store {
         let added = self.execute(
             "INSERT INTO calls (id, uuid, twin, state, live, since, started, phone, heard, record,
                                 call, deaths, reason, message)
-             VALUES (:id, :uuid, :twin, :state, :live, :since, :started, :phone, :heard, :record,
-                     :call, :deaths, :reason, :message)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)
              ON CONFLICT (uuid) DO NOTHING",
-            named_params! {
-                ":id": id.0,
-                ":uuid": if twin { None } else { uuid },
-                ":twin": if twin { uuid } else { None },
-                ":state": state.word(),
-                ":live": new.live,
-                ":since": new.at.micros(),
-                ":started": new.started,
-                ":phone": new.phone,
-                ":heard": new.heard,
-                ":record": new.record,
-                ":call": new.call,
-                ":deaths": i64::from(letter),
-                ":reason": reason.filter(|_| letter).map(Reason::word),
-                ":message": if letter { message } else { "" },
-            },
+            (
+                id.0,
+                if twin { None } else { uuid },
+                if twin { uuid } else { None },
+                state.word(),
+                new.live,
+                new.at.micros(),
+                new.started,
+                &new.phone,
+                &new.heard,
+                &new.record,
+                &new.call,
+                i64::from(letter),
+                reason.filter(|_| letter).map(Reason::word),
+                if letter { message } else { "" },
+            ),
         )?;
         if added == 0 {
             return Ok(None);

@@ -4,7 +4,7 @@ use super::call::{at, finished, journal};
 use crate::journal::{LeadId, Outcome, Phone, Reason};
 use crate::spool::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
-    UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX,
+    UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint,
 };
 
 fn store() -> Store {
@@ -54,7 +54,9 @@ fn a_line_of_dead_list_has_the_promised_shape() {
     };
     step(&mut store, id, died).expect("sending");
     let letter = store.letter(id).expect("readable").expect("a letter");
-    let text = serde_json::to_string_pretty(&letter.to_json()).expect("JSON");
+    let mut line = letter.to_json();
+    assert_eq!(line["hint"].take(), hint(Reason::Rejected));
+    let text = serde_json::to_string_pretty(&line).expect("JSON");
     insta::assert_snapshot!(text, @r#"
     {
       "attempts": [
@@ -91,7 +93,7 @@ fn a_line_of_dead_list_has_the_promised_shape() {
           "message": "unknown"
         }
       ],
-      "hint": "The CRM refuses the call as it is: read its message and errors, mend the lead, employee or --field they name, then `callbridge dead retry ID`.",
+      "hint": null,
       "id": 1,
       "linkedid": "1795151317.2",
       "message": "Validation failed",
