@@ -153,14 +153,18 @@ impl Mender<'_> {
                     self.next += length;
                 }
                 _ => {
-                    let plain = |byte: &&u8| matches!(**byte, 0x20..0x80 if **byte != b'"' && **byte != b'\\');
-                    let length = rest.iter().take_while(plain).count();
+                    let length = rest.iter().take_while(|byte| is_plain(**byte)).count();
                     self.out.extend_from_slice(&rest[..length]);
                     self.next += length;
                 }
             }
         }
     }
+}
+
+/// A byte that stands for itself in a JSON text.
+const fn is_plain(byte: u8) -> bool {
+    matches!(byte, 0x20..0x80) && byte != b'"' && byte != b'\\'
 }
 
 /// A quote ends a text if what follows it can follow a text. Any other was swallowed, unescaped,

@@ -149,10 +149,9 @@ impl EmptyLines {
         }
         let from = searched.saturating_sub(TAIL);
         let crlf = self.crlf.find(&body[from..]).map(|at| from + at);
-        let bare = self
-            .bare
-            .find(&body[from..crlf.unwrap_or(body.len())])
-            .map(|at| from + at);
+        // One that begins before the other may end with the other's first byte.
+        let until = crlf.map_or(body.len(), |at| at + 1);
+        let bare = self.bare.find(&body[from..until]).map(|at| from + at);
         match (bare, crlf) {
             (Some(at), _) => Some((before_cr(body, at), at + 2)),
             (None, Some(at)) => Some((before_cr(body, at), at + 3)),

@@ -1,0 +1,292 @@
+//! Channel event logging, whatever carries it.
+
+use callbridge_asterisk::{
+    Decoded, Decoder, DecoderSettings, Format, Frame, Frames, MissingColumn, Unreadable,
+};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{ChannelEvent, EventTime, Kind, Origin, Told, UniqueId};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+fn recordings() -> std::path::PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/recordings")
+}
+
+fn each(format: Format, bytes: &[u8], mut hear: impl FnMut(&ChannelEvent<'_>)) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    for frame in Frames::new(format, bytes) {
+        let Frame::Message(message) = frame else {
+            panic!("a recorded message is too long")
+        };
+        match decoder.decode(message) {
+            Decoded::Event { heard, .. } => {
+                if let Told::Channel(event) = &heard.told {
+                    hear(event);
+                }
+            }
+            Decoded::Skipped => {}
+            Decoded::Unreadable(why) => panic!("{why}: {}", String::from_utf8_lossy(message)),
+        }
+    }
+}
+
+/// An event in words, its time in whole seconds.
+fn words(event: &ChannelEvent<'_>) -> String {
+    let second = event.at.map(EventTime::floor_seconds);
+    format!("{second:?} {:?} {:?}", event.channel, event.kind)
+}
+
+#[test]
+fn a_cel_file_tells_what_the_cel_events_of_ami_told() {
+    let mut ami = BTreeSet::new();
+    let mut ids = BTreeSet::new();
+    for entry in std::fs::read_dir(recordings()).expect("the recordings are there") {
+        let path = entry.expect("an entry").path().join("ami.raw");
+        let Ok(bytes) = std::fs::read(path) else {
+            continue;
+        };
+        each(Format::Ami, &bytes, |event| {
+            if event.origin == Origin::Cel {
+                ids.insert(event.channel.uniqueid.to_string());
+                ami.insert(words(event));
+            }
+        });
+    }
+    let bytes = std::fs::read(recordings().join("cel-custom/local-time.csv")).expect("a file");
+    let mut compared = 0;
+    each(Format::CelCsv, &bytes, |event| {
+        assert_eq!(event.origin, Origin::Cel);
+        if ids.contains(&*event.channel.uniqueid) {
+            compared += 1;
+            assert!(ami.contains(&words(event)), "{}", words(event));
+        }
+    });
+    assert!(compared > 100, "{compared} rows compared");
+}
+
+#[test]
+fn times_with_microseconds_are_exact() {
+    let bytes = std::fs::read(recordings().join("cel-custom/epoch.csv")).expect("a file");
+    let mut times = Vec::new();
+    each(Format::CelCsv, &bytes, |event| {
+        let at = event.at.expect("each row has a time");
+        if matches!(event.kind, Kind::Born { .. }) {
+            let id = UniqueId::new(&*event.channel.uniqueid).expect("each row has an id");
+            let late = at.floor_seconds().get() - i64::try_from(id.age().0).expect("an epoch");
+            assert!((0..=1).contains(&late), "{event:?}");
+        }
+        times.push(at.to_string());
+    });
+    assert!(times.len() > 100);
+    let text = String::from_utf8(bytes).expect("text");
+    assert!(times.iter().all(|time| text.contains(time)), "{times:?}");
+}
+
+/// The one event of a message.
+fn event(format: Format, message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    match decoder.decode(message.as_bytes()) {
+        Decoded::Event {
+            heard,
+            repaired: false,
+        } => match &heard.told {
+            Told::Channel(event) => check(event),
+            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn amqp(event_name: &str, extra: &str) -> String {
+    format!(
+        r#"{{"event_name":"{event_name}","account_code":"","caller_id":{{"num":"101",
+        "name":"Aziza","ani":"","rdnis":"","dnid":""}},"extension":"s","context":"internal",
+        "channel":"PJSIP/101-00000050","application":"","app_data":"","event_time":
+        "2026-11-20T10:08:38.842+0500","ama_flags":"DOCUMENTATION","unique_id":"1795151317.147",
+        "linked_id":"1795151317.146","user_field":"lead=4001","peer":"","peer_acount":"",
+        "extra":{extra}}}"#
+    )
+}
+
+#[test]
+fn an_amqp_body_tells_all_that_a_row_can() {
+    let body = amqp(
+        "HANGUP",
+        r#"{"hangupcause":17,"hangupsource":"","dialstatus":"BUSY"}"#,
+    );
+    event(Format::CelAmqp, &body, |event| {
+        assert_eq!(
+            event.at,
+            Some(EventTime::from_micros(1_795_151_318_842_000))
+        );
+        assert_eq!(event.kind, Kind::Hangup { cause: Some(17) });
+        assert_eq!(event.channel.name, "PJSIP/101-00000050");
+        assert_eq!(event.channel.uniqueid, "1795151317.147");
+        assert_eq!(event.channel.linkedid, "1795151317.146");
+        assert_eq!(event.channel.caller_number, "101");
+        assert_eq!(event.channel.userfield, "lead=4001");
+    });
+}
+
+#[test]
+fn extra_is_read_as_an_object_and_as_a_text() {
+    for extra in [
+        r#"{"bridge_id":"b-1","bridge_technology":"holding_bridge"}"#,
+        r#""{\"bridge_id\":\"b-1\",\"bridge_technology\":\"holding_bridge\"}""#,
+    ] {
+        event(Format::CelAmqp, &amqp("BRIDGE_ENTER", extra), |event| {
+            let (bridge, technology) = ("b-1".into(), "holding_bridge".into());
+            assert_eq!(event.kind, Kind::BridgeEnter { bridge, technology });
+        });
+    }
+    for broken in [r#""""#, "null", r#""{torn""#, "[1]"] {
+        event(Format::CelAmqp, &amqp("BRIDGE_EXIT", broken), |event| {
+            let (bridge, technology) = ("".into(), "".into());
+            assert_eq!(
+                event.kind,
+                Kind::BridgeLeave { bridge, technology },
+                "{broken}"
+            );
+        });
+    }
+}
+
+#[test]
+fn joins_name_the_other_channels() {
+    for (name, extra, with) in [
+        (
+            "PICKUP",
+            r#"{"pickup_channel":"PJSIP/102-1","pickup_channel_uniqueid":"5.2"}"#,
+            "5.2",
+        ),
+        (
+            "ATTENDEDTRANSFER",
+            r#"{"bridge1_id":"x","channel2_name":"PJSIP/1","channel2_uniqueid":"5.3",
+                "transferee_channel_uniqueid":"5.1","transfer_target_channel_uniqueid":"5.4"}"#,
+            "5.3 5.1 5.4",
+        ),
+        (
+            "BLINDTRANSFER",
+            r#"{"extension":"102","transferee_channel_uniqueid":"5.1"}"#,
+            "5.1",
+        ),
+        (
+            "LOCAL_OPTIMIZE",
+            r#"{"local_two":"Local/1;2","local_two_id":"5.9"}"#,
+            "5.9",
+        ),
+    ] {
+        event(Format::CelAmqp, &amqp(name, extra), |event| {
+            let Kind::Joined { with: others } = &event.kind else {
+                panic!("{event:?}")
+            };
+            assert_eq!(others.join(" "), with);
+        });
+    }
+    event(
+        Format::CelAmqp,
+        &amqp("BLINDTRANSFER", r#"{"extension":"102"}"#),
+        |event| {
+            assert_eq!(event.kind, Kind::Seen);
+        },
+    );
+}
+
+#[test]
+fn each_event_has_its_kind() {
+    let born = Kind::Born {
+        state: ChannelState::Unknown,
+    };
+    let up = Kind::State {
+        state: ChannelState::Up,
+    };
+    let app = Kind::App {
+        name: "".into(),
+        data: "".into(),
+    };
+    for (name, kind) in [
+        ("CHAN_START", born),
+        ("ANSWER", up),
+        ("APP_START", app),
+        ("CHAN_END", Kind::Gone),
+        ("LINKEDID_END", Kind::LinkedidEnd),
+        ("APP_END", Kind::Seen),
+        ("PARK_START", Kind::Seen),
+        ("FORWARD", Kind::Seen),
+        ("USER_DEFINED", Kind::Seen),
+        ("OF_A_LATER_RELEASE", Kind::Seen),
+    ] {
+        event(Format::CelAmqp, &amqp(name, r#""""#), |event| {
+            assert_eq!(event.kind, kind)
+        });
+    }
+}
+
+#[test]
+fn columns_come_from_a_header_or_from_the_settings() {
+    let header = "eventtype,eventtime,channame,uniqueid,linkedid,userfield\n";
+    let row = "\"HANGUP\",\"1795151317.5\",\"PJSIP/1-1\",\"5.1\",\"5.0\",\"a \"\"b\"\",\nc\"\n";
+    let check = |event: &ChannelEvent<'_>| {
+        assert_eq!(event.kind, Kind::Hangup { cause: None });
+        assert_eq!(event.channel.linkedid, "5.0");
+        assert_eq!(event.channel.userfield, "a \"b\",\nc");
+    };
+    let mut rows = 0;
+    each(
+        Format::CelCsv,
+        format!("{header}{row}{row}").as_bytes(),
+        |event| {
+            rows += 1;
+            check(event);
+        },
+    );
+    assert_eq!(rows, 2);
+    let cel_columns = header.trim().parse().expect("columns");
+    let settings = DecoderSettings {
+        cel_columns,
+        ..DecoderSettings::default()
+    };
+    let mut decoder = Decoder::new(Format::CelCsv, settings);
+    let Decoded::Event { heard, .. } = decoder.decode(row.trim().as_bytes()) else {
+        panic!()
+    };
+    let Told::Channel(event) = &heard.told else {
+        panic!()
+    };
+    check(event);
+    let missing: Result<callbridge_asterisk::Columns, MissingColumn> = "eventtype,exten".parse();
+    assert_eq!(
+        missing.unwrap_err().to_string(),
+        "a CEL file needs the column eventtime"
+    );
+}
+
+#[test]
+fn a_torn_row_is_unreadable_alone() {
+    let bytes = std::fs::read(recordings().join("cel-custom/epoch.csv")).expect("a file");
+    let lines: Vec<&[u8]> = bytes
+        .split_inclusive(|&byte| byte == b'\n')
+        .take(6)
+        .collect();
+    // The second row was cut in its middle, and the next follows on a line of its own.
+    let mut torn: Vec<u8> = lines.concat();
+    let at = lines[0].len();
+    torn.splice(
+        at..at + lines[1].len(),
+        lines[1][..40].iter().copied().chain(*b"\n"),
+    );
+    let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
+    let mut verdicts = Vec::new();
+    for frame in Frames::new(Format::CelCsv, &torn) {
+        let Frame::Message(message) = frame else {
+            panic!("no row is too long")
+        };
+        verdicts.push(match decoder.decode(message) {
+            Decoded::Event { .. } => None,
+            Decoded::Skipped => panic!("a row was skipped"),
+            Decoded::Unreadable(why) => Some(why),
+        });
+    }
+    let short = Some(Unreadable::TooFewColumns);
+    assert_eq!(verdicts, [None, short, None, None, None, None]);
+}

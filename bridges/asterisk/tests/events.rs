@@ -1,0 +1,305 @@
+//! What AMI's events tell.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{Cdr, ChannelEvent, EventTime, Kind, Mark, Origin, Told};
+
+fn decode(message: &str, check: impl FnOnce(Decoded<'_>)) {
+    let message = message.replace('\n', "\r\n");
+    check(Decoder::new(Format::Ami, DecoderSettings::default()).decode(message.as_bytes()));
+}
+
+fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
+    decode(message, |decoded| match &decoded {
+        Decoded::Event {
+            heard,
+            repaired: false,
+        } => match &heard.told {
+            Told::Channel(event) => check(event),
+            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+        },
+        _ => panic!("{decoded:?}"),
+    });
+}
+
+#[test]
+fn a_channel_is_read_with_its_variables_and_without_unknowns() {
+    let message = "Event: Newchannel\nPrivilege: call,all\nTimestamp: 1795151317.833600\n\
+        SystemName: pbx1\nChannel: PJSIP/city-0000004f\nChannelState: 4\n\
+        ChannelStateDesc: Ring\nCallerIDNum: <unknown>\nCallerIDName: O\\'Neil\n\
+        Context: from-city\nExten: 7001\nUniqueid: pbx1-1795151317.146\n\
+        LinkedID: pbx1-1795151317.146\nChanVariable: LEAD_ID=4001\nChanVariable: EMPLOYEE_ID=\n\
+        ChanVariable: WHO=O\\'Neil=x\\n\nChanVariable(PJSIP/city-0000004f): OLD=1\n";
+    channel(message, |event| {
+        assert_eq!(
+            event.at,
+            Some(EventTime::from_micros(1_795_151_317_833_600))
+        );
+        assert_eq!(event.origin, Origin::Channel);
+        assert_eq!(
+            event.kind,
+            Kind::Born {
+                state: ChannelState::Ring
+            }
+        );
+        let channel = &event.channel;
+        assert_eq!(
+            (&*channel.name, &*channel.caller_number),
+            ("PJSIP/city-0000004f", "")
+        );
+        assert_eq!((&*channel.exten, &*channel.context), ("7001", "from-city"));
+        assert_eq!(channel.uniqueid, "pbx1-1795151317.146");
+        assert_eq!(channel.linkedid, "pbx1-1795151317.146");
+        let variables = [("LEAD_ID", "4001"), ("WHO", "O'Neil=x\n"), ("OLD", "1")]
+            .map(|(n, v)| (n.into(), v.into()));
+        assert_eq!(channel.variables, variables);
+    });
+}
+
+#[test]
+fn states_are_known_by_word_and_by_number() {
+    for (line, state) in [
+        ("ChannelStateDesc: Down", ChannelState::Down),
+        ("ChannelStateDesc: Rsrvd", ChannelState::Down),
+        ("ChannelStateDesc: Ring", ChannelState::Ring),
+        ("ChannelStateDesc: Pre-ring", ChannelState::PreRing),
+        ("ChannelStateDesc: Ringing", ChannelState::Ringing),
+        ("ChannelStateDesc: Dialing Offhook", ChannelState::Ringing),
+        ("ChannelStateDesc: Up", ChannelState::Up),
+        ("ChannelStateDesc: Busy", ChannelState::Unknown),
+        ("ChannelState: 9", ChannelState::PreRing),
+        ("ChannelState: 6", ChannelState::Up),
+        ("ChannelState: 77", ChannelState::Unknown),
+        ("X: y", ChannelState::Unknown),
+    ] {
+        channel(
+            &format!("Event: Newstate\nUniqueid: 5.1\n{line}\n"),
+            |event| {
+                assert_eq!(event.kind, Kind::State { state }, "{line}");
+            },
+        );
+    }
+}
+
+#[test]
+fn dial_events_are_the_dialled_channels() {
+    let begin = "Event: DialBegin\nChannel: PJSIP/101-1\nUniqueid: 5.1\nLinkedid: 5.1\n\
+        ChanVariable: LEAD_ID=4001\nDestChannel: PJSIP/city-2\nDestUniqueid: 5.2\n\
+        DestLinkedid: 5.1\nDestCallerIDNum: 998901110001\nDestChanVariable: LEAD_ID=4002\n\
+        DialString: 998901110001@city\n";
+    channel(begin, |event| {
+        assert_eq!(
+            (&*event.channel.name, &*event.channel.uniqueid),
+            ("PJSIP/city-2", "5.2")
+        );
+        assert_eq!(event.channel.variables, [("LEAD_ID".into(), "4002".into())]);
+        let Kind::DialBegin {
+            by: Some(by),
+            dial_string,
+        } = &event.kind
+        else {
+            panic!("{event:?}")
+        };
+        assert_eq!(
+            (&*by.uniqueid, &**dial_string),
+            ("5.1", "998901110001@city")
+        );
+        assert_eq!(by.variables, [("LEAD_ID".into(), "4001".into())]);
+    });
+    let originated = "Event: DialEnd\nDestChannel: PJSIP/101-1\nDestUniqueid: 5.1\n\
+        DestLinkedid: 5.1\nDialStatus: ANSWER\n";
+    channel(originated, |event| {
+        assert_eq!(
+            event.kind,
+            Kind::DialEnd {
+                by: None,
+                status: "ANSWER".into()
+            }
+        );
+    });
+}
+
+#[test]
+fn bridges_and_hang_ups_are_told() {
+    let bridge = "Uniqueid: 5.1\nBridgeUniqueid: b\nBridgeType: basic\n\
+        BridgeTechnology: holding_bridge\n";
+    channel(&format!("Event: BridgeEnter\n{bridge}"), |event| {
+        let (bridge, technology) = ("b".into(), "holding_bridge".into());
+        assert_eq!(event.kind, Kind::BridgeEnter { bridge, technology });
+    });
+    channel(&format!("Event: BridgeLeave\n{bridge}"), |event| {
+        let (bridge, technology) = ("b".into(), "holding_bridge".into());
+        assert_eq!(event.kind, Kind::BridgeLeave { bridge, technology });
+    });
+    for (cause, told) in [
+        ("Cause: 16\nCause-txt: Normal Clearing\n", Some(16)),
+        ("", None),
+    ] {
+        channel(&format!("Event: Hangup\nUniqueid: 5.1\n{cause}"), |event| {
+            assert_eq!(event.kind, Kind::Hangup { cause: told });
+        });
+    }
+}
+
+#[test]
+fn transfers_and_pickups_join_the_channels_they_name() {
+    let attended = "OrigTransfererChannel: PJSIP/101-1\nOrigTransfererUniqueid: 5.1\n\
+        OrigTransfererLinkedid: 5.0\nSecondTransfererUniqueid: 5.2\nTransfereeUniqueid: 5.0\n\
+        TransferTargetUniqueid: 5.3\nOrigBridgeUniqueid: b\n";
+    for (message, main, with) in [
+        (
+            format!("Event: AttendedTransfer\nResult: Success\n{attended}"),
+            "5.1",
+            "5.2 5.0 5.3",
+        ),
+        (
+            format!("Event: AttendedTransfer\nResult: Fail\n{attended}"),
+            "5.1",
+            "",
+        ),
+        (
+            "Event: Pickup\nUniqueid: 5.2\nTargetUniqueid: 5.1\n".to_owned(),
+            "5.2",
+            "5.1",
+        ),
+        (
+            "Event: BlindTransfer\nResult: Success\nTransfererUniqueid: 5.2\n\
+             TransfereeUniqueid: 5.1\nExtension: 102\n"
+                .to_owned(),
+            "5.2",
+            "5.1",
+        ),
+        (
+            "Event: LocalBridge\nLocalOneUniqueid: 5.4\nLocalTwoUniqueid: 5.5\n".to_owned(),
+            "5.4",
+            "5.5",
+        ),
+    ] {
+        channel(&message, |event| {
+            assert_eq!(event.channel.uniqueid, main, "{message}");
+            match &event.kind {
+                Kind::Joined { with: others } => assert_eq!(others.join(" "), with, "{message}"),
+                kind => assert!(*kind == Kind::Seen && with.is_empty(), "{message}"),
+            }
+        });
+    }
+}
+
+#[test]
+fn the_beginning_and_the_end_of_the_stream_are_marked() {
+    for (message, mark) in [
+        (
+            "Event: FullyBooted\nStatus: Fully Booted\n",
+            Mark::FullyBooted,
+        ),
+        (
+            "Event: Shutdown\nShutdown: Cleanly\nRestart: False\n",
+            Mark::Shutdown,
+        ),
+        (
+            "Response: Success\nActionID: 1\nMessage: Authentication accepted\n",
+            Mark::LoggedIn,
+        ),
+        (
+            "Asterisk Call Manager/11.0.0\nResponse: Success\nMessage: Authentication accepted\n",
+            Mark::LoggedIn,
+        ),
+    ] {
+        decode(message, |decoded| {
+            let Decoded::Event { heard, .. } = decoded else {
+                panic!("{decoded:?}")
+            };
+            assert_eq!(heard.told, Told::Mark(mark));
+        });
+    }
+}
+
+#[test]
+fn what_no_rule_needs_is_skipped_and_what_says_nothing_is_unreadable() {
+    for skipped in [
+        "Event: VarSet\nUniqueid: 5.1\nVariable: LEAD_ID\nValue: 4001\n",
+        "Event: Dial\nSubEvent: Begin\nUniqueID: 5.1\n",
+        "Event: Bridge\nBridgestate: Link\nUniqueid1: 5.1\n",
+        "Response: Error\nMessage: Authentication failed\n",
+        "Response: Success\nPing: Pong\n",
+        "Asterisk Call Manager/11.0.0\n",
+    ] {
+        decode(skipped, |decoded| {
+            assert_eq!(decoded, Decoded::Skipped, "{skipped}")
+        });
+    }
+    for (message, why) in [
+        ("Uniqueid: 5.1\nChannel: PJSIP/1-1\n", Unreadable::NoEvent),
+        ("no colon at all\n", Unreadable::NoEvent),
+        ("Event: Hangup\nCause: 16\n", Unreadable::NoChannel),
+        (
+            "Event: Hangup\nChannel: <unknown>\nUniqueid: \n",
+            Unreadable::NoChannel,
+        ),
+    ] {
+        decode(message, |decoded| {
+            assert_eq!(decoded, Decoded::Unreadable(why), "{message}")
+        });
+    }
+}
+
+fn cdr(format: Format, message: &str, check: impl FnOnce(&Cdr<'_>)) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    match &decoder.decode(message.as_bytes()) {
+        Decoded::Event {
+            heard,
+            repaired: false,
+        } => match &heard.told {
+            Told::Cdr(cdr) => check(cdr),
+            Told::Channel(_) | Told::Mark(_) => panic!("{heard:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_cdr_is_read_with_mapped_fields_in_any_case_and_unescaped() {
+    let message = "Event: Cdr\nTimestamp: 1795151322.1\nSource: 101\nDestination: 102\n\
+        DestinationContext: internal\nCallerID: \"O'Neil\" <101>\nChannel: PJSIP/101-1\n\
+        DestinationChannel: PJSIP/102-2\nLastApplication: Dial\nLastData: PJSIP/102,15\\n\n\
+        StartTime: 2026-11-20 05:08:37\nAnswerTime: \nEndTime: 2026-11-20 05:08:42\n\
+        Duration: 5\nBillableSeconds: 0\nDisposition: NO ANSWER\nUniqueID: 5.1\n\
+        UserField: lead=4001\nLINKEDID: 5.0\n";
+    cdr(Format::Ami, message, |cdr| {
+        assert_eq!(cdr.at, Some(EventTime::from_micros(1_795_151_322_100_000)));
+        assert_eq!((&*cdr.uniqueid, &*cdr.linkedid), ("5.1", "5.0"));
+        assert_eq!((&*cdr.source, &*cdr.destination), ("101", "102"));
+        assert_eq!(
+            (&*cdr.channel, &*cdr.dest_channel),
+            ("PJSIP/101-1", "PJSIP/102-2")
+        );
+        assert_eq!(
+            (&*cdr.last_app, &*cdr.last_data),
+            ("Dial", "PJSIP/102,15\\n")
+        );
+        assert_eq!((&*cdr.start, &*cdr.answer), ("2026-11-20 05:08:37", ""));
+        assert_eq!((cdr.duration_sec, cdr.billable_sec), (Some(5), Some(0)));
+        assert_eq!(
+            (&*cdr.disposition, &*cdr.userfield),
+            ("NO ANSWER", "lead=4001")
+        );
+    });
+}
+
+#[test]
+fn a_cdr_of_amqp_was_not_answered_in_1970() {
+    let body = r#"{"clid":"\"A\" <101>","src":"101","dst":"102","dcontext":"internal",
+        "channel":"PJSIP/101-1","dstchannel":"","lastapp":"Dial","lastdata":"PJSIP/102",
+        "start":"2026-11-20T05:08:37.000+0000","answer":"1970-01-01T00:00:00.000+0000",
+        "end":"2026-11-20T05:08:42.000+0000","durationsec":5,"billsec":"0",
+        "disposition":"NO ANSWER","linkedid":"5.0","uniqueid":"5.1","userfield":null}"#;
+    cdr(Format::CdrAmqp, body, |cdr| {
+        assert_eq!((&*cdr.uniqueid, &*cdr.linkedid), ("5.1", "5.0"));
+        assert_eq!((cdr.duration_sec, cdr.billable_sec), (Some(5), Some(0)));
+        assert_eq!(
+            (&*cdr.answer, &*cdr.dest_channel, &*cdr.userfield),
+            ("", "", "")
+        );
+        assert_eq!(cdr.context, "internal");
+    });
+}

@@ -1,0 +1,307 @@
+//! Bytes as no PBX should send them, and some do.
+
+use callbridge_asterisk::{
+    Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames, MESSAGE_BYTES_MAX, Pairs,
+};
+use callbridge_call::{Kind, Told};
+use proptest::prelude::*;
+
+/// A frame, kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Kept {
+    Message(Vec<u8>),
+    TooLong(u64),
+}
+
+impl From<Frame<'_>> for Kept {
+    fn from(frame: Frame<'_>) -> Self {
+        match frame {
+            Frame::Message(message) => Self::Message(message.to_vec()),
+            Frame::TooLong { bytes } => Self::TooLong(bytes),
+        }
+    }
+}
+
+/// What comes out when the bytes arrive in pieces of these lengths, over and over.
+fn in_pieces(format: Format, bytes: &[u8], lengths: &[usize]) -> Vec<Kept> {
+    let mut framer = Framer::new(format);
+    let mut kept = Vec::new();
+    let mut rest = bytes;
+    for &length in lengths.iter().cycle() {
+        let (piece, later) = rest.split_at(length.clamp(1, rest.len().max(1)).min(rest.len()));
+        framer.push(piece);
+        while let Some(frame) = framer.next() {
+            kept.push(frame.into());
+        }
+        rest = later;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    while let Some(frame) = framer.finish() {
+        kept.push(frame.into());
+    }
+    assert_eq!(
+        framer.position(),
+        bytes.len() as u64,
+        "every byte is accounted for"
+    );
+    kept
+}
+
+fn at_once(format: Format, bytes: &[u8]) -> Vec<Kept> {
+    Frames::new(format, bytes).map(Kept::from).collect()
+}
+
+/// Bytes rich in what the formats give a meaning to.
+fn torn_bytes() -> impl Strategy<Value = Vec<u8>> {
+    let bits = prop::sample::select(vec![
+        "\r\n",
+        "\n",
+        "\r",
+        "\r\n\r\n",
+        "\n\n",
+        ":",
+        ": ",
+        "\"",
+        "\"\"",
+        ",",
+        "\\",
+        "\\v",
+        "{",
+        "}",
+        "[",
+        "]",
+        "Event",
+        "Event: Hangup\r\n",
+        "Uniqueid: 5.1\r\n",
+        "\"data\":{",
+        "\"Event\":",
+        "\"CEL\"",
+        "Asterisk Call Manager/1.1\r\n",
+        "=",
+        "\u{0}",
+        "\"CHAN_START\",",
+        "ChanVariable(",
+        "):",
+        "x",
+        "\"Extra\":\"{",
+        "null",
+        "12",
+        "\\ud800",
+        "Д",
+    ]);
+    let bad = prop::collection::vec(any::<u8>(), 0..4);
+    let piece = prop_oneof![8 => bits.prop_map(|bit| bit.as_bytes().to_vec()), 1 => bad];
+    prop::collection::vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+fn formats() -> impl Strategy<Value = Format> {
+    prop::sample::select(Format::ALL.to_vec())
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_make_a_decoder_panic(format in formats(), bytes in torn_bytes()) {
+        let mut decoder = Decoder::new(format, DecoderSettings::default());
+        let _ = decoder.decode(&bytes);
+        for frame in Frames::new(format, &bytes) {
+            if let Frame::Message(message) = frame {
+                prop_assert!(!message.is_empty());
+                let _ = decoder.decode(message);
+            }
+        }
+    }
+
+    #[test]
+    fn how_a_stream_is_cut_makes_no_difference(
+        format in formats(),
+        bytes in torn_bytes(),
+        lengths in prop::collection::vec(1_usize..20, 1..8),
+    ) {
+        prop_assert_eq!(in_pieces(format, &bytes, &lengths), at_once(format, &bytes));
+    }
+
+    #[test]
+    fn every_repeated_variable_survives_text_and_json(
+        values in prop::collection::vec("[a-z0-9 :=\"\\\\{}']{1,12}", 1..6),
+    ) {
+        let mut text = "Event: Hangup\r\nUniqueid: 5.1\r\n".to_owned();
+        let mut members = vec![r#""Event":"Hangup""#.to_owned(), r#""Uniqueid":"5.1""#.to_owned()];
+        for value in &values {
+            let escaped = value.replace('\\', "\\\\");
+            text.push_str(&format!("ChanVariable: NAME={escaped}\r\n"));
+            let json = serde_json::to_string(&format!("NAME={escaped}")).expect("a text");
+            members.push(format!(r#""ChanVariable":{json}"#));
+        }
+        let json = format!(r#"{{"type":3,"data":{{{}}}}}"#, members.join(","));
+        for (format, message) in [(Format::Ami, text), (Format::AmiJson, json)] {
+            let mut decoder = Decoder::new(format, DecoderSettings::default());
+            let decoded = decoder.decode(message.as_bytes());
+            let Decoded::Event { heard, repaired: false } = decoded else {
+                panic!("{decoded:?}")
+            };
+            let Told::Channel(event) = &heard.told else { panic!("{heard:?}") };
+            let heard: Vec<&str> =
+                event.channel.variables.iter().map(|(_, value)| value.as_ref()).collect();
+            prop_assert_eq!(heard, values.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn a_frame_cut_anywhere_keeps_its_whole_pairs(cut in 0_usize..400) {
+        let frame = concat!(
+            r#"{ "type": 3, "server_id": 1, "server_name": "pbx1.lab", "#,
+            r#""data": {"Event": "Hangup","#,
+            r#""Channel": "PJSIP/city-1","CallerIDName": "О\vн","Uniqueid": "5.1","#,
+            r#""Linkedid": "5.0","ChanVariable": "A=1","ChanVariable": "A=2"}}"#,
+        );
+        let bytes = &frame.as_bytes()[..cut.min(frame.len())];
+        let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+        let whole = |pair: &str| bytes.windows(pair.len()).any(|window| window == pair.as_bytes());
+        match decoder.decode(bytes) {
+            Decoded::Event { heard, repaired } => {
+                prop_assert!(repaired && whole(r#""PJSIP/city-1""#));
+                prop_assert_eq!(heard.server.as_deref(), Some("pbx1.lab"));
+                let Told::Channel(event) = &heard.told else { panic!("{heard:?}") };
+                prop_assert_eq!(&event.channel.name, "PJSIP/city-1");
+                prop_assert_eq!(event.channel.uniqueid == "5.1", whole(r#""5.1""#));
+                prop_assert_eq!(event.channel.linkedid == "5.0", whole(r#""5.0""#));
+                let variables = usize::from(whole(r#""A=1""#)) + usize::from(whole(r#""A=2""#));
+                prop_assert_eq!(event.channel.variables.len(), variables);
+            }
+            Decoded::Unreadable(_) => prop_assert!(!whole(r#""PJSIP/city-1""#)),
+            Decoded::Skipped => panic!("a cut frame was skipped"),
+        }
+    }
+}
+
+/// The search for `\n\r\n` once hid a `\n\n` that began a byte before it.
+#[test]
+fn empty_lines_of_both_kinds_end_a_message_at_the_first() {
+    let bytes = b"A: b\n\n\r\nC: d\r\n\r\n\nE: f";
+    let messages = ["A: b", "C: d", "E: f"].map(|m| Kept::Message(m.as_bytes().to_vec()));
+    assert_eq!(at_once(Format::Ami, bytes), messages);
+    assert_eq!(in_pieces(Format::Ami, bytes, &[1]), messages);
+}
+
+#[test]
+fn an_endless_line_is_counted_and_the_next_message_read() {
+    for (format, closing, next) in [
+        (Format::Ami, "\r\n\r\n", "Event: Shutdown\r\n\r\n"),
+        (Format::Ami, "\n\n", "Event: Shutdown\n\n"),
+        (Format::AmiJson, "\n", "{\"Event\":\"Shutdown\"}\n"),
+    ] {
+        let mut bytes = b"Event: Hangup\r\nX: ".to_vec();
+        bytes.truncate(if format == Format::Ami {
+            bytes.len()
+        } else {
+            0
+        });
+        bytes.resize(MESSAGE_BYTES_MAX + 70_000, b'a');
+        let length = bytes.len() as u64;
+        bytes.extend(closing.as_bytes());
+        bytes.extend(next.as_bytes());
+        let expected = vec![
+            Kept::TooLong(length),
+            Kept::Message(next.trim_end().as_bytes().to_vec()),
+        ];
+        assert_eq!(at_once(format, &bytes), expected, "{format}");
+        assert_eq!(in_pieces(format, &bytes, &[65_536]), expected, "{format}");
+        assert_eq!(in_pieces(format, &bytes, &[4_093]), expected, "{format}");
+    }
+}
+
+#[test]
+fn a_long_message_of_many_lines_is_read_to_the_limit() {
+    let line = "ChanVariable: A=1\r\n";
+    let head = "Event: Hangup\r\nUniqueid: 5.1\r\n";
+    let message = format!(
+        "{head}{}",
+        line.repeat((MESSAGE_BYTES_MAX - 100) / line.len())
+    );
+    let kept = at_once(
+        Format::Ami,
+        format!("{message}\r\nEvent: Shutdown\r\n\r\n").as_bytes(),
+    );
+    assert_eq!(kept.len(), 2);
+    assert_eq!(
+        kept[0],
+        Kept::Message(message.trim_end().as_bytes().to_vec())
+    );
+}
+
+#[test]
+fn a_banner_is_a_message_of_its_own_though_no_empty_line_follows() {
+    let mut framer = Framer::new(Format::Ami);
+    framer.push(b"Asterisk Call Manager/11.0.0\r\n");
+    assert_eq!(
+        framer.next(),
+        Some(Frame::Message(b"Asterisk Call Manager/11.0.0"))
+    );
+    assert_eq!(framer.next(), None);
+    assert_eq!(framer.pending(), 0);
+    framer.push(b"\r\n\r\nResponse: Success\r\nMessage: Authentication accepted\r\n");
+    assert_eq!(framer.next(), None);
+    framer.push(b"\r\n");
+    let response = b"Response: Success\r\nMessage: Authentication accepted";
+    assert_eq!(framer.next(), Some(Frame::Message(response)));
+}
+
+#[test]
+fn a_name_in_windows_1251_loses_nothing_but_itself() {
+    let message = b"Event: Newchannel\r\nChannel: PJSIP/city-1\r\nCallerIDNum: 998901110001\r\n\
+        CallerIDName: \xc0\xe7\xe8\xe7\xe0: \"\xd0\r\nUniqueid: 5.1\r\nChanVariable: N=\xc0\r\n";
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    let Decoded::Event {
+        heard,
+        repaired: true,
+    } = decoder.decode(message)
+    else {
+        panic!()
+    };
+    let Told::Channel(event) = &heard.told else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(event.channel.uniqueid, "5.1");
+    assert_eq!(event.channel.variables, [("N".into(), "\u{fffd}".into())]);
+    assert_eq!(
+        Pairs::new(message).get("calleridname"),
+        Some(&b"\xc0\xe7\xe8\xe7\xe0: \"\xd0"[..])
+    );
+}
+
+#[test]
+fn several_servers_are_told_apart() {
+    let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+    for (frame, server) in [
+        (
+            r#"{"type":3,"server_name":"a","data":{"Event":"Hangup","Uniqueid":"5.1"}}"#,
+            Some("a"),
+        ),
+        (
+            r#"{"data":{"Event":"Hangup","Uniqueid":"5.1"},"server_name":"b","type":3}"#,
+            Some("b"),
+        ),
+        (r#"{"Event":"Hangup","Uniqueid":"5.1","Cause":16}"#, None),
+        (
+            r#"{"name":"Hangup","data":{"Event":"Hangup","Uniqueid":"5.1"}}"#,
+            None,
+        ),
+    ] {
+        let decoded = decoder.decode(frame.as_bytes());
+        let Decoded::Event {
+            heard,
+            repaired: false,
+        } = decoded
+        else {
+            panic!("{decoded:?}")
+        };
+        assert_eq!(heard.server.as_deref(), server);
+        let Told::Channel(event) = &heard.told else {
+            panic!("{heard:?}")
+        };
+        assert_eq!(event.channel.uniqueid, "5.1");
+        assert!(matches!(event.kind, Kind::Hangup { .. }));
+    }
+}
