@@ -26,7 +26,10 @@ pub async fn dispatch(
             logging::set_up(check.config.log, environment);
             later("check")
         }
-        Command::Explain(explain) => crate::explain::run(&explain, environment),
+        Command::Explain(explain) => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            crate::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
+        }
         Command::Status(_) => later("status"),
         Command::Dead(..) => later("dead"),
         Command::LeadMissing { .. } | Command::LeadCheck(_) => later("lead"),

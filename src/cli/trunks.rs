@@ -5,6 +5,7 @@ use super::faults::Faults;
 use super::options::TrunkFlags;
 use crate::people::rule::{employee_rule, lead_rules};
 use crate::trunk::{Defaults, Trunk, Trunks, flag};
+use callbridge_source::url::Format;
 
 /// Every `--trunk` over the defaults.
 pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Trunks {
@@ -65,7 +66,9 @@ pub(super) fn known_pbxs(
     pbx_id: Option<&str>,
     faults: &mut Faults,
 ) {
-    if sources.is_empty() {
+    // A gateway's stream may bring PBXs that no flag names (`server_name`).
+    let gateway = |source: &Source| source.url.format() == Format::AmiJson;
+    if sources.is_empty() || sources.iter().any(gateway) {
         return;
     }
     let known = |pbx: &str| {

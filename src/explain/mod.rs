@@ -1,9 +1,273 @@
-//! What would be journaled of a recording, and why.
+//! What would be journaled of a recording, and why. Nothing is sent.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`reading`] | bytes to finished calls, by the recording's own time |
+//! | [`shape`] | `--json` |
+//! | [`text`] | for people |
+
+pub mod reading;
+pub mod shape;
+pub mod text;
 
 use crate::cli::command::Explain;
-use crate::cli::{Code, Environment, Failure};
+use crate::cli::{Code, Config, Environment, Failure, logging};
+use crate::journal::{self, Judged, Rules};
+use crate::people::People;
+use crate::people::files::Watched;
+use callbridge_asterisk::Format;
+use callbridge_call::{EventTime, FinishedCall, Settings};
+use reading::{Counts, Heard, Reading};
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _, Write};
+use std::path::Path;
 
-/// `explain`
-pub fn run(_explain: &Explain, _environment: &Environment) -> Result<(), Failure> {
-    Err(Failure::new(Code::Failed, "this build has no `explain`"))
+/// The PBX's id where no flag gives one: the uuids are then not those of `run`.
+const PBX: &str = "explain";
+
+/// A file is read in pieces of so many bytes.
+const PIECE_BYTES: usize = 256 << 10;
+
+/// Calls with a start that cannot be wait for the recording's end, whose time they are judged by;
+/// no more of them than this.
+const WAITING_MAX: usize = 10_000;
+
+/// Explains a recording. `out` is stdout, `notes` stderr.
+///
+/// # Errors
+/// 66 when the file is missing, 65 when nothing in it is written in the format, 1 when the call
+/// asked for is not in it.
+pub fn run(
+    explain: &Explain,
+    environment: &Environment,
+    out: &mut dyn Write,
+    notes: &mut dyn Write,
+) -> Result<(), Failure> {
+    let Some((path, format)) = &explain.file else {
+        let words = "FILE is missing: a call kept in the spool is explained by the daemon";
+        return Err(Failure::new(Code::Usage, words));
+    };
+    let file = open(path)?;
+    let config = &explain.config;
+    let lists =
+        Watched::load(&config.rules.trunks, crate::clock::now().wall).map_err(|faults| {
+            let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            Failure::new(Code::Input, words.join("\n"))
+        })?;
+    let terminal = io::stdout().is_terminal();
+    let mut printing = Printing {
+        rules: &config.rules,
+        people: lists.people(),
+        wanted: explain.call.as_deref(),
+        json: explain.json,
+        paint: text::Paint {
+            colour: logging::colour(environment, terminal),
+        },
+        waiting: Vec::new(),
+        found: 0,
+        out,
+    };
+    let mut reading = Reading::new(rules(config, *format));
+    match read(file, path, &mut reading, &mut printing) {
+        Err(Ended::Closed) => return Ok(()),
+        Err(Ended::Failed(failure)) => return Err(failure),
+        Ok(()) => {}
+    }
+    if !reading.counts().is_readable() && !reading.counts().is_empty() {
+        return Err(Failure::new(Code::Input, unreadable(path, *format)));
+    }
+    let found = printing.found;
+    // Whoever closed stderr does not want to know.
+    let _ = notes.write_all(summary(&reading, config).as_bytes());
+    match &explain.call {
+        Some(id) if found == 0 => Err(Failure::new(
+            Code::Failed,
+            format!("{}: no finished call is {id}", path.display()),
+        )),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn open(path: &Path) -> Result<File, Failure> {
+    let told = |error: io::Error| {
+        let code = match error.kind() {
+            io::ErrorKind::NotFound => Code::NoInput,
+            _ => Code::Input,
+        };
+        Failure::new(code, format!("{}: cannot be read: {error}", path.display()))
+    };
+    let file = File::open(path).map_err(told)?;
+    if file.metadata().map_err(told)?.is_dir() {
+        return Err(told(io::Error::from(io::ErrorKind::IsADirectory)));
+    }
+    Ok(file)
+}
+
+/// How the recording is read by these flags.
+fn rules(config: &Config, format: Format) -> reading::Rules {
+    let trunks = &config.rules.trunks;
+    let mut named = trunks.iter().filter_map(|trunk| trunk.pbx.as_deref());
+    // Without --pbx-id, the one PBX that all trunks name is meant.
+    let only = named
+        .next()
+        .filter(|first| named.all(|other| other == *first));
+    let pbx = config.pbx_id.as_deref().or(only).unwrap_or(PBX).to_owned();
+    let calls = &config.calls;
+    let settings = Settings {
+        settle: calls.settle,
+        cdr_wait: Some(calls.cdr_wait),
+        max_call: calls.max_call,
+        max_open_calls: calls.max_open_calls,
+        ..Settings::new(callbridge_call::Endpoints::default())
+    };
+    reading::Rules {
+        format,
+        pbx,
+        trunks: trunks.clone(),
+        settings,
+        zone: config.pbx_timezone.clone(),
+    }
+}
+
+/// Why reading stopped early.
+enum Ended {
+    /// Nobody reads stdout any more.
+    Closed,
+    Failed(Failure),
+}
+
+fn read(
+    mut file: File,
+    path: &Path,
+    reading: &mut Reading,
+    printing: &mut Printing<'_>,
+) -> Result<(), Ended> {
+    let failed = |code, words: String| Ended::Failed(Failure::new(code, words));
+    let conflict = |error| failed(Code::Usage, format!("--trunk: {error}"));
+    loop {
+        let read = match file.read(reading.space(PIECE_BYTES)) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => {
+                return Err(failed(Code::Input, format!("{}: {error}", path.display())));
+            }
+        };
+        let calls = if read == 0 {
+            reading.finish()
+        } else {
+            reading.filled(read)
+        };
+        printing.calls(calls.map_err(conflict)?, reading.now())?;
+        if read == 0 {
+            return printing.end(reading.now());
+        }
+    }
+}
+
+/// What is printed of each call.
+struct Printing<'a> {
+    rules: &'a Rules,
+    people: &'a People,
+    wanted: Option<&'a str>,
+    json: bool,
+    paint: text::Paint,
+    waiting: Vec<Heard>,
+    found: usize,
+    out: &'a mut dyn Write,
+}
+
+impl Printing<'_> {
+    fn calls(&mut self, calls: Vec<Heard>, now: EventTime) -> Result<(), Ended> {
+        for heard in calls {
+            let odd = journal::figures::wrong_start(heard.call.started, now).is_some();
+            if odd && self.waiting.len() < WAITING_MAX {
+                self.waiting.push(heard);
+            } else {
+                self.call(&heard, now)?;
+            }
+        }
+        self.flushed()
+    }
+
+    fn end(&mut self, now: EventTime) -> Result<(), Ended> {
+        for heard in std::mem::take(&mut self.waiting) {
+            self.call(&heard, now)?;
+        }
+        self.flushed()
+    }
+
+    fn call(&mut self, heard: &Heard, now: EventTime) -> Result<(), Ended> {
+        let Heard { pbx, call } = heard;
+        let judged = journal::judge(call, pbx, self.rules, self.people, now);
+        if !self.wanted.is_none_or(|id| is(id, call, &judged)) {
+            return Ok(());
+        }
+        self.found += 1;
+        let text = if self.json {
+            shape::Shape::of(&judged).to_line()
+        } else {
+            text::block(&judged, call, self.rules, self.people, self.paint)
+        };
+        self.out.write_all(text.as_bytes()).map_err(closed)
+    }
+
+    fn flushed(&mut self) -> Result<(), Ended> {
+        self.out.flush().map_err(closed)
+    }
+}
+
+fn closed(error: io::Error) -> Ended {
+    match error.kind() {
+        io::ErrorKind::BrokenPipe => Ended::Closed,
+        _ => Ended::Failed(Failure::of(Code::Failed, error)),
+    }
+}
+
+/// By linkedid, by the id of any of its channels, or by uuid.
+fn is(id: &str, call: &FinishedCall, judged: &Judged) -> bool {
+    call.linkedid.as_str() == id
+        || call.also_known_as.iter().any(|own| own.as_str() == id)
+        || judged
+            .record
+            .uuid
+            .is_some_and(|uuid| uuid.to_string().eq_ignore_ascii_case(id))
+}
+
+fn unreadable(path: &Path, format: Format) -> String {
+    let mut beginning = Vec::new();
+    let looked =
+        File::open(path).and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut beginning));
+    let like = looked.ok().and_then(|_| reading::looks_like(&beginning));
+    let shown = path.display();
+    match like.filter(|like| *like != format) {
+        Some(like) => format!("{shown}: nothing in it is {format}; it looks like --format {like}"),
+        None => format!("{shown}: nothing in it is {format}, nor any other format known here"),
+    }
+}
+
+fn summary(reading: &Reading, config: &Config) -> String {
+    let Counts {
+        read,
+        skipped,
+        repaired,
+        unreadable,
+        timeless,
+    } = reading.counts();
+    let mut lines = vec![format!(
+        "{read} events read ({repaired} repaired), {skipped} skipped, {unreadable} unreadable"
+    )];
+    let open = reading.open_calls();
+    if open > 0 {
+        lines.push(format!("{open} calls have no end in it and are not shown"));
+    }
+    if timeless > 0 {
+        lines.push(format!(
+            "{timeless} events carry no time, so seconds are not exact: set timestampevents=yes"
+        ));
+    }
+    if config.rules.trunks.is_empty() {
+        lines.push("no --trunk is given, so every call looks internal".to_owned());
+    }
+    lines.push(String::new());
+    lines.join("\n")
 }

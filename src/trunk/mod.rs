@@ -75,9 +75,7 @@ impl Trunks {
 
     /// The trunks of a PBX.
     pub fn of_pbx<'a>(&'a self, pbx: &'a str) -> impl Iterator<Item = &'a Trunk> {
-        self.0
-            .iter()
-            .filter(move |trunk| trunk.pbx.as_deref().is_none_or(|own| own == pbx))
+        self.0.iter().filter(move |trunk| trunk.serves(pbx))
     }
 
     /// Every trunk.
@@ -92,8 +90,15 @@ impl Trunks {
 }
 
 impl Trunk {
+    /// `pbx=NAME` is the PBX of that id, or the `server_name` below another one's.
     fn serves(&self, pbx: &str) -> bool {
-        self.pbx.as_deref().is_none_or(|own| own == pbx)
+        let Some(own) = self.pbx.as_deref() else {
+            return true;
+        };
+        pbx == own
+            || pbx
+                .rsplit_once('/')
+                .is_some_and(|(_, server)| server == own)
     }
 
     /// A trunk whose lead stands in the user field waits for the CDR that brings it.

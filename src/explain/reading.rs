@@ -1,0 +1,282 @@
+//! A recording's bytes in, its finished calls out. Pure: time is the recording's own.
+
+use crate::trunk::Trunks;
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
+use callbridge_call::trunk::Conflict;
+use callbridge_call::{Assembler, EventTime, FinishedCall, Settings, Told, UniqueId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Events of a recording arrive so long after their own time: none of its calls happens now, so
+/// that event times alone count.
+const REPLAY: Duration = Duration::from_secs(3600);
+
+/// So many bytes of a file that cannot be read are looked at, to say what it is.
+const LOOKED_AT_MAX: usize = 256 << 10;
+
+/// How a recording is read.
+#[derive(Clone, Debug)]
+pub struct Rules {
+    /// How it is written.
+    pub format: Format,
+    /// The PBX that it is of.
+    pub pbx: String,
+    /// The trunks.
+    pub trunks: Trunks,
+    /// Its calls are told apart by these (the endpoints are taken from the trunks).
+    pub settings: Settings,
+    /// `--pbx-timezone`
+    pub zone: Option<jiff::tz::TimeZone>,
+}
+
+/// What became of its messages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events a call can depend on.
+    pub read: u64,
+    /// Well-formed messages no call depends on.
+    pub skipped: u64,
+    /// Of those read, the ones that were set right.
+    pub repaired: u64,
+    /// Messages nothing can be made of.
+    pub unreadable: u64,
+    /// Events without a time of their own.
+    pub timeless: u64,
+}
+
+impl Counts {
+    /// Something in it is written in the format.
+    pub fn is_readable(&self) -> bool {
+        self.read + self.skipped > 0
+    }
+
+    /// There was nothing in it.
+    pub fn is_empty(&self) -> bool {
+        !self.is_readable() && self.unreadable == 0
+    }
+}
+
+/// A call, and the PBX it was made on.
+#[derive(Clone, Debug)]
+pub struct Heard {
+    /// `--pbx-id`, or a `server_name` below it where one recording tells of several PBXs.
+    pub pbx: String,
+    /// The call.
+    pub call: FinishedCall,
+}
+
+/// A recording being read.
+pub struct Reading {
+    rules: Rules,
+    framer: Framer,
+    hearing: Hearing,
+}
+
+/// All behind the framer, which lends its messages from its own buffer.
+struct Hearing {
+    decoder: Decoder,
+    assemblers: BTreeMap<String, Assembler>,
+    /// The first `server_name`: that is the PBX itself.
+    server: Option<String>,
+    counts: Counts,
+    now: EventTime,
+}
+
+impl Reading {
+    /// At the beginning of a recording.
+    pub fn new(rules: Rules) -> Self {
+        let settings = DecoderSettings {
+            zone: rules.zone.clone(),
+            ..DecoderSettings::default()
+        };
+        let hearing = Hearing {
+            decoder: Decoder::new(rules.format, settings),
+            assemblers: BTreeMap::new(),
+            server: None,
+            counts: Counts::default(),
+            now: EventTime::from_seconds(0),
+        };
+        Self {
+            framer: Framer::new(rules.format),
+            rules,
+            hearing,
+        }
+    }
+
+    /// Room for the next piece; say with [`Reading::filled`] how much of it was used.
+    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
+        self.framer.space(bytes)
+    }
+
+    /// Takes in what was written into [`Reading::space`], and gives the calls it finished.
+    ///
+    /// # Errors
+    /// When two endpoints conflict.
+    pub fn filled(&mut self, bytes: usize) -> Result<Vec<Heard>, Conflict> {
+        self.framer.filled(bytes);
+        while let Some(frame) = self.framer.next() {
+            self.hearing.hear(frame, &self.rules)?;
+        }
+        Ok(self.hearing.finished())
+    }
+
+    /// The recording ends here: the calls finished by its last events.
+    ///
+    /// # Errors
+    /// When two endpoints conflict.
+    pub fn finish(&mut self) -> Result<Vec<Heard>, Conflict> {
+        while let Some(frame) = self.framer.finish() {
+            self.hearing.hear(frame, &self.rules)?;
+        }
+        let now = self.hearing.now.plus(REPLAY);
+        self.hearing
+            .assemblers
+            .values_mut()
+            .for_each(|assembler| assembler.finish_all(now));
+        Ok(self.hearing.finished())
+    }
+
+    /// What became of its messages so far.
+    pub fn counts(&self) -> Counts {
+        self.hearing.counts
+    }
+
+    /// The latest time that it told.
+    pub fn now(&self) -> EventTime {
+        self.hearing.now
+    }
+
+    /// Calls whose end was not told so far.
+    pub fn open_calls(&self) -> usize {
+        self.hearing
+            .assemblers
+            .values()
+            .map(Assembler::open_calls)
+            .sum()
+    }
+}
+
+impl Hearing {
+    fn hear(&mut self, frame: Frame<'_>, rules: &Rules) -> Result<(), Conflict> {
+        let message = match frame {
+            Frame::Message(message) => message,
+            Frame::TooLong { .. } => {
+                self.counts.unreadable += 1;
+                return Ok(());
+            }
+        };
+        let heard = match self.decoder.decode(message) {
+            Decoded::Skipped => {
+                self.counts.skipped += 1;
+                return Ok(());
+            }
+            Decoded::Unreadable(_) => {
+                self.counts.unreadable += 1;
+                return Ok(());
+            }
+            Decoded::Event { heard, repaired } => {
+                self.counts.read += 1;
+                self.counts.repaired += u64::from(repaired);
+                heard
+            }
+        };
+        let pbx = pbx_of(&rules.pbx, heard.server.as_deref(), &mut self.server);
+        if !self.assemblers.contains_key(&pbx) {
+            let endpoints = rules.trunks.endpoints(&pbx)?;
+            let settings = Settings {
+                endpoints,
+                ..rules.settings.clone()
+            };
+            self.assemblers
+                .insert(pbx.clone(), Assembler::new(settings));
+        }
+        let arrived = match time_of(&heard.told) {
+            Time::Told(at) => {
+                self.now = self.now.max(at);
+                at.plus(REPLAY)
+            }
+            Time::Born(at) => {
+                self.counts.timeless += 1;
+                self.now = self.now.max(at);
+                self.now
+            }
+            Time::None => self.now,
+        };
+        if let Some(assembler) = self.assemblers.get_mut(&pbx) {
+            assembler.hear(&heard.told, arrived);
+        }
+        Ok(())
+    }
+
+    fn finished(&mut self) -> Vec<Heard> {
+        let of = |(pbx, assembler): (&String, &mut Assembler)| {
+            let calls = assembler.take_finished().into_iter();
+            calls
+                .map(|call| Heard {
+                    pbx: pbx.clone(),
+                    call,
+                })
+                .collect::<Vec<_>>()
+        };
+        self.assemblers.iter_mut().flat_map(of).collect()
+    }
+}
+
+/// The first `server_name` of a recording is the PBX itself; each other one is a PBX below it.
+fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String {
+    let Some(server) = server.filter(|server| !server.is_empty()) else {
+        return pbx.to_owned();
+    };
+    let first = first.get_or_insert_with(|| server.to_owned());
+    if first == server {
+        pbx.to_owned()
+    } else {
+        format!("{pbx}/{server}")
+    }
+}
+
+enum Time {
+    /// The event's own.
+    Told(EventTime),
+    /// It has none: its channel's birth, which the unique id tells, is the earliest it can be.
+    Born(EventTime),
+    None,
+}
+
+fn time_of(told: &Told<'_>) -> Time {
+    match told {
+        Told::Channel(event) => event.at.map_or_else(
+            || {
+                let id = UniqueId::new(event.channel.uniqueid.as_ref());
+                let born = id
+                    .map(|id| id.age().0)
+                    .and_then(|epoch| i64::try_from(epoch).ok());
+                born.map_or(Time::None, |epoch| {
+                    Time::Born(EventTime::from_seconds(epoch))
+                })
+            },
+            Time::Told,
+        ),
+        Told::Cdr(cdr) => cdr.at.map_or(Time::None, Time::Told),
+        Told::Mark(_) => Time::None,
+    }
+}
+
+/// Which format the beginning of a file is written in, by trying each.
+pub fn looks_like(bytes: &[u8]) -> Option<Format> {
+    let bytes = &bytes[..bytes.len().min(LOOKED_AT_MAX)];
+    let events = |format: &Format| {
+        let mut decoder = Decoder::new(*format, DecoderSettings::default());
+        Frames::new(*format, bytes)
+            .filter(|frame| match frame {
+                Frame::Message(message) => {
+                    matches!(decoder.decode(message), Decoded::Event { .. })
+                }
+                Frame::TooLong { .. } => false,
+            })
+            .count()
+    };
+    let counted = Format::ALL.iter().map(|format| (events(format), *format));
+    let best = counted.max_by_key(|(events, _)| *events)?;
+    (best.0 > 0).then_some(best.1)
+}

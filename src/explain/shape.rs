@@ -1,0 +1,98 @@
+//! `explain --json`: one object a finished call, its keys in the order of the command line's page.
+
+use crate::journal::{CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_call::{Direction, EpochSeconds};
+use serde::Serialize;
+
+/// A judged call as scripts read it.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Shape<'a> {
+    uuid: Option<CallUuid>,
+    linkedid: &'a str,
+    direction: Direction,
+    answered: bool,
+    lead_id: Option<LeadId>,
+    trunk: Option<&'a str>,
+    client_phone: Option<&'a Phone>,
+    employee: Option<&'a str>,
+    employees_in_order: &'a [String],
+    started_at: EpochSeconds,
+    duration_sec: u32,
+    talk_time_sec: u32,
+    outcome: Outcome,
+    reason: Option<Reason>,
+    incomplete: bool,
+    estimate: bool,
+}
+
+impl<'a> Shape<'a> {
+    /// The shape of a judged call.
+    pub fn of(judged: &'a Judged) -> Self {
+        let record = &judged.record;
+        Self {
+            uuid: record.uuid,
+            linkedid: &record.linkedid,
+            direction: record.direction,
+            answered: record.answered,
+            lead_id: record.lead_id,
+            trunk: record.trunk.as_deref(),
+            client_phone: record.client_phone.as_ref(),
+            employee: record.employee.as_deref(),
+            employees_in_order: &record.employees_in_order,
+            started_at: record.started_at,
+            duration_sec: record.duration_sec,
+            talk_time_sec: record.talk_time_sec,
+            outcome: judged.outcome,
+            reason: judged.reason,
+            incomplete: record.incomplete,
+            estimate: record.estimate,
+        }
+    }
+
+    /// One line, with its line break.
+    pub fn to_line(&self) -> String {
+        // Texts, numbers and lists of them: that always serializes.
+        let mut line = serde_json::to_string(self).unwrap_or_default();
+        line.push('\n');
+        line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Rules, judge, tests::call};
+    use crate::people::People;
+    use crate::trunk::{Defaults, Trunks};
+
+    #[test]
+    fn the_keys_are_those_of_the_page_in_its_order() {
+        let trunk = crate::trunk::parse("city=PJSIP/city,country=UZ", &Defaults::default());
+        let trunks = Trunks::new(vec![trunk.expect("good")]).expect("one");
+        let rules = Rules {
+            trunks,
+            ..Rules::default()
+        };
+        let call = call();
+        let judged = judge(&call, "explain", &rules, &People::default(), call.ended);
+        insta::assert_snapshot!(Shape::of(&judged).to_line().replace(",\"", "\n,\""), @r#"
+        {"uuid":"34b0b3ac-bbcb-59c6-8ea5-9a9dac0e4b8b"
+        ,"linkedid":"1795151317.146"
+        ,"direction":"INBOUND"
+        ,"answered":true
+        ,"leadId":null
+        ,"trunk":"city"
+        ,"clientPhone":"+998901110001"
+        ,"employee":"101"
+        ,"employeesInOrder":["101"]
+        ,"startedAt":1795151317
+        ,"durationSec":5
+        ,"talkTimeSec":4
+        ,"outcome":"dead_letter"
+        ,"reason":"no_lead"
+        ,"incomplete":false
+        ,"estimate":false}
+        "#);
+    }
+}

@@ -1,0 +1,277 @@
+//! `callbridge explain`, run as a program: every recording comes out as its `expected.json` says,
+//! and what cannot be read ends with the code that scripts rely on.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const TRUNKS: [&str; 4] = [
+    "--trunk",
+    "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
+    "--trunk",
+    "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",
+];
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/recordings")
+        .join(name)
+}
+
+/// Runs `explain` with nothing of our own environment but what it needs.
+fn explain(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .env_clear()
+        .arg("explain")
+        .args(arguments)
+        .output()
+        .expect("the program runs")
+}
+
+fn calls(output: &Output) -> Vec<Value> {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout.clone()).expect("UTF-8");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// The values that must be told exactly.
+const EXACT: [&str; 9] = [
+    "linkedid",
+    "direction",
+    "answered",
+    "leadId",
+    "trunk",
+    "clientPhone",
+    "employee",
+    "employeesInOrder",
+    "startedAt",
+];
+
+fn differences(expected: &Value, told: &Value) -> Vec<String> {
+    let differs = |key: &&&str| expected[**key] != told[**key];
+    let mut all: Vec<String> = EXACT
+        .iter()
+        .filter(differs)
+        .map(|key| format!("{key}: {} is told as {}", expected[*key], told[*key]))
+        .collect();
+    for key in ["durationSec", "talkTimeSec"] {
+        let (wants, has) = (expected[key].as_f64(), told[key].as_f64());
+        let near = wants
+            .zip(has)
+            .is_some_and(|(wants, has)| (wants - has).abs() <= 1.0);
+        if !near {
+            all.push(format!("{key}: {} is told as {}", expected[key], told[key]));
+        }
+    }
+    let reason = match (&expected["reason"], &expected["leadId"]) {
+        (Value::Null, Value::Null) => Value::from("no_lead"),
+        (reason, _) => reason.clone(),
+    };
+    let outcome = if reason.is_null() {
+        "journal"
+    } else {
+        "dead_letter"
+    };
+    if told["outcome"] != outcome || told["reason"] != reason {
+        let (outcome, told_reason) = (&told["outcome"], &told["reason"]);
+        all.push(format!(
+            "outcome: {outcome} {told_reason}, and not {reason}"
+        ));
+    }
+    all
+}
+
+#[test]
+fn every_recording_comes_out_as_expected_in_both_formats() {
+    let entries = fs::read_dir(recording("")).expect("the recordings");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
+        })
+        .filter(|name| recording(name).join("expected.json").exists())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 16, "only {} recordings", names.len());
+    let mut wrong = Vec::new();
+    for name in &names {
+        let text = fs::read_to_string(recording(name).join("expected.json")).expect("readable");
+        let expected: Value = serde_json::from_str(&text).expect("JSON");
+        let expected = expected["calls"].as_array().expect("calls");
+        for (format, file) in [("ami", "ami.raw"), ("ami-json", "amiws.jsonl")] {
+            let path = recording(name).join(file);
+            let path = path.to_str().expect("UTF-8");
+            let mut told = calls(&explain(
+                &[&["--json", "--format", format, path], &TRUNKS[..]].concat(),
+            ));
+            told.retain(|call| call["outcome"] != "internal");
+            if told.len() != expected.len() {
+                wrong.push(format!(
+                    "{name} {format}: {} calls of {}",
+                    told.len(),
+                    expected.len()
+                ));
+            }
+            for call in expected {
+                match told
+                    .iter()
+                    .find(|told| told["linkedid"] == call["linkedid"])
+                {
+                    None => wrong.push(format!("{name} {format}: {} is missing", call["linkedid"])),
+                    Some(told) => wrong.extend(
+                        differences(call, told)
+                            .iter()
+                            .map(|words| format!("{name} {format}: {words}")),
+                    ),
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_recording_of_cel_takes_its_leads_from_a_list() {
+    let leads = recording("cel-custom/leads.csv");
+    let lead = format!("--lead=csv:{}", leads.display());
+    for (file, expected) in [
+        ("epoch.csv", "epoch.expected.json"),
+        ("local-time.csv", "local-time.expected.json"),
+    ] {
+        let path = recording("cel-custom").join(file);
+        let path = path.to_str().expect("UTF-8");
+        let told = calls(&explain(&[
+            "--json",
+            "--format=cel-csv",
+            "--country=UZ",
+            "--strip=9",
+            "--pbx-timezone=UTC",
+            &lead,
+            "--trunk=city=PJSIP/city",
+            "--trunk=gsm=PJSIP/gsm",
+            path,
+        ]));
+        let text = fs::read_to_string(recording("cel-custom").join(expected)).expect("readable");
+        let expected: Value = serde_json::from_str(&text).expect("JSON");
+        let mut wrong = Vec::new();
+        for call in expected["calls"].as_array().expect("calls") {
+            match told
+                .iter()
+                .find(|told| told["linkedid"] == call["linkedid"])
+            {
+                None => wrong.push(format!("{file}: {} is missing", call["linkedid"])),
+                Some(told) => wrong.extend(differences(call, told)),
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn one_call_is_picked_by_linkedid_channel_or_uuid() {
+    let path = recording("attended_transfer/ami.raw");
+    let path = path.to_str().expect("UTF-8");
+    let base = [
+        &["--json", "--format=ami", "--pbx-id=pbx1", path],
+        &TRUNKS[..],
+    ]
+    .concat();
+    let all = calls(&explain(&base));
+    let linkedid = all[0]["linkedid"].as_str().expect("a linkedid");
+    let uuid = all[0]["uuid"].as_str().expect("a uuid");
+    for id in [linkedid, uuid] {
+        let one = calls(&explain(&[&base[..], &["--call", id]].concat()));
+        assert_eq!(one, [all[0].clone()]);
+    }
+    let none = explain(&[&base[..], &["--call", "1.1"]].concat());
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no finished call is 1.1"));
+}
+
+#[test]
+fn what_cannot_be_read_is_65_and_what_is_not_there_66() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    fs::write(at("noise"), [0x89, b'P', b'N', b'G', 0, 1, 2, b'\n', 0xff]).expect("written");
+    let frames = recording("inbound_answered/amiws.jsonl");
+    let frames = frames.to_str().expect("UTF-8");
+    for (file, format, code, words) in [
+        (at("missing").as_str(), "ami", 66, "cannot be read"),
+        (at("").as_str(), "ami", 65, "cannot be read"),
+        (
+            at("noise").as_str(),
+            "ami",
+            65,
+            "nothing in it is ami, nor any other format",
+        ),
+        (
+            at("noise").as_str(),
+            "ami-json",
+            65,
+            "nothing in it is ami-json",
+        ),
+        (frames, "ami", 65, "it looks like --format ami-json"),
+        (frames, "cel-csv", 65, "it looks like --format ami-json"),
+    ] {
+        let output = explain(&["--format", format, file]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{file} {format}: {told}");
+        assert!(told.contains(words), "{file} {format}: {told}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_bad_list_is_named_with_its_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("leads.csv");
+    fs::write(&list, "phone,leadId\n901110001,x\n").expect("written");
+    let path = recording("inbound_answered/ami.raw");
+    let lead = format!("--lead=csv:{}", list.display());
+    let path = path.to_str().expect("UTF-8");
+    let output = explain(&[
+        "--format=ami",
+        "--country=UZ",
+        "--trunk=city=PJSIP/city",
+        &lead,
+        path,
+    ]);
+    assert_eq!(output.status.code(), Some(65));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("leads.csv: line 2: `x` is no lead id"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_text_has_no_escapes_unless_on_a_terminal_and_counts_go_to_stderr() {
+    let path = recording("hostile_name_control/ami.raw");
+    let path = path.to_str().expect("UTF-8");
+    let output = explain(&[&["--format=ami", path], &TRUNKS[..]].concat());
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(
+        text.contains("leadId") && text.contains("variable LEAD_ID"),
+        "{text}"
+    );
+    assert!(
+        !text.chars().any(|c| c.is_control() && c != '\n'),
+        "{text:?}"
+    );
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        notes.contains("events read (") && notes.contains("unreadable"),
+        "{notes}"
+    );
+}
