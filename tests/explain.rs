@@ -1,7 +1,10 @@
 //! `callbridge explain`, run as a program: every recording comes out as its `expected.json` says,
 //! and what cannot be read ends with the code that scripts rely on.
 
+use callbridge::cli::Environment;
+use callbridge::cli::command::{Asked, Command as Checked, read};
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -88,8 +91,61 @@ fn differences(expected: &Value, told: &Value) -> Vec<String> {
     all
 }
 
+/// The same without a process of its own: the tables of numbering plans are loaded once.
+fn explained(arguments: &[&str]) -> Vec<Value> {
+    let environment = Environment::default();
+    let all = ["callbridge", "explain", "--json"]
+        .iter()
+        .chain(arguments)
+        .map(OsString::from);
+    let command = match read(all, &environment).expect("good flags") {
+        Asked::Command(command) => *command,
+        Asked::Show(text) => panic!("{text}"),
+    };
+    let Checked::Explain(explain) = command else {
+        panic!("{command:?}")
+    };
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    callbridge::explain::run(&explain, &environment, &mut out, &mut notes).expect("explained");
+    let text = String::from_utf8(out).expect("UTF-8");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// What is wrong with the calls told of one recording.
+fn faults(expected: &Value, told: &[Value]) -> Vec<String> {
+    let expected = expected["calls"].as_array().expect("calls");
+    let mut wrong = Vec::new();
+    if told.len() != expected.len() {
+        wrong.push(format!(
+            "{} calls instead of {}",
+            told.len(),
+            expected.len()
+        ));
+    }
+    for call in expected {
+        match told
+            .iter()
+            .find(|told| told["linkedid"] == call["linkedid"])
+        {
+            None => wrong.push(format!("{} is missing", call["linkedid"])),
+            Some(told) => wrong.extend(differences(call, told)),
+        }
+    }
+    wrong
+}
+
+fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).expect("readable");
+    serde_json::from_str(&text).expect("JSON")
+}
+
 #[test]
 fn every_recording_comes_out_as_expected_in_both_formats() {
+    // Frames that were cut in the caller's name hold no variables; the CDR's user field does.
+    let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
+    let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
     let entries = fs::read_dir(recording("")).expect("the recordings");
     let mut names: Vec<String> = entries
         .map(|entry| {
@@ -105,36 +161,20 @@ fn every_recording_comes_out_as_expected_in_both_formats() {
     assert!(names.len() >= 16, "only {} recordings", names.len());
     let mut wrong = Vec::new();
     for name in &names {
-        let text = fs::read_to_string(recording(name).join("expected.json")).expect("readable");
-        let expected: Value = serde_json::from_str(&text).expect("JSON");
-        let expected = expected["calls"].as_array().expect("calls");
+        let expected = json(&recording(name).join("expected.json"));
         for (format, file) in [("ami", "ami.raw"), ("ami-json", "amiws.jsonl")] {
+            let hostile = format == "ami-json" && name.starts_with("hostile_name_c");
             let path = recording(name).join(file);
             let path = path.to_str().expect("UTF-8");
-            let mut told = calls(&explain(
-                &[&["--json", "--format", format, path], &TRUNKS[..]].concat(),
-            ));
+            let trunks = if hostile { &cut[..] } else { &TRUNKS[..] };
+            let mut told = explained(&[&["--format", format, path], trunks].concat());
             told.retain(|call| call["outcome"] != "internal");
-            if told.len() != expected.len() {
-                wrong.push(format!(
-                    "{name} {format}: {} calls of {}",
-                    told.len(),
-                    expected.len()
-                ));
-            }
-            for call in expected {
-                match told
+            let faults = faults(&expected, &told);
+            wrong.extend(
+                faults
                     .iter()
-                    .find(|told| told["linkedid"] == call["linkedid"])
-                {
-                    None => wrong.push(format!("{name} {format}: {} is missing", call["linkedid"])),
-                    Some(told) => wrong.extend(
-                        differences(call, told)
-                            .iter()
-                            .map(|words| format!("{name} {format}: {words}")),
-                    ),
-                }
-            }
+                    .map(|words| format!("{name} {format}: {words}")),
+            );
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
@@ -150,8 +190,7 @@ fn a_recording_of_cel_takes_its_leads_from_a_list() {
     ] {
         let path = recording("cel-custom").join(file);
         let path = path.to_str().expect("UTF-8");
-        let told = calls(&explain(&[
-            "--json",
+        let mut told = explained(&[
             "--format=cel-csv",
             "--country=UZ",
             "--strip=9",
@@ -160,20 +199,11 @@ fn a_recording_of_cel_takes_its_leads_from_a_list() {
             "--trunk=city=PJSIP/city",
             "--trunk=gsm=PJSIP/gsm",
             path,
-        ]));
-        let text = fs::read_to_string(recording("cel-custom").join(expected)).expect("readable");
-        let expected: Value = serde_json::from_str(&text).expect("JSON");
-        let mut wrong = Vec::new();
-        for call in expected["calls"].as_array().expect("calls") {
-            match told
-                .iter()
-                .find(|told| told["linkedid"] == call["linkedid"])
-            {
-                None => wrong.push(format!("{file}: {} is missing", call["linkedid"])),
-                Some(told) => wrong.extend(differences(call, told)),
-            }
-        }
-        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+        ]);
+        told.retain(|call| call["outcome"] != "internal");
+        let expected = json(&recording("cel-custom").join(expected));
+        let wrong = faults(&expected, &told);
+        assert!(wrong.is_empty(), "{file}:\n{}", wrong.join("\n"));
     }
 }
 

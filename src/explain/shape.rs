@@ -77,7 +77,7 @@ mod tests {
         let call = call();
         let judged = judge(&call, "explain", &rules, &People::default(), call.ended);
         insta::assert_snapshot!(Shape::of(&judged).to_line().replace(",\"", "\n,\""), @r#"
-        {"uuid":"34b0b3ac-bbcb-59c6-8ea5-9a9dac0e4b8b"
+        {"uuid":"217a8488-e365-54d7-9ba2-a0dc4e86a3c8"
         ,"linkedid":"1795151317.146"
         ,"direction":"INBOUND"
         ,"answered":true

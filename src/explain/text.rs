@@ -63,11 +63,15 @@ pub fn block(
     for row in &rows {
         let name = paint.dim(&format!("{:<16}", row.name));
         let shown = format!("{:<value$}", row.value);
-        let when = paint.dim(&format!("{:<at$}", row.at));
-        let line = format!(
-            "  {name}  {shown}  {when}  {:<channel$}  {}",
-            row.channel, row.words
-        );
+        let line = if row.channel.is_empty() {
+            format!("  {name}  {shown}  {}", row.words)
+        } else {
+            let when = paint.dim(&format!("{:<at$}", row.at));
+            format!(
+                "  {name}  {shown}  {when}  {:<channel$}  {}",
+                row.channel, row.words
+            )
+        };
         let _ = writeln!(text, "{}", line.trim_end());
     }
     for remark in &judged.remarks {
@@ -249,26 +253,31 @@ mod tests {
             channel: channel.to_owned(),
             words: words.to_owned(),
         };
-        let customer = "PJSIP/city-0000004f";
+        let customer = "PJSIP/city-4f";
         call.why = vec![
-            note(
-                "direction",
-                customer,
-                "came in on a trunk: Newchannel in state Ring",
-            ),
+            note("direction", customer, "came in on a trunk"),
             note("LEAD_ID", customer, "LEAD_ID of this channel"),
-            note(
-                "employee",
-                "PJSIP/101-00000050",
-                "the last to begin to talk",
-            ),
+            note("employee", "PJSIP/101-50", "the last to begin to talk"),
         ];
         call
     }
 
     #[test]
     fn each_value_stands_with_the_event_that_decided_it() {
-        insta::assert_snapshot!(explained(&told(), false), @"");
+        insta::assert_snapshot!(explained(&told(), false), @"
+        1795151317.146  journal
+          direction         INBOUND  1795151317.833600  PJSIP/city-4f  came in on a trunk
+          answered          yes
+          trunk             city
+          clientPhone       +998901110001
+          leadId            4001     1795151317.833600  PJSIP/city-4f  variable LEAD_ID
+          employee          101      1795151317.833600  PJSIP/101-50   the last to begin to talk
+          employeeId        501      by the list of employees
+          startedAt         1795151317
+          durationSec       5
+          talkTimeSec       4
+          uuid              0ceb32a8-260a-5ba6-b8f1-30205fcc212d  of PBX pbx1
+        ");
     }
 
     #[test]
