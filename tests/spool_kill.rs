@@ -135,10 +135,7 @@ fn what_was_answered_survives_kill_9_and_nothing_is_there_by_half() {
     let test = "what_was_answered_survives_kill_9_and_nothing_is_there_by_half";
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut all = BTreeSet::new();
-    for (round, answers) in [1, 2, 3, 5, 8, 13, 34, 89, 233, 610]
-        .into_iter()
-        .enumerate()
-    {
+    for (round, answers) in (1..=24).chain([55, 144, 377, 987]).enumerate() {
         let first = u32::try_from(round).expect("small") * ROUND + 1;
         let mut child = child(test, dir.path(), first);
         all.extend(kill_after(&mut child, answers));
