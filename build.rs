@@ -13,6 +13,10 @@ fn main() {
         }
     }
     println!("cargo:rerun-if-changed=build.rs");
+    // A clock behind the newest commit in the build cannot be right.
+    if let Some(built) = git(&["log", "-1", "--format=%ct"]) {
+        println!("cargo:rustc-env=CALLBRIDGE_BUILT_AT={built}");
+    }
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo:rustc-env=CALLBRIDGE_COMMIT={commit}");
     }

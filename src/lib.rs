@@ -9,10 +9,12 @@
 //! (bridges/source, asterisk, call)  (src/journal, spool, sender, crm)
 //! ```
 
+pub mod check;
 pub mod cli;
 pub mod clock;
 pub mod control;
 pub mod crm;
+pub mod daemon;
 pub mod dead_letter;
 pub mod demo;
 pub mod explain;

@@ -4,6 +4,7 @@ use super::command::Command;
 use super::environment::Environment;
 use super::exit::{Code, Failure};
 use super::{logging, manual};
+use crate::control::command;
 use std::future::Future;
 use std::io::{self, Write};
 
@@ -16,23 +17,27 @@ pub async fn dispatch(
     match command {
         Command::Run(config) => {
             logging::set_up(config.log, environment);
-            later("run")
+            crate::daemon::run(*config, shutdown).await
         }
         Command::Demo(demo) => {
             logging::set_up(demo.log, environment);
-            later("demo")
+            crate::demo::run::run(demo, shutdown).await
         }
         Command::Check(check) => {
             logging::set_up(check.config.log, environment);
-            later("check")
+            crate::check::run(&check).await
         }
         Command::Explain(explain) => {
             let mut out = io::BufWriter::new(io::stdout().lock());
             crate::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
-        Command::Status(_) => later("status"),
-        Command::Dead(..) => later("dead"),
-        Command::LeadMissing { .. } | Command::LeadCheck(_) => later("lead"),
+        Command::Status(at) => command::status(&at).await,
+        Command::Dead(what, at) => command::dead(what, &at, shutdown).await,
+        Command::LeadMissing { csv, at } => command::lead_missing(csv, &at).await,
+        Command::LeadCheck(check) => {
+            let state = check.config.state.clone().unwrap_or_default();
+            command::lead_check(&check.phone, check.json, &state, check.config.rules).await
+        }
         Command::Sandbox(options) => {
             logging::set_up(Default::default(), environment);
             let ended = crate::sandbox::run(*options, shutdown).await;
@@ -41,14 +46,6 @@ pub async fn dispatch(
         Command::Completions(shell) => print(&manual::completions(shell)),
         Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
     }
-}
-
-/// The command's part is not in this build.
-fn later(name: &'static str) -> Result<(), Failure> {
-    Err(Failure::new(
-        Code::Failed,
-        format!("this build has no `{name}`"),
-    ))
 }
 
 /// To stdout. Whoever closed it has read enough: `callbridge man | head` is no failure.

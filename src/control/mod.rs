@@ -3,6 +3,7 @@
 //! [`protocol`] says what can be asked, [`socket`] carries it. Where no daemon runs, the commands
 //! open the spool themselves and ask the same desk.
 
+pub mod command;
 pub mod desk;
 pub mod protocol;
 pub mod socket;

@@ -44,6 +44,10 @@ pub struct Shell {
     pub statuses: watch::Sender<Vec<status::Source>>,
     /// Says that the disk takes no more (`Some`), for the status.
     pub trouble: watch::Sender<Option<String>>,
+    /// Sources that have been up at least once.
+    pub seen_up: watch::Sender<Vec<bool>>,
+    /// The stop was given: nobody waits for a full disk any more.
+    pub stopped: watch::Receiver<bool>,
     /// Shows the last digits of phones only.
     pub mask_phones: bool,
 }
@@ -107,6 +111,10 @@ impl Shell {
             Item::Up => {
                 tracing::info!(source = self.name(source), "the source is up");
                 self.intake.up(source);
+                self.seen_up.send_if_modified(|seen| {
+                    let place = seen.get_mut(usize::from(source.0));
+                    place.is_some_and(|up| !std::mem::replace(up, true))
+                });
             }
             Item::Down { why } => {
                 tracing::warn!(source = self.name(source), reason = %why, "the source is down");
@@ -169,6 +177,9 @@ impl Shell {
                         tracing::error!(%error, "the state cannot be written; intake is held");
                         self.verdicts.iter().for_each(Verdicts::pause);
                         self.trouble.send_replace(Some(error.to_string()));
+                    }
+                    if *self.stopped.borrow() {
+                        anyhow::bail!("what was taken last could not be committed: {error}");
                     }
                     tokio::time::sleep(DISK_RETRY).await;
                 }

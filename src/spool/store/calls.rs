@@ -91,6 +91,19 @@ impl Store {
         self.row(row)
     }
 
+    /// The first stored calls, oldest first, at most `limit`.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn oldest(&self, limit: usize) -> Result<Vec<Row>, Error> {
+        let mut found =
+            self.prepare(&format!("SELECT {COLUMNS} FROM calls ORDER BY id LIMIT ?1"))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = found.query_map([limit], raw).and_then(Iterator::collect);
+        let rows: Vec<Raw> = sql(self, rows)?;
+        rows.into_iter().map(|raw| self.complete(raw)).collect()
+    }
+
     /// Calls whose request was under way when the process ended, oldest first.
     ///
     /// # Errors

@@ -41,4 +41,19 @@ impl Store {
             .and_then(Iterator::collect);
         sql(self, rows)
     }
+
+    /// The open calls of every PBX, in the order they were first saved.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn all_open_calls(&self) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
+        let mut found = self.prepare("SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid")?;
+        let rows = found
+            .query_map([], |row| {
+                let key: i64 = row.get(1)?;
+                Ok((row.get(0)?, key.cast_unsigned(), row.get(2)?))
+            })
+            .and_then(Iterator::collect);
+        sql(self, rows)
+    }
 }

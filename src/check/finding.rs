@@ -1,0 +1,114 @@
+//! One thing that was looked at.
+
+use crate::cli::exit::Code;
+use serde_json::json;
+
+/// What was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What was looked at: `source ami://…`, `token`.
+    pub name: String,
+    /// What is there.
+    pub what: String,
+    /// What to do; empty when nothing.
+    pub todo: String,
+    /// The exit code it asks for; `None` when it is well.
+    pub fault: Option<Code>,
+}
+
+impl Finding {
+    /// All well.
+    pub fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            what: what.into(),
+            todo: String::new(),
+            fault: None,
+        }
+    }
+
+    /// Well, with advice.
+    pub fn advice(
+        name: impl Into<String>,
+        what: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            what: what.into(),
+            todo: todo.into(),
+            fault: None,
+        }
+    }
+
+    /// A fault.
+    pub fn fault(
+        code: Code,
+        name: impl Into<String>,
+        what: impl Into<String>,
+        todo: impl Into<String>,
+    ) -> Self {
+        let fault = Some(code);
+        Self {
+            name: name.into(),
+            what: what.into(),
+            todo: todo.into(),
+            fault,
+        }
+    }
+
+    /// `{name, ok, what, todo}`
+    pub fn to_json(&self) -> String {
+        json!({
+            "name": self.name, "ok": self.fault.is_none(), "what": self.what, "todo": self.todo,
+        })
+        .to_string()
+    }
+
+    /// One line, or two with what to do.
+    pub fn to_text(&self, colour: bool) -> String {
+        let mark = match (self.fault.is_none(), colour) {
+            (true, true) => "\x1b[32mok   \x1b[0m",
+            (true, false) => "ok   ",
+            (false, true) => "\x1b[31mfault\x1b[0m",
+            (false, false) => "fault",
+        };
+        let mut text = format!("{mark} {}: {}", self.name, self.what);
+        if !self.todo.is_empty() {
+            text.push_str("\n      to do: ");
+            text.push_str(&self.todo);
+        }
+        text
+    }
+}
+
+/// The exit code of the worst fault: state and configuration before token and grant, those before
+/// the disk, and that before what may pass by itself.
+pub fn worst(findings: &[Finding]) -> Option<Code> {
+    findings.iter().filter_map(|finding| finding.fault).max()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_worst_fault_gives_the_code() {
+        let well = Finding::well("clock", "right");
+        let remote = Finding::fault(Code::Unreachable, "source", "refused", "start it");
+        let token = Finding::fault(Code::NoPermission, "token", "refused", "a new one");
+        assert_eq!(worst(std::slice::from_ref(&well)), None);
+        assert_eq!(
+            worst(&[well, token.clone(), remote]),
+            Some(Code::NoPermission)
+        );
+        assert_eq!(
+            token.to_json(),
+            r#"{"name":"token","ok":false,"todo":"a new one","what":"refused"}"#
+        );
+        assert_eq!(
+            token.to_text(false),
+            "fault token: refused\n      to do: a new one"
+        );
+    }
+}

@@ -1,0 +1,99 @@
+//! What comes in: sources, trunks, lists.
+
+use super::finding::Finding;
+use crate::cli::config::{Config, Source as SourceFlag};
+use crate::cli::exit::Code;
+use crate::clock;
+use crate::daemon::open::{decoder_format, source_of};
+use crate::people::files::{Change, Error, Watched};
+use crate::people::rule::LeadRule;
+use callbridge_source::Fix;
+
+/// Opens the source once, as far as it goes without taking anything from it.
+pub async fn source(flag: &SourceFlag) -> Finding {
+    let name = format!("source {}", flag.url);
+    match source_of(0, flag, None).probe().await {
+        Ok(()) => Finding::well(name, "can be read"),
+        Err(error) => {
+            let code = match error.fix() {
+                Fix::Remote => Code::Unreachable,
+                Fix::Secret => Code::NoPermission,
+                Fix::Settings => Code::Configuration,
+            };
+            let (what, todo) = split(&error.to_string());
+            Finding::fault(code, name, what, todo)
+        }
+    }
+}
+
+/// The words of an error up to its advice, and the advice.
+fn split(words: &str) -> (String, String) {
+    match words.rsplit_once("; ") {
+        Some((what, todo)) => (what.to_owned(), todo.to_owned()),
+        None => (
+            words.to_owned(),
+            "mend it there; callbridge tries again by itself".to_owned(),
+        ),
+    }
+}
+
+/// Lead rules that can never give a lead with these sources.
+pub fn trunks(config: &Config) -> Vec<Finding> {
+    let mut found = Vec::new();
+    for trunk in config.rules.trunks.iter() {
+        let name = format!("trunk {}", trunk.name);
+        let by_variable = trunk.leads.iter().find_map(|rule| match rule {
+            LeadRule::Variable(variable) => Some(variable),
+            LeadRule::UserField(_) | LeadRule::Csv(_) => None,
+        });
+        let mut of_pbx = config.sources.iter().filter(|source| {
+            trunk.pbx.is_none() || source.pbx.is_none() || trunk.pbx == source.pbx
+        });
+        let carries = |source: &SourceFlag| {
+            decoder_format(source.url.format()).is_some_and(|format| format.has_variables())
+        };
+        match by_variable {
+            Some(variable) if trunk.leads.len() == 1 && !of_pbx.any(carries) => {
+                found.push(Finding::fault(
+                    Code::Configuration,
+                    name,
+                    format!("lead=var:{variable}, and CEL carries no channel variables"),
+                    "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
+                ));
+            }
+            _ if trunk.leads.is_empty() && trunk.journal => found.push(Finding::fault(
+                Code::Configuration,
+                name,
+                "no lead rule: every call would be parked",
+                "give lead=var:NAME, lead=userfield:REGEX or lead=csv:FILE",
+            )),
+            _ => found.push(Finding::well(
+                name,
+                format!("channels of {}", trunk.endpoint),
+            )),
+        }
+    }
+    found
+}
+
+/// The lists of leads and employees.
+pub fn lists(config: &Config) -> Vec<Finding> {
+    let mut lists = Watched::new(&config.rules.trunks);
+    let news = lists.reload(clock::now().wall);
+    let finding = |news: crate::people::files::News| {
+        let name = format!("list {}", news.file.display());
+        match news.result {
+            Ok(Change::Leads { rows, .. }) => Finding::well(name, format!("{rows} leads")),
+            Ok(Change::Employees { rows }) => Finding::well(name, format!("{rows} employees")),
+            Err(error) => {
+                let code = match &error {
+                    Error::Missing(_) => Code::NoInput,
+                    Error::Unreadable(..) | Error::TooLarge(_) | Error::Wrong(..) => Code::Input,
+                };
+                let todo = "mend the file; it is read again by itself";
+                Finding::fault(code, name, error.to_string(), todo)
+            }
+        }
+    };
+    news.into_iter().map(finding).collect()
+}

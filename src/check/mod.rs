@@ -1,0 +1,70 @@
+//! `check`: tries each part that `run` would use, and says what is wrong and what to do.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`finding`] | one line of the answer, and the exit code of all |
+//! | [`place`] | state folder, clock, listener |
+//! | [`inward`] | sources, trunks, lists |
+//! | [`service`] | the CRM: address, token, grant, company |
+
+pub mod finding;
+pub mod inward;
+pub mod place;
+pub mod service;
+
+use crate::cli::command::Check;
+use crate::cli::dispatch::print;
+use crate::cli::exit::Failure;
+use finding::{Finding, worst};
+use std::io::IsTerminal;
+
+/// Looks at everything and prints a line each.
+///
+/// # Errors
+/// The code of the worst fault.
+pub async fn run(check: &Check) -> Result<(), Failure> {
+    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let mut findings = Vec::new();
+    let show = |found: Vec<Finding>, findings: &mut Vec<Finding>| -> Result<(), Failure> {
+        for finding in found {
+            let line = if check.json {
+                finding.to_json()
+            } else {
+                finding.to_text(colour)
+            };
+            print(format!("{line}\n").as_bytes())?;
+            findings.push(finding);
+        }
+        Ok(())
+    };
+    let config = &check.config;
+    show(
+        vec![place::clock(crate::clock::now().wall, place::built_at())],
+        &mut findings,
+    )?;
+    let (found, state) = place::state(config).await;
+    show(found, &mut findings)?;
+    if let Some(addr) = config.listen {
+        show(
+            vec![place::listener(addr, state.is_daemon()).await],
+            &mut findings,
+        )?;
+    }
+    show(inward::trunks(config), &mut findings)?;
+    show(inward::lists(config), &mut findings)?;
+    for source in &config.sources {
+        show(vec![inward::source(source).await], &mut findings)?;
+    }
+    show(service::look(config, state).await, &mut findings)?;
+    match worst(&findings) {
+        None => Ok(()),
+        Some(code) => {
+            let faults = findings
+                .iter()
+                .filter(|finding| finding.fault.is_some())
+                .count();
+            let words = format!("{faults} of {} checks found a fault", findings.len());
+            Err(Failure::new(code, words))
+        }
+    }
+}

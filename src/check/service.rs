@@ -1,0 +1,272 @@
+//! The CRM: its address, the token, the grant, the company. One request, and it takes a slot of
+//! the budget like all others; a running daemon is asked instead of the CRM.
+
+use super::finding::Finding;
+use super::place::State;
+use crate::cli::config::{Config, Crm};
+use crate::cli::exit::Code;
+use crate::clock;
+use crate::crm::{Answer, Client, TokenInfo};
+use crate::daemon::outward;
+use crate::ops::Status;
+use crate::secret::Secret;
+use crate::sender::core::Core;
+use crate::sender::plan::{Decision, Known, Launch, Settings};
+use crate::sender::status::SAVE;
+use crate::sender::token::print;
+use crate::spool::{Binding, Fit, Guard, Handle, Head, Op};
+
+/// Everything about the CRM.
+pub async fn look(config: &Config, state: State) -> Vec<Finding> {
+    let Some(crm) = &config.crm else {
+        return Vec::new();
+    };
+    match state {
+        State::Daemon(status) => of_daemon(&status),
+        State::Ours(handle, guard) => {
+            let found = ask(crm, &handle).await;
+            close(handle, guard).await;
+            found
+        }
+        State::Unusable => vec![Finding::advice(
+            "crm",
+            "not asked: without the state folder the request could not be counted",
+            "mend the state folder first",
+        )],
+    }
+}
+
+async fn close(handle: Handle, guard: Guard) {
+    drop(handle);
+    // Blocks until the spool's thread has ended, which is soon.
+    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+}
+
+fn of_daemon(status: &Status) -> Vec<Finding> {
+    let token = &status.token;
+    if let Some(pause) = &status.pause {
+        let code = match token.state.as_str() {
+            "missing" | "refused" | "no_grant" | "wrong_company" => Code::NoPermission,
+            _ => Code::Unreachable,
+        };
+        return vec![Finding::fault(code, "crm", &pause.reason, &pause.cure)];
+    }
+    let company = token.company.as_deref().unwrap_or("not known yet");
+    vec![Finding::well(
+        "crm",
+        format!("the daemon sends; token {}, company {company}", token.state),
+    )]
+}
+
+async fn ask(crm: &Crm, spool: &Handle) -> Vec<Finding> {
+    let token = match outward::token(crm).read() {
+        Ok(Some(token)) => token,
+        Ok(None) => {
+            let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN";
+            return vec![Finding::fault(
+                Code::NoPermission,
+                "token",
+                "there is none",
+                todo,
+            )];
+        }
+        Err(error) => {
+            let todo = "put the token into its file, on a line by itself";
+            return vec![Finding::fault(
+                Code::NoPermission,
+                "token",
+                error.to_string(),
+                todo,
+            )];
+        }
+    };
+    match token_info(crm, spool, &token).await {
+        Ok((answer, binding)) => judge(crm, answer, &binding),
+        Err(finding) => vec![finding],
+    }
+}
+
+/// `token/info` through the sender's own core, so that its slot is counted and kept.
+async fn token_info(
+    crm: &Crm,
+    spool: &Handle,
+    token: &Secret,
+) -> Result<(Answer, Binding), Finding> {
+    let broken = |error: crate::spool::Error| {
+        let code = Code::of_number(error.exit_code());
+        Finding::fault(
+            code,
+            "state",
+            error.to_string(),
+            "mend the state folder first",
+        )
+    };
+    let read = spool
+        .read(|store| Ok((store.slots()?, store.binding()?)))
+        .await;
+    let (slots, binding) = read.map_err(broken)?;
+    let known = Known {
+        slots,
+        boot_id: clock::boot_id(),
+        binding: binding.clone(),
+    };
+    let settings = Settings {
+        rate: crm.rate,
+        ..Settings::default()
+    };
+    let (mut core, mut ops) = Core::start(settings, known, clock::now());
+    core.token(Some(print(token)));
+    let plan = match core.next(clock::now(), &Head::default()) {
+        Decision::Send(plan) => plan,
+        Decision::WaitUntil(at) => {
+            let wait = at.saturating_sub(clock::now().boot).as_secs() + 1;
+            return Err(Finding::fault(
+                Code::Unreachable,
+                "crm",
+                "not asked: all requests of the running window are used",
+                format!("ask again in {wait} s"),
+            ));
+        }
+        Decision::Idle | Decision::Revive(_) => {
+            let todo = "ask again in a minute";
+            return Err(Finding::fault(Code::Unreachable, "crm", "not asked", todo));
+        }
+    };
+    let slot = plan.slot;
+    let Launch::Go {
+        request,
+        ops: launched,
+    } = core.launch(clock::now(), plan, None)
+    else {
+        let todo = "ask again in a minute";
+        return Err(Finding::fault(Code::Unreachable, "crm", "not asked", todo));
+    };
+    ops.extend(launched);
+    spool.write(slots_only(ops)).await.map_err(broken)?;
+    let heard = Client::new(outward::setup(crm)).send(&request, token).await;
+    let answer = heard.answer.clone();
+    if let Some(outcome) = core.answered(clock::now(), slot, heard) {
+        spool.write(slots_only(outcome.ops)).await.map_err(broken)?;
+    }
+    Ok((answer, binding))
+}
+
+/// A check binds nothing and moves no call: of what the core wants stored, the budget alone.
+fn slots_only(ops: Vec<Op>) -> Vec<Op> {
+    ops.into_iter()
+        .filter(|op| matches!(op, Op::Slot(_) | Op::SlotGone { .. }))
+        .collect()
+}
+
+/// What the answer to `token/info` says.
+pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
+    let address = crm.address.as_str();
+    let refused = |what: &str| {
+        let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \
+                    company is blocked";
+        vec![
+            Finding::well("crm", address),
+            Finding::fault(Code::NoPermission, "token", what, todo),
+        ]
+    };
+    match answer {
+        Answer::TokenInfo(info) => {
+            let mut found = vec![Finding::well("crm", address)];
+            found.extend(of_token(&info, binding));
+            found
+        }
+        Answer::Unauthorized => refused("the CRM refuses it (401)"),
+        Answer::TokenState { message } => refused(&format!("the CRM refuses it (406): {message}")),
+        Answer::TooMany => vec![Finding::fault(
+            Code::Unreachable,
+            "token",
+            "its limit is used up (429): somebody else uses it",
+            "give each program a token of its own, or divide --rate",
+        )],
+        Answer::NotFound { .. } | Answer::WrongAddress { .. } => vec![Finding::fault(
+            Code::Configuration,
+            "crm",
+            format!("{address} answers, and is not the Open API"),
+            "give --crm-url the host's address, without a path",
+        )],
+        Answer::NotConnected { why } | Answer::Lost { why } => {
+            let todo = "look at the address, network, proxy and firewall";
+            vec![Finding::fault(
+                Code::Unreachable,
+                "crm",
+                format!("{address}: {why}"),
+                todo,
+            )]
+        }
+        Answer::TlsRefused { why } => {
+            let todo = "give --crm-ca-file if the CRM's certificate is of an own authority";
+            vec![Finding::fault(
+                Code::Unreachable,
+                "crm",
+                format!("{address}: {why}"),
+                todo,
+            )]
+        }
+        other => {
+            let todo = "ask again later; if it stays, ask the CRM's support";
+            let what = format!("{address} does not work: {other:?}");
+            vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
+        }
+    }
+}
+
+fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let until = info
+        .expires_at
+        .and_then(|at| jiff::Timestamp::from_second(at.get()).ok());
+    let what = match until {
+        Some(at) => format!("{}, expires {at}", info.kind),
+        None => format!("{}, without an end", info.kind),
+    };
+    let soon = info.expires_in_days.is_some_and(|days| days <= 7) && info.expires_at.is_some();
+    let todo = if soon {
+        "issue a new one in the CRM soon"
+    } else {
+        ""
+    };
+    found.push(Finding::advice("token", what, todo));
+    let company = info.company.to_string();
+    let application = info
+        .application
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    found.push(match binding.fits_company(&company, &application) {
+        Fit::Unbound | Fit::Same => Finding::well(
+            "company",
+            format!(
+                "{} ({company}), application {application}",
+                info.company_name
+            ),
+        ),
+        Fit::Other => Finding::fault(
+            Code::NoPermission,
+            "company",
+            format!(
+                "the token is of company {} ({company}), application {application}; the state is \
+                 bound to company {}, application {}",
+                info.company_name,
+                binding.company.as_deref().unwrap_or("none"),
+                binding.application.as_deref().unwrap_or("none")
+            ),
+            "give the right token, another --state, or --rebind",
+        ),
+    });
+    found.push(if info.may("PERMISSION_OPEN_API_CALL", "SAVE") {
+        Finding::well("grant", SAVE)
+    } else {
+        let todo = format!("grant {SAVE} to the application in the CRM");
+        Finding::fault(
+            Code::NoPermission,
+            "grant",
+            format!("{SAVE} is missing"),
+            todo,
+        )
+    });
+    found
+}

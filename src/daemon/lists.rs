@@ -1,0 +1,105 @@
+//! Keeps the lists of leads and employees in force, and lets parked calls go when they change.
+
+use crate::clock;
+use crate::dead_letter::release::{expire, release};
+use crate::intake::run::SharedPeople;
+use crate::journal::Rules;
+use crate::people::files::{Change, News, Watched};
+use crate::spool::{Error, Handle, Op};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at the lists' files.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Between two purges of what is long over.
+const PURGE_EVERY: Duration = Duration::from_secs(3600);
+
+/// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
+/// its calls are parked until it can.
+pub fn load(rules: &Rules) -> Watched {
+    let mut lists = Watched::new(&rules.trunks);
+    for news in lists.reload(clock::now().wall) {
+        tell(&news);
+    }
+    lists
+}
+
+fn tell(news: &News) {
+    let file = news.file.display();
+    match &news.result {
+        Ok(Change::Leads { rows, phones }) => {
+            tracing::info!(%file, rows, changed = phones.len(), "the lead list is read");
+        }
+        Ok(Change::Employees { rows }) => tracing::info!(%file, rows, "the employees are read"),
+        Err(error) => {
+            tracing::error!(%error, "a list cannot be used; what was read before stays in force");
+        }
+    }
+}
+
+/// Works until it is dropped.
+///
+/// # Errors
+/// When the spool is gone for good.
+pub async fn keep(
+    mut lists: Watched,
+    people: SharedPeople,
+    rules: Rules,
+    spool: Handle,
+) -> anyhow::Result<()> {
+    // Lists and flags may have changed while nobody ran.
+    let now = clock::now().wall;
+    passing(release(&spool, None, &rules, lists.people(), now).await)?;
+    let mut purged = tokio::time::Instant::now();
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        look.tick().await;
+        let reading = tokio::task::spawn_blocking(move || {
+            let news = lists.reload(clock::now().wall);
+            (lists, news)
+        });
+        let news;
+        (lists, news) = reading.await?;
+        for news in &news {
+            tell(news);
+        }
+        if news.iter().any(|news| news.result.is_ok()) {
+            let newest = Arc::new(lists.people().clone());
+            match people.write() {
+                Ok(mut people) => *people = newest,
+                Err(poisoned) => *poisoned.into_inner() = newest,
+            }
+        }
+        for news in &news {
+            let now = clock::now().wall;
+            match &news.result {
+                Ok(Change::Leads { phones, .. }) => {
+                    let left = release(&spool, Some(phones), &rules, lists.people(), now).await;
+                    passing(left)?;
+                }
+                Ok(Change::Employees { .. }) if rules.require_employee => {
+                    passing(release(&spool, None, &rules, lists.people(), now).await)?;
+                }
+                Ok(Change::Employees { .. }) | Err(_) => {}
+            }
+        }
+        if purged.elapsed() >= PURGE_EVERY {
+            purged = tokio::time::Instant::now();
+            let now = clock::now().wall;
+            passing(expire(&spool, now).await)?;
+            passing(spool.write(vec![Op::Purge { now }]).await.map(|_| 0))?;
+        }
+    }
+}
+
+/// A full disk passes; what was to be done is done at the next occasion.
+fn passing(done: Result<u64, Error>) -> Result<(), Error> {
+    match done {
+        Ok(_) => Ok(()),
+        Err(error) if error.is_retryable() => {
+            tracing::warn!(%error, "put off until the state can be written");
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}

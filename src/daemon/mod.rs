@@ -1,0 +1,330 @@
+//! The sidecar itself: everything wired together, one way to stop.
+//!
+//! ```text
+//! sources ─▶ ring ─▶ intake ─▶ spool ─▶ sender ─▶ CRM
+//!    ▲                  │        │
+//!    └──── verdicts ◀───┘        ├─▶ notices ─▶ RabbitMQ
+//!                                └─▶ desk, metrics, systemd
+//! ```
+//! | module | what lives there |
+//! |---|---|
+//! | [`open`] | the state folder: whose it is, and what was open |
+//! | [`outward`] | the sender, and notices for the broker |
+//! | [`observer`] | looks at all of it, for whoever asks |
+//! | [`lists`] | leads and employees in force |
+//!
+//! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
+//! the sender finishes the request under way, the spool closes last.
+
+pub mod lists;
+pub mod observer;
+pub mod open;
+pub mod outward;
+
+use crate::cli::config::Config;
+use crate::cli::exit::{Code, Failure};
+use crate::control::{Desk, socket};
+use crate::intake::run::{SharedPeople, Shell};
+use crate::ops::metrics::Durations;
+use crate::ops::status::Status;
+use crate::ops::{http, systemd};
+use crate::spool::Guard;
+use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
+use observer::Observer;
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Everything has to have ended this long after the signal.
+const STOP_WITHIN: Duration = Duration::from_secs(9);
+/// Between two looks whether all is settled (`--until-idle`).
+const IDLE_EVERY: Duration = Duration::from_millis(100);
+
+/// A running sidecar.
+pub struct Daemon {
+    observer: Arc<Observer>,
+    stop: watch::Sender<bool>,
+    /// End by themselves one after the other: sources, then the intake.
+    intake: JoinSet<anyhow::Result<()>>,
+    /// End on the stop signal.
+    tasks: JoinSet<anyhow::Result<()>>,
+    guard: Guard,
+    is_file: Vec<bool>,
+    dry_run: bool,
+}
+
+/// Runs until `shutdown`, or with `--until-idle` until all is settled.
+///
+/// # Errors
+/// When the state, a listener or a task fails; each with its exit code.
+pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+    let until_idle = config.until_idle;
+    let mut daemon = Daemon::start(config).await?;
+    systemd::ready();
+    let settled = daemon.settled();
+    let ended = tokio::select! {
+        () = shutdown => {
+            tracing::info!("stopping");
+            Ok(())
+        }
+        () = settled, if until_idle => Ok(()),
+        failed = daemon.failed() => Err(failed),
+    };
+    systemd::stopping();
+    daemon.stop().await;
+    ended.map_err(|error| Failure::of(Code::Configuration, error))
+}
+
+impl Daemon {
+    /// Opens the state and starts everything.
+    ///
+    /// # Errors
+    /// When the state cannot be used or a listener cannot be opened.
+    pub async fn start(config: Config) -> Result<Self, Failure> {
+        let durations = Durations::default();
+        let opened = open::open(&config, &durations).await?;
+        let (stop, stopped) = watch::channel(false);
+        let (statuses, sources) = watch::channel(opened.intake.statuses());
+        let (trouble, troubled) = watch::channel(None);
+        let lists = lists::load(&config.rules);
+        let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
+        let (ring, ring_end) = source::ring(Limits::default());
+        let mut intake = JoinSet::new();
+        let is_file = opened.is_file.clone();
+        let verdicts = start_sources(opened.sources, &ring, &stopped, &mut intake);
+        drop(ring);
+        let (seen, seen_up) = watch::channel(vec![false; is_file.len()]);
+        let shell = Shell {
+            intake: opened.intake,
+            ring: ring_end,
+            verdicts,
+            spool: opened.spool.clone(),
+            memory: opened.memory,
+            people: Arc::clone(&people),
+            statuses,
+            trouble,
+            seen_up: seen,
+            stopped: stopped.clone(),
+            mask_phones: !config.log.phones,
+        };
+        intake.spawn(shell.run());
+        let mut tasks = JoinSet::new();
+        let keep = lists::keep(
+            lists,
+            Arc::clone(&people),
+            config.rules.clone(),
+            opened.spool.clone(),
+        );
+        tasks.spawn(until(keep, stopped.clone()));
+        let sender =
+            outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
+        let observer = Arc::new(Observer {
+            spool: opened.spool.clone(),
+            sources,
+            sender,
+            trouble: troubled,
+            durations,
+            seen_up,
+        });
+        let daemon = Self {
+            observer,
+            stop,
+            intake,
+            tasks,
+            guard: opened.guard,
+            is_file,
+            dry_run: config.dry_run,
+        };
+        daemon.listen(&config, people, stopped).await
+    }
+
+    /// The desk, the HTTP listener, systemd.
+    async fn listen(
+        mut self,
+        config: &Config,
+        people: SharedPeople,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<Self, Failure> {
+        let observer = Arc::clone(&self.observer);
+        let desk = Arc::new(Desk {
+            spool: self.observer.spool.clone(),
+            rules: config.rules.clone(),
+            people,
+            status: Box::new(move || {
+                let observer = Arc::clone(&observer);
+                Box::pin(async move { observer.status().await })
+            }),
+        });
+        let state = config.state.clone().unwrap_or_default();
+        let listener = socket::listen(&state).map_err(|error| {
+            let words = format!("cannot listen for commands in {}: {error}", state.display());
+            Failure::new(Code::CannotWrite, words)
+        })?;
+        let stop = has_stopped(stopped.clone());
+        self.tasks.spawn(async move {
+            socket::serve(listener, desk, stop).await;
+            Ok(())
+        });
+        if let Some(addr) = config.listen {
+            let listener = TcpListener::bind(addr).await.map_err(|error| {
+                Failure::new(
+                    Code::Usage,
+                    format!("--listen {addr}: cannot listen: {error}"),
+                )
+            })?;
+            tracing::info!(address = %listener.local_addr().unwrap_or(addr), "health and metrics");
+            let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
+            let stop = has_stopped(stopped.clone());
+            self.tasks
+                .spawn(async move { Ok(http::serve(listener, watch, stop).await?) });
+        }
+        let alive = keep_alive(Arc::clone(&self.observer));
+        self.tasks.spawn(until(alive, stopped));
+        Ok(self)
+    }
+
+    /// How everything stands.
+    ///
+    /// # Errors
+    /// When the spool cannot be read.
+    pub async fn status(&self) -> Result<Status, crate::spool::Error> {
+        self.observer.status().await
+    }
+
+    /// Looks at the daemon from elsewhere.
+    pub fn observer(&self) -> Arc<Observer> {
+        Arc::clone(&self.observer)
+    }
+
+    /// Ends when every file is read and the books are settled. A dry run settles nothing: there
+    /// it ends with the files.
+    pub fn settled(&self) -> impl Future<Output = ()> + use<> {
+        let (observer, is_file) = (self.observer(), self.is_file.clone());
+        let dry_run = self.dry_run;
+        async move {
+            let mut look = tokio::time::interval(IDLE_EVERY);
+            loop {
+                look.tick().await;
+                if !observer.files_are_read(&is_file) {
+                    continue;
+                }
+                match observer.status().await {
+                    Ok(status) if status.books.settled() || dry_run => return,
+                    Ok(_) => {}
+                    Err(error) => tracing::debug!(%error, "the books cannot be read"),
+                }
+            }
+        }
+    }
+
+    /// Ends when a part of the daemon has failed.
+    pub async fn failed(&mut self) -> anyhow::Error {
+        loop {
+            let joined = tokio::select! {
+                Some(joined) = self.intake.join_next() => joined,
+                Some(joined) = self.tasks.join_next() => joined,
+                else => return anyhow::anyhow!("every part has ended"),
+            };
+            match joined {
+                Ok(Ok(())) => {}
+                Ok(Err(error)) => return error,
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
+    /// Stops in order: sources, intake, sender and listeners, spool.
+    pub async fn stop(mut self) {
+        self.stop.send_replace(true);
+        let ends = async {
+            join_all(&mut self.intake).await;
+            join_all(&mut self.tasks).await;
+        };
+        if tokio::time::timeout(STOP_WITHIN, ends).await.is_err() {
+            tracing::warn!("not everything ended in time; what is committed is safe");
+            self.intake.abort_all();
+            self.tasks.abort_all();
+        }
+        let books = self.observer.status().await.map(|status| status.books);
+        let guard = self.guard;
+        if tokio::task::spawn_blocking(move || guard.close())
+            .await
+            .is_err()
+        {
+            tracing::error!("the spool did not close well");
+        }
+        if let Ok(books) = books {
+            tracing::info!(
+                finished = books.finished,
+                journaled = books.journaled,
+                waiting = books.ready + books.sending + books.submitted,
+                dead = books.dead,
+                parked = books.parked,
+                "stopped"
+            );
+        }
+    }
+}
+
+async fn join_all(tasks: &mut JoinSet<anyhow::Result<()>>) {
+    while let Some(joined) = tasks.join_next().await {
+        if let Err(error) = joined.unwrap_or_else(|error| Err(error.into())) {
+            tracing::error!(error = format!("{error:#}"), "a part ended with an error");
+        }
+    }
+}
+
+fn start_sources(
+    sources: Vec<Source>,
+    ring: &Ring,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> Vec<source::Verdicts> {
+    let mut ways_back = Vec::new();
+    for source in sources {
+        let (verdicts, reader) = source::verdicts();
+        ways_back.push(verdicts);
+        let (ring, stop) = (ring.clone(), has_stopped(stopped.clone()));
+        tasks.spawn(async move {
+            source.run(ring, reader, stop).await;
+            Ok(())
+        });
+    }
+    ways_back
+}
+
+/// The id of the source at this place.
+pub fn source_id(at: usize) -> SourceId {
+    SourceId(u16::try_from(at).unwrap_or(u16::MAX))
+}
+
+/// Ends when the stop was given.
+pub async fn has_stopped(mut stopped: watch::Receiver<bool>) {
+    // A sender that is gone stops as well.
+    let _ = stopped.wait_for(|stopped| *stopped).await;
+}
+
+/// Works until the stop is given.
+async fn until(
+    work: impl Future<Output = anyhow::Result<()>>,
+    stopped: watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    tokio::select! {
+        ended = work => ended,
+        () = has_stopped(stopped) => Ok(()),
+    }
+}
+
+async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
+    let mut tick = tokio::time::interval(systemd::interval());
+    loop {
+        tick.tick().await;
+        // A spool that does not answer keeps the watchdog unfed: that is what it is for.
+        if let Ok(status) = observer.status().await {
+            let reason = status.pause.as_ref().map(|pause| pause.reason.clone());
+            systemd::alive(&status.books, reason.as_deref());
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Looks at the running daemon: for `status`, metrics, health and systemd.
+
+use crate::clock;
+use crate::ops::http::Watch;
+use crate::ops::metrics::{Durations, Observed};
+use crate::ops::status::{Backlog, Pause, Source, SourceState, Status};
+use crate::sender::status::SenderStatus;
+use crate::spool::{Error, Handle};
+use std::collections::BTreeMap;
+use std::pin::Pin;
+use tokio::sync::watch;
+
+/// The ends of everything that can be looked at.
+#[derive(Clone, Debug)]
+pub struct Observer {
+    /// The durable state.
+    pub spool: Handle,
+    /// How each source is doing.
+    pub sources: watch::Receiver<Vec<Source>>,
+    /// How the sender is doing.
+    pub sender: watch::Receiver<SenderStatus>,
+    /// The disk takes no more.
+    pub trouble: watch::Receiver<Option<String>>,
+    /// Times counted where they happen.
+    pub durations: Durations,
+    /// Sources that have been up at least once, by place.
+    pub seen_up: watch::Receiver<Vec<bool>>,
+}
+
+impl Observer {
+    /// Everything `status` shows.
+    ///
+    /// # Errors
+    /// When the spool cannot be read.
+    pub async fn status(&self) -> Result<Status, Error> {
+        let books = self.spool.read(|store| Ok(store.books())).await?;
+        let sender = self.sender.borrow().clone();
+        let pause = self.trouble.borrow().clone().map(|words| Pause {
+            reason: "disk".to_owned(),
+            cure: format!("{words}; it goes on by itself when there is room"),
+        });
+        let waiting = books.ready + books.sending + books.submitted;
+        Ok(Status {
+            books,
+            budget: sender.budget(clock::now().boot),
+            // The sender's figure is of its last turn; the books are of now.
+            backlog: Backlog {
+                calls: waiting,
+                ..sender.backlog
+            },
+            sources: self.sources.borrow().clone(),
+            token: sender.token,
+            pause: pause.or(sender.pause),
+        })
+    }
+
+    async fn observe(&self) -> Observed {
+        let status = match self.status().await {
+            Ok(status) => status,
+            Err(error) => {
+                tracing::warn!(%error, "the books cannot be read for a scrape");
+                Status {
+                    sources: self.sources.borrow().clone(),
+                    ..Status::default()
+                }
+            }
+        };
+        let letters = self.spool.read(|store| store.letters_by_reason()).await;
+        let dead_letters: BTreeMap<String, u64> = letters
+            .unwrap_or_default()
+            .into_iter()
+            .map(|(reason, count)| (reason.word().to_owned(), count))
+            .collect();
+        Observed {
+            status,
+            requests: self.sender.borrow().requests.clone(),
+            dead_letters,
+            durations: self.durations.clone(),
+        }
+    }
+
+    /// Whether every file is read to its end; live lines have no end and do not count.
+    pub fn files_are_read(&self, is_file: &[bool]) -> bool {
+        let sources = self.sources.borrow();
+        let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
+        sources.len() == is_file.len() && files.all(|(s, _)| s.state == SourceState::Done)
+    }
+}
+
+impl Watch for Observer {
+    fn observe(&self) -> Pin<Box<dyn Future<Output = Observed> + Send + '_>> {
+        Box::pin(Observer::observe(self))
+    }
+
+    fn not_ready(&self) -> Vec<String> {
+        let sources = self.sources.borrow();
+        let seen_up = self.seen_up.borrow();
+        let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
+        waiting
+            .map(|(source, _)| format!("{} has not been up yet", source.url))
+            .collect()
+    }
+}

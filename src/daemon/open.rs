@@ -1,0 +1,223 @@
+//! Opens the state folder: whose calls these are, what was open, where each source goes on.
+
+use crate::cli::config::{Config, Source as SourceFlag};
+use crate::cli::exit::{Code, Failure};
+use crate::cli::secrets::Place;
+use crate::clock;
+use crate::intake::identity;
+use crate::intake::{Intake, Settings, SourceSettings};
+use crate::ops::metrics::Durations;
+use crate::spool::{self, Guard, Handle, Memory, Op};
+use callbridge_source::url::{Format, Transport};
+use callbridge_source::{FilePosition, Secret, Source};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The state, opened.
+pub struct Opened {
+    /// The way to the spool's thread.
+    pub spool: Handle,
+    /// Ends that thread.
+    pub guard: Guard,
+    /// Finished calls, looked up.
+    pub memory: Memory,
+    /// With the open calls restored.
+    pub intake: Intake,
+    /// Ready to run, in the order of the flags.
+    pub sources: Vec<Source>,
+    /// Which of them are files.
+    pub is_file: Vec<bool>,
+}
+
+/// Opens everything that `run` needs of the disk.
+///
+/// # Errors
+/// When the folder cannot be used, is in use, or belongs to another CRM or PBX.
+pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
+    let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
+    let commit = durations.commit.clone();
+    let settings = spool::Settings {
+        notices: config.dead_letters.is_some(),
+        on_commit: Some(Arc::new(move |took| commit.observe(took.as_secs_f64()))),
+        ..spool::Settings::default()
+    };
+    let (spool, guard) = spool::open(&dir, settings).map_err(failure)?;
+    let memory = Memory::open(&dir).map_err(failure)?;
+    if let Some(crm) = &config.crm {
+        let address = crm.address.as_str().to_owned();
+        let bind = Op::BindAddress {
+            address,
+            rebind: config.rebind,
+        };
+        spool.write(vec![bind]).await.map_err(failure)?;
+    }
+    let default_pbx = default_pbx(config, &spool).await?;
+    let settings = config
+        .sources
+        .iter()
+        .map(|source| settings_of(source, &default_pbx));
+    let settings = settings.collect::<Result<Vec<_>, _>>()?;
+    let intake = restored(config, settings, &spool).await?;
+    let mut sources = Vec::new();
+    for (at, flag) in config.sources.iter().enumerate() {
+        sources.push(source(at, flag, &spool).await?);
+    }
+    let is_file = config
+        .sources
+        .iter()
+        .map(|source| is_file(&source.url.transport))
+        .collect();
+    Ok(Opened {
+        spool,
+        guard,
+        memory,
+        intake,
+        sources,
+        is_file,
+    })
+}
+
+fn failure(error: spool::Error) -> Failure {
+    Failure::of(Code::of_number(error.exit_code()), error)
+}
+
+/// The id of the PBX that no `pbx=` names: stored at first use.
+async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure> {
+    let stored = spool
+        .read(|store| store.meta(identity::META_KEY))
+        .await
+        .map_err(failure)?;
+    let random = || {
+        let bytes = uuid::Uuid::new_v4().into_bytes();
+        u64::from_be_bytes(bytes[..8].try_into().unwrap_or_default())
+    };
+    let settled = identity::settle(stored, config.pbx_id.as_deref(), random);
+    let (id, new) = settled.map_err(|error| Failure::of(Code::Configuration, error))?;
+    if new {
+        let key = identity::META_KEY.to_owned();
+        let remember = Op::Meta {
+            key,
+            value: id.clone(),
+        };
+        spool.write(vec![remember]).await.map_err(failure)?;
+    }
+    Ok(id)
+}
+
+fn settings_of(source: &SourceFlag, default_pbx: &str) -> Result<SourceSettings, Failure> {
+    let format = decoder_format(source.url.format()).ok_or_else(|| {
+        Failure::new(
+            Code::Usage,
+            format!("--source {}: this format is not read yet", source.url),
+        )
+    })?;
+    Ok(SourceSettings {
+        shown: source.url.to_string(),
+        pbx: source
+            .url
+            .pbx
+            .clone()
+            .unwrap_or_else(|| default_pbx.to_owned()),
+        format,
+        file: is_file(&source.url.transport),
+    })
+}
+
+const fn is_file(transport: &Transport) -> bool {
+    matches!(transport, Transport::File { .. })
+}
+
+/// The decoder of a source's format, where there is one.
+pub const fn decoder_format(format: Format) -> Option<callbridge_asterisk::Format> {
+    use callbridge_asterisk::Format as Decoder;
+    match format {
+        Format::Ami => Some(Decoder::Ami),
+        Format::AmiJson => Some(Decoder::AmiJson),
+        Format::CelCsv => Some(Decoder::CelCsv),
+        Format::AsteriskCel => Some(Decoder::CelAmqp),
+        Format::AsteriskCdr => Some(Decoder::CdrAmqp),
+        Format::CdrCsv | Format::Wazo => None,
+    }
+}
+
+/// The intake with the calls that were open when the process ended.
+async fn restored(
+    config: &Config,
+    sources: Vec<SourceSettings>,
+    spool: &Handle,
+) -> Result<Intake, Failure> {
+    let mut servers = BTreeMap::new();
+    for source in &sources {
+        let key = Intake::server_key(&source.pbx);
+        let first = spool
+            .read(move |store| store.meta(&key))
+            .await
+            .map_err(failure)?;
+        if let Some(first) = first {
+            servers.insert(source.pbx.clone(), first);
+        }
+    }
+    let settings = Settings {
+        settle: config.calls.settle,
+        cdr_wait: config.calls.cdr_wait,
+        max_call: config.calls.max_call,
+        max_open_calls: config.calls.max_open_calls,
+        zone: config.pbx_timezone.clone(),
+        rules: config.rules.clone(),
+    };
+    let mut intake = Intake::new(settings, sources, servers)
+        .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
+    let open = spool
+        .read(|store| store.all_open_calls())
+        .await
+        .map_err(failure)?;
+    let count = open.len();
+    for (pbx, key, bytes) in open {
+        if let Err(error) = intake.restore(&pbx, key, &bytes) {
+            tracing::error!(pbx, key, error, "an open call cannot be restored");
+        }
+    }
+    if count > 0 {
+        tracing::info!(
+            calls = count,
+            "calls that were open when the process ended go on"
+        );
+    }
+    Ok(intake)
+}
+
+async fn source(at: usize, flag: &SourceFlag, spool: &Handle) -> Result<Source, Failure> {
+    let shown = flag.url.to_string();
+    let position = spool
+        .read(move |store| store.position(&shown))
+        .await
+        .map_err(failure)?;
+    let position = position.and_then(|json| match serde_json::from_value::<FilePosition>(json) {
+        Ok(position) => Some(position),
+        Err(error) => {
+            tracing::error!(%error, source = %flag.url, "its kept place cannot be read");
+            None
+        }
+    });
+    Ok(source_of(at, flag, position))
+}
+
+/// A source as its flag says it, beginning at this position.
+pub fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
+    let secret = match &flag.secret {
+        None => Secret::None,
+        Some(Place::File(path)) => Secret::File(path.clone()),
+        Some(Place::Variable(secret)) => Secret::Value(secret.clone()),
+    };
+    let clock = || clock::now().wall;
+    let settings = callbridge_source::Settings::default();
+    Source::new(
+        super::source_id(at),
+        flag.url.clone(),
+        secret,
+        position,
+        settings,
+        clock,
+    )
+}

@@ -1,0 +1,61 @@
+//! What leaves the daemon: calls to the CRM, notices to the broker.
+
+use super::has_stopped;
+use crate::cli::config::{Config, Crm};
+use crate::cli::secrets::Place;
+use crate::crm::Client;
+use crate::crm::client::Setup;
+use crate::ops::metrics::Durations;
+use crate::sender::plan::Settings;
+use crate::sender::run::Sender;
+use crate::sender::status::SenderStatus;
+use crate::sender::token::TokenSource;
+use crate::spool::Handle;
+use std::sync::Arc;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// Starts the sender, where there is a CRM. What it shows comes out of the receiver.
+pub fn start_sender(
+    config: &Config,
+    spool: &Handle,
+    durations: &Durations,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> watch::Receiver<SenderStatus> {
+    let (status, shown) = watch::channel(SenderStatus::default());
+    let Some(crm) = &config.crm else { return shown };
+    let sender = Sender {
+        spool: spool.clone(),
+        client: Arc::new(Client::new(setup(crm))),
+        token: token(crm),
+        settings: Settings {
+            rate: crm.rate,
+            fields: crm.fields.clone(),
+            dry_run: config.dry_run,
+            seed: uuid::Uuid::new_v4().as_u64_pair().0,
+        },
+        durations: durations.clone(),
+    };
+    let stop = has_stopped(stopped.clone());
+    tasks.spawn(async move { Ok(sender.run(status, stop).await?) });
+    shown
+}
+
+/// How the CRM is reached.
+pub fn setup(crm: &Crm) -> Setup {
+    Setup {
+        ca_file: crm.ca_file.clone(),
+        proxy: crm.proxy.clone(),
+        ..Setup::new(crm.address.clone())
+    }
+}
+
+/// Where its token is.
+pub fn token(crm: &Crm) -> TokenSource {
+    match &crm.token {
+        None => TokenSource::Missing,
+        Some(Place::File(path)) => TokenSource::File(path.clone()),
+        Some(Place::Variable(token)) => TokenSource::Fixed(token.clone()),
+    }
+}
