@@ -72,6 +72,7 @@ pub(crate) fn chance() -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     const NONE: Duration = Duration::ZERO;
@@ -113,10 +114,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_wait_lies_between_its_floor_and_its_ceiling(chances in proptest::collection::vec(any::<u64>(), 1..20)) {
+        fn a_wait_lies_between_its_floor_and_its_ceiling(chances in vec(any::<u64>(), 1..20)) {
             let mut backoff = Backoff::new(Bounds::default());
             for (failures, chance) in chances.into_iter().enumerate() {
-                let ceiling = Duration::from_millis(500 << failures.min(10)).min(Duration::from_secs(30));
+                let ceiling = Duration::from_millis(500 << failures.min(10));
+                let ceiling = ceiling.min(Duration::from_secs(30));
                 let wait = backoff.wait(NONE, chance);
                 prop_assert!(wait >= Duration::from_millis(50) && wait <= ceiling, "{wait:?}");
             }

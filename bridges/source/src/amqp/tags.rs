@@ -45,6 +45,7 @@ impl Tags {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
     use proptest::prelude::*;
 
     fn judged(through: u64, refused: &[u64]) -> Judged {
@@ -93,24 +94,25 @@ mod tests {
         #[test]
         fn every_delivery_is_answered_once_and_rightly(
             many in 1_u64..40,
-            steps in proptest::collection::vec((0_u64..45, proptest::collection::vec(1_u64..45, 0..4)), 1..12),
+            steps in vec((0_u64..45, vec(1_u64..45, 0..4)), 1..12),
         ) {
             let mut tags = tags(1, many);
             let mut broker: BTreeMap<u64, &str> = (1..=many).map(|tag| (tag, "open")).collect();
             let (mut through, mut refusable) = (0, 1);
-            for (next, refused) in steps {
+            for (next, mut refused) in steps {
                 // The intake refuses only what it has not committed before.
-                let refused: Vec<_> = refused.into_iter().filter(|seq| *seq >= refusable && *seq <= many).collect();
+                refused.retain(|seq| *seq >= refusable && *seq <= many);
                 through = next.max(through);
                 refusable = through + 1;
                 for answer in tags.judged(&judged(through, &refused)) {
                     match answer {
-                        Answer::Reject(tag) => prop_assert_eq!(broker.insert(tag, "refused"), Some("open")),
+                        Answer::Reject(tag) => {
+                            prop_assert_eq!(broker.insert(tag, "refused"), Some("open"));
+                        }
                         Answer::AckThrough(tag) => {
                             prop_assert_eq!(broker[&tag], "open");
-                            for (_, state) in broker.range_mut(..=tag).filter(|(_, s)| **s == "open") {
-                                *state = "acked";
-                            }
+                            let open = broker.range_mut(..=tag).filter(|(_, s)| **s == "open");
+                            open.for_each(|(_, state)| *state = "acked");
                         }
                     }
                 }

@@ -51,23 +51,25 @@ fn a_password_in_the_url_is_refused_and_never_shown() {
         let said = faults(url);
         assert!(!said.contains("er2"), "{said}");
     }
-    insta::assert_snapshot!(
-        faults("ami://bridge:hunter2@pbx"),
-        @"ami://bridge:***@pbx: a password in the URL can be read by every user of this machine; remove it and give secret-file=PATH or CALLBRIDGE_AMI_SECRET"
-    );
+    let said = faults("ami://bridge:hunter2@pbx");
+    assert!(said.starts_with("ami://bridge:***@pbx: a password in the URL can be read by"));
+    assert!(said.ends_with("remove it and give secret-file=PATH or CALLBRIDGE_AMI_SECRET"));
 }
 
 #[test]
 fn all_faults_are_told_at_once() {
+    let url = "amqp://h/?format=cel&heartbeat=600&colour=red&bind=k";
+    let known = "amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, \
+                 secret-file=, ca-file=";
     insta::assert_snapshot!(
-        faults("amqp://h/?format=cel&heartbeat=600&colour=red&bind=k"),
+        faults(url).replace(url, "URL").replace(known, "KNOWN"),
         @r"
-    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: unknown key colour=; amqp:// takes queue=, format=, exchange=, bind=, declare=, heartbeat=, pbx=, secret-file=, ca-file=
-    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: heartbeat=600 cannot be; give 2 to 25 (seconds): a dead line must be found within a minute
-    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: the user is missing; write amqp://USER@HOST
-    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: queue= is missing; name the durable queue: queue=NAME
-    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: format=cel cannot be; give asterisk-cel, asterisk-cdr or wazo
-    amqp://h/?format=cel&heartbeat=600&colour=red&bind=k: exchange= is missing; name what bind= binds to, or remove bind=
+    URL: unknown key colour=; KNOWN
+    URL: heartbeat=600 cannot be; give 2 to 25 (seconds): a dead line must be found within a minute
+    URL: the user is missing; write amqp://USER@HOST
+    URL: queue= is missing; name the durable queue: queue=NAME
+    URL: format=cel cannot be; give asterisk-cel, asterisk-cdr or wazo
+    URL: exchange= is missing; name what bind= binds to, or remove bind=
     "
     );
 }

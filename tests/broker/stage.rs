@@ -1,0 +1,135 @@
+//! Runs an AMQP source and takes what it tells.
+
+use crate::broker::{Broker, SECRET};
+use callbridge_source::url::SourceUrl;
+use callbridge_source::{
+    Bounds, EventTime, Frame, Intake, Item, Limits, Secret, Settings, Source, SourceId, Verdicts,
+    ring, verdicts,
+};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Nothing in these tests takes this long unless it never comes.
+pub const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits for `future`, and fails with `what` when it does not come.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
+    }
+}
+
+/// Waits until a queue holds so many messages.
+pub async fn holds(broker: &Broker, queue: &str, wanted: u32) {
+    let mut looks = interval(Duration::from_millis(20));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let looking = async {
+        while broker.depth(queue).await != wanted {
+            looks.tick().await;
+        }
+    };
+    soon(&format!("{wanted} messages in {queue}"), looking).await;
+}
+
+/// Short waits between tries; the rest as promised.
+pub fn settings() -> Settings {
+    Settings {
+        backoff: Bounds {
+            first: Duration::from_millis(50),
+            most: Duration::from_millis(200),
+            ..Bounds::default()
+        },
+        ..Settings::default()
+    }
+}
+
+/// A running source.
+pub struct Stage {
+    pub intake: Intake,
+    pub verdicts: Verdicts,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+impl Stage {
+    /// Consumes `queue` as the administrator.
+    pub fn consume(broker: &Broker, queue: &str, settings: Settings) -> Self {
+        let base = broker.url(crate::broker::ADMINISTRATOR);
+        Self::start(
+            &format!("{base}?queue={queue}&format=asterisk-cel"),
+            settings,
+        )
+    }
+
+    pub fn start(url: &str, settings: Settings) -> Self {
+        let url = SourceUrl::parse(url).unwrap_or_else(|faults| panic!("{url}: {faults:?}"));
+        let secret = Secret::of(&url, Some(SECRET.into()));
+        let clock = || EventTime::from_seconds(1_795_151_317);
+        let source = Source::new(SourceId(0), url, secret, None, settings, clock);
+        let (ring, intake) = ring(Limits::default());
+        let (verdicts, reader) = verdicts();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(source.run(ring, reader, async {
+            let _ = stopped.await;
+        }));
+        Self {
+            intake,
+            verdicts,
+            stop: Some(stop),
+            task,
+        }
+    }
+
+    pub async fn next(&mut self) -> Item {
+        soon("an item", self.intake.next()).await.expect("a ring").1
+    }
+
+    pub async fn up(&mut self) {
+        assert_eq!(self.next().await, Item::Up);
+    }
+
+    pub async fn frame(&mut self) -> Frame {
+        match self.next().await {
+            Item::Frame(frame) => frame,
+            other => panic!("{other:?} instead of a frame"),
+        }
+    }
+
+    pub async fn texts(&mut self, many: usize) -> Vec<String> {
+        let mut texts = Vec::new();
+        for _ in 0..many {
+            let frame = self.frame().await;
+            texts.push(String::from_utf8_lossy(&frame.bytes).into_owned());
+        }
+        texts
+    }
+
+    /// Why it is down.
+    pub async fn down(&mut self) -> String {
+        match self.next().await {
+            Item::Down { why } => why,
+            other => panic!("{other:?} instead of a reason"),
+        }
+    }
+
+    /// Tells the source to stop.
+    pub fn tell_to_stop(&mut self) {
+        self.stop = None;
+    }
+
+    /// Waits for its end.
+    pub async fn ended(self) {
+        soon("the end of the source", self.task)
+            .await
+            .expect("no panic");
+    }
+
+    /// Ends it as a crash would: no farewell, the socket closes.
+    pub async fn crash(self) {
+        self.task.abort();
+        let _ = self.task.await;
+    }
+}

@@ -1,0 +1,388 @@
+//! A private RabbitMQ node: own folder, own ports on loopback, own epmd; nothing of the system's
+//! broker is touched, and nothing is left running, however the test's process ends.
+//!
+//! ```text
+//! test ──pipe──▶ sh (KEEPER) ──▶ epmd, rabbitmq-server
+//! ```
+//! The shell ends both, and removes the folder, when the pipe closes: at an orderly drop, after a
+//! panic, and after a `kill -9` alike. A static is never dropped, so no destructor would do.
+
+use crate::authority::{Authority, Flaw};
+use lapin::options::{
+    BasicGetOptions, BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions,
+    QueueDeleteOptions,
+};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ConnectionProperties};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The secret of every user of the node.
+pub const SECRET: &str = "broker secret";
+/// Salt 01020304, SHA-256 of salt and [`SECRET`]: RabbitMQ's `rabbit_password_hashing_sha256`.
+const SECRET_HASH: &str = "AQIDBGObpnBu1ic8YwtmZ+9wVNlaSLjbEFSljfGqA65XU+Cd";
+/// A user who may do everything in the virtual host.
+pub const ADMINISTRATOR: &str = "administrator";
+/// The virtual host of all tests.
+pub const VHOST: &str = "pbx";
+
+const PROGRAMS: &str = "/usr/lib/rabbitmq/bin";
+const START_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Answers each word with a line when it is done. `setsid` gives the node a process group of its
+/// own, so that all of it can be ended by its id.
+const KEEPER: &str = r#"
+epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 >/dev/null 2>&1 </dev/null &
+epmd=$!
+node=
+end() { [ -z "$node" ] || { kill -s "$1" -- "-$node"; wait "$node"; node=; } 2>/dev/null; }
+while read -r word; do
+    case $word in
+    start) setsid "$PROGRAMS/rabbitmq-server" >>"$FOLDER/node.log" 2>&1 </dev/null & node=$! ;;
+    stop) end TERM ;;
+    kill) end KILL ;;
+    esac
+    echo done
+done
+end KILL
+kill "$epmd" 2>/dev/null
+rm -rf "$FOLDER"
+"#;
+
+/// A running node.
+pub struct Broker {
+    port: u16,
+    tls_port: u16,
+    folder: PathBuf,
+    authority: Authority,
+    keeper: Mutex<Keeper>,
+}
+
+struct Keeper {
+    words: Option<ChildStdin>,
+    answers: ChildStdout,
+    process: Child,
+}
+
+/// One message, taken from a queue.
+#[derive(Debug)]
+pub struct Taken {
+    /// Its body.
+    pub body: Vec<u8>,
+    /// Its properties.
+    pub properties: BasicProperties,
+}
+
+impl Taken {
+    /// A header's text; empty when there is none.
+    pub fn header(&self, name: &str) -> String {
+        let headers = self.properties.headers().as_ref();
+        let value = headers.and_then(|headers| headers.inner().get(name));
+        match value {
+            Some(AMQPValue::LongString(text)) => text.to_string(),
+            Some(other) => format!("{other:?}"),
+            None => String::new(),
+        }
+    }
+}
+
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("bound").port()
+}
+
+impl Broker {
+    /// The node that all tests of a binary share. Each test has queues of its own.
+    pub fn shared() -> &'static Self {
+        static NODE: OnceLock<Broker> = OnceLock::new();
+        NODE.get_or_init(Self::start)
+    }
+
+    /// A node of its own, for a test that stops or kills it.
+    pub fn start() -> Self {
+        let server = format!("{PROGRAMS}/rabbitmq-server");
+        assert!(
+            std::path::Path::new(&server).exists(),
+            "RabbitMQ is missing: apt-get install rabbitmq-server (tests/run does it)"
+        );
+        let folder = tempfile::Builder::new()
+            .prefix("callbridge-broker-")
+            .tempdir();
+        let folder = folder.expect("a folder").keep();
+        let (port, tls_port) = (free_port(), free_port());
+        let authority = Authority::new();
+        configure(&folder, port, tls_port, &authority);
+        let mut process = Command::new("sh")
+            .args(["-c", KEEPER])
+            .env("PROGRAMS", PROGRAMS)
+            .env("FOLDER", &folder)
+            .env("HOME", &folder)
+            .env("ERL_EPMD_PORT", free_port().to_string())
+            .env("RABBITMQ_NODENAME", format!("callbridge-{port}@localhost"))
+            .env("RABBITMQ_DIST_PORT", free_port().to_string())
+            .env("RABBITMQ_CONFIG_FILE", folder.join("rabbitmq.conf"))
+            .env("RABBITMQ_CONF_ENV_FILE", folder.join("env.conf"))
+            .env("RABBITMQ_ENABLED_PLUGINS_FILE", folder.join("plugins"))
+            .env("RABBITMQ_MNESIA_BASE", folder.join("data"))
+            .env("RABBITMQ_LOG_BASE", folder.join("log"))
+            .env("RABBITMQ_PID_FILE", folder.join("pid"))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a shell");
+        let keeper = Keeper {
+            words: process.stdin.take(),
+            answers: process.stdout.take().expect("piped"),
+            process,
+        };
+        let broker = Self {
+            port,
+            tls_port,
+            folder,
+            authority,
+            keeper: Mutex::new(keeper),
+        };
+        broker.start_again();
+        broker
+    }
+
+    fn tell(&self, word: &str) {
+        let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
+        let words = keeper.words.as_mut().expect("it lives");
+        writeln!(words, "{word}").expect("the shell listens");
+        let mut answer = [0; 5];
+        keeper
+            .answers
+            .read_exact(&mut answer)
+            .expect("the shell answers");
+        assert_eq!(&answer, b"done\n");
+    }
+
+    /// Starts the node after [`stop`](Self::stop) or [`kill`](Self::kill); returns when it
+    /// answers. What is durable is there still.
+    pub fn start_again(&self) {
+        self.tell("start");
+        let begun = Instant::now();
+        while !self.answers() {
+            let log = || std::fs::read_to_string(self.folder.join("node.log"));
+            assert!(begun.elapsed() < START_DEADLINE, "no broker: {:?}", log());
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+    }
+
+    /// Whether the node greets on its port: it does when all of it has started.
+    fn answers(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return false;
+        };
+        let mut first = [0];
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .is_ok()
+            && stream.write_all(b"AMQP\x00\x00\x09\x01").is_ok()
+            && stream.read_exact(&mut first).is_ok()
+            && first == [1]
+    }
+
+    /// Stops the node in an orderly way.
+    pub fn stop(&self) {
+        self.tell("stop");
+    }
+
+    /// Kills the node with all its processes.
+    pub fn kill(&self) {
+        self.tell("kill");
+    }
+
+    /// Where it speaks AMQP in the clear.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Where it speaks AMQP over TLS, with a certificate for `localhost`.
+    pub fn tls_port(&self) -> u16 {
+        self.tls_port
+    }
+
+    /// The authority of its certificate.
+    pub fn ca_file(&self) -> PathBuf {
+        self.authority.ca_file()
+    }
+
+    /// `amqp://` URL of the virtual host, for one of its users.
+    pub fn url(&self, user: &str) -> String {
+        format!("amqp://{user}@127.0.0.1:{}/{VHOST}", self.port)
+    }
+
+    /// A channel of the administrator, with confirms; it lives as long as its connection.
+    pub async fn channel(&self) -> (Connection, Channel) {
+        let secret = SECRET.replace(' ', "%20");
+        let url = format!(
+            "amqp://{ADMINISTRATOR}:{secret}@127.0.0.1:{}/{VHOST}",
+            self.port
+        );
+        let connection = Connection::connect(&url, ConnectionProperties::default()).await;
+        let connection = connection.expect("a connection");
+        let channel = connection.create_channel().await.expect("a channel");
+        let confirms = channel.confirm_select(ConfirmSelectOptions::default());
+        confirms.await.expect("confirms");
+        (connection, channel)
+    }
+
+    /// Makes a durable queue.
+    pub async fn declare(&self, queue: &str) {
+        self.declare_with(queue, FieldTable::default()).await;
+    }
+
+    /// Makes a durable queue whose refused messages go to the second one.
+    pub async fn declare_with_refused(&self, queue: &str, refused: &str) {
+        self.declare(refused).await;
+        let text = |text: &str| AMQPValue::LongString(text.into());
+        let mut arguments = FieldTable::default();
+        arguments.insert("x-dead-letter-exchange".into(), text(""));
+        arguments.insert("x-dead-letter-routing-key".into(), text(refused));
+        self.declare_with(queue, arguments).await;
+    }
+
+    /// Makes a durable queue with these arguments.
+    pub async fn declare_with(&self, queue: &str, arguments: FieldTable) {
+        let (_connection, channel) = self.channel().await;
+        let durable = QueueDeclareOptions {
+            durable: true,
+            ..QueueDeclareOptions::default()
+        };
+        let made = channel.queue_declare(queue.into(), durable, arguments);
+        made.await.expect("a queue");
+    }
+
+    /// Deletes a queue, consumers or not.
+    pub async fn delete(&self, queue: &str) {
+        let (_connection, channel) = self.channel().await;
+        let deleted = channel.queue_delete(queue.into(), QueueDeleteOptions::default());
+        deleted.await.expect("deleted");
+    }
+
+    /// Publishes persistent messages into a queue; returns when the broker has them all.
+    pub async fn publish<T: AsRef<[u8]>>(&self, queue: &str, bodies: &[T]) {
+        let (_connection, channel) = self.channel().await;
+        let mut confirms = Vec::new();
+        for body in bodies {
+            let options = BasicPublishOptions {
+                mandatory: true,
+                ..BasicPublishOptions::default()
+            };
+            let persistent = BasicProperties::default().with_delivery_mode(2);
+            let (exchange, key) = ("".into(), queue.into());
+            let sent = channel.basic_publish(exchange, key, options, body.as_ref(), persistent);
+            confirms.push(sent.await.expect("sent"));
+        }
+        for confirm in confirms {
+            let confirmed = confirm.await.expect("a confirm");
+            assert!(
+                matches!(confirmed, Confirmation::Ack(None)),
+                "{confirmed:?}"
+            );
+        }
+    }
+
+    /// How many messages of a queue wait, those under way to a consumer left out.
+    pub async fn depth(&self, queue: &str) -> u32 {
+        let (_connection, channel) = self.channel().await;
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let found = channel.queue_declare(queue.into(), passive, FieldTable::default());
+        found.await.expect("the queue is there").message_count()
+    }
+
+    /// Takes all messages that wait in a queue.
+    pub async fn take(&self, queue: &str) -> Vec<Taken> {
+        let (_connection, channel) = self.channel().await;
+        let mut taken = Vec::new();
+        let options = BasicGetOptions { no_ack: true };
+        while let Some(message) = channel
+            .basic_get(queue.into(), options)
+            .await
+            .expect("a get")
+        {
+            taken.push(Taken {
+                body: message.delivery.data,
+                properties: message.delivery.properties,
+            });
+        }
+        taken
+    }
+}
+
+impl Drop for Broker {
+    fn drop(&mut self) {
+        let keeper = self
+            .keeper
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        keeper.words = None;
+        let _ = keeper.process.wait();
+    }
+}
+
+fn configure(folder: &std::path::Path, port: u16, tls_port: u16, authority: &Authority) {
+    let write = |name: &str, text: &str| {
+        let path = folder.join(name);
+        std::fs::write(&path, text).expect("written");
+        path.display().to_string()
+    };
+    let identity = authority.identity(Flaw::None);
+    let certificate = write("server.pem", &identity.certificate);
+    let key = write("server.key", &identity.key);
+    let definitions = write("definitions.json", &definitions().to_string());
+    write("env.conf", "");
+    write("plugins", "[].\n");
+    write(
+        "rabbitmq.conf",
+        &format!(
+            "listeners.tcp.1 = 127.0.0.1:{port}\n\
+             listeners.ssl.1 = 127.0.0.1:{tls_port}\n\
+             ssl_options.cacertfile = {}\n\
+             ssl_options.certfile = {certificate}\n\
+             ssl_options.keyfile = {key}\n\
+             load_definitions = {definitions}\n\
+             log.console = true\n\
+             log.console.level = warning\n\
+             log.file = false\n\
+             disk_free_limit.absolute = 1MB\n",
+            authority.ca_file().display()
+        ),
+    );
+}
+
+/// What an administrator imports, with a secret for each user, and a user for the tests.
+fn definitions() -> serde_json::Value {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/deploy/rabbitmq/definitions.json"
+    );
+    let text = std::fs::read_to_string(path).expect("the definitions");
+    let mut all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let user = serde_json::json!({
+        "name": ADMINISTRATOR, "password_hash": "", "tags": ["administrator"],
+        "hashing_algorithm": "rabbit_password_hashing_sha256"
+    });
+    let users = all["users"].as_array_mut().expect("users");
+    users.push(user);
+    for user in users {
+        user["password_hash"] = SECRET_HASH.into();
+    }
+    let right = serde_json::json!({
+        "user": ADMINISTRATOR, "vhost": VHOST, "configure": ".*", "write": ".*", "read": ".*"
+    });
+    all["permissions"]
+        .as_array_mut()
+        .expect("permissions")
+        .push(right);
+    all
+}
