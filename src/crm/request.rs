@@ -208,10 +208,25 @@ mod tests {
         }
     }
 
+    fn pretty(body: &Value) -> String {
+        serde_json::to_string_pretty(body).expect("JSON")
+    }
+
     #[test]
     fn the_body_holds_what_the_document_names_and_nothing_else() {
         let body = submission(&call(), &FieldNames::default()).expect("complete");
-        insta::assert_snapshot!(body, @r#"{"answered":true,"direction":"INBOUND","durationSec":5,"employeeId":501,"leadId":4001,"startedAt":1795151317,"talkTimeSec":4,"uuid":"00000000-0000-0000-0000-000000000000"}"#);
+        insta::assert_snapshot!(pretty(&body), @r#"
+        {
+          "answered": true,
+          "direction": "INBOUND",
+          "durationSec": 5,
+          "employeeId": 501,
+          "leadId": 4001,
+          "startedAt": 1795151317,
+          "talkTimeSec": 4,
+          "uuid": "00000000-0000-0000-0000-000000000000"
+        }
+        "#);
     }
 
     #[test]
@@ -226,7 +241,18 @@ mod tests {
             ..call()
         };
         let body = submission(&call, &names).expect("complete");
-        insta::assert_snapshot!(body, @r#"{"answered":true,"billsec":4,"clientPhone":"+998901110001","direction":"OUTBOUND","durationSec":5,"leadId":4001,"startedAt":1795151317,"uuid":"00000000-0000-0000-0000-000000000000"}"#);
+        insta::assert_snapshot!(pretty(&body), @r#"
+        {
+          "answered": true,
+          "billsec": 4,
+          "clientPhone": "+998901110001",
+          "direction": "OUTBOUND",
+          "durationSec": 5,
+          "leadId": 4001,
+          "startedAt": 1795151317,
+          "uuid": "00000000-0000-0000-0000-000000000000"
+        }
+        "#);
     }
 
     #[test]

@@ -161,19 +161,6 @@ impl Core {
         }
     }
 
-    /// Nothing can be sent before this moment, whatever the spool holds: the head need not be
-    /// read. `None` when it may matter.
-    pub fn blocked_until(&self, now: Now) -> Option<Duration> {
-        match self
-            .line
-            .permit(now.boot, self.flights.len(), UNDER_WAY_MAX)
-        {
-            Permit::Until(at) => Some(at),
-            Permit::Calls(_) | Permit::Trial { .. } | Permit::Ask | Permit::Answer => None,
-            Permit::Token => None,
-        }
-    }
-
     /// Makes the chosen request. `row` is the call it is about, as stored.
     pub fn launch(&mut self, now: Now, plan: Plan, row: Option<&Row>) -> Launch {
         let slot = plan.slot;
@@ -446,3 +433,7 @@ fn past(known: &Known, now: Now) -> Past {
         .collect(),
     )
 }
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;

@@ -73,8 +73,11 @@ enum Probe {
 enum State {
     Asking,
     Open,
+    /// `quietly`: token/info said that all is well, so there is nothing to show.
     Trial {
         of: Cause,
+        why: String,
+        quietly: bool,
     },
     Paused {
         cause: Cause,
@@ -123,7 +126,7 @@ impl Line {
     pub fn permit(&self, now: Duration, under_way: usize, under_way_max: usize) -> Permit {
         match &self.state {
             State::Asking if under_way == 0 => Permit::Ask,
-            State::Trial { of } if under_way == 0 => trial(*of),
+            State::Trial { of, .. } if under_way == 0 => trial(*of),
             State::Asking | State::Trial { .. } => Permit::Answer,
             // after a failure one at a time, to learn whether it was the call's own
             State::Open if self.failing > 0 => Permit::Calls(1),
@@ -150,11 +153,15 @@ impl Line {
         match &self.state {
             State::Open => {}
             State::Asking | State::Trial { .. } => self.probed = Some(now),
-            State::Paused { cause, by, .. } => {
-                let (cause, by) = (*cause, *by);
+            State::Paused { cause, why, by, .. } => {
                 self.probed = Some(now);
-                if by == Probe::Call {
-                    self.state = State::Trial { of: cause };
+                if *by == Probe::Call {
+                    let (of, why) = (*cause, why.clone());
+                    self.state = State::Trial {
+                        of,
+                        why,
+                        quietly: false,
+                    };
                 }
             }
         }
@@ -179,15 +186,22 @@ impl Line {
     pub fn fine(&mut self) {
         self.known = true;
         self.too_many = 0;
-        self.state = match &self.state {
-            State::Asking => State::Open,
-            State::Open => State::Open,
-            State::Trial { of } => State::Trial { of: *of },
+        let of = match &self.state {
+            State::Asking => None,
+            State::Open | State::Trial { .. } => return,
             State::Paused {
                 cause: Cause::Outage,
                 ..
-            } if self.failing < FAILURES_MAX => State::Open,
-            State::Paused { cause, .. } => State::Trial { of: *cause },
+            } if self.failing < FAILURES_MAX => None,
+            State::Paused { cause, .. } => Some(*cause),
+        };
+        self.state = match of {
+            None => State::Open,
+            Some(of) => State::Trial {
+                of,
+                why: String::new(),
+                quietly: true,
+            },
         };
     }
 
@@ -204,11 +218,13 @@ impl Line {
             State::Asking | State::Open => {}
             State::Trial {
                 of: Cause::Refused(kind),
+                why,
+                ..
             } if phase(*kind) != Some(endpoint) => {
                 // the other phase went well: that says nothing yet
                 let next = self.probed.unwrap_or_default() + PROBE;
                 let cause = Cause::Refused(*kind);
-                self.state = paused(cause, String::new(), Probe::Call, next);
+                self.state = paused(cause, why.clone(), Probe::Call, next);
             }
             State::Trial { .. }
             | State::Paused {
@@ -260,7 +276,15 @@ impl Line {
             } => true,
             State::Paused { .. } => false,
         };
-        if nothing_gets_through && matches!(self.state, State::Trial { of: Cause::Outage }) {
+        if nothing_gets_through
+            && matches!(
+                self.state,
+                State::Trial {
+                    of: Cause::Outage,
+                    ..
+                }
+            )
+        {
             // not the submissions alone: token/info will tell when it is over
             self.state = State::Open;
         }
@@ -307,13 +331,15 @@ impl Line {
     /// Why it is paused, and the words that came with it.
     pub fn pause_cause(&self) -> Option<(Cause, &str)> {
         match &self.state {
-            State::Asking | State::Open | State::Trial { .. } => None,
-            State::Paused { cause, why, .. } => Some((*cause, why)),
+            State::Asking | State::Open | State::Trial { quietly: true, .. } => None,
+            State::Trial { of: cause, why, .. } | State::Paused { cause, why, .. } => {
+                Some((*cause, why))
+            }
         }
     }
 
     fn pause(&mut self, now: Duration, cause: Cause, why: String) {
-        let again = matches!(&self.state, State::Trial { of } if *of == cause);
+        let again = matches!(&self.state, State::Trial { of, .. } if *of == cause);
         let by = match cause {
             Cause::Refused(_) => Probe::Call,
             Cause::TokenMissing | Cause::WrongCompany => Probe::Never,
@@ -362,9 +388,10 @@ const fn paused(cause: Cause, why: String, by: Probe, next: Duration) -> State {
 fn trial(of: Cause) -> Permit {
     let polls_first = match of {
         Cause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
+        Cause::Halt(Halt::NoGrant(endpoint)) => endpoint == Endpoint::Poll,
         Cause::TokenMissing
         | Cause::WrongCompany
-        | Cause::Halt(_)
+        | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
         | Cause::Outage
         | Cause::TooMany => false,
     };

@@ -9,6 +9,7 @@ use callbridge::sandbox::token::TokenKind;
 use callbridge::sandbox::{self, Kind};
 use callbridge::sender::Settings;
 use callbridge::spool::{Books, LetterFilter, Op, Step};
+use callbridge_call::EpochSeconds;
 use std::time::Duration;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -339,6 +340,44 @@ fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
     assert!(books.journaled >= 5, "{books:?}");
     assert_eq!(world.status().pause, None);
     world.assert_never_wrong(&ALLOWED);
+}
+
+#[test]
+fn a_400_is_a_letter_with_the_service_s_words_and_is_never_repeated() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(1));
+    let mut bad = call(0, world.now.wall, 4001, true);
+    bad.judged.record.talk_time_sec = bad.judged.record.duration_sec + 1;
+    world.finish(bad);
+    let mut worse = call(1, world.now.wall, 4001, true);
+    worse.judged.record.started_at = EpochSeconds::new(1_795_151_317_000);
+    world.finish(worse);
+    world.run_for(20 * MINUTE);
+    let submits = world
+        .sent
+        .iter()
+        .filter(|(_, endpoint)| *endpoint == "submit")
+        .count();
+    assert_eq!(submits, 2);
+    let letters = world
+        .store
+        .letters(&LetterFilter::default())
+        .expect("letters");
+    assert!(
+        letters
+            .iter()
+            .all(|letter| letter.reason == Reason::Rejected)
+    );
+    let errors: Vec<String> = letters
+        .iter()
+        .map(|letter| letter.errors.to_string())
+        .collect();
+    assert!(letters[0].message.starts_with("400: "), "{letters:?}");
+    assert_eq!(
+        errors[1],
+        r#"[{"field":"startedAt","reason":"VALID_EPOCH_SEC"}]"#
+    );
+    world.assert_never_wrong(&[Kind::Invalid]);
 }
 
 #[test]

@@ -2,5 +2,6 @@
 
 mod calls;
 mod five_minutes;
+mod full;
 mod seeds;
 mod world;

@@ -43,9 +43,13 @@ const RULES: [&str; 16] = [
     "call-history chance 20% failed; call-history chance 30% hold 90s",
 ];
 
-/// A uuid again after a 200 that was lost, killed or made with another token; an old token again
-/// by what was under way for seconds when it was revoked.
-const ALLOWED: [Kind; 2] = [Kind::RepeatAfter200, Kind::RepeatAfter401];
+/// A uuid again after a 200, or a body after a 400, whose answer a kill kept from the disk, or that
+/// a person sends again; an old token by what was under way for seconds when it was revoked.
+const ALLOWED: [Kind; 3] = [
+    Kind::RepeatAfter200,
+    Kind::RepeatAfter400,
+    Kind::RepeatAfter401,
+];
 
 /// The rare paths that a run has met.
 type Met = BTreeSet<&'static str>;

@@ -1,0 +1,280 @@
+//! What is sent before what, with heads made by hand.
+
+use super::*;
+use crate::crm::{Grant, Heard};
+use crate::sender::outcome::Ended;
+use crate::spool::{Due, FIRST_POLL};
+use callbridge_call::EventTime;
+
+const T0: EventTime = EventTime::from_seconds(1_795_151_000);
+
+fn at(seconds: u64) -> Now {
+    let since = Duration::from_secs(seconds);
+    Now {
+        wall: T0.plus(since),
+        boot: Duration::from_secs(1000) + since,
+    }
+}
+
+fn print() -> TokenPrint {
+    TokenPrint::of("svc_pat_one")
+}
+
+fn due(id: i64) -> Due {
+    let uuid = uuid::Uuid::from_u128(u128::from(id.unsigned_abs()));
+    Due {
+        row: RowId(id),
+        uuid: crate::journal::CallUuid(uuid),
+        since: T0,
+    }
+}
+
+fn submitted(id: i64, accepted: Now) -> Unconfirmed {
+    Unconfirmed {
+        row: RowId(id),
+        uuid: due(id).uuid,
+        request_id: format!("r{id}"),
+        token: print(),
+        submitted_at: accepted.wall,
+        polls: 0,
+        next_poll: accepted.wall.plus(FIRST_POLL),
+    }
+}
+
+fn info() -> TokenInfo {
+    let grant = Grant {
+        permission: "PERMISSION_OPEN_API_CALL".to_owned(),
+        scope: "SAVE".to_owned(),
+    };
+    TokenInfo {
+        company: 12,
+        company_name: "Uy".to_owned(),
+        application: Some(7),
+        application_name: String::new(),
+        kind: "PAT".to_owned(),
+        expires_at: None,
+        expires_in_days: None,
+        grants: Some(vec![grant]),
+    }
+}
+
+/// A sender whose token is known to be good.
+fn ready(settings: Settings) -> Core {
+    let (mut core, ops) = Core::start(settings, Known::default(), at(0));
+    assert_eq!(ops, []);
+    core.token(Some(print()));
+    let Decision::Send(plan) = core.next(at(0), &Head::default()) else {
+        panic!("the token is asked for first");
+    };
+    assert_eq!((plan.lane, &plan.task), (Lane::Token, &Task::TokenInfo));
+    let slot = plan.slot;
+    assert!(matches!(core.launch(at(0), plan, None), Launch::Go { .. }));
+    let heard = Heard {
+        answer: Answer::TokenInfo(info()),
+        expiry: None,
+    };
+    let outcome = core.answered(at(0), slot, heard).expect("under way");
+    assert_eq!(outcome.ended, Ended::Well);
+    let bind = Op::BindCompany {
+        company: "12".to_owned(),
+        application: "7".to_owned(),
+    };
+    assert!(outcome.ops.contains(&bind));
+    core
+}
+
+/// The lane of what goes next.
+fn lane(core: &mut Core, now: Now, head: &Head) -> Option<Lane> {
+    match core.next(now, head) {
+        Decision::Send(plan) => {
+            core.grounded(plan.slot);
+            Some(plan.lane)
+        }
+        Decision::Revive(_) | Decision::WaitUntil(_) | Decision::Idle => None,
+    }
+}
+
+#[test]
+fn nothing_goes_before_the_token_is_known() {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
+    let head = Head {
+        live: Some(due(1)),
+        ready: 1,
+        ..Head::default()
+    };
+    assert_eq!(core.next(at(0), &head), Decision::Idle);
+    let pause = core.status(at(0), &head).pause.expect("a pause");
+    assert_eq!(pause.reason, "token_missing");
+    core.token(Some(print()));
+    assert_eq!(lane(&mut core, at(0), &head), Some(Lane::Token));
+}
+
+#[test]
+fn live_calls_go_before_the_backlog_and_polls_wait_for_both() {
+    let mut core = ready(Settings::default());
+    let polls = vec![submitted(3, at(0))];
+    let all = Head {
+        live: Some(due(2)),
+        backlog: Some(due(1)),
+        polls: polls.clone(),
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(10), &all), Some(Lane::Live));
+    let later = Head { live: None, ..all };
+    assert_eq!(lane(&mut core, at(10), &later), Some(Lane::Backlog));
+    let idle = Head {
+        backlog: None,
+        ..later
+    };
+    assert_eq!(lane(&mut core, at(10), &idle), Some(Lane::Poll));
+}
+
+#[test]
+fn old_polls_take_turns_with_submissions() {
+    let mut core = ready(Settings::default());
+    let head = Head {
+        live: Some(due(1)),
+        polls: vec![submitted(2, at(0))],
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(299), &head), Some(Lane::Live));
+    let Decision::Send(plan) = core.next(at(300), &head) else {
+        panic!("something is sent");
+    };
+    assert_eq!(plan.lane, Lane::OldPoll);
+    let slot = plan.slot;
+    assert!(matches!(
+        core.launch(at(300), plan, None),
+        Launch::Go { .. }
+    ));
+    let heard = Heard {
+        answer: Answer::StatusSuccess,
+        expiry: None,
+    };
+    let outcome = core.answered(at(300), slot, heard).expect("under way");
+    assert_eq!(outcome.ended, Ended::Journaled);
+    assert_eq!(lane(&mut core, at(301), &head), Some(Lane::Live));
+}
+
+#[test]
+fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
+    let mut core = ready(Settings::default());
+    let ending = submitted(3, at(0));
+    let head = Head {
+        live: Some(due(1)),
+        oldest_submitted: Some(ending),
+        ..Head::default()
+    };
+    let hours = 3600 * 23;
+    assert_eq!(lane(&mut core, at(hours - 1), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, at(hours), &head), Some(Lane::Deadline));
+}
+
+#[test]
+fn a_dry_run_submits_nothing_and_says_so() {
+    let settings = Settings {
+        dry_run: true,
+        ..Settings::default()
+    };
+    let mut core = ready(settings);
+    let head = Head {
+        live: Some(due(1)),
+        backlog: Some(due(2)),
+        ready: 2,
+        ..Head::default()
+    };
+    assert_eq!(core.next(at(10), &head), Decision::Idle);
+    assert_eq!(
+        core.status(at(10), &head).pause.expect("a pause").reason,
+        "dry_run"
+    );
+}
+
+#[test]
+fn a_requestid_of_another_token_is_not_polled() {
+    let mut core = ready(Settings::default());
+    let foreign = Unconfirmed {
+        token: TokenPrint::of("svc_pat_old"),
+        ..submitted(3, at(0))
+    };
+    let head = Head {
+        polls: vec![foreign],
+        ..Head::default()
+    };
+    assert_eq!(core.next(at(10), &head), Decision::Revive(RowId(3)));
+}
+
+#[test]
+fn a_call_is_polled_once_at_a_time() {
+    let mut core = ready(Settings::default());
+    let head = Head {
+        polls: vec![submitted(3, at(0))],
+        ..Head::default()
+    };
+    let Decision::Send(plan) = core.next(at(10), &head) else {
+        panic!("polled");
+    };
+    assert!(matches!(core.launch(at(10), plan, None), Launch::Go { .. }));
+    assert_eq!(core.next(at(10), &head), Decision::Idle);
+}
+
+#[test]
+fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
+    let mut core = ready(Settings::default());
+    let head = Head {
+        live: Some(due(1)),
+        ready: 1,
+        ..Head::default()
+    };
+    let Decision::Send(plan) = core.next(at(10), &head) else {
+        panic!("submitted");
+    };
+    let used = core.status(at(10), &head).budget(at(10).boot).used;
+    assert_eq!(
+        core.launch(at(10), plan, None),
+        Launch::Not { ops: Vec::new() }
+    );
+    assert_eq!(
+        core.status(at(10), &head).budget(at(10).boot).used,
+        used - 1
+    );
+}
+
+#[test]
+fn the_drain_time_counts_a_submission_and_a_poll_for_each_call() {
+    let core = ready(Settings::default());
+    let head = Head {
+        ready: 100,
+        submitted: 60,
+        ..Head::default()
+    };
+    let backlog = core.status(at(0), &head).backlog;
+    assert_eq!((backlog.calls, backlog.drain_sec), (160, 260));
+}
+
+#[test]
+fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
+    let row = SlotRow {
+        slot: 4,
+        token: print(),
+        boot_id: "before".to_owned(),
+        sent: Duration::from_secs(77_000),
+        answered: None,
+        wall_sent: T0,
+    };
+    let known = Known {
+        slots: vec![row],
+        boot_id: Some("now".to_owned()),
+        binding: Binding::default(),
+    };
+    let (mut core, ops) = Core::start(Settings::default(), known, at(0));
+    let [Op::Slot(stored)] = ops.as_slice() else {
+        panic!("{ops:?}");
+    };
+    assert_eq!((stored.boot_id.as_str(), stored.sent), ("now", at(0).boot));
+    core.token(Some(print()));
+    let Decision::WaitUntil(until) = core.next(at(0), &Head::default()) else {
+        panic!("not silent");
+    };
+    assert!(until >= at(60).boot);
+}

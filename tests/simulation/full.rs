@@ -1,0 +1,58 @@
+//! A line that is never empty: how much of the budget is used.
+
+use crate::calls::call;
+use crate::world::{Network, World};
+use callbridge::sandbox::{self, Kind};
+use callbridge::sender::Settings;
+use std::time::Duration;
+
+#[test]
+fn a_saturated_hour_uses_the_whole_budget_but_for_one_round_trip_a_minute() {
+    let mut world = World::new(1, Settings::default(), sandbox::Settings::default());
+    // half a second there and back
+    world.network = Network {
+        delay: Duration::from_millis(250),
+        ..Network::default()
+    };
+    for n in 0..2400 {
+        world.finish(call(n, world.now.wall, 4001, false));
+    }
+    let minutes = 60;
+    world.run_for(Duration::from_secs(60 * minutes));
+    let arrived = u64::try_from(world.arrivals.len()).expect("few");
+    // 3600 / (60 + 0.5 + 0.03) is 59.47 a minute, and the first window's burst comes on top
+    assert!(
+        arrived * 100 >= 5940 * minutes,
+        "{arrived} requests in {minutes} minutes"
+    );
+    let books = world.store.books();
+    assert!(books.journaled * 100 >= arrived * 45, "{books:?}");
+    assert_eq!(books.dead, 0);
+    world.assert_never_wrong(&[] as &[Kind]);
+}
+
+#[test]
+fn a_live_call_does_not_wait_behind_a_backlog() {
+    let mut world = World::new(1, Settings::default(), sandbox::Settings::default());
+    for n in 0..600 {
+        world.finish(call(n, world.now.wall, 4001, false));
+    }
+    world.run_for(Duration::from_secs(300));
+    let mut waits = Vec::new();
+    for n in 600..630 {
+        let finished = world.now.wall;
+        world.finish(call(n, finished, 4001, true));
+        world.run_for(Duration::from_secs(20));
+        let uuid = call(n, finished, 4001, true)
+            .judged
+            .record
+            .uuid
+            .expect("a uuid");
+        let row = world.store.row_of(uuid).expect("readable").expect("a row");
+        let row = world.store.row(row).expect("readable").expect("a row");
+        waits.push(row.submitted_at.expect("submitted").since(finished));
+    }
+    let longest = waits.iter().max().expect("some");
+    assert!(*longest <= Duration::from_secs(3), "{waits:?}");
+    world.assert_never_wrong(&[] as &[Kind]);
+}
