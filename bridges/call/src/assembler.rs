@@ -3,13 +3,17 @@
 mod calls;
 pub(crate) mod leg;
 pub(crate) mod open;
+mod report;
+mod settings;
+
+pub use report::{Counts, Error, OpenChange};
+pub use settings::Settings;
 
 use crate::call::FinishedCall;
 use crate::event::{Cdr, ChannelEvent, Kind, Mark, Told};
 use crate::resolve::{self, Ended};
-use crate::trunk::Endpoints;
 use crate::units::{EventTime, UniqueId};
-use calls::{Calls, Tie};
+use calls::{Calls, Found, Tie};
 use leg::Effect;
 use open::OpenCall;
 use std::collections::BTreeSet;
@@ -17,84 +21,6 @@ use std::time::Duration;
 
 /// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
 const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
-
-/// What the assembler has to know about the PBX and its administrator's wishes.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The trunks.
-    pub endpoints: Endpoints,
-    /// A call is finished when all its channels have hung up and this long no new one came.
-    pub settle: Duration,
-    /// How long calls over a trunk that [awaits a CDR](crate::Endpoint::awaiting_cdr) wait for
-    /// one with a user field; `None`: not at all.
-    pub cdr_wait: Option<Duration>,
-    /// A call still open after this long is ended, and incomplete.
-    pub max_call: Duration,
-    /// More open calls than this: the one longest silent is ended, and incomplete.
-    pub max_open_calls: usize,
-}
-
-impl Settings {
-    /// The defaults of the command line: 500 ms, no wait for CDRs, 12 hours, 10,000 calls.
-    pub fn new(endpoints: Endpoints) -> Self {
-        Self {
-            endpoints,
-            settle: Duration::from_millis(500),
-            cdr_wait: None,
-            max_call: Duration::from_secs(12 * 3600),
-            max_open_calls: 10_000,
-        }
-    }
-}
-
-/// An open call that changed or went since the last take.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenChange {
-    /// The assembler's own number for the call; stable over restarts.
-    pub key: u64,
-    /// The call as bytes for [`Assembler::restore`]; `None` when it is no longer open.
-    pub snapshot: Option<Vec<u8>>,
-}
-
-/// What was ignored or set right so far.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Events told before in the same words, which changed nothing.
-    pub doubled: u64,
-    /// Events of calls that were finished already.
-    pub late: u64,
-    /// Event times put aside for the time of arrival, because they differed by more than 5 s.
-    pub clock_clamped: u64,
-    /// Events without a unique id.
-    pub unidentified: u64,
-    /// Facts beyond what one call may hold.
-    pub facts_dropped: u64,
-    /// `LINKEDID_END`s, which say nothing reliable.
-    pub linkedid_ends: u64,
-    /// Scraps of channels that were never seen to do anything: no call.
-    pub ghosts: u64,
-    /// Calls in which neither a trunk nor a telephone took part.
-    pub nobody: u64,
-    /// Calls ended because they were open too long, or too many were open.
-    pub forced: u64,
-    /// CDRs of no open call.
-    pub cdr_unmatched: u64,
-    /// Marks: logins, restarts.
-    pub marks: u64,
-}
-
-/// A snapshot that cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The bytes are not what [`Assembler::take_changes`] gave out.
-    #[error("the open call {key} cannot be restored: {source}")]
-    Snapshot {
-        /// The call's number.
-        key: u64,
-        /// What is wrong with the bytes.
-        source: serde_json::Error,
-    },
-}
 
 /// Groups channel events into calls, and gives each out when it is over.
 #[derive(Debug)]
@@ -139,7 +65,6 @@ impl Assembler {
             Told::Cdr(cdr) => self.hear_cdr(cdr, arrived),
             Told::Mark(mark) => self.hear_mark(*mark),
         }
-        self.advance(arrived);
     }
 
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
@@ -152,29 +77,49 @@ impl Assembler {
             return;
         };
         let told_at = event.at.unwrap_or(arrived);
-        let key = match self.calls.of(&id, &event.channel.linkedid) {
-            calls::Found::Open(key) => key,
-            calls::Found::Finished => {
+        let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
+        let mut found = self.calls.of(&id, &event.channel.linkedid);
+        let clamped = far && self.calls.is_live(&found);
+        let at = if clamped { arrived } else { told_at };
+        self.stream = self.stream.max(Some(at));
+        if self.advance(arrived) {
+            found = self.calls.of(&id, &event.channel.linkedid);
+        }
+        let key = match found {
+            Found::Open(key) => key,
+            Found::Finished => {
                 self.counts.late += 1;
                 return;
             }
-            calls::Found::Unknown => {
-                let live = apart(told_at, arrived) <= CLOCK_TOLERANCE;
-                self.calls.open(OpenCall::new(told_at, arrived, live))
-            }
+            Found::Unknown => self.calls.open(OpenCall::new(at, arrived, !far)),
         };
-        let mut key = self.tie(key, calls::ties(&id, event));
+        let key = if self.calls.is_tied(key, &id, event) {
+            key
+        } else {
+            self.tie(key, calls::ties(&id, event))
+        };
+        self.counts.clock_clamped += u64::from(clamped);
+        if let Some(call) = self.calls.get_mut(key) {
+            call.clamped += u32::from(clamped);
+            self.take_in(key, &id, event, at, arrived);
+        }
+        self.limit_open_calls();
+    }
+
+    /// Takes in an event of the channel `id`, which belongs to the call `key`.
+    fn take_in(
+        &mut self,
+        key: u64,
+        id: &UniqueId,
+        event: &ChannelEvent<'_>,
+        at: EventTime,
+        arrived: EventTime,
+    ) {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        let mut at = told_at;
-        if call.live && apart(told_at, arrived) > CLOCK_TOLERANCE {
-            at = arrived;
-            call.clamped += 1;
-            self.counts.clock_clamped += 1;
-        }
         let dropped = call.dropped;
-        let outcome = call.hear(id.clone(), at, event);
+        let outcome = call.hear(id, at, event);
         call.heard = call.heard.max(at);
         call.heard_arrived = call.heard_arrived.max(arrived);
         if outcome.new_leg || outcome.effect == Effect::HungUp {
@@ -183,15 +128,15 @@ impl Assembler {
         }
         self.counts.facts_dropped += u64::from(call.dropped - dropped);
         self.counts.doubled += u64::from(outcome.effect == Effect::Doubled);
-        if outcome.new_leg {
-            key = self.met(key, &id, event);
-        }
+        let key = if outcome.new_leg {
+            self.met(key, id, event)
+        } else {
+            key
+        };
         if outcome.changed {
             self.changed.insert(key);
             self.settle_or_not(key);
         }
-        self.stream = self.stream.max(Some(at));
-        self.limit_open_calls();
     }
 
     /// A channel was met for the first time: what was told by its name alone is its own.
@@ -242,6 +187,7 @@ impl Assembler {
         if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
             self.changed.insert(key);
         }
+        self.advance(arrived);
     }
 
     /// Where a gap in the stream will be dealt with; open calls are left as they are.
@@ -264,8 +210,9 @@ impl Assembler {
         }
     }
 
-    /// Finishes what is due by now, or by the time the stream has come to.
-    fn advance(&mut self, now: EventTime) {
+    /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
+    fn advance(&mut self, now: EventTime) -> bool {
+        let open = self.calls.len();
         let due = |key: &&u64| {
             let Some(call) = self.calls.get(**key) else {
                 return false;
@@ -286,6 +233,7 @@ impl Assembler {
                 self.finish(key, Ended::TooLong);
             }
         }
+        self.calls.len() < open
     }
 
     /// How long the call waits after its last hang-up.

@@ -137,6 +137,35 @@ impl Calls {
         Found::Unknown
     }
 
+    /// Whether the event is one of a live call.
+    pub(super) fn is_live(&self, found: &Found) -> bool {
+        match found {
+            Found::Open(key) => self.get(*key).is_some_and(|call| call.live),
+            Found::Finished | Found::Unknown => false,
+        }
+    }
+
+    /// Whether the event ties nothing to the call that was not tied before: most do not.
+    pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
+        let linkedid = event.channel.linkedid.as_ref();
+        let ties_more = match &event.kind {
+            Kind::DialBegin { .. }
+            | Kind::DialEnd { .. }
+            | Kind::BridgeEnter { .. }
+            | Kind::Joined { .. } => true,
+            Kind::Born { .. }
+            | Kind::State { .. }
+            | Kind::App { .. }
+            | Kind::BridgeLeave { .. }
+            | Kind::Hangup { .. }
+            | Kind::Gone
+            | Kind::LinkedidEnd
+            | Kind::Seen => false,
+        };
+        let leg = self.get(key).and_then(|call| call.legs.get(id));
+        !ties_more && leg.is_some_and(|leg| linkedid.is_empty() || leg.linkedids.has(linkedid))
+    }
+
     pub(super) fn open(&mut self, call: OpenCall) -> u64 {
         let key = self.next;
         self.next += 1;

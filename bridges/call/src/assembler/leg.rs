@@ -86,6 +86,11 @@ impl Heard {
         room
     }
 
+    /// Whether this text was heard.
+    pub(crate) fn has(&self, text: &str) -> bool {
+        self.0.iter().any(|known| known.text == text)
+    }
+
     /// In the order of their first times.
     pub(crate) fn by_time(&self) -> Vec<&Stamped> {
         let mut all: Vec<&Stamped> = self.0.iter().collect();

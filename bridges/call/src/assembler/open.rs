@@ -86,7 +86,7 @@ impl OpenCall {
     /// Takes in an event of the channel `id`, which belongs to this call.
     pub(crate) fn hear(
         &mut self,
-        id: UniqueId,
+        id: &UniqueId,
         at: EventTime,
         event: &ChannelEvent<'_>,
     ) -> Outcome {
@@ -105,32 +105,22 @@ impl OpenCall {
             new_leg: false,
             changed: self.joined.len() > joined,
         };
-        match &event.kind {
-            Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } => {
-                self.describe(at, by, &mut outcome);
-            }
-            Kind::DialBegin { by: None, .. }
-            | Kind::DialEnd { by: None, .. }
-            | Kind::Born { .. }
-            | Kind::State { .. }
-            | Kind::App { .. }
-            | Kind::BridgeEnter { .. }
-            | Kind::BridgeLeave { .. }
-            | Kind::Joined { .. }
-            | Kind::Hangup { .. }
-            | Kind::Gone
-            | Kind::LinkedidEnd
-            | Kind::Seen => {}
+        if let Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } =
+            &event.kind
+        {
+            self.describe(at, by, &mut outcome);
         }
-        let known = self.legs.contains_key(&id);
+        let known = self.legs.contains_key(id);
         if !known && !room {
             self.dropped += 1;
             return outcome;
         }
-        let leg = self
-            .legs
-            .entry(id.clone())
-            .or_insert_with(|| Leg::new(id, at));
+        if !known {
+            self.legs.insert(id.clone(), Leg::new(id.clone(), at));
+        }
+        let Some(leg) = self.legs.get_mut(id) else {
+            return outcome;
+        };
         let before = leg.facts.len();
         outcome.effect = leg.hear(at, event, room);
         outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);

@@ -49,6 +49,15 @@ fn a_new_channel_within_the_settling_time_goes_on_with_the_call() {
 }
 
 #[test]
+fn a_channel_that_comes_after_the_settling_time_is_late_though_no_tick_came_between() {
+    let (mut story, city, phone) = answered_by_101();
+    let later = channel("PJSIP/102-00000003", 3).of(&city);
+    story.at(5.0).hangups(&[&phone, &city]);
+    story.at(5.6).born(&later, Down).at(9.0).hangup(&later);
+    assert_eq!(seconds(&story.call()), (4.0, 5.0));
+}
+
+#[test]
 fn a_file_settles_by_the_times_in_it() {
     // All calls arrive at one instant, long after they were.
     let mut assembler = assembler();

@@ -1,0 +1,50 @@
+//! What the assembler tells beside finished calls.
+
+/// An open call that changed or went since the last take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenChange {
+    /// The assembler's own number for the call; stable over restarts.
+    pub key: u64,
+    /// The call as bytes for [`Assembler::restore`]; `None` when it is no longer open.
+    pub snapshot: Option<Vec<u8>>,
+}
+
+/// What was ignored or set right so far.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Events told before in the same words, which changed nothing.
+    pub doubled: u64,
+    /// Events of calls that were finished already.
+    pub late: u64,
+    /// Event times put aside for the time of arrival, because they differed by more than 5 s.
+    pub clock_clamped: u64,
+    /// Events without a unique id.
+    pub unidentified: u64,
+    /// Facts beyond what one call may hold.
+    pub facts_dropped: u64,
+    /// `LINKEDID_END`s, which say nothing reliable.
+    pub linkedid_ends: u64,
+    /// Scraps of channels that were never seen to do anything: no call.
+    pub ghosts: u64,
+    /// Calls in which neither a trunk nor a telephone took part.
+    pub nobody: u64,
+    /// Calls ended because they were open too long, or too many were open.
+    pub forced: u64,
+    /// CDRs of no open call.
+    pub cdr_unmatched: u64,
+    /// Marks: logins, restarts.
+    pub marks: u64,
+}
+
+/// A snapshot that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The bytes are not what [`Assembler::take_changes`] gave out.
+    #[error("the open call {key} cannot be restored: {source}")]
+    Snapshot {
+        /// The call's number.
+        key: u64,
+        /// What is wrong with the bytes.
+        source: serde_json::Error,
+    },
+}

@@ -1,0 +1,33 @@
+//! What the assembler is told at its beginning.
+
+use crate::trunk::Endpoints;
+use std::time::Duration;
+
+/// What the assembler has to know about the PBX and its administrator's wishes.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The trunks.
+    pub endpoints: Endpoints,
+    /// A call is finished when all its channels have hung up and this long no new one came.
+    pub settle: Duration,
+    /// How long calls over a trunk that [awaits a CDR](crate::Endpoint::awaiting_cdr) wait for
+    /// one with a user field; `None`: not at all.
+    pub cdr_wait: Option<Duration>,
+    /// A call still open after this long is ended, and incomplete.
+    pub max_call: Duration,
+    /// More open calls than this: the one longest silent is ended, and incomplete.
+    pub max_open_calls: usize,
+}
+
+impl Settings {
+    /// The defaults of the command line: 500 ms, no wait for CDRs, 12 hours, 10,000 calls.
+    pub fn new(endpoints: Endpoints) -> Self {
+        Self {
+            endpoints,
+            settle: Duration::from_millis(500),
+            cdr_wait: None,
+            max_call: Duration::from_secs(12 * 3600),
+            max_open_calls: 10_000,
+        }
+    }
+}
