@@ -95,8 +95,8 @@ pub enum Error {
     },
     /// A retry would send a call under a uuid that is another call's.
     #[error(
-        "{row}: another call has the uuid {uuid}: enter this one by hand and discard it, and give \
-         each PBX its own pbx= so that it does not happen again"
+        "{row}: another call has the uuid {uuid}: enter this one by hand, discard it, and give \
+         each PBX its own pbx="
     )]
     UuidTaken {
         /// The call.
@@ -166,7 +166,7 @@ impl Error {
 
     /// SQLite's error, said in our words.
     pub(super) fn sqlite(path: &Path, error: &rusqlite::Error) -> Self {
-        use rusqlite::ErrorCode as Code;
+        use rusqlite::{Error as Sqlite, ErrorCode as Code};
         let path = path.to_path_buf();
         let why = error.to_string();
         match error.sqlite_error_code() {
@@ -181,7 +181,15 @@ impl Error {
             Some(Code::ReadOnly | Code::CannotOpen | Code::PermissionDenied) => {
                 Self::NotWritable { path, why }
             }
-            _ => Self::Sql { path, why },
+            Some(_) => Self::Sql { path, why },
+            // Not SQLite's own: a value that no column of ours can hold.
+            None => match error {
+                Sqlite::FromSqlConversionFailure(..)
+                | Sqlite::IntegralValueOutOfRange(..)
+                | Sqlite::InvalidColumnType(..)
+                | Sqlite::Utf8Error(..) => Self::Damaged { path, why },
+                _ => Self::Sql { path, why },
+            },
         }
     }
 }

@@ -102,7 +102,7 @@ pub enum Op {
         /// The slot.
         slot: u32,
     },
-    /// A small durable setting.
+    /// A small durable setting. Names that begin with `spool.` or `bound.` are the spool's own.
     Meta {
         /// Its name.
         key: String,

@@ -143,6 +143,11 @@ impl Handle {
         self.changed.clone()
     }
 
+    /// Resolves when the thread has ended: after [`Guard::close`], or because a read panicked.
+    pub async fn closed(&self) {
+        self.requests.closed().await;
+    }
+
     /// How the spool is doing.
     pub fn health(&self) -> Health {
         let health = self.health.lock();

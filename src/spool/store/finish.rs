@@ -57,6 +57,12 @@ impl FinishRow {
                 linkedid: record.linkedid.clone(),
             });
         }
+        if judged.outcome == Outcome::DeadLetter && judged.reason.is_none() {
+            return Err(Error::Unstorable {
+                what: "a dead letter",
+                why: format!("call {} has no reason", record.linkedid),
+            });
+        }
         // Without a uuid no row can be made of it, not even a letter.
         let stored = record.uuid.is_some();
         Ok(Self {

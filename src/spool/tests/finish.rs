@@ -147,3 +147,18 @@ fn the_second_customer_of_a_conference_is_a_call_of_its_own() {
         .expect("known");
     assert_eq!(tombstone.uuid, second.judged.record.uuid);
 }
+
+#[test]
+fn what_cannot_be_true_is_refused_before_anything_is_written() {
+    let mut store = store();
+    let mut nameless = journal(1);
+    nameless.judged.record.uuid = None;
+    let pointless = finished(2, Outcome::DeadLetter, None);
+    for call in [nameless, pointless] {
+        let error = store
+            .write(vec![Op::Finish(Box::new(call))])
+            .expect_err("refused");
+        assert!(!error.is_retryable(), "{error}");
+    }
+    assert_eq!(store.books(), crate::spool::Books::default());
+}

@@ -109,6 +109,7 @@ async fn a_read_sees_every_write_asked_for_before_it() {
     // Dropped inside an async task, too, it ends in order.
     drop(guard);
     assert_eq!(handle.write(vec![call(2)]).await, Err(Error::Closed));
+    handle.closed().await;
 }
 
 #[test]

@@ -11,3 +11,4 @@ mod plans;
 mod round_trip;
 mod sender;
 mod table;
+mod words;
