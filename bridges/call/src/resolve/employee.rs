@@ -63,6 +63,18 @@ pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employe
     }
 }
 
+/// Why a call is put down to nobody.
+pub(super) fn none_words(legs: &[&View<'_>], plan: &Plan) -> &'static str {
+    let dialled = plan.own.iter().any(|&i| legs[i].extension().is_some());
+    if plan.talk.is_answer() {
+        "the customer talked with no extension"
+    } else if plan.direction == Direction::Inbound && dialled {
+        "several extensions were dialled, and none talked"
+    } else {
+        "no extension took part"
+    }
+}
+
 fn only_one_dialled<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
     let own = plan.own.iter().map(|&i| legs[i]);
     let mut dialled = own.filter(|leg| leg.extension().is_some() && leg.way == Way::Dialled);

@@ -46,8 +46,14 @@ pub(super) fn finish(
         Direction::Outbound => number::dialled(legs, main_customer(legs, plan)),
         Direction::Internal => None,
     };
-    if let Some(number) = &number {
-        why.note("clientPhone", number.at, customer, number.words.to_owned());
+    match &number {
+        Some(number) => why.note("clientPhone", number.at, customer, number.words.to_owned()),
+        None => why.note(
+            "clientPhone",
+            customer.leg.first,
+            customer,
+            "no number told".to_owned(),
+        ),
     }
     let employee = employee::employee(legs, plan);
     if let Some(employee) = &employee {
@@ -57,6 +63,9 @@ pub(super) fn finish(
             employee.leg,
             employee.words.to_owned(),
         );
+    } else {
+        let words = employee::none_words(legs, plan);
+        why.note("employee", ended, customer, words.to_owned());
     }
     let variables = variables::variables(legs, plan);
     for source in &variables {
@@ -123,9 +132,10 @@ fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
 }
 
 fn direction_words(plan: &Plan, customer: &View<'_>) -> String {
+    let trunk = customer.endpoint().map_or("", |endpoint| endpoint.trunk());
     match plan.direction {
-        Direction::Inbound => format!("came in on a trunk: {}", customer.way_by.1),
-        Direction::Outbound => format!("dialled out on a trunk: {}", customer.way_by.1),
+        Direction::Inbound => format!("came in on trunk {trunk}: {}", customer.way_by.1),
+        Direction::Outbound => format!("dialled out on trunk {trunk}: {}", customer.way_by.1),
         Direction::Internal => "no trunk took part".to_owned(),
     }
 }
@@ -157,24 +167,26 @@ fn ended<'a>(legs: &[&'a View<'a>], plan: &Plan) -> (EventTime, &'a View<'a>) {
 }
 
 fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Why) {
-    let answered = plan.talk.is_answer();
     let (Some((from, with)), Some(until)) = (plan.talk.first, plan.talk.last) else {
-        let words = "never in a bridge with another party".to_owned();
-        return why.note("answered", customer.end, customer, words);
+        let words = "never in a bridge with another party";
+        for value in ["answered", "talkTimeSec"] {
+            why.note(value, customer.end, customer, words.to_owned());
+        }
+        return;
     };
-    let with = legs[with];
-    let words = if answered {
-        "in a bridge with the customer"
+    let (answered, talked) = if plan.talk.is_answer() {
+        (
+            "in a bridge with the customer",
+            "the last bridge with another party ended",
+        )
     } else {
-        "shorter than half a second"
+        (
+            "in a bridge with the customer for less than half a second",
+            "no answer, so no talk",
+        )
     };
-    why.note("answered", from, with, words.to_owned());
-    why.note(
-        "talkTimeSec",
-        until,
-        customer,
-        "the last bridge with another party ended".to_owned(),
-    );
+    why.note("answered", from, legs[with], answered.to_owned());
+    why.note("talkTimeSec", until, customer, talked.to_owned());
 }
 
 /// All other ids of the call, without those by which another of its calls is known.

@@ -106,14 +106,14 @@ fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     let of = |wanted: fn(&What) -> bool| facts.iter().find(|fact| wanted(&fact.what));
     if let Some(fact) = of(|what| matches!(what, What::Born(Ring | PreRing))) {
-        return (Way::CameIn, fact.at, "born ringing in", true);
+        return (Way::CameIn, fact.at, "born in state Ring", true);
     }
     if let Some(fact) = of(|what| matches!(what, What::Dialled { .. })) {
-        return (Way::Dialled, fact.at, "destination of a dialling", true);
+        return (Way::Dialled, fact.at, "named as what is dialled", true);
     }
     let born_down = of(|what| matches!(what, What::Born(Down)));
     if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {
-        return (Way::Dialled, fact.at, "born down", true);
+        return (Way::Dialled, fact.at, "born in state Down", true);
     }
     let first_state = of(|what| matches!(what, What::State(Ring | PreRing | Ringing)));
     if let Some(fact) = first_state {
@@ -124,12 +124,7 @@ fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
         };
     }
     if let Some(fact) = of(|what| matches!(what, What::DialEnded)) {
-        return (
-            Way::Dialled,
-            fact.at,
-            "destination of a dialling that ended",
-            true,
-        );
+        return (Way::Dialled, fact.at, "named as what was dialled", true);
     }
     way_without_state(
         leg,

@@ -11,3 +11,4 @@ mod settling;
 mod story;
 mod talk;
 mod variables;
+mod why;
