@@ -2,10 +2,12 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`kept`] | a call out of the spool |
 //! | [`reading`] | bytes to finished calls, by the recording's own time |
 //! | [`shape`] | `--json` |
 //! | [`text`] | for people |
 
+pub mod kept;
 pub mod reading;
 pub mod shape;
 pub mod text;

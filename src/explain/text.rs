@@ -206,11 +206,14 @@ fn lead(
         .as_deref()
         .and_then(|name| rules.trunks.find(&record.pbx, name));
     let answer = trunk.map(|trunk| people.lead_of(call, record.client_phone.as_ref(), trunk));
-    let (value, words) = match answer {
-        Some(LeadAnswer::One(lead, why)) => (lead.to_string(), why),
-        Some(LeadAnswer::Two(a, b, why)) => (format!("{a} or {b}"), why),
-        Some(LeadAnswer::None(why)) => ("none".to_owned(), why),
-        None => ("none".to_owned(), String::new()),
+    let (value, words) = match (record.lead_id, answer) {
+        (Some(put_down), Some(LeadAnswer::One(lead, why))) if put_down == lead => {
+            (lead.to_string(), why)
+        }
+        (Some(put_down), _) => (put_down.to_string(), "put down so".to_owned()),
+        (None, Some(LeadAnswer::Two(a, b, why))) => (format!("{a} or {b}"), why),
+        (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
+        (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),
     };
     let variable = words.strip_prefix("variable ").unwrap_or_default();
     let variable = variable.split(' ').next().unwrap_or_default();

@@ -1,0 +1,330 @@
+//! The command line, run as a program: all faults at once, codes, environment, `@FILE`, help.
+
+use std::fs;
+use std::process::{Command, Output};
+
+fn callbridge(arguments: &[&str], variables: &[(&str, &str)]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .env_clear()
+        .envs(variables.iter().copied())
+        .args(arguments)
+        .output()
+        .expect("the program runs")
+}
+
+/// What it says on stderr while it ends with this code and prints nothing.
+fn refused(arguments: &[&str], variables: &[(&str, &str)], code: i32) -> String {
+    let output = callbridge(arguments, variables);
+    let words = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(code), "{words}");
+    assert!(
+        output.stdout.is_empty(),
+        "{}",
+        String::from_utf8_lossy(&output.stdout)
+    );
+    words
+}
+
+const HOME: (&str, &str) = ("HOME", "/home/callbridge");
+
+/// Flags of `run` without a fault, and a state folder that cannot be made: they end with 73.
+const GOOD: [&str; 9] = [
+    "run",
+    "--source=file:///nowhere/ami.raw?format=ami&from=start",
+    "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID",
+    "--crm-url=http://127.0.0.1:1",
+    "--token-file=/nowhere/token",
+    "--state=/proc/none",
+    "--until-idle",
+    "--log=error",
+    "--pbx-id=test",
+];
+
+#[test]
+fn every_fault_of_the_flags_is_told_in_one_message() {
+    let words = refused(
+        &[
+            "run",
+            "--source=amqp://guest:guest@h/v?queue=q&format=asterisk-cel",
+            "--trunk=city=PJSIP/city,country=QQ",
+            "--trunk=gsm=Dongle",
+            "--crm-url=http://crm.example",
+            "--rate=61/60s",
+            "--field=mood=good",
+            "--settle=soon",
+            "--not-before=yesterday",
+            "--pbx-timezone=Mars/Olympus",
+            "--listen=9464",
+            "--log=loud",
+            "--max-open-calls=0",
+            "--crm-proxy=http://u:p@proxy",
+            "--frobnicate",
+        ],
+        &[],
+        64,
+    );
+    insta::assert_snapshot!(words, @"");
+}
+
+#[test]
+fn a_password_in_a_url_is_refused_and_never_shown() {
+    for flag in [
+        "--source=amqp://guest:hunter2@h/v?queue=q&format=asterisk-cel",
+        "--source=ami://u:hunter2@h",
+        "--dead-letter-queue=amqp://guest:hunter2@h/v?queue=q",
+        "--crm-url=https://u:hunter2@crm.example",
+        "--auth-url=https://u:hunter2@crm.example",
+        "--crm-proxy=http://u:hunter2@proxy",
+    ] {
+        let words = refused(&[&GOOD[..], &[flag]].concat(), &[HOME], 64);
+        assert!(!words.contains("hunter2"), "{words}");
+        assert!(words.contains("1 fault in the flags"), "{flag}: {words}");
+    }
+}
+
+#[test]
+fn cdrs_alone_are_refused_and_say_why() {
+    let words = refused(
+        &[
+            "run",
+            "--source=amqp://u@h/v?queue=q&format=asterisk-cdr&secret-file=/s",
+            "--trunk=city=PJSIP/city",
+            "--dry-run",
+        ],
+        &[HOME],
+        64,
+    );
+    assert!(words.contains("1 fault"), "{words}");
+    assert!(
+        words.contains("CDRs, and those are paths, not calls"),
+        "{words}"
+    );
+}
+
+#[test]
+fn endpoints_of_which_neither_wins_are_refused() {
+    let trunks = ["--trunk=gsm=PJSIP/c*ty", "--trunk=b=PJSIP/ci*y"];
+    let words = refused(&[&GOOD[..], &trunks].concat(), &[HOME], 64);
+    assert!(
+        words.contains("PJSIP/c*ty") && words.contains("equally long"),
+        "{words}"
+    );
+}
+
+#[test]
+fn more_than_60_requests_a_minute_are_for_loopback_alone() {
+    for rate in ["61/60s", "59/59s", "120/120s", "2/1s", "60/6s"] {
+        let rate = format!("--rate={rate}");
+        let far = ["--crm-url=https://crm.example", &rate];
+        let words = refused(&[&GOOD[..], &far].concat(), &[HOME], 64);
+        assert!(words.contains("requests in 60 s"), "{words}");
+        let near = callbridge(
+            &[
+                &["explain", "--call=1", "--crm-url=http://localhost:1"],
+                &[&*rate][..],
+            ]
+            .concat(),
+            &[HOME],
+        );
+        assert!(!String::from_utf8_lossy(&near.stderr).contains("requests in 60 s"));
+    }
+    for rate in ["60/60s", "30/30s", "1/1s", "10/1m"] {
+        let rate = format!("--rate={rate}");
+        let words = refused(
+            &["run", "--crm-url=https://crm.example", &rate, "--settle=x"],
+            &[HOME],
+            64,
+        );
+        assert!(!words.contains("requests in 60 s"), "{rate}: {words}");
+    }
+}
+
+#[test]
+fn flags_come_from_the_environment_and_a_repeated_one_has_a_value_a_line() {
+    let words = refused(
+        &["run"],
+        &[
+            HOME,
+            (
+                "CALLBRIDGE_SOURCE",
+                "file:///a?format=ami\nfile:///b?format=nonsense\n",
+            ),
+            ("CALLBRIDGE_TRUNK", "a=PJSIP/a\nb=PJSIP/b,country=QQ"),
+            ("CALLBRIDGE_CRM_URL", "https://crm.example"),
+            ("CALLBRIDGE_TOKEN", "svc_pat_x"),
+            ("CALLBRIDGE_RATE", ""),
+            ("CALLBRIDGE_REBIND", "yes"),
+        ],
+        64,
+    );
+    assert!(words.contains("2 faults"), "{words}");
+    assert!(
+        words.contains("--trunk b=PJSIP/b: country: `QQ`"),
+        "{words}"
+    );
+    assert!(words.contains("file:///b?format=nonsense"), "{words}");
+    assert!(!words.contains("svc_pat_x"));
+}
+
+#[test]
+fn a_flag_on_the_command_line_wins_over_its_variable() {
+    let words = refused(&["run", "--rate=x"], &[HOME, ("CALLBRIDGE_RATE", "y")], 64);
+    assert!(
+        words.contains("--rate x:") && !words.contains("--rate y"),
+        "{words}"
+    );
+}
+
+#[test]
+fn a_file_of_arguments_has_one_a_line() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("flags");
+    fs::write(&file, "# the PBX\n--rate=x\n\n--settle\nsoon\n--log loud\n").expect("written");
+    let words = refused(&["run", &format!("@{}", file.display())], &[HOME], 64);
+    assert!(
+        words.contains("--rate x:") && words.contains("--settle: `soon`"),
+        "{words}"
+    );
+    assert!(
+        words.contains("is one argument; write --log=loud"),
+        "{words}"
+    );
+    let words = refused(&["run", "@/nowhere/flags"], &[], 66);
+    assert!(words.contains("@/nowhere/flags: cannot be read"), "{words}");
+}
+
+#[test]
+fn letters_are_changed_only_where_some_were_chosen() {
+    for verb in ["retry", "discard", "show"] {
+        let words = refused(&["dead", verb, "--state=/nowhere"], &[], 64);
+        assert!(
+            words.contains("which letters? Give ID…, --reason R or --all"),
+            "{words}"
+        );
+    }
+    let words = refused(
+        &[
+            "dead",
+            "retry",
+            "7",
+            "--all",
+            "--lead=x",
+            "--employee=y",
+            "--reason=bad",
+        ],
+        &[HOME],
+        64,
+    );
+    assert!(
+        words.contains("4 faults") && words.contains("there are no_lead,"),
+        "{words}"
+    );
+}
+
+#[test]
+fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
+    let text = |arguments: &[&str]| {
+        let output = callbridge(arguments, &[]);
+        assert!(output.status.success());
+        assert!(output.stderr.is_empty());
+        String::from_utf8(output.stdout).expect("UTF-8")
+    };
+    let version = text(&["--version"]);
+    let form = version
+        .trim()
+        .strip_prefix("callbridge ")
+        .and_then(|rest| rest.split_once(" ("));
+    assert!(form.is_some_and(|(number, commit)| number.contains('.') && commit.ends_with(')')));
+    for command in [
+        "run", "demo", "explain", "check", "status", "dead", "lead", "sandbox",
+    ] {
+        assert!(
+            text(&["--help"]).contains(&format!("\n  {command} ")),
+            "{command}"
+        );
+        assert!(
+            text(&[command, "--help"]).contains("Usage: callbridge "),
+            "{command}"
+        );
+    }
+    assert!(text(&["completions", "bash"]).contains("_callbridge"));
+    let page = text(&["man"]);
+    assert!(page.contains(".TH callbridge 1") && page.contains("CALLBRIDGE DEAD RETRY"));
+    assert!(refused(&[], &[], 64).contains("no command is given"));
+    assert!(refused(&["rnu"], &[], 64).contains("run"));
+    assert!(refused(&["completions", "cmd"], &[], 64).contains("bash, elvish, fish"));
+}
+
+#[test]
+fn a_reader_who_left_is_no_failure() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .env_clear()
+        .arg("man")
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("the program runs");
+    drop(child.stdout.take());
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn the_help_of_run_teaches_by_groups_and_examples() {
+    let output = callbridge(&["run", "--help"], &[("COLUMNS", "100")]);
+    let help = String::from_utf8(output.stdout).expect("UTF-8");
+    let headings: Vec<&str> = help
+        .lines()
+        .filter(|line| line.ends_with(':') && !line.starts_with(' '))
+        .collect();
+    assert_eq!(
+        headings,
+        [
+            "Options:",
+            "PBX:",
+            "Trunks and people:",
+            "CRM:",
+            "Calls:",
+            "Operation:",
+            "Logs:",
+            "Examples:"
+        ]
+    );
+    assert!(
+        help.lines().all(|line| line.chars().count() <= 100),
+        "{help}"
+    );
+    for flag in [
+        "--source",
+        "--trunk",
+        "--country",
+        "--strip",
+        "--lead",
+        "--employees",
+        "--unanswered",
+        "--crm-url",
+        "--auth-url",
+        "--token-file",
+        "--rate",
+        "--field",
+        "--crm-ca-file",
+        "--crm-proxy",
+        "--pbx-id",
+        "--pbx-timezone",
+        "--settle",
+        "--cdr-wait",
+        "--max-call",
+        "--max-open-calls",
+        "--not-before",
+        "--state",
+        "--listen",
+        "--dead-letter-queue",
+        "--log",
+        "--log-format",
+        "--log-phones",
+        "--require-employee",
+        "--rebind",
+        "--until-idle",
+        "--dry-run",
+    ] {
+        assert!(help.contains(&format!("      {flag}")), "{flag}");
+    }
+}
