@@ -5,8 +5,9 @@ use super::environment::Environment;
 use super::exit::{Code, Failure};
 use super::{logging, manual};
 use crate::control::command;
+use crate::explain::text::Paint;
 use std::future::Future;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
@@ -26,6 +27,10 @@ pub async fn dispatch(
         Command::Check(check) => {
             logging::set_up(check.config.log, environment);
             crate::check::run(&check).await
+        }
+        Command::Explain(explain) if explain.file.is_none() => {
+            let colour = logging::colour(environment, io::stdout().is_terminal());
+            command::kept_call(&explain, Paint { colour }).await
         }
         Command::Explain(explain) => {
             let mut out = io::BufWriter::new(io::stdout().lock());

@@ -4,11 +4,13 @@
 use super::desk::Desk;
 use super::protocol::{Ask, Reply, Selection};
 use super::socket::{self, Answer, Replies};
-use crate::cli::command::{Asking, Dead};
+use crate::cli::command::{Asking, Dead, Explain};
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
 use crate::clock;
 use crate::dead_letter::text;
+use crate::explain::kept::Kept;
+use crate::explain::text::Paint;
 use crate::journal::Rules;
 use crate::ops::Status;
 use crate::people::files::Watched;
@@ -360,6 +362,28 @@ pub async fn lead_check(
         let words = "no trunk is known here: no daemon runs, so give the --trunk flags of `run`";
         return Err(Failure::new(Code::Usage, words));
     }
+    Ok(())
+}
+
+/// `explain --call ID` without a file: the call as it was put down.
+///
+/// # Errors
+/// 69 without daemon and state, 65 when no call has the id.
+pub async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
+    let config = &explain.config;
+    let state = config
+        .state
+        .as_deref()
+        .ok_or_else(|| Failure::new(Code::Usage, "--state is missing: where is the call kept?"))?;
+    let id = explain.call.clone().unwrap_or_default();
+    let show = |item: &Value| {
+        let kept = Kept::read(item.clone()).map_err(|error| {
+            let words = format!("the daemon is of another version: {error}");
+            Failure::new(Code::Unreachable, words)
+        })?;
+        print(kept.show(explain.json, &config.rules, paint).as_bytes())
+    };
+    converse(state, Ask::Call { id }, config.rules.clone(), show).await?;
     Ok(())
 }
 

@@ -77,7 +77,7 @@ impl People {
         }
         if misses.is_empty() {
             misses.push(format!(
-                "trunk {} has no `csv:` rule, and a number alone",
+                "trunk {} has no `csv:` rule: its leads come with the call, not by number",
                 trunk.name
             ));
         }
