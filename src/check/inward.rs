@@ -1,10 +1,12 @@
-//! What comes in: sources, trunks, lists.
+//! What comes in: sources, trunks, lists; and the queue for dead letters.
 
 use super::finding::Finding;
 use crate::cli::config::{Config, Source as SourceFlag};
 use crate::cli::exit::Code;
 use crate::clock;
 use crate::daemon::open::{decoder_format, source_of};
+use crate::daemon::outward::queue;
+use crate::dead_letter::queue;
 use crate::people::files::{Change, Error, Watched};
 use crate::people::rule::LeadRule;
 use callbridge_source::Fix;
@@ -15,14 +17,36 @@ pub async fn source(flag: &SourceFlag) -> Finding {
     match source_of(0, flag, None).probe().await {
         Ok(()) => Finding::well(name, "can be read"),
         Err(error) => {
-            let code = match error.fix() {
-                Fix::Remote => Code::Unreachable,
-                Fix::Secret => Code::NoPermission,
-                Fix::Settings => Code::Configuration,
+            let (what, todo) = split(&error.to_string());
+            Finding::fault(code(error.fix()), name, what, todo)
+        }
+    }
+}
+
+/// The queue for dead letters: whether the broker lets us in and the queue is there.
+pub async fn dead_letters(config: &Config) -> Option<Finding> {
+    let flag = config.dead_letters.as_ref()?;
+    let name = format!("dead letters {}", flag.url);
+    Some(match queue(flag).probe().await {
+        Ok(()) => Finding::well(name, "the queue is there"),
+        Err(error) => {
+            let code = match &error {
+                queue::Error::Broker(error) => code(error.fix()),
+                queue::Error::Lost(_) | queue::Error::NotTaken { .. } | queue::Error::Spool(_) => {
+                    Code::Unreachable
+                }
             };
             let (what, todo) = split(&error.to_string());
             Finding::fault(code, name, what, todo)
         }
+    })
+}
+
+fn code(fix: Fix) -> Code {
+    match fix {
+        Fix::Remote => Code::Unreachable,
+        Fix::Secret => Code::NoPermission,
+        Fix::Settings => Code::Configuration,
     }
 }
 

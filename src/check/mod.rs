@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`finding`] | one line of the answer, and the exit code of all |
 //! | [`place`] | state folder, clock, listener |
-//! | [`inward`] | sources, trunks, lists |
+//! | [`inward`] | sources, trunks, lists, the queue for dead letters |
 //! | [`service`] | the CRM: address, token, grant, company |
 
 pub mod finding;
@@ -55,6 +55,8 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     for source in &config.sources {
         show(vec![inward::source(source).await], &mut findings)?;
     }
+    let queue = inward::dead_letters(config).await;
+    show(queue.into_iter().collect(), &mut findings)?;
     show(service::look(config, state).await, &mut findings)?;
     match worst(&findings) {
         None => Ok(()),

@@ -120,6 +120,7 @@ impl Daemon {
         tasks.spawn(until(keep, stopped.clone()));
         let sender =
             outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
+        outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources,

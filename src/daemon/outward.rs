@@ -1,10 +1,11 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker.
 
 use super::has_stopped;
-use crate::cli::config::{Config, Crm};
+use crate::cli::config::{Config, Crm, DeadLetters};
 use crate::cli::secrets::Place;
 use crate::crm::Client;
 use crate::crm::client::Setup;
+use crate::dead_letter::queue::Queue;
 use crate::ops::metrics::Durations;
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
@@ -40,6 +41,33 @@ pub fn start_sender(
     let stop = has_stopped(stopped.clone());
     tasks.spawn(async move { Ok(sender.run(status, stop).await?) });
     shown
+}
+
+/// Starts the way of dead letters' notices to the broker, where one is given.
+pub fn start_notices(
+    config: &Config,
+    spool: &Handle,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let Some(dead_letters) = &config.dead_letters else {
+        return;
+    };
+    let (queue, spool) = (queue(dead_letters), spool.clone());
+    let stop = has_stopped(stopped.clone());
+    tasks.spawn(async move {
+        queue.run(spool, stop).await;
+        Ok(())
+    });
+}
+
+/// The queue for dead letters.
+pub fn queue(dead_letters: &DeadLetters) -> Queue {
+    let secret = match &dead_letters.secret {
+        Place::File(path) => callbridge_source::Secret::File(path.clone()),
+        Place::Variable(secret) => callbridge_source::Secret::Value(secret.clone()),
+    };
+    Queue::new(&dead_letters.url, secret)
 }
 
 /// How the CRM is reached.

@@ -6,6 +6,7 @@ mod authority;
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod broker;
 mod consumption;
+mod notices;
 #[path = "../support/proxy.rs"]
 mod proxy;
 mod stage;

@@ -28,13 +28,14 @@ impl Default for Bounds {
 /// that many lines lost at once do not come back at once. A tenth of the first ceiling is waited
 /// at least, lest a PBX that refuses at once be asked in a loop.
 #[derive(Clone, Debug)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     bounds: Bounds,
     failures: u32,
 }
 
 impl Backoff {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    /// At its beginning.
+    pub fn new(bounds: Bounds) -> Self {
         Self {
             bounds,
             failures: 0,
@@ -42,7 +43,7 @@ impl Backoff {
     }
 
     /// The wait after a line that was up for `up`; `chance` is any random number.
-    pub(crate) fn wait(&mut self, up: Duration, chance: u64) -> Duration {
+    pub fn wait(&mut self, up: Duration, chance: u64) -> Duration {
         if up >= self.bounds.healthy {
             self.failures = 0;
         }
@@ -59,13 +60,13 @@ impl Backoff {
     }
 
     /// Begins anew.
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.failures = 0;
     }
 }
 
 /// A random number, from the keys that the standard library draws for its hash maps.
-pub(crate) fn chance() -> u64 {
+pub fn chance() -> u64 {
     RandomState::new().hash_one(0_u8)
 }
 

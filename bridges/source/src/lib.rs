@@ -31,7 +31,7 @@ pub mod url;
 mod verdict;
 mod websocket;
 
-pub use backoff::Bounds;
+pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
 pub use counts::{Counts, CountsNow};
 pub use error::{Error, Fix};

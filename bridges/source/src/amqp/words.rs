@@ -34,7 +34,7 @@ pub(super) fn connecting(target: &Target, broker: &Broker, error: &lapin::Error)
         },
         Some((NOT_ALLOWED, said)) => Error::Right(format!(
             "{}: {said}; make the virtual host and give the user its rights: rabbitmqctl \
-             add_vhost {vhost}; rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'",
+             add_vhost {vhost} && rabbitmqctl set_permissions -p {vhost} {user} '' '' '.*'",
             target.endpoint
         )),
         Some((_, said)) => target.not_that(said),

@@ -1,0 +1,339 @@
+//! The outbox in the spool to a RabbitMQ queue. A notice leaves the outbox after the broker's
+//! confirm and on no other path, so an outage of the broker loses none. One may be published
+//! again after a crash, under the same message id.
+//!
+//! ```text
+//! message id   ID:ATTEMPT
+//! headers      reason, uuid, linkedid, trunk (those that there are)
+//! body         a line of `dead list --json`, application/json, persistent
+//! ```
+
+use crate::spool::{Handle, Notice, Op};
+use callbridge_source::amqp::{Login, declare_command};
+use callbridge_source::url::QueueUrl;
+use callbridge_source::{Backoff, Bounds, Secret, chance};
+use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
+use lapin::types::{AMQPValue, FieldTable};
+use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use std::time::Duration;
+use tokio::time::{Instant, timeout};
+
+/// Notices under way at once.
+const BATCH: usize = 100;
+/// Commits come often; the outbox is looked at no oftener than this.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// At the end, for what is in the outbox still. What remains is sent at the next start.
+const FLUSH_WITHIN: Duration = Duration::from_secs(4);
+
+/// Why notices wait.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The broker cannot be reached or does not let us in.
+    #[error(transparent)]
+    Broker(#[from] callbridge_source::Error),
+    /// The line was lost, or the broker did not confirm in time.
+    #[error("the line to the broker was lost ({0})")]
+    Lost(String),
+    /// There is no such queue, or it is full.
+    #[error("{words}; {cure}")]
+    NotTaken {
+        /// The broker's words.
+        words: String,
+        /// What to do.
+        cure: String,
+    },
+    /// The spool.
+    #[error(transparent)]
+    Spool(#[from] crate::spool::Error),
+}
+
+/// A queue for dead letters, and how to log in.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    login: Login,
+    name: String,
+    bounds: Bounds,
+}
+
+impl Queue {
+    /// The queue of `--dead-letter-queue`.
+    pub fn new(url: &QueueUrl, secret: Secret) -> Self {
+        Self {
+            login: Login {
+                broker: url.broker.clone(),
+                secret,
+                variable: "CALLBRIDGE_DEAD_LETTER_SECRET",
+                ca_file: url.ca_file.clone(),
+                within: callbridge_source::Settings::default().connect_within,
+            },
+            name: url.queue.clone(),
+            bounds: Bounds::default(),
+        }
+    }
+
+    /// With other waits between tries.
+    #[must_use]
+    pub fn with_backoff(self, bounds: Bounds) -> Self {
+        Self { bounds, ..self }
+    }
+
+    /// Logs in, looks whether the queue is there, and leaves.
+    ///
+    /// # Errors
+    /// What is wrong and what to do.
+    pub async fn probe(&self) -> Result<(), Error> {
+        let line = Line::open(&self.login).await?;
+        let passive = QueueDeclareOptions {
+            passive: true,
+            ..QueueDeclareOptions::default()
+        };
+        let name = self.name.as_str().into();
+        let found = line
+            .channel
+            .queue_declare(name, passive, FieldTable::default());
+        let found = timeout(self.login.within, found).await;
+        line.close().await;
+        match found {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.not_taken(&error.to_string())),
+            Err(_) => Err(Error::Lost("no answer".to_owned())),
+        }
+    }
+
+    /// Publishes the spool's notices until `shutdown`, then those that are left, if that can be
+    /// had within some seconds.
+    pub async fn run(self, spool: Handle, shutdown: impl Future<Output = ()>) {
+        let mut outbox = Outbox {
+            queue: self,
+            spool,
+            line: None,
+            told: None,
+        };
+        tokio::select! {
+            () = outbox.keep_empty() => {}
+            () = shutdown => {}
+        }
+        let flushed = timeout(FLUSH_WITHIN, outbox.empty()).await;
+        if !matches!(flushed, Ok(Ok(()))) {
+            tracing::debug!("notices of dead letters are left for the next start");
+        }
+        if let Some(line) = outbox.line.take() {
+            line.close().await;
+        }
+    }
+
+    fn not_taken(&self, words: &str) -> Error {
+        let vhost = &self.login.broker.vhost;
+        let cure = format!(
+            "make the queue ({}), or make room in it, and check that {} may write to the default \
+             exchange",
+            declare_command(vhost, &self.name),
+            self.login.broker.user
+        );
+        Error::NotTaken {
+            words: format!("queue {} did not take a dead letter: {words}", self.name),
+            cure,
+        }
+    }
+}
+
+/// An open line to the broker.
+struct Line {
+    connection: Connection,
+    channel: Channel,
+    since: Instant,
+}
+
+impl Line {
+    async fn open(login: &Login) -> Result<Self, Error> {
+        let lost = |error: lapin::Error| Error::Lost(error.to_string());
+        let connection = login.open().await?;
+        let channel = connection.create_channel().await.map_err(lost)?;
+        let confirms = channel.confirm_select(ConfirmSelectOptions::default());
+        confirms.await.map_err(lost)?;
+        Ok(Self {
+            connection,
+            channel,
+            since: Instant::now(),
+        })
+    }
+
+    async fn close(self) {
+        let closing = self.connection.close(200, "done".into());
+        let _ = timeout(Duration::from_secs(1), closing).await;
+    }
+}
+
+struct Outbox {
+    queue: Queue,
+    spool: Handle,
+    line: Option<Line>,
+    /// Why notices wait, as last told.
+    told: Option<String>,
+}
+
+impl Outbox {
+    /// Publishes whatever comes into the outbox, until the spool has ended.
+    async fn keep_empty(&mut self) {
+        let mut changed = self.spool.changed();
+        let mut backoff = Backoff::new(self.queue.bounds);
+        loop {
+            changed.mark_unchanged();
+            match self.empty().await {
+                Ok(()) => {
+                    backoff.reset();
+                    self.told = None;
+                    if changed.changed().await.is_err() {
+                        return;
+                    }
+                    tokio::time::sleep(LOOK_EVERY).await;
+                }
+                Err(Error::Spool(crate::spool::Error::Closed)) => return,
+                Err(error) => {
+                    let up = self
+                        .line
+                        .take()
+                        .map_or(Duration::ZERO, |line| line.since.elapsed());
+                    self.tell(&error);
+                    tokio::time::sleep(backoff.wait(up, chance())).await;
+                }
+            }
+        }
+    }
+
+    fn tell(&mut self, error: &Error) {
+        let reason = error.to_string();
+        if self.told.as_ref() != Some(&reason) {
+            tracing::warn!(%reason, "dead letters cannot be told of in RabbitMQ; they are kept");
+            self.told = Some(reason);
+        }
+    }
+
+    /// Publishes until the outbox is empty.
+    async fn empty(&mut self) -> Result<(), Error> {
+        loop {
+            let notices = self.spool.read(|store| store.notices(BATCH)).await?;
+            if notices.is_empty() {
+                return Ok(());
+            }
+            let line = match self.line.take() {
+                Some(line) => line,
+                None => Line::open(&self.queue.login).await?,
+            };
+            let published = timeout(self.queue.login.within, self.publish(&line, &notices)).await;
+            let (confirmed, ended) = match published {
+                Ok(published) => published,
+                // Which of them the broker has is not known: all are published again.
+                Err(_) => (Vec::new(), Err(Error::Lost("no confirm".to_owned()))),
+            };
+            if !confirmed.is_empty() {
+                self.spool.write(confirmed).await?;
+            }
+            self.line = Some(line);
+            ended?;
+        }
+    }
+
+    /// Publishes all, then waits for all confirms: those that were taken, and what stopped the
+    /// others.
+    async fn publish(&self, line: &Line, notices: &[Notice]) -> (Vec<Op>, Result<(), Error>) {
+        let lost = |error: lapin::Error| Error::Lost(error.to_string());
+        let mut ended = Ok(());
+        let mut under_way = Vec::with_capacity(notices.len());
+        for notice in notices {
+            let options = BasicPublishOptions {
+                mandatory: true,
+                ..BasicPublishOptions::default()
+            };
+            let (exchange, key) = ("".into(), self.queue.name.as_str().into());
+            let body = notice.body.as_bytes();
+            let properties = properties(notice);
+            let sent = line
+                .channel
+                .basic_publish(exchange, key, options, body, properties);
+            match sent.await {
+                Ok(confirm) => under_way.push((notice.notice, confirm)),
+                Err(error) => {
+                    ended = Err(lost(error));
+                    break;
+                }
+            }
+        }
+        let mut confirmed = Vec::with_capacity(under_way.len());
+        for (notice, confirm) in under_way {
+            match confirm.await {
+                Ok(confirmation) => match refusal(&confirmation) {
+                    None => confirmed.push(Op::NoticeSent { notice }),
+                    Some(words) => ended = Err(self.queue.not_taken(&words)),
+                },
+                Err(error) => ended = Err(lost(error)),
+            }
+        }
+        (confirmed, ended)
+    }
+}
+
+/// Why the broker did not take a message; nothing when it did. A mandatory message that no queue
+/// takes is returned, and then acknowledged.
+fn refusal(confirmation: &Confirmation) -> Option<String> {
+    match confirmation {
+        Confirmation::Ack(None) => None,
+        Confirmation::Ack(Some(returned)) => Some(returned.reply_text.to_string()),
+        Confirmation::Nack(_) => Some("refused, the queue may be full".to_owned()),
+        Confirmation::NotRequested => Some("not confirmed".to_owned()),
+    }
+}
+
+fn properties(notice: &Notice) -> BasicProperties {
+    let mut headers = FieldTable::default();
+    let mut put = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            headers.insert(name.into(), AMQPValue::LongString(value.into()));
+        }
+    };
+    put("reason", Some(notice.reason.word().to_owned()));
+    put("uuid", notice.uuid.map(|uuid| uuid.to_string()));
+    put("linkedid", notice.linkedid.clone());
+    put("trunk", notice.trunk.clone());
+    BasicProperties::default()
+        .with_message_id(notice.message_id.as_str().into())
+        .with_content_type("application/json".into())
+        .with_delivery_mode(2)
+        .with_app_id("callbridge".into())
+        .with_headers(headers)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{CallUuid, Reason};
+
+    #[test]
+    fn a_notice_carries_what_its_readers_choose_by() {
+        let notice = Notice {
+            notice: 1,
+            message_id: "7:2".to_owned(),
+            body: "{}".to_owned(),
+            reason: Reason::Failed,
+            uuid: Some(CallUuid(uuid::Uuid::nil())),
+            linkedid: Some("1795151317.146".to_owned()),
+            trunk: None,
+        };
+        let properties = properties(&notice);
+        assert_eq!(
+            properties.message_id().as_ref().map(|id| id.as_str()),
+            Some("7:2")
+        );
+        assert_eq!(*properties.delivery_mode(), Some(2));
+        let headers = properties.headers().as_ref().expect("headers").inner();
+        let names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
+        assert_eq!(names, ["linkedid", "reason", "uuid"]);
+    }
+
+    #[test]
+    fn only_a_plain_acknowledgement_means_that_a_queue_has_it() {
+        assert_eq!(refusal(&Confirmation::Ack(None)), None);
+        assert!(refusal(&Confirmation::Nack(None)).is_some());
+        assert!(refusal(&Confirmation::NotRequested).is_some());
+    }
+}
