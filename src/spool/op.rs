@@ -38,7 +38,7 @@ pub enum Op {
     /// | outcome | stored | books |
     /// |---|---|---|
     /// | `Journal` | a row that is ready | finished + 1, ready + 1 |
-    /// | `DeadLetter` | a row that is dead, or parked; a notice | finished + 1, dead or parked + 1 |
+    /// | `DeadLetter` | a row, dead or parked; a notice | finished + 1, dead or parked + 1 |
     /// | `Internal` | – | internal + 1 |
     /// | `Skipped` | – | skipped + 1 |
     ///
