@@ -1,14 +1,12 @@
 //! AMI as JSON: amiws's envelope, an event as one flat object, or Wazo's bus body.
 
-use crate::cdr::texts;
 use crate::cel_time::CelClock;
 use crate::decoder::{Decoded, Heard, Unreadable};
 use crate::event::{self, Rule};
 use crate::frame_json::{Collected, Head};
-use crate::json::{Json, Members};
 use crate::mend::Scratch;
 use crate::names::Names;
-use crate::text::same;
+use crate::text::{JsonText, same};
 use callbridge_call::event::Text;
 use callbridge_call::{Mark, Origin, Told};
 
@@ -54,7 +52,10 @@ fn tell<'a>(
         Head::Needless => return Decoded::Skipped,
         Head::Response if is_login(&pairs) => Ok(Told::Mark(Mark::LoggedIn)),
         Head::Response => return Decoded::Skipped,
-        Head::Event(rule) => event::tell(rule, texts(pairs), clock, &mut repaired),
+        Head::Event(rule) => {
+            let pairs = pairs.into_iter().map(|(key, value)| (key, JsonText(value)));
+            event::tell(rule, pairs, clock, &mut repaired)
+        }
     };
     match told {
         Ok(mut told) => {
@@ -78,12 +79,11 @@ fn tell<'a>(
 }
 
 /// Of all responses only an accepted login says something about the stream.
-fn is_login(pairs: &Members<'_>) -> bool {
+fn is_login(pairs: &[(&str, Text<'_>)]) -> bool {
     let has = |name: &[u8], words: &str| {
-        let is = |(key, value): &(Text<'_>, Json<'_>)| {
-            same(key.as_bytes(), name) && matches!(value, Json::Text(text) if text == words)
-        };
-        pairs.iter().any(is)
+        pairs
+            .iter()
+            .any(|(key, value)| same(key.as_bytes(), name) && value == words)
     };
     has(b"Response", "Success") && has(b"Message", "Authentication accepted")
 }

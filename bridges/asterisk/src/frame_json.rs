@@ -2,21 +2,24 @@
 //! stepped over, and an event without a rule ends the reading at its name.
 
 use crate::event::{Rule, rule};
-use crate::json::{Json, Members, Name};
+use crate::json::Json;
 use crate::key::is_needless;
 use crate::text::same;
 use callbridge_call::event::Text;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use std::borrow::Cow;
 use std::fmt;
 
-/// Room for the pairs of a channel event.
-const PAIRS: usize = 16;
+/// Room for the pairs of a dial event.
+const PAIRS: usize = 32;
 
 /// What a frame holds.
 #[derive(Debug, Default)]
 pub(crate) struct Collected<'a> {
     pub server: Option<Text<'a>>,
-    pub pairs: Members<'a>,
+    /// As AMI would write them: an array is a repeated key, an object under `ChanVariable`
+    /// (Wazo) the variables by name.
+    pub pairs: Vec<(&'a str, Text<'a>)>,
     pub head: Head,
     /// The message stands in `data`; what stands beside it is the envelope's.
     enveloped: bool,
@@ -39,27 +42,22 @@ impl<'a> Collected<'a> {
     pub(crate) fn read(text: &'a str) -> Option<Self> {
         let mut collected = Self::default();
         let mut json = serde_json::Deserializer::from_str(text);
-        let whole = Level {
+        let whole = json.deserialize_map(Level {
             to: &mut collected,
             is_data: false,
-        }
-        .deserialize(&mut json)
-        .and_then(|()| json.end());
+        });
+        let whole = whole.and_then(|()| json.end());
         (whole.is_ok() || collected.head == Head::Needless).then_some(collected)
     }
 
-    fn take(&mut self, key: Text<'a>, value: Json<'a>) {
-        let name = key.as_bytes();
+    #[inline]
+    fn take(&mut self, key: &'a str, value: Text<'a>) {
         if self.head == Head::Nothing {
-            if same(name, b"Event") {
-                let event = match &value {
-                    Json::Text(text) => text.as_bytes(),
-                    Json::Null | Json::Scalar(_) | Json::Array(_) | Json::Object(_) => b"",
-                };
-                self.head = rule(event).map_or(Head::Needless, Head::Event);
+            if same(key.as_bytes(), b"Event") {
+                self.head = rule(value.as_bytes()).map_or(Head::Needless, Head::Event);
                 return;
             }
-            if same(name, b"Response") {
+            if same(key.as_bytes(), b"Response") {
                 self.head = Head::Response;
             }
         }
@@ -76,14 +74,6 @@ struct Level<'c, 'a> {
     is_data: bool,
 }
 
-impl<'de> DeserializeSeed<'de> for Level<'_, 'de> {
-    type Value = ();
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
 impl<'de> Visitor<'de> for Level<'_, 'de> {
     type Value = ();
 
@@ -92,25 +82,19 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        if self.is_data {
-            // What stood beside it is the envelope's.
-            self.to.enveloped = true;
-            self.to.pairs.clear();
-            self.to.head = Head::Nothing;
-        }
-        while let Some(Name(key)) = map.next_key()? {
-            if !self.is_data && key == "data" {
-                map.next_value_seed(Level {
-                    to: self.to,
-                    is_data: true,
-                })?;
-            } else if !self.is_data && key == "server_name" {
+        while let Some(key) = map.next_key_seed(Name)? {
+            if !self.is_data && key == "server_name" {
                 let name = map.next_value::<Json<'de>>()?.into_text();
                 self.to.server = Some(name).filter(|name| !name.is_empty());
             } else if is_needless(key.as_bytes()) || (self.to.enveloped && !self.is_data) {
                 map.next_value::<IgnoredAny>()?;
             } else {
-                self.to.take(key, map.next_value()?);
+                let is_envelope = !self.is_data && key == "data";
+                map.next_value_seed(Value {
+                    to: self.to,
+                    key,
+                    is_envelope,
+                })?;
             }
             if self.to.head == Head::Needless {
                 return Err(A::Error::custom(""));
@@ -118,35 +102,121 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
         }
         Ok(())
     }
+}
 
-    // An envelope whose `data` is no object holds no message.
+/// A member's name, borrowed. AMI has no name with an escape in it: such a one is nobody's.
+struct Name;
 
-    fn visit_str<E>(self, _text: &str) -> Result<(), E> {
+impl<'de> DeserializeSeed<'de> for Name {
+    type Value = &'de str;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<&'de str, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Name {
+    type Value = &'de str;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a member's name")
+    }
+
+    #[inline]
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<&'de str, E> {
+        Ok(text)
+    }
+
+    fn visit_str<E>(self, _text: &str) -> Result<&'de str, E> {
+        Ok("")
+    }
+}
+
+/// The value of one member.
+struct Value<'c, 'a> {
+    to: &'c mut Collected<'a>,
+    key: &'a str,
+    is_envelope: bool,
+}
+
+impl Value<'_, '_> {
+    fn scalar<E>(self, text: String) -> Result<(), E> {
+        self.to.take(self.key, Cow::Owned(text));
         Ok(())
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Value<'_, 'de> {
+    type Value = ();
+
+    #[inline]
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Value<'_, 'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of an AMI message")
+    }
+
+    #[inline]
+    fn visit_borrowed_str<E>(self, text: &'de str) -> Result<(), E> {
+        self.to.take(self.key, Cow::Borrowed(text));
+        Ok(())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        self.scalar(text.to_owned())
     }
 
     fn visit_unit<E>(self) -> Result<(), E> {
-        Ok(())
+        self.scalar(String::new())
     }
 
-    fn visit_bool<E>(self, _value: bool) -> Result<(), E> {
-        Ok(())
+    fn visit_bool<E>(self, value: bool) -> Result<(), E> {
+        self.scalar(value.to_string())
     }
 
-    fn visit_u64<E>(self, _value: u64) -> Result<(), E> {
-        Ok(())
+    fn visit_u64<E>(self, value: u64) -> Result<(), E> {
+        self.scalar(value.to_string())
     }
 
-    fn visit_i64<E>(self, _value: i64) -> Result<(), E> {
-        Ok(())
+    fn visit_i64<E>(self, value: i64) -> Result<(), E> {
+        self.scalar(value.to_string())
     }
 
-    fn visit_f64<E>(self, _value: f64) -> Result<(), E> {
-        Ok(())
+    fn visit_f64<E>(self, value: f64) -> Result<(), E> {
+        self.scalar(value.to_string())
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
-        while seq.next_element::<IgnoredAny>()?.is_some() {}
+        while let Some(value) = seq.next_element::<Json<'de>>()? {
+            self.to.take(self.key, value.into_text());
+        }
+        Ok(())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        if self.is_envelope {
+            // What stood beside it is the envelope's.
+            self.to.enveloped = true;
+            self.to.pairs.clear();
+            self.to.head = Head::Nothing;
+            return Level {
+                to: self.to,
+                is_data: true,
+            }
+            .visit_map(map);
+        }
+        while let Some((name, value)) = map.next_entry::<Cow<'de, str>, Json<'de>>()? {
+            self.to.take(
+                self.key,
+                Cow::Owned(format!("{name}={}", value.into_text())),
+            );
+        }
         Ok(())
     }
 }
