@@ -125,11 +125,12 @@ mod tests {
 
     #[test]
     fn times_and_ids_move_and_numbers_stay() {
-        let frame = r#"{"Timestamp": "1795151317.833600","Uniqueid": "1795151317.146","CallerIDNum": "998901110001"}"#;
-        assert_eq!(
-            shift(frame, 3),
-            r#"{"Timestamp": "1795151320.833600","Uniqueid": "1795151320.146","CallerIDNum": "998901110001"}"#
-        );
+        let frame = |seconds: &str| {
+            format!(
+                r#"{{"Timestamp": "{seconds}.8","Uniqueid": "{seconds}.146","Num": "9989011100"}}"#
+            )
+        };
+        assert_eq!(shift(&frame("1795151317"), 3), frame("1795151320"));
     }
 
     #[test]

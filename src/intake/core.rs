@@ -15,6 +15,9 @@ use std::time::Duration;
 /// Two marks of one restart (a login and `FullyBooted`) come this close together.
 const ONE_RESTART: Duration = Duration::from_secs(5);
 
+/// PBXs on all streams together; a stream that names more of them is not telling the truth.
+const PBXES_MAX: usize = 64;
+
 /// What the flags say of assembling.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -83,6 +86,33 @@ struct Source {
     through: Option<u64>,
     refused: Vec<u64>,
     position: Option<serde_json::Value>,
+}
+
+impl Source {
+    /// Where the source stands after this frame.
+    fn note(&mut self, frame: &Frame) {
+        self.through = Some(frame.seq);
+        self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
+        if self.settings.file {
+            self.status.state = status::SourceState::Reading;
+        }
+        if let Some(position) = &frame.position {
+            self.position = serde_json::to_value(position).ok();
+        }
+    }
+
+    /// A frame that cannot be read is kept, and must not come again.
+    fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
+        self.status.unreadable += 1;
+        self.refused.push(frame.seq);
+        Op::Unreadable {
+            source: self.settings.shown.clone(),
+            pbx: self.settings.pbx.clone(),
+            bytes: frame.bytes.to_vec(),
+            why,
+            at: frame.arrived,
+        }
+    }
 }
 
 struct Pbx {
@@ -267,29 +297,14 @@ impl Intake {
         let Some(source) = self.sources.get_mut(usize::from(id.0)) else {
             return Ok(());
         };
-        source.through = Some(frame.seq);
-        source.status.last_event_at = Some(frame.arrived.floor_seconds().get());
-        if source.settings.file {
-            source.status.state = status::SourceState::Reading;
-        }
-        if let Some(position) = &frame.position {
-            source.position = serde_json::to_value(position).ok();
-        }
+        source.note(frame);
         let (server, told) = match source.decoder.decode(&frame.bytes) {
             Decoded::Skipped => {
                 source.status.skipped += 1;
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
-                source.status.unreadable += 1;
-                source.refused.push(frame.seq);
-                self.ops.push(Op::Unreadable {
-                    source: source.settings.shown.clone(),
-                    pbx: source.settings.pbx.clone(),
-                    bytes: frame.bytes.to_vec(),
-                    why: why.to_string(),
-                    at: frame.arrived,
-                });
+                self.ops.push(source.set_aside(frame, why.to_string()));
                 return Ok(());
             }
             Decoded::Event { heard, repaired } => {
@@ -299,44 +314,39 @@ impl Intake {
             }
         };
         if let Told::Mark(mark) = told {
+            let just_up = source.up_since_frame;
             note_mark(
                 &mut source.status,
                 &mut source.last_mark,
-                source.up_since_frame,
+                just_up,
                 mark,
                 frame,
             );
         }
         source.up_since_frame = false;
-        let name = pbx_of(
-            &source.settings.pbx,
-            server.as_deref(),
-            &mut self.servers,
-            &mut self.ops,
-        );
+        let (pbx, first) = (&source.settings.pbx, server.as_deref());
+        let name = pbx_of(pbx, first, &mut self.servers, &mut self.ops);
         if !self.pbxes.contains_key(&name) {
+            if self.pbxes.len() >= PBXES_MAX {
+                let why = format!("it speaks of PBX {name}, and {PBXES_MAX} are known already");
+                self.ops.push(source.set_aside(frame, why));
+                return Ok(());
+            }
             let assembler = Assembler::new(self.settings.assembler(&name)?);
-            self.pbxes.insert(
-                name.clone(),
-                Pbx {
-                    assembler,
-                    counted: Counts::default(),
-                },
-            );
+            let counted = Counts::default();
+            self.pbxes.insert(name.clone(), Pbx { assembler, counted });
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
         if let Told::Channel(event) = &told {
             let unique = event.channel.uniqueid.as_ref();
-            let late = !pbx.assembler.knows(unique)
-                && (self
-                    .just_finished
-                    .contains(&(name.clone(), unique.to_owned()))
-                    || remembers(&name, unique));
-            if late {
-                self.ops.push(Op::Count {
-                    counter: "late".into(),
-                    by: 1,
-                });
+            let just_finished = &self.just_finished;
+            let finished = |unique: &str| {
+                just_finished.contains(&(name.clone(), unique.to_owned()))
+                    || remembers(&name, unique)
+            };
+            if is_late(&pbx.assembler, unique, finished) {
+                let counter = "late".to_owned();
+                self.ops.push(Op::Count { counter, by: 1 });
                 return Ok(());
             }
         }
@@ -411,6 +421,11 @@ impl Intake {
     pub fn trunks(&self) -> &Trunks {
         self.settings.trunks()
     }
+}
+
+/// Whether the channel belongs to a call that is over: what is told of it now changes nothing.
+fn is_late(assembler: &Assembler, unique: &str, finished: impl FnOnce(&str) -> bool) -> bool {
+    !assembler.knows(unique) && finished(unique)
 }
 
 /// Which PBX a frame speaks of. The first `server_name` on a PBX's stream is that PBX; another

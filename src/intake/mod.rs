@@ -9,5 +9,7 @@
 pub mod core;
 pub mod identity;
 pub mod run;
+#[cfg(test)]
+mod tests;
 
 pub use self::core::{Batch, Intake, Settings, SourceSettings};

@@ -71,13 +71,7 @@ pub fn read(
         Some(name) => fields.text(name)?,
         None => None,
     };
-    if let Some(way) = direction
-        .as_deref()
-        .filter(|way| !["INBOUND", "OUTBOUND"].contains(way))
-    {
-        let words = format!("direction: no enum constant {way}, one of [INBOUND, OUTBOUND]");
-        return Err(Refusal::Unparsable(words));
-    }
+    check_direction(direction.as_deref())?;
     fields.check_uuid(uuid.as_deref());
     fields.check_epoch(started_at, now, ahead_max);
     fields.check_phone(names.phone.as_deref(), phone.as_deref());
@@ -107,15 +101,7 @@ pub fn read(
             "Suhbat vaqti umumiy davomiylikdan oshmasligi kerak",
         ));
     }
-    let mut derived: Vec<String> = fields
-        .map
-        .keys()
-        .filter(|key| is_derived(key))
-        .cloned()
-        .collect();
-    if uuid.starts_with(PREFIX) {
-        derived.push("uuid with the prefix oapi-".to_owned());
-    }
+    let derived = derived(&fields.map, &uuid);
     let call = Submission {
         lead_id,
         employee_id,
@@ -129,6 +115,24 @@ pub fn read(
         others: fields.map,
     };
     Ok((call, derived))
+}
+
+fn check_direction(direction: Option<&str>) -> Result<(), Refusal> {
+    match direction {
+        None | Some("INBOUND" | "OUTBOUND") => Ok(()),
+        Some(way) => Err(Refusal::Unparsable(format!(
+            "direction: no enum constant {way}, one of [INBOUND, OUTBOUND]"
+        ))),
+    }
+}
+
+/// What a client must not send, as far as it stands in the body.
+fn derived(map: &serde_json::Map<String, serde_json::Value>, uuid: &str) -> Vec<String> {
+    let mut derived: Vec<String> = map.keys().filter(|key| is_derived(key)).cloned().collect();
+    if uuid.starts_with(PREFIX) {
+        derived.push("uuid with the prefix oapi-".to_owned());
+    }
+    derived
 }
 
 fn is_derived(key: &str) -> bool {

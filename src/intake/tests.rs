@@ -1,0 +1,195 @@
+//! The intake over recorded frames, without clock, socket or file.
+
+use super::core::{Batch, Intake, Settings, SourceSettings};
+use crate::journal::{Outcome, Rules};
+use crate::people::People;
+use crate::spool::{Finished, Op};
+use crate::trunk::{self, Trunks};
+use callbridge_asterisk::Format;
+use callbridge_call::EventTime;
+use callbridge_source::{Frame, SourceId, Verdict};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
+const FRAMES: &str = include_str!("../../tests/recordings/inbound_answered/amiws.jsonl");
+const SOURCE: SourceId = SourceId(0);
+
+fn settings() -> Settings {
+    let trunk = trunk::parse(TRUNK, &trunk::Defaults::default()).expect("a trunk");
+    let trunks = Trunks::new(vec![trunk]).expect("trunks");
+    Settings {
+        settle: Duration::from_millis(500),
+        cdr_wait: Duration::from_secs(10),
+        max_call: Duration::from_secs(3600),
+        max_open_calls: 1_000,
+        zone: None,
+        rules: Rules {
+            trunks,
+            ..Rules::default()
+        },
+    }
+}
+
+fn intake() -> Intake {
+    let source = SourceSettings {
+        shown: "ws://pbx/".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::AmiJson,
+        file: true,
+    };
+    Intake::new(settings(), vec![source], BTreeMap::new()).expect("an intake")
+}
+
+/// Time of the recording, so that its calls are live.
+fn now(line: &str) -> EventTime {
+    let (_, after) = line
+        .split_once("\"Timestamp\": \"")
+        .unwrap_or(("", "1795151317."));
+    let seconds = after
+        .split('.')
+        .next()
+        .and_then(|seconds| seconds.parse().ok());
+    EventTime::from_seconds(seconds.expect("a time"))
+}
+
+fn tell(intake: &mut Intake, seq: u64, line: &str) {
+    tell_knowing(intake, seq, line, |_| false);
+}
+
+fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) -> bool) {
+    let bytes = line.as_bytes().to_vec().into();
+    let frame = Frame {
+        seq,
+        arrived: now(line),
+        bytes,
+        position: None,
+    };
+    intake
+        .frame(SOURCE, &frame, &mut |_, id| known(id))
+        .expect("taken");
+}
+
+fn finished(batch: &Batch) -> Vec<&Finished> {
+    let finished = batch.ops.iter().filter_map(|op| match op {
+        Op::Finish(finished) => Some(&**finished),
+        _ => None,
+    });
+    finished.collect()
+}
+
+fn end(intake: &mut Intake) -> Batch {
+    let after = EventTime::from_seconds(1_795_151_400);
+    intake.at_end(SOURCE, after);
+    intake.take(&People::default(), after)
+}
+
+#[test]
+fn a_recording_becomes_one_judged_call_and_its_frames_are_committed() {
+    let mut intake = intake();
+    let lines: Vec<&str> = FRAMES.lines().collect();
+    for (seq, line) in (1..).zip(&lines) {
+        tell(&mut intake, seq, line);
+    }
+    let batch = end(&mut intake);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].judged.outcome, Outcome::Journal);
+    assert_eq!(
+        calls[0].judged.record.lead_id.map(|lead| lead.get()),
+        Some(4001)
+    );
+    let through = lines.len() as u64;
+    assert_eq!(batch.verdicts, [(SOURCE, Verdict::Committed { through })]);
+    assert_eq!(intake.open_calls(), 0);
+}
+
+#[test]
+fn the_same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
+    let mut intake = intake();
+    for (seq, line) in (1..).step_by(2).zip(FRAMES.lines()) {
+        tell(&mut intake, seq, line);
+        tell(&mut intake, seq + 1, &line.replace("pbx1.lab", "pbx2.lab"));
+    }
+    let batch = end(&mut intake);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 2);
+    let pbxs: Vec<&str> = calls
+        .iter()
+        .map(|call| call.judged.record.pbx.as_str())
+        .collect();
+    assert_eq!(pbxs, ["hq", "hq/pbx2.lab"]);
+    assert_ne!(calls[0].judged.record.uuid, calls[1].judged.record.uuid);
+    let first = Op::Meta {
+        key: Intake::server_key("hq"),
+        value: "pbx1.lab".to_owned(),
+    };
+    assert!(batch.ops.contains(&first), "the first one's name is kept");
+}
+
+#[test]
+fn a_frame_that_cannot_be_read_is_kept_and_refused_and_hides_nothing() {
+    let mut intake = intake();
+    tell(&mut intake, 1, "{ neither JSON nor an event");
+    for (seq, line) in (2..).zip(FRAMES.lines()) {
+        tell(&mut intake, seq, line);
+    }
+    let batch = end(&mut intake);
+    assert_eq!(finished(&batch).len(), 1);
+    assert!(
+        batch
+            .ops
+            .iter()
+            .any(|op| matches!(op, Op::Unreadable { .. }))
+    );
+    assert_eq!(batch.verdicts[0], (SOURCE, Verdict::Refused { seq: 1 }));
+    assert_eq!(intake.statuses()[0].unreadable, 1);
+}
+
+#[test]
+fn events_of_a_call_that_is_over_raise_no_ghost() {
+    let mut intake = intake();
+    for (seq, line) in (1..).zip(FRAMES.lines()) {
+        tell_knowing(&mut intake, seq, line, |id| id.starts_with("1795151317."));
+    }
+    let batch = end(&mut intake);
+    assert_eq!(finished(&batch).len(), 0);
+    assert_eq!(intake.open_calls(), 0);
+    let late = |op: &&Op| matches!(op, Op::Count { counter, .. } if counter == "late");
+    assert!(batch.ops.iter().filter(late).count() > 10);
+}
+
+#[test]
+fn a_call_that_was_open_when_the_process_ended_is_one_whole_call() {
+    let lines: Vec<&str> = FRAMES.lines().collect();
+    for cut in 1..lines.len() - 1 {
+        let mut before = intake();
+        for (seq, line) in (1..).zip(&lines[..cut]) {
+            tell(&mut before, seq, line);
+        }
+        let batch = before.take(&People::default(), now(lines[cut]));
+        let mut after = intake();
+        for op in &batch.ops {
+            if let Op::Open {
+                pbx,
+                key,
+                snapshot: Some(bytes),
+            } = op
+            {
+                after.restore(pbx, *key, bytes).expect("restored");
+            }
+        }
+        for (seq, line) in (1..).zip(&lines[cut..]) {
+            tell(&mut after, seq, line);
+        }
+        let batch = end(&mut after);
+        let calls = finished(&batch);
+        assert_eq!(calls.len(), 1, "cut after {cut} frames");
+        let record = &calls[0].judged.record;
+        assert_eq!(
+            (record.duration_sec, record.talk_time_sec),
+            (5, 4),
+            "cut after {cut} frames"
+        );
+    }
+}
