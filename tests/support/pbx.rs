@@ -1,30 +1,57 @@
-//! PBXs that say what a test tells them to: one speaks AMI on TCP, one AMI as JSON over a
-//! WebSocket. Each remembers who is connected, so that a test waits for the event itself.
+//! PBXs on loopback that say what a test tells them to: one speaks AMI on TCP, one AMI as JSON
+//! over a WebSocket. Each remembers who logged in and what was asked of it.
 
 use futures_util::{SinkExt, StreamExt};
+use md5::{Digest, Md5};
 use std::net::SocketAddr;
-use std::sync::Arc;
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::net::tcp::OwnedReadHalf;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Mutex, mpsc, watch};
-use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
+use tokio::sync::{mpsc, watch};
 use tokio_tungstenite::tungstenite::protocol::frame::Frame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::{Bytes, Message};
 
-/// The secret every test PBX accepts.
-pub const SECRET: &str = "bridgesecret";
+/// The secret that an AMI line asks for.
+pub const SECRET: &str = "secret of the manager";
+/// What an MD5 login hashes together with the secret.
+const CHALLENGE: &str = "471147114";
+const LOGIN_WITHIN: Duration = Duration::from_secs(90);
 
-/// What a line carries to its listener.
+/// What a test has a line say.
 enum Say {
     Bytes(Vec<u8>),
     Cut,
 }
 
-/// A PBX on loopback.
+/// A PBX; who connects last is who hears it.
 pub struct Pbx {
     addr: SocketAddr,
-    line: Arc<Mutex<Option<mpsc::Sender<Say>>>>,
+    shared: Arc<Shared>,
     logins: watch::Receiver<u64>,
+}
+
+#[derive(Default)]
+struct Shared {
+    line: Mutex<Option<mpsc::Sender<Say>>>,
+    asked: Mutex<Vec<String>>,
+}
+
+/// One connection, seen from the PBX.
+struct Line {
+    stream: TcpStream,
+    said: mpsc::Receiver<Say>,
+    shared: Arc<Shared>,
+    logins: watch::Sender<u64>,
+}
+
+impl Shared {
+    fn ask(&self, action: String) {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        asked.push(action);
+    }
 }
 
 impl Pbx {
@@ -40,22 +67,31 @@ impl Pbx {
 
     async fn listen<F, L>(serve: F) -> Self
     where
-        F: Fn(TcpStream, mpsc::Receiver<Say>, watch::Sender<u64>) -> L + Send + Sync + 'static,
+        F: Fn(Line) -> L + Send + Sync + 'static,
         L: Future<Output = ()> + Send + 'static,
     {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port on loopback");
-        let addr = listener.local_addr().expect("its address");
-        let line = Arc::new(Mutex::new(None));
-        let (logged_in, logins) = watch::channel(0);
-        let current = Arc::clone(&line);
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = listener.local_addr().expect("bound");
+        let (counted, logins) = watch::channel(0);
+        let shared = Arc::new(Shared::default());
+        let ours = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (say, said) = mpsc::channel(1024);
-                *current.lock().await = Some(say);
-                tokio::spawn(serve(stream, said, logged_in.clone()));
+                *ours.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(say);
+                tokio::spawn(serve(Line {
+                    stream,
+                    said,
+                    shared: Arc::clone(&ours),
+                    logins: counted.clone(),
+                }));
             }
         });
-        Self { addr, line, logins }
+        Self {
+            addr,
+            shared,
+            logins,
+        }
     }
 
     /// Where it listens.
@@ -67,11 +103,18 @@ impl Pbx {
     pub async fn logged_in(&self, n: u64) {
         let mut logins = self.logins.clone();
         let login = logins.wait_for(|count| *count >= n);
-        let waited = tokio::time::timeout(std::time::Duration::from_secs(60), login).await;
-        waited.expect("a login within a minute").expect("a PBX");
+        let waited = tokio::time::timeout(LOGIN_WITHIN, login).await;
+        waited.expect("a login in time").expect("a PBX");
     }
 
-    /// Says a message (AMI text with its empty line; one JSON frame) to who listens now.
+    /// Everything asked of it, login included: AMI actions as text; over a WebSocket whatever came
+    /// but pings, for amiws hands it to the PBX as an action.
+    pub fn asked(&self) -> Vec<String> {
+        let asked = &self.shared.asked;
+        asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Says something (AMI text; one JSON frame) to who listens now.
     pub async fn say(&self, message: &[u8]) {
         self.send(Say::Bytes(message.to_vec())).await;
     }
@@ -82,44 +125,41 @@ impl Pbx {
     }
 
     async fn send(&self, say: Say) {
-        let line = self.line.lock().await.clone().expect("somebody listens");
+        let line = &self.shared.line;
+        let line = line.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let line = line.expect("somebody listens");
         line.send(say).await.ok().expect("the line is open");
     }
 }
 
-async fn ami_line(
-    stream: TcpStream,
-    mut said: mpsc::Receiver<Say>,
-    logged_in: watch::Sender<u64>,
-) {
+async fn ami_line(line: Line) {
+    let Line {
+        stream,
+        mut said,
+        shared,
+        logins,
+    } = line;
     let (read, mut write) = stream.into_split();
-    let (answer, mut answers) = mpsc::channel::<(String, bool)>(16);
-    tokio::spawn(async move {
-        let mut lines = BufReader::new(read).lines();
-        let mut action = Vec::new();
-        while let Ok(Some(line)) = lines.next_line().await {
-            if !line.is_empty() {
-                action.push(line);
-            } else if answer.send(ami_answer(&std::mem::take(&mut action))).await.is_err() {
-                return;
-            }
-        }
-    });
+    let (heard, mut actions) = mpsc::channel(16);
+    tokio::spawn(hear_actions(BufReader::new(read).lines(), heard));
     let _ = write.write_all(b"Asterisk Call Manager/11.0.0\r\n").await;
-    let mut heard = false;
+    let mut open = false;
     loop {
         let bytes = tokio::select! {
-            answer = answers.recv() => match answer {
-                Some((text, login)) => {
-                    if login {
-                        heard = true;
-                        logged_in.send_modify(|count| *count += 1);
-                    }
-                    text.into_bytes()
+            action = actions.recv() => match action {
+                Some(action) => {
+                    let (answer, login) = answer(&action);
+                    shared.ask(action.join("\n"));
+                    open |= login;
+                    logins.send_if_modified(|count| {
+                        *count += u64::from(login);
+                        login
+                    });
+                    answer.into_bytes()
                 }
                 None => return,
             },
-            say = said.recv(), if heard => match say {
+            say = said.recv(), if open => match say {
                 Some(Say::Bytes(bytes)) => bytes,
                 Some(Say::Cut) | None => return,
             },
@@ -130,53 +170,71 @@ async fn ami_line(
     }
 }
 
+/// Actions as they come in, each as its lines.
+async fn hear_actions(
+    mut lines: Lines<BufReader<OwnedReadHalf>>,
+    heard: mpsc::Sender<Vec<String>>,
+) {
+    let mut action = Vec::new();
+    while let Ok(Some(line)) = lines.next_line().await {
+        if !line.is_empty() {
+            action.push(line);
+        } else if heard.send(std::mem::take(&mut action)).await.is_err() {
+            return;
+        }
+    }
+}
+
 /// The answer to an action, and whether it was a login that succeeded.
-fn ami_answer(action: &[String]) -> (String, bool) {
+fn answer(action: &[String]) -> (String, bool) {
     let get = |key: &str| {
-        let line = action.iter().find(|line| line.to_lowercase().starts_with(key));
-        line.and_then(|line| line.split_once(": ")).map_or("", |(_, value)| value).to_owned()
+        let pairs = action.iter().filter_map(|line| line.split_once(": "));
+        let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
+        same.next().map_or("", |(_, value)| value)
     };
-    let id = match get("actionid:") {
-        id if id.is_empty() => String::new(),
+    let id = match get("ActionID") {
+        "" => String::new(),
         id => format!("ActionID: {id}\r\n"),
     };
     let success = |words: &str| format!("Response: Success\r\n{id}{words}\r\n\r\n");
-    match get("action:").to_lowercase().as_str() {
-        "challenge" => (success("Challenge: 4711"), false),
+    match get("Action").to_lowercase().as_str() {
+        "challenge" => (success(&format!("Challenge: {CHALLENGE}")), false),
+        "login" if get("Key") == md5_hex(&format!("{CHALLENGE}{SECRET}")) => {
+            let booted = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
+            (success("Message: Authentication accepted") + booted, true)
+        }
         "login" => {
-            let digest = md5_hex(format!("4711{SECRET}").as_bytes());
-            if get("key:") == digest || get("secret:") == SECRET {
-                let booted = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
-                (success("Message: Authentication accepted") + booted, true)
-            } else {
-                let words = "Message: Authentication failed\r\n\r\n";
-                (format!("Response: Error\r\n{id}{words}"), false)
-            }
+            let words = "Message: Authentication failed\r\n\r\n";
+            (format!("Response: Error\r\n{id}{words}"), false)
         }
         "ping" => (success("Ping: Pong"), false),
         _ => (success("Message: done"), false),
     }
 }
 
-fn md5_hex(bytes: &[u8]) -> String {
-    use md5::Digest;
-    md5::Md5::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+fn md5_hex(text: &str) -> String {
+    let hash = Md5::digest(text.as_bytes());
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn websocket_line(
-    stream: TcpStream,
-    mut said: mpsc::Receiver<Say>,
-    logged_in: watch::Sender<u64>,
-) {
-    let Ok(socket) = tokio_tungstenite::accept_async(stream).await else { return };
+async fn websocket_line(line: Line) {
+    let Line {
+        stream,
+        mut said,
+        shared,
+        logins,
+    } = line;
+    let Ok(socket) = tokio_tungstenite::accept_async(stream).await else {
+        return;
+    };
     let (mut write, mut read) = socket.split();
-    logged_in.send_modify(|count| *count += 1);
+    logins.send_modify(|count| *count += 1);
     loop {
         tokio::select! {
             heard = read.next() => match heard {
-                // Whatever a client sends, amiws forwards to the PBX as an action.
-                Some(Ok(Message::Text(text))) => panic!("an action reached the PBX: {text}"),
-                Some(Ok(Message::Binary(bytes))) => panic!("an action reached the PBX: {bytes:?}"),
+                Some(Ok(message @ (Message::Text(_) | Message::Binary(_)))) => {
+                    shared.ask(format!("{message:?}"));
+                }
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => return,
             },

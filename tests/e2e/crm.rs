@@ -1,0 +1,201 @@
+//! The CRM of the tests, and the judge over what it was sent.
+
+use crate::program::TOKEN;
+use callbridge::sandbox::token::IdSet;
+use callbridge::sandbox::window::Rate;
+use callbridge::sandbox::{self, Breach, Kind, Record, Server};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// The rate of the sandbox, and the flag that gives it to callbridge. Both are smaller than real
+/// ones so that windows fill and end while a test runs.
+pub const RATE: Rate = Rate {
+    requests: 60,
+    window: Duration::from_secs(2),
+};
+/// [`RATE`] as a flag.
+pub const RATE_FLAG: &str = "--rate=60/2s";
+
+/// Of the recipe of every call's uuid.
+const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
+
+/// A sandbox that knows the leads and employees of the recordings and writes soon.
+pub fn settings() -> sandbox::Config {
+    let mut config = sandbox::Config {
+        token: TOKEN.into(),
+        ..sandbox::Config::default()
+    };
+    config.settings.rate = RATE;
+    config.settings.persist_after = Duration::from_millis(300);
+    config.settings.persist_jitter = Duration::from_millis(100);
+    config.settings.company.leads = IdSet::parse("4001-4009").expect("ids");
+    config
+}
+
+/// Starts it.
+pub async fn start() -> Server {
+    sandbox::start(settings()).await.expect("a sandbox")
+}
+
+/// What has to become of a call.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    pub linkedid: String,
+    pub lead: Option<i64>,
+    /// Why it is a dead letter; `None` for a call of the journal.
+    pub reason: Option<String>,
+    pub employee: Option<i64>,
+    pub direction: String,
+    pub answered: bool,
+    pub started_at: i64,
+    /// Exact seconds.
+    pub duration: f64,
+    /// Exact seconds.
+    pub talk: f64,
+}
+
+impl Expected {
+    /// Of an entry of `expected.json`.
+    pub fn of(call: &Value) -> Self {
+        let text = |name: &str| call[name].as_str().map(str::to_owned);
+        let seconds = |name: &str| call[name].as_f64().expect("seconds");
+        let lead = call["leadId"].as_i64();
+        let no_lead = || lead.is_none().then(|| "no_lead".to_owned());
+        Self {
+            linkedid: text("linkedid").expect("a linkedid"),
+            lead,
+            reason: text("reason").or_else(no_lead),
+            employee: call["employee"].as_str().map(employee),
+            direction: text("direction").expect("a direction"),
+            answered: call["answered"].as_bool().expect("answered or not"),
+            started_at: call["startedAt"].as_i64().expect("an epoch"),
+            duration: seconds("durationSec"),
+            talk: seconds("talkTimeSec"),
+        }
+    }
+
+    /// UUIDv5 of the PBX's id, a NUL and the linkedid.
+    pub fn uuid(&self) -> String {
+        uuid(&self.linkedid)
+    }
+
+    fn differences(&self, record: &Record) -> Vec<String> {
+        let call = &record.call;
+        let mut all = Vec::new();
+        let mut same = |what: &str, wants: String, has: String| {
+            if wants != has {
+                all.push(format!("{what}: {has} instead of {wants}"));
+            }
+        };
+        let id = |id: Option<i64>| format!("{id:?}");
+        same("leadId", id(self.lead), id(Some(call.lead_id)));
+        same("employeeId", id(self.employee), id(call.employee_id));
+        same("direction", self.direction.clone(), call.direction.clone());
+        same(
+            "answered",
+            self.answered.to_string(),
+            call.answered.to_string(),
+        );
+        let (wants, has) = (self.started_at.to_string(), call.started_at.to_string());
+        same("startedAt", wants, has);
+        same(
+            "clientPhone",
+            "None".into(),
+            format!("{:?}", call.client_phone),
+        );
+        same(
+            "other fields",
+            "{}".into(),
+            Value::from(call.others.clone()).to_string(),
+        );
+        let talk = call.talk_time_sec.unwrap_or(-9);
+        for (what, wants, has) in [
+            ("durationSec", self.duration, call.duration_sec),
+            ("talkTimeSec", self.talk, talk),
+        ] {
+            if (wants - has as f64).abs() > 1.0 {
+                all.push(format!("{what}: {has} instead of {wants}"));
+            }
+        }
+        all
+    }
+}
+
+/// The employee of an extension: `101` is 501.
+fn employee(extension: &str) -> i64 {
+    extension.parse::<i64>().expect("an extension") + 400
+}
+
+/// The uuid of a call of `pbx1`.
+pub fn uuid(linkedid: &str) -> String {
+    Uuid::new_v5(&NAMESPACE, format!("pbx1\0{linkedid}").as_bytes()).to_string()
+}
+
+/// Everything that is wrong with a journal and the dead letters beside it.
+pub fn faults(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<String> {
+    let journal = crm.journal();
+    let mut records: BTreeMap<&str, &Record> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for record in &journal {
+        if records.insert(&record.call.uuid, record).is_some() {
+            wrong.push(format!("{} is there twice", record.call.uuid));
+        }
+    }
+    let mut letters: BTreeMap<&str, &str> = letters
+        .iter()
+        .map(|letter| {
+            let text = |name: &str| letter[name].as_str().expect("text");
+            (text("linkedid"), text("reason"))
+        })
+        .collect();
+    for call in expected {
+        let record = records.remove(call.uuid().as_str());
+        let letter = letters.remove(call.linkedid.as_str());
+        let differences = match (record, letter, call.reason.as_deref()) {
+            (Some(record), None, None) => call.differences(record),
+            (None, Some(has), Some(wants)) if has == wants => Vec::new(),
+            (None, None, _) => vec!["is missing".to_owned()],
+            (Some(_), Some(reason), _) => vec![format!("is journaled and a dead letter {reason}")],
+            (Some(_), None, Some(wants)) => vec![format!("is journaled instead of {wants}")],
+            (None, Some(has), wants) => vec![format!("is a dead letter {has}, not {wants:?}")],
+        };
+        let named = differences.iter();
+        wrong.extend(named.map(|words| format!("{}: {words}", call.linkedid)));
+    }
+    let extra = records.values();
+    wrong.extend(extra.map(|record| format!("nobody expected {:?}", record.call)));
+    let extra = letters.iter();
+    wrong.extend(extra.map(|(id, reason)| format!("nobody expected {id} as {reason}")));
+    wrong.extend(conduct(crm, |_| false));
+    wrong
+}
+
+/// Fails with everything that is wrong.
+pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
+    let wrong = faults(crm, letters, expected);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What a client did against the document, but for what a test allows.
+pub fn conduct(crm: &Server, allowed: impl Fn(Kind) -> bool) -> Vec<String> {
+    let mut wrong: Vec<String> = crm
+        .breaches()
+        .iter()
+        .filter(|breach: &&Breach| !allowed(breach.kind))
+        .map(|breach| format!("{:?} {}: {}", breach.kind, breach.rule, breach.words))
+        .collect();
+    crm.admin(|core, _| {
+        let fullest = core.fullest().in_a_window;
+        if fullest > RATE.requests {
+            wrong.push(format!("{fullest} requests in a window"));
+        }
+        let refused = core
+            .counts()
+            .iter()
+            .filter(|((_, status), _)| *status == 429);
+        wrong.extend(refused.map(|((endpoint, _), n)| format!("429 from {endpoint:?} × {n}")));
+    });
+    wrong
+}

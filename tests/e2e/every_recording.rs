@@ -1,0 +1,174 @@
+//! Does every recorded call reach the journal as it took place, whichever way it is told?
+
+use crate::broker::{self, Broker};
+use crate::crm::{self, Expected, RATE_FLAG};
+use crate::pbx::{self, Pbx};
+use crate::program::{Place, Program};
+use crate::recordings::{self, Recording, TRUNKS};
+use callbridge::sandbox::Server;
+use futures_util::future::join_all;
+
+/// Two lists in one: the leads of the recordings' customers, and two for one number.
+pub const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
+     998901110003,4003\n998901110004,4004\n998901110005,4005\n\
+     998901119999,4008\n998901119999,4009\n";
+
+/// One PBX, one callbridge, one CRM.
+struct Scene {
+    place: Place,
+    crm: Server,
+    group: Vec<Recording>,
+}
+
+impl Scene {
+    /// One for each group of recordings.
+    async fn each(recordings: Vec<Recording>) -> Vec<Self> {
+        let scenes = recordings::groups(recordings).into_iter();
+        join_all(scenes.map(async |group| Self {
+            place: Place::new(),
+            crm: crm::start().await,
+            group,
+        }))
+        .await
+    }
+
+    fn run(&self, source: &str, more: &[&str]) -> Program {
+        let flags = [&[source, RATE_FLAG, "--cdr-wait=2s"], more].concat();
+        self.place.run(&self.crm.url(), &flags)
+    }
+
+    /// Waits for the end of all calls, stops the program, and lets the judge count.
+    async fn end(self, mut program: Program, expected: &[Expected]) {
+        let finished = u64::try_from(expected.len()).expect("few");
+        let status = program.settled(finished).await;
+        assert_eq!(status.books.finished, finished);
+        program.terminate().await;
+        crm::judge(&self.crm, &self.place.letters().await, expected);
+    }
+
+    async fn from_a_file(self, format: &str) {
+        let bytes = |recording: &Recording| match format {
+            "ami" => recording.ami.clone(),
+            _ => recording.json.clone(),
+        };
+        let all: Vec<Vec<u8>> = self.group.iter().map(bytes).collect();
+        self.place.write("recorded", all.concat());
+        let source = self.place.file("recorded", format);
+        let flags = [TRUNKS[0], TRUNKS[1], "--until-idle"];
+        self.run(&source, &flags).succeeds().await;
+        let expected = recordings::expected(&self.group);
+        crm::judge(&self.crm, &self.place.letters().await, &expected);
+    }
+}
+
+#[tokio::test]
+async fn every_recording_read_from_a_file_of_ami_is_journaled_as_it_took_place() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(|scene| scene.from_a_file("ami"))).await;
+}
+
+#[tokio::test]
+async fn every_recording_read_from_a_file_of_ami_as_json_is_journaled_as_it_took_place() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(
+        scenes
+            .into_iter()
+            .map(|scene| scene.from_a_file("ami-json")),
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn every_recording_told_over_a_websocket_is_journaled_as_it_took_place() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(async |scene| {
+        let pbx = Pbx::websocket().await;
+        let source = format!("--source=ws://{}/", pbx.addr());
+        let program = scene.run(&source, &TRUNKS);
+        pbx.logged_in(1).await;
+        for frame in scene.group.iter().flat_map(Recording::frames) {
+            pbx.say(frame).await;
+        }
+        let expected = recordings::expected(&scene.group);
+        scene.end(program, &expected).await;
+        assert_eq!(
+            pbx.asked(),
+            [""; 0],
+            "what is sent becomes an action of the PBX"
+        );
+    }))
+    .await;
+}
+
+#[tokio::test]
+async fn every_recording_told_over_ami_with_an_md5_login_is_journaled_as_it_took_place() {
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().map(async |scene| {
+        let pbx = Pbx::ami().await;
+        let secret = scene.place.write("secret", pbx::SECRET);
+        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let program = scene.run(&source, &TRUNKS);
+        pbx.logged_in(1).await;
+        for recording in &scene.group {
+            pbx.say(&recording.events().collect::<Vec<_>>().concat())
+                .await;
+        }
+        let expected = recordings::expected(&scene.group);
+        scene.end(program, &expected).await;
+        let asked = pbx.asked().join("\n\n");
+        assert!(asked.contains("AuthType: MD5") && !asked.contains(pbx::SECRET));
+    }))
+    .await;
+}
+
+/// What CEL alone can tell of a recording's calls, with leads from a list.
+fn told_by_cel(recording: &Recording) -> Vec<Expected> {
+    let unknown = recording.placed_by_the_pbx();
+    let calls = recording.calls.iter().map(|call| {
+        let mut expected = Expected::of(call);
+        let phone = call["clientPhone"].as_str().filter(|_| !unknown);
+        let row = |line: &&str| phone.is_some_and(|phone| line.starts_with(&phone[1..]));
+        let mut leads = LEADS
+            .lines()
+            .filter(row)
+            .filter_map(|line| line.split_once(','));
+        let (lead, other) = (leads.next(), leads.next());
+        (expected.lead, expected.reason) = match (lead, other) {
+            (Some((_, lead)), None) => (lead.parse().ok(), None),
+            (Some(_), Some(_)) => (None, Some("ambiguous_lead".to_owned())),
+            (None, _) => (None, Some("no_lead".to_owned())),
+        };
+        expected
+    });
+    calls.collect()
+}
+
+#[tokio::test]
+async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
+    let mut recordings = recordings::all();
+    // Without CEL there is nothing to tell. Of two Dials in a row CEL names the first alone.
+    recordings.retain(|recording| {
+        let outbound = |call: &&serde_json::Value| call["direction"] == "OUTBOUND";
+        !recording.cel().is_empty() && recording.calls.iter().filter(outbound).count() < 2
+    });
+    let broker = Broker::shared();
+    let scenes = Scene::each(recordings).await;
+    join_all(scenes.into_iter().enumerate().map(async |(at, scene)| {
+        let queue = format!("every-recording-{at}");
+        broker.declare(&queue).await;
+        let secret = scene.place.write("secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let source =
+            format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+        let lead = format!("--lead=csv:{}", scene.place.write("leads.csv", LEADS));
+        let trunks = ["--trunk=city=PJSIP/city", "--trunk=gsm=PJSIP/gsm"];
+        let flags = [&trunks[..], &["--country=UZ", "--strip=9", &lead]].concat();
+        let bodies: Vec<String> = scene.group.iter().flat_map(Recording::cel).collect();
+        broker.publish(&queue, &bodies).await;
+        let program = scene.run(&source, &flags);
+        let expected: Vec<Expected> = scene.group.iter().flat_map(told_by_cel).collect();
+        scene.end(program, &expected).await;
+        assert_eq!(broker.depth(&queue).await, 0, "all is acknowledged");
+    }))
+    .await;
+}

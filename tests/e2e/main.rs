@@ -1,0 +1,16 @@
+//! The real program from end to end: recorded calls in, and a CRM that holds to its document as
+//! the judge.
+
+#[path = "../support/authority.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod authority;
+#[path = "../support/broker.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod broker;
+mod crm;
+mod every_recording;
+#[path = "../support/pbx.rs"]
+mod pbx;
+mod program;
+mod recordings;
+mod wait;

@@ -1,0 +1,226 @@
+//! The program under test: the real binary with a folder of its own.
+
+use crate::wait::{soon, until};
+use callbridge::control::{Ask, Reply, socket};
+use callbridge::ops::Status;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+/// The token that the sandbox takes.
+pub const TOKEN: &str = "svc_pat_of_the_tests";
+/// SIGTERM ends `run` within this.
+const STOPS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A folder with the state, secrets and lists of one callbridge.
+pub struct Place {
+    folder: TempDir,
+    runs: AtomicU32,
+}
+
+impl Place {
+    /// With the token in its file, and nothing else.
+    pub fn new() -> Self {
+        let place = Self {
+            folder: tempfile::tempdir().expect("a folder"),
+            runs: AtomicU32::new(0),
+        };
+        place.write("token", TOKEN);
+        place
+    }
+
+    /// A file of it.
+    pub fn at(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// The same as text, for a flag.
+    pub fn path(&self, name: &str) -> String {
+        self.at(name).to_str().expect("UTF-8").to_owned()
+    }
+
+    /// Puts a file there in one step, as an administrator's tool should; its path.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> String {
+        let new = self.at(&format!("{name}.new"));
+        fs::write(&new, text).expect("written");
+        fs::rename(&new, self.at(name)).expect("renamed");
+        self.path(name)
+    }
+
+    /// Adds to a file.
+    pub fn append(&self, name: &str, bytes: &[u8]) {
+        use std::io::Write as _;
+        let mut how = fs::OpenOptions::new();
+        let opened = how.create(true).append(true).open(self.at(name));
+        let mut file = opened.expect("a file");
+        file.write_all(bytes).expect("written");
+    }
+
+    /// A `file://` source read from its start.
+    pub fn file(&self, name: &str, format: &str) -> String {
+        format!(
+            "--source=file://{}?format={format}&from=start",
+            self.path(name)
+        )
+    }
+
+    /// Starts `callbridge run` against this CRM with these flags beside the usual ones.
+    pub fn run<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Program {
+        let mut arguments = vec![
+            "run".to_owned(),
+            format!("--crm-url={crm}"),
+            format!("--token-file={}", self.path("token")),
+            format!("--state={}", self.path("state")),
+            "--pbx-id=pbx1".to_owned(),
+            "--employees=101:501;102:502;103:503;104:504".to_owned(),
+        ];
+        arguments.extend(flags.iter().map(|flag| flag.as_ref().to_owned()));
+        self.start(&arguments, &[])
+    }
+
+    /// Starts the program with exactly these arguments and variables.
+    pub fn start<S: AsRef<str>>(&self, arguments: &[S], variables: &[(&str, &str)]) -> Program {
+        let run = self.runs.fetch_add(1, Ordering::Relaxed);
+        let log = self.at(&format!("log-{run}"));
+        let child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+            .env_clear()
+            .envs(variables.iter().copied())
+            .args(arguments.iter().map(AsRef::as_ref))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(fs::File::create(&log).expect("a file"))
+            .kill_on_drop(true)
+            .spawn()
+            .expect("the program starts");
+        Program {
+            child,
+            state: self.at("state"),
+            log,
+        }
+    }
+
+    /// Runs another command on the same state to its end.
+    pub async fn command(&self, arguments: &[&str]) -> Output {
+        let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+            .env_clear()
+            .env("CALLBRIDGE_STATE", self.at("state"))
+            .args(arguments)
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let words = format!("the end of {arguments:?}");
+        soon(&words, output).await.expect("the program runs")
+    }
+
+    /// The JSON lines of a command that has to succeed.
+    pub async fn lines(&self, arguments: &[&str]) -> Vec<Value> {
+        let output = self.command(arguments).await;
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {told}");
+        let text = String::from_utf8(output.stdout).expect("UTF-8");
+        let line = |line| serde_json::from_str(line).expect("JSON");
+        text.lines().map(line).collect()
+    }
+
+    /// Dead letters and parked calls.
+    pub async fn letters(&self) -> Vec<Value> {
+        self.lines(&["dead", "list", "--json"]).await
+    }
+
+    /// Everything that all runs have logged.
+    pub fn logs(&self) -> String {
+        let runs = self.runs.load(Ordering::Relaxed);
+        let log = |run| read(&self.at(&format!("log-{run}")));
+        (0..runs).map(log).collect()
+    }
+}
+
+/// A running program.
+pub struct Program {
+    child: Child,
+    state: PathBuf,
+    log: PathBuf,
+}
+
+impl Program {
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.id().expect("it runs")
+    }
+
+    /// What it has logged.
+    pub fn log(&self) -> String {
+        read(&self.log)
+    }
+
+    /// As `status --json` has it, asked through its socket; `None` before it listens.
+    pub async fn status(&self) -> Option<Status> {
+        let mut replies = socket::ask(&self.state, &Ask::Status).await.ok()??;
+        match replies.next().await.ok()?? {
+            Reply::Item(status) => serde_json::from_value(status).ok(),
+            Reply::End { .. } | Reply::Error { .. } => None,
+        }
+    }
+
+    /// Waits until its status is as wanted.
+    pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Status {
+        let mut last = None;
+        let log = self.log.clone();
+        let look = until(what, async || {
+            if let Some(ended) = self.child.try_wait().expect("a child") {
+                panic!("it ended ({ended}) before {what}\n{}", read(&log));
+            }
+            last = self.status().await;
+            last.as_ref().is_some_and(&holds)
+        });
+        look.await;
+        last.expect("a status")
+    }
+
+    /// Waits until so many calls are finished and none is under way any more.
+    pub async fn settled(&mut self, finished: u64) -> Status {
+        let what = format!("the end of {finished} calls");
+        let wanted = |it: &Status| it.books.finished >= finished && it.books.settled();
+        self.until(&what, wanted).await
+    }
+
+    /// `kill -9`
+    pub async fn kill(mut self) {
+        self.child.kill().await.expect("it is killed");
+    }
+
+    /// SIGTERM, and its end in time and in order.
+    pub async fn terminate(self) {
+        let begun = Instant::now();
+        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("an id"), Signal::TERM).expect("it hears");
+        let log = self.log.clone();
+        self.succeeds().await;
+        let took = begun.elapsed();
+        assert!(took < STOPS_WITHIN, "it took {took:?}\n{}", read(&log));
+    }
+
+    /// Waits for its end by itself.
+    pub async fn ended(mut self) -> ExitStatus {
+        let ended = soon("the program's end", self.child.wait()).await;
+        ended.expect("a child")
+    }
+
+    /// Waits for its end with 0.
+    pub async fn succeeds(self) {
+        let log = self.log.clone();
+        let ended = self.ended().await;
+        assert!(ended.success(), "{ended}\n{}", read(&log));
+    }
+}
+
+fn read(path: &Path) -> String {
+    let bytes = fs::read(path).expect("readable");
+    String::from_utf8_lossy(&bytes).into_owned()
+}

@@ -1,0 +1,225 @@
+//! The recorded calls, as each way brings them.
+
+use crate::crm::Expected;
+use jiff::tz::{Offset, TimeZone};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Trunks whose leads stand in a variable of the call. Frames that were cut in the caller's name
+/// hold none; the CDR's user field does.
+pub const TRUNKS: [&str; 2] = [
+    r"--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID;userfield:lead=(\d+)",
+    r"--trunk=gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID;userfield:lead=(\d+)",
+];
+
+/// A recording.
+#[derive(Clone)]
+pub struct Recording {
+    pub name: String,
+    pub ami: Vec<u8>,
+    pub json: Vec<u8>,
+    pub calls: Vec<Value>,
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings")
+}
+
+/// One of them.
+pub fn one(name: &str) -> Recording {
+    let read = |file: &str| std::fs::read(folder().join(name).join(file)).expect("readable");
+    let expected: Value = serde_json::from_slice(&read("expected.json")).expect("JSON");
+    Recording {
+        name: name.to_owned(),
+        ami: read("ami.raw"),
+        json: read("amiws.jsonl"),
+        calls: expected["calls"].as_array().expect("calls").clone(),
+    }
+}
+
+/// All of them, in the order in which they took place.
+pub fn all() -> Vec<Recording> {
+    let entries = std::fs::read_dir(folder()).expect("the recordings");
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let names = names.map(|name| name.into_string().expect("UTF-8"));
+    let recorded = names.filter(|name| folder().join(name).join("expected.json").exists());
+    let mut all: Vec<Recording> = recorded.map(|name| one(&name)).collect();
+    all.sort_by_key(Recording::began);
+    assert!(all.len() >= 90, "only {} recordings", all.len());
+    all
+}
+
+/// Recordings that can be told by one PBX one after the other: no unique id in two of them.
+pub fn groups(all: Vec<Recording>) -> Vec<Vec<Recording>> {
+    let mut groups: Vec<(BTreeSet<String>, Vec<Recording>)> = Vec::new();
+    for recording in all {
+        let ids = recording.ids();
+        let free = groups.iter_mut().find(|(used, _)| used.is_disjoint(&ids));
+        match free {
+            Some((used, group)) => {
+                used.extend(ids);
+                group.push(recording);
+            }
+            None => groups.push((ids, vec![recording])),
+        }
+    }
+    groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// What is to become of all their calls.
+pub fn expected(recordings: &[Recording]) -> Vec<Expected> {
+    let calls = recordings.iter().flat_map(|recording| &recording.calls);
+    calls.map(Expected::of).collect()
+}
+
+impl Recording {
+    /// Events as AMI text, those of the login left out.
+    pub fn events(&self) -> impl Iterator<Item = &[u8]> {
+        let messages = blocks(&self.ami);
+        messages.filter(|block| {
+            block.starts_with(b"Event: ") && !block.starts_with(b"Event: FullyBooted")
+        })
+    }
+
+    /// Frames as amiws sends them.
+    pub fn frames(&self) -> impl Iterator<Item = &[u8]> {
+        let lines = self.json.split(|&byte| byte == b'\n');
+        lines.filter(|line| !line.is_empty())
+    }
+
+    /// The CEL events as asterisk-cel-amqp publishes them.
+    pub fn cel(&self) -> Vec<String> {
+        let cel = self
+            .events()
+            .filter(|event| event.starts_with(b"Event: CEL"));
+        cel.map(|event| body(&pairs(event)).to_string()).collect()
+    }
+
+    fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = String> + 'a {
+        let own = move |event| pairs(event).remove(key);
+        self.events()
+            .filter_map(own)
+            .map(|value| value.as_str().unwrap_or_default().to_owned())
+    }
+
+    fn ids(&self) -> BTreeSet<String> {
+        self.values("Uniqueid")
+            .chain(self.values("UniqueID"))
+            .collect()
+    }
+
+    fn began(&self) -> i64 {
+        let first = self.values("Timestamp").next().expect("a time");
+        first
+            .split('.')
+            .next()
+            .expect("seconds")
+            .parse()
+            .expect("an epoch")
+    }
+
+    /// The PBX itself called the customer first, as Originate does.
+    pub fn placed_by_the_pbx(&self) -> bool {
+        let first = self.values("Channel").next().unwrap_or_default();
+        let outbound = self
+            .calls
+            .iter()
+            .any(|call| call["direction"] == "OUTBOUND");
+        outbound && first.starts_with("PJSIP/") && !first.starts_with("PJSIP/1")
+    }
+
+    /// The same with all times and unique ids moved, to begin at `begin`.
+    pub fn moved_to(&self, begin: i64) -> Self {
+        let by = begin - self.began();
+        let calls = self.calls.iter().map(|call| {
+            let mut call = call.clone();
+            let moved = shift(call["linkedid"].as_str().expect("an id").as_bytes(), by);
+            call["linkedid"] = String::from_utf8(moved).expect("UTF-8").into();
+            call["startedAt"] = (call["startedAt"].as_i64().expect("an epoch") + by).into();
+            call
+        });
+        Self {
+            name: self.name.clone(),
+            ami: shift(&self.ami, by),
+            json: shift(&self.json, by),
+            calls: calls.collect(),
+        }
+    }
+}
+
+/// Messages of an AMI text, each with its empty line.
+fn blocks(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = text;
+    std::iter::from_fn(move || {
+        let end = memchr::memmem::find(rest, b"\r\n\r\n")? + 4;
+        let (block, after) = rest.split_at(end);
+        rest = after;
+        Some(block)
+    })
+}
+
+/// The first value of each key.
+fn pairs(block: &[u8]) -> Map<String, Value> {
+    let text = String::from_utf8_lossy(block);
+    let mut pairs = Map::new();
+    for line in text.split("\r\n") {
+        if let Some((key, value)) = line.split_once(':') {
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            pairs.entry(key).or_insert(value.into());
+        }
+    }
+    pairs
+}
+
+/// A CEL event of AMI in the shape of asterisk-cel-amqp, its time in the zone of Tashkent.
+fn body(pairs: &Map<String, Value>) -> Value {
+    let get = |key: &str| pairs[key].as_str().expect("text");
+    let micros: f64 = get("Timestamp").parse().expect("an epoch");
+    let at = jiff::Timestamp::from_millisecond((micros * 1000.0).floor() as i64);
+    let zone = TimeZone::fixed(Offset::constant(5));
+    let at = at.expect("a time").to_zoned(zone);
+    let extra = get("Extra");
+    let extra = match serde_json::from_str::<Value>(extra) {
+        Ok(object) => object,
+        Err(_) => extra.into(),
+    };
+    json!({
+        "event_name": get("EventName"), "account_code": get("AccountCode"),
+        "caller_id": {
+            "num": get("CallerIDnum"), "name": get("CallerIDname"), "ani": get("CallerIDani"),
+            "rdnis": get("CallerIDrdnis"), "dnid": get("CallerIDdnid"),
+        },
+        "extension": get("Exten"), "context": get("Context"), "channel": get("Channel"),
+        "application": get("Application"), "app_data": get("AppData"),
+        "event_time": at.strftime("%Y-%m-%dT%H:%M:%S.%3f%z").to_string(),
+        "ama_flags": get("AMAFlags"), "unique_id": get("UniqueID"),
+        "linked_id": get("LinkedID"), "user_field": get("Userfield"), "peer": get("Peer"),
+        "peer_acount": get("PeerAccount"), "extra": extra,
+    })
+}
+
+/// Every time and unique id (ten digits, a point and a digit) moved by `by` seconds.
+fn shift(text: &[u8], by: i64) -> Vec<u8> {
+    let mut moved = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while at < text.len() {
+        let digits = text[at..].iter().take_while(|byte| byte.is_ascii_digit());
+        let digits = digits.count();
+        let run = &text[at..at + digits];
+        match text.get(at + digits..at + digits + 2) {
+            Some([b'.', after]) if digits == 10 && after.is_ascii_digit() => {
+                let seconds = std::str::from_utf8(run).expect("digits");
+                let seconds: i64 = seconds.parse().expect("an epoch");
+                moved.extend((seconds + by).to_string().bytes());
+            }
+            _ => moved.extend(run),
+        }
+        at += digits;
+        if let Some(&byte) = text.get(at) {
+            moved.push(byte);
+            at += 1;
+        }
+    }
+    moved
+}
