@@ -17,6 +17,8 @@ pub struct Outcome {
     pub ops: Vec<Op>,
     /// The call it was about.
     pub row: Option<RowId>,
+    /// The requestId that was given, or asked with.
+    pub request_id: Option<String>,
     /// The endpoint.
     pub endpoint: Endpoint,
     /// How it ended for the call.
@@ -76,11 +78,17 @@ impl Core {
             .requests
             .entry((endpoint.word().to_owned(), word.to_owned()))
             .or_insert(0) += 1;
+        let request_id = match (&verdict, &flight.plan.task) {
+            (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
+            (_, Task::Poll(poll)) => Some(poll.request_id.clone()),
+            (_, Task::Submit(_) | Task::TokenInfo) => None,
+        };
         let words = self.apply(now, &flight, verdict, &mut ops);
         let row = flight.plan.row();
         Some(Outcome {
             ops,
             row,
+            request_id,
             endpoint,
             ended,
             verdict: word,
@@ -258,10 +266,10 @@ impl Core {
     /// The token's record: is it ours, and may it do what we do?
     fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
         let company = info.company.to_string();
-        let application = info
-            .application
-            .map(|id| id.to_string())
-            .unwrap_or_default();
+        // a record without its application is taken to be of the one that is bound
+        let application = info.application.map(|id| id.to_string());
+        let application = application.or_else(|| self.binding.application.clone());
+        let application = application.unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
         let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
         let whose = format!("it is of {} ({company})", info.company_name);

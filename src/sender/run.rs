@@ -102,14 +102,22 @@ impl Sender {
         loop {
             changed.borrow_and_update();
             let until = work.turn().await?;
-            let wait = until.map(|at| Instant::now() + at.saturating_sub(clock::now().boot));
-            let far = Instant::now() + Duration::from_secs(3600);
+            let far = Duration::from_secs(3600);
+            let wait = until.map_or(far, |at| at.saturating_sub(clock::now().boot));
+            let until = Instant::now() + wait;
+            let news = async {
+                loop {
+                    tokio::select! {
+                        Some(landed) = work.flights.join_next() => return Ok(work.landed(landed)),
+                        ended = changed.changed() => return ended.map_err(|_| Error::Closed),
+                        () = sleep_until(until) => return Ok(()),
+                        _ = looks.tick(), if watched => if work.look() { return Ok(()) }
+                    }
+                }
+            };
             tokio::select! {
                 () = &mut shutdown => break,
-                Some(landed) = work.flights.join_next() => work.landed(landed),
-                ended = changed.changed() => ended.map_err(|_| Error::Closed)?,
-                () = sleep_until(wait.unwrap_or(far)) => {}
-                _ = looks.tick(), if watched => work.look(),
+                news = news => news?,
             }
         }
         work.finish().await
@@ -299,21 +307,24 @@ impl Loop {
         self.publish();
     }
 
-    fn look(&mut self) {
+    /// Looks at the token; `true` when it is another now.
+    fn look(&mut self) -> bool {
         match self.watch.look() {
-            Look::Same => {}
+            Look::Same => false,
             Look::Changed(token, why) => {
                 if let Some(why) = why {
                     warn!(error = %why, "no token");
                 }
                 self.core.token(token.as_ref().map(print));
                 self.secret = token;
+                true
             }
         }
     }
 
     fn publish(&mut self) {
-        let mut status = self.core.status(clock::now(), &self.head);
+        let now = clock::now();
+        let mut status = self.core.status(now, &self.head);
         if let Some(trouble) = &self.trouble {
             let (reason, cure) = ("spool".to_owned(), trouble.to_string());
             status.pause = Some(Pause { reason, cure });
@@ -328,6 +339,13 @@ impl Loop {
             }
         }
         self.status.send_if_modified(|shown| {
+            if status.token_shared && !shown.token_shared {
+                let limit = status.budget(now.boot).limit;
+                warn!(
+                    reason = "token_shared",
+                    limit, "a 429 below our cap: the pace is halved"
+                );
+            }
             let reason = |status: &SenderStatus| status.pause.as_ref().map(|it| it.reason.clone());
             if reason(shown) != reason(&status) {
                 match &status.pause {
@@ -379,31 +397,26 @@ fn told(outcome: &Outcome, call: &Call, took: Duration) {
         endpoint,
         verdict,
         words,
-        row,
         ..
     } = outcome;
-    let id = row.map(|row| row.0);
+    let id = outcome.row.map(|row| row.0);
+    let request_id = outcome.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
     match outcome.ended {
         Ended::Well => {
-            debug!(%endpoint, verdict, call = uuid, linkedid, trunk, id, ms, "answered");
+            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
+                "answered");
         }
         Ended::Journaled => {
-            info!(call = uuid, linkedid, trunk, id, "journaled");
+            info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
         }
         Ended::Dead => {
-            warn!(
-                reason = verdict,
-                call = uuid,
-                linkedid,
-                trunk,
-                id,
-                words,
-                "dead letter"
-            );
+            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
+                "dead letter");
         }
         Ended::Again => {
-            info!(%endpoint, verdict, call = uuid, linkedid, trunk, id, ms, words, "tried again");
+            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
+                "tried again");
         }
     }
 }

@@ -181,3 +181,81 @@ pub fn cure(cause: Cause, why: &str) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Reason;
+
+    #[test]
+    fn every_pause_says_what_mends_it() {
+        let all = [
+            (Cause::TokenMissing, ""),
+            (Cause::WrongCompany, "it is of Uy (12)"),
+            (Cause::Halt(Halt::TokenRefused), "401"),
+            (Cause::Halt(Halt::NoGrant(Endpoint::Submit)), "403"),
+            (Cause::Halt(Halt::WrongAddress), "404"),
+            (Cause::Outage, "no connection: connection refused"),
+            (Cause::TooMany, ""),
+            (Cause::Refused(Reason::Failed), "FAILED"),
+        ];
+        let shown: Vec<String> = all
+            .iter()
+            .map(|(cause, why)| format!("{}: {}", word(*cause), cure(*cause, why)))
+            .collect();
+        insta::assert_snapshot!(wrapped(&shown.join("\n")), @r"
+        token_missing: give a token with --token-file, the credential `token` or
+         CALLBRIDGE_TOKEN; the file is read again by itself
+        wrong_company: the token is not of the company this state is bound to (it is of Uy (12)):
+         put the right token into --token-file, or give --rebind or another --state
+        token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it
+         into --token-file, it is read again by itself; or see whether the company is blocked
+        no_grant: the token's application lacks the grant PERMISSION_OPEN_API_CALL:SAVE (403):
+         grant it in the CRM; it is looked for every minute
+        wrong_address: the CRM's Open API is not at --crm-url (404): correct the address; it is
+         tried again every minute
+        outage: the CRM does not work or cannot be reached (no connection: connection refused):
+         nothing to do if it comes back by itself, it is tried every minute; else look at
+         network, proxy and certificates
+        too_many_requests: the CRM's limit is used up by somebody else with this token: give each
+         program a token of its own, or divide --rate
+        calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge
+         dead list --reason failed`, mend leads, employees or --field; one call a minute is tried
+        ");
+    }
+
+    /// Lines of 90 characters at most, for the page.
+    fn wrapped(text: &str) -> String {
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            let mut current = String::new();
+            for word in line.split(' ') {
+                if current.len() + word.len() > 88 {
+                    lines.push(std::mem::replace(&mut current, " ".to_owned()));
+                }
+                current.push_str(if current.trim().is_empty() { "" } else { " " });
+                current.push_str(word);
+            }
+            lines.push(current);
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn the_budget_is_brought_up_to_the_moment_it_is_asked_for() {
+        let second = Duration::from_secs(1);
+        let status = SenderStatus {
+            limit: 2,
+            window: 60 * second,
+            frees: vec![Some(100 * second), Some(130 * second)],
+            ..SenderStatus::default()
+        };
+        let seen = |at: u32| {
+            let budget = status.budget(at * second);
+            (budget.used, budget.next_free_in_ms)
+        };
+        assert_eq!(seen(90), (2, 10_000));
+        assert_eq!(seen(100), (1, 0));
+        assert_eq!(seen(130), (0, 0));
+    }
+}

@@ -227,6 +227,26 @@ async fn a_token_that_no_header_can_carry_is_refused_here() {
     assert_eq!(server.connections.load(Ordering::SeqCst), 0);
 }
 
+#[tokio::test]
+async fn a_proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
+    let mut proxy = serve(http("502 Bad Gateway", "", "")).await;
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let address = Address::parse("https://crm.example.uz").expect("an address");
+    let url = format!("http://{}", proxy.addr).parse().expect("a URL");
+    let good = identity("localhost", |_| ());
+    let (proxied, ca_file) = (Some(url), Some(good.ca_file.clone()));
+    let client = Client::new(Setup {
+        proxy: proxied,
+        ca_file,
+        ..Setup::new(address)
+    });
+    let answer = send(&client).await;
+    assert!(matches!(answer, Answer::NotConnected { .. }), "{answer:?}");
+    let asked = proxy.asked.recv().await.expect("a request");
+    assert!(asked.starts_with("CONNECT crm.example.uz:443 "), "{asked}");
+    assert!(!asked.contains("svc_pat_secret"), "{asked}");
+}
+
 /// A certificate, its key, and the file that makes a client trust its authority.
 struct Identity {
     acceptor: TlsAcceptor,

@@ -407,14 +407,29 @@ fn a_429_that_is_not_ours_is_waited_out_and_halves_the_pace() {
 
 #[test]
 fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled() {
-    let mut world = world();
-    for n in 0..30 {
+    let rate = "60/6s";
+    let settings = Settings {
+        rate: rate.parse().expect("a rate"),
+        ..Settings::default()
+    };
+    let rate = callbridge::sandbox::config::parse_rate(rate).expect("the same rate");
+    let crm = sandbox::Settings {
+        rate,
+        ..sandbox::Settings::default()
+    };
+    let mut world = World::new(7, settings, crm);
+    for n in 0..90 {
         let lead = if n % 3 == 2 { 9999 } else { 4001 };
         world.finish(call(n, world.now.wall, lead, false));
     }
-    world.run_for(5 * MINUTE);
+    world.run_for(MINUTE);
     let books = world.store.books();
-    assert_eq!((books.journaled, books.dead), (20, 10));
+    assert_eq!(
+        (books.journaled, books.dead),
+        (60, 30),
+        "{:?}",
+        world.status().pause
+    );
     let now = world.now.wall;
     for letter in world
         .store
@@ -431,9 +446,9 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
             at: now,
         }]);
     }
-    world.run_for(5 * MINUTE);
-    assert_eq!(world.store.books().journaled, 30);
-    assert_eq!(world.sandbox.records().len(), 30);
+    world.run_for(MINUTE);
+    assert_eq!(world.store.books().journaled, 90);
+    assert_eq!(world.sandbox.records().len(), 90);
     world.assert_never_wrong(&ALLOWED);
 }
 

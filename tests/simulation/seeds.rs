@@ -258,17 +258,7 @@ fn run(seed: u64) -> (u64, Met) {
     run.world.assert_never_wrong(&ALLOWED);
     run.drain();
     run.assert_all_there();
-    for (_, verdict) in run.world.status().requests.keys() {
-        let known = [
-            "fault",
-            "resubmit",
-            "too_many",
-            "token_refused",
-            "no_grant",
-            "wrong_address",
-        ];
-        run.met.extend(known.iter().filter(|word| *word == verdict));
-    }
+    run.met.extend(&run.world.verdicts);
     (run.world.hash, run.met)
 }
 
@@ -303,11 +293,15 @@ fn whatever_happens_every_call_is_journaled_once_and_no_window_is_too_full() {
     }
     let rare = [
         "killed",
+        "killed before sending",
+        "killed before the commit",
         "rebooted",
         "another token",
         "unknown lead",
         "fault",
+        "resubmit",
         "token_refused",
+        "wrong_address",
     ];
     println!("met: {met:?}");
     let missed: Vec<_> = rare.iter().filter(|path| !met.contains(*path)).collect();

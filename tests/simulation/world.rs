@@ -9,7 +9,7 @@ use callbridge::sender::plan::{Decision, Known, Launch, Plan, Settings};
 use callbridge::sender::status::SenderStatus;
 use callbridge::spool::{self, Op, Store, TokenPrint};
 use callbridge_call::EventTime;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// The client's own limit of one exchange.
@@ -66,6 +66,8 @@ pub struct World {
     pub arrivals: Vec<EventTime>,
     /// When requests left, with what they were.
     pub sent: Vec<(EventTime, &'static str)>,
+    /// Every verdict there was, over all restarts.
+    pub verdicts: BTreeSet<&'static str>,
     /// What happened, as a number: two runs of a seed must have the same.
     pub hash: u64,
     pub dice: calls::Dice,
@@ -105,6 +107,7 @@ impl World {
             token,
             arrivals: Vec::new(),
             sent: Vec::new(),
+            verdicts: BTreeSet::new(),
             hash: 0xcbf2_9ce4_8422_2325,
             dice: calls::Dice::new(seed),
             poison: None,
@@ -332,6 +335,7 @@ impl World {
             .answered(self.now, waits.slot, heard)
             .expect("its slot");
         self.note(outcome.verdict, number);
+        self.verdicts.insert(outcome.verdict);
         self.write(outcome.ops);
     }
 
