@@ -72,9 +72,6 @@ mod tests {
         assert!(kept(true).contains(r#""leadId":17,"#), "{}", kept(true));
         let text = kept(false);
         assert!(text.starts_with("1795151317.146  journal\n"), "{text}");
-        assert!(
-            text.contains("leadId            17       put down so"),
-            "{text}"
-        );
+        assert!(text.contains("leadId            17  put down so"), "{text}");
     }
 }

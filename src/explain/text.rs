@@ -2,6 +2,7 @@
 
 use crate::journal::{Judged, Outcome, Rules};
 use crate::people::{LeadAnswer, People};
+use crate::trunk::Trunk;
 use callbridge_call::{Direction, FinishedCall};
 use std::fmt::Write as _;
 
@@ -47,7 +48,13 @@ pub fn block(
     people: &People,
     paint: Paint,
 ) -> String {
-    let rows = rows(judged, call, rules, people);
+    let rows = Explained {
+        judged,
+        call,
+        rules,
+        people,
+    }
+    .rows();
     let mut text = heading(judged, paint);
     // Columns are as wide as they must be, but one long value does not push all others away.
     let width = |of: fn(&Row) -> &str, most: usize| {
@@ -112,114 +119,139 @@ fn heading(judged: &Judged, paint: Paint) -> String {
     line
 }
 
-fn rows(judged: &Judged, call: &FinishedCall, rules: &Rules, people: &People) -> Vec<Row> {
-    let record = &judged.record;
-    let because = |name: &'static str, value: String, by: &str| {
-        let found = call.why.iter().find(|because| because.value == by);
-        let (at, channel, words) = found.map_or_else(Default::default, |because| {
-            (
-                because.at.to_string(),
-                safe(&because.channel),
-                safe(&because.words),
-            )
-        });
-        Row {
-            name,
-            value,
-            at,
-            channel,
-            words,
+/// A call being explained.
+struct Explained<'a> {
+    judged: &'a Judged,
+    call: &'a FinishedCall,
+    rules: &'a Rules,
+    people: &'a People,
+}
+
+impl Explained<'_> {
+    fn rows(&self) -> Vec<Row> {
+        let record = &self.judged.record;
+        let direction = match record.direction {
+            Direction::Inbound => "INBOUND",
+            Direction::Outbound => "OUTBOUND",
+            Direction::Internal => "INTERNAL",
+        };
+        let answered = if record.answered { "yes" } else { "no" };
+        let mut rows = vec![
+            self.own("direction", direction),
+            self.own("answered", answered),
+        ];
+        if record.direction != Direction::Internal {
+            rows.push(self.own("trunk", &or_none(record.trunk.as_deref())));
+            rows.push(self.phone());
+            rows.push(self.lead());
         }
-    };
-    let by_words = |name: &'static str, value: String, words: &str| Row {
+        rows.push(self.own("employee", &or_none(record.employee.as_deref())));
+        if let Some(id) = record.employee_id {
+            rows.push(plain(
+                "employeeId",
+                &id.to_string(),
+                "by the list of employees",
+            ));
+        }
+        if record.employees_in_order.len() > 1 {
+            let all = safe(&record.employees_in_order.join(" "));
+            rows.push(plain("employeesInOrder", &all, "each as they came to talk"));
+        }
+        rows.push(self.own("startedAt", &record.started_at.to_string()));
+        rows.push(self.own("durationSec", &record.duration_sec.to_string()));
+        rows.push(self.own("talkTimeSec", &record.talk_time_sec.to_string()));
+        if record.estimate {
+            rows.push(plain("estimate", "yes", "told by CDRs alone"));
+        }
+        if let Some(uuid) = record.uuid {
+            rows.push(plain(
+                "uuid",
+                &uuid.to_string(),
+                &format!("of PBX {}", record.pbx),
+            ));
+        }
+        rows
+    }
+
+    /// A value by the event that is noted under its own name.
+    fn own(&self, name: &'static str, value: &str) -> Row {
+        self.because(name, value, name)
+    }
+
+    /// A value by the event that is noted under `by`.
+    fn because(&self, name: &'static str, value: &str, by: &str) -> Row {
+        let mut row = plain(name, value, "");
+        if let Some(because) = self.call.why.iter().find(|because| because.value == by) {
+            row.at = because.at.to_string();
+            row.channel = safe(&because.channel);
+            row.words = safe(&because.words);
+        }
+        row
+    }
+
+    fn trunk(&self) -> Option<&Trunk> {
+        let record = &self.judged.record;
+        self.rules
+            .trunks
+            .find(&record.pbx, record.trunk.as_deref()?)
+    }
+
+    fn phone(&self) -> Row {
+        let phone = self
+            .judged
+            .record
+            .client_phone
+            .as_ref()
+            .map(|phone| phone.as_str());
+        let mut row = self.own("clientPhone", &or_none(phone));
+        if let Some(heard) = self.call.number.as_ref().filter(|_| phone.is_none()) {
+            let country = self.trunk().and_then(|trunk| trunk.country);
+            row.words = match country {
+                Some(country) => format!("`{}` is no number, seen from {country}", heard.text),
+                None => format!("`{}`: whose number is it? Give --country", heard.text),
+            };
+            row.words = safe(&row.words);
+        }
+        row
+    }
+
+    /// The lead, by the event where it was a variable's.
+    fn lead(&self) -> Row {
+        let record = &self.judged.record;
+        let phone = record.client_phone.as_ref();
+        let answer = self
+            .trunk()
+            .map(|trunk| self.people.lead_of(self.call, phone, trunk));
+        let (value, words) = match (record.lead_id, answer) {
+            (Some(put_down), Some(LeadAnswer::One(lead, why))) if put_down == lead => {
+                (lead.to_string(), why)
+            }
+            (Some(put_down), _) => (put_down.to_string(), "put down so".to_owned()),
+            (None, Some(LeadAnswer::Two(a, b, why))) => (format!("{a} or {b}"), why),
+            (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
+            (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),
+        };
+        let variable = words.strip_prefix("variable ").unwrap_or_default();
+        let variable = variable.split(' ').next().unwrap_or_default();
+        let mut row = self.because("leadId", &value, variable);
+        row.words = safe(&words);
+        row
+    }
+}
+
+/// A value that no single event decided.
+fn plain(name: &'static str, value: &str, words: &str) -> Row {
+    Row {
         name,
-        value,
+        value: value.to_owned(),
         at: String::new(),
         channel: String::new(),
         words: safe(words),
-    };
-    let own = |name: &'static str, value: String| because(name, value, name);
-    let or_none = |text: Option<&str>| text.map_or_else(|| "none".to_owned(), safe);
-    let direction = match record.direction {
-        Direction::Inbound => "INBOUND",
-        Direction::Outbound => "OUTBOUND",
-        Direction::Internal => "INTERNAL",
-    };
-    let mut rows = vec![own("direction", direction.to_owned())];
-    rows.push(own(
-        "answered",
-        if record.answered { "yes" } else { "no" }.to_owned(),
-    ));
-    if record.direction != Direction::Internal {
-        rows.push(own("trunk", or_none(record.trunk.as_deref())));
-        let phone = record.client_phone.as_ref().map(|phone| phone.as_str());
-        let mut row = own("clientPhone", or_none(phone));
-        if let Some(heard) = call.number.as_ref().filter(|_| phone.is_none()) {
-            row.words = format!("`{}` is no number of anybody", safe(&heard.text));
-        }
-        rows.push(row);
-        rows.push(lead(judged, call, rules, people, because));
     }
-    rows.push(own("employee", or_none(record.employee.as_deref())));
-    if let Some(id) = record.employee_id {
-        rows.push(by_words(
-            "employeeId",
-            id.to_string(),
-            "by the list of employees",
-        ));
-    }
-    if record.employees_in_order.len() > 1 {
-        let all = record.employees_in_order.join(" ");
-        rows.push(by_words(
-            "employeesInOrder",
-            safe(&all),
-            "each as they came to talk",
-        ));
-    }
-    rows.push(own("startedAt", record.started_at.to_string()));
-    rows.push(own("durationSec", record.duration_sec.to_string()));
-    rows.push(own("talkTimeSec", record.talk_time_sec.to_string()));
-    if record.estimate {
-        rows.push(by_words("estimate", "yes".to_owned(), "told by CDRs alone"));
-    }
-    if let Some(uuid) = record.uuid {
-        rows.push(by_words(
-            "uuid",
-            uuid.to_string(),
-            &format!("of PBX {}", record.pbx),
-        ));
-    }
-    rows
 }
 
-/// The lead, by the event where it was a variable's.
-fn lead(
-    judged: &Judged,
-    call: &FinishedCall,
-    rules: &Rules,
-    people: &People,
-    because: impl Fn(&'static str, String, &str) -> Row,
-) -> Row {
-    let record = &judged.record;
-    let trunk = record
-        .trunk
-        .as_deref()
-        .and_then(|name| rules.trunks.find(&record.pbx, name));
-    let answer = trunk.map(|trunk| people.lead_of(call, record.client_phone.as_ref(), trunk));
-    let (value, words) = match (record.lead_id, answer) {
-        (Some(put_down), Some(LeadAnswer::One(lead, why))) if put_down == lead => {
-            (lead.to_string(), why)
-        }
-        (Some(put_down), _) => (put_down.to_string(), "put down so".to_owned()),
-        (None, Some(LeadAnswer::Two(a, b, why))) => (format!("{a} or {b}"), why),
-        (None, Some(LeadAnswer::None(why))) => ("none".to_owned(), why),
-        (None, Some(LeadAnswer::One(..)) | None) => ("none".to_owned(), String::new()),
-    };
-    let variable = words.strip_prefix("variable ").unwrap_or_default();
-    let variable = variable.split(' ').next().unwrap_or_default();
-    let mut row = because("leadId", value, variable);
-    row.words = safe(&words);
-    row
+fn or_none(text: Option<&str>) -> String {
+    text.map_or_else(|| "none".to_owned(), safe)
 }
 
 /// Names and numbers come from outside: nothing in them may move the cursor or end a line.
