@@ -305,3 +305,27 @@ fn several_servers_are_told_apart() {
         assert!(matches!(event.kind, Kind::Hangup { .. }));
     }
 }
+
+#[test]
+fn an_accepted_login_of_the_gateway_is_marked_and_other_answers_are_not() {
+    let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+    let mut decode = |data: &str| {
+        let frame = format!(r#"{{"type":4,"server_id":1,"server_name":"a","data":{data}}}"#);
+        match decoder.decode(frame.as_bytes()) {
+            Decoded::Event { heard, .. } => Some(format!("{:?}", heard.told)),
+            Decoded::Skipped => None,
+            Decoded::Unreadable(why) => panic!("{why}"),
+        }
+    };
+    let accepted = r#"{"Response":"Success","ActionID":"1","Message":"Authentication accepted"}"#;
+    assert_eq!(decode(accepted).as_deref(), Some("Mark(LoggedIn)"));
+    assert_eq!(
+        decode(r#"{"Event":"FullyBooted"}"#).as_deref(),
+        Some("Mark(FullyBooted)")
+    );
+    assert_eq!(decode(r#"{"Response":"Success","Ping":"Pong"}"#), None);
+    assert_eq!(
+        decode(r#"{"Response":"Error","Message":"Authentication accepted"}"#),
+        None
+    );
+}
