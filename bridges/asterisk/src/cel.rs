@@ -106,8 +106,8 @@ impl<'a> CelRow<'a> {
             b"CHAN_END" => Kind::Gone,
             b"LINKEDID_END" => Kind::LinkedidEnd,
             b"APP_START" => Kind::App {
-                name: self.application,
-                data: self.app_data,
+                name: self.application.clone(),
+                data: self.app_data.clone(),
             },
             b"BRIDGE_ENTER" => {
                 let Told {
@@ -136,10 +136,12 @@ impl<'a> CelRow<'a> {
             }
             _ => Kind::Seen,
         };
+        let mut channel = self.channel;
+        (channel.application, channel.app_data) = (self.application, self.app_data);
         ChannelEvent {
             at,
             origin: Origin::Cel,
-            channel: self.channel,
+            channel,
             kind,
         }
     }

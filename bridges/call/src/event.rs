@@ -76,6 +76,11 @@ pub struct ChannelRef<'a> {
     pub variables: Vec<(Text<'a>, Text<'a>)>,
     /// The CDR's user field as CEL tells it (`Userfield`).
     pub userfield: Text<'a>,
+    /// The application the channel runs, as CEL tells it in every row (`Application`): `Dial`,
+    /// or `AppDial` on a channel that was dialled.
+    pub application: Text<'a>,
+    /// The application's data (`AppData`): `PJSIP/998901110001@city,20,tT`.
+    pub app_data: Text<'a>,
 }
 
 /// `ChannelStateDesc`, as far as the direction of a call depends on it.

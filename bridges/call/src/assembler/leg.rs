@@ -30,10 +30,8 @@ pub(crate) enum What {
         string: String,
     },
     DialEnded,
-    App {
-        name: String,
-        data: String,
-    },
+    /// It ran an application.
+    App,
     Enter {
         bridge: String,
         holding: bool,
@@ -118,6 +116,14 @@ pub(crate) struct VariableHeard {
     pub(crate) last: EventTime,
 }
 
+/// A `Dial` that the channel ran, and when it was seen to run it first and last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DialHeard {
+    pub(crate) data: String,
+    pub(crate) first: EventTime,
+    pub(crate) last: EventTime,
+}
+
 /// One channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leg {
@@ -132,6 +138,9 @@ pub(crate) struct Leg {
     pub(crate) extens: Heard,
     pub(crate) userfields: Heard,
     pub(crate) variables: Vec<VariableHeard>,
+    pub(crate) dials: Vec<DialHeard>,
+    /// When it was first seen to run what only a dialled channel runs.
+    pub(crate) outgoing: Option<EventTime>,
     pub(crate) facts: Vec<Fact>,
 }
 
@@ -160,6 +169,8 @@ impl Leg {
             extens: Heard::default(),
             userfields: Heard::default(),
             variables: Vec::new(),
+            dials: Vec::new(),
+            outgoing: None,
             facts: Vec::new(),
         }
     }
@@ -180,6 +191,13 @@ impl Leg {
             }
         }
         self.facts.extend(other.facts);
+        for dial in other.dials {
+            self.application(dial.first, "Dial", &dial.data);
+            self.application(dial.last, "Dial", &dial.data);
+        }
+        if let Some(at) = other.outgoing {
+            self.application(at, "AppDial", "");
+        }
         for heard in other.variables {
             self.variable(heard.first, &heard.name, &heard.value);
             self.variable(heard.last, &heard.name, &heard.value);
@@ -218,7 +236,36 @@ impl Leg {
         for (name, value) in &channel.variables {
             changed |= self.variable(at, name, value);
         }
-        changed
+        changed | self.application(at, &channel.application, &channel.app_data)
+    }
+
+    /// What the channel runs: a `Dial` has the number in its data, and the other side of a `Dial`,
+    /// `Queue` or originated call runs an application that nobody can call.
+    fn application(&mut self, at: EventTime, name: &str, data: &str) -> bool {
+        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
+            let earlier = self.outgoing.is_none_or(|known| at < known);
+            self.outgoing = Some(self.outgoing.map_or(at, |known| known.min(at)));
+            return earlier;
+        }
+        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
+            return false;
+        }
+        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
+            let changed = at < known.first || at > known.last;
+            known.first = known.first.min(at);
+            known.last = known.last.max(at);
+            return changed;
+        }
+        let room = self.dials.len() < TEXTS_MAX;
+        if room {
+            let data = data.to_owned();
+            self.dials.push(DialHeard {
+                data,
+                first: at,
+                last: at,
+            });
+        }
+        room
     }
 
     fn variable(&mut self, at: EventTime, name: &str, value: &str) -> bool {
@@ -256,7 +303,10 @@ impl Leg {
 
     /// Takes in what happened to the channel; `room` says whether the call may hold more facts.
     pub(crate) fn hear(&mut self, at: EventTime, event: &ChannelEvent<'_>, room: bool) -> Effect {
-        let described = self.describe(at, &event.channel);
+        let mut described = self.describe(at, &event.channel);
+        if let Kind::App { name, data } = &event.kind {
+            described |= self.application(at, name, data);
+        }
         let Some(what) = fact_of(&event.kind) else {
             return if described {
                 Effect::Learned
@@ -302,10 +352,7 @@ fn fact_of(kind: &Kind<'_>) -> Option<What> {
             string: clip(dial_string),
         },
         Kind::DialEnd { .. } => What::DialEnded,
-        Kind::App { name, data } => What::App {
-            name: clip(name),
-            data: clip(data),
-        },
+        Kind::App { .. } => What::App,
         Kind::BridgeEnter { bridge, technology } => What::Enter {
             bridge: clip(bridge),
             holding: is_holding(technology),

@@ -4,8 +4,8 @@ use super::customers::Plan;
 use super::view::View;
 use super::{employee, number, talk, variables};
 use crate::assembler::open::OpenCall;
-use crate::call::{Because, Direction, FinishedCall};
-use crate::units::{EventTime, UniqueId};
+use crate::call::{Because, Direction, FinishedCall, HeardNumber};
+use crate::units::{EventTime, Extension, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,92 +18,38 @@ pub(super) fn finish(
     incomplete: Option<String>,
 ) -> FinishedCall {
     let mut why = Why::default();
-    let customer = legs[main_customer(legs, plan)];
-    why.note(
-        "direction",
-        customer.way_by.0,
-        customer,
-        direction_words(plan, customer),
-    );
+    let main = main_customer(legs, plan);
+    let customer = legs[main];
+    let words = direction_words(plan, customer);
+    why.note("direction", customer.way_by.0, customer, words);
     let started = started(legs, plan, &mut why);
-    let (ended, last) = ended(legs, plan);
-    let ended = ended.max(started);
-    why.note(
-        "durationSec",
-        ended,
-        last,
-        "the last hang-up of the customer".to_owned(),
-    );
+    let ended = ended(legs, plan, &mut why).max(started);
     let answered = plan.talk.is_answer();
-    let talk = if answered {
-        plan.talk.total.min(ended.since(started))
-    } else {
-        Duration::ZERO
-    };
+    let talk = plan.talk.total.min(ended.since(started));
     talked(legs, plan, customer, &mut why);
-    let number = match plan.direction {
-        Direction::Inbound => number::caller(customer),
-        Direction::Outbound => number::dialled(legs, main_customer(legs, plan)),
-        Direction::Internal => None,
-    };
-    match &number {
-        Some(number) => why.note("clientPhone", number.at, customer, number.words.to_owned()),
-        None => why.note(
-            "clientPhone",
-            customer.leg.first,
-            customer,
-            "no number told".to_owned(),
-        ),
-    }
-    let employee = employee::employee(legs, plan);
-    if let Some(employee) = &employee {
-        why.note(
-            "employee",
-            employee.at,
-            employee.leg,
-            employee.words.to_owned(),
-        );
-    } else {
-        let words = employee::none_words(legs, plan);
-        why.note("employee", ended, customer, words.to_owned());
-    }
     let variables = variables::variables(legs, plan);
     for source in &variables {
         let name = &source.variable.name;
-        why.note(
-            name,
-            source.heard.first,
-            source.leg,
-            format!("{name} of this channel"),
-        );
+        let words = format!("{name} of this channel");
+        why.note(name, source.heard.first, source.leg, words);
     }
-    let trunk = customer
-        .endpoint()
-        .map(|endpoint| endpoint.trunk().to_owned());
-    if let Some(trunk) = &trunk {
-        why.note(
-            "trunk",
-            customer.leg.first,
-            customer,
-            format!("the channel belongs to {trunk}"),
-        );
-    }
+    let number = number_of(legs, plan, main, &mut why);
+    let employee = employee_of(legs, plan, customer, &mut why);
+    let trunk = trunk_of(customer, &mut why);
+    let variables = variables.into_iter().map(|source| source.variable);
     FinishedCall {
         linkedid: plan.linkedid.clone(),
         also_known_as: aliases(legs, plan, others),
         direction: plan.direction,
         answered,
         trunk,
-        number: number.map(|number| number.heard),
-        employee: employee.map(|employee| employee.extension),
+        number,
+        employee,
         employees_in_order: employee::in_order(legs, plan),
         started,
         ended,
-        talk,
-        variables: variables
-            .into_iter()
-            .map(|source| source.variable)
-            .collect(),
+        talk: if answered { talk } else { Duration::ZERO },
+        variables: variables.collect(),
         userfields: variables::userfields(legs, plan, &call.userfields),
         incomplete: incomplete.or_else(|| beginning_missed(legs, plan)),
         estimate: false,
@@ -111,6 +57,48 @@ pub(super) fn finish(
         remarks: remarks(call, plan),
         why: why.0,
     }
+}
+
+fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Why) -> Option<HeardNumber> {
+    let customer = legs[main];
+    let number = match plan.direction {
+        Direction::Inbound => number::caller(customer),
+        Direction::Outbound => number::dialled(legs, main),
+        Direction::Internal => None,
+    };
+    let Some(number) = number else {
+        why.note(
+            "clientPhone",
+            customer.leg.first,
+            customer,
+            "no number told",
+        );
+        return None;
+    };
+    why.note("clientPhone", number.at, customer, number.words);
+    Some(number.heard)
+}
+
+fn employee_of(
+    legs: &[&View<'_>],
+    plan: &Plan,
+    customer: &View<'_>,
+    why: &mut Why,
+) -> Option<Extension> {
+    let Some(employee) = employee::employee(legs, plan) else {
+        let words = employee::none_words(legs, plan);
+        why.note("employee", customer.end, customer, words);
+        return None;
+    };
+    why.note("employee", employee.at, employee.leg, employee.words);
+    Some(employee.extension)
+}
+
+fn trunk_of(customer: &View<'_>, why: &mut Why) -> Option<String> {
+    let trunk = customer.endpoint()?.trunk().to_owned();
+    let words = format!("the channel belongs to {trunk}");
+    why.note("trunk", customer.leg.first, customer, words);
+    Some(trunk)
 }
 
 /// Why the beginning of a call is not known; `None` if it is.
@@ -154,23 +142,29 @@ fn started(legs: &[&View<'_>], plan: &Plan, why: &mut Why) -> EventTime {
         "startedAt",
         first.leg.first,
         first,
-        "the first event of the call".to_owned(),
+        "the first event of the call",
     );
     first.leg.first
 }
 
 /// The hang-up of the customer's last channel.
-fn ended<'a>(legs: &[&'a View<'a>], plan: &Plan) -> (EventTime, &'a View<'a>) {
+fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut Why) -> EventTime {
     let customers = plan.customers.iter().map(|&i| legs[i]);
     let last = customers.max_by_key(|leg| leg.end).unwrap_or(legs[0]);
-    (last.end, last)
+    why.note(
+        "durationSec",
+        last.end,
+        last,
+        "the last hang-up of the customer",
+    );
+    last.end
 }
 
 fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Why) {
     let (Some((from, with)), Some(until)) = (plan.talk.first, plan.talk.last) else {
         let words = "never in a bridge with another party";
         for value in ["answered", "talkTimeSec"] {
-            why.note(value, customer.end, customer, words.to_owned());
+            why.note(value, customer.end, customer, words);
         }
         return;
     };
@@ -185,8 +179,8 @@ fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Why) {
             "no answer, so no talk",
         )
     };
-    why.note("answered", from, legs[with], answered.to_owned());
-    why.note("talkTimeSec", until, customer, talked.to_owned());
+    why.note("answered", from, legs[with], answered);
+    why.note("talkTimeSec", until, customer, talked);
 }
 
 /// All other ids of the call, without those by which another of its calls is known.
@@ -223,13 +217,12 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
 struct Why(Vec<Because>);
 
 impl Why {
-    fn note(&mut self, value: &str, at: EventTime, leg: &View<'_>, words: String) {
-        let channel = leg.name.to_owned();
+    fn note(&mut self, value: &str, at: EventTime, leg: &View<'_>, words: impl Into<String>) {
         self.0.push(Because {
             value: value.to_owned(),
             at,
-            channel,
-            words,
+            channel: leg.name.to_owned(),
+            words: words.into(),
         });
     }
 }

@@ -8,10 +8,14 @@
 //! ```
 
 use super::view::View;
-use crate::assembler::leg::{Fact, What};
+use crate::assembler::leg::{DialHeard, What};
 use crate::call::HeardNumber;
 use crate::trunk;
 use crate::units::EventTime;
+use std::time::Duration;
+
+/// A `Dial` ends this much after the channel that it dialled, at most.
+const DIAL_END_SLACK: Duration = Duration::from_millis(50);
 
 /// A number, and the event it was read in.
 #[derive(Clone, Debug)]
@@ -91,25 +95,13 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     ))
 }
 
-/// The number in the last `Dial` that some channel ran before this one was born, and that names
-/// this one's peer; where none names it, in the only one of its technology.
+/// The number in the `Dial` that was seen to run while this channel lived, else in the last one
+/// before it was born. It has to name this channel's peer; a DAHDI or GSM group names none, so
+/// there the only destination of the technology will do.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
-    let ran: Vec<&Fact> = legs.iter().flat_map(|leg| &leg.leg.facts).collect();
-    let mut dials: Vec<(EventTime, &str)> = ran
-        .into_iter()
-        .filter_map(|fact| {
-            let What::App { name, data } = &fact.what else {
-                return None;
-            };
-            name.eq_ignore_ascii_case("Dial")
-                .then_some((fact.at, data.as_str()))
-        })
-        .filter(|&(at, _)| at <= leg.leg.first)
-        .collect();
-    dials.sort_by_key(|&(at, _)| std::cmp::Reverse(at));
     let (tech, peer) = (trunk::technology(leg.name), peer(leg.name));
-    for (at, data) in dials {
-        let destinations = data.split(',').next().unwrap_or(data).split('&');
+    let number_in = |dial: &DialHeard| {
+        let destinations = dial.data.split(',').next().unwrap_or_default().split('&');
         let same: Vec<&str> = destinations
             .filter_map(|destination| destination.split_once('/'))
             .filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech))
@@ -118,12 +110,28 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime,
         let named = same
             .iter()
             .find(|rest| rest.split(['/', '@', ':']).any(|part| part == peer));
-        let only = if same.len() == 1 { same.first() } else { None };
-        if let Some(text) = named.or(only).and_then(|rest| in_dial_string(rest, peer)) {
-            return Some((at, text));
-        }
-    }
-    None
+        let group = !["PJSIP", "SIP", "IAX2"].contains(&tech) && same.len() == 1;
+        let only = same.first().filter(|_| group);
+        in_dial_string(named.or(only)?, peer)
+    };
+    let dials = legs.iter().flat_map(|leg| &leg.leg.dials);
+    let mut found: Vec<(&DialHeard, String)> = dials
+        .filter_map(|dial| Some((dial, number_in(dial)?)))
+        .collect();
+    found.sort_by_key(|(dial, _)| dial.first);
+    // Its end may be told a moment before that of the Dial.
+    let until = leg.end.plus(DIAL_END_SLACK);
+    let while_it_lived = found
+        .iter()
+        .find(|(dial, _)| dial.last >= leg.leg.first && dial.first <= until);
+    let before = || {
+        found
+            .iter()
+            .rev()
+            .find(|(dial, _)| dial.first <= leg.leg.first)
+    };
+    let (dial, text) = while_it_lived.or_else(before)?;
+    Some((dial.first, text.clone()))
 }
 
 /// What stands between the slash and the suffix of a channel's name.

@@ -136,6 +136,9 @@ fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
 /// extension `s` was, too, unless somebody's number came with it.
 fn way_without_state(leg: &Leg, born: Option<EventTime>) -> (Way, EventTime, &'static str, bool) {
     let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
+    if let Some(at) = leg.outgoing {
+        return (Way::Dialled, at, "ran the other side of a dialling", begun);
+    }
     let other = leg
         .linkedids
         .first()
@@ -225,7 +228,7 @@ fn passage(what: &What) -> Option<Passage<'_>> {
         | What::State(_)
         | What::Dialled { .. }
         | What::DialEnded
-        | What::App { .. }
+        | What::App
         | What::Hangup
         | What::Gone => None,
     }

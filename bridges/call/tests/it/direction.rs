@@ -214,6 +214,18 @@ fn cel_without_states_tells_the_direction_by_extension_and_birth() {
     story.at(0.0).born(&trunk, Unknown).at(5.0).hangup(&trunk);
     assert_eq!(story.call().direction, Outbound);
 
+    // Or a number of our own came with it, but it runs what only a dialled channel runs.
+    let trunk = channel("PJSIP/city-00000001", 1)
+        .exten("s")
+        .caller("712000000");
+    let mut story = Story::cel();
+    story.at(0.0).born(&trunk, Unknown).at(1.0);
+    story
+        .state(&trunk.clone().running("AppDial2", "(Outgoing Line)"), Up)
+        .at(5.0)
+        .hangup(&trunk);
+    assert_eq!(story.call().direction, Outbound);
+
     // But a call can come in on s.
     let mut story = Story::cel();
     let city = customer(1).exten("s");

@@ -65,6 +65,61 @@ fn cel_has_the_dial_string_in_the_data_of_dial() {
 }
 
 #[test]
+fn of_two_dials_in_a_row_each_channel_has_its_own_though_cel_tells_one_start() {
+    // CEL tells an application's start only when its name changes; every row names its data.
+    let phone = channel("PJSIP/101-00000001", 1)
+        .exten("9998901110003")
+        .caller("101");
+    let first_dial = phone.clone().running("Dial", "PJSIP/998901110003@city,20");
+    let second_dial = phone.clone().running("Dial", "PJSIP/998901110002@city,20");
+    let legs = [2, 3].map(|number| {
+        channel(&format!("PJSIP/city-{number:08x}"), number)
+            .of(&phone)
+            .exten("s")
+    });
+    let mut story = Story::cel();
+    story.at(0.0).born(&phone, Unknown);
+    story
+        .app(&first_dial, "Dial", "PJSIP/998901110003@city,20")
+        .at(0.1)
+        .born(&legs[0], Unknown);
+    story.at(1.0).enter(&legs[0], "b1").enter(&first_dial, "b1");
+    story.at(4.0).leave(&first_dial, "b1").hangup(&legs[0]);
+    story.at(4.1).born(&legs[1], Unknown);
+    story
+        .at(5.0)
+        .enter(&legs[1], "b2")
+        .enter(&second_dial, "b2");
+    story
+        .at(7.0)
+        .leave(&second_dial, "b2")
+        .hangups(&[&legs[1], &phone]);
+    let calls = story.calls();
+    let numbers: Vec<_> = calls.iter().map(number).collect();
+    assert_eq!(
+        numbers,
+        [Some(("998901110003", true)), Some(("998901110002", true))]
+    );
+}
+
+#[test]
+fn a_dial_that_names_another_trunk_gives_no_number() {
+    let phone = channel("PJSIP/101-00000001", 1).exten("102").caller("101");
+    let trunk = channel("PJSIP/city-00000002", 2).of(&phone).exten("s");
+    let mut story = Story::cel();
+    story
+        .at(0.0)
+        .born(&phone, Unknown)
+        .app(&phone, "Dial", "PJSIP/998901119999@gsm,20");
+    story
+        .at(0.1)
+        .born(&trunk, Unknown)
+        .at(5.0)
+        .hangups(&[&trunk, &phone]);
+    assert_eq!(number(&story.call()), Some(("102", false)));
+}
+
+#[test]
 fn a_number_that_is_none_is_none() {
     for text in ["anonymous", "Anonymous", "s", ""] {
         let city = customer(1).caller(text);

@@ -55,6 +55,13 @@ impl Channel {
         self
     }
 
+    /// Running an application, as CEL tells it in every row.
+    pub fn running(mut self, application: &str, data: &str) -> Self {
+        self.0.application = Cow::Owned(application.to_owned());
+        self.0.app_data = Cow::Owned(data.to_owned());
+        self
+    }
+
     pub fn id(&self) -> &str {
         &self.0.uniqueid
     }

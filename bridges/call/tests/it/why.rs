@@ -28,9 +28,9 @@ fn every_value_names_its_event_and_channel() {
     durationSec 5.0 PJSIP/city-00000001 the last hang-up of the customer
     answered 1.0 PJSIP/101-00000002 in a bridge with the customer
     talkTimeSec 5.0 PJSIP/city-00000001 the last bridge with another party ended
+    LEAD_ID 2.0 PJSIP/city-00000001 LEAD_ID of this channel
     clientPhone 0.0 PJSIP/city-00000001 the caller's number
     employee 1.0 PJSIP/101-00000002 the last to begin to talk
-    LEAD_ID 2.0 PJSIP/city-00000001 LEAD_ID of this channel
     trunk 0.0 PJSIP/city-00000001 the channel belongs to city
     ");
 }
