@@ -198,6 +198,7 @@ impl TryFrom<Typed<'_>> for Config {
                 trunks,
                 not_before,
                 require_employee,
+                ..Rules::default()
             },
             crm,
             calls,

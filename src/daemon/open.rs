@@ -6,10 +6,11 @@ use crate::cli::secrets::Place;
 use crate::clock;
 use crate::intake::identity;
 use crate::intake::{Intake, Settings, SourceSettings};
+use crate::journal::Rules;
 use crate::ops::metrics::Durations;
 use crate::spool::{self, Guard, Handle, Memory, Op};
-use callbridge_source::url::{Format, Transport};
-use callbridge_source::{FilePosition, Secret, Source};
+use callbridge_source::url::{Format, From, Transport};
+use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -124,6 +125,25 @@ fn settings_of(source: &SourceFlag, default_pbx: &str) -> Result<SourceSettings,
     })
 }
 
+/// From when on the calls of each PBX count whose file says `from=DATE`. The date stands in the
+/// PBX's zone where it names none.
+fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventTime> {
+    let zone = config.pbx_timezone.clone();
+    let zone = zone.unwrap_or_else(jiff::tz::TimeZone::system);
+    let mut since = BTreeMap::new();
+    for (flag, source) in config.sources.iter().zip(sources) {
+        let Transport::File {
+            from: From::Since(moment),
+            ..
+        } = &flag.url.transport
+        else {
+            continue;
+        };
+        since.insert(source.pbx.clone(), moment.at(&zone));
+    }
+    since
+}
+
 const fn is_file(transport: &Transport) -> bool {
     matches!(transport, Transport::File { .. })
 }
@@ -164,7 +184,10 @@ async fn restored(
         max_call: config.calls.max_call,
         max_open_calls: config.calls.max_open_calls,
         zone: config.pbx_timezone.clone(),
-        rules: config.rules.clone(),
+        rules: Rules {
+            since: since(config, &sources),
+            ..config.rules.clone()
+        },
     };
     let mut intake = Intake::new(settings, sources, servers)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;

@@ -23,6 +23,7 @@ use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use figures::Figures;
+use std::collections::BTreeMap;
 
 /// What the administrator's flags say of all calls.
 #[derive(Clone, Debug, Default)]
@@ -31,8 +32,20 @@ pub struct Rules {
     pub trunks: Trunks,
     /// Calls that began before are skipped (`--not-before`).
     pub not_before: Option<EventTime>,
+    /// The same for single PBXs, by their id (`from=DATE` of a file).
+    pub since: BTreeMap<String, EventTime>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
+}
+
+impl Rules {
+    /// Calls of this PBX that began before are skipped.
+    fn limit(&self, pbx: &str) -> Option<EventTime> {
+        // `pbx1/branch` is a second PBX on the stream of `pbx1`.
+        let of_source = pbx.split('/').next().and_then(|root| self.since.get(root));
+        let own = self.since.get(pbx).or(of_source);
+        self.not_before.max(own.copied())
+    }
 }
 
 /// Judges a finished call of the PBX with this id. `now` is the wall clock's time, or the last
@@ -77,7 +90,7 @@ pub fn judge(
         incomplete: call.incomplete.is_some(),
         estimate: call.estimate,
     };
-    let verdict = match left_out(call, trunk, rules, &figures) {
+    let verdict = match left_out(call, trunk, rules.limit(pbx), &figures) {
         Some(verdict) => {
             record.uuid = None;
             verdict
@@ -137,7 +150,7 @@ fn phone_of(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<Phone> {
 fn left_out(
     call: &FinishedCall,
     trunk: Option<&Trunk>,
-    rules: &Rules,
+    limit: Option<EventTime>,
     figures: &Figures,
 ) -> Option<Verdict> {
     match call.direction {
@@ -159,10 +172,10 @@ fn left_out(
         }
     }
     // A start that cannot be true says nothing about before or after.
-    let limit = rules.not_before.filter(|_| figures.wrong_start.is_none())?;
+    let limit = limit.filter(|_| figures.wrong_start.is_none())?;
     (call.started < limit).then_some(())?;
     skipped(format!(
-        "began at {} s, before --not-before",
+        "began at {} s, before --not-before or a file's from=",
         call.started.floor_seconds()
     ))
 }

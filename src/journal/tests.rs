@@ -100,6 +100,24 @@ fn an_answered_call_becomes_a_record_with_every_value() {
 }
 
 #[test]
+fn a_files_date_holds_for_its_own_pbx_and_those_on_its_stream() {
+    let second = Rules {
+        since: [(
+            "pbx1".to_owned(),
+            call().started.plus(Duration::from_secs(1)),
+        )]
+        .into(),
+        ..rules(CITY)
+    };
+    let outcome = |pbx: &str| {
+        let judged = judge(&call(), pbx, &second, &People::default(), call().ended);
+        judged.outcome
+    };
+    assert_eq!(outcome("pbx1/branch"), Outcome::Skipped);
+    assert_ne!(outcome("pbx2"), Outcome::Skipped);
+}
+
+#[test]
 fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
     let mut internal = call();
     (internal.direction, internal.trunk) = (Direction::Internal, None);
@@ -109,6 +127,10 @@ fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
         not_before: Some(call().started.plus(Duration::from_secs(1))),
         ..rules(CITY)
     };
+    let since = |pbx: &str| Rules {
+        since: [(pbx.to_owned(), call().started.plus(Duration::from_secs(1)))].into(),
+        ..rules(CITY)
+    };
     let quiet = rules("city=PJSIP/city,unanswered=no");
     let off = rules("city=PJSIP/city,journal=no");
     for (judged, outcome) in [
@@ -116,6 +138,7 @@ fn internal_calls_and_unwanted_ones_have_no_uuid_and_no_reason() {
         (judged_by(&quiet, &unanswered), Outcome::Skipped),
         (judged_by(&off, &call()), Outcome::Skipped),
         (judged_by(&early, &call()), Outcome::Skipped),
+        (judged_by(&since("pbx1"), &call()), Outcome::Skipped),
     ] {
         assert_eq!((judged.outcome, judged.reason), (outcome, None));
         assert_eq!(judged.record.uuid, None);

@@ -34,8 +34,8 @@ pub enum Item {
         /// What was missed, in words.
         why: String,
     },
-    /// A file is read to its present end; it is followed on. Told once for each time that there
-    /// was something to read, and at the beginning.
+    /// A file is read to its present end, and has not grown for a second; it is followed on. Told
+    /// once for each time that there was something to read, and at the beginning.
     Idle {
         /// Where reading goes on: also for a file of which no frame was given yet, lest what is
         /// written while callbridge is stopped be taken for what was there before.

@@ -77,6 +77,9 @@ pub struct Settings {
     pub backoff: Bounds,
     /// Between two looks at a file.
     pub poll_every: Duration,
+    /// A file that has not grown for so long is told to be read to its end. Longer than `--settle`
+    /// by default: what belongs to one call is written within that.
+    pub idle_after: Duration,
     /// Messages under way from a broker at most.
     pub prefetch: u16,
     /// How long a broker's source waits at its end for the verdicts on what it has given.
@@ -91,6 +94,7 @@ impl Default for Settings {
             silent_after: Duration::from_secs(40),
             backoff: Bounds::default(),
             poll_every: Duration::from_millis(250),
+            idle_after: Duration::from_secs(1),
             prefetch: 1_000,
             drain_within: Duration::from_secs(5),
         }

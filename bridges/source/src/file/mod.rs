@@ -14,6 +14,18 @@ use follow::{Follower, Sight};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
+
+/// Whether a file is read to its end.
+#[derive(Clone, Copy, Debug)]
+enum End {
+    /// There was something to read.
+    Unseen,
+    /// There has been nothing since then.
+    Seen(Instant),
+    /// That was told.
+    Told,
+}
 
 /// A file and how it is followed.
 pub(crate) struct Tail {
@@ -63,7 +75,7 @@ impl Tail {
     }
 
     async fn follow(&mut self, context: &mut Context) -> Result<(), Gone> {
-        let mut idle = false;
+        let mut end = End::Unseen;
         loop {
             self.verdicts.paused(false).await;
             let Some(mut follower) = self.follower.take() else {
@@ -81,7 +93,7 @@ impl Tail {
             let mut wait = false;
             for sight in sights {
                 wait = matches!(sight, Sight::End(_) | Sight::Wait | Sight::Trouble(_));
-                self.tell(context, sight, &mut idle).await?;
+                self.tell(context, sight, &mut end).await?;
             }
             if wait {
                 tokio::time::sleep(context.access.settings.poll_every).await;
@@ -93,12 +105,12 @@ impl Tail {
         &mut self,
         context: &mut Context,
         sight: Sight,
-        idle: &mut bool,
+        end: &mut End,
     ) -> Result<(), Gone> {
         let line = &mut context.line;
         match sight {
             Sight::Frames(frames) => {
-                *idle = *idle && frames.is_empty();
+                *end = End::Unseen;
                 for (cut, position) in frames {
                     if cut.bytes.is_empty() {
                         line.counts.too_long();
@@ -113,9 +125,18 @@ impl Tail {
             Sight::Gap(why) => line.gap(why).await,
             Sight::Trouble(why) => line.down(why).await,
             Sight::Wait => Ok(()),
-            Sight::End(_) if *idle => Ok(()),
             Sight::End(position) => {
-                *idle = true;
+                let now = Instant::now();
+                let since = match *end {
+                    End::Told => return Ok(()),
+                    End::Unseen => now,
+                    End::Seen(since) => since,
+                };
+                *end = End::Seen(since);
+                if now.duration_since(since) < context.access.settings.idle_after {
+                    return Ok(());
+                }
+                *end = End::Told;
                 line.tell(Item::Idle { position }).await
             }
         }

@@ -42,6 +42,7 @@ pub fn settings() -> Settings {
             ..Bounds::default()
         },
         poll_every: Duration::from_millis(5),
+        idle_after: Duration::ZERO,
         ..Settings::default()
     }
 }
