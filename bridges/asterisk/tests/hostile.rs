@@ -123,6 +123,23 @@ proptest! {
     }
 
     #[test]
+    fn pairs_are_those_of_a_plain_split_into_lines(bytes in torn_bytes()) {
+        let lines = bytes.split_inclusive(|&byte| byte == b'\n');
+        let plain = lines.filter_map(|line| {
+            let line = line.strip_suffix(b"\n").unwrap_or(line);
+            let mut colon = line.iter().position(|&byte| byte == b':')?;
+            // `ChanVariable(SIP/1:2): a=b`
+            if line[..colon].get(12) == Some(&b'(') {
+                colon = line.windows(2).position(|w| w == b"):").map_or(colon, |at| at + 1);
+            }
+            let (key, value) = (&line[..colon], &line[colon + 1..]);
+            let value = value.strip_suffix(b"\r").unwrap_or(value);
+            Some((key, value.strip_prefix(b" ").unwrap_or(value)))
+        });
+        prop_assert!(Pairs::new(&bytes).eq(plain));
+    }
+
+    #[test]
     fn every_repeated_variable_survives_text_and_json(
         values in prop::collection::vec("[a-z0-9 :=\"\\\\{}']{1,12}", 1..6),
     ) {
