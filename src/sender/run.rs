@@ -108,7 +108,10 @@ impl Sender {
             let news = async {
                 loop {
                     tokio::select! {
-                        Some(landed) = work.flights.join_next() => return Ok(work.landed(landed)),
+                        Some(landed) = work.flights.join_next() => {
+                            work.landed(landed);
+                            return Ok(());
+                        }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => return Ok(()),
                         _ = looks.tick(), if watched => if work.look() { return Ok(()) }
