@@ -1,0 +1,160 @@
+//! What the program costs while it waits: start, memory, size on disk.
+//!
+//! `cargo bench --bench footprint` (a release build: some minutes the first time). Each figure
+//! stands beside the number to reach and, where there is one, a reference from the same run.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_callbridge");
+const RUNS: usize = 9;
+const RECORDING: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/recordings/inbound_answered/ami.raw"
+);
+const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
+
+/// A folder of this run's own.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("footprint-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a folder");
+        std::fs::write(path.join("token"), "svc_pat_bench\n").expect("a token");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A running program, ended with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn start(scratch: &Scratch, source: &str, crm: &str) -> Running {
+    let child = Command::new(PROGRAM)
+        .args([
+            "run", "--log", "error", "--trunk", TRUNK, "--pbx-id", "bench",
+        ])
+        .args(["--source", source, "--crm-url", crm])
+        .arg("--token-file")
+        .arg(scratch.0.join("token"))
+        .arg("--state")
+        .arg(scratch.0.join("state"))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    Running(child)
+}
+
+/// From the start of the process to the first byte of its first request, plain HTTP.
+fn start_to_first_request() -> Duration {
+    let scratch = Scratch::new("start");
+    let crm = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", crm.local_addr().expect("its address"));
+    let begin = Instant::now();
+    let running = start(
+        &scratch,
+        &format!("file://{RECORDING}?format=ami&from=start"),
+        &url,
+    );
+    let (stream, _) = crm.accept().expect("a request");
+    let mut line = String::new();
+    BufReader::new(&stream)
+        .read_line(&mut line)
+        .expect("its first line");
+    let took = begin.elapsed();
+    assert!(line.contains("/v1/open-api/"), "{line}");
+    let _ = (&stream).write_all(b"HTTP/1.1 503 later\r\ncontent-length: 0\r\n\r\n");
+    drop(running);
+    took
+}
+
+/// A process that does nothing, started and ended: what the machine itself takes.
+fn start_of_nothing() -> Duration {
+    let begin = Instant::now();
+    let ended = Command::new("true").status().expect("true");
+    assert!(ended.success());
+    begin.elapsed()
+}
+
+/// Resident memory in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("its status");
+    let line = status
+        .lines()
+        .find(|line| line.starts_with("VmRSS:"))
+        .expect("VmRSS");
+    line.split_whitespace()
+        .nth(1)
+        .and_then(|kib| kib.parse().ok())
+        .expect("a number")
+}
+
+/// Memory of a daemon that waits at an empty file, and of `sleep` beside it.
+fn idle() -> (u64, u64) {
+    let scratch = Scratch::new("idle");
+    let file = scratch.0.join("empty.raw");
+    std::fs::write(&file, "").expect("a file");
+    let crm = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", crm.local_addr().expect("its address"));
+    let source = format!("file://{}?format=ami", file.display());
+    let running = start(&scratch, &source, &url);
+    let mut nothing = Running(Command::new("sleep").arg("60").spawn().expect("sleep"));
+    let (stream, _) = crm.accept().expect("token/info");
+    drop(stream);
+    // Long enough for whatever a start leaves behind to settle.
+    std::thread::sleep(Duration::from_secs(3));
+    let figures = (resident(running.0.id()), resident(nothing.0.id()));
+    let _ = nothing.0.kill();
+    figures
+}
+
+fn median(mut times: Vec<Duration>) -> (Duration, Duration, Duration) {
+    times.sort();
+    (times[0], times[times.len() / 2], times[times.len() - 1])
+}
+
+fn row(what: &str, figure: &str, to_reach: &str, reference: &str) {
+    println!("{what:<34} {figure:>24} {to_reach:>10}   {reference}");
+}
+
+fn main() {
+    row("what", "measured", "to reach", "reference in this run");
+    let ours = median((0..RUNS).map(|_| start_to_first_request()).collect());
+    let nothing = median((0..RUNS).map(|_| start_of_nothing()).collect());
+    let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
+    row(
+        "start to first request, median",
+        &format!("{} ms ({}–{})", ms(ours.1), ms(ours.0), ms(ours.2)),
+        "20 ms",
+        &format!("start and end of `true`: {} ms", ms(nothing.1)),
+    );
+    let (resident, sleeping) = idle();
+    let mib = |kib: u64| format!("{:.1} MB", kib as f64 / 1024.0);
+    row(
+        "resident, idle",
+        &mib(resident),
+        "12 MB",
+        &format!("`sleep`: {}", mib(sleeping)),
+    );
+    let size = std::fs::metadata(Path::new(PROGRAM))
+        .expect("the program")
+        .len();
+    let size = format!("{:.1} MB", size as f64 / 1024.0 / 1024.0);
+    row("stripped binary", &size, "12 MB", "");
+}
