@@ -93,7 +93,7 @@ pub struct Flags {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "PBX")]
 pub struct SourceFlags {
-    /// ami[s]://USER@HOST, ws[s]://HOST, amqp[s]://USER@HOST/VHOST?queue=Q&format=F or
+    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST/VHOST?queue=Q&format=F or
     /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
     /// May be repeated: the first source of a PBX is its primary
     #[arg(long, value_name = "URL")]
@@ -196,7 +196,7 @@ pub struct OperationFlags {
     /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9464 [default: off]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<String>,
-    /// Publish dead letters here, too: amqp[s]://USER@HOST/VHOST?queue=Q
+    /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
     #[arg(long, value_name = "URL")]
     pub dead_letter_queue: Option<String>,
     /// Take the state folder along to another CRM address

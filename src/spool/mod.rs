@@ -15,7 +15,7 @@
 //! | [`folder`] | opening: lock, modes, damage, the check after an unclean stop |
 //! | [`memory`] | finished calls, looked up beside the writer |
 //! | [`binding`] | whose calls these are |
-//! | [`hint`] | what to do about a letter |
+//! | [`mod@hint`] | what to do about a letter |
 //! | [`error`] | what can go wrong, with exit codes |
 //!
 //! | file in the state folder | what it is |

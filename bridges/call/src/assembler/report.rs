@@ -5,7 +5,7 @@
 pub struct OpenChange {
     /// The assembler's own number for the call; stable over restarts.
     pub key: u64,
-    /// The call as bytes for [`Assembler::restore`]; `None` when it is no longer open.
+    /// The call as bytes for [`Assembler::restore`](crate::Assembler::restore); `None` when it is no longer open.
     pub snapshot: Option<Vec<u8>>,
 }
 
@@ -39,7 +39,7 @@ pub struct Counts {
 /// A snapshot that cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The bytes are not what [`Assembler::take_changes`] gave out.
+    /// The bytes are not what [`Assembler::take_changes`](crate::Assembler::take_changes) gave out.
     #[error("the open call {key} cannot be restored: {source}")]
     Snapshot {
         /// The call's number.
