@@ -1,21 +1,28 @@
-//! Puts the commit into `--version`. Without git, or outside a checkout, it stays `unknown`.
+//! Puts the commit into `--version`, and its time beside it: no clock of ours is right before
+//! that. Without git, or outside a checkout, the commit stays `unknown`.
 
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-env-changed=CALLBRIDGE_COMMIT");
-    if std::env::var_os("CALLBRIDGE_COMMIT").is_some() {
-        return; // given by who builds without a checkout: a package, a container
-    }
     for file in ["HEAD", "logs/HEAD"] {
         if let Some(path) = git(&["rev-parse", "--git-path", file]) {
             println!("cargo:rerun-if-changed={path}");
         }
     }
     println!("cargo:rerun-if-changed=build.rs");
+    println!("cargo:rerun-if-env-changed=SOURCE_DATE_EPOCH");
+    let built = std::env::var("SOURCE_DATE_EPOCH").ok();
+    let built = built.or_else(|| git(&["log", "-1", "--format=%ct"]));
+    if let Some(built) = built.filter(|text| text.bytes().all(|b| b.is_ascii_digit())) {
+        println!("cargo:rustc-env=CALLBRIDGE_BUILT={built}");
+    }
     // A clock behind the newest commit in the build cannot be right.
     if let Some(built) = git(&["log", "-1", "--format=%ct"]) {
         println!("cargo:rustc-env=CALLBRIDGE_BUILT_AT={built}");
+    }
+    if std::env::var_os("CALLBRIDGE_COMMIT").is_some() {
+        return; // given by who builds without a checkout: a package, a container
     }
     if let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) {
         println!("cargo:rustc-env=CALLBRIDGE_COMMIT={commit}");

@@ -235,6 +235,7 @@ fn lines(path: &Path) -> Result<Vec<OsString>, (Code, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     fn typed(line: &str) -> Typed {
         read(line.split(' ').map(OsString::from))
@@ -250,6 +251,59 @@ mod tests {
     #[test]
     fn clap_finds_no_fault_in_the_declarations() {
         command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_begins_with_what_to_try() {
+        let help = command().term_width(84).render_help().to_string();
+        insta::assert_snapshot!(help, @"
+        Puts every finished customer call of a PBX into a CRM's call journal, once
+
+        Usage: callbridge [COMMAND]
+
+        Commands:
+          run          Watch the PBX and journal its calls: the sidecar
+          demo         Play recorded calls into a CRM of its own, on this machine alone, and
+                       show what happens
+          explain      Say what would be journaled of a recording, and why; sends nothing
+          check        Try each source, right, grant, folder and file, and say what to do
+                       about what is wrong
+          status       Show books, budget, backlog, sources and token of the running daemon
+          dead         Look at what the CRM did not take, mend it, and send it again
+          lead         Find numbers without a lead, and what a number maps to
+          sandbox      Serve a CRM to try against: the service's document, held to rule by
+                       rule
+          completions  Print completions for a shell
+          man          Print the manual page
+          help         Print this message or the help of the given subcommand(s)
+
+        Options:
+          -h, --help     Print help
+          -V, --version  Print version
+
+        Try it without a PBX or a CRM:  callbridge demo
+        See what would be journaled:    callbridge explain --help
+        Find out what is missing:       callbridge check @/etc/callbridge/flags
+        Let it run:                     callbridge run @/etc/callbridge/flags
+
+        @FILE reads one argument a line (# begins a comment; no quoting). Every flag
+        of run, explain and check has an environment variable: --crm-url is
+        CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.
+        ");
+    }
+
+    proptest! {
+        #[test]
+        fn any_arguments_are_read_or_refused_without_panic(
+            words in prop::collection::vec(
+                "(run|explain|dead|retry|--?[a-z-]{0,9}(=.{0,5})?|.{0,8})",
+                0..9,
+            ),
+        ) {
+            let all = std::iter::once("callbridge".to_owned()).chain(words);
+            let environment = super::super::Environment::default();
+            let _ = super::super::command::read(all.map(OsString::from), &environment);
+        }
     }
 
     #[test]

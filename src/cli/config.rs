@@ -19,6 +19,9 @@ use std::time::Duration;
 use tracing::Level;
 use url::Url;
 
+/// What the name of a PBX is made of, for messages.
+const NAMES: &str = "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
+
 /// What a command does with the flags, and so which must be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purpose {
@@ -224,10 +227,7 @@ fn sources(
         .as_deref()
         .filter(|id| !trunk::flag::is_name(id))
     {
-        faults.add(
-            "--pbx-id",
-            format!("`{id}`: letters, digits, `-`, `_` and `.`, at most 64"),
-        );
+        faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
     }
     let mut sources = Vec::new();
     let given = flags
@@ -241,6 +241,9 @@ fn sources(
             Ok(url) => {
                 if let Some(words) = not_yet(url.format()) {
                     faults.add(&format!("--source {url}"), words);
+                }
+                if let Some(pbx) = url.pbx.as_deref().filter(|pbx| !trunk::flag::is_name(pbx)) {
+                    faults.add(&format!("--source {url}"), format!("pbx={pbx}: {NAMES}"));
                 }
                 let pbx = url.pbx.clone().or_else(|| flags.pbx_id.clone());
                 let secret = source_secret(&url, needs, environment, faults);
@@ -356,7 +359,7 @@ fn crm(
         .crm_proxy
         .as_deref()
         .and_then(|text| faults.take("--crm-proxy", proxy(text)));
-    let token_file = flags.token_file.as_ref().map(PathBuf::from);
+    let token_file = path("--token-file", flags.token_file.as_deref(), faults);
     let token = match Place::find(secrets::Kind::Token, token_file.as_deref(), environment) {
         Err(words) if needs => {
             faults.add("--token-file", words.replacen("no secret", "no token", 1));
@@ -364,7 +367,7 @@ fn crm(
         }
         found => found.ok(),
     };
-    let ca_file = flags.crm_ca_file.as_ref().map(PathBuf::from);
+    let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), faults);
     Some(Crm {
         address: own?,
         auth,
@@ -374,6 +377,16 @@ fn crm(
         ca_file,
         proxy,
     })
+}
+
+fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {
+    let read = if text? == "" {
+        Err("is empty: give a path")
+    } else {
+        Ok(())
+    };
+    faults.take(flag, read)?;
+    text.map(PathBuf::from)
 }
 
 fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> Rate {
@@ -498,8 +511,10 @@ fn date(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> Option<Even
 
 /// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
 pub fn state_folder(flag: Option<&str>, environment: &Environment) -> Result<PathBuf, String> {
-    if let Some(flag) = flag {
-        return Ok(PathBuf::from(flag));
+    match flag {
+        Some("") => return Err("is empty: give a folder".to_owned()),
+        Some(flag) => return Ok(PathBuf::from(flag)),
+        None => {}
     }
     // systemd names several folders with colons between them; ours is the first.
     if let Some(first) = environment

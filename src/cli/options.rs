@@ -12,14 +12,14 @@ pub struct Options {
 }
 
 const ABOUT: &str = "\
-Try it without a PBX or a CRM:   callbridge demo
-See what would be journaled:     callbridge explain --format ami --trunk city=PJSIP/city FILE
-Find out what is missing:        callbridge check @/etc/callbridge/flags
-Let it run:                      callbridge run @/etc/callbridge/flags
+Try it without a PBX or a CRM:  callbridge demo
+See what would be journaled:    callbridge explain --help
+Find out what is missing:       callbridge check @/etc/callbridge/flags
+Let it run:                     callbridge run @/etc/callbridge/flags
 
-@FILE reads one argument a line (# begins a comment; no quoting). Every flag of run, explain and
-check has an environment variable: --crm-url is CALLBRIDGE_CRM_URL; a flag that may be repeated
-takes one value a line.";
+@FILE reads one argument a line (# begins a comment; no quoting). Every flag
+of run, explain and check has an environment variable: --crm-url is
+CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
@@ -55,14 +55,16 @@ pub enum Verb {
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  callbridge run --source 'ami://callbridge@10.0.0.5?secret-file=/etc/callbridge/ami' \\
-    --trunk city=PJSIP/city,country=UZ,strip=9,lead=csv:/etc/callbridge/leads.csv \\
-    --crm-url https://crm.example --token-file /etc/callbridge/token
+  callbridge run \\
+    --crm-url https://crm.example --token-file /etc/callbridge/token \\
+    --source 'ami://callbridge@10.0.0.5?secret-file=/etc/callbridge/ami' \\
+    --trunk city=PJSIP/city,country=UZ,strip=9,lead=csv:/etc/callbridge/leads
   callbridge run @/etc/callbridge/flags --dry-run";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
-  callbridge explain --format ami --trunk city=PJSIP/city,country=UZ,lead=var:LEAD_ID ami.raw
+  callbridge explain --format ami \\
+    --trunk city=PJSIP/city,country=UZ,lead=var:LEAD_ID ami.raw
   callbridge explain --format ami-json --json @/etc/callbridge/flags amiws.jsonl
   callbridge explain --call 1795151317.146 @/etc/callbridge/flags";
 
