@@ -154,6 +154,25 @@ async fn a_second_consumer_is_refused_in_words_and_takes_over_when_the_first_end
 }
 
 #[tokio::test]
+async fn a_quorum_queue_is_consumed_by_one_alone_as_well() {
+    let broker = Broker::shared();
+    let mut quorum = FieldTable::default();
+    let kind = AMQPValue::LongString("quorum".into());
+    quorum.insert("x-queue-type".into(), kind);
+    broker.declare_with("quorum", quorum).await;
+    broker.publish("quorum", &bodies(0..2)).await;
+    let mut first = Stage::consume(broker, "quorum", settings());
+    first.up().await;
+    assert_eq!(first.texts(2).await, bodies(0..2));
+    let why = Stage::consume(broker, "quorum", settings()).down().await;
+    assert!(why.contains("queue quorum has another consumer"), "{why}");
+    first.verdicts.give(Verdict::Committed { through: 2 });
+    first.tell_to_stop();
+    first.ended().await;
+    holds(broker, "quorum", 0).await;
+}
+
+#[tokio::test]
 async fn a_deleted_queue_is_told_and_had_again() {
     let broker = Broker::shared();
     broker.declare("deleted").await;

@@ -225,7 +225,11 @@ async fn open(
     let lost = |error: lapin::Error| words::lost(&target, &source.broker, &error);
     let connection = login.open().await?;
     let opening = async {
-        let channel = queue(&connection, &target, source).await?;
+        let (channel, consumers) = queue(&connection, &target, source).await?;
+        // A quorum queue takes an exclusive consumer and lets others in beside it.
+        if consumers > 0 {
+            return Err(words::occupied(&target, source, "it is consumed already"));
+        }
         let qos = channel.basic_qos(prefetch, BasicQosOptions::default());
         qos.await.map_err(lost)?;
         let options = BasicConsumeOptions {
@@ -253,12 +257,13 @@ async fn open(
     }
 }
 
-/// A channel on which the queue was found; with `declare=yes` a missing one is made.
+/// A channel on which the queue was found, and how many consume it; with `declare=yes` a missing
+/// one is made.
 async fn queue(
     connection: &Connection,
     target: &Target,
     source: &QueueSource,
-) -> Result<Channel, Error> {
+) -> Result<(Channel, u32), Error> {
     let lost = |error: lapin::Error| words::lost(target, &source.broker, &error);
     let refused = |error: lapin::Error| words::finding(target, source, &error);
     let name = || ShortString::from(source.queue.clone());
@@ -268,8 +273,9 @@ async fn queue(
         ..QueueDeclareOptions::default()
     };
     let found = channel.queue_declare(name(), passive, FieldTable::default());
+    let mut consumers = 0;
     match found.await {
-        Ok(_) => {}
+        Ok(found) => consumers = found.consumer_count(),
         Err(error) if source.declare && words::is_not_found(&error) => {
             // The refusal has closed the channel.
             channel = connection.create_channel().await.map_err(lost)?;
@@ -289,7 +295,7 @@ async fn queue(
         let bound = channel.queue_bind(name(), exchange, key, options, headers);
         bound.await.map_err(refused)?;
     }
-    Ok(channel)
+    Ok((channel, consumers))
 }
 
 /// `bind=`: a routing key, or `NAME=VALUE,…` that all have to be in a message's headers.

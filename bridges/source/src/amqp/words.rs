@@ -90,15 +90,23 @@ fn right(target: &Target, broker: &Broker, said: &str) -> Error {
     ))
 }
 
+/// Somebody else consumes the queue.
+pub(super) fn occupied(target: &Target, source: &QueueSource, said: &str) -> Error {
+    Error::Queue(format!(
+        "{}: queue {} has another consumer ({said}); there can be one only: stop the other, or \
+         wait until the broker notices that it has died",
+        target.endpoint, source.queue
+    ))
+}
+
 /// Why the queue could not be consumed.
 pub(super) fn consuming(target: &Target, source: &QueueSource, error: &lapin::Error) -> Error {
     let QueueSource { broker, queue, .. } = source;
     let endpoint = &target.endpoint;
     match reply(error) {
-        Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => Error::Queue(format!(
-            "{endpoint}: queue {queue} has another consumer ({said}); there can be one only: \
-             stop the other, or wait until the broker notices that it has died"
-        )),
+        Some((ACCESS_REFUSED, said)) if said.contains("exclusive") => {
+            occupied(target, source, &said)
+        }
         Some((ACCESS_REFUSED, said)) => right(target, broker, &said),
         Some((NOT_IMPLEMENTED, said)) => Error::Queue(format!(
             "{endpoint}: queue {queue} cannot have an exclusive consumer ({said}); use a classic \
