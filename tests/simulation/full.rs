@@ -26,6 +26,7 @@ fn a_saturated_hour_uses_the_whole_budget_but_for_one_round_trip_a_minute() {
         "{arrived} requests in {minutes} minutes"
     );
     let books = world.store.books();
+    println!("{arrived} requests in {minutes} minutes: {books:?}");
     assert!(books.journaled * 100 >= arrived * 45, "{books:?}");
     assert_eq!(books.dead, 0);
     world.assert_never_wrong(&[] as &[Kind]);
