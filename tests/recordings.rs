@@ -323,6 +323,7 @@ fn cel_alone_tells_what_happened_but_for_variables() {
 #[test]
 fn doubled_events_change_nothing() {
     check_all(Format::Ami, "ami.raw", Hear::Both, twice_each);
+    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, twice_each);
     check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), twice_each);
 }
 
@@ -334,6 +335,7 @@ fn a_recording_told_again_raises_no_ghosts() {
 #[test]
 fn events_out_of_order_within_the_settling_time_change_nothing() {
     check_all(Format::Ami, "ami.raw", Hear::Both, late_by_chance);
+    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, late_by_chance);
     check_all(
         Format::Ami,
         "ami.raw",

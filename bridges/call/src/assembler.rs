@@ -139,16 +139,25 @@ impl Assembler {
         }
     }
 
-    /// A channel was met for the first time: what was told by its name alone is its own.
+    /// A channel was met for the first time, the event's or the one that dials it: what was told by
+    /// its name alone is its own.
     fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> u64 {
-        let name = leg::unmarked(&event.channel.name);
-        if self.calls.knows(name).is_some() {
-            key = self.tie(key, [Tie::Id(name)]);
-            if let Some(call) = self.calls.get_mut(key) {
-                call.name_is(name, id);
-            }
+        let mut met = vec![(id.clone(), leg::unmarked(&event.channel.name))];
+        if let Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } =
+            &event.kind
+        {
+            let dialler = UniqueId::new(by.uniqueid.as_ref());
+            met.extend(dialler.map(|id| (id, leg::unmarked(&by.name))));
         }
-        self.calls.met(key, id);
+        for (id, name) in met {
+            if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
+                key = self.tie(key, [Tie::Id(stand_in.as_str())]);
+                if let Some(call) = self.calls.get_mut(key) {
+                    call.is_really(&stand_in, &id);
+                }
+            }
+            self.calls.met(key, &id);
+        }
         key
     }
 

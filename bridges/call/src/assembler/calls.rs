@@ -1,6 +1,6 @@
 //! The open calls, and what leads from an event to one of them.
 
-use super::leg::{is_holding, unmarked};
+use super::leg::{is_holding, is_stand_in, unmarked};
 use super::open::{OpenCall, Ties};
 
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
@@ -105,23 +105,39 @@ impl Calls {
     }
 
     /// The unique id of the channel that an event is about. A source may tell the name alone (a
-    /// JSON frame that was cut): then the name stands for the id until one is told.
+    /// JSON frame that was cut): then a stand-in serves until the id is told.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
         let name = unmarked(&channel.name);
-        UniqueId::new(channel.uniqueid.as_ref())
-            .or_else(|| self.names.get(name).cloned())
+        let told = UniqueId::new(channel.uniqueid.as_ref());
+        if told
+            .as_ref()
+            .is_some_and(|id| !is_stand_in(id.as_str(), name))
+        {
+            return told;
+        }
+        self.names
+            .get(name)
+            .cloned()
+            .or(told)
             .or_else(|| UniqueId::new(name))
+    }
+
+    /// The stand-in under which a channel of this name was heard of.
+    pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
+        let known = self.names.get(name);
+        known.filter(|id| is_stand_in(id.as_str(), name)).cloned()
     }
 
     /// A channel of an open call was met for the first time.
     pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
-        let Some(leg) = self.calls.get(&key).and_then(|call| call.legs.get(id)) else {
+        let leg = self.calls.get(&key).and_then(|call| call.legs.get(id));
+        let Some(name) = leg
+            .map(|leg| leg.name().to_owned())
+            .filter(|name| !name.is_empty())
+        else {
             return;
         };
-        let name = leg.name().to_owned();
-        if !name.is_empty() && name != id.as_str() {
-            self.names.insert(name, id.clone());
-        }
+        self.names.insert(name, id.clone());
     }
 
     /// Where an event of this channel belongs.

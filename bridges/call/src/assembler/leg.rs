@@ -214,9 +214,19 @@ impl Leg {
         self.facts.iter().any(|fact| fact.what.is_end())
     }
 
-    /// It was seen to do something: more than a scrap that came after its end.
+    /// It was seen to do something: more than a scrap that came after its end, and more than
+    /// leaving something under a stand-in, whose own id may have left already.
     pub(crate) fn is_real(&self) -> bool {
-        self.facts.iter().any(|fact| !fact.what.is_end())
+        let stand_in = is_stand_in(self.id.as_str(), self.name());
+        self.facts.iter().any(|fact| match &fact.what {
+            What::Hangup | What::Gone => false,
+            What::Leave { .. } | What::DialEnded => !stand_in,
+            What::Born(_)
+            | What::State(_)
+            | What::Dialled { .. }
+            | What::App
+            | What::Enter { .. } => true,
+        })
     }
 
     /// It is up, or could be.
@@ -333,6 +343,13 @@ impl Leg {
             Effect::Learned
         }
     }
+}
+
+/// Whether an id is no unique id, but made of the channel's name, because a frame that was cut
+/// told no more: `PJSIP/city-00000073@1795164017`.
+pub(crate) fn is_stand_in(id: &str, name: &str) -> bool {
+    let rest = id.strip_prefix(name).filter(|_| !name.is_empty());
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('@'))
 }
 
 /// A name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.

@@ -1,6 +1,6 @@
 //! An open call: channels that belong together, as far as is known by now.
 
-use super::leg::{Effect, Leg};
+use super::leg::{Effect, Leg, is_stand_in, unmarked};
 use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -47,9 +47,12 @@ pub(crate) struct Ties {
 
 impl Ties {
     /// Notes the linkedid a message tells of a channel, unless it is that of a finished call, which
-    /// is tied to nothing.
+    /// is tied to nothing, or a stand-in.
     fn note_linkedid(&self, leg: &mut Leg, at: EventTime, channel: &ChannelRef<'_>) -> bool {
-        self.ids.contains(channel.linkedid.as_ref()) && leg.linkedids.note(at, &channel.linkedid)
+        let linkedid = channel.linkedid.as_ref();
+        self.ids.contains(linkedid)
+            && !is_stand_in(linkedid, unmarked(&channel.name))
+            && leg.linkedids.note(at, linkedid)
     }
 }
 
@@ -154,12 +157,10 @@ impl OpenCall {
         outcome.new_leg |= !known;
     }
 
-    /// What was told of this channel by its name alone becomes its own.
-    pub(crate) fn name_is(&mut self, name: &str, id: &UniqueId) {
-        let Some(nameless) = UniqueId::new(name).filter(|name| name != id) else {
-            return;
-        };
-        if let Some(told) = self.legs.remove(&nameless)
+    /// What was told of a channel under a stand-in becomes its own.
+    pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
+        if self.legs.contains_key(id)
+            && let Some(told) = self.legs.remove(stand_in)
             && let Some(leg) = self.legs.get_mut(id)
         {
             leg.absorb(told);

@@ -138,25 +138,37 @@ fn a_hangup_that_overtakes_the_birth_is_not_lost() {
 
 #[test]
 fn a_channel_known_by_its_name_alone_is_the_one_of_that_name() {
-    let city = customer(1);
-    let mut nameless = city.clone();
-    nameless.0.uniqueid = Default::default();
-    nameless.0.linkedid = Default::default();
+    // As a source tells it that has no id, and as the decoder completes it.
+    for stand_in in ["", "PJSIP/city-00000001@1795000000"] {
+        let city = customer(1);
+        let mut nameless = city.clone();
+        nameless.0.uniqueid = stand_in.into();
+        nameless.0.linkedid = stand_in.into();
+        let mut story = Story::new();
+        // Before its unique id is told, and after.
+        story.at(0.0).born(&nameless, Ring).at(0.1).seen(&city);
+        story
+            .at(1.0)
+            .enter(&nameless, "b1")
+            .at(5.0)
+            .hangup(&nameless);
+        // Overtaken by its own hang-up.
+        story.at(5.1).leave(&nameless, "b1").seen(&nameless);
+        let call = story.call();
+        assert_eq!(call.linkedid.as_str(), city.id(), "{stand_in}");
+        assert_eq!(seconds(&call), (0.0, 5.0));
+        assert_eq!(number(&call), Some(("+998901110001", false)));
+    }
+}
+
+#[test]
+fn what_a_stand_in_leaves_after_its_call_is_no_call() {
+    let mut scrap = customer(1);
+    scrap.0.uniqueid = "PJSIP/city-00000001@1795000000".into();
+    scrap.0.linkedid = scrap.0.uniqueid.clone();
     let mut story = Story::new();
-    // Before its unique id is told, and after.
-    story
-        .at(0.0)
-        .born(&nameless, Ring)
-        .at(0.1)
-        .seen(&city)
-        .at(5.0)
-        .hangup(&nameless);
-    let call = story.call();
-    assert_eq!(call.linkedid.as_str(), city.id());
-    assert_eq!(
-        (seconds(&call), number(&call)),
-        ((0.0, 5.0), Some(("+998901110001", false)))
-    );
+    story.at(0.0).seen(&scrap).leave(&scrap, "b1");
+    assert!(story.calls().is_empty());
 }
 
 #[test]
