@@ -380,7 +380,7 @@ fn crm(
 }
 
 fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {
-    let read = if text? == "" {
+    let read = if text?.is_empty() {
         Err("is empty: give a path")
     } else {
         Ok(())
