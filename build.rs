@@ -17,10 +17,6 @@ fn main() {
     if let Some(built) = built.filter(|text| text.bytes().all(|b| b.is_ascii_digit())) {
         println!("cargo:rustc-env=CALLBRIDGE_BUILT={built}");
     }
-    // A clock behind the newest commit in the build cannot be right.
-    if let Some(built) = git(&["log", "-1", "--format=%ct"]) {
-        println!("cargo:rustc-env=CALLBRIDGE_BUILT_AT={built}");
-    }
     if std::env::var_os("CALLBRIDGE_COMMIT").is_some() {
         return; // given by who builds without a checkout: a package, a container
     }

@@ -39,7 +39,10 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     };
     let config = &check.config;
     show(
-        vec![place::clock(crate::clock::now().wall, place::built_at())],
+        vec![place::clock(
+            crate::clock::now().wall,
+            crate::journal::figures::built_at(),
+        )],
         &mut findings,
     )?;
     let (found, state) = place::state(config).await;

@@ -26,6 +26,11 @@ const fn seconds_of(digits: &[u8]) -> i64 {
     seconds
 }
 
+/// When this program was built, or the newest commit in it was made.
+pub const fn built_at() -> EventTime {
+    EventTime::from_seconds(BUILT)
+}
+
 /// Our own clock is plainly wrong: it shows a time a day or more before this program was made.
 /// Calls are to be held, not judged, until it is set.
 pub fn clock_is_wrong(now: EventTime) -> bool {

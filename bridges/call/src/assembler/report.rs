@@ -5,7 +5,8 @@
 pub struct OpenChange {
     /// The assembler's own number for the call; stable over restarts.
     pub key: u64,
-    /// The call as bytes for [`Assembler::restore`](crate::Assembler::restore); `None` when it is no longer open.
+    /// The call as bytes for [`Assembler::restore`](crate::Assembler::restore); `None` when it is
+    /// no longer open.
     pub snapshot: Option<Vec<u8>>,
 }
 
