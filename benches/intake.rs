@@ -1,7 +1,8 @@
 //! Durable intake: finished calls into the spool, beside a bare write with a sync and beside
 //! bare SQLite with the same bytes, in the same run.
 //!
-//! `cargo bench --bench intake` prints a table; `-- CALLS` sets how many calls (50,000).
+//! `cargo bench --bench intake` prints a table; `-- CALLS` sets how many calls (50,000), and
+//! `-- --only TEXT` leaves out the lines without that text.
 
 use callbridge::journal::{CallUuid, Judged};
 use callbridge::spool::{Finished, Op, Settings, open};
@@ -174,7 +175,12 @@ fn line(name: &str, calls: usize, took: Duration) {
 }
 
 fn main() {
-    let asked = std::env::args().skip(1).find_map(|text| text.parse().ok());
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let asked = args.iter().find_map(|text| text.parse().ok());
+    let only = args.iter().position(|text| text == "--only");
+    let only = only
+        .and_then(|at| args.get(at + 1))
+        .map_or("", String::as_str);
     let total: usize = asked.unwrap_or(50_000);
     let calls: Vec<Finished> = (0..total).map(call).collect();
     let single = &calls[..SINGLE.min(total)];
@@ -189,13 +195,23 @@ fn main() {
     ];
     for (group, words, calls) in groups {
         let n = calls.len();
-        let took = bare_writes(&at("append"), calls, group, false);
-        line(&format!("{words}: write + fdatasync, appending"), n, took);
-        let took = bare_writes(&at("in_place"), calls, group, true);
-        line(&format!("{words}: write + fdatasync, in place"), n, took);
-        let took = bare_sqlite(&at(&format!("bare{group}.db")), calls, group);
-        line(&format!("{words}: bare SQLite"), n, took);
-        let took = spool(&at(&format!("spool{group}")), calls.to_vec(), group);
-        line(&format!("{words}: the spool"), n, took);
+        let line = |way: &str, measure: &dyn Fn() -> Duration| {
+            let name = format!("{words}: {way}");
+            if name.contains(only) {
+                line(&name, n, measure());
+            }
+        };
+        line("write + fdatasync, appending", &|| {
+            bare_writes(&at("append"), calls, group, false)
+        });
+        line("write + fdatasync, in place", &|| {
+            bare_writes(&at("in_place"), calls, group, true)
+        });
+        line("bare SQLite", &|| {
+            bare_sqlite(&at(&format!("bare{group}.db")), calls, group)
+        });
+        line("the spool", &|| {
+            spool(&at(&format!("spool{group}")), calls.to_vec(), group)
+        });
     }
 }
