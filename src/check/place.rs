@@ -108,7 +108,7 @@ async fn asked(dir: &Path) -> std::io::Result<Option<Status>> {
                     .map(Some)
                     .map_err(std::io::Error::other);
             }
-            Reply::End { .. } => {}
+            Reply::Ready | Reply::End { .. } => {}
             Reply::Error { words, .. } => return Err(std::io::Error::other(words)),
         }
     }

@@ -28,7 +28,8 @@ pub async fn look(config: &Config, state: State) -> Vec<Finding> {
             close(handle, guard).await;
             found
         }
-        State::Unusable => vec![Finding::advice(
+        State::Unusable => vec![Finding::fault(
+            Code::Unreachable,
             "crm",
             "not asked: without the state folder the request could not be counted",
             "mend the state folder first",
@@ -45,11 +46,14 @@ async fn close(handle: Handle, guard: Guard) {
 fn of_daemon(status: &Status) -> Vec<Finding> {
     let token = &status.token;
     if let Some(pause) = &status.pause {
-        let code = match token.state.as_str() {
-            "missing" | "refused" | "no_grant" | "wrong_company" => Code::NoPermission,
+        let code = match pause.reason.as_str() {
+            "token_missing" | "token_refused" | "no_grant" | "wrong_company" => Code::NoPermission,
+            "wrong_address" => Code::Configuration,
+            "disk" | "spool" => Code::CannotWrite,
             _ => Code::Unreachable,
         };
-        return vec![Finding::fault(code, "crm", &pause.reason, &pause.cure)];
+        let what = format!("the daemon is paused: {}", pause.reason.replace('_', " "));
+        return vec![Finding::fault(code, "crm", what, &pause.cure)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
     vec![Finding::well(
@@ -207,12 +211,34 @@ pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
                 todo,
             )]
         }
-        other => {
-            let todo = "ask again later; if it stays, ask the CRM's support";
-            let what = format!("{address} does not work: {other:?}");
-            vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
+        Answer::TimedOut => vec![works_not(address, "no answer in time")],
+        Answer::ServerError { status, message } => {
+            vec![works_not(address, &format!("{status} {message}"))]
         }
+        Answer::NotAccepted { message } => {
+            vec![works_not(address, &format!("accept: false {message}"))]
+        }
+        Answer::BrokenBody { why } => vec![works_not(address, &why)],
+        Answer::Rejected { message, .. } => vec![works_not(address, &format!("400 {message}"))],
+        Answer::Forbidden { message } => vec![works_not(address, &format!("403 {message}"))],
+        Answer::Conflict { message, .. } => vec![works_not(address, &format!("409 {message}"))],
+        Answer::OtherClientError {
+            status, message, ..
+        } => vec![works_not(address, &format!("{status} {message}"))],
+        // Answers to other requests.
+        Answer::Accepted { .. }
+        | Answer::AcceptedWithoutId
+        | Answer::StatusSuccess
+        | Answer::StatusFailed { .. }
+        | Answer::StatusPending { .. }
+        | Answer::Page(_) => vec![works_not(address, "no record of a token")],
     }
+}
+
+fn works_not(address: &str, said: &str) -> Finding {
+    let todo = "ask again later; if it stays, ask the CRM's support";
+    let what = format!("{address} does not work: {}", said.trim());
+    Finding::fault(Code::Unreachable, "crm", what, todo)
 }
 
 fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {

@@ -40,10 +40,8 @@ impl Source {
 
 /// The daemon of this state folder; else its spool, with these rules.
 async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
-    let asked = socket::ask(state, &ask).await.map_err(|error| {
-        let words = format!("cannot speak to the daemon of {}: {error}", state.display());
-        Failure::new(Code::Unreachable, words)
-    })?;
+    let asked = socket::ask(state, &ask).await;
+    let asked = asked.map_err(|error| mute(state, &error))?;
     if let Some(replies) = asked {
         return Ok(Source::Daemon(replies));
     }
@@ -52,14 +50,7 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
         ..spool::Settings::default()
     };
     let (handle, guard) = spool::open(state, settings).map_err(|error| match error {
-        Error::Missing { dir } => Failure::new(
-            Code::Unreachable,
-            format!(
-                "no daemon runs on {0} and there is no state in it: start `callbridge run --state \
-                 {0}`, or name its folder with --state",
-                dir.display()
-            ),
-        ),
+        Error::Missing { dir } => nobody(&dir),
         other => Failure::of(Code::of_number(other.exit_code()), other),
     })?;
     let desk = offline(handle, rules);
@@ -71,6 +62,22 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
     Ok(Source::Spool(replies, task))
+}
+
+/// There is a daemon, and it cannot be spoken to.
+pub(super) fn mute(state: &Path, error: &std::io::Error) -> Failure {
+    let words = format!("cannot speak to the daemon of {}: {error}", state.display());
+    Failure::new(Code::Unreachable, words)
+}
+
+/// There is neither daemon nor state.
+pub(super) fn nobody(state: &Path) -> Failure {
+    let words = format!(
+        "no daemon runs on {0} and there is no state in it: start `callbridge run --state {0}`, \
+         or name its folder with --state",
+        state.display()
+    );
+    Failure::new(Code::Unreachable, words)
 }
 
 /// A desk over the spool alone.
@@ -122,6 +129,7 @@ async fn converse(
                 items += 1;
                 each(&item)?;
             }
+            Some(Reply::Ready) => {}
             Some(Reply::End { .. }) => break Ok(items),
             Some(Reply::Error { code, words }) => {
                 break Err(Failure::new(Code::of_number(code), words));
@@ -138,7 +146,7 @@ async fn converse(
     ended
 }
 
-fn line(text: &str) -> Result<(), Failure> {
+pub(super) fn line(text: &str) -> Result<(), Failure> {
     print(format!("{text}\n").as_bytes())
 }
 
@@ -177,13 +185,13 @@ pub async fn dead(
     match what {
         Dead::List(which) => list(which, at).await,
         Dead::Show(which) => {
+            let width = width();
             let show = |item: &Value| match at.json {
                 true => line(&item.to_string()),
-                false => line(&text::show(item)),
+                false => line(&text::show(item, width)),
             };
-            converse(state, Ask::Letters { which }, Rules::default(), show)
-                .await
-                .map(drop)
+            let ask = Ask::Letters { which, whole: true };
+            converse(state, ask, Rules::default(), show).await.map(drop)
         }
         Dead::Retry {
             which,
@@ -201,17 +209,10 @@ pub async fn dead(
         }
         Dead::Discard(which) => change(Ask::Discard { which }, at).await,
         Dead::Export { which, csv } => export(which, csv, state).await,
-        Dead::Watch => {
-            let width = width();
-            let show = |item: &Value| match at.json {
-                true => line(&item.to_string()),
-                false => line(&text::list_line(item, width)),
-            };
-            tokio::select! {
-                ended = converse(state, Ask::Watch, Rules::default(), show) => ended.map(drop),
-                () = shutdown => Ok(()),
-            }
-        }
+        Dead::Watch => tokio::select! {
+            ended = super::watch::watch(at, width()) => ended,
+            () = shutdown => Ok(()),
+        },
     }
 }
 
@@ -223,11 +224,15 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
             return line(&item.to_string());
         }
         if std::mem::take(&mut first) {
-            line(&text::list_head())?;
+            line(&text::list_head(width))?;
         }
         line(&text::list_line(item, width))
     };
-    let found = converse(&at.state, Ask::Letters { which }, Rules::default(), show).await?;
+    let ask = Ask::Letters {
+        which,
+        whole: false,
+    };
+    let found = converse(&at.state, ask, Rules::default(), show).await?;
     if found == 0 && !at.json {
         line("no dead letters")?;
     }
@@ -271,7 +276,7 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
 }
 
 async fn export(which: Selection, csv: bool, state: &Path) -> Result<(), Failure> {
-    let ask = Ask::Letters { which };
+    let ask = Ask::Letters { which, whole: true };
     if !csv {
         let show = |item: &Value| line(&item.to_string());
         return converse(state, ask, Rules::default(), show).await.map(drop);

@@ -108,7 +108,7 @@ impl Desk {
                 let status = (self.status)().await?;
                 Ok(line.item(json!(status)).await?)
             }
-            Ask::Letters { which } => self.letters(&which, line).await,
+            Ask::Letters { which, whole } => self.letters(&which, whole, line).await,
             Ask::Watch => self.watch(line).await,
             Ask::Retry {
                 which,
@@ -133,7 +133,7 @@ impl Desk {
         }
     }
 
-    async fn letters(&self, which: &Selection, line: &mut Line) -> Result<(), Stop> {
+    async fn letters(&self, which: &Selection, whole: bool, line: &mut Line) -> Result<(), Stop> {
         let mut letters = Letters::of(which)?;
         let mut found = 0;
         loop {
@@ -143,7 +143,14 @@ impl Desk {
             }
             found += page.len();
             for letter in page {
-                line.item(letter.to_json()).await?;
+                let cut = whole && letter.bytes.is_some();
+                let id = letter.id;
+                // Discarded meanwhile: then what was listed is all there is.
+                let all = match cut {
+                    true => self.spool.read(move |store| store.letter(id)).await?,
+                    false => None,
+                };
+                line.item(all.unwrap_or(letter).to_json()).await?;
             }
         }
         missing_ids(which, found)
@@ -170,7 +177,10 @@ impl Desk {
                     }
                 }
             }
-            (seen, first) = (now, false);
+            if std::mem::take(&mut first) {
+                line.to.send(Reply::Ready).await.map_err(|_| Gone)?;
+            }
+            seen = now;
             tokio::time::sleep(WATCH_EVERY).await;
             if changed.changed().await.is_err() {
                 return Ok(()); // the daemon ends

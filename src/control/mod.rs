@@ -7,6 +7,7 @@ pub mod command;
 pub mod desk;
 pub mod protocol;
 pub mod socket;
+mod watch;
 
 pub use desk::Desk;
 pub use protocol::{Ask, Employee, Reply, Selection};

@@ -14,8 +14,12 @@ pub enum Ask {
     Letters {
         /// Which.
         which: Selection,
+        /// With all the bytes kept of unreadable ones, not the first of them alone.
+        #[serde(default)]
+        whole: bool,
     },
-    /// `dead watch`: an item a letter that comes to be from now on, until the line is closed.
+    /// `dead watch`: [`Reply::Ready`], then an item a letter that comes to be from there on,
+    /// until the line is closed.
     Watch,
     /// `dead retry`: an item a letter, with what became of it.
     Retry {
@@ -87,6 +91,8 @@ pub enum Employee {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
+    /// What happens from here on will be told.
+    Ready,
     /// One thing asked for.
     Item(serde_json::Value),
     /// All was said.
@@ -114,6 +120,7 @@ mod tests {
             Ask::Watch,
             Ask::Letters {
                 which: Selection::everything(),
+                whole: true,
             },
             Ask::Retry {
                 which: Selection {

@@ -3,7 +3,7 @@
 use crate::control::Employee;
 use crate::journal::{self, CallRecord, EmployeeWish, LeadId, Outcome, Reason, Rules, Wish};
 use crate::people::People;
-use crate::spool::{Row, State};
+use crate::spool::{Error, Row, State};
 use callbridge_call::EventTime;
 
 /// What a person asks for.
@@ -43,6 +43,10 @@ pub fn plan(
     match row.state {
         State::Dead | State::Parked => {}
         other => return Err(format!("it is {}, not a dead letter", other.word())),
+    }
+    if row.reason == Some(Reason::UuidConflict) {
+        let (row, uuid) = (row.id, row.uuid);
+        return Err(Error::UuidTaken { row, uuid }.to_string());
     }
     let old = row.record.lead_id;
     let other_lead = asked

@@ -55,24 +55,25 @@ pub fn csv_row(letter: &Value) -> Vec<String> {
     CSV_COLUMNS.iter().map(cell).collect()
 }
 
-/// The head of the list for people.
-pub fn list_head() -> String {
-    format!(
-        "{:>6}  {:<20}  {:<20}  {:<16}  why",
-        "id", "reason", "since", "phone"
-    )
+/// Below this width a list's times lose their year and seconds.
+const NARROW: usize = 120;
+
+/// Would a terminal take it for an order, or turn the line around?
+fn is_order(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// One letter as a line of the list, at most `width` columns wide.
-pub fn list_line(letter: &Value, width: usize) -> String {
-    let line = format!(
-        "{:>6}  {:<20}  {:<20}  {:<16}  {}",
-        field(letter, "id"),
-        field(letter, "reason"),
-        time(letter, "since"),
-        field(letter, "clientPhone"),
-        field(letter, "message").replace(['\n', '\r', '\u{1b}'], " "),
-    );
+/// Text from outside in one line that a terminal only prints.
+fn tame(text: &str) -> String {
+    let tame = |c: char| if is_order(c) { ' ' } else { c };
+    text.chars().map(tame).collect()
+}
+
+fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
+    let line = match width < NARROW {
+        true => format!("{id:>5} {reason:<21} {since:<11} {phone:<13} {why}"),
+        false => format!("{id:>6}  {reason:<21}  {since:<20}  {phone:<16}  {why}"),
+    };
     if line.chars().count() <= width {
         return line;
     }
@@ -81,8 +82,55 @@ pub fn list_line(letter: &Value, width: usize) -> String {
     cut
 }
 
-/// Everything about one letter.
-pub fn show(letter: &Value) -> String {
+/// The head of the list for people.
+pub fn list_head(width: usize) -> String {
+    columns("id", "reason", "since (UTC)", "phone", "why", width)
+}
+
+/// One letter as a line of the list, at most `width` columns wide.
+pub fn list_line(letter: &Value, width: usize) -> String {
+    let since = time(letter, "since");
+    // 2026-11-20T05:08:37Z
+    let since = match since.get(5..16) {
+        Some(short) if width < NARROW => short.replace('T', " "),
+        Some(_) | None => since,
+    };
+    columns(
+        &field(letter, "id"),
+        &field(letter, "reason"),
+        &since,
+        &tame(&field(letter, "clientPhone")),
+        &tame(&field(letter, "message")),
+        width,
+    )
+}
+
+/// Where values begin.
+const INDENT: usize = 15;
+
+/// A value of several lines, none wider than the terminal, below one another.
+fn wrapped(value: &str, width: usize) -> String {
+    let room = width.saturating_sub(INDENT).max(20);
+    let mut lines: Vec<String> = Vec::new();
+    for paragraph in value.trim_end().split('\n') {
+        let mut line = String::new();
+        for word in tame(paragraph).split(' ') {
+            let length = line.chars().count();
+            if length > 0 && length + 1 + word.chars().count() > room {
+                lines.push(std::mem::take(&mut line));
+            } else if length > 0 {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
+    lines.join(&format!("\n{}", " ".repeat(INDENT)))
+}
+
+/// Everything about one letter, wrapped at `width` columns.
+pub fn show(letter: &Value, width: usize) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -92,7 +140,7 @@ pub fn show(letter: &Value) -> String {
     );
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
-            let _ = writeln!(text, "  {name:<12} {value}");
+            let _ = writeln!(text, "  {name:<12} {}", wrapped(&value, width));
         }
     };
     line("since", time(letter, "since"));
@@ -110,17 +158,12 @@ pub fn show(letter: &Value) -> String {
     line("seconds", field(letter, "durationSec"));
     line("talk", field(letter, "talkTimeSec"));
     line("source", field(letter, "source"));
-    line("bytes", field(letter, "bytes"));
-    for attempt in letter
-        .get("attempts")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
-        line(
-            "attempt",
-            format!("{} {}", time(attempt, "at"), field(attempt, "words")),
-        );
+    line("bytes", field(letter, "length"));
+    line("text", field(letter, "text").replace('\r', ""));
+    let attempts = letter.get("attempts").and_then(Value::as_array);
+    for attempt in attempts.into_iter().flatten() {
+        let words = format!("{} {}", time(attempt, "at"), field(attempt, "words"));
+        line("attempt", words);
     }
     line("what to do", field(letter, "hint"));
     text
@@ -157,12 +200,53 @@ mod tests {
     }
 
     #[test]
+    fn a_list_on_eighty_columns_still_says_why() {
+        let mut letter = letter();
+        letter["reason"] = "talk_exceeds_duration".into();
+        letter["message"] = "5.600 s of talk in a call of 4.400 s".into();
+        let list = format!("{}\n{}", list_head(80), list_line(&letter, 80));
+        insta::assert_snapshot!(list, @r"
+           id reason                since (UTC) phone         why
+            7 talk_exceeds_duration 11-20 05:08 +998901110001 5.600 s of talk in a c…
+        ");
+    }
+
+    #[test]
+    fn what_came_from_outside_gives_the_terminal_no_orders() {
+        let mut letter = letter();
+        letter["message"] = "a\u{1b}[2J\u{9b}31m\u{7}b\u{202e}c\nd".into();
+        for text in [show(&letter, 80), list_line(&letter, 200)] {
+            let order = text.chars().find(|c| is_order(*c) && *c != '\n');
+            assert_eq!(order, None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_could_not_be_read_are_shown_below_one_another() {
+        let letter = json!({
+            "id": 8, "reason": "unreadable", "since": 1_795_151_317, "message": "no JSON",
+            "hint": "mend the source", "source": "ws://pbx/", "length": 12,
+            "text": "Event: x\r\ny\r\n",
+        });
+        insta::assert_snapshot!(show(&letter, 80), @r"
+        letter 8: unreadable
+          since        2026-11-20T05:08:37Z
+          message      no JSON
+          source       ws://pbx/
+          bytes        12
+          text         Event: x
+                       y
+          what to do   mend the source
+        ");
+    }
+
+    #[test]
     fn everything_is_shown_with_what_to_do() {
-        insta::assert_snapshot!(show(&letter()), @r"
+        insta::assert_snapshot!(show(&letter(), 80), @r"
         letter 7: failed
           since        2026-11-20T05:08:37Z
           message      =no
-        such lead
+                       such lead
           uuid         u
           linkedid     1.2
           answered     true

@@ -144,7 +144,8 @@ impl Store {
         Ok(())
     }
 
-    /// A letter goes out again, as the record says now. It waits with the backlog.
+    /// A letter goes out again, as the record says now. It waits with the backlog, and what went
+    /// wrong with its earlier requests no longer counts against it.
     fn anew(&self, row: RowId, record: &CallRecord) -> Result<(), Error> {
         let uuid = record.uuid.ok_or_else(|| Error::NoUuid {
             linkedid: record.linkedid.clone(),
@@ -152,7 +153,7 @@ impl Store {
         self.owns_uuid(row, uuid)?;
         self.execute(
             "UPDATE calls SET record = ?2, phone = ?3, live = 0, not_before = 0, reason = NULL,
-                              message = '', errors = NULL, next_poll = NULL
+                              message = '', errors = NULL, next_poll = NULL, resubmits = 0
              WHERE id = ?1",
             (
                 row.0,

@@ -1,0 +1,63 @@
+//! `dead watch`: letters as they come to be.
+//!
+//! It holds no lock on the state, so a daemon can start beside it, and it outlives the daemon's
+//! restarts: letters come to be only while one runs.
+
+use super::command::{line, mute, nobody};
+use super::protocol::{Ask, Reply};
+use super::socket::{self, Replies};
+use crate::cli::command::Asking;
+use crate::cli::exit::{Code, Failure};
+use crate::dead_letter::text;
+use crate::spool::folder;
+use serde_json::Value;
+use std::time::Duration;
+
+/// Between two looks for a daemon.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+
+/// Prints until it is dropped.
+///
+/// # Errors
+/// 69 without daemon and state, or when the daemon cannot be spoken to.
+pub async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
+    let mut told = false;
+    loop {
+        let asked = socket::ask(&at.state, &Ask::Watch).await;
+        match asked.map_err(|error| mute(&at.state, &error))? {
+            Some(replies) => {
+                follow(replies, at, width).await?;
+                told = false;
+            }
+            None if !at.state.join(folder::FILE).exists() => return Err(nobody(&at.state)),
+            None if told => {}
+            None => {
+                told = true;
+                let state = at.state.display();
+                eprintln!("callbridge: no daemon runs on {state}; waiting for one");
+            }
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Until the daemon ends.
+async fn follow(mut replies: Replies, at: &Asking, width: usize) -> Result<(), Failure> {
+    let show = |item: &Value| match at.json {
+        true => line(&item.to_string()),
+        false => line(&text::list_line(item, width)),
+    };
+    loop {
+        match replies.next().await {
+            Ok(Some(Reply::Ready)) => {
+                eprintln!("callbridge: watching for dead letters; Ctrl-C ends it");
+            }
+            Ok(Some(Reply::Item(item))) => show(&item)?,
+            Ok(Some(Reply::Error { code, words })) => {
+                return Err(Failure::new(Code::of_number(code), words));
+            }
+            // A daemon that is killed breaks the line off.
+            Ok(Some(Reply::End { .. }) | None) | Err(_) => return Ok(()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Calls as an Asterisk 22 tells them: a recorded one, with other ids, times, numbers and leads.
+
+use callbridge::clock;
+use callbridge::journal::figures;
+use callbridge_call::Linkedid;
+use regex::{Captures, Regex};
+
+const RECORDED: &str = include_str!("../recordings/inbound_answered/ami.raw");
+/// Where the recording's first event stands in time.
+const RECORDED_AT: i64 = 1_795_151_317;
+
+/// A customer's call that 101 answers: five seconds, four of them talk.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// Tells it from others: its channels, its number.
+    pub n: u32,
+    /// When it begins, in epoch seconds.
+    pub begins: i64,
+    /// What `LEAD_ID` says; `None` leaves it out.
+    pub lead: Option<i64>,
+}
+
+/// Now, in epoch seconds.
+pub fn now() -> i64 {
+    clock::now().wall.floor_seconds().get()
+}
+
+impl Call {
+    /// Call `n` of an hour that ends now.
+    pub fn new(n: u32, lead: i64) -> Self {
+        let begins = now() - 3_600 + 10 * i64::from(n);
+        let lead = Some(lead);
+        Self { n, begins, lead }
+    }
+
+    /// The same without a lead.
+    pub fn without_lead(n: u32) -> Self {
+        let mut call = Self::new(n, 1);
+        call.lead = None;
+        call
+    }
+
+    /// Its linkedid.
+    pub fn linkedid(&self) -> String {
+        format!("{}.{}", self.begins, 2 * self.n)
+    }
+
+    /// Its number.
+    pub fn phone(&self) -> String {
+        format!("+99890{:07}", 1_110_000 + self.n)
+    }
+
+    /// Its uuid, where the PBX is called `pbx`.
+    pub fn uuid(&self, pbx: &str) -> String {
+        let linkedid = Linkedid::new(self.linkedid()).expect("not empty");
+        figures::uuid(pbx, &linkedid).to_string()
+    }
+
+    /// Its events, in AMI's text.
+    pub fn ami(&self) -> String {
+        let (_, events) = RECORDED
+            .split_once("Fully Booted\r\n\r\n")
+            .expect("a greeting");
+        let time = Regex::new(r"Timestamp: (\d{10})\.").expect("a pattern");
+        let moved = time.replace_all(events, |found: &Captures<'_>| {
+            let at: i64 = found[1].parse().expect("digits");
+            format!("Timestamp: {}.", at - RECORDED_AT + self.begins)
+        });
+        let (begins, n) = (self.begins, self.n);
+        let lead = self.lead.map(|lead| lead.to_string()).unwrap_or_default();
+        moved
+            .replace("1795151317.146", &format!("{begins}.{}", 2 * n))
+            .replace("1795151317.147", &format!("{begins}.{}", 2 * n + 1))
+            .replace("city-0000004f", &format!("city-{:08x}", 2 * n))
+            .replace("101-00000050", &format!("101-{:08x}", 2 * n + 1))
+            .replace("aabc1d53-a423", &format!("{n:08x}-a423"))
+            .replace("+998901110001", &self.phone())
+            .replace("998901110001", self.phone().trim_start_matches('+'))
+            .replace("LEAD_ID=4001", &format!("LEAD_ID={lead}"))
+    }
+}
+
+/// The events of many calls, one call after another.
+pub fn recording(calls: &[Call]) -> String {
+    calls.iter().map(Call::ami).collect()
+}

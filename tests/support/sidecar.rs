@@ -1,0 +1,284 @@
+//! The program under test as a process of its own, with a CRM in this one to send to.
+
+use callbridge::sandbox::{self, Config, Server};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+/// Nothing in these tests takes this long unless it never comes.
+pub const DEADLINE: Duration = Duration::from_secs(90);
+/// The token of the sandbox.
+pub const TOKEN: &str = "svc_pat_sandbox";
+/// The id of every PBX here.
+pub const PBX: &str = "test";
+/// The trunk of every recording.
+pub const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
+
+/// Waits for `future`, and fails with `what` when it does not come.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
+    }
+}
+
+/// Looks again and again until there is what was waited for.
+pub async fn until<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
+    let mut looks = interval(Duration::from_millis(40));
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let looking = async {
+        loop {
+            looks.tick().await;
+            if let Some(found) = look().await {
+                return found;
+            }
+        }
+    };
+    soon(what, looking).await
+}
+
+/// A CRM on a free port of this process: records stand in its journal at once.
+pub async fn crm(change: impl FnOnce(&mut Config)) -> Server {
+    // Whoever comes second finds it installed, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut config = Config::default();
+    config.settings.persist_after = Duration::ZERO;
+    config.settings.persist_jitter = Duration::ZERO;
+    // Pace is not what most tests are about; those that are set their own.
+    config.settings.rate.requests = 100_000;
+    change(&mut config);
+    sandbox::start(config).await.expect("a sandbox")
+}
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Said {
+    /// Its exit code; -1 for a signal.
+    pub code: i32,
+    /// What it printed.
+    pub out: String,
+    /// What it said on stderr.
+    pub err: String,
+}
+
+impl Said {
+    /// Its output, where it ended well.
+    pub fn well(self) -> String {
+        assert_eq!(self.code, 0, "{self:?}");
+        self.out
+    }
+
+    /// Its output as JSON lines, where it ended well.
+    pub fn lines(self) -> Vec<Value> {
+        json_lines(&self.well())
+    }
+}
+
+/// A JSON value a line.
+pub fn json_lines(text: &str) -> Vec<Value> {
+    let read = |line: &str| serde_json::from_str(line).unwrap_or_else(|e| panic!("{line}: {e}"));
+    text.lines().map(read).collect()
+}
+
+/// A folder of one test's own: the state, the token, recordings.
+pub struct Place {
+    folder: tempfile::TempDir,
+}
+
+impl Place {
+    /// With the sandbox's token in its file.
+    pub fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let place = Self { folder };
+        place.write("token", TOKEN);
+        place
+    }
+
+    /// A file in it.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    /// Writes a file and tells where.
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.path(name);
+        std::fs::write(&path, text).expect("written");
+        path
+    }
+
+    /// The flags that every `run` and `check` here shares: sources and the rest are added.
+    pub fn flags(&self, crm: &str) -> Vec<String> {
+        let file = |name: &str| self.path(name).display().to_string();
+        vec![
+            format!("--crm-url={crm}"),
+            format!("--token-file={}", file("token")),
+            format!("--state={}", file("state")),
+            format!("--pbx-id={PBX}"),
+            format!("--trunk={TRUNK}"),
+            "--rate=1000/1s".to_owned(),
+        ]
+    }
+
+    /// The same with the recording in `name` as its source.
+    pub fn flags_of_file(&self, crm: &str, name: &str) -> Vec<String> {
+        let mut flags = self.flags(crm);
+        flags.push(self.source(name));
+        flags
+    }
+
+    /// The flag for the recording in `name`, read from its start.
+    pub fn source(&self, name: &str) -> String {
+        let path = self.path(name);
+        format!("--source=file://{}?format=ami&from=start", path.display())
+    }
+
+    fn command<S: AsRef<str>>(&self, arguments: &[S]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callbridge"));
+        command
+            .args(arguments.iter().map(AsRef::as_ref))
+            .env_clear()
+            .env("HOME", self.folder.path())
+            .env("CALLBRIDGE_AMI_SECRET", "bridgesecret")
+            .env("CALLBRIDGE_AMQP_SECRET", "broker secret")
+            .env("CALLBRIDGE_DEAD_LETTER_SECRET", "broker secret")
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Runs a command to its end.
+    pub async fn say<S: AsRef<str>>(&self, arguments: &[S]) -> Said {
+        let shown: Vec<&str> = arguments.iter().map(AsRef::as_ref).collect();
+        let running = self.command(arguments).output();
+        let output = soon(&format!("the end of {shown:?}"), running).await;
+        let output = output.expect("it runs");
+        Said {
+            code: output.status.code().unwrap_or(-1),
+            out: String::from_utf8(output.stdout).expect("UTF-8"),
+            err: String::from_utf8(output.stderr).expect("UTF-8"),
+        }
+    }
+
+    /// Runs `verb …words… --state STATE` to its end.
+    pub async fn ask(&self, words: &str) -> Said {
+        let state = format!("--state={}", self.path("state").display());
+        let mut arguments: Vec<&str> = words.split_whitespace().collect();
+        arguments.push(&state);
+        self.say(&arguments).await
+    }
+
+    /// `dead list --json` with more words.
+    pub async fn letters(&self, more: &str) -> Vec<Value> {
+        self.ask(&format!("dead list --json {more}")).await.lines()
+    }
+
+    /// `status --json`; `None` while neither daemon nor state is there.
+    pub async fn status(&self) -> Option<Value> {
+        let said = self.ask("status --json").await;
+        match said.code {
+            0 => Some(json_lines(&said.out).remove(0)),
+            69 => None,
+            other => panic!("{other}: {}", said.err),
+        }
+    }
+
+    /// A number of the status, as `/books/dead`.
+    pub async fn number(&self, pointer: &str) -> Option<u64> {
+        self.status().await?.pointer(pointer)?.as_u64()
+    }
+
+    /// Waits until a number of the status is this.
+    pub async fn reaches(&self, pointer: &str, wanted: u64) {
+        let what = format!("{pointer} of {wanted} in {}", self.path("state").display());
+        let look = async || (self.number(pointer).await == Some(wanted)).then_some(());
+        until(&what, look).await;
+    }
+
+    /// Starts a command that stays. Its words on stderr go to the file `log`, its output to `out`.
+    pub fn start<S: AsRef<str>>(&self, arguments: &[S]) -> Running {
+        let file = |name: &str| {
+            let mut options = std::fs::OpenOptions::new();
+            let opened = options.append(true).create(true).open(self.path(name));
+            Stdio::from(opened.expect("a file"))
+        };
+        let mut command = self.command(arguments);
+        let child = command.stdout(file("out")).stderr(file("log")).spawn();
+        Running {
+            child: child.expect("it starts"),
+            log: self.path("log"),
+            out: self.path("out"),
+        }
+    }
+
+    /// Starts `run` with these flags and waits until it answers.
+    pub async fn run(&self, flags: &[String]) -> Running {
+        let mut arguments = vec!["run".to_owned()];
+        arguments.extend_from_slice(flags);
+        let mut daemon = self.start(&arguments);
+        let answers = async || {
+            daemon.must_live();
+            self.path("state/control.sock").exists().then_some(())
+        };
+        until("a daemon", answers).await;
+        until("its answer", async || self.status().await.map(drop)).await;
+        daemon
+    }
+
+    /// `run --until-idle` with these flags, to its good end.
+    pub async fn run_until_idle(&self, flags: &[String]) -> Said {
+        let mut arguments = vec!["run".to_owned(), "--until-idle".to_owned()];
+        arguments.extend_from_slice(flags);
+        let said = self.say(&arguments).await;
+        assert_eq!(said.code, 0, "{}", said.err);
+        said
+    }
+}
+
+/// A command at work; ended with the test.
+pub struct Running {
+    child: Child,
+    log: PathBuf,
+    out: PathBuf,
+}
+
+impl Running {
+    fn must_live(&mut self) {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            panic!("it ended with {status}: {}", self.log());
+        }
+    }
+
+    /// Everything it said on stderr so far.
+    pub fn log(&self) -> String {
+        read(&self.log)
+    }
+
+    /// Everything it printed so far.
+    pub fn out(&self) -> String {
+        read(&self.out)
+    }
+
+    /// Sends a signal and waits for its end: the exit code.
+    pub async fn end(mut self, signal: Signal) -> i32 {
+        let id = self.child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = id.and_then(Pid::from_raw).expect("it runs");
+        kill_process(pid, signal).expect("a signal");
+        let status = soon("its end", self.child.wait()).await;
+        status.expect("a status").code().unwrap_or(-1)
+    }
+
+    /// Stops it as an administrator would, and it must end well.
+    pub async fn stop(self) {
+        let log = self.log.clone();
+        let code = self.end(Signal::TERM).await;
+        assert_eq!(code, 0, "{}", read(&log));
+    }
+}
+
+fn read(path: &Path) -> String {
+    String::from_utf8_lossy(&std::fs::read(path).expect("a file")).into_owned()
+}
