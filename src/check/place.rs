@@ -3,6 +3,7 @@
 use super::finding::Finding;
 use crate::cli::config::Config;
 use crate::cli::exit::Code;
+use crate::control::patience::Patience;
 use crate::control::{Ask, Reply, socket};
 use crate::ops::Status;
 use crate::spool::{self, Error, Fit, Guard, Handle};
@@ -67,32 +68,32 @@ pub async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
 /// The state folder as `run` would find it.
 pub async fn state(config: &Config) -> (Vec<Finding>, State) {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
-    match asked(&dir).await {
-        Ok(Some(status)) => {
-            let what = format!("{}: the daemon that uses it answers", dir.display());
-            return (
-                vec![Finding::well("state", what)],
-                State::Daemon(Box::new(status)),
-            );
+    let patience = Patience::begin();
+    loop {
+        match asked(&dir).await {
+            Ok(Some(status)) => {
+                let what = format!("{}: the daemon that uses it answers", dir.display());
+                let found = vec![Finding::well("state", what)];
+                return (found, State::Daemon(Box::new(status)));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let what = format!("{}: its daemon does not answer: {error}", dir.display());
+                let todo = "look at the daemon's log, or ask as the user it runs as";
+                let finding = Finding::fault(Code::Unreachable, "state", what, todo);
+                return (vec![finding], State::Unusable);
+            }
         }
-        Ok(None) => {}
-        Err(error) => {
-            let what = format!("{}: its daemon does not answer: {error}", dir.display());
-            let todo = "look at the daemon's log, or ask as the user it runs as";
-            let finding = Finding::fault(Code::Unreachable, "state", what, todo);
-            return (vec![finding], State::Unusable);
+        match spool::open(&dir, spool::Settings::default()) {
+            Ok((handle, guard)) => {
+                let what = format!("{} can be used", dir.display());
+                let mut found = vec![Finding::well("state", what)];
+                found.extend(binding(config, &handle).await);
+                return (found, State::Ours(handle, guard));
+            }
+            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(error) => return (vec![unusable(&error)], State::Unusable),
         }
-    }
-    match spool::open(&dir, spool::Settings::default()) {
-        Ok((handle, guard)) => {
-            let mut found = vec![Finding::well(
-                "state",
-                format!("{} can be used", dir.display()),
-            )];
-            found.extend(binding(config, &handle).await);
-            (found, State::Ours(handle, guard))
-        }
-        Err(error) => (vec![unusable(&error)], State::Unusable),
     }
 }
 

@@ -2,6 +2,7 @@
 //! prints what it says.
 
 use super::desk::Desk;
+use super::patience::Patience;
 use super::protocol::{Ask, Reply, Selection};
 use super::socket::{self, Answer, Replies};
 use crate::cli::command::{Asking, Dead, Explain};
@@ -40,19 +41,23 @@ impl Source {
 
 /// The daemon of this state folder; else its spool, with these rules.
 async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
-    let asked = socket::ask(state, &ask).await;
-    let asked = asked.map_err(|error| mute(state, &error))?;
-    if let Some(replies) = asked {
-        return Ok(Source::Daemon(replies));
-    }
-    let settings = spool::Settings {
-        create: false,
-        ..spool::Settings::default()
+    let patience = Patience::begin();
+    let (handle, guard) = loop {
+        let asked = socket::ask(state, &ask).await;
+        if let Some(replies) = asked.map_err(|error| mute(state, &error))? {
+            return Ok(Source::Daemon(replies));
+        }
+        let settings = spool::Settings {
+            create: false,
+            ..spool::Settings::default()
+        };
+        match spool::open(state, settings) {
+            Ok(opened) => break opened,
+            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(Error::Missing { dir }) => return Err(nobody(&dir)),
+            Err(error) => return Err(Failure::of(Code::of_number(error.exit_code()), error)),
+        }
     };
-    let (handle, guard) = spool::open(state, settings).map_err(|error| match error {
-        Error::Missing { dir } => nobody(&dir),
-        other => Failure::of(Code::of_number(other.exit_code()), other),
-    })?;
     let desk = offline(handle, rules);
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {

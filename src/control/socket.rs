@@ -137,15 +137,18 @@ async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &Reply) -> io::Re
 pub async fn ask(state: &Path, ask: &Ask) -> io::Result<Option<Replies>> {
     let folder = match Folder::open(state) {
         Ok(folder) => folder,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+            return Ok(None);
+        }
         Err(error) => return Err(error),
     };
     let stream = match UnixStream::connect(&folder.path).await {
         Ok(stream) => stream,
         Err(error) => {
+            // A file in the folder's place is for the spool to refuse.
             let nobody = matches!(
                 error.kind(),
-                ErrorKind::NotFound | ErrorKind::ConnectionRefused
+                ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::NotADirectory
             );
             return if nobody { Ok(None) } else { Err(error) };
         }

@@ -4,6 +4,8 @@ use crate::cli::config::{Config, Source as SourceFlag};
 use crate::cli::exit::{Code, Failure};
 use crate::cli::secrets::Place;
 use crate::clock;
+use crate::control::patience::Patience;
+use crate::control::{Ask, socket};
 use crate::intake::identity;
 use crate::intake::{Intake, Settings, SourceSettings};
 use crate::journal::Rules;
@@ -12,7 +14,7 @@ use crate::spool::{self, Guard, Handle, Memory, Op};
 use callbridge_source::url::{Format, From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The state, opened.
@@ -43,7 +45,7 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         on_commit: Some(Arc::new(move |took| commit.observe(took.as_secs_f64()))),
         ..spool::Settings::default()
     };
-    let (spool, guard) = spool::open(&dir, settings).map_err(failure)?;
+    let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
     let memory = Memory::open(&dir).map_err(failure)?;
     if let Some(crm) = &config.crm {
         let address = crm.address.as_str().to_owned();
@@ -77,6 +79,22 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         sources,
         is_file,
     })
+}
+
+/// Opens the spool; a command that has it for a moment is waited for, another daemon is not.
+async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard), spool::Error> {
+    let patience = Patience::begin();
+    loop {
+        match spool::open(dir, settings.clone()) {
+            Err(error @ spool::Error::Locked { .. }) => {
+                let another = socket::ask(dir, &Ask::Status).await;
+                if matches!(another, Ok(Some(_))) || !patience.has_more().await {
+                    return Err(error);
+                }
+            }
+            opened => return opened,
+        }
+    }
 }
 
 fn failure(error: spool::Error) -> Failure {

@@ -1,0 +1,35 @@
+//! Waiting for the lock of a state folder. A command without a daemon holds it for a moment, a
+//! daemon that starts or stops holds it and does not answer yet or any more: neither is a reason
+//! for the other to give up at once.
+
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So long a lock is waited for.
+const WITHIN: Duration = Duration::from_secs(4);
+/// Between two tries.
+const TRY_EVERY: Duration = Duration::from_millis(40);
+
+/// What is left of the wait.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    until: Instant,
+}
+
+impl Patience {
+    /// Begins to wait.
+    pub fn begin() -> Self {
+        Self {
+            until: Instant::now() + WITHIN,
+        }
+    }
+
+    /// Waits a little; false, and at once, when it has waited long enough.
+    pub async fn has_more(self) -> bool {
+        if Instant::now() >= self.until {
+            return false;
+        }
+        tokio::time::sleep(TRY_EVERY).await;
+        true
+    }
+}
