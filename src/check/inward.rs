@@ -10,6 +10,7 @@ use crate::dead_letter::queue;
 use crate::people::files::{Change, Error, Watched};
 use crate::people::rule::LeadRule;
 use callbridge_source::Fix;
+use callbridge_source::url::Transport;
 
 /// Opens the source once, as far as it goes without taking anything from it.
 pub async fn source(flag: &SourceFlag) -> Finding {
@@ -18,7 +19,7 @@ pub async fn source(flag: &SourceFlag) -> Finding {
         Ok(()) => Finding::well(name, "can be read"),
         Err(error) => {
             let (what, todo) = split(&error.to_string());
-            Finding::fault(code(error.fix()), name, what, todo)
+            Finding::fault(code(&error, &flag.url.transport), name, what, todo)
         }
     }
 }
@@ -31,7 +32,8 @@ pub async fn dead_letters(config: &Config) -> Option<Finding> {
         Ok(()) => Finding::well(name, "the queue is there"),
         Err(error) => {
             let code = match &error {
-                queue::Error::Broker(error) => code(error.fix()),
+                queue::Error::Broker(error) => by(error.fix()),
+                queue::Error::NoRight { .. } => Code::NoPermission,
                 queue::Error::Lost(_) | queue::Error::NotTaken { .. } | queue::Error::Spool(_) => {
                     Code::Unreachable
                 }
@@ -42,7 +44,18 @@ pub async fn dead_letters(config: &Config) -> Option<Finding> {
     })
 }
 
-fn code(fix: Fix) -> Code {
+/// A file that is not there is the only source with a code of its own.
+fn code(error: &callbridge_source::Error, transport: &Transport) -> Code {
+    match transport {
+        Transport::File { path, .. } if !path.exists() => Code::NoInput,
+        Transport::File { .. }
+        | Transport::Ami { .. }
+        | Transport::WebSocket { .. }
+        | Transport::Amqp(_) => by(error.fix()),
+    }
+}
+
+fn by(fix: Fix) -> Code {
     match fix {
         Fix::Remote => Code::Unreachable,
         Fix::Secret => Code::NoPermission,
@@ -52,7 +65,7 @@ fn code(fix: Fix) -> Code {
 
 /// The words of an error up to its advice, and the advice.
 fn split(words: &str) -> (String, String) {
-    match words.rsplit_once("; ") {
+    match words.split_once("; ") {
         Some((what, todo)) => (what.to_owned(), todo.to_owned()),
         None => (
             words.to_owned(),

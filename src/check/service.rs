@@ -203,13 +203,11 @@ pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
             )]
         }
         Answer::TlsRefused { why } => {
-            let todo = "give --crm-ca-file if the CRM's certificate is of an own authority";
-            vec![Finding::fault(
-                Code::Unreachable,
-                "crm",
-                format!("{address}: {why}"),
-                todo,
-            )]
+            let (why, todo) = why
+                .split_once("; ")
+                .unwrap_or((&why, "look at the CRM's TLS settings"));
+            let what = format!("{address}: {why}");
+            vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
         }
         Answer::TimedOut => vec![works_not(address, "no answer in time")],
         Answer::ServerError { status, message } => {

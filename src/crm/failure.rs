@@ -37,14 +37,14 @@ fn tls_words(error: &(dyn StdError + 'static)) -> Option<String> {
     Some(match tls {
         Tls::InvalidCertificate(Certificate::NotValidForName)
         | Tls::InvalidCertificate(Certificate::NotValidForNameContext { .. }) => {
-            "the certificate is for another name".to_owned()
+            "the certificate is for another name; give --crm-url the name that it is for".to_owned()
         }
         Tls::InvalidCertificate(Certificate::Expired)
         | Tls::InvalidCertificate(Certificate::ExpiredContext { .. }) => {
-            "the certificate has expired".to_owned()
+            "the certificate has expired; it has to be renewed at the CRM".to_owned()
         }
         Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
-            "the certificate is signed by an authority that is not trusted here; \
+            "the certificate is self-signed, or signed by an authority that is not trusted here; \
              if it is your own, give it with --crm-ca-file"
                 .to_owned()
         }

@@ -42,6 +42,14 @@ pub enum Error {
         /// What to do.
         cure: String,
     },
+    /// The user may not write there.
+    #[error("{words}; {cure}")]
+    NoRight {
+        /// The broker's words.
+        words: String,
+        /// What to do.
+        cure: String,
+    },
     /// The spool.
     #[error(transparent)]
     Spool(#[from] crate::spool::Error),
@@ -92,11 +100,47 @@ impl Queue {
             .channel
             .queue_declare(name, passive, FieldTable::default());
         let found = timeout(self.login.within, found).await;
-        line.close().await;
-        match found {
-            Ok(Ok(_)) => Ok(()),
+        let found = match found {
+            Ok(Ok(_)) => self.may_write(&line).await,
             Ok(Err(error)) => Err(self.not_taken(&error.to_string())),
             Err(_) => Err(Error::Lost("no answer".to_owned())),
+        };
+        line.close().await;
+        found
+    }
+
+    /// Publishes to a queue that cannot be there: where the right to write is had, the broker
+    /// gives the message back, and nobody has got it.
+    async fn may_write(&self, line: &Line) -> Result<(), Error> {
+        let options = BasicPublishOptions {
+            mandatory: true,
+            ..BasicPublishOptions::default()
+        };
+        let nowhere = format!("callbridge-check-{}", uuid::Uuid::new_v4().simple());
+        let properties = BasicProperties::default();
+        let published = async {
+            let (exchange, key) = ("".into(), nowhere.into());
+            let sent = line
+                .channel
+                .basic_publish(exchange, key, options, b"", properties);
+            sent.await?.await
+        };
+        match timeout(self.login.within, published).await {
+            Ok(Ok(_)) => Ok(()),
+            Ok(Err(error)) => Err(self.no_right(&error)),
+            Err(_) => Err(Error::Lost("no answer".to_owned())),
+        }
+    }
+
+    fn no_right(&self, error: &lapin::Error) -> Error {
+        let broker = &self.login.broker;
+        Error::NoRight {
+            words: error.to_string(),
+            cure: format!(
+                "let {0} write to amq.default: rabbitmqctl list_user_permissions {0} shows its \
+                 rights, set_permissions -p {1} {0} CONFIGURE WRITE READ replaces them",
+                broker.user, broker.vhost
+            ),
         }
     }
 

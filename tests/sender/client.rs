@@ -324,7 +324,10 @@ async fn a_certificate_of_the_given_authority_is_trusted() {
 async fn a_certificate_of_another_name_is_refused_by_name() {
     let other = identity("crm.example.uz", |_| ());
     let why = refused(over_tls(&other, Some(&other)).await);
-    insta::assert_snapshot!(why, @"the certificate is for another name");
+    insta::assert_snapshot!(
+        why,
+        @"the certificate is for another name; give --crm-url the name that it is for"
+    );
 }
 
 #[tokio::test]
@@ -334,14 +337,16 @@ async fn an_expired_certificate_is_refused_by_name() {
         params.not_after = rcgen::date_time_ymd(2021, 1, 1);
     });
     let why = refused(over_tls(&expired, Some(&expired)).await);
-    insta::assert_snapshot!(why, @"the certificate has expired");
+    insta::assert_snapshot!(why, @"the certificate has expired; it has to be renewed at the CRM");
 }
 
 #[tokio::test]
 async fn a_certificate_of_another_authority_or_of_none_is_refused_by_name() {
     let (own, another) = (identity("localhost", |_| ()), identity("localhost", |_| ()));
     let why = refused(over_tls(&own, Some(&another)).await);
-    assert!(why.starts_with("the certificate is signed by an authority that is not trusted"));
+    assert!(
+        why.starts_with("the certificate is self-signed, or signed by an authority that is not")
+    );
     assert!(
         why.ends_with("if it is your own, give it with --crm-ca-file"),
         "{why}"

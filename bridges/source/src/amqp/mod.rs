@@ -80,19 +80,39 @@ fn login(source: &QueueSource, access: &Access) -> Login {
     }
 }
 
-/// Logs in, finds the queue (with `declare=yes` a missing one is made) and leaves.
+/// Logs in, finds the queue (with `declare=yes` a missing one is made), looks whether it may be
+/// read, and leaves.
 pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), Error> {
     let login = login(source, access);
     let target = login.target();
     let connection = login.open().await?;
     let found = queue(&connection, &target, source);
     let found = match tokio::time::timeout(login.within, found).await {
-        Ok(found) => found.map(drop),
+        Ok(Ok((channel, _))) => may_read(&channel, &target, source).await,
+        Ok(Err(error)) => Err(error),
         Err(_) => Err(target.timed_out()),
     };
     let closing = connection.close(200, ShortString::from("done"));
     let _ = tokio::time::timeout(login.within, closing).await;
     found
+}
+
+/// Asks for a consumer with a priority that is no number: the broker looks at the right to read
+/// first, then refuses the argument, so that nothing is delivered and nobody is in the way.
+async fn may_read(channel: &Channel, target: &Target, source: &QueueSource) -> Result<(), Error> {
+    const PRECONDITION_FAILED: u16 = 406;
+    let mut no_number = FieldTable::default();
+    no_number.insert("x-priority".into(), AMQPValue::LongString("none".into()));
+    let queue = ShortString::from(source.queue.clone());
+    let options = BasicConsumeOptions::default();
+    let asked = channel.basic_consume(queue, ShortString::from(CONSUMER), options, no_number);
+    match asked.await {
+        Ok(_) => Ok(()),
+        Err(error) => match words::reply(&error) {
+            Some((PRECONDITION_FAILED, _)) => Ok(()),
+            Some(_) | None => Err(words::consuming(target, source, &error)),
+        },
+    }
 }
 
 struct Session<'a> {
