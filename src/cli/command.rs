@@ -209,7 +209,11 @@ impl Checking<'_> {
     }
 
     fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {
-        let log = config::logging(&flags.log, &mut self.faults);
+        let mut log = config::logging(&flags.log, &mut self.faults);
+        if flags.log.log.is_none() {
+            // The demo's own table says what happens; log lines would run through it.
+            log.level = tracing::Level::ERROR;
+        }
         self.faults.or(Command::Demo(Demo {
             stay: flags.stay,
             json: flags.json,

@@ -5,8 +5,9 @@ use super::environment::Environment;
 use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
-/// Parts of other crates that talk much; they keep to warnings below `debug`.
-const QUIET: &str = "lapin=warn,hyper=warn,reqwest=warn,rustls=warn,tungstenite=warn";
+/// Parts of other crates that talk much; they keep to warnings below `debug`. What goes wrong on
+/// a broker's line comes to us as an error and is told in our words: lapin says nothing.
+const QUIET: &str = "lapin=off,hyper=warn,reqwest=warn,rustls=warn,tungstenite=warn";
 
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {

@@ -207,7 +207,7 @@ mod tests {
         let list = format!("{}\n{}", list_head(80), list_line(&letter, 80));
         insta::assert_snapshot!(list, @r"
            id reason                since (UTC) phone         why
-            7 talk_exceeds_duration 11-20 05:08 +998901110001 5.600 s of talk in a c…
+            7 talk_exceeds_duration 11-20 05:08 +998901110001 5.600 s of talk in a call…
         ");
     }
 

@@ -164,7 +164,7 @@ impl Program {
         let mut replies = socket::ask(&self.state, &Ask::Status).await.ok()??;
         match replies.next().await.ok()?? {
             Reply::Item(status) => serde_json::from_value(status).ok(),
-            Reply::End { .. } | Reply::Error { .. } => None,
+            Reply::Ready | Reply::End { .. } | Reply::Error { .. } => None,
         }
     }
 

@@ -1,8 +1,30 @@
 //! Dead letters, end to end: the program as a process, a CRM on loopback, a real RabbitMQ node.
+//!
+//! | module | its question |
+//! |---|---|
+//! | `ninety_calls` | do calls with an unknown lead die, reach RabbitMQ, and leave after a retry? |
+//! | `commands` | does each `dead` command do what it says, with and without a daemon? |
+//! | `watch` | does `dead watch` tell of letters as they come to be? |
+//! | `reasons` | does each reason come to be, with its hint and its cure? |
+//! | `unread` | is what cannot be read kept, and the line not lost? |
 
+#[path = "../support/authority.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod authority;
+#[path = "../support/broker.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod broker;
 #[path = "../support/calls.rs"]
 mod calls;
+mod commands;
 mod ninety_calls;
+#[path = "../support/pbx.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod pbx;
+mod reasons;
+mod seed;
 #[path = "../support/sidecar.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod sidecar;
+mod unread;
+mod watch;

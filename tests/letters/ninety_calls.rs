@@ -1,11 +1,13 @@
 //! 90 calls of which every third has a lead that the CRM does not know: the rest is journaled,
 //! the 30 are dead letters, and after a retry with another lead they are journaled, too.
 
+use crate::broker::{Broker, Taken};
 use crate::calls::{Call, recording};
-use crate::sidecar::{PBX, Place, crm};
+use crate::sidecar::{PBX, Place, crm, until};
 use callbridge::sandbox::Server;
 use callbridge::sandbox::window::Rate;
-use std::collections::BTreeSet;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 const CALLS: u32 = 90;
@@ -72,33 +74,99 @@ fn all_is_journaled(crm: &Server, calls: &[Call]) {
     assert_eq!(crm.breaches(), []);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn thirty_of_ninety_calls_die_and_are_journaled_after_a_retry_while_the_daemon_runs() {
-    let (place, crm, calls) = (Place::new(), strict_crm().await, calls());
-    place.write("calls.ami", recording(&calls));
-    let daemon = place.run(&flags(&place, &crm)).await;
+async fn thirty_are_dead(place: &Place, calls: &[Call]) -> Vec<Value> {
     place.reaches("/books/journaled", 60).await;
     place.reaches("/books/dead", 30).await;
     let letters = place.letters("--reason failed").await;
-    let dead: BTreeSet<String> = letters
-        .iter()
-        .map(|letter| letter["uuid"].as_str().expect("a uuid").to_owned())
-        .collect();
+    let dead = letters.iter().map(|letter| text(&letter["uuid"]));
     let unknown = calls.iter().filter(|call| call.lead == Some(UNKNOWN_LEAD));
-    assert_eq!((letters.len(), dead), (30, uuids(unknown)));
-    let retried = place
+    assert_eq!(
+        (letters.len(), dead.collect::<BTreeSet<_>>()),
+        (30, uuids(unknown))
+    );
+    letters
+}
+
+async fn retried(place: &Place) {
+    let said = place
         .ask("dead retry --reason failed --lead 4001")
         .await
         .well();
-    assert_eq!(retried.lines().count(), 30, "{retried}");
+    assert_eq!(said.lines().count(), 30, "{said}");
     assert!(
-        retried
-            .lines()
-            .all(|line| line.ends_with("ready, lead 4001")),
-        "{retried}"
+        said.lines().all(|line| line.ends_with("ready, lead 4001")),
+        "{said}"
     );
+}
+
+fn text(value: &Value) -> String {
+    value.as_str().unwrap_or_default().to_owned()
+}
+
+/// The same letters as the program lists, each with what its readers choose by.
+fn notices_are_of(letters: &[Value], notices: &[Taken]) {
+    let bodies = notices.iter().map(|notice| {
+        let properties = &notice.properties;
+        let body: Value = serde_json::from_slice(&notice.body).expect("JSON");
+        assert_eq!(notice.header("reason"), "failed");
+        assert_eq!(notice.header("uuid"), text(&body["uuid"]));
+        assert_eq!(notice.header("linkedid"), text(&body["linkedid"]));
+        assert_eq!(notice.header("trunk"), "city");
+        assert_eq!(*properties.delivery_mode(), Some(2), "persistent");
+        let id = properties
+            .message_id()
+            .as_ref()
+            .map(|id| id.as_str().to_owned());
+        assert_eq!(id, Some(format!("{}:1", body["id"])), "ID:ATTEMPT");
+        (text(&body["uuid"]), body)
+    });
+    // One may come twice after an outage, under the same message id.
+    let bodies: BTreeMap<String, Value> = bodies.collect();
+    let letters = letters
+        .iter()
+        .map(|letter| (text(&letter["uuid"]), letter.clone()));
+    assert_eq!(bodies, letters.collect());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thirty_of_ninety_calls_die_reach_rabbitmq_and_are_journaled_after_a_retry() {
+    let broker = Broker::start();
+    broker.declare("callbridge_dead_letters").await;
+    let (place, crm, calls) = (Place::new(), strict_crm().await, calls());
+    place.write("calls.ami", recording(&calls));
+    let mut flags = flags(&place, &crm);
+    let queue = format!("{}?queue=callbridge_dead_letters", broker.url("callbridge"));
+    flags.push(format!("--dead-letter-queue={queue}"));
+    let daemon = place.run(&flags).await;
+    let some = async || (broker.depth("callbridge_dead_letters").await > 0).then_some(());
+    until("a first notice", some).await;
+    broker.stop();
+    let letters = thirty_are_dead(&place, &calls).await;
+    broker.start_again();
+    let all = async || (broker.depth("callbridge_dead_letters").await >= 30).then_some(());
+    until("the notices of 30 letters", all).await;
+    notices_are_of(&letters, &broker.take("callbridge_dead_letters").await);
+    retried(&place).await;
     place.reaches("/books/journaled", 90).await;
-    assert_eq!(place.letters("").await, [] as [serde_json::Value; 0]);
+    assert_eq!(place.letters("").await, [] as [Value; 0]);
     daemon.stop().await;
+    assert_eq!(
+        broker.take("callbridge_dead_letters").await.len(),
+        0,
+        "a retry is no letter"
+    );
+    all_is_journaled(&crm, &calls);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_without_a_daemon_is_sent_by_the_next_one() {
+    let (place, crm, calls) = (Place::new(), strict_crm().await, calls());
+    place.write("calls.ami", recording(&calls));
+    place.run_until_idle(&flags(&place, &crm)).await;
+    thirty_are_dead(&place, &calls).await;
+    retried(&place).await;
+    assert_eq!(crm.journal().len(), 60, "nothing is sent past the daemon");
+    assert_eq!(place.number("/books/ready").await, Some(30));
+    place.run_until_idle(&flags(&place, &crm)).await;
     all_is_journaled(&crm, &calls);
 }

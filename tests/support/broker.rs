@@ -27,6 +27,8 @@ pub const SECRET: &str = "broker secret";
 const SECRET_HASH: &str = "AQIDBGObpnBu1ic8YwtmZ+9wVNlaSLjbEFSljfGqA65XU+Cd";
 /// A user who may do everything in the virtual host.
 pub const ADMINISTRATOR: &str = "administrator";
+/// A user who may read everything in the virtual host, and nothing else.
+pub const READER: &str = "reader";
 /// The virtual host of all tests.
 pub const VHOST: &str = "pbx";
 
@@ -368,21 +370,25 @@ fn definitions() -> serde_json::Value {
     );
     let text = std::fs::read_to_string(path).expect("the definitions");
     let mut all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
-    let user = serde_json::json!({
-        "name": ADMINISTRATOR, "password_hash": "", "tags": ["administrator"],
-        "hashing_algorithm": "rabbit_password_hashing_sha256"
-    });
+    let user = |name: &str, tags: &[&str]| {
+        serde_json::json!({
+            "name": name, "password_hash": "", "tags": tags,
+            "hashing_algorithm": "rabbit_password_hashing_sha256"
+        })
+    };
     let users = all["users"].as_array_mut().expect("users");
-    users.push(user);
+    users.push(user(ADMINISTRATOR, &["administrator"]));
+    users.push(user(READER, &[]));
     for user in users {
         user["password_hash"] = SECRET_HASH.into();
     }
-    let right = serde_json::json!({
-        "user": ADMINISTRATOR, "vhost": VHOST, "configure": ".*", "write": ".*", "read": ".*"
-    });
-    all["permissions"]
-        .as_array_mut()
-        .expect("permissions")
-        .push(right);
+    let right = |user: &str, all: &str| {
+        serde_json::json!({
+            "user": user, "vhost": VHOST, "configure": all, "write": all, "read": ".*"
+        })
+    };
+    let rights = all["permissions"].as_array_mut().expect("permissions");
+    rights.push(right(ADMINISTRATOR, ".*"));
+    rights.push(right(READER, "^$"));
     all
 }

@@ -128,7 +128,7 @@ impl Pbx {
         let line = &self.shared.line;
         let line = line.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let line = line.expect("somebody listens");
-        line.send(say).await.ok().expect("the line is open");
+        assert!(line.send(say).await.is_ok(), "the line is open");
     }
 }
 

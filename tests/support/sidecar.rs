@@ -142,7 +142,7 @@ impl Place {
             .args(arguments.iter().map(AsRef::as_ref))
             .env_clear()
             .env("HOME", self.folder.path())
-            .env("CALLBRIDGE_AMI_SECRET", "bridgesecret")
+            .env("CALLBRIDGE_AMI_SECRET", "secret of the manager")
             .env("CALLBRIDGE_AMQP_SECRET", "broker secret")
             .env("CALLBRIDGE_DEAD_LETTER_SECRET", "broker secret")
             .stdin(Stdio::null())
@@ -198,33 +198,38 @@ impl Place {
         until(&what, look).await;
     }
 
-    /// Starts a command that stays. Its words on stderr go to the file `log`, its output to `out`.
-    pub fn start<S: AsRef<str>>(&self, arguments: &[S]) -> Running {
-        let file = |name: &str| {
+    /// Starts a command that stays. Its words on stderr go to the file `NAME.log`, its output to
+    /// `NAME.out`.
+    pub fn start_as<S: AsRef<str>>(&self, name: &str, arguments: &[S]) -> Running {
+        let [log, out] = ["log", "out"].map(|end| self.path(&format!("{name}.{end}")));
+        let file = |path: &Path| {
             let mut options = std::fs::OpenOptions::new();
-            let opened = options.append(true).create(true).open(self.path(name));
-            Stdio::from(opened.expect("a file"))
+            Stdio::from(
+                options
+                    .append(true)
+                    .create(true)
+                    .open(path)
+                    .expect("a file"),
+            )
         };
         let mut command = self.command(arguments);
-        let child = command.stdout(file("out")).stderr(file("log")).spawn();
-        Running {
-            child: child.expect("it starts"),
-            log: self.path("log"),
-            out: self.path("out"),
-        }
+        let child = command.stdout(file(&out)).stderr(file(&log)).spawn();
+        let child = child.expect("it starts");
+        Running { child, log, out }
     }
 
     /// Starts `run` with these flags and waits until it answers.
     pub async fn run(&self, flags: &[String]) -> Running {
         let mut arguments = vec!["run".to_owned()];
         arguments.extend_from_slice(flags);
-        let mut daemon = self.start(&arguments);
+        let mut daemon = self.start_as("run", &arguments);
         let answers = async || {
             daemon.must_live();
-            self.path("state/control.sock").exists().then_some(())
+            let status = self.status().await?;
+            // Until it listens, the state alone is asked.
+            (status["pause"]["reason"] != "no daemon runs").then_some(())
         };
-        until("a daemon", answers).await;
-        until("its answer", async || self.status().await.map(drop)).await;
+        until("a daemon that answers", answers).await;
         daemon
     }
 

@@ -1,0 +1,104 @@
+//! What `check` found, as JSON lines and as text.
+
+use crate::sidecar::{Place, json_lines};
+use serde_json::Value;
+
+/// One run of `check`.
+#[derive(Debug)]
+pub struct Checked {
+    /// Its exit code.
+    pub code: i32,
+    findings: Vec<Value>,
+    err: String,
+}
+
+/// Runs `check --json`, and `check` for people, which must say the same.
+pub async fn check(place: &Place, flags: &[String]) -> Checked {
+    let run = async |json: bool| {
+        let mut arguments = vec!["check".to_owned()];
+        arguments.extend(json.then(|| "--json".to_owned()));
+        arguments.extend_from_slice(flags);
+        place.say(&arguments).await
+    };
+    let said = run(true).await;
+    let findings = json_lines(&said.out);
+    let text = run(false).await;
+    assert_eq!(text.code, said.code, "{text:?}");
+    for finding in &findings {
+        let keys: Vec<&String> = finding.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["name", "ok", "todo", "what"]);
+        let mark = if finding["ok"] == true { "ok" } else { "fault" };
+        let name = finding["name"].as_str().expect("a name");
+        let line = text
+            .out
+            .lines()
+            .find(|line| line.contains(&format!(" {name}: ")));
+        let line = line.unwrap_or_else(|| panic!("{name} is missing in {}", text.out));
+        assert!(line.starts_with(mark), "{line}");
+    }
+    Checked {
+        code: said.code,
+        findings,
+        err: said.err,
+    }
+}
+
+impl Checked {
+    fn of(&self, ok: bool) -> Vec<&Value> {
+        self.findings
+            .iter()
+            .filter(|finding| finding["ok"] == ok)
+            .collect()
+    }
+
+    /// Nothing is wrong.
+    pub fn is_clean(&self) {
+        assert_eq!((self.code, self.of(false).len()), (0, 0), "{self:#?}");
+        assert_eq!(self.err, "");
+    }
+
+    /// The check whose name begins so went well.
+    pub fn well(&self, name: &str) -> &Value {
+        let of_name = self.of(true);
+        let found = of_name.iter().find(|finding| begins(finding, name));
+        found.unwrap_or_else(|| panic!("no good {name} in {self:#?}"))
+    }
+
+    /// The only fault is of the check whose name begins so; it says what is wrong with `what`,
+    /// what to do with `todo`, and the command ended with this code.
+    pub fn fails(&self, code: i32, name: &str, what: &str, todo: &str) {
+        let faults = self.of(false);
+        assert_eq!(faults.len(), 1, "{self:#?}");
+        assert!(begins(faults[0], name), "{self:#?}");
+        for (key, words) in [("what", what), ("todo", todo)] {
+            let said = faults[0][key].as_str().unwrap_or_default();
+            assert!(
+                said.contains(words),
+                "`{words}` is missing in {key}: {said}"
+            );
+        }
+        assert_eq!(self.code, code, "{self:#?}");
+        let all = self.findings.len();
+        let count = format!("1 of {all} checks found a fault");
+        assert!(self.err.contains(&count), "{}", self.err);
+    }
+
+    /// The faults' names, where several belong together.
+    pub fn faults(&self) -> Vec<String> {
+        let name = |finding: &&Value| finding["name"].as_str().unwrap_or_default().to_owned();
+        self.of(false).iter().map(name).collect()
+    }
+}
+
+fn begins(finding: &Value, name: &str) -> bool {
+    finding["name"]
+        .as_str()
+        .is_some_and(|own| own.starts_with(name))
+}
+
+/// Another value for a flag.
+pub fn with(mut flags: Vec<String>, flag: &str, value: &str) -> Vec<String> {
+    flags.retain(|own| !own.starts_with(&format!("{flag}=")));
+    flags.push(format!("{flag}={value}"));
+    flags
+}

@@ -1,0 +1,156 @@
+//! Sources, trunks and lists.
+
+use crate::findings::{check, with};
+use crate::pbx::Pbx;
+use crate::sidecar::{Place, crm};
+use callbridge::sandbox::Server;
+use tokio::net::TcpListener;
+
+async fn stage() -> (Place, Server, Vec<String>) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    (place, crm, flags)
+}
+
+#[tokio::test]
+async fn both_lines_to_a_pbx_are_tried() {
+    let (place, _crm, mut flags) = stage().await;
+    let (ami, amiws) = (Pbx::ami().await, Pbx::websocket().await);
+    flags.push(format!("--source=ami://bridge@{}", ami.addr()));
+    flags.push(format!("--source=ws://{}/", amiws.addr()));
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    checked.well("source ami://");
+    checked.well("source ws://");
+    assert_eq!(amiws.asked(), [] as [String; 0], "nothing is said to amiws");
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_77() {
+    let (place, _crm, flags) = stage().await;
+    let pbx = Pbx::ami().await;
+    let secret = place.write("secret", "wrong");
+    let source = format!(
+        "ami://bridge@{}?secret-file={}",
+        pbx.addr(),
+        secret.display()
+    );
+    let flags = with(flags, "--source", &source);
+    let checked = check(&place, &flags).await;
+    checked.fails(77, "source ami://bridge@", "refused", "manager.conf");
+    std::fs::remove_file(secret).expect("removed");
+    check(&place, &flags)
+        .await
+        .fails(77, "source ami://bridge@", "secret-file=", "");
+}
+
+#[tokio::test]
+async fn a_refused_connection_and_an_unknown_host_are_69() {
+    let (place, _crm, flags) = stage().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = nobody.local_addr().expect("bound");
+    drop(nobody);
+    for (source, what, todo) in [
+        (
+            format!("ami://bridge@{addr}"),
+            "connection refused",
+            "is it running",
+        ),
+        (
+            format!("ws://{addr}/"),
+            "connection refused",
+            "is it running",
+        ),
+        (
+            "ami://bridge@pbx.invalid".into(),
+            "unknown host",
+            "check the name",
+        ),
+        (
+            "ws://pbx.invalid:8000/".into(),
+            "unknown host",
+            "check the name",
+        ),
+    ] {
+        let flags = with(flags.clone(), "--source", &source);
+        check(&place, &flags).await.fails(69, "source", what, todo);
+    }
+}
+
+#[tokio::test]
+async fn a_port_where_something_else_answers_is_69() {
+    let (place, crm, flags) = stage().await;
+    let (http, ami) = (crm.addr(), Pbx::ami().await);
+    for (source, todo) in [
+        (format!("ami://bridge@{http}"), ""),
+        (format!("ws://{}/", ami.addr()), ""),
+        (format!("ws://{http}/"), ""),
+    ] {
+        let flags = with(flags.clone(), "--source", &source);
+        let checked = check(&place, &flags).await;
+        checked.fails(69, &format!("source {source}"), "", todo);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_is_66() {
+    let (place, _crm, flags) = stage().await;
+    std::fs::remove_file(place.path("calls.ami")).expect("removed");
+    let checked = check(&place, &flags).await;
+    checked.fails(66, "source file://", "calls.ami", "");
+}
+
+#[tokio::test]
+async fn a_lead_rule_that_can_never_give_a_lead_is_78() {
+    let (place, _crm, flags) = stage().await;
+    let cel = place.write("cel.csv", "").display().to_string();
+    let source = format!("file://{cel}?format=cel-csv&from=start");
+    let flags = with(flags, "--source", &source);
+    let checked = check(&place, &flags).await;
+    let what = "CEL carries no channel variables";
+    checked.fails(78, "trunk city", what, "lead=csv:FILE");
+    let flags = with(flags, "--trunk", "city=PJSIP/city,country=UZ");
+    let checked = check(&place, &flags).await;
+    checked.fails(78, "trunk city", "no lead rule", "lead=var:NAME");
+}
+
+#[tokio::test]
+async fn a_missing_list_is_66_and_a_bad_row_65() {
+    let (place, _crm, flags) = stage().await;
+    let leads = place.path("leads.csv").display().to_string();
+    let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{leads}");
+    let flags = with(flags, "--trunk", &trunk);
+    check(&place, &flags)
+        .await
+        .fails(66, "list", "leads.csv", "");
+    place.write(
+        "leads.csv",
+        "phone,leadId\n+998901110001,4001\n+998901110002,none\n",
+    );
+    let checked = check(&place, &flags).await;
+    checked.fails(65, "list", "3", "mend the file");
+    place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    assert_eq!(checked.well("list")["what"], "1 leads");
+    let employees = place.write("staff.csv", "extension,employeeId\n101,x\n");
+    let mut flags = flags;
+    flags.push(format!("--employees={}", employees.display()));
+    check(&place, &flags)
+        .await
+        .fails(65, "list", "staff.csv", "mend the file");
+}
+
+#[tokio::test]
+async fn the_worst_fault_of_several_gives_the_code() {
+    let (place, _crm, mut flags) = stage().await;
+    flags.push("--source=ami://bridge@pbx.invalid".to_owned());
+    place.write("token", "svc_pat_unknown");
+    let checked = check(&place, &flags).await;
+    assert_eq!(checked.code, 77, "{checked:#?}");
+    assert_eq!(
+        checked.faults(),
+        ["source ami://bridge@pbx.invalid", "token"]
+    );
+}

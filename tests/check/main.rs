@@ -1,0 +1,29 @@
+//! `check`: every check fails where it should, names what is wrong and what to do, and ends with
+//! the code of the worst fault; a clean setup ends with 0.
+//!
+//! | module | its question |
+//! |---|---|
+//! | `service` | address, token, grant, company, budget |
+//! | `inward` | sources, trunks, lists |
+//! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
+//! | `place` | state folder, binding, clock, listener |
+
+#[path = "../support/authority.rs"]
+mod authority;
+#[path = "../support/broker.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod broker;
+mod broker_parts;
+#[path = "../support/calls.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod calls;
+mod findings;
+mod inward;
+#[path = "../support/pbx.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod pbx;
+mod place;
+mod service;
+#[path = "../support/sidecar.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod sidecar;

@@ -1,0 +1,302 @@
+//! `dead list`, `show`, `retry`, `discard`, `export`: the same with a daemon and without.
+
+use crate::calls::{Call, recording};
+use crate::sidecar::{PBX, Place, crm, json_lines};
+use callbridge::sandbox::Server;
+use serde_json::{Value, json};
+
+/// Two calls failed for their lead, one is parked without any, one is journaled.
+async fn stage() -> (Place, Server, [Call; 4]) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let calls = [
+        Call::new(1, 9001),
+        Call::new(2, 9002),
+        Call::without_lead(3),
+        Call::new(4, 4001),
+    ];
+    place.write("calls.ami", recording(&calls));
+    place
+        .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    (place, crm, calls)
+}
+
+fn text<'a>(letter: &'a Value, field: &str) -> &'a str {
+    letter[field].as_str().unwrap_or_default()
+}
+
+/// The id of a call's letter.
+async fn id_of(place: &Place, call: &Call) -> u64 {
+    let letters = place.letters("").await;
+    let of_call = letters
+        .iter()
+        .find(|letter| text(letter, "uuid") == call.uuid(PBX));
+    of_call.expect("a letter")["id"].as_u64().expect("a number")
+}
+
+/// `ID result` of each line that `retry` or `discard --json` said.
+fn results(lines: &[Value]) -> Vec<(u64, String)> {
+    let result = |line: &Value| {
+        (
+            line["id"].as_u64().expect("an id"),
+            text(line, "result").into(),
+        )
+    };
+    lines.iter().map(result).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_look_at_the_letters_is_the_same_with_a_daemon_and_without() {
+    let (place, crm, calls) = stage().await;
+    let looks = [
+        "dead list",
+        "dead list --json",
+        "dead list --json --reason no_lead",
+        "dead show --all",
+        "dead show --all --json",
+        "dead export --format csv",
+        "dead export --format jsonl --reason failed",
+        "lead missing",
+    ];
+    let mut without = Vec::new();
+    for look in looks {
+        without.push(place.ask(look).await.well());
+    }
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    for (look, without) in looks.iter().zip(&without) {
+        assert_eq!(&place.ask(look).await.well(), without, "{look}");
+    }
+    daemon.stop().await;
+    let listed = json_lines(&without[1]);
+    let reasons: Vec<&str> = listed.iter().map(|letter| text(letter, "reason")).collect();
+    assert_eq!(reasons, ["failed", "failed", "no_lead"]);
+    let first = &listed[0];
+    assert_eq!(text(first, "linkedid"), calls[0].linkedid());
+    assert_eq!(first["call"]["leadId"], json!(9001));
+    assert_eq!(first["call"]["outcome"], json!("dead_letter"));
+    assert_eq!(first["attempts"].as_array().map(Vec::len), Some(1));
+    assert!(
+        json_lines(&without[2])
+            .iter()
+            .all(|letter| letter["reason"] == json!("no_lead"))
+    );
+    for word in ["letter ", "what to do", &calls[2].phone(), "attempt"] {
+        assert!(without[3].contains(word), "{word}: {}", without[3]);
+    }
+    assert!(without[7].contains(&calls[2].phone()), "{}", without[7]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_export_has_a_row_a_letter_with_the_values_of_its_call() {
+    let (place, _crm, calls) = stage().await;
+    let csv = place.ask("dead export --format csv").await.well();
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let head: Vec<String> = reader
+        .headers()
+        .expect("a head")
+        .iter()
+        .map(Into::into)
+        .collect();
+    let rows: Vec<csv::StringRecord> = reader.records().map(|row| row.expect("a row")).collect();
+    let of = |row: usize, name: &str| {
+        let column = head
+            .iter()
+            .position(|column| column == name)
+            .expect("a column");
+        rows[row][column].to_owned()
+    };
+    assert_eq!(rows.len(), 3);
+    assert_eq!(
+        (of(0, "reason"), of(0, "leadId")),
+        ("failed".into(), "9001".into())
+    );
+    assert_eq!(of(2, "clientPhone"), calls[2].phone());
+    assert_eq!(of(2, "startedAt"), calls[2].begins.to_string());
+    let lines = place.ask("dead export --format jsonl").await.lines();
+    assert_eq!(lines, place.letters("").await);
+    let missing = place.ask("dead export").await;
+    assert_eq!(missing.code, 64, "{missing:?}");
+    assert!(missing.err.contains("--format"), "{}", missing.err);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_names_no_letter_is_65_and_the_others_are_done() {
+    let (place, _crm, calls) = stage().await;
+    let one = id_of(&place, &calls[0]).await;
+    let said = place.ask(&format!("dead list --json {one} 777")).await;
+    assert_eq!(
+        (said.code, json_lines(&said.out).len()),
+        (65, 1),
+        "{said:?}"
+    );
+    assert!(
+        said.err.contains("1 of the 2 ids named no dead letter"),
+        "{}",
+        said.err
+    );
+    let said = place.ask(&format!("dead discard --json 777 {one}")).await;
+    assert_eq!(said.code, 65, "{said:?}");
+    assert_eq!(
+        results(&json_lines(&said.out)),
+        [(one, "discarded".to_owned())]
+    );
+    for look in [
+        "dead show 777",
+        "dead retry 777",
+        "dead export --format csv 777",
+    ] {
+        assert_eq!(place.ask(look).await.code, 65, "{look}");
+    }
+    let no_number = place.ask("dead show seven").await;
+    assert_eq!(no_number.code, 64, "{no_number:?}");
+    assert!(
+        no_number.err.contains("`seven` is no letter's id"),
+        "{}",
+        no_number.err
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_want_to_be_told_which_letters_they_mean() {
+    let (place, _crm, _) = stage().await;
+    for command in [
+        "dead retry",
+        "dead discard",
+        "dead show",
+        "dead retry --lead 4001",
+    ] {
+        let said = place.ask(command).await;
+        assert_eq!(said.code, 64, "{command}: {said:?}");
+        assert!(said.err.contains("--all"), "{command}: {}", said.err);
+    }
+    let said = place
+        .ask("dead retry --reason nonsense --lead x --employee y")
+        .await;
+    assert_eq!(said.code, 64);
+    for fault in ["--reason", "--lead", "--employee", "no_lead"] {
+        assert!(said.err.contains(fault), "{fault} in {}", said.err);
+    }
+    let nothing = place.ask("dead discard --reason conflict").await;
+    assert_eq!(nothing.well().trim_end(), "no dead letters");
+    assert_eq!(place.number("/books/dead").await, Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dry_run_says_what_would_be_sent_and_changes_nothing() {
+    let (place, crm, _) = stage().await;
+    let before = place.letters("").await;
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let dry = "dead retry --all --dry-run --lead 4002 --employee 501 --json";
+    let said = place.ask(dry).await.lines();
+    assert_eq!(said.len(), 3);
+    for line in &said {
+        assert_eq!(text(line, "result"), "would_send", "{line}");
+        assert_eq!(
+            (&line["leadId"], &line["employeeId"]),
+            (&json!(4002), &json!(501))
+        );
+    }
+    assert_eq!(place.letters("").await, before);
+    daemon.stop().await;
+    assert_eq!(place.ask(dry).await.lines(), said, "without a daemon");
+    assert_eq!((place.letters("").await, crm.journal().len()), (before, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retry_puts_the_call_down_to_the_lead_and_employee_asked_for() {
+    let (place, crm, calls) = stage().await;
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.push("--employees=101:507".to_owned());
+    let daemon = place.run(&flags).await;
+    let ask = |lead: u32, employee: &str, id: u64| {
+        format!("dead retry {id} --lead {lead} --employee {employee}")
+    };
+    let ids = [
+        id_of(&place, &calls[0]).await,
+        id_of(&place, &calls[1]).await,
+    ];
+    place.ask(&ask(4001, "502", ids[0])).await.well();
+    place.ask(&ask(4002, "none", ids[1])).await.well();
+    place
+        .ask("dead retry --reason no_lead --lead 4003")
+        .await
+        .well();
+    place.reaches("/books/journaled", 4).await;
+    daemon.stop().await;
+    let journal = crm.journal();
+    let sent = |call: &Call| {
+        let record = journal
+            .iter()
+            .find(|record| record.call.uuid == call.uuid(PBX));
+        let record = &record.expect("journaled").call;
+        (record.lead_id, record.employee_id)
+    };
+    assert_eq!(sent(&calls[0]), (4001, Some(502)));
+    assert_eq!(sent(&calls[1]), (4002, None));
+    assert_eq!(sent(&calls[2]), (4003, Some(507)), "as listed");
+    assert_eq!(crm.breaches(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_without_a_lead_is_not_retried_without_one() {
+    let (place, crm, _) = stage().await;
+    let offline = place.ask("dead retry --reason no_lead").await;
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let online = place.ask("dead retry --reason no_lead").await;
+    daemon.stop().await;
+    for said in [offline, online] {
+        assert_eq!(said.code, 65, "{said:?}");
+        assert!(said.out.contains("refused: "), "{said:?}");
+        assert!(said.err.contains("1 of 1 letters were refused"), "{said:?}");
+    }
+    assert_eq!(place.number("/books/parked").await, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn discarded_letters_are_gone_for_good_and_stay_in_the_books() {
+    let (place, crm, calls) = stage().await;
+    let one = id_of(&place, &calls[0]).await;
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let said = place.ask(&format!("dead discard {one}")).await.well();
+    assert!(said.trim_end().ends_with("discarded"), "{said}");
+    daemon.stop().await;
+    let rest = place.ask("dead discard --all --json").await.lines();
+    assert_eq!(rest.len(), 2, "{rest:?}");
+    assert_eq!(place.number("/books/discarded").await, Some(3));
+    assert_eq!(
+        place.ask("dead list").await.well().trim_end(),
+        "no dead letters"
+    );
+    let again = place.ask(&format!("dead retry {one} --lead 4001")).await;
+    assert_eq!(again.code, 65, "{again:?}");
+    assert_eq!(crm.journal().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_daemon_and_state_every_command_says_so() {
+    let place = Place::new();
+    for command in [
+        "status",
+        "dead list",
+        "dead watch",
+        "dead retry --all",
+        "lead missing",
+    ] {
+        let said = place.ask(command).await;
+        assert_eq!(said.code, 69, "{command}: {said:?}");
+        assert!(
+            said.err.contains("there is no state in it"),
+            "{command}: {}",
+            said.err
+        );
+    }
+    assert!(!place.path("state").exists(), "looking makes no state");
+}

@@ -1,0 +1,86 @@
+//! Letters that no source brings about in a test's time, put into the state as intake and sender
+//! would.
+
+use crate::calls::Call;
+use crate::sidecar::{PBX, Place};
+use callbridge::clock;
+use callbridge::journal::{Judged, Outcome, Reason, figures};
+use callbridge::spool::{self, Finished, Handle, Op, Row, RowId, Step};
+use callbridge_call::{EpochSeconds, Linkedid};
+use std::time::Duration;
+
+/// Works on the state while no daemon has it.
+async fn with_state<T>(place: &Place, work: impl AsyncFnOnce(&Handle) -> T) -> T {
+    let opened = spool::open(&place.path("state"), spool::Settings::default());
+    let (handle, guard) = opened.expect("the state");
+    let done = work(&handle).await;
+    drop(handle);
+    tokio::task::spawn_blocking(move || guard.close())
+        .await
+        .expect("closed");
+    done
+}
+
+async fn row(spool: &Handle, id: String) -> Row {
+    let found = spool.read(move |store| store.find_call(&id)).await;
+    found.expect("read").expect("a call")
+}
+
+/// A finished call as another one, begun so much later.
+fn later(row: &Row, by: Duration) -> Finished {
+    let (mut record, mut call) = (row.record.clone(), row.call.clone());
+    call.started = call.started.plus(by);
+    call.ended = call.ended.plus(by);
+    record.started_at = EpochSeconds::new(call.started.floor_seconds().get());
+    let judged = Judged {
+        record,
+        outcome: Outcome::Journal,
+        reason: None,
+        message: String::new(),
+        live: false,
+        remarks: Vec::new(),
+        judged_at: clock::now().wall,
+    };
+    Finished { judged, call }
+}
+
+/// Another call comes with the id of this one.
+pub async fn twin(place: &Place, call: &Call) {
+    let id = call.uuid(PBX);
+    let add = async |spool: &Handle| {
+        let finished = later(&row(spool, id).await, Duration::from_secs(60));
+        let written = spool.write(vec![Op::Finish(Box::new(finished))]).await;
+        written.expect("written");
+    };
+    with_state(place, add).await;
+}
+
+/// A call like this one on which the service fails again and again.
+pub async fn server_error(place: &Place, call: &Call) -> RowId {
+    let id = call.uuid(PBX);
+    let add = async |spool: &Handle| {
+        let by = Duration::from_secs(5);
+        let mut finished = later(&row(spool, id).await, by);
+        let linkedid = format!("{}.99", finished.judged.record.started_at.get());
+        let root = Linkedid::new(linkedid.clone()).expect("not empty");
+        finished.judged.record.uuid = Some(figures::uuid(PBX, &root));
+        finished.judged.record.linkedid = linkedid.clone();
+        finished.call.also_known_as = vec![root.clone()];
+        finished.call.linkedid = root;
+        let written = spool.write(vec![Op::Finish(Box::new(finished))]).await;
+        written.expect("written");
+        let row = row(spool, linkedid).await.id;
+        let died = Step::Died {
+            reason: Reason::ServerError,
+            message: "the service failed 5 times on this call while others passed".to_owned(),
+            errors: serde_json::Value::Null,
+        };
+        for step in [Step::Send, died] {
+            let at = clock::now().wall;
+            let step = Op::Step { row, step, at };
+            spool.write(vec![step]).await.expect("written");
+        }
+        row
+    };
+    with_state(place, add).await
+}

@@ -1,0 +1,89 @@
+//! `dead watch`: letters as they come to be.
+
+use crate::calls::Call;
+use crate::sidecar::{PBX, Place, Running, crm, json_lines, until};
+use rustix::process::Signal;
+use std::io::Write;
+
+/// Appends to the recording that a daemon follows.
+fn append(place: &Place, call: &Call) {
+    let mut options = std::fs::OpenOptions::new();
+    let mut file = options
+        .append(true)
+        .open(place.path("calls.ami"))
+        .expect("a file");
+    file.write_all(call.ami().as_bytes()).expect("written");
+}
+
+fn watch(place: &Place, json: bool) -> Running {
+    let state = format!("--state={}", place.path("state").display());
+    let mut arguments = vec!["dead", "watch", &state];
+    arguments.extend(json.then_some("--json"));
+    place.start_as("watch", &arguments)
+}
+
+async fn says(watch: &Running, words: &str) {
+    let heard = async || watch.log().contains(words).then_some(());
+    until(&format!("`{words}` on stderr"), heard).await;
+}
+
+async fn prints(watch: &Running, lines: usize) -> String {
+    let printed = async || Some(watch.out()).filter(|out| out.lines().count() == lines);
+    until(&format!("{lines} lines"), printed).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_is_told_when_it_comes_to_be_and_again_when_it_dies_again() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 9001).ami());
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    place.reaches("/books/dead", 1).await;
+    let watch = watch(&place, true);
+    says(&watch, "watching for dead letters").await;
+    let call = Call::new(2, 9002);
+    append(&place, &call);
+    let first = json_lines(&prints(&watch, 1).await).remove(0);
+    assert_eq!(
+        first["uuid"],
+        call.uuid(PBX),
+        "the older letter is not told"
+    );
+    assert_eq!(first["reason"], "failed");
+    place
+        .ask(&format!("dead retry {} --lead 9003", first["id"]))
+        .await
+        .well();
+    let again = json_lines(&prints(&watch, 2).await).remove(1);
+    assert_eq!(
+        (&again["id"], &again["call"]["leadId"]),
+        (&first["id"], &9003.into())
+    );
+    assert_eq!(watch.end(Signal::INT).await, 0);
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_waits_for_the_daemon_and_outlives_its_restart() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    place.run_until_idle(&flags).await;
+    let watch = watch(&place, false);
+    says(&watch, "waiting for one").await;
+    for n in 1..=2 {
+        let daemon = place.run(&flags).await;
+        let again = "watching for dead letters";
+        let ready = async || (watch.log().matches(again).count() == n).then_some(());
+        until("a watch that is ready", ready).await;
+        append(
+            &place,
+            &Call::without_lead(u32::try_from(n).expect("small")),
+        );
+        let out = prints(&watch, n).await;
+        assert!(out.lines().all(|line| line.contains("no_lead")), "{out}");
+        daemon.stop().await;
+    }
+    assert_eq!(watch.end(Signal::TERM).await, 0);
+}
