@@ -28,7 +28,7 @@ use crate::intake::run::{SharedPeople, Shell};
 use crate::ops::metrics::Durations;
 use crate::ops::status::Status;
 use crate::ops::{http, systemd};
-use crate::spool::Guard;
+use crate::spool::{Guard, Integrity};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use observer::Observer;
 use std::sync::{Arc, RwLock};
@@ -39,6 +39,8 @@ use tokio::task::JoinSet;
 
 /// Everything has to have ended this long after the signal.
 const STOP_WITHIN: Duration = Duration::from_secs(9);
+/// Between two looks at the spool's health.
+const SPOOL_EVERY: Duration = Duration::from_secs(1);
 /// Between two looks whether all is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 
@@ -118,6 +120,7 @@ impl Daemon {
             opened.spool.clone(),
         );
         tasks.spawn(until(keep, stopped.clone()));
+        tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
         let sender =
             outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
@@ -315,6 +318,36 @@ async fn until(
     tokio::select! {
         ended = work => ended,
         () = has_stopped(stopped) => Ok(()),
+    }
+}
+
+/// Tells what the check of the file after an unclean stop found, and ends with an error when the
+/// spool's thread has ended: without it nothing can be kept.
+async fn watch_spool(spool: crate::spool::Handle) -> anyhow::Result<()> {
+    let mut look = tokio::time::interval(SPOOL_EVERY);
+    let mut told = Integrity::NotNeeded;
+    loop {
+        tokio::select! {
+            () = spool.closed() => anyhow::bail!("the spool has ended"),
+            _ = look.tick() => {}
+        }
+        let integrity = spool.health().integrity;
+        if integrity == told {
+            continue;
+        }
+        match &integrity {
+            Integrity::NotNeeded => {}
+            Integrity::Checking => {
+                tracing::info!("the last stop was unclean: the state is checked")
+            }
+            Integrity::Sound => tracing::info!("the state is sound"),
+            Integrity::Damaged(words) => tracing::error!(
+                error = %words,
+                "the state is damaged: stop, keep a copy of its folder, restore it from a backup"
+            ),
+            Integrity::Unknown(words) => tracing::warn!(error = %words, "the state is not checked"),
+        }
+        told = integrity;
     }
 }
 

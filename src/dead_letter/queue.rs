@@ -264,11 +264,12 @@ impl Outbox {
                 Some(line) => line,
                 None => Line::open(&self.queue.login).await?,
             };
-            let published = timeout(self.queue.login.within, self.publish(&line, &notices)).await;
-            let (confirmed, ended) = match published {
-                Ok(published) => published,
-                // Which of them the broker has is not known: all are published again.
-                Err(_) => (Vec::new(), Err(Error::Lost("no confirm".to_owned()))),
+            let mut confirmed = Vec::with_capacity(notices.len());
+            let published = self.publish(&line, &notices, &mut confirmed);
+            let ended = match timeout(self.queue.login.within, published).await {
+                Ok(ended) => ended,
+                // Those without a confirm are published again; a slow broker gets on all the same.
+                Err(_) => Err(Error::Lost("no confirm".to_owned())),
             };
             if !confirmed.is_empty() {
                 self.spool.write(confirmed).await?;
@@ -278,9 +279,14 @@ impl Outbox {
         }
     }
 
-    /// Publishes all, then waits for all confirms: those that were taken, and what stopped the
-    /// others.
-    async fn publish(&self, line: &Line, notices: &[Notice]) -> (Vec<Op>, Result<(), Error>) {
+    /// Publishes all, then waits for all confirms: `confirmed` gains those that were taken; the
+    /// error is what stopped the others.
+    async fn publish(
+        &self,
+        line: &Line,
+        notices: &[Notice],
+        confirmed: &mut Vec<Op>,
+    ) -> Result<(), Error> {
         let lost = |error: lapin::Error| Error::Lost(error.to_string());
         let mut ended = Ok(());
         let mut under_way = Vec::with_capacity(notices.len());
@@ -303,7 +309,6 @@ impl Outbox {
                 }
             }
         }
-        let mut confirmed = Vec::with_capacity(under_way.len());
         for (notice, confirm) in under_way {
             match confirm.await {
                 Ok(confirmation) => match refusal(&confirmation) {
@@ -313,7 +318,7 @@ impl Outbox {
                 Err(error) => ended = Err(lost(error)),
             }
         }
-        (confirmed, ended)
+        ended
     }
 }
 

@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Nothing in these tests takes this long unless it never comes.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits for `future`, and fails with `what` when it does not come.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
