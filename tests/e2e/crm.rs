@@ -4,6 +4,7 @@ use crate::program::TOKEN;
 use callbridge::sandbox::token::IdSet;
 use callbridge::sandbox::window::Rate;
 use callbridge::sandbox::{self, Breach, Kind, Record, Server};
+use callbridge_call::EpochSeconds;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,6 +38,18 @@ pub fn settings() -> sandbox::Config {
 /// Starts it.
 pub async fn start() -> Server {
     sandbox::start(settings()).await.expect("a sandbox")
+}
+
+/// When the token of [`start_expiring`] expires, in seconds since the epoch.
+pub const TOKEN_EXPIRES: i64 = 2_000_000_000;
+
+/// The same with a token that expires one day.
+pub async fn start_expiring() -> Server {
+    let config = sandbox::Config {
+        expires_at: Some(EpochSeconds::new(TOKEN_EXPIRES)),
+        ..settings()
+    };
+    sandbox::start(config).await.expect("a sandbox")
 }
 
 /// What has to become of a call.
@@ -134,7 +147,7 @@ pub fn uuid(linkedid: &str) -> String {
 }
 
 /// Everything that is wrong with a journal and the dead letters beside it.
-pub fn faults(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<String> {
+pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<String> {
     let journal = crm.journal();
     let mut records: BTreeMap<&str, &Record> = BTreeMap::new();
     let mut wrong = Vec::new();
@@ -168,13 +181,13 @@ pub fn faults(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<Str
     wrong.extend(extra.map(|record| format!("nobody expected {:?}", record.call)));
     let extra = letters.iter();
     wrong.extend(extra.map(|(id, reason)| format!("nobody expected {id} as {reason}")));
-    wrong.extend(conduct(crm, |_| false));
     wrong
 }
 
-/// Fails with everything that is wrong.
+/// Fails with everything that is wrong, the client's conduct included.
 pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
-    let wrong = faults(crm, letters, expected);
+    let mut wrong = compare(crm, letters, expected);
+    wrong.extend(conduct(crm, |_| false));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

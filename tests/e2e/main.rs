@@ -8,9 +8,16 @@ mod authority;
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod broker;
 mod crm;
+mod demo;
 mod every_recording;
+mod kills;
+mod operations;
 #[path = "../support/pbx.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod pbx;
+mod people;
 mod program;
 mod recordings;
+mod secrets;
+mod survival;
 mod wait;

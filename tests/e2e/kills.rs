@@ -1,0 +1,175 @@
+//! Is every call journaled once when callbridge is killed again and again while it works?
+
+use crate::broker::{self, Broker};
+use crate::crm::{self, Expected, RATE_FLAG};
+use crate::program::{Place, Program};
+use crate::recordings::{self, Recording, TRUNKS};
+use crate::wait::soon;
+use callbridge::sandbox::{Action, Endpoint, Kind, Rule, Server};
+use std::time::Duration;
+
+/// Calls of a run.
+const CALLS: usize = 200;
+/// Seconds between the beginnings of two calls.
+const APART: i64 = 20;
+/// Kills of a run; before each, a part of the calls is told.
+const KILLS: usize = 10;
+
+/// Where in its work the program is killed.
+#[derive(Clone, Copy, Debug)]
+enum Moment {
+    /// As soon as anybody answers on its socket.
+    Start,
+    /// While it takes calls in: so many of all are finished.
+    Intake(u64),
+    /// The CRM has accepted so many calls of this run, and another that it has not answered.
+    NoAnswer(u64),
+    /// The CRM answers the n-th submission of this run right now.
+    BeforeCommit(u64),
+    /// So many of this run are confirmed.
+    Confirmed(usize),
+}
+
+/// Spread over the run: calls told so far are a tenth more before each.
+const MOMENTS: [Moment; KILLS] = [
+    Moment::Intake(2),
+    Moment::BeforeCommit(9),
+    Moment::NoAnswer(14),
+    Moment::Start,
+    Moment::BeforeCommit(1),
+    Moment::Confirmed(12),
+    Moment::NoAnswer(3),
+    Moment::Intake(141),
+    Moment::BeforeCommit(23),
+    Moment::Confirmed(1),
+];
+
+/// Calls one after the other, of different kinds.
+fn calls() -> Vec<Recording> {
+    let kinds = [
+        "inbound_answered",
+        "outbound_answered",
+        "inbound_no_answer",
+        "ring_group",
+        "blind_transfer",
+    ]
+    .map(recordings::one);
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let many = i64::try_from(CALLS).expect("few");
+    let begin = |n: i64| now - 600 - (many - n) * APART;
+    (0..many)
+        .zip(kinds.iter().cycle())
+        .map(|(n, kind)| kind.moved_to(begin(n)))
+        .collect()
+}
+
+fn accepted(crm: &Server) -> u64 {
+    crm.admin(|core, _| core.journal().accepted())
+}
+
+/// Waits without a pause between two looks, so that the kill comes at this very moment.
+async fn at_once(what: &str, mut holds: impl FnMut() -> bool) {
+    let looking = async {
+        while !holds() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon(what, looking).await;
+}
+
+/// Waits for the moment, and kills.
+async fn kill_at(moment: Moment, mut program: Program, crm: &Server) {
+    let (what, before) = (format!("{moment:?}"), accepted(crm));
+    let confirmed = crm.journal().len();
+    match moment {
+        Moment::Start => {
+            program.until(&what, |_| true).await;
+        }
+        Moment::Intake(calls) => {
+            let taken = program.until(&what, |it| it.books.finished >= calls);
+            taken.await;
+        }
+        Moment::NoAnswer(calls) => {
+            at_once(&what, || accepted(crm) >= before + calls).await;
+            let late = Action::Delay(Duration::from_secs(600));
+            let late = Rule::always(Endpoint::CallHistory, late);
+            let before = crm.admin(|core, _| {
+                core.set_faults(vec![late]);
+                core.journal().accepted()
+            });
+            at_once(&what, || accepted(crm) > before).await;
+        }
+        Moment::BeforeCommit(calls) => {
+            at_once(&what, || accepted(crm) >= before + calls).await;
+        }
+        Moment::Confirmed(calls) => {
+            at_once(&what, || crm.journal().len() >= confirmed + calls).await;
+        }
+    }
+    program.kill().await;
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+}
+
+/// All calls once; the only thing allowed is what a crash excuses (§4.5.4).
+fn judge(crm: &Server, expected: &[Expected]) {
+    let mut wrong = crm::compare(crm, &[], expected);
+    wrong.extend(crm::conduct(crm, |kind| kind == Kind::RepeatAfter200));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert_eq!(crm.journal().len(), CALLS);
+    let again = accepted(crm) - u64::try_from(CALLS).expect("few");
+    assert!(again >= 2, "no kill fell between a request and its commit");
+}
+
+#[tokio::test]
+async fn two_hundred_calls_from_a_file_survive_ten_kills_each_journaled_once() {
+    let (place, crm, calls) = (Place::new(), crm::start().await, calls());
+    let text = calls.iter().map(|call| call.ami.as_slice());
+    let text = text.collect::<Vec<_>>().concat();
+    // Parts end anywhere: in the middle of a call, of an event, of a line.
+    let mut parts = text.chunks(text.len().div_ceil(KILLS));
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    for moment in MOMENTS {
+        place.append("recorded", parts.next().unwrap_or_default());
+        let program = place.run(&crm.url(), &flags);
+        kill_at(moment, program, &crm).await;
+    }
+    let flags = [&flags[..], &["--until-idle"]].concat();
+    place.run(&crm.url(), &flags).succeeds().await;
+    let status = place.lines(&["status", "--json"]).await;
+    let books = &status[0]["books"];
+    assert_eq!(
+        (&books["finished"], &books["journaled"]),
+        (&200.into(), &200.into())
+    );
+    judge(&crm, &recordings::expected(&calls));
+}
+
+#[tokio::test]
+async fn two_hundred_calls_from_a_queue_survive_ten_kills_each_journaled_once() {
+    let (place, crm, calls) = (Place::new(), crm::start().await, calls());
+    let (broker, queue) = (Broker::shared(), "kills");
+    broker.declare(queue).await;
+    let bodies: Vec<String> = calls.iter().flat_map(Recording::cel).collect();
+    let mut parts = bodies.chunks(bodies.len().div_ceil(KILLS));
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+    let leads = place.write("leads.csv", crate::every_recording::LEADS);
+    let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}");
+    let flags = [&source, &trunk, RATE_FLAG];
+    for moment in MOMENTS {
+        broker
+            .publish(queue, parts.next().unwrap_or_default())
+            .await;
+        let program = place.run(&crm.url(), &flags);
+        kill_at(moment, program, &crm).await;
+    }
+    let mut program = place.run(&crm.url(), &flags);
+    let status = program.settled(200).await;
+    assert!(status.books.balance(), "{:?}", status.books);
+    assert_eq!((status.books.finished, status.books.journaled), (200, 200));
+    program.terminate().await;
+    assert_eq!(broker.depth(queue).await, 0);
+    judge(&crm, &recordings::expected(&calls));
+}

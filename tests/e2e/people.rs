@@ -1,0 +1,182 @@
+//! Do calls find their lead and their employee, also when the lists change while it runs?
+
+use crate::crm::{self, RATE_FLAG};
+use crate::every_recording::LEADS;
+use crate::program::Place;
+use crate::recordings::{self, Recording};
+use crate::wait::until;
+use callbridge::sandbox::Server;
+
+/// A place with these leads in a list, and the flags to read it.
+fn with_leads(leads: &str) -> (Place, Vec<String>) {
+    let place = Place::new();
+    let list = place.write("leads.csv", leads);
+    let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{list}");
+    let gsm = "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID".to_owned();
+    let flags = vec![
+        place.file("recorded", "ami"),
+        trunk,
+        gsm,
+        RATE_FLAG.to_owned(),
+    ];
+    (place, flags)
+}
+
+async fn judge(crm: &Server, place: &Place, calls: &[Recording]) {
+    crm::judge(crm, &place.letters().await, &recordings::expected(calls));
+}
+
+#[tokio::test]
+async fn parked_calls_leave_when_the_list_learns_their_number() {
+    let (place, flags) = with_leads("phone,leadId\n998901110002,4002\n");
+    let crm = crm::start().await;
+    // Of 998901110001 and of 998901110003.
+    let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags);
+    program
+        .until("two parked calls", |it| it.books.parked == 2)
+        .await;
+
+    let letters = place.letters().await;
+    let field = |name: &str| {
+        letters
+            .iter()
+            .map(|it| it[name].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(field("reason"), ["no_lead", "no_lead"]);
+    let missing = place.command(&["lead", "missing", "--csv"]).await;
+    let missing = String::from_utf8(missing.stdout).expect("UTF-8");
+    let mut rows: Vec<&str> = missing.lines().skip(1).collect();
+    rows.sort_unstable();
+    let starts = ["+998901110001,1,2026-11-20T", "+998901110003,1,2026-11-20T"];
+    assert!(
+        rows.len() == 2 && rows[0].starts_with(starts[0]),
+        "{missing}"
+    );
+    assert!(
+        rows[1].starts_with(starts[1]) && rows[1].ends_with(",city"),
+        "{missing}"
+    );
+    let check = ["lead", "check", "--json", "90 111 00 01"];
+    let told = place.lines(&check).await;
+    assert_eq!(
+        (&told[0]["result"], &told[0]["phone"]),
+        (&"no_lead".into(), &"+998901110001".into())
+    );
+
+    place.write(
+        "leads.csv",
+        "phone,leadId\n+998 90 111-00-01,4001\n998901110003,4003\n",
+    );
+    let status = program.until("both journaled", |it| it.books.journaled == 2);
+    let books = status.await.books;
+    assert_eq!((books.parked, books.dead), (0, 0));
+    let told = place.lines(&check).await;
+    assert_eq!(
+        (&told[0]["result"], &told[0]["leadId"]),
+        (&"lead".into(), &4001.into())
+    );
+    assert!(place.lines(&["lead", "missing", "--json"]).await.is_empty());
+    program.terminate().await;
+    judge(&crm, &place, &calls).await;
+}
+
+#[tokio::test]
+async fn a_list_with_a_bad_row_is_named_and_the_old_one_stays_in_force() {
+    let (place, mut flags) = with_leads("phone,leadId\n998901110001,4001\n");
+    let crm = crm::start().await;
+    flags.push("--log-format=json".to_owned());
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", b"");
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("it runs", |_| true).await;
+    place.write(
+        "leads.csv",
+        "phone,leadId\n998901110001,4002\n998901110003,x\n",
+    );
+    let words = "leads.csv: line 3: `x` is no lead id";
+    until(words, async || program.log().contains(words)).await;
+
+    place.append("recorded", &call.ami);
+    program.settled(1).await;
+    program.terminate().await;
+    judge(&crm, &place, &[call]).await;
+}
+
+#[tokio::test]
+async fn a_number_with_two_leads_is_a_dead_letter_until_a_person_chooses() {
+    let (place, flags) = with_leads("phone,leadId\n998901110001,4001\n998901110001,4002\n");
+    let crm = crm::start().await;
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("a letter", |it| it.books.dead == 1).await;
+    let letter = place.letters().await.remove(0);
+    assert_eq!(letter["reason"], "ambiguous_lead");
+    let message = letter["message"].as_str().expect("words");
+    assert!(
+        message.contains("4001") && message.contains("4002"),
+        "{message}"
+    );
+    assert_eq!(crm.journal().len(), 0);
+
+    let id = letter["id"].to_string();
+    let id = id.trim_matches('"');
+    let retry = place
+        .lines(&["dead", "retry", "--json", "--lead", "4001", id])
+        .await;
+    assert_eq!(retry[0]["result"], "ready");
+    program
+        .until("it is journaled", |it| it.books.journaled == 1)
+        .await;
+    program.terminate().await;
+    judge(&crm, &place, &[call]).await;
+}
+
+#[tokio::test]
+async fn employees_are_taken_from_a_file_and_an_unknown_extension_sends_none() {
+    let (place, mut flags) = with_leads(LEADS);
+    let crm = crm::start().await;
+    let file = place.write("employees.csv", "extension,employeeId\n101,501\n");
+    flags.push(format!("--employees={file}"));
+    // Answered by 101; transferred by 101 to 102.
+    let calls = ["inbound_answered", "blind_transfer"].map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(2).await;
+    program.terminate().await;
+    let mut expected = recordings::expected(&calls);
+    assert_eq!(expected[1].employee, Some(502));
+    expected[1].employee = None;
+    crm::judge(&crm, &place.letters().await, &expected);
+}
+
+#[tokio::test]
+async fn a_lead_the_crm_no_longer_has_is_a_letter_that_another_lead_sends_under_its_own_uuid() {
+    let (place, flags) = with_leads("phone,leadId\n998901110001,4999\n998901110003,4003\n");
+    let crm = crm::start().await;
+    let calls = ["inbound_answered", "forwarded_to_mobile"].map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("a letter", |it| it.books.dead == 1).await;
+    let letter = place.letters().await.remove(0);
+    assert_eq!(letter["reason"], "failed");
+    assert_eq!(letter["uuid"], recordings::expected(&calls)[0].uuid());
+    let retry = [
+        "dead", "retry", "--json", "--lead", "4001", "--reason", "failed",
+    ];
+    assert_eq!(place.lines(&retry).await[0]["leadId"], 4001);
+    program
+        .until("both journaled", |it| it.books.journaled == 2)
+        .await;
+    program.terminate().await;
+    judge(&crm, &place, &calls).await;
+}
