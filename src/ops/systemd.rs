@@ -1,18 +1,34 @@
 //! What systemd is told: READY when the spool is open, WATCHDOG while the process works, STATUS
 //! with the books. Does nothing where no `NOTIFY_SOCKET` is set.
+//!
+//! A message waits while systemd is busy, and nobody here may wait with it: a thread of its own
+//! sends what the others leave in a short queue.
 
 use super::status::Books;
 use sd_notify::NotifyState;
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
+
+/// Messages that wait at most; later ones are dropped, for they would be old when heard.
+const WAITING_MAX: usize = 8;
+
+/// What there is to tell.
+#[derive(Debug)]
+enum Message {
+    Ready,
+    Stopping,
+    Alive(String),
+}
 
 /// The spool is open and the sources start.
 pub fn ready() {
-    tell(&[NotifyState::Ready]);
+    tell(Message::Ready);
 }
 
 /// The process stops.
 pub fn stopping() {
-    tell(&[NotifyState::Stopping]);
+    tell(Message::Stopping);
 }
 
 /// Still alive; with the books as the status line.
@@ -29,7 +45,7 @@ pub fn alive(books: &Books, pause: Option<&str>) {
         line.push_str("; paused: ");
         line.push_str(reason);
     }
-    tell(&[NotifyState::Watchdog, NotifyState::Status(&line)]);
+    tell(Message::Alive(line));
 }
 
 /// How often to say [`alive`]: half of `WatchdogSec=`, at most 10 s.
@@ -38,9 +54,42 @@ pub fn interval() -> Duration {
     sd_notify::watchdog_enabled().map_or(most, |watchdog| (watchdog / 2).min(most))
 }
 
-fn tell(states: &[NotifyState<'_>]) {
-    // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::debug!(%error, "systemd could not be told");
+fn tell(message: Message) {
+    static TELLER: OnceLock<Option<SyncSender<Message>>> = OnceLock::new();
+    let Some(teller) = TELLER.get_or_init(start) else {
+        return;
+    };
+    if teller.try_send(message).is_err() {
+        tracing::debug!("systemd does not listen now; it is told later");
+    }
+}
+
+/// The thread that waits for systemd; it ends with the process. Without a socket there is none.
+fn start() -> Option<SyncSender<Message>> {
+    std::env::var_os("NOTIFY_SOCKET")?;
+    let (teller, messages) = sync_channel(WAITING_MAX);
+    let thread = std::thread::Builder::new().name("systemd".to_owned());
+    match thread.spawn(move || send(&messages)) {
+        Ok(_) => Some(teller),
+        Err(error) => {
+            tracing::warn!(%error, "systemd cannot be told that all is well");
+            None
+        }
+    }
+}
+
+fn send(messages: &Receiver<Message>) {
+    for message in messages {
+        let sent = match &message {
+            Message::Ready => sd_notify::notify(&[NotifyState::Ready]),
+            Message::Stopping => sd_notify::notify(&[NotifyState::Stopping]),
+            Message::Alive(line) => {
+                sd_notify::notify(&[NotifyState::Watchdog, NotifyState::Status(line)])
+            }
+        };
+        // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
+        if let Err(error) = sent {
+            tracing::debug!(%error, "systemd could not be told");
+        }
     }
 }
