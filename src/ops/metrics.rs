@@ -1,6 +1,7 @@
 //! The status as Prometheus metrics, in OpenMetrics text.
 
-use super::status::{Requests, Status};
+use super::status::{PAUSES, Requests, Status};
+use crate::journal;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -87,6 +88,13 @@ struct Build {
     commit: &'static str,
 }
 
+/// What is not so now is shown as 0: a series that comes and goes is hard to watch.
+fn label(reason: &str) -> Reason {
+    Reason {
+        reason: reason.to_owned(),
+    }
+}
+
 type Gauges<L> = Family<L, Gauge>;
 type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
@@ -118,12 +126,9 @@ fn calls(all: &mut Registry, seen: &Observed) {
     }
     all.register("calls", "Calls by where they stand", books);
     let letters = Gauges::<Reason>::default();
-    for (reason, count) in &seen.dead_letters {
-        letters
-            .get_or_create(&Reason {
-                reason: reason.clone(),
-            })
-            .set(signed(*count));
+    for reason in journal::Reason::ALL.map(journal::Reason::word) {
+        let count = seen.dead_letters.get(reason).copied().unwrap_or(0);
+        letters.get_or_create(&label(reason)).set(signed(count));
     }
     all.register("dead_letters", "Dead and parked letters by reason", letters);
     let commit = seen.durations.commit.clone();
@@ -168,12 +173,11 @@ fn budget(all: &mut Registry, seen: &Observed) {
         request,
     );
     let paused = Gauges::<Reason>::default();
+    for reason in PAUSES {
+        paused.get_or_create(&label(reason)).set(0);
+    }
     if let Some(pause) = &seen.status.pause {
-        paused
-            .get_or_create(&Reason {
-                reason: pause.reason.clone(),
-            })
-            .set(1);
+        paused.get_or_create(&label(&pause.reason)).set(1);
     }
     all.register("paused", "1 while nothing is sent, by reason", paused);
 }
@@ -221,15 +225,24 @@ fn sources(all: &mut Registry, seen: &Observed) {
 }
 
 fn token(all: &mut Registry, seen: &Observed) {
-    // Absent for a token without an expiry date: no figure would be true.
-    if let Some(at) = seen.status.token.expires_at {
-        let expiry = Gauge::<i64>::default();
-        expiry.set(at);
-        all.register(
-            "token_expiry_timestamp_seconds",
-            "When the token expires",
-            expiry,
-        );
+    let (name, help) = (
+        "token_expiry_timestamp_seconds",
+        "When the token expires, +Inf for never",
+    );
+    let token = &seen.status.token;
+    match token.expires_at {
+        Some(at) => {
+            let expiry = Gauge::<i64>::default();
+            expiry.set(at);
+            all.register(name, help, expiry);
+        }
+        None if token.state == "ok" => {
+            let expiry = Gauge::<f64, AtomicU64>::default();
+            expiry.set(f64::INFINITY);
+            all.register(name, help, expiry);
+        }
+        // Not known before the first answer.
+        None => {}
     }
 }
 
@@ -290,6 +303,17 @@ mod tests {
         for name in PROMISED {
             assert!(text.contains(name), "{name} is missing in\n{text}");
         }
+        assert!(text.contains("callbridge_dead_letters{reason=\"rejected\"} 0"));
+        assert!(text.contains("callbridge_paused{reason=\"outage\"} 0"));
         assert!(text.ends_with("# EOF\n"));
+    }
+
+    #[test]
+    fn a_token_without_an_expiry_date_expires_never_and_an_unknown_one_says_nothing() {
+        let mut seen = Observed::default();
+        assert!(!render(&seen).contains("token_expiry"));
+        seen.status.token.state = "ok".into();
+        let line = "callbridge_token_expiry_timestamp_seconds inf\n";
+        assert!(render(&seen).contains(line), "{}", render(&seen));
     }
 }

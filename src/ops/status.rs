@@ -169,10 +169,24 @@ pub struct Token {
     pub grants: Vec<String>,
 }
 
+/// Every [`Pause::reason`] there is.
+pub const PAUSES: [&str; 10] = [
+    "token_missing",
+    "token_refused",
+    "wrong_company",
+    "no_grant",
+    "wrong_address",
+    "outage",
+    "too_many_requests",
+    "calls_refused",
+    "disk",
+    "dry_run",
+];
+
 /// Why nothing is sent.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
-    /// In a word or a sentence.
+    /// One of [`PAUSES`]; `no daemon runs` where that is so.
     pub reason: String,
     /// What mends it.
     pub cure: String,

@@ -186,6 +186,7 @@ pub fn cure(cause: Cause, why: &str) -> String {
 mod tests {
     use super::*;
     use crate::journal::Reason;
+    use crate::ops::status::PAUSES;
 
     #[test]
     fn every_pause_says_what_mends_it() {
@@ -199,6 +200,13 @@ mod tests {
             (Cause::TooMany, ""),
             (Cause::Refused(Reason::Failed), "FAILED"),
         ];
+        for (cause, _) in all {
+            assert!(
+                PAUSES.contains(&word(cause)),
+                "metrics miss {}",
+                word(cause)
+            );
+        }
         let shown: Vec<String> = all
             .iter()
             .map(|(cause, why)| format!("{}: {}", word(*cause), cure(*cause, why)))
