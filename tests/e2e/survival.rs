@@ -100,12 +100,14 @@ async fn sigterm_lets_the_request_under_way_end_and_accounts_for_every_call() {
     }
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
-    let slow = Action::Delay(Duration::from_secs(2));
+    let slow = Action::Delay(Duration::from_secs(5));
     let slow = Rule::always(Endpoint::CallHistory, slow);
     crm.admin(|core, _| core.set_faults(vec![slow]));
 
-    let program = place.run(&crm.url(), &flags);
-    until("a request under way", async || accepted(&crm) > 0).await;
+    let mut program = place.run(&crm.url(), &flags);
+    let sending = |it: &Status| it.books.finished == 3 && it.books.sending > 0;
+    program.until("requests under way", sending).await;
+    until("their arrival", async || accepted(&crm) > 0).await;
     program.terminate().await;
     let status = place.lines(&["status", "--json"]).await.remove(0);
     let status: Status = serde_json::from_value(status).expect("a status");
