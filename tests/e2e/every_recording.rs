@@ -46,7 +46,7 @@ impl Scene {
         crm::judge(&self.crm, &self.place.letters().await, expected);
     }
 
-    async fn from_a_file(self, format: &str) {
+    async fn read_as(self, format: &str) {
         let bytes = |recording: &Recording| match format {
             "ami" => recording.ami.clone(),
             _ => recording.json.clone(),
@@ -64,18 +64,59 @@ impl Scene {
 #[tokio::test]
 async fn every_recording_read_from_a_file_of_ami_is_journaled_as_it_took_place() {
     let scenes = Scene::each(recordings::all()).await;
-    join_all(scenes.into_iter().map(|scene| scene.from_a_file("ami"))).await;
+    join_all(scenes.into_iter().map(|scene| scene.read_as("ami"))).await;
 }
 
 #[tokio::test]
 async fn every_recording_read_from_a_file_of_ami_as_json_is_journaled_as_it_took_place() {
     let scenes = Scene::each(recordings::all()).await;
-    join_all(
-        scenes
-            .into_iter()
-            .map(|scene| scene.from_a_file("ami-json")),
-    )
+    join_all(scenes.into_iter().map(|scene| scene.read_as("ami-json"))).await;
+}
+
+#[tokio::test]
+async fn calls_that_all_take_place_at_the_same_time_come_out_as_they_do_one_by_one() {
+    let groups = recordings::at_once(recordings::all());
+    let busiest = groups.iter().map(Vec::len).max();
+    assert!(busiest >= Some(50), "only {busiest:?} at the same time");
+    join_all(groups.into_iter().map(async |group| {
+        let (place, crm) = (Place::new(), crm::start().await);
+        place.write("recorded", recordings::interleaved(&group));
+        let source = place.file("recorded", "ami");
+        let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG, "--until-idle"];
+        place.run(&crm.url(), &flags).succeeds().await;
+        let expected = recordings::expected(&group);
+        crm::judge(&crm, &place.letters().await, &expected);
+    }))
     .await;
+}
+
+#[tokio::test]
+async fn calls_told_by_two_lines_and_then_once_more_are_journaled_once() {
+    let mut scenes = Scene::each(recordings::all()).await;
+    let scene = scenes.swap_remove(0);
+    let (ami, socket) = (Pbx::ami().await, Pbx::websocket().await);
+    let secret = scene.place.write("secret", pbx::SECRET);
+    let second = format!("--source=ami://bridge@{}?secret-file={secret}", ami.addr());
+    let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
+    let mut program = scene.run(&format!("--source=ws://{}/", socket.addr()), &flags);
+    tokio::join!(ami.logged_in(1), socket.logged_in(1));
+    for recording in &scene.group {
+        for frame in recording.frames() {
+            socket.say(frame).await;
+        }
+        ami.say(&recording.events().collect::<Vec<_>>().concat())
+            .await;
+    }
+    let expected = recordings::expected(&scene.group);
+    let finished = u64::try_from(expected.len()).expect("few");
+    let once = program.settled(finished).await.sources[0].read;
+    for frame in scene.group.iter().flat_map(Recording::frames) {
+        socket.say(frame).await;
+    }
+    program
+        .until("all of it again", |it| it.sources[0].read >= 2 * once)
+        .await;
+    scene.end(program, &expected).await;
 }
 
 #[tokio::test]

@@ -52,19 +52,56 @@ pub fn all() -> Vec<Recording> {
 
 /// Recordings that can be told by one PBX one after the other: no unique id in two of them.
 pub fn groups(all: Vec<Recording>) -> Vec<Vec<Recording>> {
+    disjoint(all, Recording::ids)
+}
+
+fn disjoint(
+    all: Vec<Recording>,
+    names: impl Fn(&Recording) -> BTreeSet<String>,
+) -> Vec<Vec<Recording>> {
     let mut groups: Vec<(BTreeSet<String>, Vec<Recording>)> = Vec::new();
     for recording in all {
-        let ids = recording.ids();
-        let free = groups.iter_mut().find(|(used, _)| used.is_disjoint(&ids));
+        let own = names(&recording);
+        let free = groups.iter_mut().find(|(used, _)| used.is_disjoint(&own));
         match free {
             Some((used, group)) => {
-                used.extend(ids);
+                used.extend(own);
                 group.push(recording);
             }
-            None => groups.push((ids, vec![recording])),
+            None => groups.push((own, vec![recording])),
         }
     }
     groups.into_iter().map(|(_, group)| group).collect()
+}
+
+/// The same calls all begun in one second, in groups that share no counter of unique ids and no
+/// channel name, as nothing in one PBX does.
+pub fn at_once(all: Vec<Recording>) -> Vec<Vec<Recording>> {
+    let Some(begin) = all.iter().map(Recording::began).max() else {
+        return Vec::new();
+    };
+    let names = |recording: &Recording| {
+        let ids = recording.ids().into_iter();
+        let counters = ids.filter_map(|id| id.split_once('.').map(|(_, n)| n.to_owned()));
+        counters.chain(recording.values("Channel")).collect()
+    };
+    let groups = disjoint(all, names).into_iter();
+    let moved = |group: Vec<Recording>| group.iter().map(|it| it.moved_to(begin)).collect();
+    groups.map(moved).collect()
+}
+
+/// The events of several recordings in one stream, in the order of their times.
+pub fn interleaved(recordings: &[Recording]) -> Vec<u8> {
+    let events = recordings.iter().flat_map(Recording::events);
+    let timed = |event| {
+        let time = pairs(event).remove("Timestamp");
+        time.map(|time| (time.as_str().unwrap_or_default().to_owned(), event))
+    };
+    let mut all: Vec<(String, &[u8])> = events.filter_map(timed).collect();
+    all.sort_by(|(a, _), (b, _)| a.cmp(b));
+    all.iter()
+        .flat_map(|(_, event)| event.iter().copied())
+        .collect()
 }
 
 /// What is to become of all their calls.

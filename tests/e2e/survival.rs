@@ -56,6 +56,29 @@ async fn a_call_cut_by_a_kill_on_an_ami_line_is_whole_when_its_second_half_comes
 }
 
 #[tokio::test]
+async fn a_line_that_breaks_in_mid_call_is_counted_as_a_gap_and_the_call_goes_on_after_it() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::websocket().await);
+    let source = format!("--source=ws://{}/", pbx.addr());
+    let (call, _) = cut_call();
+    let frames: Vec<&[u8]> = call.frames().collect();
+    let (before, after) = frames.split_at(frames.len() / 2);
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    for frame in before {
+        pbx.say(frame).await;
+    }
+    pbx.cut().await;
+    program.until("a gap", |it| it.sources[0].gaps > 0).await;
+    pbx.logged_in(2).await;
+    for frame in after {
+        pbx.say(frame).await;
+    }
+    program.settled(1).await;
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
+#[tokio::test]
 async fn a_call_cut_by_a_kill_after_its_events_are_acknowledged_is_whole_all_the_same() {
     let (place, crm, broker) = (Place::new(), crm::start().await, Broker::shared());
     let queue = "cut-call";
