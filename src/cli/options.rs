@@ -204,7 +204,7 @@ pub struct OperationFlags {
     /// Take the state folder along to another CRM address
     #[arg(long)]
     pub rebind: bool,
-    /// End when every file is read and the books are settled
+    /// End when every file is read, other lines are quiet for 5 s, and the books are settled
     #[arg(long)]
     pub until_idle: bool,
     /// Do all but send

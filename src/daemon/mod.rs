@@ -32,7 +32,7 @@ use crate::spool::{Guard, Integrity};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use observer::Observer;
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -41,6 +41,8 @@ use tokio::task::JoinSet;
 const STOP_WITHIN: Duration = Duration::from_secs(9);
 /// Between two looks at the spool's health.
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
+/// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
+const LINE_QUIET: Duration = Duration::from_secs(5);
 /// Between two looks whether all is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 
@@ -202,16 +204,23 @@ impl Daemon {
         Arc::clone(&self.observer)
     }
 
-    /// Ends when every file is read and the books are settled. A dry run settles nothing: there
-    /// it ends with the files.
+    /// Ends when every file is read, every other line was up and then quiet for [`LINE_QUIET`],
+    /// and the books are settled. A dry run settles nothing: there the books do not count.
     pub fn settled(&self) -> impl Future<Output = ()> + use<> {
         let (observer, is_file) = (self.observer(), self.is_file.clone());
         let dry_run = self.dry_run;
         async move {
             let mut look = tokio::time::interval(IDLE_EVERY);
+            let (mut heard, mut heard_at) = (0, Instant::now());
             loop {
                 look.tick().await;
-                if !observer.files_are_read(&is_file) {
+                let now = observer.heard_on_lines(&is_file);
+                if now != Some(heard) {
+                    (heard, heard_at) = (now.unwrap_or(heard), Instant::now());
+                }
+                let quiet = is_file.iter().all(|is_file| *is_file)
+                    || (now.is_some() && heard_at.elapsed() >= LINE_QUIET);
+                if !quiet || !observer.files_are_read(&is_file) {
                     continue;
                 }
                 match observer.status().await {

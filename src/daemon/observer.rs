@@ -79,6 +79,19 @@ impl Observer {
         }
     }
 
+    /// Messages heard so far on lines that are no files; `None` until each of them was up.
+    pub fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
+        let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
+        let lines = sources
+            .iter()
+            .zip(seen_up.iter())
+            .zip(is_file)
+            .filter(|(_, file)| !**file);
+        lines
+            .map(|((source, up), _)| up.then(|| source.read + source.skipped + source.unreadable))
+            .sum()
+    }
+
     /// Whether every file is read to its end; live lines have no end and do not count.
     pub fn files_are_read(&self, is_file: &[bool]) -> bool {
         let sources = self.sources.borrow();
