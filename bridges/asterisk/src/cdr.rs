@@ -140,8 +140,11 @@ const NAMES: [(&[u8], Field); 34] = [
 ];
 
 fn field(key: &[u8]) -> Option<Field> {
+    let letter = key.first()? | 0x20;
+    // Length and first letter turn nearly all names away.
+    let may_be = |name: &[u8]| name.len() == key.len() && name[0] | 0x20 == letter;
     NAMES
         .iter()
-        .find(|(name, _)| same(key, name))
+        .find(|(name, _)| may_be(name) && same(key, name))
         .map(|&(_, field)| field)
 }

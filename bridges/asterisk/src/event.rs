@@ -112,7 +112,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
 }
 
 /// Puts a pair into the channel it describes; gives back what is not a channel's.
-#[inline]
+#[inline(always)]
 fn describe<'a, V: Raw<'a>>(
     channel: &mut ChannelRef<'a>,
     key: Key,
