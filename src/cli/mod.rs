@@ -7,14 +7,20 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`options`] | the flags as typed, with their help |
+//! | [`environment`] | the variables that commands look at, read once |
 //! | [`arguments`] | `@FILE`, environment, clap and its faults |
-//! | [`config`], [`values`] | the flags of `run`, `explain`, `check`, checked |
-//! | [`command`] | every command, checked |
+//! | [`faults`] | all that is wrong with one command line |
+//! | [`values`] | single values: times, dates, words, numbers |
+//! | [`config`] | the flags of `run`, `explain`, `check`, checked |
 //! | [`secrets`] | files, systemd credentials, variables |
+//! | [`command`] | every command, checked; `checking` is the way there |
+//! | [`dispatch`] | each command to the part that does it |
 //! | [`logging`] | stderr, text or JSON |
+//! | [`manual`] | `man` and `completions` |
 //! | [`exit`] | sysexits codes |
 
 pub mod arguments;
+mod checking;
 pub mod command;
 pub mod config;
 pub mod dispatch;
@@ -25,7 +31,6 @@ pub mod logging;
 pub mod manual;
 pub mod options;
 pub mod secrets;
-mod trunks;
 pub mod values;
 
 pub use command::Command;

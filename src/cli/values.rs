@@ -6,6 +6,14 @@ use jiff::{SignedDuration, Timestamp, civil};
 use std::time::Duration;
 use tracing::Level;
 
+/// The values of a flag that may be repeated; an empty one, as from a variable, is none.
+pub fn given(texts: &[String]) -> impl Iterator<Item = &str> {
+    texts
+        .iter()
+        .map(|text| text.trim())
+        .filter(|text| !text.is_empty())
+}
+
 /// `500ms`, `10s`, `12h`, `1h30m`; never zero, at most 31 days.
 pub fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);

@@ -1,8 +1,9 @@
 //! The trunks of a command line, checked against each other and against the sources.
 
-use super::config::Source;
-use super::faults::Faults;
-use super::options::TrunkFlags;
+use super::Source;
+use crate::cli::faults::Faults;
+use crate::cli::options::TrunkFlags;
+use crate::cli::values;
 use crate::people::rule::{employee_rule, lead_rules};
 use crate::trunk::{Defaults, Trunk, Trunks, flag};
 use callbridge_source::url::Format;
@@ -10,13 +11,8 @@ use callbridge_source::url::Format;
 /// Every `--trunk` over the defaults.
 pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Trunks {
     let defaults = defaults(flags, faults);
-    let given = flags
-        .trunk
-        .iter()
-        .map(|text| text.trim())
-        .filter(|text| !text.is_empty());
     let mut trunks = Vec::new();
-    for text in given {
+    for text in values::given(&flags.trunk) {
         match flag::parse(text, &defaults) {
             Ok(trunk) => trunks.push(trunk),
             Err(wrong) => {

@@ -1,0 +1,155 @@
+//! The CRM of a command line: its address, token and rate, and the names of its fields.
+
+use super::Crm;
+use crate::cli::environment::Environment;
+use crate::cli::faults::Faults;
+use crate::cli::options::CrmFlags;
+use crate::cli::secrets::{self, Place};
+use crate::cli::values;
+use crate::crm::{Address, FieldNames};
+use crate::sender::rate::Rate;
+use std::path::PathBuf;
+use url::Url;
+
+/// The CRM; `None` where it has no address, or a wrong one.
+pub(super) fn check(
+    flags: &CrmFlags,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Option<Crm> {
+    let address = |text: &str, flag: &str, faults: &mut Faults| match Address::parse(text) {
+        Ok(address) => Some(address),
+        Err(error) => {
+            faults.say(error.to_string().replacen("--crm-url", flag, 1));
+            None
+        }
+    };
+    let url = flags.crm_url.as_deref();
+    if needs && url.is_none() {
+        faults.add(
+            "--crm-url",
+            "is missing: give the CRM's address, or --dry-run",
+        );
+    }
+    let own = url.and_then(|text| address(text, "--crm-url", faults));
+    let auth = flags
+        .auth_url
+        .as_deref()
+        .and_then(|text| address(text, "--auth-url", faults));
+    let rate = rate(flags.rate.as_deref(), own.as_ref(), faults);
+    let fields = fields(&flags.field, faults);
+    let proxy = flags
+        .crm_proxy
+        .as_deref()
+        .and_then(|text| faults.take("--crm-proxy", proxy(text)));
+    let token_file = path("--token-file", flags.token_file.as_deref(), faults);
+    let token = match Place::find(secrets::Kind::Token, token_file.as_deref(), environment) {
+        Err(words) if needs => {
+            faults.add("--token-file", words.replacen("no secret", "no token", 1));
+            None
+        }
+        found => found.ok(),
+    };
+    let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), faults);
+    Some(Crm {
+        address: own?,
+        auth,
+        token,
+        rate,
+        fields,
+        ca_file,
+        proxy,
+    })
+}
+
+fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {
+    let read = if text?.is_empty() {
+        Err("is empty: give a path")
+    } else {
+        Ok(())
+    };
+    faults.take(flag, read)?;
+    text.map(PathBuf::from)
+}
+
+fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> Rate {
+    let Some(text) = text else {
+        return Rate::default();
+    };
+    let rate = match text.parse::<Rate>() {
+        Ok(rate) => rate,
+        Err(error) => {
+            faults.say(error.to_string());
+            return Rate::default();
+        }
+    };
+    // As many windows of this rate can begin within one of the service's.
+    let service = Rate::SERVICE;
+    let windows = service
+        .window()
+        .as_millis()
+        .div_ceil(rate.window().as_millis().max(1));
+    let most = windows * u128::from(rate.limit());
+    let loopback = address.is_some_and(Address::is_loopback);
+    if most > u128::from(service.limit()) && !loopback {
+        faults.add(
+            &format!("--rate {text}"),
+            format!(
+                "up to {most} requests in 60 s, and the service allows {service} to a token; \
+                 more is for a CRM on this machine alone"
+            ),
+        );
+    }
+    rate
+}
+
+fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
+    const TAKEN: [&str; 8] = [
+        "leadId",
+        "employeeId",
+        "uuid",
+        "startedAt",
+        "durationSec",
+        "answered",
+        "direction",
+        "provider",
+    ];
+    let mut names = FieldNames::default();
+    for text in values::given(flags) {
+        let flag = format!("--field {text}");
+        let Some((what, name)) = text.split_once('=') else {
+            faults.add(&flag, "is not talk=NAME or phone=NAME");
+            continue;
+        };
+        let Some(name) = faults.take(&flag, values::field_name(name)) else {
+            continue;
+        };
+        if TAKEN.contains(&name.as_str()) {
+            faults.add(&flag, format!("`{name}` is another field of the service"));
+        }
+        match what {
+            "talk" => names.talk = name,
+            "phone" => names.phone = Some(name),
+            _ => faults.add(&flag, "only talk and phone have names that can be set"),
+        }
+    }
+    if names.phone.as_ref() == Some(&names.talk) {
+        faults.add(
+            "--field",
+            format!("talk and phone are both called `{}`", names.talk),
+        );
+    }
+    names
+}
+
+fn proxy(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("not a URL ({error})"))?;
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("a user or password in it could be read by everybody on this machine".into());
+    }
+    match url.scheme() {
+        "http" | "https" if url.host().is_some() => Ok(url),
+        _ => Err(format!("`{text}` is no proxy: give it as http://HOST:PORT")),
+    }
+}

@@ -1,0 +1,132 @@
+//! The flags of `run` and `explain`, checked: all their faults are told at once, and nothing is
+//! opened before.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`typed`] | the way from [`Flags`](super::options::Flags) to a [`Config`] |
+//! | `sources` | `--source` and its secrets |
+//! | `trunks` | `--trunk` over its defaults, against each other and the sources |
+//! | `crm` | `--crm-url`, its token, rate and field names |
+
+mod crm;
+mod sources;
+mod trunks;
+pub mod typed;
+
+pub use typed::{Purpose, Typed, logging, state_folder};
+
+use super::secrets::Place;
+use crate::crm::{Address, FieldNames};
+use crate::journal::Rules;
+use crate::sender::rate::Rate;
+use callbridge_source::url::{QueueUrl, SourceUrl};
+use jiff::tz::TimeZone;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing::Level;
+use url::Url;
+
+/// Checked flags.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// In the order of their flags: the first of a PBX is its primary.
+    pub sources: Vec<Source>,
+    /// `--pbx-id`
+    pub pbx_id: Option<String>,
+    /// `--pbx-timezone`
+    pub pbx_timezone: Option<TimeZone>,
+    /// Trunks, `--not-before`, `--require-employee`.
+    pub rules: Rules,
+    /// Where calls are journaled; `None` in `explain` and dry runs without `--crm-url`.
+    pub crm: Option<Crm>,
+    /// How calls are told apart.
+    pub calls: Calls,
+    /// The state folder; `None` only where it was not asked for and has no default.
+    pub state: Option<PathBuf>,
+    /// Where health and metrics are served.
+    pub listen: Option<SocketAddr>,
+    /// Where dead letters are published.
+    pub dead_letters: Option<DeadLetters>,
+    /// What is logged.
+    pub log: Logging,
+    /// `--rebind`
+    pub rebind: bool,
+    /// `--until-idle`
+    pub until_idle: bool,
+    /// `--dry-run`
+    pub dry_run: bool,
+}
+
+/// A source and its secret.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// `--source`
+    pub url: SourceUrl,
+    /// `pbx=`, else `--pbx-id`; `None` for the id that is made once and stored.
+    pub pbx: Option<String>,
+    /// Where its secret is; `None` where it needs none.
+    pub secret: Option<Place>,
+}
+
+/// The CRM.
+#[derive(Clone, Debug)]
+pub struct Crm {
+    /// `--crm-url`
+    pub address: Address,
+    /// `--auth-url`
+    pub auth: Option<Address>,
+    /// Where the token is; `None` only in a dry run.
+    pub token: Option<Place>,
+    /// `--rate`
+    pub rate: Rate,
+    /// `--field`
+    pub fields: FieldNames,
+    /// `--crm-ca-file`
+    pub ca_file: Option<PathBuf>,
+    /// `--crm-proxy`
+    pub proxy: Option<Url>,
+}
+
+/// How calls are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// `--settle`
+    pub settle: Duration,
+    /// `--cdr-wait`
+    pub cdr_wait: Duration,
+    /// `--max-call`
+    pub max_call: Duration,
+    /// `--max-open-calls`
+    pub max_open_calls: usize,
+}
+
+/// A queue for dead letters, and its secret.
+#[derive(Clone, Debug)]
+pub struct DeadLetters {
+    /// `--dead-letter-queue`
+    pub url: QueueUrl,
+    /// Where its secret is.
+    pub secret: Place,
+}
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// `--log`
+    pub level: Level,
+    /// `--log-format json`
+    pub json: bool,
+    /// `--log-phones`
+    pub phones: bool,
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self {
+            level: Level::INFO,
+            json: false,
+            phones: false,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! The sources of a command line: formats that this release reads, names, secrets.
+
+use super::Source;
+use crate::cli::environment::Environment;
+use crate::cli::faults::Faults;
+use crate::cli::options::SourceFlags;
+use crate::cli::secrets::{self, Place};
+use crate::cli::values;
+use crate::trunk;
+use callbridge_source::url::{Format, SourceUrl, Transport};
+
+/// What the name of a PBX is made of, for messages.
+const NAMES: &str = "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
+
+/// Every `--source`, in the order of the flags.
+pub(super) fn check(
+    flags: &SourceFlags,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Vec<Source> {
+    if let Some(id) = flags
+        .pbx_id
+        .as_deref()
+        .filter(|id| !trunk::flag::is_name(id))
+    {
+        faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
+    }
+    let mut sources = Vec::new();
+    for text in values::given(&flags.source) {
+        match SourceUrl::parse(text) {
+            Err(wrong) => wrong.iter().for_each(|fault| faults.add("--source", fault)),
+            Ok(url) => {
+                if let Some(words) = not_yet(url.format()) {
+                    faults.add(&format!("--source {url}"), words);
+                }
+                if let Some(pbx) = url.pbx.as_deref().filter(|pbx| !trunk::flag::is_name(pbx)) {
+                    faults.add(&format!("--source {url}"), format!("pbx={pbx}: {NAMES}"));
+                }
+                let pbx = url.pbx.clone().or_else(|| flags.pbx_id.clone());
+                let secret = source_secret(&url, needs, environment, faults);
+                sources.push(Source { url, pbx, secret });
+            }
+        }
+    }
+    if needs && flags.source.is_empty() {
+        faults.add(
+            "--source",
+            "is missing: give the PBX, as ami://USER@HOST or file:///PATH",
+        );
+    }
+    no_cdrs_alone(&sources, faults);
+    sources
+}
+
+fn source_secret(
+    url: &SourceUrl,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Option<Place> {
+    let kind = match &url.transport {
+        Transport::Ami { .. } => secrets::Kind::Ami,
+        Transport::Amqp(_) => secrets::Kind::Amqp,
+        Transport::WebSocket { .. } | Transport::File { .. } => return None,
+    };
+    match Place::find(kind, url.secret_file.as_deref(), environment) {
+        Err(words) if needs => faults.take(&format!("--source {url}"), Err(words)),
+        found => found.ok(),
+    }
+}
+
+/// Formats that the sources' URLs know and this release does not read.
+fn not_yet(format: Format) -> Option<&'static str> {
+    match format {
+        Format::CdrCsv => Some("CDRs in files are not read by this release: give cel-csv or ami"),
+        Format::Wazo => Some("Wazo's bus is not read by this release: give the Asterisk's own AMI"),
+        Format::Ami
+        | Format::AmiJson
+        | Format::CelCsv
+        | Format::AsteriskCel
+        | Format::AsteriskCdr => None,
+    }
+}
+
+fn only_cdrs(format: Format) -> bool {
+    match format {
+        Format::AsteriskCdr | Format::CdrCsv => true,
+        Format::Ami | Format::AmiJson | Format::CelCsv | Format::AsteriskCel | Format::Wazo => {
+            false
+        }
+    }
+}
+
+/// CDRs tell paths, not calls.
+fn no_cdrs_alone(sources: &[Source], faults: &mut Faults) {
+    for (at, source) in sources.iter().enumerate() {
+        let same = |other: &&Source| other.pbx == source.pbx;
+        let first = sources[..at].iter().find(same).is_none();
+        if first
+            && sources
+                .iter()
+                .filter(same)
+                .all(|other| only_cdrs(other.url.format()))
+        {
+            let whose = source
+                .pbx
+                .as_deref()
+                .map(|pbx| format!(" of {pbx}"))
+                .unwrap_or_default();
+            faults.add(
+                &format!("--source {}", source.url),
+                format!(
+                    "the only source{whose} tells CDRs, and those are paths, not calls: a missed \
+                     call is two of them, an announcement counts as answered. Give asterisk-cel \
+                     or ami beside it; the CDR then adds its user field"
+                ),
+            );
+        }
+    }
+}
