@@ -1,72 +1,21 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
-use crate::journal::{self, Rules};
+use super::pbx::{Pbx, pbx_of};
+use super::settings::{Settings, SourceSettings};
+use super::source::{Source, note_mark};
+use crate::journal;
 use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Op};
 use crate::trunk::Trunks;
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format};
+use callbridge_asterisk::Decoded;
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Assembler, Counts, EventTime, Mark, Told};
+use callbridge_call::{EventTime, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// Two marks of one restart (a login and `FullyBooted`) come this close together.
-const ONE_RESTART: Duration = Duration::from_secs(5);
 
 /// PBXs on all streams together; a stream that names more of them is not telling the truth.
 const PBXES_MAX: usize = 64;
-
-/// What the flags say of assembling.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// `--settle`
-    pub settle: Duration,
-    /// `--cdr-wait`
-    pub cdr_wait: Duration,
-    /// `--max-call`
-    pub max_call: Duration,
-    /// `--max-open-calls`
-    pub max_open_calls: usize,
-    /// `--pbx-timezone`
-    pub zone: Option<jiff::tz::TimeZone>,
-    /// Trunks and what is journaled of them.
-    pub rules: Rules,
-}
-
-impl Settings {
-    /// How the calls of this PBX are assembled.
-    ///
-    /// # Errors
-    /// When two equally long endpoints can match one channel.
-    pub fn assembler(&self, pbx: &str) -> Result<callbridge_call::Settings, Conflict> {
-        Ok(callbridge_call::Settings {
-            settle: self.settle,
-            cdr_wait: Some(self.cdr_wait),
-            max_call: self.max_call,
-            max_open_calls: self.max_open_calls,
-            ..callbridge_call::Settings::new(self.rules.trunks.endpoints(pbx)?)
-        })
-    }
-
-    fn trunks(&self) -> &Trunks {
-        &self.rules.trunks
-    }
-}
-
-/// What the intake has to know of a source.
-#[derive(Clone, Debug)]
-pub struct SourceSettings {
-    /// Its URL as shown; what its place is kept under.
-    pub shown: String,
-    /// The id of its PBX.
-    pub pbx: String,
-    /// What its frames are.
-    pub format: Format,
-    /// It is a file.
-    pub file: bool,
-}
 
 /// What is to be stored together, and what is to be told after that.
 #[derive(Debug, Default)]
@@ -75,49 +24,6 @@ pub struct Batch {
     pub ops: Vec<Op>,
     /// To each source, after the commit.
     pub verdicts: Vec<(SourceId, Verdict)>,
-}
-
-struct Source {
-    settings: SourceSettings,
-    decoder: Decoder,
-    status: status::Source,
-    last_mark: Option<EventTime>,
-    up_since_frame: bool,
-    through: Option<u64>,
-    refused: Vec<u64>,
-    position: Option<serde_json::Value>,
-}
-
-impl Source {
-    /// Where the source stands after this frame.
-    fn note(&mut self, frame: &Frame) {
-        self.through = Some(frame.seq);
-        self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
-        if self.settings.file {
-            self.status.state = status::SourceState::Reading;
-        }
-        if let Some(position) = &frame.position {
-            self.position = serde_json::to_value(position).ok();
-        }
-    }
-
-    /// A frame that cannot be read is kept, and must not come again.
-    fn set_aside(&mut self, frame: &Frame, why: String) -> Op {
-        self.status.unreadable += 1;
-        self.refused.push(frame.seq);
-        Op::Unreadable {
-            source: self.settings.shown.clone(),
-            pbx: self.settings.pbx.clone(),
-            bytes: frame.bytes.to_vec(),
-            why,
-            at: frame.arrived,
-        }
-    }
-}
-
-struct Pbx {
-    assembler: Assembler,
-    counted: Counts,
 }
 
 /// The intake of all sources.
@@ -152,24 +58,8 @@ impl Intake {
         };
         for source in sources {
             intake.pbx(&source.pbx)?;
-            let decoder = DecoderSettings {
-                zone: intake.settings.zone.clone(),
-                ..DecoderSettings::default()
-            };
-            intake.sources.push(Source {
-                decoder: Decoder::new(source.format, decoder),
-                status: status::Source {
-                    url: source.shown.clone(),
-                    pbx: source.pbx.clone(),
-                    ..status::Source::default()
-                },
-                settings: source,
-                last_mark: None,
-                up_since_frame: true,
-                through: None,
-                refused: Vec::new(),
-                position: None,
-            });
+            let zone = intake.settings.zone.clone();
+            intake.sources.push(Source::new(source, zone));
         }
         Ok(intake)
     }
@@ -181,11 +71,7 @@ impl Intake {
 
     fn pbx(&mut self, id: &str) -> Result<&mut Pbx, Conflict> {
         if !self.pbxes.contains_key(id) {
-            let assembler = Assembler::new(self.settings.assembler(id)?);
-            let pbx = Pbx {
-                assembler,
-                counted: Counts::default(),
-            };
+            let pbx = Pbx::new(self.settings.assembler(id)?);
             self.pbxes.insert(id.to_owned(), pbx);
         }
         Ok(self.pbxes.get_mut(id).expect("put there above"))
@@ -332,9 +218,8 @@ impl Intake {
                 self.ops.push(source.set_aside(frame, why));
                 return Ok(());
             }
-            let assembler = Assembler::new(self.settings.assembler(&name)?);
-            let counted = Counts::default();
-            self.pbxes.insert(name.clone(), Pbx { assembler, counted });
+            let pbx = Pbx::new(self.settings.assembler(&name)?);
+            self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
         if let Told::Channel(event) = &told {
@@ -344,7 +229,7 @@ impl Intake {
                 just_finished.contains(&(name.clone(), unique.to_owned()))
                     || remembers(&name, unique)
             };
-            if is_late(&pbx.assembler, unique, finished) {
+            if pbx.is_late(unique, finished) {
                 let counter = "late".to_owned();
                 self.ops.push(Op::Count { counter, by: 1 });
                 return Ok(());
@@ -391,7 +276,7 @@ impl Intake {
                     snapshot,
                 });
             }
-            count(&mut ops, pbx.assembler.counts(), &mut pbx.counted);
+            pbx.count(&mut ops);
         }
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
@@ -421,73 +306,4 @@ impl Intake {
     pub fn trunks(&self) -> &Trunks {
         self.settings.trunks()
     }
-}
-
-/// Whether the channel belongs to a call that is over: what is told of it now changes nothing.
-fn is_late(assembler: &Assembler, unique: &str, finished: impl FnOnce(&str) -> bool) -> bool {
-    !assembler.knows(unique) && finished(unique)
-}
-
-/// Which PBX a frame speaks of. The first `server_name` on a PBX's stream is that PBX; another
-/// one is another PBX, whose unique ids may be the same.
-fn pbx_of(
-    pbx: &str,
-    server: Option<&str>,
-    servers: &mut BTreeMap<String, String>,
-    ops: &mut Vec<Op>,
-) -> String {
-    let Some(server) = server.filter(|server| !server.is_empty()) else {
-        return pbx.to_owned();
-    };
-    match servers.get(pbx) {
-        Some(first) if first == server => pbx.to_owned(),
-        Some(_) => format!("{pbx}/{server}"),
-        None => {
-            servers.insert(pbx.to_owned(), server.to_owned());
-            ops.push(Op::Meta {
-                key: Intake::server_key(pbx),
-                value: server.to_owned(),
-            });
-            pbx.to_owned()
-        }
-    }
-}
-
-/// A restart of the PBX, or of the gateway's line to it, in the middle of the stream: a gap.
-fn note_mark(
-    status: &mut status::Source,
-    last: &mut Option<EventTime>,
-    just_up: bool,
-    mark: Mark,
-    frame: &Frame,
-) {
-    let same = last.is_some_and(|last| frame.arrived.since(last) < ONE_RESTART);
-    *last = Some(frame.arrived);
-    let greeting = just_up && mark != Mark::Shutdown;
-    if !same && !greeting {
-        status.gaps += 1;
-    }
-}
-
-/// What the assembler ignored or set right since the last batch, as durable counters.
-fn count(ops: &mut Vec<Op>, now: &Counts, before: &mut Counts) {
-    let pairs = [
-        ("doubled", now.doubled, before.doubled),
-        ("late", now.late, before.late),
-        ("clock_clamped", now.clock_clamped, before.clock_clamped),
-        ("unidentified", now.unidentified, before.unidentified),
-        ("facts_dropped", now.facts_dropped, before.facts_dropped),
-        ("ghosts", now.ghosts, before.ghosts),
-        ("forced", now.forced, before.forced),
-        ("cdr_unmatched", now.cdr_unmatched, before.cdr_unmatched),
-    ];
-    for (counter, now, before) in pairs {
-        if now > before {
-            ops.push(Op::Count {
-                counter: counter.to_owned(),
-                by: now - before,
-            });
-        }
-    }
-    before.clone_from(now);
 }

@@ -2,14 +2,21 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`run`] | the loop: takes a group of frames, commits it, gives the verdicts |
 //! | [`core`] | pure: frames and `now` in, spool operations and verdicts out |
-//! | [`run`] | the loop around it: takes a group, commits it, gives the verdicts |
+//! | [`settings`] | what the flags say of assembling and of each source |
+//! | `source` | one source: its decoder, and where it stands |
+//! | `pbx` | one PBX: the assembler of its calls |
 //! | [`identity`] | which PBX a source's calls belong to |
 
 pub mod core;
 pub mod identity;
+mod pbx;
 pub mod run;
+pub mod settings;
+mod source;
 #[cfg(test)]
 mod tests;
 
-pub use self::core::{Batch, Intake, Settings, SourceSettings};
+pub use self::core::{Batch, Intake};
+pub use settings::{Settings, SourceSettings};

@@ -1,6 +1,6 @@
 //! The intake over recorded frames, without clock, socket or file.
 
-use super::core::{Batch, Intake, Settings, SourceSettings};
+use super::{Batch, Intake, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
 use crate::people::People;
 use crate::spool::{Finished, Op};

@@ -1,0 +1,57 @@
+//! What the flags say of assembling, and of each source.
+
+use crate::journal::Rules;
+use crate::trunk::Trunks;
+use callbridge_asterisk::Format;
+use callbridge_call::trunk::Conflict;
+use std::time::Duration;
+
+/// What the flags say of assembling.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// `--settle`
+    pub settle: Duration,
+    /// `--cdr-wait`
+    pub cdr_wait: Duration,
+    /// `--max-call`
+    pub max_call: Duration,
+    /// `--max-open-calls`
+    pub max_open_calls: usize,
+    /// `--pbx-timezone`
+    pub zone: Option<jiff::tz::TimeZone>,
+    /// Trunks and what is journaled of them.
+    pub rules: Rules,
+}
+
+impl Settings {
+    /// How the calls of this PBX are assembled.
+    ///
+    /// # Errors
+    /// When two equally long endpoints can match one channel.
+    pub fn assembler(&self, pbx: &str) -> Result<callbridge_call::Settings, Conflict> {
+        Ok(callbridge_call::Settings {
+            settle: self.settle,
+            cdr_wait: Some(self.cdr_wait),
+            max_call: self.max_call,
+            max_open_calls: self.max_open_calls,
+            ..callbridge_call::Settings::new(self.rules.trunks.endpoints(pbx)?)
+        })
+    }
+
+    pub(super) fn trunks(&self) -> &Trunks {
+        &self.rules.trunks
+    }
+}
+
+/// What the intake has to know of a source.
+#[derive(Clone, Debug)]
+pub struct SourceSettings {
+    /// Its URL as shown; what its place is kept under.
+    pub shown: String,
+    /// The id of its PBX.
+    pub pbx: String,
+    /// What its frames are.
+    pub format: Format,
+    /// It is a file.
+    pub file: bool,
+}
