@@ -3,7 +3,8 @@
 use super::*;
 use crate::crm::{Grant, Heard};
 use crate::sender::outcome::Ended;
-use crate::spool::{Due, FIRST_POLL};
+use crate::sender::plan::{Decision, Lane};
+use crate::spool::{Due, FIRST_POLL, Unconfirmed};
 use callbridge_call::EventTime;
 
 const T0: EventTime = EventTime::from_seconds(1_795_151_000);

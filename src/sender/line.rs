@@ -9,6 +9,7 @@
 //! Probes and trials are at least a minute apart, whatever the line goes through. A trial is the
 //! next probe itself where token/info said that all is well and the call still failed.
 
+use super::cause::{Cause, Permit, phase, trial};
 use super::schedule::{Jitter, PROBE};
 use super::verdict::Halt;
 use crate::crm::Endpoint;
@@ -23,43 +24,6 @@ const FAILURES_MAX: u32 = 2;
 
 /// The first probe of an outage comes soon.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
-
-/// Why nothing but probes goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
-    /// There is no token.
-    TokenMissing,
-    /// The token is another company's or application's.
-    WrongCompany,
-    /// The service says so.
-    Halt(Halt),
-    /// All requests fail.
-    Outage,
-    /// 429.
-    TooMany,
-    /// Five calls in a row were refused for this reason.
-    Refused(Reason),
-}
-
-/// What may go out now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permit {
-    /// Calls, so many at a time.
-    Calls(usize),
-    /// One call, to see whether it is mended; polls first where only they can tell.
-    Trial {
-        /// A poll tells more than a submission.
-        polls_first: bool,
-    },
-    /// `token/info`
-    Ask,
-    /// Nothing before then.
-    Until(Duration),
-    /// Nothing before an answer comes.
-    Answer,
-    /// Nothing before another token comes.
-    Token,
-}
 
 /// What the next probe is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -382,35 +346,6 @@ const fn paused(cause: Cause, why: String, by: Probe, next: Duration) -> State {
         why,
         by,
         next,
-    }
-}
-
-fn trial(of: Cause) -> Permit {
-    let polls_first = match of {
-        Cause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
-        Cause::Halt(Halt::NoGrant(endpoint)) => endpoint == Endpoint::Poll,
-        Cause::TokenMissing
-        | Cause::WrongCompany
-        | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
-        | Cause::Outage
-        | Cause::TooMany => false,
-    };
-    Permit::Trial { polls_first }
-}
-
-/// The request whose answer refuses for this reason.
-const fn phase(kind: Reason) -> Option<Endpoint> {
-    match kind {
-        Reason::Failed | Reason::Unconfirmed => Some(Endpoint::Poll),
-        Reason::Rejected | Reason::Conflict | Reason::ServerError => Some(Endpoint::Submit),
-        Reason::NoLead
-        | Reason::AmbiguousLead
-        | Reason::UuidConflict
-        | Reason::Incomplete
-        | Reason::TalkExceedsDuration
-        | Reason::InvalidEpoch
-        | Reason::Unreadable
-        | Reason::NoEmployee => None,
     }
 }
 

@@ -7,9 +7,24 @@
 //! ```
 //! One loop owns the budget: every byte to the CRM passes it. Pacer, verdict and core are pure;
 //! the loop alone reads the clock, the token and the spool.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`run`] | the loop: spool, clock, token and client around the core; `log`: its lines |
+//! | [`core`] | the state machine; `choice`: which request is next; [`outcome`]: its answer |
+//! | [`plan`] | what the core is told, and what it decides |
+//! | [`pacer`], [`rate`] | the budget: may a request go now? |
+//! | [`line`], [`cause`] | open, paused or on trial, and why |
+//! | [`schedule`] | when a poll, a probe or a failed call is next |
+//! | [`verdict`] | what an answer means |
+//! | [`status`] | what is shown |
+//! | [`token`] | where the token comes from, and whether it is another now |
 
+pub mod cause;
+mod choice;
 pub mod core;
 pub mod line;
+mod log;
 pub mod outcome;
 pub mod pacer;
 pub mod plan;

@@ -1,7 +1,7 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
 use super::core::Core;
-use super::outcome::{Ended, Outcome};
+use super::log::{Call, told};
 use super::plan::{Decision, Known, Launch, Plan, Settings};
 use super::status::SenderStatus;
 use super::token::{Look, TokenSource, Watch, print};
@@ -18,7 +18,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 
 /// How often the token file is looked at.
 const TOKEN_LOOK: Duration = Duration::from_secs(1);
@@ -62,24 +62,6 @@ struct Loop {
     head: Head,
     status: watch::Sender<SenderStatus>,
     warned_days: Option<u32>,
-}
-
-/// A call under way, for the log.
-#[derive(Clone, Debug, Default)]
-struct Call {
-    uuid: String,
-    linkedid: String,
-    trunk: String,
-}
-
-impl Call {
-    fn of(row: &Row) -> Self {
-        Self {
-            uuid: row.uuid.to_string(),
-            linkedid: row.record.linkedid.clone(),
-            trunk: row.record.trunk.clone().unwrap_or_default(),
-        }
-    }
 }
 
 impl Sender {
@@ -387,39 +369,4 @@ async fn fly(client: Arc<Client>, slot: u32, request: Request, secret: Secret) -
     let began = Instant::now();
     let heard = client.send(&request, &secret).await;
     (slot, heard, began.elapsed())
-}
-
-/// The line in the log.
-fn told(outcome: &Outcome, call: &Call, took: Duration) {
-    let Call {
-        uuid,
-        linkedid,
-        trunk,
-    } = call;
-    let Outcome {
-        endpoint,
-        verdict,
-        words,
-        ..
-    } = outcome;
-    let id = outcome.row.map(|row| row.0);
-    let request_id = outcome.request_id.as_ref().map(tracing::field::display);
-    let ms = took.as_millis();
-    match outcome.ended {
-        Ended::Well => {
-            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
-                "answered");
-        }
-        Ended::Journaled => {
-            info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
-        }
-        Ended::Dead => {
-            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
-                "dead letter");
-        }
-        Ended::Again => {
-            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
-                "tried again");
-        }
-    }
 }

@@ -1,6 +1,6 @@
 //! What the sender shows of itself: for `status`, metrics and the log.
 
-use super::line::Cause;
+use super::cause::Cause;
 use super::pacer::Pacer;
 use super::verdict::Halt;
 use crate::crm::{Endpoint, TokenInfo};

@@ -1,0 +1,73 @@
+//! Why the line stands still, and what may go out.
+
+use super::verdict::Halt;
+use crate::crm::Endpoint;
+use crate::journal::Reason;
+use std::time::Duration;
+
+/// Why nothing but probes goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Cause {
+    /// There is no token.
+    TokenMissing,
+    /// The token is another company's or application's.
+    WrongCompany,
+    /// The service says so.
+    Halt(Halt),
+    /// All requests fail.
+    Outage,
+    /// 429.
+    TooMany,
+    /// Five calls in a row were refused for this reason.
+    Refused(Reason),
+}
+
+/// What may go out now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Permit {
+    /// Calls, so many at a time.
+    Calls(usize),
+    /// One call, to see whether it is mended; polls first where only they can tell.
+    Trial {
+        /// A poll tells more than a submission.
+        polls_first: bool,
+    },
+    /// `token/info`
+    Ask,
+    /// Nothing before then.
+    Until(Duration),
+    /// Nothing before an answer comes.
+    Answer,
+    /// Nothing before another token comes.
+    Token,
+}
+
+/// One call, to see whether what this cause says is mended.
+pub(super) fn trial(of: Cause) -> Permit {
+    let polls_first = match of {
+        Cause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
+        Cause::Halt(Halt::NoGrant(endpoint)) => endpoint == Endpoint::Poll,
+        Cause::TokenMissing
+        | Cause::WrongCompany
+        | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+        | Cause::Outage
+        | Cause::TooMany => false,
+    };
+    Permit::Trial { polls_first }
+}
+
+/// The request whose answer refuses for this reason.
+pub(super) const fn phase(kind: Reason) -> Option<Endpoint> {
+    match kind {
+        Reason::Failed | Reason::Unconfirmed => Some(Endpoint::Poll),
+        Reason::Rejected | Reason::Conflict | Reason::ServerError => Some(Endpoint::Submit),
+        Reason::NoLead
+        | Reason::AmbiguousLead
+        | Reason::UuidConflict
+        | Reason::Incomplete
+        | Reason::TalkExceedsDuration
+        | Reason::InvalidEpoch
+        | Reason::Unreadable
+        | Reason::NoEmployee => None,
+    }
+}

@@ -1,0 +1,59 @@
+//! The line in the log for each answer.
+
+use super::outcome::{Ended, Outcome};
+use crate::spool::Row;
+use std::time::Duration;
+use tracing::{debug, info, warn};
+
+/// A call under way, for the log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Call {
+    uuid: String,
+    linkedid: String,
+    trunk: String,
+}
+
+impl Call {
+    pub(super) fn of(row: &Row) -> Self {
+        Self {
+            uuid: row.uuid.to_string(),
+            linkedid: row.record.linkedid.clone(),
+            trunk: row.record.trunk.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The line in the log.
+pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
+    let Call {
+        uuid,
+        linkedid,
+        trunk,
+    } = call;
+    let Outcome {
+        endpoint,
+        verdict,
+        words,
+        ..
+    } = outcome;
+    let id = outcome.row.map(|row| row.0);
+    let request_id = outcome.request_id.as_ref().map(tracing::field::display);
+    let ms = took.as_millis();
+    match outcome.ended {
+        Ended::Well => {
+            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
+                "answered");
+        }
+        Ended::Journaled => {
+            info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
+        }
+        Ended::Dead => {
+            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
+                "dead letter");
+        }
+        Ended::Again => {
+            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
+                "tried again");
+        }
+    }
+}
