@@ -4,4 +4,6 @@ mod calls;
 mod five_minutes;
 mod full;
 mod seeds;
+mod single_calls;
+mod trouble;
 mod world;

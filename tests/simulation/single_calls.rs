@@ -1,0 +1,195 @@
+//! Calls that the CRM refuses or fails on one by one: each ends as a letter that tells why, and
+//! stops no other.
+
+use crate::calls::call;
+use crate::trouble::{ALLOWED, MINUTE, faults, world};
+use crate::world::World;
+use callbridge::journal::{LeadId, Reason};
+use callbridge::sandbox::{self, Kind};
+use callbridge::sender::Settings;
+use callbridge::spool::{Letter, LetterFilter, Op, Step};
+use callbridge_call::EpochSeconds;
+use std::time::Duration;
+
+fn letters(world: &World) -> Vec<Letter> {
+    world
+        .store
+        .letters(&LetterFilter::default())
+        .expect("letters")
+}
+
+/// When each submission left, in seconds since the first request.
+fn submissions(world: &World) -> Vec<u64> {
+    let submissions = world
+        .sent
+        .iter()
+        .filter(|(_, endpoint)| *endpoint == "submit");
+    submissions
+        .map(|(at, _)| at.since(world.sent[0].0).as_secs())
+        .collect()
+}
+
+#[test]
+fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
+    let mut world = world();
+    world.poison = Some("\"leadId\":4999");
+    for n in 0..2 {
+        world.finish(call(n, world.now.wall, 4999, true));
+    }
+    for n in 2..200 {
+        world.finish(call(n, world.now.wall, 4001, true));
+        world.run_for(Duration::from_secs(30));
+    }
+    let books = world.store.books();
+    assert!(books.journaled >= 190 && books.dead == 2, "{books:?}");
+    for letter in letters(&world) {
+        assert_eq!(letter.reason, Reason::ServerError);
+        assert!(
+            (5..=9).contains(&letter.attempts.len()),
+            "{:?}",
+            letter.attempts
+        );
+    }
+    world.assert_never_wrong(&ALLOWED);
+}
+
+#[test]
+fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(1));
+    for n in 0..20 {
+        world.finish(call(n, world.now.wall, 9999, false));
+    }
+    world.run_for(MINUTE);
+    let books = world.store.books();
+    let status = world.status();
+    assert_eq!(status.pause.expect("a pause").reason, "calls_refused");
+    let dead = books.dead;
+    assert!((5..=8).contains(&dead), "{books:?}");
+    let before = world.sent.len();
+    world.run_for(5 * MINUTE);
+    assert!(world.sent.len() - before <= 5);
+    assert!(world.store.books().dead <= dead + 5);
+    world.sandbox.add_lead(world.now.wall, 9999);
+    for n in 100..105 {
+        world.finish(call(n, world.now.wall, 4001, true));
+    }
+    world.run_for(60 * MINUTE);
+    let books = world.store.books();
+    assert!(books.settled(), "{books:?}");
+    assert_eq!(books.journaled + books.dead, 25);
+    assert!(books.journaled >= 5, "{books:?}");
+    assert_eq!(world.status().pause, None);
+    world.assert_never_wrong(&ALLOWED);
+}
+
+#[test]
+fn a_400_is_a_letter_with_the_service_s_words_and_is_never_repeated() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(1));
+    let mut bad = call(0, world.now.wall, 4001, true);
+    bad.judged.record.talk_time_sec = bad.judged.record.duration_sec + 1;
+    world.finish(bad);
+    let mut worse = call(1, world.now.wall, 4001, true);
+    worse.judged.record.started_at = EpochSeconds::new(1_795_151_317_000);
+    world.finish(worse);
+    world.run_for(20 * MINUTE);
+    let submits = submissions(&world).len();
+    assert_eq!(submits, 2);
+    let letters = letters(&world);
+    assert!(
+        letters
+            .iter()
+            .all(|letter| letter.reason == Reason::Rejected)
+    );
+    let errors: Vec<String> = letters
+        .iter()
+        .map(|letter| letter.errors.to_string())
+        .collect();
+    assert!(letters[0].message.starts_with("400: "), "{letters:?}");
+    assert_eq!(
+        errors[1],
+        r#"[{"field":"startedAt","reason":"VALID_EPOCH_SEC"}]"#
+    );
+    world.assert_never_wrong(&[Kind::Invalid]);
+}
+
+#[test]
+fn a_429_that_is_not_ours_is_waited_out_and_halves_the_pace() {
+    let mut world = world();
+    world.run_for(Duration::from_secs(1));
+    faults(&mut world, "call-history times 3 status 429");
+    world.finish(call(0, world.now.wall, 4001, true));
+    world.run_for(MINUTE);
+    let submits = submissions(&world);
+    assert_eq!(submits.len(), 4, "{submits:?}");
+    assert!(
+        submits[3] >= 1 + 1 + 2 + 4 && submits[3] <= 11,
+        "{submits:?}"
+    );
+    let status = world.status();
+    assert!(status.token_shared);
+    assert_eq!(status.budget(world.now.boot).limit, 30);
+    assert_eq!(world.store.books().journaled, 1);
+    assert_eq!(world.sandbox.breaches().count(Kind::WindowExceeded), 0);
+}
+
+#[test]
+fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled() {
+    let rate = "60/6s";
+    let settings = Settings {
+        rate: rate.parse().expect("a rate"),
+        ..Settings::default()
+    };
+    let rate = callbridge::sandbox::config::parse_rate(rate).expect("the same rate");
+    let crm = sandbox::Settings {
+        rate,
+        ..sandbox::Settings::default()
+    };
+    let mut world = World::new(7, settings, crm);
+    for n in 0..90 {
+        let lead = if n % 3 == 2 { 9999 } else { 4001 };
+        world.finish(call(n, world.now.wall, lead, false));
+    }
+    world.run_for(MINUTE);
+    let books = world.store.books();
+    assert_eq!(
+        (books.journaled, books.dead),
+        (60, 30),
+        "{:?}",
+        world.status().pause
+    );
+    let now = world.now.wall;
+    for letter in letters(&world) {
+        assert_eq!(letter.reason, Reason::Failed);
+        let mut record = letter.call.expect("a call");
+        record.lead_id = LeadId::new(4002);
+        let step = Step::Retry { record };
+        world.write(vec![Op::Step {
+            row: letter.id,
+            step,
+            at: now,
+        }]);
+    }
+    world.run_for(MINUTE);
+    assert_eq!(world.store.books().journaled, 90);
+    assert_eq!(world.sandbox.records().len(), 90);
+    world.assert_never_wrong(&ALLOWED);
+}
+
+#[test]
+fn a_poll_that_finds_nothing_sends_the_call_again_three_times_at_most() {
+    let mut world = world();
+    faults(&mut world, "request status 404");
+    world.finish(call(0, world.now.wall, 4001, true));
+    world.run_for(5 * MINUTE);
+    let submits = submissions(&world).len();
+    assert_eq!(submits, 4);
+    let letters = letters(&world);
+    assert_eq!(letters[0].reason, Reason::Unconfirmed);
+    assert_eq!(
+        world.sandbox.records().len(),
+        1,
+        "written once all the same"
+    );
+}

@@ -1,0 +1,31 @@
+//! A world with live calls, and rules by which its CRM fails.
+
+use crate::calls::call;
+use crate::world::World;
+use callbridge::sandbox::faults::parse;
+use callbridge::sandbox::{self, Kind};
+use callbridge::sender::Settings;
+use std::time::Duration;
+
+pub const MINUTE: Duration = Duration::from_secs(60);
+
+/// A uuid again after a 200 that the sender did not get to read.
+pub const ALLOWED: [Kind; 1] = [Kind::RepeatAfter200];
+
+pub fn world() -> World {
+    World::new(7, Settings::default(), sandbox::Settings::default())
+}
+
+/// Live calls, one every ten seconds.
+pub fn calls_for(world: &mut World, first: u32, time: Duration) {
+    let count = u32::try_from(time.as_secs() / 10).expect("few");
+    for n in first..first + count {
+        world.finish(call(n, world.now.wall, 4001 + i64::from(n % 50), true));
+        world.run_for(Duration::from_secs(10));
+    }
+}
+
+pub fn faults(world: &mut World, text: &str) {
+    let (rules, _) = parse(text).expect("faults that can be read");
+    world.sandbox.set_faults(rules);
+}
