@@ -1,13 +1,34 @@
 //! callbridge stands beside a PBX and puts every finished customer call into a CRM's call
 //! journal: once, correctly, within 60 requests a minute, and with nothing lost.
 //!
-//! Data flows one way; each module can be tested alone. The cores (journal, spool transitions,
-//! sender, sandbox) take events and `now` and return actions; only shells touch the world.
+//! Data flows one way; each module can be tested alone. The cores (intake, journal, spool
+//! transitions, sender, sandbox) take events and `now` and return actions; only shells touch the
+//! world.
 //!
 //! ```text
 //! source ─▶ decoder ─▶ assembler ─▶ journal ─▶ spool ─▶ sender ─▶ CRM
 //! (bridges/source, asterisk, call)  (src/journal, spool, sender, crm)
 //! ```
+//!
+//! | module | what lives there, in the order of the flow |
+//! |---|---|
+//! | [`cli`] | arguments, environment and secrets, checked; exit codes, logging |
+//! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
+//! | [`intake`] | frames of the sources to finished calls; a verdict on each after the commit |
+//! | [`trunk`] | lines to the outside: their endpoints, numbers, leads, employees |
+//! | [`people`] | whom a number and an extension belong to: lists and rules |
+//! | [`journal`] | a finished call to a record for the CRM, or the reason why not |
+//! | [`spool`] | the state folder: calls and letters, kept from the first commit to the last |
+//! | [`sender`] | what is sent when, and what its answer means |
+//! | [`crm`] | the open API: requests, client, answers |
+//! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
+//! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
+//! | [`ops`] | health, metrics, status, systemd |
+//! | [`explain`] | a recording or a kept call, told step by step |
+//! | [`check`] | whether PBX, CRM and machine are as `run` needs them |
+//! | [`sandbox`] | a CRM of our own, by the document and with faults |
+//! | [`demo`] | recorded calls into the sandbox, shown as they go |
+//! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
 
 pub mod check;
 pub mod cli;

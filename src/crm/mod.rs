@@ -4,8 +4,16 @@
 //! ```text
 //! Request ─▶ Client (one POST or GET, no redirect, no retry, capped body) ─▶ Heard { Answer }
 //! ```
-//! [`request`] and [`answer`] are pure; only [`client`] touches the network. Nothing here decides
-//! what is sent when: that is the sender's.
+//! Only [`client`] touches the network. Nothing here decides what is sent when: that is the
+//! sender's.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`address`] | where the CRM is, checked once |
+//! | [`request`] | pure: endpoints and bodies |
+//! | [`answer`] | pure: status and body to one enum; `envelope`: what surrounds each body (§2.1) |
+//! | [`client`] | the shell: one request out, its answer back |
+//! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
 
 pub mod address;
 pub mod answer;

@@ -12,6 +12,7 @@
 //! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | [`assembler`] | [`Assembler`]: groups channels into open calls, and says when one is over |
+//! | `resolve` | the facts of an open call's channels to finished calls |
 
 pub mod assembler;
 pub mod call;

@@ -11,7 +11,7 @@
 //!   amqp       a queue: consume, acknowledge after the commit, refuse
 //!   file       a file that grows, is renamed, truncated, replaced
 //! connect    TCP and TLS lines, refusals in words (`tls`, `error`)
-//! line       what a source tells: seq, states, gaps, counts
+//! line       what a source tells: `item`s with seq, states and gaps, and its `counts`
 //! ring       the bounded way to the intake;  verdict  the way back
 //! ```
 
