@@ -81,7 +81,10 @@ impl Assembler {
         let mut found = self.calls.of(&id, &event.channel.linkedid);
         let clamped = far && self.calls.is_live(&found);
         let at = if clamped { arrived } else { told_at };
-        self.stream = self.stream.max(Some(at));
+        // A clock that was set back, as at a start without its battery: from here on the stream
+        // is there, or every call of that time would seem to be open for too long.
+        let back = |stream: &EventTime| *stream > at.plus(self.settings.max_call);
+        self.stream = self.stream.filter(|it| !back(it)).max(Some(at));
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
         }

@@ -65,6 +65,32 @@ fn in_a_backlog_event_times_alone_count() {
 }
 
 #[test]
+fn a_clock_set_back_by_a_day_tears_no_call() {
+    let story = talk_of_four_seconds();
+    let mut assembler = assembler();
+    let arrived = moment(90_000.0);
+    // A colleague lifts her receiver; then the PBX's clock is set back.
+    let (_, Told::Channel(mut other)) = story.events[0].clone() else {
+        panic!("a channel's event comes first");
+    };
+    other.at = Some(moment(86_400.0));
+    other.channel.name = "PJSIP/105-0000ffff".into();
+    other.channel.uniqueid = "1795999999.1".into();
+    other.channel.linkedid = other.channel.uniqueid.clone();
+    assembler.hear(&Told::Channel(other), arrived);
+    for (_, told) in &story.events {
+        assembler.hear(told, arrived);
+    }
+    assembler.finish_all(arrived);
+    let calls = assembler.take_finished();
+    let told: Vec<_> = calls
+        .iter()
+        .map(|it| (seconds(it), &it.incomplete))
+        .collect();
+    assert_eq!(told, [((4.0, 5.0), &None)]);
+}
+
+#[test]
 fn without_event_times_the_time_of_arrival_serves() {
     let mut story = talk_of_four_seconds();
     for (_, told) in &mut story.events {
