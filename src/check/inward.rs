@@ -120,8 +120,8 @@ pub fn lists(config: &Config) -> Vec<Finding> {
     let finding = |news: crate::people::files::News| {
         let name = format!("list {}", news.file.display());
         match news.result {
-            Ok(Change::Leads { rows, .. }) => Finding::well(name, format!("{rows} leads")),
-            Ok(Change::Employees { rows }) => Finding::well(name, format!("{rows} employees")),
+            Ok(Change::Leads { rows, .. }) => Finding::well(name, format!("leads: {rows}")),
+            Ok(Change::Employees { rows }) => Finding::well(name, format!("employees: {rows}")),
             Err(error) => {
                 let code = match &error {
                     Error::Missing(_) => Code::NoInput,

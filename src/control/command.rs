@@ -326,8 +326,9 @@ pub async fn lead_missing(csv: bool, at: &Asking) -> Result<(), Failure> {
         if csv {
             return print(&csv_line(row)?);
         }
+        let calls = if row[1] == "1" { "call, " } else { "calls," };
         line(&format!(
-            "{:<16}  {:>4} calls, last {}  {}",
+            "{:<16}  {:>4} {calls} last {}  {}",
             row[0], row[1], row[2], row[3]
         ))
     };

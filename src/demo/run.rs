@@ -72,10 +72,10 @@ pub async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), F
     let config = config(&scratch.0, pbx_addr, &crm.url(), &token)?;
     let mut view = View::new(form(demo.json));
     view.say(&format!(
-        "a PBX at ws://{pbx_addr}, a CRM at {}, callbridge between them; nothing leaves this \
-         machine",
+        "a PBX at ws://{pbx_addr}, a CRM at {},",
         crm.url()
     ))?;
+    view.say("callbridge between them; nothing leaves this machine")?;
     for recording in recording::RECORDINGS {
         view.say(&format!("  {}", recording.story))?;
     }
@@ -84,12 +84,13 @@ pub async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), F
         clock::now().wall.floor_seconds().get(),
     ));
     let mut daemon = Daemon::start(config).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
     let ended = tokio::select! {
         ended = watch(&daemon, &mut view) => ended,
-        () = shutdown => Err(Failure::new(Code::Failed, "interrupted")),
+        () = &mut shutdown => Err(Failure::new(Code::Failed, "interrupted")),
     };
     let ended = match ended {
-        Ok(status) => finish(&status, &crm, &view, demo, &mut daemon).await,
+        Ok(status) => finish(&status, &crm, &view, demo, &mut daemon, shutdown).await,
         Err(failure) => Err(failure),
     };
     daemon.stop().await;
@@ -202,16 +203,16 @@ async fn finish(
     view: &View,
     demo: Demo,
     daemon: &mut Daemon,
+    shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
     let (books, journal, breaches) = (&status.books, crm.journal(), crm.breaches());
     view.say(&format!(
-        "the CRM's journal has {} calls; callbridge's books say {} journaled, {} dead, {} parked, \
-         and {} internal beside them",
-        journal.len(),
-        books.journaled,
-        books.dead,
-        books.parked,
-        books.internal
+        "the CRM's journal has {} calls; callbridge's books say",
+        journal.len()
+    ))?;
+    view.say(&format!(
+        "{} journaled, {} dead, {} parked, and {} internal beside them",
+        books.journaled, books.dead, books.parked, books.internal
     ))?;
     let faults = [
         (!books.balance(), "the books do not balance".to_owned()),
@@ -241,7 +242,7 @@ async fn finish(
             crm.url()
         ))?;
         tokio::select! {
-            _ = tokio::signal::ctrl_c() => {}
+            () = shutdown => {}
             error = daemon.failed() => return Err(Failure::of(Code::Failed, error)),
         }
     }

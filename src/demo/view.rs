@@ -163,8 +163,7 @@ impl View {
         let (books, budget) = (&status.books, &status.budget);
         line(
             format!(
-                "  books: {} finished = {} waiting + {} journaled + {} dead + {} parked; {} of {} \
-                 requests",
+                "  books: {} = {} waiting + {} journaled + {} dead + {} parked; {} of {} requests",
                 books.finished,
                 books.ready + books.sending + books.submitted,
                 books.journaled,

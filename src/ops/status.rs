@@ -232,8 +232,8 @@ impl Status {
         let _ = writeln!(text, "books    {} finished{balance}", b.finished);
         let _ = writeln!(
             text,
-            "         {} ready, {} sending, {} submitted, {} journaled, {} dead, {} parked, {} \
-             discarded",
+            "         {} ready, {} sending, {} submitted, {} journaled\n         \
+             {} dead, {} parked, {} discarded",
             b.ready, b.sending, b.submitted, b.journaled, b.dead, b.parked, b.discarded
         );
         let _ = writeln!(
@@ -241,29 +241,38 @@ impl Status {
             "         beside them {} internal, {} skipped, {} unreadable",
             b.internal, b.skipped, b.unreadable
         );
-        let budget = &self.budget;
-        let _ = writeln!(
-            text,
-            "budget   {} of {} requests used in {} s{}",
-            budget.used,
-            budget.limit,
-            budget.window_sec,
-            match budget.next_free_in_ms {
-                0 => String::new(),
-                ms => format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100),
-            }
-        );
-        let _ = writeln!(
-            text,
-            "backlog  {} calls, confirmed in about {}",
-            self.backlog.calls,
-            seconds_in_words(self.backlog.drain_sec)
-        );
+        self.pace_to_text(&mut text);
         self.token_to_text(&mut text);
         for source in &self.sources {
             source.to_text(&mut text, &paint);
         }
         text
+    }
+
+    fn pace_to_text(&self, text: &mut String) {
+        let budget = &self.budget;
+        // Without a daemon nobody keeps a budget.
+        if budget.limit > 0 {
+            let next = match budget.next_free_in_ms {
+                0 => String::new(),
+                ms => format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100),
+            };
+            let _ = writeln!(
+                text,
+                "budget   {} of {} requests used in {} s{next}",
+                budget.used, budget.limit, budget.window_sec
+            );
+        }
+        let waiting = match self.backlog.calls {
+            0 => "nothing waits".to_owned(),
+            1 => "1 call".to_owned(),
+            calls => format!("{calls} calls"),
+        };
+        let drain = match self.backlog.drain_sec {
+            0 => String::new(),
+            seconds => format!(", confirmed in about {}", seconds_in_words(seconds)),
+        };
+        let _ = writeln!(text, "backlog  {waiting}{drain}");
     }
 
     fn token_to_text(&self, text: &mut String) {
@@ -373,10 +382,10 @@ mod tests {
         paused: the token is refused
           cure:  put a new one
         books    0 finished
-                 0 ready, 0 sending, 0 submitted, 0 journaled, 0 dead, 0 parked, 0 discarded
+                 0 ready, 0 sending, 0 submitted, 0 journaled
+                 0 dead, 0 parked, 0 discarded
                  beside them 0 internal, 0 skipped, 0 unreadable
-        budget   0 of 0 requests used in 0 s
-        backlog  0 calls, confirmed in about 0 s
+        backlog  nothing waits
         token
         ");
     }

@@ -133,7 +133,7 @@ async fn a_missing_list_is_66_and_a_bad_row_65() {
     place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
     let checked = check(&place, &flags).await;
     checked.is_clean();
-    assert_eq!(checked.well("list")["what"], "1 leads");
+    assert_eq!(checked.well("list")["what"], "leads: 1");
     let employees = place.write("staff.csv", "extension,employeeId\n101,x\n");
     let mut flags = flags;
     flags.push(format!("--employees={}", employees.display()));
