@@ -18,6 +18,14 @@ fn trunks(flag: &str) -> Trunks {
     Trunks::new(vec![trunk(flag)]).expect("one trunk")
 }
 
+/// So many rows, and one number that is new or another's.
+fn leads(rows: usize, number: &str) -> Change {
+    Change::Leads {
+        rows,
+        phones: vec![phone(number)],
+    }
+}
+
 fn phone(text: &str) -> Phone {
     Phone::from_e164(text).expect("a phone")
 }
@@ -113,13 +121,7 @@ fn a_changed_list_is_read_and_tells_which_phones_changed() {
     assert!(watched.reload(later()).is_empty(), "nothing changed");
     file.write("phone,leadId\n901110001,1\n901110002,2\n");
     let change = only(watched.reload(later())).expect("good");
-    assert_eq!(
-        change,
-        Change::Leads {
-            rows: 2,
-            phones: vec![phone("+998901110002")]
-        }
-    );
+    assert_eq!(change, leads(2, "+998901110002"));
     assert!(watched.reload(later()).is_empty());
 }
 
@@ -148,13 +150,7 @@ fn a_bad_row_is_told_once_and_the_old_list_stays() {
     assert!(watched.reload(later()).is_empty(), "told once");
     file.write("phone,leadId\n901110001,9\n");
     let change = only(watched.reload(later())).expect("good");
-    assert_eq!(
-        change,
-        Change::Leads {
-            rows: 1,
-            phones: vec![phone("+998901110001")]
-        }
-    );
+    assert_eq!(change, leads(1, "+998901110001"));
 }
 
 #[test]
@@ -178,13 +174,7 @@ fn a_list_written_to_within_the_same_tick_is_read_once_more() {
         .expect("opened");
     opened.set_modified(same_time).expect("set");
     let change = only(young.reload(later())).expect("good");
-    assert_eq!(
-        change,
-        Change::Leads {
-            rows: 1,
-            phones: vec![phone("+998901110001")]
-        }
-    );
+    assert_eq!(change, leads(1, "+998901110001"));
 }
 
 #[test]

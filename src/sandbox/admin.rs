@@ -169,32 +169,30 @@ fn later(now: EventTime, seconds: i64) -> EpochSeconds {
 }
 
 fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
-    match fields.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value
-            .as_str()
-            .map(Some)
-            .ok_or_else(|| format!("`{name}`: text expected")),
-    }
+    field(fields, name, Value::as_str, "text")
 }
 
 fn whole(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>, String> {
-    match fields.get(name) {
-        None | Some(Value::Null) => Ok(None),
-        Some(value) => value
-            .as_i64()
-            .map(Some)
-            .ok_or_else(|| format!("`{name}`: number expected")),
-    }
+    field(fields, name, Value::as_i64, "number")
 }
 
 fn flag(fields: &Map<String, Value>, name: &str) -> Result<Option<bool>, String> {
+    field(fields, name, Value::as_bool, "true or false")
+}
+
+/// A field that may be missing or null, and else is of one kind.
+fn field<'a, T>(
+    fields: &'a Map<String, Value>,
+    name: &str,
+    read: impl FnOnce(&'a Value) -> Option<T>,
+    kind: &str,
+) -> Result<Option<T>, String> {
     match fields.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(value) => value
-            .as_bool()
-            .map(Some)
-            .ok_or_else(|| format!("`{name}`: true or false expected")),
+        Some(value) => match read(value) {
+            Some(value) => Ok(Some(value)),
+            None => Err(format!("`{name}`: {kind} expected")),
+        },
     }
 }
 

@@ -14,7 +14,7 @@
 //! | [`core`] | the state machine; `choice`: which request is next; [`outcome`]: its answer |
 //! | [`plan`] | what the core is told, and what it decides |
 //! | [`pacer`], [`rate`] | the budget: may a request go now? |
-//! | [`line`], [`cause`] | open, paused or on trial, and why |
+//! | [`mod@line`], [`cause`] | open, paused or on trial, and why |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means |
 //! | [`status`] | what is shown |

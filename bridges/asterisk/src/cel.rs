@@ -1,6 +1,7 @@
 //! Channel event logging: one row, whatever carried it, to a [`ChannelEvent`].
 
 use crate::cel_time::CelClock;
+use crate::decoder::{Decoded, Heard, Unreadable};
 use crate::json::{Json, Members};
 use crate::key::is;
 use crate::text::{Raw, epoch, known, number};
@@ -143,6 +144,19 @@ impl<'a> CelRow<'a> {
             origin: Origin::Cel,
             channel,
             kind,
+        }
+    }
+
+    /// What the row tells; a row that names no channel is unreadable.
+    pub(crate) fn decoded(self, clock: &mut CelClock, repaired: bool) -> Decoded<'a> {
+        let event = self.tell(clock);
+        if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
+            return Decoded::Unreadable(Unreadable::NoChannel);
+        }
+        let told = callbridge_call::Told::Channel(event);
+        Decoded::Event {
+            heard: Heard { server: None, told },
+            repaired,
         }
     }
 }

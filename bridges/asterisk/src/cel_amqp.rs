@@ -2,10 +2,9 @@
 
 use crate::cel::{CelRow, Extra};
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, Unreadable};
 use crate::json::{Json, Members};
 use crate::mend::Scratch;
-use callbridge_call::Told;
 use callbridge_call::event::Text;
 
 /// Decodes one body. The module's own misspelling (`peer_acount`) stands in a member that no call
@@ -22,17 +21,7 @@ pub(crate) fn decode<'a>(
     if row.event.is_empty() {
         return Decoded::Unreadable(Unreadable::NoEvent);
     }
-    let event = row.tell(clock);
-    if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
-        return Decoded::Unreadable(Unreadable::NoChannel);
-    }
-    Decoded::Event {
-        heard: Heard {
-            server: None,
-            told: Told::Channel(event),
-        },
-        repaired,
-    }
+    row.decoded(clock, repaired)
 }
 
 fn row(members: Members<'_>) -> CelRow<'_> {

@@ -2,9 +2,8 @@
 
 use crate::cel::{CelRow, Extra};
 use crate::cel_time::CelClock;
-use crate::decoder::{Decoded, Heard, Unreadable};
+use crate::decoder::{Decoded, Unreadable};
 use crate::text::{Raw, known};
-use callbridge_call::Told;
 use callbridge_call::event::Text;
 use csv_core::{ReadRecordResult, Reader};
 use std::str::FromStr;
@@ -150,17 +149,7 @@ impl CsvRows {
         if row.event.is_empty() || !row.event.bytes().all(is_name) {
             return Decoded::Unreadable(Unreadable::NoEvent);
         }
-        let event = row.tell(clock);
-        if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
-            return Decoded::Unreadable(Unreadable::NoChannel);
-        }
-        Decoded::Event {
-            heard: Heard {
-                server: None,
-                told: Told::Channel(event),
-            },
-            repaired,
-        }
+        row.decoded(clock, repaired)
     }
 
     /// Splits the record into fields without their quotes.
