@@ -123,11 +123,12 @@ pub fn lists(config: &Config) -> Vec<Finding> {
             Ok(Change::Leads { rows, .. }) => Finding::well(name, format!("leads: {rows}")),
             Ok(Change::Employees { rows }) => Finding::well(name, format!("employees: {rows}")),
             Err(error) => {
-                let code = match &error {
-                    Error::Missing(_) => Code::NoInput,
-                    Error::Unreadable(..) | Error::TooLarge(_) | Error::Wrong(..) => Code::Input,
+                let (code, todo) = match &error {
+                    Error::Missing(_) => (Code::NoInput, "put the file there, or mend its path"),
+                    Error::Unreadable(..) | Error::TooLarge(_) | Error::Wrong(..) => {
+                        (Code::Input, "mend the file; it is read again by itself")
+                    }
                 };
-                let todo = "mend the file; it is read again by itself";
                 Finding::fault(code, name, error.to_string(), todo)
             }
         }

@@ -1,5 +1,6 @@
 //! Sources, trunks and lists.
 
+use crate::authority::{Authority, Flaw};
 use crate::findings::{check, with};
 use crate::pbx::Pbx;
 use crate::sidecar::{Place, crm};
@@ -94,6 +95,22 @@ async fn a_port_where_something_else_answers_is_69() {
 }
 
 #[tokio::test]
+async fn a_line_whose_certificate_cannot_be_trusted_is_refused_by_name() {
+    let (place, _crm, flags) = stage().await;
+    let authority = Authority::new();
+    let ca_file = authority.ca_file().display().to_string();
+    for (flaw, words) in Flaw::REFUSED {
+        let port = crate::service::tls_listener(&authority, flaw).await;
+        let code = if flaw == Flaw::SelfSigned { 78 } else { 69 };
+        for line in ["amis://bridge@localhost", "wss://localhost"] {
+            let source = format!("{line}:{port}/?ca-file={ca_file}");
+            let flags = with(flags.clone(), "--source", &source);
+            check(&place, &flags).await.fails(code, "source", words, "");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_missing_file_is_66() {
     let (place, _crm, flags) = stage().await;
     std::fs::remove_file(place.path("calls.ami")).expect("removed");
@@ -123,7 +140,7 @@ async fn a_missing_list_is_66_and_a_bad_row_65() {
     let flags = with(flags, "--trunk", &trunk);
     check(&place, &flags)
         .await
-        .fails(66, "list", "leads.csv", "");
+        .fails(66, "list", "leads.csv", "put the file there");
     place.write(
         "leads.csv",
         "phone,leadId\n+998901110001,4001\n+998901110002,none\n",

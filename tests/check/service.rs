@@ -253,8 +253,23 @@ async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
     }
 }
 
+#[tokio::test]
+async fn what_stands_between_is_named() {
+    let (place, _crm, flags) = stage().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let proxy = format!("http://{}", nobody.local_addr().expect("bound"));
+    drop(nobody);
+    let by_proxy = with(flags.clone(), "--crm-proxy", &proxy);
+    let checked = check(&place, &by_proxy).await;
+    checked.fails(69, "crm", &format!("by way of {proxy}"), "proxy");
+    let flags = with(flags, "--crm-url", "https://localhost:1");
+    let flags = with(flags, "--crm-ca-file", "/nowhere/ca.pem");
+    let checked = check(&place, &flags).await;
+    checked.fails(78, "crm", "/nowhere/ca.pem", "give --crm-ca-file");
+}
+
 /// Greets with a certificate and says nothing more.
-async fn tls_listener(authority: &Authority, flaw: Flaw) -> u16 {
+pub async fn tls_listener(authority: &Authority, flaw: Flaw) -> u16 {
     use rustls::pki_types::pem::PemObject;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};
     let identity = authority.identity(flaw);
