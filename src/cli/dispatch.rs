@@ -37,11 +37,11 @@ pub async fn dispatch(
             crate::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
         Command::Status(at) => command::status(&at).await,
-        Command::Dead(what, at) => command::dead(what, &at, shutdown).await,
-        Command::LeadMissing { csv, at } => command::lead_missing(csv, &at).await,
+        Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
+        Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
         Command::LeadCheck(check) => {
             let state = check.config.state.clone().unwrap_or_default();
-            command::lead_check(&check.phone, check.json, &state, check.config.rules).await
+            command::lead::check(&check.phone, check.json, &state, check.config.rules).await
         }
         Command::Sandbox(options) => {
             logging::set_up(Default::default(), environment);

@@ -1,14 +1,20 @@
 //! How commands speak to the running daemon, and never past it.
 //!
-//! [`protocol`] says what can be asked, [`socket`] carries it, [`patience`] waits for a lock.
 //! Where no daemon runs, the commands open the spool themselves and ask the same desk.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`command`] | `status`, `dead …`, `lead …`: asks, and prints the answer |
+//! | [`protocol`] | what can be asked |
+//! | [`socket`] | carries it |
+//! | [`desk`] | answers it, in the daemon or over the spool alone |
+//! | [`patience`] | waits for the lock of a state folder |
 
 pub mod command;
 pub mod desk;
 pub mod patience;
 pub mod protocol;
 pub mod socket;
-mod watch;
 
 pub use desk::Desk;
 pub use protocol::{Ask, Employee, Reply, Selection};

@@ -3,11 +3,11 @@
 //! It holds no lock on the state, so a daemon can start beside it, and it outlives the daemon's
 //! restarts: letters come to be only while one runs.
 
-use super::command::{line, mute, nobody};
-use super::protocol::{Ask, Reply};
-use super::socket::{self, Replies};
+use super::conversation::{line, mute, nobody};
 use crate::cli::command::Asking;
 use crate::cli::exit::{Code, Failure};
+use crate::control::protocol::{Ask, Reply};
+use crate::control::socket::{self, Replies};
 use crate::dead_letter::text;
 use crate::spool::folder;
 use serde_json::Value;

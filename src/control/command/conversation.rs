@@ -1,0 +1,163 @@
+//! One question to the daemon, or to the spool where no daemon runs, and its answers.
+
+use crate::cli::dispatch::print;
+use crate::cli::exit::{Code, Failure};
+use crate::clock;
+use crate::control::desk::Desk;
+use crate::control::patience::Patience;
+use crate::control::protocol::{Ask, Reply};
+use crate::control::socket::{self, Answer, Replies};
+use crate::journal::Rules;
+use crate::ops::Status;
+use crate::people::files::Watched;
+use crate::spool::{self, Error, Handle};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use tokio::sync::mpsc;
+
+/// Who answers.
+enum Source {
+    Daemon(Replies),
+    Spool(mpsc::Receiver<Reply>, tokio::task::JoinHandle<()>),
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Option<Reply>, Failure> {
+        match self {
+            Self::Daemon(replies) => replies.next().await.map_err(|error| {
+                Failure::new(Code::Unreachable, format!("the daemon broke off: {error}"))
+            }),
+            Self::Spool(replies, _) => Ok(replies.recv().await),
+        }
+    }
+}
+
+/// The daemon of this state folder; else its spool, with these rules.
+async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
+    let patience = Patience::begin();
+    let (handle, guard) = loop {
+        let asked = socket::ask(state, &ask).await;
+        if let Some(replies) = asked.map_err(|error| mute(state, &error))? {
+            return Ok(Source::Daemon(replies));
+        }
+        let settings = spool::Settings {
+            create: false,
+            ..spool::Settings::default()
+        };
+        match spool::open(state, settings) {
+            Ok(opened) => break opened,
+            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(Error::Missing { dir }) => return Err(nobody(&dir)),
+            Err(error) => return Err(Failure::of(Code::of_number(error.exit_code()), error)),
+        }
+    };
+    let desk = offline(handle, rules);
+    let (to, replies) = mpsc::channel(64);
+    let task = tokio::spawn(async move {
+        desk.answer(ask, to).await;
+        drop(desk);
+        // Blocks until the spool's thread has ended, which is soon.
+        let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+    });
+    Ok(Source::Spool(replies, task))
+}
+
+/// There is a daemon, and it cannot be spoken to.
+pub(super) fn mute(state: &Path, error: &std::io::Error) -> Failure {
+    let words = format!("cannot speak to the daemon of {}: {error}", state.display());
+    Failure::new(Code::Unreachable, words)
+}
+
+/// There is neither daemon nor state.
+pub(super) fn nobody(state: &Path) -> Failure {
+    let words = format!(
+        "no daemon runs on {0} and there is no state in it: start `callbridge run --state {0}`, \
+         or name its folder with --state",
+        state.display()
+    );
+    Failure::new(Code::Unreachable, words)
+}
+
+/// A desk over the spool alone.
+fn offline(spool: Handle, rules: Rules) -> Desk {
+    let mut lists = Watched::new(&rules.trunks);
+    for news in lists.reload(clock::now().wall) {
+        if let Err(error) = news.result {
+            eprintln!("callbridge: {error}");
+        }
+    }
+    let books = spool.clone();
+    Desk {
+        spool,
+        rules,
+        people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),
+        status: Box::new(move || {
+            let spool = books.clone();
+            Box::pin(async move {
+                let books = spool.read(|store| Ok(store.books())).await?;
+                let head = books.ready + books.sending + books.submitted;
+                let mut status = Status {
+                    books,
+                    ..Status::default()
+                };
+                status.backlog.calls = head;
+                status.token.state = "unknown".to_owned();
+                status.pause = Some(crate::ops::status::Pause {
+                    reason: "no daemon runs".to_owned(),
+                    cure: "start `callbridge run`, or its systemd unit".to_owned(),
+                });
+                Ok(status)
+            })
+        }),
+    }
+}
+
+/// Asks, hands each item to `each`, and returns how many there were.
+pub(super) async fn converse(
+    state: &Path,
+    ask: Ask,
+    rules: Rules,
+    mut each: impl FnMut(&Value) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let mut source = find(state, ask, rules).await?;
+    let mut items = 0;
+    let ended = loop {
+        match source.next().await? {
+            Some(Reply::Item(item)) => {
+                items += 1;
+                each(&item)?;
+            }
+            Some(Reply::Ready) => {}
+            Some(Reply::End { .. }) => break Ok(items),
+            Some(Reply::Error { code, words }) => {
+                break Err(Failure::new(Code::of_number(code), words));
+            }
+            None => {
+                let words = "the daemon ended before its answer; ask again";
+                break Err(Failure::new(Code::Unreachable, words));
+            }
+        }
+    };
+    if let Source::Spool(_, task) = source {
+        let _ = task.await;
+    }
+    ended
+}
+
+pub(super) fn line(text: &str) -> Result<(), Failure> {
+    print(format!("{text}\n").as_bytes())
+}
+
+/// One row as CSV.
+pub(super) fn csv_line<T: AsRef<[u8]>>(
+    row: impl IntoIterator<Item = T>,
+) -> Result<Vec<u8>, Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer
+        .write_record(row)
+        .map_err(|error| Failure::of(Code::Failed, error))?;
+    writer
+        .into_inner()
+        .map_err(|error| Failure::new(Code::Failed, error.to_string()))
+}

@@ -1,0 +1,135 @@
+//! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
+
+use super::conversation::{converse, csv_line, line};
+use super::watch;
+use crate::cli::command::{Asking, Dead};
+use crate::cli::dispatch::print;
+use crate::cli::exit::{Code, Failure};
+use crate::control::protocol::{Ask, Selection};
+use crate::dead_letter::text;
+use crate::journal::Rules;
+use serde_json::Value;
+use std::path::Path;
+
+/// `dead …`. `shutdown` ends `dead watch`.
+///
+/// # Errors
+/// 65 when a letter was refused or is not there, 69 without daemon and state.
+pub async fn run(
+    what: Dead,
+    at: &Asking,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let state = &at.state;
+    match what {
+        Dead::List(which) => list(which, at).await,
+        Dead::Show(which) => {
+            let width = width();
+            let show = |item: &Value| match at.json {
+                true => line(&item.to_string()),
+                false => line(&text::show(item, width)),
+            };
+            let ask = Ask::Letters { which, whole: true };
+            converse(state, ask, Rules::default(), show).await.map(drop)
+        }
+        Dead::Retry {
+            which,
+            lead,
+            employee,
+            dry_run,
+        } => {
+            let ask = Ask::Retry {
+                which,
+                lead,
+                employee,
+                dry_run,
+            };
+            change(ask, at).await
+        }
+        Dead::Discard(which) => change(Ask::Discard { which }, at).await,
+        Dead::Export { which, csv } => export(which, csv, state).await,
+        Dead::Watch => tokio::select! {
+            ended = watch::watch(at, width()) => ended,
+            () = shutdown => Ok(()),
+        },
+    }
+}
+
+async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
+    let width = width();
+    let mut first = true;
+    let show = |item: &Value| {
+        if at.json {
+            return line(&item.to_string());
+        }
+        if std::mem::take(&mut first) {
+            line(&text::list_head(width))?;
+        }
+        line(&text::list_line(item, width))
+    };
+    let ask = Ask::Letters {
+        which,
+        whole: false,
+    };
+    let found = converse(&at.state, ask, Rules::default(), show).await?;
+    if found == 0 && !at.json {
+        line("no dead letters")?;
+    }
+    Ok(())
+}
+
+/// Commands that change letters: what became of each, and 65 if one was refused.
+async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
+    let mut refused = 0;
+    let show = |item: &Value| {
+        let result = item
+            .get("result")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        refused += u64::from(result == "refused");
+        if at.json {
+            return line(&item.to_string());
+        }
+        let id = item.get("id").map(Value::to_string).unwrap_or_default();
+        let lead = match item.get("leadId").and_then(Value::as_i64) {
+            Some(lead) => format!(", lead {lead}"),
+            None => String::new(),
+        };
+        let why = item.get("why").and_then(Value::as_str).unwrap_or_default();
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!(": {why}")
+        };
+        line(&format!("{id:>6}  {}{lead}{why}", result.replace('_', " ")))
+    };
+    let all = converse(&at.state, ask, Rules::default(), show).await?;
+    if refused > 0 {
+        let words = format!("{refused} of {all} letters were refused, for the reasons above");
+        return Err(Failure::new(Code::Input, words));
+    }
+    if all == 0 && !at.json {
+        line("no dead letters")?;
+    }
+    Ok(())
+}
+
+async fn export(which: Selection, csv: bool, state: &Path) -> Result<(), Failure> {
+    let ask = Ask::Letters { which, whole: true };
+    if !csv {
+        let show = |item: &Value| line(&item.to_string());
+        return converse(state, ask, Rules::default(), show).await.map(drop);
+    }
+    print(&csv_line(text::CSV_COLUMNS)?)?;
+    let show = |item: &Value| print(&csv_line(text::csv_row(item))?);
+    converse(state, ask, Rules::default(), show).await.map(drop)
+}
+
+/// The terminal's width; without one, lines are not cut.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|width| *width > 0)
+        .unwrap_or(usize::MAX)
+}

@@ -1,0 +1,80 @@
+//! `lead …`: numbers without a lead, and the lead of one number.
+
+use super::conversation::{converse, csv_line, line};
+use crate::cli::command::Asking;
+use crate::cli::dispatch::print;
+use crate::cli::exit::{Code, Failure};
+use crate::control::protocol::Ask;
+use crate::journal::Rules;
+use serde_json::Value;
+use std::path::Path;
+
+/// `lead missing`
+///
+/// # Errors
+/// 69 without daemon and state.
+pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
+    const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
+    if csv {
+        print(&csv_line(COLUMNS)?)?;
+    }
+    let show = |item: &Value| {
+        if at.json {
+            return line(&item.to_string());
+        }
+        let field = |name: &str| match item.get(name) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        let at = field("lastCallAt").parse().ok();
+        let at = at.and_then(|at| jiff::Timestamp::from_second(at).ok());
+        let at = at.map_or_else(String::new, |at| at.to_string());
+        let row = [field("phone"), field("calls"), at, field("trunk")];
+        if csv {
+            return print(&csv_line(row)?);
+        }
+        let calls = if row[1] == "1" { "call, " } else { "calls," };
+        line(&format!(
+            "{:<16}  {:>4} {calls} last {}  {}",
+            row[0], row[1], row[2], row[3]
+        ))
+    };
+    let found = converse(&at.state, Ask::LeadMissing, Rules::default(), show).await?;
+    if found == 0 && !csv && !at.json {
+        line("every number that called has a lead")?;
+    }
+    Ok(())
+}
+
+/// `lead check PHONE`: the daemon's lists, or those that the flags name.
+///
+/// # Errors
+/// 69 without daemon, state and trunks.
+pub async fn check(phone: &str, json: bool, state: &Path, rules: Rules) -> Result<(), Failure> {
+    let show = |item: &Value| {
+        if json {
+            return line(&item.to_string());
+        }
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let lead = match item.get("leadId").and_then(Value::as_i64) {
+            Some(lead) => format!("lead {lead}"),
+            None => text("result").replace('_', " "),
+        };
+        line(&format!(
+            "{}: {} {lead}: {}",
+            text("trunk"),
+            text("phone"),
+            text("why")
+        ))
+    };
+    let ask = Ask::LeadCheck {
+        phone: phone.to_owned(),
+    };
+    let found = converse(state, ask, rules, show).await?;
+    if found == 0 {
+        let words = "no trunk is known here: no daemon runs, so give the --trunk flags of `run`";
+        return Err(Failure::new(Code::Usage, words));
+    }
+    Ok(())
+}
