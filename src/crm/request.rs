@@ -67,7 +67,7 @@ impl Default for FieldNames {
     }
 }
 
-/// A page's size: 100, or what was learned to be allowed (§4.7: 30 to 100).
+/// Records a page (§4.7: 30 to 100).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageSize(u32);
 
@@ -78,15 +78,6 @@ impl PageSize {
     /// Records a page.
     pub const fn get(self) -> u32 {
         self.0
-    }
-
-    /// The next size to try after this one was refused as too large; `None` below 30.
-    pub const fn smaller(self) -> Option<Self> {
-        match self.0 {
-            51.. => Some(Self(50)),
-            31..=50 => Some(Self(30)),
-            0..=30 => None,
-        }
     }
 }
 

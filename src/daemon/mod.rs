@@ -204,7 +204,7 @@ impl Daemon {
         Arc::clone(&self.observer)
     }
 
-    /// Ends when every file is read, every other line was up and then quiet for [`LINE_QUIET`],
+    /// Ends when every file is read, every other line was up and then quiet for 5 s,
     /// and the books are settled. A dry run settles nothing: there the books do not count.
     pub fn settled(&self) -> impl Future<Output = ()> + use<> {
         let (observer, is_file) = (self.observer(), self.is_file.clone());

@@ -88,11 +88,6 @@ impl Intake {
             .map_err(|error| error.to_string())
     }
 
-    /// Every PBX the sources speak of.
-    pub fn pbx_ids(&self) -> Vec<String> {
-        self.pbxes.keys().cloned().collect()
-    }
-
     /// How each source is doing, in the order of the flags.
     pub fn statuses(&self) -> Vec<status::Source> {
         self.sources

@@ -44,13 +44,6 @@ pub enum Kind {
     RedirectFollowed,
 }
 
-impl Kind {
-    /// The document allows it to a client that crashed; a judge counts it apart.
-    pub const fn allowed_after_crash(self) -> bool {
-        matches!(self, Self::RepeatAfter200)
-    }
-}
-
 /// One breach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Breach {

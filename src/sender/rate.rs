@@ -39,13 +39,19 @@ impl Rate {
         self.window
     }
 
-    /// More than the service allows: to be refused except against a loopback address. A short
-    /// window may hold as much as a minute's share only.
+    /// The most requests within one window of the service: as many windows of this rate can begin
+    /// within it.
+    pub fn most_in_service_window(self) -> u128 {
+        let windows = Self::SERVICE
+            .window
+            .as_millis()
+            .div_ceil(self.window.as_millis().max(1));
+        windows * u128::from(self.limit)
+    }
+
+    /// More than the service allows: to be refused except against a loopback address.
     pub fn exceeds_service(self) -> bool {
-        let [own, service] = [self, Self::SERVICE];
-        u128::from(own.limit) * service.window.as_millis()
-            > u128::from(service.limit) * own.window.as_millis()
-            || (own.window < service.window && own.limit > service.limit)
+        self.most_in_service_window() > u128::from(Self::SERVICE.limit)
     }
 }
 
@@ -116,7 +122,9 @@ mod tests {
         for (text, expected) in [
             ("60/60s", false),
             ("30/60s", false),
-            ("120/120s", false),
+            // all 120 may leave within one minute
+            ("120/120s", true),
+            ("30/50s", false),
             ("1/1s", false),
             ("60/6s", true),
             ("61/60s", true),

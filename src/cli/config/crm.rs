@@ -84,15 +84,9 @@ fn rate(text: Option<&str>, address: Option<&Address>, faults: &mut Faults) -> R
             return Rate::default();
         }
     };
-    // As many windows of this rate can begin within one of the service's.
-    let service = Rate::SERVICE;
-    let windows = service
-        .window()
-        .as_millis()
-        .div_ceil(rate.window().as_millis().max(1));
-    let most = windows * u128::from(rate.limit());
     let loopback = address.is_some_and(Address::is_loopback);
-    if most > u128::from(service.limit()) && !loopback {
+    if rate.exceeds_service() && !loopback {
+        let (most, service) = (rate.most_in_service_window(), Rate::SERVICE);
         faults.add(
             &format!("--rate {text}"),
             format!(
