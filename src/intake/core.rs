@@ -8,7 +8,7 @@ use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Op};
 use crate::trunk::Trunks;
-use callbridge_asterisk::Decoded;
+use callbridge_asterisk::{Decoded, Format};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
@@ -33,6 +33,8 @@ pub struct Intake {
     pbxes: BTreeMap<String, Pbx>,
     /// `server_name` first heard on a stream of this PBX: it is the PBX itself, others beside it.
     servers: BTreeMap<String, String>,
+    /// PBXs whose CDRs come by a source of their own.
+    cdr_apart: BTreeSet<String>,
     /// Ids of calls finished in this batch: the spool does not know them yet.
     just_finished: BTreeSet<(String, String)>,
     ops: Vec<Op>,
@@ -48,7 +50,9 @@ impl Intake {
         sources: Vec<SourceSettings>,
         servers: BTreeMap<String, String>,
     ) -> Result<Self, Conflict> {
+        let of_cdrs = sources.iter().filter(|it| it.format == Format::CdrAmqp);
         let mut intake = Self {
+            cdr_apart: of_cdrs.map(|source| source.pbx.clone()).collect(),
             sources: Vec::new(),
             pbxes: BTreeMap::new(),
             servers,
@@ -71,8 +75,9 @@ impl Intake {
 
     fn pbx(&mut self, id: &str) -> Result<&mut Pbx, Conflict> {
         if !self.pbxes.contains_key(id) {
-            let pbx = Pbx::new(self.settings.assembler(id)?);
-            self.pbxes.insert(id.to_owned(), pbx);
+            let mut settings = self.settings.assembler(id)?;
+            settings.cdr_apart = self.cdr_apart.contains(id);
+            self.pbxes.insert(id.to_owned(), Pbx::new(settings));
         }
         Ok(self.pbxes.get_mut(id).expect("put there above"))
     }
@@ -217,8 +222,12 @@ impl Intake {
             self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
-        if let Told::Channel(event) = &told {
-            let unique = event.channel.uniqueid.as_ref();
+        let unique = match &told {
+            Told::Channel(event) => Some(event.channel.uniqueid.as_ref()),
+            Told::Cdr(cdr) => Some(cdr.uniqueid.as_ref()),
+            Told::Mark(_) => None,
+        };
+        if let Some(unique) = unique {
             let just_finished = &self.just_finished;
             let finished = |unique: &str| {
                 just_finished.contains(&(name.clone(), unique.to_owned()))

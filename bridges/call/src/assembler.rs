@@ -1,6 +1,7 @@
 //! Channel events in, finished calls out.
 
 mod calls;
+mod cdrs;
 pub(crate) mod leg;
 pub(crate) mod open;
 mod report;
@@ -10,10 +11,11 @@ pub use report::{Counts, Error, OpenChange};
 pub use settings::Settings;
 
 use crate::call::FinishedCall;
-use crate::event::{Cdr, ChannelEvent, Kind, Mark, Told};
+use crate::event::{ChannelEvent, Kind, Mark, Told};
 use crate::resolve::{self, Ended};
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
+use cdrs::{EarlyCdr, EarlyCdrs};
 use leg::Effect;
 use open::OpenCall;
 use std::collections::BTreeSet;
@@ -28,6 +30,7 @@ pub struct Assembler {
     settings: Settings,
     counts: Counts,
     calls: Calls,
+    early: EarlyCdrs,
     finished: Vec<FinishedCall>,
     /// Calls that are not as they were last taken by [`Assembler::take_changes`].
     changed: BTreeSet<u64>,
@@ -48,6 +51,7 @@ impl Assembler {
             settings,
             counts: Counts::default(),
             calls: Calls::default(),
+            early: EarlyCdrs::default(),
             finished: Vec::new(),
             changed: BTreeSet::new(),
             published: BTreeSet::new(),
@@ -160,6 +164,8 @@ impl Assembler {
                 }
             }
             self.calls.met(key, &id);
+            let early = self.early.take_of_channel(id.as_str());
+            self.give_early(key, early);
         }
         key
     }
@@ -184,24 +190,6 @@ impl Assembler {
         }
     }
 
-    fn hear_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
-            .iter()
-            .find_map(|id| self.calls.knows(id))
-        else {
-            self.counts.cdr_unmatched += 1;
-            return;
-        };
-        let at = cdr.at.unwrap_or(arrived);
-        let Some(call) = self.calls.get_mut(key) else {
-            return;
-        };
-        if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
-            self.changed.insert(key);
-        }
-        self.advance(arrived);
-    }
-
     /// Where a gap in the stream will be dealt with; open calls are left as they are.
     fn hear_mark(&mut self, mark: Mark) {
         match mark {
@@ -220,6 +208,7 @@ impl Assembler {
         for key in self.calls.older_than(now, self.settings.max_call) {
             self.finish(key, Ended::TooLong);
         }
+        self.forget_early(now);
     }
 
     /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
@@ -230,8 +219,11 @@ impl Assembler {
                 return false;
             };
             let wait = self.wait(call);
+            let by_arrival = now >= call.quiet_arrived.plus(wait);
             if call.live {
-                now >= call.quiet_arrived.plus(wait)
+                by_arrival
+            } else if self.awaits_apart(wait) {
+                by_arrival && self.stream >= Some(call.quiet.plus(self.settings.settle))
             } else {
                 self.stream >= Some(call.quiet.plus(wait))
             }
@@ -248,35 +240,21 @@ impl Assembler {
         self.calls.len() < open
     }
 
-    /// How long the call waits after its last hang-up.
-    fn wait(&self, call: &OpenCall) -> Duration {
-        let Some(cdr_wait) = self.settings.cdr_wait else {
-            return self.settings.settle;
-        };
-        let endpoints = &self.settings.endpoints;
-        let awaits = call.legs.values().any(|leg| {
-            endpoints
-                .of(leg.name())
-                .is_some_and(crate::Endpoint::awaits_cdr)
-        });
-        if awaits && !call.has_userfield() {
-            cdr_wait.max(self.settings.settle)
-        } else {
-            self.settings.settle
-        }
-    }
-
     /// When a call that has hung up is finished, by our own clock, if nothing else is heard.
     fn due(&self, key: u64) -> Option<EventTime> {
         let call = self.calls.get(key)?;
-        let from = if call.live {
-            call.quiet_arrived
-        } else {
-            // The rest of a backlog may still be on its way.
-            call.heard_arrived
-                .max(self.stream_arrived.unwrap_or(call.heard_arrived))
-        };
-        Some(from.plus(self.wait(call)))
+        let wait = self.wait(call);
+        if call.live {
+            return Some(call.quiet_arrived.plus(wait));
+        }
+        // The rest of a backlog may still be on its way.
+        let stream = self.stream_arrived.unwrap_or(call.heard_arrived);
+        let heard = call.heard_arrived.max(stream);
+        if self.awaits_apart(wait) {
+            let settled = heard.plus(self.settings.settle);
+            return Some(settled.max(call.quiet_arrived.plus(wait)));
+        }
+        Some(heard.plus(wait))
     }
 
     /// When the next call could be finished if nothing else is heard.
@@ -300,6 +278,11 @@ impl Assembler {
 
     fn limit_open_calls(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
+            // One that only waits for its CDR is whole without it.
+            if let Some(over) = self.settling.first().copied() {
+                self.finish(over, Ended::HungUp);
+                continue;
+            }
             let Some(key) = self.calls.longest_silent() else {
                 return;
             };
@@ -310,6 +293,10 @@ impl Assembler {
     fn finish(&mut self, key: u64, ended: Ended) {
         self.settling.remove(&key);
         self.changed.insert(key);
+        if let Some(call) = self.calls.get(key) {
+            let early = self.early.take_of_call(&call.ties.ids);
+            self.give_early(key, early);
+        }
         let Some(call) = self.calls.close(key) else {
             return;
         };
@@ -333,13 +320,13 @@ impl Assembler {
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
         let mut changes = Vec::new();
         for key in std::mem::take(&mut self.changed) {
-            if let Some(call) = self.calls.get(key) {
-                // A call holds texts, numbers and lists of them: that always serializes.
-                let snapshot = serde_json::to_vec(call).ok();
-                if snapshot.is_some() {
-                    self.published.insert(key);
-                    changes.push(OpenChange { key, snapshot });
-                }
+            // Both hold texts, numbers and lists of them: that always serializes.
+            let call = self.calls.get(key).map(serde_json::to_vec);
+            let early = || self.early.get(key).map(serde_json::to_vec);
+            if let Some(snapshot) = call.or_else(early).and_then(Result::ok) {
+                self.published.insert(key);
+                let snapshot = Some(snapshot);
+                changes.push(OpenChange { key, snapshot });
             } else if self.published.remove(&key) {
                 changes.push(OpenChange {
                     key,
@@ -350,11 +337,17 @@ impl Assembler {
         changes
     }
 
-    /// Puts an open call back.
+    /// Puts an open call, or a CDR that waits for its call, back.
     ///
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
+        if let Ok(cdr) = serde_json::from_slice::<EarlyCdr>(snapshot) {
+            self.calls.key_is_used(key);
+            self.early.put(key, cdr);
+            self.published.insert(key);
+            return Ok(());
+        }
         let call: OpenCall =
             serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
         self.calls.put_back(key, call);

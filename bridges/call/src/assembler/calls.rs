@@ -183,16 +183,32 @@ impl Calls {
     }
 
     pub(super) fn open(&mut self, call: OpenCall) -> u64 {
-        let key = self.next;
-        self.next += 1;
+        let key = self.next_key();
         self.insert(key, call);
         key
+    }
+
+    /// A number that none had before.
+    pub(super) fn next_key(&mut self) -> u64 {
+        let key = self.next;
+        self.next += 1;
+        key
+    }
+
+    /// A number that was given out before the last restart.
+    pub(super) fn key_is_used(&mut self, key: u64) {
+        self.next = self.next.max(key.saturating_add(1));
+    }
+
+    /// Whether a call with this id was finished.
+    pub(super) fn has_finished(&self, id: &str) -> bool {
+        self.finished.contains(id)
     }
 
     /// Puts a call back under the number it had.
     pub(super) fn put_back(&mut self, key: u64, call: OpenCall) {
         self.close(key);
-        self.next = self.next.max(key.saturating_add(1));
+        self.key_is_used(key);
         self.point_to(key, &call.ties);
         let legs: Vec<UniqueId> = call.legs.keys().cloned().collect();
         self.insert(key, call);

@@ -31,7 +31,7 @@ pub struct Counts {
     pub nobody: u64,
     /// Calls ended because they were open too long, or too many were open.
     pub forced: u64,
-    /// CDRs of no open call.
+    /// CDRs of no call, or of one that is finished.
     pub cdr_unmatched: u64,
     /// Marks: logins, restarts.
     pub marks: u64,

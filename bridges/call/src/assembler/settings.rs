@@ -13,6 +13,9 @@ pub struct Settings {
     /// How long calls over a trunk that [awaits a CDR](crate::Endpoint::awaiting_cdr) wait for
     /// one with a user field; `None`: not at all.
     pub cdr_wait: Option<Duration>,
+    /// CDRs come by a way of their own. Of a backlog, the one way may be read long before the
+    /// other, so that times of events do not tell that a CDR should have come by now.
+    pub cdr_apart: bool,
     /// A call still open after this long is ended, and incomplete.
     pub max_call: Duration,
     /// More open calls than this: the one longest silent is ended, and incomplete.
@@ -26,6 +29,7 @@ impl Settings {
             endpoints,
             settle: Duration::from_millis(500),
             cdr_wait: None,
+            cdr_apart: false,
             max_call: Duration::from_secs(12 * 3600),
             max_open_calls: 10_000,
         }

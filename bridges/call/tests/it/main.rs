@@ -1,5 +1,6 @@
 //! Stories of calls, told as events, and what the assembler makes of them. One file a question.
 
+mod cdrs;
 mod clocks;
 mod direction;
 mod durability;

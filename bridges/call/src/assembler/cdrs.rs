@@ -1,0 +1,185 @@
+//! CDRs, of which a call needs the user field: waiting for them, and those that come before their
+//! call, for a queue of CDRs is read faster than one of channel events.
+
+use super::Assembler;
+use super::open::OpenCall;
+use crate::event::Cdr;
+use crate::trunk::Endpoint;
+use crate::units::EventTime;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// CDRs that wait for their call; the one that waited longest makes room.
+const CDRS_MAX: usize = 10_000;
+/// Bytes of what is kept of one; a longer one holds no lead.
+const CDR_BYTES_MAX: usize = 2048;
+
+/// What a call can still need of a CDR. Serialized to survive a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EarlyCdr {
+    pub(super) uniqueid: String,
+    linkedid: String,
+    pub(super) userfield: String,
+    /// Its own time, else that of its arrival.
+    pub(super) at: EventTime,
+    arrived: EventTime,
+}
+
+impl EarlyCdr {
+    /// Of a CDR with a user field; `None` for others.
+    pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
+        let bytes = cdr.uniqueid.len() + cdr.linkedid.len() + cdr.userfield.len();
+        let useful = !cdr.uniqueid.is_empty() && !cdr.userfield.is_empty();
+        (useful && bytes <= CDR_BYTES_MAX).then(|| Self {
+            uniqueid: cdr.uniqueid.to_string(),
+            linkedid: cdr.linkedid.to_string(),
+            userfield: cdr.userfield.to_string(),
+            at: cdr.at.unwrap_or(arrived),
+            arrived,
+        })
+    }
+}
+
+/// They are numbered like calls, in the order of their arrival.
+#[derive(Debug, Default)]
+pub(super) struct EarlyCdrs {
+    cdrs: BTreeMap<u64, EarlyCdr>,
+    by_uniqueid: BTreeMap<String, BTreeSet<u64>>,
+    by_linkedid: BTreeMap<String, BTreeSet<u64>>,
+}
+
+impl EarlyCdrs {
+    pub(super) fn get(&self, key: u64) -> Option<&EarlyCdr> {
+        self.cdrs.get(&key)
+    }
+
+    pub(super) fn put(&mut self, key: u64, cdr: EarlyCdr) {
+        for (index, id) in [
+            (&mut self.by_uniqueid, &cdr.uniqueid),
+            (&mut self.by_linkedid, &cdr.linkedid),
+        ] {
+            index.entry(id.clone()).or_default().insert(key);
+        }
+        self.cdrs.insert(key, cdr);
+    }
+
+    /// Those of this channel.
+    pub(super) fn take_of_channel(&mut self, uniqueid: &str) -> Vec<(u64, EarlyCdr)> {
+        let keys = self.by_uniqueid.get(uniqueid).cloned().unwrap_or_default();
+        keys.into_iter().filter_map(|key| self.take(key)).collect()
+    }
+
+    /// Those of channels that were never heard of, but with one of these linkedids.
+    pub(super) fn take_of_call(&mut self, ids: &BTreeSet<String>) -> Vec<(u64, EarlyCdr)> {
+        if self.cdrs.is_empty() {
+            return Vec::new();
+        }
+        let keys = ids.iter().filter_map(|id| self.by_linkedid.get(id));
+        let keys: BTreeSet<u64> = keys.flatten().copied().collect();
+        keys.into_iter().filter_map(|key| self.take(key)).collect()
+    }
+
+    /// The one that waits longest, if there are too many or it arrived before `since`.
+    pub(super) fn take_stale(&mut self, since: EventTime) -> Option<u64> {
+        let (&key, first) = self.cdrs.first_key_value()?;
+        let stale = self.cdrs.len() > CDRS_MAX || first.arrived < since;
+        stale.then(|| self.take(key)).flatten().map(|(key, _)| key)
+    }
+
+    fn take(&mut self, key: u64) -> Option<(u64, EarlyCdr)> {
+        let cdr = self.cdrs.remove(&key)?;
+        for (index, id) in [
+            (&mut self.by_uniqueid, &cdr.uniqueid),
+            (&mut self.by_linkedid, &cdr.linkedid),
+        ] {
+            if let Some(keys) = index.get_mut(id) {
+                keys.remove(&key);
+                if keys.is_empty() {
+                    index.remove(id);
+                }
+            }
+        }
+        Some((key, cdr))
+    }
+}
+
+impl Assembler {
+    /// Takes in a CDR: of it, a call needs the user field alone.
+    pub(super) fn hear_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
+            .iter()
+            .find_map(|id| self.calls.knows(id))
+        else {
+            self.keep_cdr(cdr, arrived);
+            return;
+        };
+        let at = cdr.at.unwrap_or(arrived);
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
+            self.changed.insert(key);
+        }
+        self.advance(arrived);
+    }
+
+    /// Keeps a CDR for a call that is not known yet, where calls wait for CDRs at all.
+    fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        let awaited = self.settings.cdr_wait.is_some()
+            && (self.settings.endpoints.iter()).any(Endpoint::awaits_cdr);
+        let finished = [&cdr.uniqueid, &cdr.linkedid];
+        let finished = finished.iter().any(|id| self.calls.has_finished(id));
+        match EarlyCdr::of(cdr, arrived).filter(|_| awaited && !finished) {
+            Some(early) => {
+                let key = self.calls.next_key();
+                self.early.put(key, early);
+                self.changed.insert(key);
+                self.forget_early(arrived);
+            }
+            None => self.counts.cdr_unmatched += 1,
+        }
+    }
+
+    /// Forgets CDRs whose call did not come.
+    pub(super) fn forget_early(&mut self, now: EventTime) {
+        let since = now.minus(self.settings.max_call);
+        while let Some(key) = self.early.take_stale(since) {
+            self.changed.insert(key);
+            self.counts.cdr_unmatched += 1;
+        }
+    }
+
+    /// Gives CDRs that came before to the call.
+    pub(super) fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
+        for (early, cdr) in cdrs {
+            self.changed.extend([early, key]);
+            if let Some(call) = self.calls.get_mut(key) {
+                call.userfield(cdr.at, &cdr.uniqueid, &cdr.userfield);
+            }
+        }
+    }
+
+    /// How long the call waits after its last hang-up.
+    pub(super) fn wait(&self, call: &OpenCall) -> Duration {
+        let Some(cdr_wait) = self.settings.cdr_wait else {
+            return self.settings.settle;
+        };
+        let endpoints = &self.settings.endpoints;
+        let awaits = call
+            .legs
+            .values()
+            .any(|leg| endpoints.of(leg.name()).is_some_and(Endpoint::awaits_cdr));
+        if awaits && !call.has_userfield() {
+            cdr_wait.max(self.settings.settle)
+        } else {
+            self.settings.settle
+        }
+    }
+
+    /// A wait for a CDR that comes by a way of its own.
+    pub(super) fn awaits_apart(&self, wait: Duration) -> bool {
+        self.settings.cdr_apart && wait > self.settings.settle
+    }
+}

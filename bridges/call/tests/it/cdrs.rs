@@ -1,0 +1,116 @@
+//! CDRs, whose user field may name the lead, by a way of their own.
+
+use crate::story::{Story, answered_by_101, customer, moment};
+use callbridge_call::{Assembler, Cdr, Endpoint, Endpoints, Settings, Told};
+use std::time::Duration;
+
+const HOUR: f64 = 3600.0;
+
+/// Its trunk's leads stand in CDRs, which come apart from the events.
+fn assembler() -> Assembler {
+    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let endpoints = Endpoints::new(endpoints).expect("no conflict");
+    Assembler::new(Settings {
+        cdr_wait: Some(Duration::from_secs(10)),
+        cdr_apart: true,
+        ..Settings::new(endpoints)
+    })
+}
+
+/// Tells all of a story at the same moment, as a backlog is read.
+fn tell_at(assembler: &mut Assembler, seconds: f64, story: &Story) {
+    for (_, told) in &story.events {
+        assembler.hear(told, moment(seconds));
+    }
+}
+
+/// A call of five seconds, and its CDR.
+fn call_and_cdr() -> (Story, Story) {
+    let (mut call, city, phone) = answered_by_101();
+    call.at(5.0).hangups(&[&phone, &city]);
+    let mut cdr = Story::new();
+    cdr.at(5.1).cdr(&city, "lead=4001");
+    (call, cdr)
+}
+
+#[test]
+fn a_cdr_that_comes_before_its_call_waits_for_it_also_over_a_restart() {
+    let (call, cdr) = call_and_cdr();
+    let mut first = assembler();
+    tell_at(&mut first, HOUR, &cdr);
+    assert_eq!((first.open_calls(), first.counts().cdr_unmatched), (0, 0));
+    let kept = first.take_changes();
+    assert_eq!(kept.len(), 1);
+
+    let mut second = assembler();
+    let snapshot = kept[0].snapshot.as_deref().expect("a snapshot");
+    second.restore(kept[0].key, snapshot).expect("restored");
+    tell_at(&mut second, HOUR + 60.0, &call);
+    second.tick(moment(HOUR + 61.0));
+    let calls = second.take_finished();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].userfields, ["lead=4001"]);
+    let gone = second.take_changes();
+    let gone = |key| gone.iter().any(|it| it.key == key && it.snapshot.is_none());
+    assert!(gone(kept[0].key), "the kept CDR is forgotten");
+}
+
+#[test]
+fn a_call_of_a_backlog_waits_for_its_cdr_by_our_own_clock() {
+    let (call, cdr) = call_and_cdr();
+    // Events of an hour later, in the same second.
+    let mut later = Story::new();
+    later.at(HOUR).seen(&customer(9));
+    for (cdr_at, finished_at) in [(4.0, 4.0), (20.0, 10.0)] {
+        let mut assembler = assembler();
+        tell_at(&mut assembler, 2.0 * HOUR, &call);
+        tell_at(&mut assembler, 2.0 * HOUR, &later);
+        let mut told = false;
+        for tenth in 0..200 {
+            let second = f64::from(tenth) / 10.0;
+            if !told && second >= cdr_at {
+                tell_at(&mut assembler, 2.0 * HOUR + second, &cdr);
+                told = true;
+            }
+            assembler.tick(moment(2.0 * HOUR + second));
+            if let Some(call) = assembler.take_finished().first() {
+                assert!(
+                    second >= finished_at && second < finished_at + 1.0,
+                    "{second}"
+                );
+                assert_eq!(call.userfields.len(), usize::from(told));
+                break;
+            }
+            assert!(second < finished_at + 1.0, "not finished at {second}");
+        }
+    }
+}
+
+#[test]
+fn a_cdr_of_a_finished_call_is_not_kept() {
+    let (call, cdr) = call_and_cdr();
+    let mut assembler = assembler();
+    tell_at(&mut assembler, HOUR, &call);
+    assembler.tick(moment(HOUR + 11.0));
+    assert_eq!(assembler.take_finished().len(), 1);
+    assembler.take_changes();
+    tell_at(&mut assembler, HOUR + 12.0, &cdr);
+    assert_eq!(assembler.take_changes(), []);
+    assert_eq!(assembler.counts().cdr_unmatched, 1);
+}
+
+#[test]
+fn cdrs_without_a_call_make_room_for_others_and_end_with_the_longest_call() {
+    let mut assembler = assembler();
+    for number in 0..10_010 {
+        let cdr = Cdr {
+            uniqueid: format!("1795151317.{number}").into(),
+            userfield: "lead=4001".into(),
+            ..Cdr::default()
+        };
+        assembler.hear(&Told::Cdr(Box::new(cdr)), moment(0.0));
+    }
+    assert_eq!(assembler.counts().cdr_unmatched, 10);
+    assembler.tick(moment(13.0 * HOUR));
+    assert_eq!(assembler.counts().cdr_unmatched, 10_010);
+}
