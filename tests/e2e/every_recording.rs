@@ -213,3 +213,96 @@ async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
     }))
     .await;
 }
+
+/// Two queues of a PBX whose leads stand in the CDRs' user field alone.
+struct Queues {
+    scene: Scene,
+    cel: String,
+    cdr: String,
+    flags: Vec<String>,
+}
+
+impl Queues {
+    async fn new(name: &str) -> Self {
+        let mut recordings = recordings::all();
+        recordings.retain(|it| !it.cel().is_empty() && it.leads_stand_in_cdrs());
+        assert!(
+            recordings.len() > 50,
+            "only {} recordings",
+            recordings.len()
+        );
+        let scene = Scene::each(recordings).await.swap_remove(0);
+        let (cel, cdr) = (format!("{name}-cel"), format!("{name}-cdr"));
+        let broker = Broker::shared();
+        broker.declare(&cel).await;
+        broker.declare(&cdr).await;
+        let secret = scene.place.write("secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let source = |queue: &str, format: &str| {
+            format!("--source={base}?queue={queue}&format={format}&secret-file={secret}")
+        };
+        let trunk = |name: &str| {
+            format!(r"--trunk={name}=PJSIP/{name},country=UZ,strip=9,lead=userfield:lead=(\d+)")
+        };
+        let flags = vec![
+            source(&cel, "asterisk-cel"),
+            source(&cdr, "asterisk-cdr"),
+            trunk("city"),
+            trunk("gsm"),
+            RATE_FLAG.to_owned(),
+            "--cdr-wait=2m".to_owned(),
+        ];
+        Self {
+            scene,
+            cel,
+            cdr,
+            flags,
+        }
+    }
+
+    fn start(&self) -> Program {
+        self.scene.place.run(&self.scene.crm.url(), &self.flags)
+    }
+
+    /// Publishes all CEL events, or all CDRs; how many that are.
+    async fn publish(&self, queue: &str) -> u64 {
+        let bodies = |recording: &Recording| match queue == self.cel {
+            true => recording.cel(),
+            false => recording.cdrs(),
+        };
+        let bodies: Vec<String> = self.scene.group.iter().flat_map(bodies).collect();
+        Broker::shared().publish(queue, &bodies).await;
+        u64::try_from(bodies.len()).expect("few")
+    }
+
+    async fn end(self, program: Program) {
+        let expected = recordings::expected(&self.scene.group);
+        self.scene.end(program, &expected).await;
+    }
+}
+
+#[tokio::test]
+async fn cdrs_that_come_long_before_their_calls_give_them_their_leads() {
+    let queues = Queues::new("early").await;
+    let cdrs = queues.publish(&queues.cdr).await;
+    let mut program = queues.start();
+    program
+        .until("all CDRs", |it| it.sources[1].read == cdrs)
+        .await;
+    program.kill().await;
+    let program = queues.start();
+    queues.publish(&queues.cel).await;
+    queues.end(program).await;
+}
+
+#[tokio::test]
+async fn cdrs_that_come_after_a_backlog_of_calls_give_them_their_leads() {
+    let queues = Queues::new("late").await;
+    let events = queues.publish(&queues.cel).await;
+    let mut program = queues.start();
+    program
+        .until("all events", |it| it.sources[0].read == events)
+        .await;
+    queues.publish(&queues.cdr).await;
+    queues.end(program).await;
+}

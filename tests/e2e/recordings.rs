@@ -133,6 +133,28 @@ impl Recording {
         cel.map(|event| body(&pairs(event)).to_string()).collect()
     }
 
+    /// The CDRs as asterisk-cdr-amqp publishes them.
+    pub fn cdrs(&self) -> Vec<String> {
+        let cdrs = self
+            .events()
+            .filter(|event| event.starts_with(b"Event: Cdr"));
+        cdrs.map(|event| cdr_body(&pairs(event)).to_string())
+            .collect()
+    }
+
+    /// The CDRs of every customer call name its lead and no other.
+    pub fn leads_stand_in_cdrs(&self) -> bool {
+        let cdrs = self.cdrs();
+        let named = |call: &Value| {
+            let of_call = format!("\"linkedid\":{}", call["linkedid"]);
+            let of_call = cdrs.iter().filter(|cdr| cdr.contains(&of_call));
+            let fields = of_call.flat_map(|cdr| cdr.split("lead=").skip(1));
+            let leads: BTreeSet<&str> = fields.filter_map(|field| field.get(..4)).collect();
+            leads.len() == 1 && leads.contains(call["leadId"].to_string().as_str())
+        };
+        !self.calls.is_empty() && self.calls.iter().all(named)
+    }
+
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = String> + 'a {
         let own = move |event| pairs(event).remove(key);
         self.events()
@@ -233,6 +255,26 @@ fn body(pairs: &Map<String, Value>) -> Value {
         "ama_flags": get("AMAFlags"), "unique_id": get("UniqueID"),
         "linked_id": get("LinkedID"), "user_field": get("Userfield"), "peer": get("Peer"),
         "peer_acount": get("PeerAccount"), "extra": extra,
+    })
+}
+
+/// A CDR of AMI in the shape of asterisk-cdr-amqp.
+fn cdr_body(pairs: &Map<String, Value>) -> Value {
+    let get = |key: &str| pairs[key].as_str().expect("text");
+    let time = |key: &str| match get(key) {
+        "" => "1970-01-01T00:00:00.000+0000".to_owned(),
+        time => time.replace(' ', "T") + ".000+0000",
+    };
+    let seconds = |key: &str| get(key).parse::<i64>().expect("seconds");
+    json!({
+        "clid": get("CallerID"), "src": get("Source"), "dst": get("Destination"),
+        "dcontext": get("DestinationContext"), "channel": get("Channel"),
+        "dstchannel": get("DestinationChannel"), "lastapp": get("LastApplication"),
+        "lastdata": get("LastData"), "start": time("StartTime"), "answer": time("AnswerTime"),
+        "end": time("EndTime"), "durationsec": seconds("Duration"),
+        "billsec": seconds("BillableSeconds"), "disposition": get("Disposition"),
+        "accountcode": get("AccountCode"), "amaflags": get("AMAFlags"),
+        "linkedid": get("LinkedID"), "uniqueid": get("UniqueID"), "userfield": get("UserField"),
     })
 }
 
