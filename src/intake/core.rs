@@ -1,16 +1,16 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
-use super::pbx::{Pbx, pbx_of};
+use super::pbx::{LATE, Pbx, pbx_of};
 use super::settings::{Settings, SourceSettings};
 use super::source::{Source, note_mark};
 use crate::journal;
 use crate::ops::status;
 use crate::people::People;
-use crate::spool::{Finished, Op};
+use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, Format};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{EventTime, Told};
+use callbridge_call::{Direction, EventTime, FinishedCall, Told, UniqueId};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,7 +36,7 @@ pub struct Intake {
     /// PBXs whose CDRs come by a source of their own.
     cdr_apart: BTreeSet<String>,
     /// Ids of calls finished in this batch: the spool does not know them yet.
-    just_finished: BTreeSet<(String, String)>,
+    just_finished: BTreeMap<(String, String), Known>,
     ops: Vec<Op>,
 }
 
@@ -56,7 +56,7 @@ impl Intake {
             sources: Vec::new(),
             pbxes: BTreeMap::new(),
             servers,
-            just_finished: BTreeSet::new(),
+            just_finished: BTreeMap::new(),
             ops: Vec::new(),
             settings,
         };
@@ -169,8 +169,8 @@ impl Intake {
         }
     }
 
-    /// Takes a frame in. `remembers` says whether a call with this PBX's unique id is finished
-    /// and stored already.
+    /// Takes a frame in. `finished` says which finished and stored call this PBX's unique id
+    /// belongs to.
     ///
     /// # Errors
     /// When a stream brings a PBX for which two endpoints conflict.
@@ -178,7 +178,7 @@ impl Intake {
         &mut self,
         id: SourceId,
         frame: &Frame,
-        remembers: &mut dyn FnMut(&str, &str) -> bool,
+        finished: &mut dyn FnMut(&str, &str) -> Option<Known>,
     ) -> Result<(), Conflict> {
         let Some(source) = self.sources.get_mut(usize::from(id.0)) else {
             return Ok(());
@@ -222,20 +222,17 @@ impl Intake {
             self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
-        let unique = match &told {
-            Told::Channel(event) => Some(event.channel.uniqueid.as_ref()),
-            Told::Cdr(cdr) => Some(cdr.uniqueid.as_ref()),
-            Told::Mark(_) => None,
+        let just_finished = &self.just_finished;
+        let known = |unique: &str| {
+            let just = just_finished.get(&(name.clone(), unique.to_owned()));
+            just.cloned().or_else(|| finished(&name, unique))
         };
-        if let Some(unique) = unique {
-            let just_finished = &self.just_finished;
-            let finished = |unique: &str| {
-                just_finished.contains(&(name.clone(), unique.to_owned()))
-                    || remembers(&name, unique)
-            };
-            if pbx.is_late(unique, finished) {
-                let counter = "late".to_owned();
-                self.ops.push(Op::Count { counter, by: 1 });
+        if let Some(counter) = pbx.place(&told, known) {
+            self.ops.push(Op::Count {
+                counter: counter.to_owned(),
+                by: 1,
+            });
+            if counter == LATE {
                 return Ok(());
             }
         }
@@ -266,8 +263,10 @@ impl Intake {
             for call in pbx.assembler.take_finished() {
                 let ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
                 for id in ids {
+                    let key = (name.clone(), id.as_str().to_owned());
                     self.just_finished
-                        .insert((name.clone(), id.as_str().to_owned()));
+                        .entry(key)
+                        .or_insert_with(|| known(&call, id));
                 }
                 let judged = journal::judge(&call, name, &self.settings.rules, people, now);
                 ops.push(Op::Finish(Box::new(Finished { judged, call })));
@@ -309,5 +308,19 @@ impl Intake {
     /// The trunks, for whoever judges calls anew.
     pub fn trunks(&self) -> &Trunks {
         self.settings.trunks()
+    }
+}
+
+/// A call finished in this batch, as the spool will remember it under one of its ids.
+fn known(call: &FinishedCall, id: &UniqueId) -> Known {
+    let inbound = call.direction == Direction::Inbound;
+    Known {
+        own: *id == call.linkedid,
+        started: call.started.floor_seconds(),
+        caller: call
+            .number
+            .as_ref()
+            .filter(|_| inbound)
+            .map(|number| number.text.clone()),
     }
 }

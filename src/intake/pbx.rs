@@ -1,9 +1,14 @@
 //! One PBX: the assembler of its calls, and which PBX a frame speaks of.
 
 use super::core::Intake;
-use crate::spool::Op;
-use callbridge_call::{Assembler, Counts};
+use crate::spool::{Known, Op};
+use callbridge_call::{Assembler, Counts, EventTime, Kind, Told};
 use std::collections::BTreeMap;
+
+/// Counts events of calls that were over.
+pub(super) const LATE: &str = "late";
+/// Counts calls that were given the ids of a finished one.
+pub(super) const REUSED: &str = "reused_ids";
 
 /// The open calls of one PBX.
 pub(super) struct Pbx {
@@ -19,9 +24,33 @@ impl Pbx {
         }
     }
 
-    /// Whether the channel belongs to a call that is over: what is told of it now changes nothing.
-    pub(super) fn is_late(&self, unique: &str, finished: impl FnOnce(&str) -> bool) -> bool {
-        !self.assembler.knows(unique) && finished(unique)
+    /// Where an event belongs whose channel no open call has: nowhere if it is of a finished call
+    /// ([`LATE`]), to a call of its own if another call was given the ids of a finished one
+    /// ([`REUSED`]; the spool then makes a letter `uuid_conflict` of it), else `None`.
+    pub(super) fn place(
+        &mut self,
+        told: &Told<'_>,
+        known: impl FnOnce(&str) -> Option<Known>,
+    ) -> Option<&'static str> {
+        let (uniqueid, linkedid) = match told {
+            Told::Channel(event) => (&event.channel.uniqueid, &event.channel.linkedid),
+            Told::Cdr(cdr) => (&cdr.uniqueid, &cdr.linkedid),
+            Told::Mark(_) => return None,
+        };
+        if self.assembler.knows(uniqueid) || self.assembler.knows(linkedid) {
+            return None;
+        }
+        let known = known(uniqueid)?;
+        if let Told::Channel(event) = told
+            && matches!(event.kind, Kind::Born { .. })
+        {
+            let born = event.at.map(EventTime::floor_seconds);
+            if known.is_another(born, &event.channel.caller_number) {
+                self.assembler.forget_finished();
+                return Some(REUSED);
+            }
+        }
+        Some(LATE)
     }
 
     /// What the assembler ignored or set right since the last time, as durable counters.

@@ -131,8 +131,8 @@ impl Shell {
             Item::Done => tracing::debug!(source = self.name(source), "the source has ended"),
             Item::Frame(frame) => {
                 let memory = &mut self.memory;
-                let mut remembers = |pbx: &str, id: &str| memory.remembers(pbx, id);
-                self.intake.frame(source, &frame, &mut remembers)?;
+                let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
+                self.intake.frame(source, &frame, &mut finished)?;
             }
         }
         Ok(())

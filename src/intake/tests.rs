@@ -3,10 +3,10 @@
 use super::{Batch, Intake, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
 use crate::people::People;
-use crate::spool::{Finished, Op};
+use crate::spool::{Finished, Known, Op};
 use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_source::{Frame, SourceId, Verdict};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,10 +54,10 @@ fn now(line: &str) -> EventTime {
 }
 
 fn tell(intake: &mut Intake, seq: u64, line: &str) {
-    tell_knowing(intake, seq, line, |_| false);
+    tell_knowing(intake, seq, line, |_| None);
 }
 
-fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) -> bool) {
+fn tell_knowing(intake: &mut Intake, seq: u64, line: &str, known: impl Fn(&str) -> Option<Known>) {
     let bytes = line.as_bytes().to_vec().into();
     let frame = Frame {
         seq,
@@ -146,11 +146,44 @@ fn a_frame_that_cannot_be_read_is_kept_and_refused_and_hides_nothing() {
     assert_eq!(intake.statuses()[0].unreadable, 1);
 }
 
+/// The recording's call, as the spool remembers it.
+fn told_before(id: &str) -> Option<Known> {
+    id.starts_with("1795151317.").then(|| Known {
+        own: id == "1795151317.146",
+        started: EpochSeconds::new(1_795_151_317),
+        caller: Some("998901110001".to_owned()),
+    })
+}
+
+#[test]
+fn another_call_with_the_ids_of_a_finished_one_is_told_to_the_spool() {
+    let mut intake = intake();
+    for (seq, line) in (1..).zip(FRAMES.lines()) {
+        let other = line.replace("998901110001", "998935550000");
+        tell_knowing(&mut intake, seq, &other, told_before);
+    }
+    let batch = end(&mut intake);
+    let calls = finished(&batch);
+    assert_eq!(
+        calls.len(),
+        1,
+        "the spool makes a letter uuid_conflict of it"
+    );
+    let phone = calls[0]
+        .judged
+        .record
+        .client_phone
+        .as_ref()
+        .map(|phone| phone.as_str());
+    assert_eq!(phone, Some("+998935550000"));
+    assert_eq!(calls[0].judged.record.talk_time_sec, 4);
+}
+
 #[test]
 fn events_of_a_call_that_is_over_raise_no_ghost() {
     let mut intake = intake();
     for (seq, line) in (1..).zip(FRAMES.lines()) {
-        tell_knowing(&mut intake, seq, line, |id| id.starts_with("1795151317."));
+        tell_knowing(&mut intake, seq, line, told_before);
     }
     let batch = end(&mut intake);
     assert_eq!(finished(&batch).len(), 0);

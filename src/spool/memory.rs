@@ -2,6 +2,7 @@
 //! thread, so that no look-up waits for a commit.
 
 use super::{Error, folder};
+use callbridge_call::EpochSeconds;
 use rusqlite::{Connection, OpenFlags, OptionalExtension};
 use std::path::Path;
 
@@ -24,21 +25,59 @@ impl Memory {
         Ok(Self { db })
     }
 
-    /// Whether a call with this unique id or linkedid is finished and stored. Where the file
-    /// cannot be read it says no: a call told twice is recognised by its uuid all the same.
-    pub fn remembers(&mut self, pbx: &str, id: &str) -> bool {
-        let found = self
-            .db
-            .prepare_cached("SELECT 1 FROM tombstones WHERE pbx = ?1 AND id = ?2")
-            .and_then(|mut found| found.query_row((pbx, id), |_| Ok(())).optional());
-        match found {
-            Ok(found) => found.is_some(),
-            Err(error) => {
-                tracing::warn!(%error, "finished calls cannot be looked up");
-                false
-            }
-        }
+    /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
+    /// it says none: a call told twice is recognised by its uuid all the same.
+    pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
+        let found = self.db.prepare_cached(
+            "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction')
+             FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2",
+        );
+        let known = |row: &rusqlite::Row<'_>| {
+            let direction: Option<String> = row.get(3)?;
+            Ok(Known {
+                own: row.get(0)?,
+                started: EpochSeconds::new(row.get(1)?),
+                caller: row
+                    .get::<_, Option<String>>(2)?
+                    .filter(|_| direction.as_deref() == Some("INBOUND")),
+            })
+        };
+        let found = found.and_then(|mut found| found.query_row((pbx, id), known).optional());
+        found.unwrap_or_else(|error| {
+            tracing::warn!(%error, "finished calls cannot be looked up");
+            None
+        })
     }
+}
+
+/// A finished call, as far as another one with its ids is told apart from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Known {
+    /// The id is the call's own, not that of one of its channels.
+    pub own: bool,
+    /// Start of the call.
+    pub started: EpochSeconds,
+    /// Who called in, as the PBX wrote it; `None` where nobody did or it is not known any more.
+    pub caller: Option<String>,
+}
+
+impl Known {
+    /// Whether a channel born at this second, calling from this number, begins another call that
+    /// was given the same ids: two PBXs taken for one, or a clock that went back.
+    pub fn is_another(&self, born: Option<EpochSeconds>, caller: &str) -> bool {
+        let elsewhen = born.is_some_and(|born| (born.get() - self.started.get()).abs() > 1);
+        let somebody_else = match (&self.caller, tail(caller)) {
+            (Some(known), Some(caller)) => tail(known).is_some_and(|known| known != caller),
+            (None, _) | (_, None) => false,
+        };
+        self.own && (elsewhen || somebody_else)
+    }
+}
+
+/// The last seven digits, by which a number is the same in every form; `None` of a short one.
+fn tail(number: &str) -> Option<String> {
+    let digits: String = number.chars().filter(char::is_ascii_digit).collect();
+    (digits.len() >= 7).then(|| digits[digits.len() - 7..].to_owned())
 }
 
 #[cfg(test)]
@@ -51,8 +90,34 @@ mod tests {
         let spool = super::super::open(dir.path(), super::super::Settings::default());
         let (_handle, guard) = spool.expect("a spool");
         let mut memory = Memory::open(dir.path()).expect("beside it");
-        assert!(!memory.remembers("pbx", "1.2"));
+        assert_eq!(memory.finished("pbx", "1.2"), None);
         drop(memory);
         guard.close();
+    }
+
+    #[test]
+    fn another_call_under_known_ids_is_told_apart_by_start_or_caller() {
+        let at = EpochSeconds::new;
+        let known = |own| Known {
+            own,
+            started: at(100),
+            caller: Some("+998901110001".into()),
+        };
+        let call = known(true);
+        assert!(
+            !call.is_another(Some(at(101)), "901110001"),
+            "the same in another form"
+        );
+        assert!(!call.is_another(None, "<unknown>"));
+        assert!(
+            !call.is_another(Some(at(100)), "101"),
+            "an extension says nothing"
+        );
+        assert!(call.is_another(Some(at(100)), "998935550000"));
+        assert!(call.is_another(Some(at(3700)), "998901110001"));
+        assert!(
+            !known(false).is_another(Some(at(3700)), "998935550000"),
+            "a channel of it"
+        );
     }
 }

@@ -38,7 +38,7 @@ pub use binding::{Binding, Fit};
 pub use error::Error;
 pub use folder::open;
 pub use hint::hint;
-pub use memory::Memory;
+pub use memory::{Known, Memory};
 pub use op::{Done, Finished, Op, Purged, RowId, SlotRow};
 pub use row::{
     Attempt, Due, Head, Letter, LetterFilter, Notice, ParkedPhone, Row, Tombstone, Unconfirmed,

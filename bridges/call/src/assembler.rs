@@ -356,6 +356,12 @@ impl Assembler {
         Ok(())
     }
 
+    /// Forgets the ids of finished calls, because the PBX gives them to others: whoever remembers
+    /// them for longer tells which event is late from here on.
+    pub fn forget_finished(&mut self) {
+        self.calls.forget_finished();
+    }
+
     /// Whether this unique id or linkedid is part of an open call.
     pub fn knows(&self, id: &str) -> bool {
         self.calls.knows(id).is_some()

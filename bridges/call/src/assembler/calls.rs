@@ -299,6 +299,11 @@ impl Calls {
         Some(call)
     }
 
+    pub(super) fn forget_finished(&mut self) {
+        self.finished.clear();
+        self.finished_order.clear();
+    }
+
     /// Late events with one of the call's ids raise no ghost.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
         let names = call.legs.values().map(|leg| leg.name());
