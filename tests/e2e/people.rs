@@ -3,7 +3,7 @@
 use crate::crm::{self, RATE_FLAG};
 use crate::every_recording::LEADS;
 use crate::program::Place;
-use crate::recordings::{self, Recording};
+use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::until;
 use callbridge::sandbox::Server;
 
@@ -179,4 +179,44 @@ async fn a_lead_the_crm_no_longer_has_is_a_letter_that_another_lead_sends_under_
         .await;
     program.terminate().await;
     judge(&crm, &place, &calls).await;
+}
+
+#[tokio::test]
+async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let names = ["inbound_answered", "inbound_no_answer", "outbound_gsm"];
+    let calls = names.map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let flags = [
+        &place.file("recorded", "ami"),
+        "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID,unanswered=no",
+        "--trunk=gsm=PJSIP/gsm,country=UZ,lead=var:LEAD_ID,journal=no",
+        RATE_FLAG,
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    let done = |it: &callbridge::ops::Status| it.books.journaled == 1 && it.books.skipped == 2;
+    let status = program
+        .until("one call journaled and two left out", done)
+        .await;
+    assert_eq!(status.books.finished, 1);
+    program.terminate().await;
+    judge(&crm, &place, &calls[..1]).await;
+}
+
+#[tokio::test]
+async fn a_dry_run_does_all_but_send_and_the_next_run_sends() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    let dry = [&flags[..], &["--dry-run"]].concat();
+    place.run(&crm.url(), &dry).succeeds().await;
+    let status = place.lines(&["status", "--json"]).await;
+    assert_eq!(status[0]["books"]["ready"], 1);
+    assert_eq!(crm.admin(|core, _| core.journal().accepted()), 0);
+    place.run(&crm.url(), &flags).succeeds().await;
+    judge(&crm, &place, &[call]).await;
 }

@@ -143,6 +143,43 @@ async fn sigterm_lets_the_request_under_way_end_and_accounts_for_every_call() {
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }
 
+#[tokio::test]
+async fn sigterm_does_not_wait_for_a_crm_that_never_answers_nor_for_a_pbx_that_is_not_there() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let secret = place.write("secret", pbx::SECRET);
+    // Listens, and says nothing.
+    let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await;
+    let silent = silent.expect("a port");
+    let addr = silent.local_addr().expect("bound");
+    let never = Rule::always(
+        Endpoint::CallHistory,
+        Action::Delay(Duration::from_secs(900)),
+    );
+    crm.admin(|core, _| core.set_faults(vec![never]));
+    let source = place.file("recorded", "ami");
+    let flags = [
+        source.clone(),
+        format!("--source=ami://bridge@{addr}?secret-file={secret}&pbx=a"),
+        format!("--source=ws://{addr}/?pbx=b"),
+        format!(
+            "--source=amqp://bridge@{addr}/pbx?queue=q&format=asterisk-cel&secret-file={secret}&pbx=c"
+        ),
+        TRUNKS[0].to_owned(),
+        RATE_FLAG.to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    program.until("a request", |it| it.books.sending == 1).await;
+    until("its arrival", async || accepted(&crm) > 0).await;
+    program.terminate().await;
+
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    place.run(&crm.url(), &flags).succeeds().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
 /// Writes accepted so far.
 fn accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal().accepted())
