@@ -159,6 +159,7 @@ async fn sigterm_does_not_wait_for_a_crm_that_never_answers_nor_for_a_pbx_that_i
     );
     crm.admin(|core, _| core.set_faults(vec![never]));
     let source = place.file("recorded", "ami");
+    let cel = "queue=q&format=asterisk-cel";
     let flags = [
         source.clone(),
         format!("--source=ami://bridge@{addr}?secret-file={secret}&pbx=a"),
