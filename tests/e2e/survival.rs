@@ -164,9 +164,7 @@ async fn sigterm_does_not_wait_for_a_crm_that_never_answers_nor_for_a_pbx_that_i
         source.clone(),
         format!("--source=ami://bridge@{addr}?secret-file={secret}&pbx=a"),
         format!("--source=ws://{addr}/?pbx=b"),
-        format!(
-            "--source=amqp://bridge@{addr}/pbx?queue=q&format=asterisk-cel&secret-file={secret}&pbx=c"
-        ),
+        format!("--source=amqp://bridge@{addr}/pbx?{cel}&secret-file={secret}&pbx=c"),
         TRUNKS[0].to_owned(),
         RATE_FLAG.to_owned(),
     ];
