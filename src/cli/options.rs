@@ -182,7 +182,7 @@ pub struct CallFlags {
     /// A call without an end is closed as incomplete after so long [default: 12h]
     #[arg(long, value_name = "TIME")]
     pub max_call: Option<String>,
-    /// More calls than this at one time are not followed [default: 10000]
+    /// Past so many, the call that is longest silent is closed as incomplete [default: 10000]
     #[arg(long, value_name = "N")]
     pub max_open_calls: Option<String>,
 }
