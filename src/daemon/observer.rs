@@ -37,7 +37,7 @@ impl Observer {
         let sender = self.sender.borrow().clone();
         let pause = self.trouble.borrow().clone().map(|words| Pause {
             reason: "disk".to_owned(),
-            cure: format!("{words}; it goes on by itself when there is room"),
+            cure: words,
         });
         let waiting = books.ready + books.sending + books.submitted;
         Ok(Status {
