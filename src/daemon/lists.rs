@@ -48,8 +48,7 @@ pub async fn keep(
     spool: Handle,
 ) -> anyhow::Result<()> {
     // Lists and flags may have changed while nobody ran.
-    let now = clock::now().wall;
-    passing(release(&spool, None, &rules, lists.people(), now).await)?;
+    let mut all_anew = true;
     let mut purged = tokio::time::Instant::now();
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
@@ -71,34 +70,37 @@ pub async fn keep(
             }
         }
         for news in &news {
-            let now = clock::now().wall;
             match &news.result {
-                Ok(Change::Leads { phones, .. }) => {
+                Ok(Change::Leads { phones, .. }) if !all_anew => {
+                    let now = clock::now().wall;
                     let left = release(&spool, Some(phones), &rules, lists.people(), now).await;
-                    passing(left)?;
+                    // What the full disk did not take is looked for among all parked calls.
+                    all_anew = !passed(left)?;
                 }
-                Ok(Change::Employees { .. }) if rules.require_employee => {
-                    passing(release(&spool, None, &rules, lists.people(), now).await)?;
-                }
-                Ok(Change::Employees { .. }) | Err(_) => {}
+                Ok(Change::Employees { .. }) if rules.require_employee => all_anew = true,
+                Ok(Change::Leads { .. } | Change::Employees { .. }) | Err(_) => {}
             }
+        }
+        if all_anew {
+            let now = clock::now().wall;
+            all_anew = !passed(release(&spool, None, &rules, lists.people(), now).await)?;
         }
         if purged.elapsed() >= PURGE_EVERY {
             purged = tokio::time::Instant::now();
             let now = clock::now().wall;
-            passing(expire(&spool, now).await)?;
-            passing(spool.write(vec![Op::Purge { now }]).await.map(|_| 0))?;
+            passed(expire(&spool, now).await)?;
+            passed(spool.write(vec![Op::Purge { now }]).await.map(|_| 0))?;
         }
     }
 }
 
-/// A full disk passes; what was to be done is done at the next occasion.
-fn passing(done: Result<u64, Error>) -> Result<(), Error> {
+/// Whether it was done; a full disk passes, and it is to be done again then.
+fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
-        Ok(_) => Ok(()),
+        Ok(_) => Ok(true),
         Err(error) if error.is_retryable() => {
             tracing::warn!(%error, "put off until the state can be written");
-            Ok(())
+            Ok(false)
         }
         Err(error) => Err(error),
     }
