@@ -1,6 +1,6 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
-use super::pbx::{LATE, Pbx, pbx_of};
+use super::pbx::{Pbx, pbx_of};
 use super::settings::{Settings, SourceSettings};
 use super::source::{Source, note_mark};
 use crate::journal;
@@ -10,7 +10,7 @@ use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, Format};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Direction, EventTime, FinishedCall, Told, UniqueId};
+use callbridge_call::{EventTime, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,8 +35,6 @@ pub struct Intake {
     servers: BTreeMap<String, String>,
     /// PBXs whose CDRs come by a source of their own.
     cdr_apart: BTreeSet<String>,
-    /// Ids of calls finished in this batch: the spool does not know them yet.
-    just_finished: BTreeMap<(String, String), Known>,
     ops: Vec<Op>,
 }
 
@@ -56,7 +54,6 @@ impl Intake {
             sources: Vec::new(),
             pbxes: BTreeMap::new(),
             servers,
-            just_finished: BTreeMap::new(),
             ops: Vec::new(),
             settings,
         };
@@ -222,21 +219,11 @@ impl Intake {
             self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
-        let just_finished = &self.just_finished;
-        let known = |unique: &str| {
-            let just = just_finished.get(&(name.clone(), unique.to_owned()));
-            just.cloned().or_else(|| finished(&name, unique))
-        };
-        if let Some(counter) = pbx.place(&told, known) {
-            self.ops.push(Op::Count {
-                counter: counter.to_owned(),
-                by: 1,
-            });
-            if counter == LATE {
-                return Ok(());
-            }
+        let known = |unique: &str| finished(&name, unique);
+        if let Some(counter) = pbx.hear(&told, frame.arrived, known) {
+            let counter = counter.to_owned();
+            self.ops.push(Op::Count { counter, by: 1 });
         }
-        pbx.assembler.hear(&told, frame.arrived);
         Ok(())
     }
 
@@ -260,14 +247,7 @@ impl Intake {
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
         for (name, pbx) in &mut self.pbxes {
-            for call in pbx.assembler.take_finished() {
-                let ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
-                for id in ids {
-                    let key = (name.clone(), id.as_str().to_owned());
-                    self.just_finished
-                        .entry(key)
-                        .or_insert_with(|| known(&call, id));
-                }
+            for call in pbx.take_finished() {
                 let judged = journal::judge(&call, name, &self.settings.rules, people, now);
                 ops.push(Op::Finish(Box::new(Finished { judged, call })));
             }
@@ -302,25 +282,11 @@ impl Intake {
 
     /// The last batch is on the disk: the spool remembers its calls from here on.
     pub fn committed(&mut self) {
-        self.just_finished.clear();
+        self.pbxes.values_mut().for_each(Pbx::committed);
     }
 
     /// The trunks, for whoever judges calls anew.
     pub fn trunks(&self) -> &Trunks {
         self.settings.trunks()
-    }
-}
-
-/// A call finished in this batch, as the spool will remember it under one of its ids.
-fn known(call: &FinishedCall, id: &UniqueId) -> Known {
-    let inbound = call.direction == Direction::Inbound;
-    Known {
-        own: *id == call.linkedid,
-        started: call.started.floor_seconds(),
-        caller: call
-            .number
-            .as_ref()
-            .filter(|_| inbound)
-            .map(|number| number.text.clone()),
     }
 }

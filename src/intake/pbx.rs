@@ -2,7 +2,9 @@
 
 use super::core::Intake;
 use crate::spool::{Known, Op};
-use callbridge_call::{Assembler, Counts, EventTime, Kind, Told};
+use callbridge_call::{
+    Assembler, Counts, Direction, EventTime, FinishedCall, Kind, Told, UniqueId,
+};
 use std::collections::BTreeMap;
 
 /// Counts events of calls that were over.
@@ -10,10 +12,13 @@ pub(super) const LATE: &str = "late";
 /// Counts calls that were given the ids of a finished one.
 pub(super) const REUSED: &str = "reused_ids";
 
-/// The open calls of one PBX.
+/// The open calls of one PBX, and those finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
     counted: Counts,
+    finished: Vec<FinishedCall>,
+    /// By each id of those: the spool does not know them yet.
+    just_finished: BTreeMap<String, Known>,
 }
 
 impl Pbx {
@@ -21,36 +26,71 @@ impl Pbx {
         Self {
             assembler: Assembler::new(settings),
             counted: Counts::default(),
+            finished: Vec::new(),
+            just_finished: BTreeMap::new(),
         }
     }
 
-    /// Where an event belongs whose channel no open call has: nowhere if it is of a finished call
-    /// ([`LATE`]), to a call of its own if another call was given the ids of a finished one
-    /// ([`REUSED`]; the spool then makes a letter `uuid_conflict` of it), else `None`.
-    pub(super) fn place(
+    /// Takes in what was told; `known` says which stored call a unique id belongs to. Events of a
+    /// finished call change nothing ([`LATE`]). Another call that was given the ids of a finished
+    /// one becomes a call of its own ([`REUSED`]), and the spool makes a letter `uuid_conflict` of
+    /// it. Which of the two it was is to be counted.
+    pub(super) fn hear(
         &mut self,
         told: &Told<'_>,
+        arrived: EventTime,
         known: impl FnOnce(&str) -> Option<Known>,
     ) -> Option<&'static str> {
         let (uniqueid, linkedid) = match told {
             Told::Channel(event) => (&event.channel.uniqueid, &event.channel.linkedid),
             Told::Cdr(cdr) => (&cdr.uniqueid, &cdr.linkedid),
-            Told::Mark(_) => return None,
+            Told::Mark(_) => {
+                self.assembler.hear(told, arrived);
+                return None;
+            }
         };
-        if self.assembler.knows(uniqueid) || self.assembler.knows(linkedid) {
+        let is_open = self.assembler.knows(uniqueid) || self.assembler.knows(linkedid);
+        // A call may be open still and be finished by the time of this very event.
+        if is_open && self.assembler.hear(told, arrived) {
             return None;
         }
-        let known = known(uniqueid)?;
-        if let Told::Channel(event) = told
-            && matches!(event.kind, Kind::Born { .. })
-        {
-            let born = event.at.map(EventTime::floor_seconds);
-            if known.is_another(born, &event.channel.caller_number) {
+        self.collect();
+        let just = self.just_finished.get(uniqueid.as_ref()).cloned();
+        match just.or_else(|| known(uniqueid)) {
+            Some(known) if begins_another(told, &known) => {
                 self.assembler.forget_finished();
-                return Some(REUSED);
+                self.assembler.hear(told, arrived);
+                Some(REUSED)
+            }
+            Some(_) => (!is_open).then_some(LATE),
+            None if is_open => None,
+            None => {
+                self.assembler.hear(told, arrived);
+                None
             }
         }
-        Some(LATE)
+    }
+
+    /// The calls finished since the last time.
+    pub(super) fn take_finished(&mut self) -> Vec<FinishedCall> {
+        self.collect();
+        std::mem::take(&mut self.finished)
+    }
+
+    fn collect(&mut self) {
+        for call in self.assembler.take_finished() {
+            for id in std::iter::once(&call.linkedid).chain(&call.also_known_as) {
+                let known = || remembered(&call, id);
+                let id = id.as_str().to_owned();
+                self.just_finished.entry(id).or_insert_with(known);
+            }
+            self.finished.push(call);
+        }
+    }
+
+    /// What was taken is on the disk: the spool remembers it from here on.
+    pub(super) fn committed(&mut self) {
+        self.just_finished.clear();
     }
 
     /// What the assembler ignored or set right since the last time, as durable counters.
@@ -75,6 +115,28 @@ impl Pbx {
             }
         }
         before.clone_from(now);
+    }
+}
+
+/// Whether a channel is born that begins another call than the finished one with its id.
+fn begins_another(told: &Told<'_>, known: &Known) -> bool {
+    match told {
+        Told::Channel(event) if matches!(event.kind, Kind::Born { .. }) => {
+            let born = event.at.map(EventTime::floor_seconds);
+            known.is_another(born, &event.channel.caller_number)
+        }
+        Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => false,
+    }
+}
+
+/// A finished call as the spool will remember it under one of its ids.
+fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
+    let inbound = call.direction == Direction::Inbound;
+    let caller = call.number.as_ref().filter(|_| inbound);
+    Known {
+        own: *id == call.linkedid,
+        started: call.started.floor_seconds(),
+        caller: caller.map(|number| number.text.clone()),
     }
 }
 

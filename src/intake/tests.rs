@@ -3,7 +3,7 @@
 use super::{Batch, Intake, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
 use crate::people::People;
-use crate::spool::{Finished, Known, Op};
+use crate::spool::{self, Done, Finished, Known, Op, Store};
 use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -177,6 +177,30 @@ fn another_call_with_the_ids_of_a_finished_one_is_told_to_the_spool() {
         .map(|phone| phone.as_str());
     assert_eq!(phone, Some("+998935550000"));
     assert_eq!(calls[0].judged.record.talk_time_sec, 4);
+}
+
+#[test]
+fn two_calls_with_the_same_ids_in_one_batch_are_a_call_and_a_conflict() {
+    let mut intake = intake();
+    let later = FRAMES.replace("998901110001", "998935550000");
+    // An hour later by their times; the ids stay.
+    let later = later.replace("\"Timestamp\": \"17951513", "\"Timestamp\": \"17951549");
+    for (seq, line) in (1..).zip(FRAMES.lines().chain(later.lines())) {
+        tell(&mut intake, seq, line);
+    }
+    let batch = end(&mut intake);
+    let finishes = batch
+        .ops
+        .into_iter()
+        .filter(|op| matches!(op, Op::Finish(_)));
+    let mut store = Store::in_memory(spool::Settings::default()).expect("a store");
+    let done = store.write(finishes.collect()).expect("stored");
+    assert!(
+        matches!(done[..], [Done::New(_), Done::Conflict(_)]),
+        "{done:?}"
+    );
+    let books = store.books();
+    assert_eq!((books.ready, books.dead), (1, 1));
 }
 
 #[test]

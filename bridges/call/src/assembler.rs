@@ -61,14 +61,17 @@ impl Assembler {
         }
     }
 
-    /// Takes in what a PBX told, and when it arrived by our own clock.
-    pub fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
+    /// Takes in what a PBX told, and when it arrived by our own clock. `false` when it was told of
+    /// a call that is finished, and so changed nothing.
+    pub fn hear(&mut self, told: &Told<'_>, arrived: EventTime) -> bool {
         self.stream_arrived = self.stream_arrived.max(Some(arrived));
+        let late = self.counts.late;
         match told {
             Told::Channel(event) => self.hear_channel(event, arrived),
             Told::Cdr(cdr) => self.hear_cdr(cdr, arrived),
             Told::Mark(mark) => self.hear_mark(*mark),
         }
+        self.counts.late == late
     }
 
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
