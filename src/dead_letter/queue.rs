@@ -190,11 +190,19 @@ struct Line {
 
 impl Line {
     async fn open(login: &Login) -> Result<Self, Error> {
-        let lost = |error: lapin::Error| Error::Lost(error.to_string());
         let connection = login.open().await?;
-        let channel = connection.create_channel().await.map_err(lost)?;
-        let confirms = channel.confirm_select(ConfirmSelectOptions::default());
-        confirms.await.map_err(lost)?;
+        let opening = async {
+            let channel = connection.create_channel().await?;
+            let confirms = ConfirmSelectOptions::default();
+            channel.confirm_select(confirms).await?;
+            Ok(channel)
+        };
+        // A broker that dies, or that still starts, owes answers that never come.
+        let channel = match timeout(login.within, opening).await {
+            Ok(Ok(channel)) => channel,
+            Ok(Err(error)) => return Err(lost(&error)),
+            Err(_) => return Err(Error::Lost("no channel".to_owned())),
+        };
         Ok(Self {
             connection,
             channel,
@@ -206,6 +214,10 @@ impl Line {
         let closing = self.connection.close(200, "done".into());
         let _ = timeout(Duration::from_secs(1), closing).await;
     }
+}
+
+fn lost(error: &lapin::Error) -> Error {
+    Error::Lost(error.to_string())
 }
 
 struct Outbox {
@@ -287,7 +299,6 @@ impl Outbox {
         notices: &[Notice],
         confirmed: &mut Vec<Op>,
     ) -> Result<(), Error> {
-        let lost = |error: lapin::Error| Error::Lost(error.to_string());
         let mut ended = Ok(());
         let mut under_way = Vec::with_capacity(notices.len());
         for notice in notices {
@@ -304,7 +315,7 @@ impl Outbox {
             match sent.await {
                 Ok(confirm) => under_way.push((notice.notice, confirm)),
                 Err(error) => {
-                    ended = Err(lost(error));
+                    ended = Err(lost(&error));
                     break;
                 }
             }
@@ -315,7 +326,7 @@ impl Outbox {
                     None => confirmed.push(Op::NoticeSent { notice }),
                     Some(words) => ended = Err(self.queue.not_taken(&words)),
                 },
-                Err(error) => ended = Err(lost(error)),
+                Err(error) => ended = Err(lost(&error)),
             }
         }
         ended

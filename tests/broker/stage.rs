@@ -52,6 +52,8 @@ pub struct Stage {
     pub verdicts: Verdicts,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
+    /// What came last, for a test that waits in vain for more.
+    last: Option<Item>,
 }
 
 impl Stage {
@@ -80,11 +82,15 @@ impl Stage {
             verdicts,
             stop: Some(stop),
             task,
+            last: None,
         }
     }
 
     pub async fn next(&mut self) -> Item {
-        soon("an item", self.intake.next()).await.expect("a ring").1
+        let what = format!("an item after {:?}", self.last);
+        let item = soon(&what, self.intake.next()).await.expect("a ring").1;
+        self.last = Some(item.clone());
+        item
     }
 
     pub async fn up(&mut self) {

@@ -23,6 +23,7 @@ use lapin::options::{
 };
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::{Channel, Connection};
+use std::time::Duration;
 use tags::{Answer, Tags};
 
 const CONSUMER: &str = "callbridge";
@@ -64,8 +65,7 @@ impl Consumer {
         let ended = session.run(context, consumer, stop).await;
         // An orderly end lets the broker give the rest to the next consumer at once. On a line
         // that is lost already there is nothing to be orderly about.
-        let closing = connection.close(200, ShortString::from("done"));
-        let _ = tokio::time::timeout(context.access.settings.connect_within, closing).await;
+        leave(&connection, "done", context.access.settings.connect_within).await;
         ended.err()
     }
 }
@@ -92,9 +92,15 @@ pub(crate) async fn probe(source: &QueueSource, access: &Access) -> Result<(), E
         Ok(Err(error)) => Err(error),
         Err(_) => Err(target.timed_out()),
     };
-    let closing = connection.close(200, ShortString::from("done"));
-    let _ = tokio::time::timeout(login.within, closing).await;
+    leave(&connection, "done", login.within).await;
     found
+}
+
+/// Ends a connection in an orderly way, and waits so long at most: a broker that died, or that
+/// still starts, owes an answer that never comes.
+async fn leave(connection: &Connection, words: &'static str, within: Duration) {
+    let closing = connection.close(200, ShortString::from(words));
+    let _ = tokio::time::timeout(within, closing).await;
 }
 
 /// Asks for a consumer with a priority that is no number: the broker looks at the right to read
@@ -143,7 +149,7 @@ impl Session<'_> {
                 }
                 judged = self.verdicts.next() => {
                     let answers = self.tags.judged(&judged);
-                    answer(&self.channel, &answers).await.map_err(|e| self.lost(&e))?;
+                    self.answer(&answers).await?;
                 }
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
                 () = stop.told() => {
@@ -189,8 +195,7 @@ impl Session<'_> {
                 }
                 judged = self.verdicts.next() => {
                     let answers = self.tags.judged(&judged);
-                    let answered = answer(&self.channel, &answers).await;
-                    answered.map_err(|e| words::lost(&self.target, &self.source.broker, &e))?;
+                    self.answer(&answers).await?;
                 }
                 () = self.verdicts.paused(true) => return Err(Error::Paused),
             }
@@ -199,40 +204,50 @@ impl Session<'_> {
 
     /// Takes no more, and waits a little for the verdicts on what was given.
     async fn drain(&mut self, context: &Context) -> Result<(), Error> {
-        let cancelled = self
-            .channel
-            .basic_cancel(CONSUMER.into(), BasicCancelOptions::default());
-        cancelled.await.map_err(|error| self.lost(&error))?;
+        let options = BasicCancelOptions::default();
+        let cancelled = self.channel.basic_cancel(CONSUMER.into(), options);
+        self.soon(cancelled).await?;
         let answered = async {
             while !self.tags.is_empty() {
                 let judged = self.verdicts.next().await;
                 let answers = self.tags.judged(&judged);
-                answer(&self.channel, &answers).await?;
+                self.answer(&answers).await?;
             }
             Ok(())
         };
         match tokio::time::timeout(context.access.settings.drain_within, answered).await {
-            Ok(answered) => answered.map_err(|error| self.lost(&error)),
+            Ok(answered) => answered,
             // The broker gives them again; they are known by then, or taken then.
             Err(_) => Ok(()),
         }
     }
-}
 
-async fn answer(channel: &Channel, answers: &[Answer]) -> Result<(), lapin::Error> {
-    for answer in answers {
-        match answer {
-            Answer::Reject(tag) => {
-                let options = BasicRejectOptions { requeue: false };
-                channel.basic_reject(*tag, options).await?;
-            }
-            Answer::AckThrough(tag) => {
-                let options = BasicAckOptions { multiple: true };
-                channel.basic_ack(*tag, options).await?;
+    async fn answer(&self, answers: &[Answer]) -> Result<(), Error> {
+        for answer in answers {
+            match answer {
+                Answer::Reject(tag) => {
+                    let options = BasicRejectOptions { requeue: false };
+                    self.soon(self.channel.basic_reject(*tag, options)).await?;
+                }
+                Answer::AckThrough(tag) => {
+                    let options = BasicAckOptions { multiple: true };
+                    self.soon(self.channel.basic_ack(*tag, options)).await?;
+                }
             }
         }
+        Ok(())
     }
-    Ok(())
+
+    /// What is said to a broker that died in that moment must not wait for ever.
+    async fn soon<T>(
+        &self,
+        said: impl Future<Output = Result<T, lapin::Error>>,
+    ) -> Result<T, Error> {
+        match tokio::time::timeout(self.target.within, said).await {
+            Ok(said) => said.map_err(|error| self.lost(&error)),
+            Err(_) => Err(self.target.timed_out()),
+        }
+    }
 }
 
 /// Logs in, finds or makes the queue, and begins to consume it.
@@ -271,7 +286,7 @@ async fn open(
     match opened {
         Ok((channel, consumer)) => Ok((connection, channel, consumer)),
         Err(error) => {
-            let _ = connection.close(200, ShortString::from("refused")).await;
+            leave(&connection, "refused", login.within).await;
             Err(error)
         }
     }
