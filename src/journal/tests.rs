@@ -34,6 +34,7 @@ pub(crate) fn call() -> FinishedCall {
         live: true,
         remarks: Vec::new(),
         why: Vec::new(),
+        timeline: None,
     }
 }
 

@@ -65,6 +65,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         live,
         remarks: Vec::new(),
         why: Vec::new(),
+        timeline: None,
     };
     let judged = Judged {
         record,

@@ -1,5 +1,6 @@
 //! What the assembler gives out: a call that is over.
 
+use crate::timeline::Timeline;
 use crate::units::{EventTime, Extension, Linkedid, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -59,6 +60,9 @@ pub struct FinishedCall {
     pub remarks: Vec<String>,
     /// Which event decided which value.
     pub why: Vec<Because>,
+    /// What happened in it; `None` where no channel events told of it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Timeline>,
 }
 
 /// A number, and where it was read.

@@ -10,6 +10,7 @@
 //! | [`units`] | times, ids and durations as types |
 //! | [`event`] | [`Told`], [`ChannelEvent`], [`Cdr`]: what comes in |
 //! | [`call`] | [`FinishedCall`]: what goes out |
+//! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | [`assembler`] | [`Assembler`]: groups channels into open calls, and says when one is over |
 //! | `resolve` | the facts of an open call's channels to finished calls |
@@ -18,6 +19,7 @@ pub mod assembler;
 pub mod call;
 pub mod event;
 mod resolve;
+pub mod timeline;
 pub mod trunk;
 pub mod units;
 

@@ -10,6 +10,7 @@
 //! | `customers` | who is the customer, and how many calls are these? |
 //! | `talk` | when was the customer connected, and with whom? |
 //! | `number`, `variables`, `employee` | the values of the finished call |
+//! | `timeline` | what happened, to be kept and drawn |
 
 mod customers;
 mod employee;
@@ -17,6 +18,7 @@ mod finish;
 mod number;
 mod split;
 mod talk;
+mod timeline;
 mod variables;
 mod view;
 

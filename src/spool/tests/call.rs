@@ -61,6 +61,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         live: true,
         remarks: Vec::new(),
         why: Vec::new(),
+        timeline: None,
     };
     let judged = Judged {
         record,

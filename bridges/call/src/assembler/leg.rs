@@ -11,6 +11,8 @@ const TEXTS_MAX: usize = 16;
 const VARIABLES_MAX: usize = 64;
 /// Bytes of a text that is remembered; a longer one is no name, number or id.
 const TEXT_BYTES_MAX: usize = 2048;
+/// Bytes of a dialling's result that are remembered.
+const STATUS_BYTES_MAX: usize = 32;
 
 /// Something that happened to a channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,6 +20,18 @@ pub(crate) struct Fact {
     pub(crate) at: EventTime,
     pub(crate) origin: Origin,
     pub(crate) what: What,
+    /// What else the event told of it; says nothing for the call's values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<Note>,
+}
+
+/// What an event told beside the fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Note {
+    /// The Q.850 cause of a hang-up.
+    Cause(u16),
+    /// How a dialling ended: `ANSWER`, `BUSY`…
+    Status(Box<str>),
 }
 
 /// What happened.
@@ -329,6 +343,7 @@ impl Leg {
             at,
             origin: event.origin,
             what,
+            note: note_of(&event.kind),
         };
         if self.facts.contains(&fact) {
             return Effect::Doubled;
@@ -366,16 +381,16 @@ fn fact_of(kind: &Kind<'_>) -> Option<What> {
             by: by
                 .as_ref()
                 .and_then(|by| UniqueId::new(by.uniqueid.as_ref())),
-            string: clip(dial_string),
+            string: clip(dial_string, TEXT_BYTES_MAX),
         },
         Kind::DialEnd { .. } => What::DialEnded,
         Kind::App { .. } => What::App,
         Kind::BridgeEnter { bridge, technology } => What::Enter {
-            bridge: clip(bridge),
+            bridge: clip(bridge, TEXT_BYTES_MAX),
             holding: is_holding(technology),
         },
         Kind::BridgeLeave { bridge, technology } => What::Leave {
-            bridge: clip(bridge),
+            bridge: clip(bridge, TEXT_BYTES_MAX),
             holding: is_holding(technology),
         },
         Kind::Hangup { .. } => What::Hangup,
@@ -384,13 +399,35 @@ fn fact_of(kind: &Kind<'_>) -> Option<What> {
     })
 }
 
+/// What it tells beside the fact.
+fn note_of(kind: &Kind<'_>) -> Option<Note> {
+    match kind {
+        Kind::Hangup { cause } => cause.map(Note::Cause),
+        Kind::DialEnd { status, .. } if !status.is_empty() => {
+            Some(Note::Status(clip(status, STATUS_BYTES_MAX).into()))
+        }
+        Kind::DialEnd { .. }
+        | Kind::Born { .. }
+        | Kind::State { .. }
+        | Kind::DialBegin { .. }
+        | Kind::App { .. }
+        | Kind::BridgeEnter { .. }
+        | Kind::BridgeLeave { .. }
+        | Kind::Joined { .. }
+        | Kind::Gone
+        | Kind::LinkedidEnd
+        | Kind::Seen => None,
+    }
+}
+
 /// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.
 pub(crate) fn is_holding(technology: &str) -> bool {
     technology.eq_ignore_ascii_case("holding_bridge")
 }
 
-fn clip(text: &str) -> String {
-    let mut end = text.len().min(TEXT_BYTES_MAX);
+/// The first bytes of a text, whole characters only.
+pub(crate) fn clip(text: &str, most: usize) -> String {
+    let mut end = text.len().min(most);
     while !text.is_char_boundary(end) {
         end -= 1;
     }

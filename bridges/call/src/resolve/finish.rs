@@ -2,7 +2,7 @@
 
 use super::customers::Plan;
 use super::view::View;
-use super::{employee, number, talk, variables};
+use super::{employee, number, talk, timeline, variables};
 use crate::assembler::open::OpenCall;
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
 use crate::units::{EventTime, Extension, UniqueId};
@@ -56,6 +56,7 @@ pub(super) fn finish(
         live: call.live,
         remarks: remarks(call, plan),
         why: why.0,
+        timeline: Some(timeline::timeline(legs, plan)),
     }
 }
 

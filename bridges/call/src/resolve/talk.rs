@@ -23,12 +23,32 @@ pub(super) struct Talk {
     pub(super) last: Option<EventTime>,
     /// Each time somebody became connected with the customer: when, and which channel.
     pub(super) began: Vec<(EventTime, usize)>,
+    /// From when until when which channel was connected with the customer.
+    pub(super) spans: Vec<(EventTime, EventTime, usize)>,
 }
 
 impl Talk {
     /// There was talk of half a second or more.
     pub(super) fn is_answer(&self) -> bool {
         self.total >= ANSWERED_FROM
+    }
+
+    /// These channels are connected with the customer in this span; `last` is each one's latest.
+    fn connect(
+        &mut self,
+        (from, to): (EventTime, EventTime),
+        with: &[usize],
+        last: &mut BTreeMap<usize, usize>,
+    ) {
+        for &leg in with {
+            let before = last.get(&leg).and_then(|&i| self.spans.get_mut(i));
+            if let Some(span) = before.filter(|span| span.1 == from) {
+                span.1 = to;
+            } else {
+                last.insert(leg, self.spans.len());
+                self.spans.push((from, to, leg));
+            }
+        }
     }
 }
 
@@ -53,6 +73,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     let pairs = local_pairs(legs);
     let mut talk = Talk::default();
     let mut before: Vec<usize> = Vec::new();
+    let mut last: BTreeMap<usize, usize> = BTreeMap::new();
     for span in times.windows(2) {
         let (from, to) = (span[0], span[1]);
         let there: Vec<Presence> = presences
@@ -66,6 +87,7 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             talk.first = talk.first.or(Some((from, first)));
             talk.last = Some(to);
         }
+        talk.connect((from, to), &with, &mut last);
         let new = with.iter().filter(|leg| !before.contains(leg));
         talk.began.extend(new.map(|&leg| (from, leg)));
         before = with;

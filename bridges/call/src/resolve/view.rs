@@ -36,6 +36,8 @@ pub(super) struct View<'a> {
     /// Its hang-up, or the last sign of its life.
     pub(super) end: EventTime,
     pub(super) stays: Vec<Stay<'a>>,
+    /// Time spent in holding bridges, where nobody hears anybody.
+    pub(super) waits: Vec<Stay<'a>>,
 }
 
 impl<'a> View<'a> {
@@ -45,6 +47,7 @@ impl<'a> View<'a> {
         let name = leg.name();
         let (way, at, words, begun) = way(leg, &facts);
         let end = end(leg, &facts);
+        let (stays, waits) = stays(&facts, end);
         Self {
             leg,
             name,
@@ -53,7 +56,8 @@ impl<'a> View<'a> {
             way_by: (at, words),
             begun,
             end,
-            stays: stays(&facts, end),
+            stays,
+            waits,
         }
     }
 
@@ -176,9 +180,9 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
         .map_or(leg.last, |fact| fact.at)
 }
 
-/// The stays in bridges, without holding bridges. Where AMI and CEL both tell of a bridge, the one
-/// that tells more of it is believed, so that two clocks a millisecond apart make no third stay.
-fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<Stay<'a>> {
+/// The stays in bridges, and those in holding bridges. Where AMI and CEL both tell of a bridge, the
+/// one that tells more of it is believed, so that two clocks a millisecond apart make no third stay.
+fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>>) {
     let mut bridges: Vec<(&str, bool)> = facts
         .iter()
         .filter_map(|fact| passage(&fact.what))
@@ -200,10 +204,9 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> Vec<Stay<'a>> {
         let next = all[i].0.from;
         all[i - 1].0.to = all[i - 1].0.to.min(next);
     }
-    all.into_iter()
-        .filter(|&(_, holding)| !holding)
-        .map(|(stay, _)| stay)
-        .collect()
+    let (waits, stays): (Vec<_>, Vec<_>) = all.into_iter().partition(|&(_, holding)| holding);
+    let only = |these: Vec<(Stay<'a>, bool)>| these.into_iter().map(|(stay, _)| stay).collect();
+    (only(stays), only(waits))
 }
 
 struct Passage<'a> {

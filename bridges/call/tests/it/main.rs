@@ -11,5 +11,6 @@ mod properties;
 mod settling;
 mod story;
 mod talk;
+mod timeline;
 mod variables;
 mod why;

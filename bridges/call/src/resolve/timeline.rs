@@ -1,0 +1,216 @@
+//! The timeline of a finished call, from the same views as its values.
+
+use super::customers::Plan;
+use super::view::{self, View};
+use crate::assembler::leg::{Note, What as Told, clip};
+use crate::event::ChannelState;
+use crate::timeline::{
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, Stay, TEXT_BYTES_MAX, Talk, Timeline, Way,
+    What,
+};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The timeline of one plan.
+pub(super) fn timeline(legs: &[&View<'_>], plan: &Plan) -> Timeline {
+    let shown = shown(legs, plan);
+    let kept = kept(legs, plan, &shown);
+    let number: BTreeMap<usize, u16> = kept.iter().copied().zip(0..).collect();
+    let by_id: BTreeMap<&str, u16> = number
+        .iter()
+        .map(|(&leg, &number)| (legs[leg].leg.id.as_str(), number))
+        .collect();
+    let mut drawing = Drawing {
+        bridges: bridges(legs, &kept),
+        room: ENTRIES_MAX,
+        left_out: u32::try_from(shown.len() - kept.len()).unwrap_or(u32::MAX),
+    };
+    let talk = plan.talk.spans.iter().filter_map(|&(from, to, leg)| {
+        let with = *number.get(&leg)?;
+        Some(Talk { from, to, with })
+    });
+    let mut talk: Vec<Talk> = talk.collect();
+    talk.sort_unstable();
+    let talk = drawing.fitting(talk);
+    let channels = kept
+        .iter()
+        .map(|&leg| drawing.channel(legs[leg], plan.customers.contains(&leg), &by_id))
+        .collect();
+    let bridges = std::mem::take(&mut drawing.bridges);
+    Timeline {
+        channels,
+        bridges: bridges.into_iter().map(text).collect(),
+        talk,
+        left_out: drawing.left_out,
+    }
+}
+
+/// The call's own channels, and those that shared a bridge with one of them.
+fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
+    let own: BTreeSet<usize> = plan.own.iter().chain(&plan.customers).copied().collect();
+    let all_stays = |i: usize| legs[i].stays.iter();
+    let met = |i: usize| {
+        all_stays(i).any(|stay| {
+            let others = own.iter().flat_map(|&i| all_stays(i));
+            let mut here = others.filter(|other| other.bridge == stay.bridge);
+            here.any(|other| other.from < stay.to && stay.from < other.to)
+        })
+    };
+    (0..legs.len())
+        .filter(|&i| own.contains(&i) || met(i))
+        .collect()
+}
+
+/// As many as there is room for: the customer's first, then other real parties', then plumbing.
+fn kept(legs: &[&View<'_>], plan: &Plan, shown: &[usize]) -> Vec<usize> {
+    let mut ranked = shown.to_vec();
+    ranked.sort_by_key(|i| (!plan.customers.contains(i), !legs[*i].is_real(), *i));
+    ranked.truncate(CHANNELS_MAX);
+    ranked.sort_unstable();
+    ranked
+}
+
+/// The bridges of these channels, in the order they were entered.
+fn bridges<'a>(legs: &[&View<'a>], kept: &[usize]) -> Vec<&'a str> {
+    let stays = kept
+        .iter()
+        .flat_map(|&i| legs[i].stays.iter().chain(&legs[i].waits));
+    let mut entered: Vec<_> = stays.map(|stay| (stay.from, stay.bridge)).collect();
+    entered.sort_unstable();
+    let mut known = BTreeSet::new();
+    entered.retain(|&(_, bridge)| known.insert(bridge));
+    entered.into_iter().map(|(_, bridge)| bridge).collect()
+}
+
+struct Drawing<'a> {
+    bridges: Vec<&'a str>,
+    room: usize,
+    left_out: u32,
+}
+
+impl Drawing<'_> {
+    fn channel(
+        &mut self,
+        view: &View<'_>,
+        is_customer: bool,
+        by_id: &BTreeMap<&str, u16>,
+    ) -> Channel {
+        let mut moments = moments(view, by_id);
+        // The hang-up is worth more than anything between.
+        let ends = moments.pop_if(|moment| matches!(moment.what, What::HungUp { .. }));
+        let mut moments = self.fitting(moments);
+        moments.extend(ends);
+        let mut stays = self.stays(view);
+        stays.sort_unstable();
+        Channel {
+            id: view.leg.id.clone(),
+            name: text(view.name),
+            party: role(view, is_customer),
+            way: match view.way {
+                view::Way::CameIn => Way::CameIn,
+                view::Way::Dialled => Way::Dialled,
+            },
+            how: view.way_by.1.to_owned(),
+            from: view.leg.first,
+            to: view.end.max(view.leg.first),
+            moments,
+            stays: self.fitting(stays),
+        }
+    }
+
+    fn stays(&self, view: &View<'_>) -> Vec<Stay> {
+        let open = view.stays.iter().map(|stay| (stay, false));
+        let holding = view.waits.iter().map(|stay| (stay, true));
+        open.chain(holding)
+            .filter_map(|(stay, holding)| {
+                let bridge = self.bridges.iter().position(|&id| id == stay.bridge)?;
+                Some(Stay {
+                    from: stay.from,
+                    to: stay.to,
+                    bridge: u16::try_from(bridge).ok()?,
+                    holding,
+                })
+            })
+            .collect()
+    }
+
+    /// As many of them as there is room for; the rest is counted.
+    fn fitting<T>(&mut self, mut entries: Vec<T>) -> Vec<T> {
+        let most = entries.len().min(self.room);
+        self.room -= most;
+        let over = u32::try_from(entries.len() - most).unwrap_or(u32::MAX);
+        self.left_out = self.left_out.saturating_add(over);
+        entries.truncate(most);
+        entries
+    }
+}
+
+fn role(view: &View<'_>, is_customer: bool) -> Role {
+    let trunk = view.endpoint().map(|endpoint| endpoint.trunk().to_owned());
+    match (trunk, view.extension()) {
+        (trunk, _) if is_customer => Role::Customer(trunk),
+        (Some(trunk), _) => Role::Trunk(trunk),
+        (None, Some(extension)) => Role::Extension(text(extension.as_str())),
+        (None, None) => Role::Plumbing,
+    }
+}
+
+/// What happened to a channel, by time: whatever two vocabularies tell of, once.
+fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
+    let mut all: Vec<Moment> = Vec::new();
+    let mut states: BTreeMap<&str, Moment> = BTreeMap::new();
+    for fact in &view.leg.facts {
+        let what = match &fact.what {
+            Told::Dialled { by, string } => What::Dialled {
+                by: by.as_ref().and_then(|id| by_id.get(id.as_str()).copied()),
+                string: text(string),
+            },
+            Told::DialEnded => match &fact.note {
+                Some(Note::Status(status)) => What::DialEnded(text(status)),
+                Some(Note::Cause(_)) | None => What::DialEnded(String::new()),
+            },
+            Told::State(ChannelState::Ringing) => What::Rings,
+            Told::State(ChannelState::Up) => What::Up,
+            Told::Born(_)
+            | Told::State(_)
+            | Told::App
+            | Told::Enter { .. }
+            | Told::Leave { .. }
+            | Told::Hangup
+            | Told::Gone => continue,
+        };
+        let moment = Moment { at: fact.at, what };
+        let state = match moment.what {
+            What::Rings => "rings",
+            What::Up => "up",
+            What::Dialled { .. } | What::DialEnded(_) | What::HungUp { .. } => {
+                all.push(moment);
+                continue;
+            }
+        };
+        let first = states.entry(state).or_insert_with(|| moment.clone());
+        first.at = first.at.min(moment.at);
+    }
+    all.extend(states.into_values());
+    all.sort_by(|a, b| (a.at, &a.what).cmp(&(b.at, &b.what)));
+    all.dedup();
+    all.extend(hang_up(view));
+    all
+}
+
+/// The hang-up that the view's end is, if one was heard.
+fn hang_up(view: &View<'_>) -> Option<Moment> {
+    let ends = || view.leg.facts.iter().filter(|fact| fact.what.is_end());
+    ends().next()?;
+    let cause = ends().find_map(|fact| match fact.note {
+        Some(Note::Cause(cause)) => Some(cause),
+        Some(Note::Status(_)) | None => None,
+    });
+    Some(Moment {
+        at: view.end,
+        what: What::HungUp { cause },
+    })
+}
+
+fn text(text: &str) -> String {
+    clip(text, TEXT_BYTES_MAX)
+}

@@ -1,0 +1,183 @@
+//! What happened in a call, as facts with their times: small enough to be kept with every call, and
+//! enough to draw it.
+//!
+//! Names of one letter keep it small where it is stored; what they stand for is the field's name.
+
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+
+/// Channels that a timeline holds at most; customers and telephones go before plumbing.
+pub const CHANNELS_MAX: usize = 64;
+/// Moments, stays and talks that a timeline holds at most.
+pub const ENTRIES_MAX: usize = 1024;
+/// Bytes of a name or dial string in a timeline at most.
+pub const TEXT_BYTES_MAX: usize = 120;
+
+/// The channels of one call and what became of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timeline {
+    /// In the order they were made.
+    #[serde(rename = "c")]
+    pub channels: Vec<Channel>,
+    /// Ids of the bridges, in the order they were entered.
+    #[serde(rename = "b", default, skip_serializing_if = "Vec::is_empty")]
+    pub bridges: Vec<String>,
+    /// When the customer was connected with which channel, by beginning.
+    #[serde(rename = "t", default, skip_serializing_if = "Vec::is_empty")]
+    pub talk: Vec<Talk>,
+    /// Channels and entries for which there was no room.
+    #[serde(rename = "x", default, skip_serializing_if = "is_zero")]
+    pub left_out: u32,
+}
+
+/// One channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Channel {
+    /// Its unique id.
+    #[serde(rename = "i")]
+    pub id: UniqueId,
+    /// `PJSIP/city-0000004f`
+    #[serde(rename = "n")]
+    pub name: String,
+    /// Whose it is.
+    #[serde(rename = "p")]
+    pub party: Role,
+    /// How it came to be.
+    #[serde(rename = "w")]
+    pub way: Way,
+    /// The event that says so, in words: `born in state Ring`.
+    #[serde(rename = "h")]
+    pub how: String,
+    /// Its first sign of life.
+    #[serde(rename = "f")]
+    pub from: EventTime,
+    /// Its hang-up, or its last sign of life.
+    #[serde(rename = "t")]
+    pub to: EventTime,
+    /// What happened to it, by time; a hang-up that was heard is the last.
+    #[serde(rename = "m", default, skip_serializing_if = "Vec::is_empty")]
+    pub moments: Vec<Moment>,
+    /// The bridges that it was in, by time.
+    #[serde(rename = "s", default, skip_serializing_if = "Vec::is_empty")]
+    pub stays: Vec<Stay>,
+}
+
+impl Channel {
+    /// Its hang-up was heard.
+    pub fn hung_up(&self) -> bool {
+        let last = self.moments.last();
+        last.is_some_and(|moment| matches!(moment.what, What::HungUp { .. }))
+    }
+}
+
+/// Whose channel it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Role {
+    /// The customer's, on this trunk (none for an internal call's first telephone).
+    #[serde(rename = "c")]
+    Customer(Option<String>),
+    /// Somebody else's on this trunk: another customer's, or a mobile the call was forwarded to.
+    #[serde(rename = "t")]
+    Trunk(String),
+    /// A telephone's inside the company.
+    #[serde(rename = "e")]
+    Extension(String),
+    /// Nobody's: the PBX's own.
+    #[serde(rename = "p")]
+    Plumbing,
+}
+
+/// How a channel came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Way {
+    /// Somebody called in on it.
+    #[serde(rename = "i")]
+    CameIn,
+    /// The PBX called somebody on it.
+    #[serde(rename = "o")]
+    Dialled,
+}
+
+/// Something that happened to a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// When.
+    #[serde(rename = "a")]
+    pub at: EventTime,
+    /// What.
+    #[serde(rename = "w")]
+    pub what: What,
+}
+
+/// What happened to it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum What {
+    /// It was dialled.
+    #[serde(rename = "d")]
+    Dialled {
+        /// By the channel of this number in [`Timeline::channels`]; `None` where nobody did, or
+        /// it is not among them.
+        #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
+        by: Option<u16>,
+        /// `998901110001@city`
+        #[serde(rename = "s", default, skip_serializing_if = "String::is_empty")]
+        string: String,
+    },
+    /// It rings.
+    #[serde(rename = "r")]
+    Rings,
+    /// It was picked up.
+    #[serde(rename = "u")]
+    Up,
+    /// Dialling it ended: `ANSWER`, `BUSY`, `CANCEL`…; empty where that was not told.
+    #[serde(rename = "e")]
+    DialEnded(String),
+    /// It hung up, for this Q.850 cause.
+    #[serde(rename = "h")]
+    HungUp {
+        /// Where told.
+        #[serde(rename = "c", default, skip_serializing_if = "Option::is_none")]
+        cause: Option<u16>,
+    },
+}
+
+/// Time spent in one bridge.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Stay {
+    /// When it entered.
+    #[serde(rename = "f")]
+    pub from: EventTime,
+    /// When it left.
+    #[serde(rename = "t")]
+    pub to: EventTime,
+    /// The bridge's number in [`Timeline::bridges`].
+    #[serde(rename = "b")]
+    pub bridge: u16,
+    /// In a holding bridge nobody hears anybody: a parking lot, music, a queue.
+    #[serde(rename = "h", default, skip_serializing_if = "is_false")]
+    pub holding: bool,
+}
+
+/// Time in which the customer was connected with another real party.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Talk {
+    /// When it began.
+    #[serde(rename = "f")]
+    pub from: EventTime,
+    /// When it ended.
+    #[serde(rename = "t")]
+    pub to: EventTime,
+    /// The other party's number in [`Timeline::channels`].
+    #[serde(rename = "w")]
+    pub with: u16,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's shape")]
+fn is_false(value: &bool) -> bool {
+    !*value
+}

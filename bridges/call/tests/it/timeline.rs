@@ -1,0 +1,163 @@
+//! What is kept of a call to tell and draw what happened in it.
+
+use crate::story::{Channel, Story, answered_by_101, channel, customer, moment};
+use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
+use callbridge_call::timeline::{CHANNELS_MAX, ENTRIES_MAX, Role, Timeline};
+use callbridge_call::{EventTime, FinishedCall, Kind, Origin, Told};
+use std::fmt::Write as _;
+
+fn timeline(call: &FinishedCall) -> &Timeline {
+    call.timeline.as_ref().expect("a timeline")
+}
+
+/// Seconds of the story.
+fn at(time: EventTime) -> f64 {
+    time.since(moment(0.0)).as_secs_f64()
+}
+
+fn told(timeline: &Timeline) -> String {
+    let mut text = String::new();
+    for (i, it) in timeline.channels.iter().enumerate() {
+        let (from, to) = (at(it.from), at(it.to));
+        let (name, party, way) = (&it.name, &it.party, it.way);
+        let _ = writeln!(text, "{i} {name} {party:?} {way:?} {from:.1} to {to:.1}");
+        for moment in &it.moments {
+            let _ = writeln!(text, "  {:.1} {:?}", at(moment.at), moment.what);
+        }
+        for stay in &it.stays {
+            let bridge = &timeline.bridges[usize::from(stay.bridge)];
+            let holding = if stay.holding { " holding" } else { "" };
+            let (from, to) = (at(stay.from), at(stay.to));
+            let _ = writeln!(text, "  {from:.1} to {to:.1} in {bridge}{holding}");
+        }
+    }
+    for talk in &timeline.talk {
+        let (from, to) = (at(talk.from), at(talk.to));
+        let _ = writeln!(text, "talk with {} {from:.1} to {to:.1}", talk.with);
+    }
+    text
+}
+
+/// Waits in a queue's holding bridge, is dialled through to 101 and talks.
+fn queued() -> (Story, [Channel; 2]) {
+    let city = customer(1);
+    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring).state(&city, Up);
+    story.at(0.5).enter_kind(&city, "q", "holding_bridge");
+    story.at(1.0).born(&phone, Down).dial(&city, &phone, "101");
+    story.at(1.5).state(&phone, Ringing);
+    story.at(3.0).state(&phone, Up);
+    story.at(3.0).leave_kind(&city, "q", "holding_bridge");
+    story.at(3.0).enter(&phone, "b1").enter(&city, "b1");
+    story.at(7.0).leave(&phone, "b1").leave(&city, "b1");
+    (story, [city, phone])
+}
+
+#[test]
+fn channels_bridges_and_talk_stand_with_their_times() {
+    let (mut story, [city, phone]) = queued();
+    story.at(7.0);
+    let ended = |status: &'static str| Kind::DialEnd {
+        by: Some(Box::new(city.0.clone())),
+        status: status.into(),
+    };
+    story.tell(&phone, ended("ANSWER"));
+    story.tell(&phone, Kind::Hangup { cause: Some(16) });
+    story.at(8.0).hangup(&city);
+    insta::assert_snapshot!(told(timeline(&story.call())), @r#"
+    0 PJSIP/city-00000001 Customer(Some("city")) CameIn 0.0 to 8.0
+      0.0 Up
+      8.0 HungUp { cause: Some(16) }
+      0.5 to 3.0 in q holding
+      3.0 to 7.0 in b1
+    1 PJSIP/101-00000002 Extension("101") Dialled 1.0 to 7.0
+      1.0 Dialled { by: Some(0), string: "101" }
+      1.5 Rings
+      3.0 Up
+      7.0 DialEnded("ANSWER")
+      7.0 HungUp { cause: Some(16) }
+      3.0 to 7.0 in b1
+    talk with 1 3.0 to 7.0
+    "#);
+}
+
+#[test]
+fn what_is_told_twice_or_by_both_vocabularies_stands_once() {
+    let (mut story, [city, phone]) = queued();
+    let once = {
+        let mut story = story.clone();
+        story.at(8.0).hangups(&[&phone, &city]);
+        told(timeline(&story.call()))
+    };
+    story.at(8.0).hangups(&[&phone, &city]);
+    let by_cel = story.events.iter().filter_map(|(at, told)| match told {
+        Told::Channel(event) if !matches!(event.kind, Kind::DialBegin { .. }) => {
+            let mut event = event.clone();
+            event.origin = Origin::Cel;
+            Some((*at, Told::Channel(event)))
+        }
+        Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => None,
+    });
+    let again: Vec<_> = by_cel.chain(story.events.clone()).collect();
+    story.events.extend(again);
+    story.events.sort_by_key(|(at, _)| *at);
+    assert_eq!(told(timeline(&story.call())), once);
+}
+
+#[test]
+fn a_call_kept_by_an_earlier_release_has_no_timeline() {
+    let (mut story, city, phone) = answered_by_101();
+    story.at(5.0).hangups(&[&phone, &city]);
+    let call = story.call();
+    let mut kept = serde_json::to_value(&call).expect("JSON");
+    let whole: FinishedCall = serde_json::from_value(kept.clone()).expect("a call");
+    assert_eq!(whole, call);
+    kept.as_object_mut().expect("an object").remove("timeline");
+    let old: FinishedCall = serde_json::from_value(kept).expect("an older call");
+    assert_eq!(old.timeline, None);
+}
+
+#[test]
+fn a_huge_conference_keeps_the_customer_and_a_bounded_number_of_entries() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring).enter(&city, "b1");
+    let mut all = Vec::new();
+    for number in 2..202 {
+        let name = match number % 2 {
+            0 => format!("Local/{number}@rooms-{number:08x};1"),
+            _ => format!("PJSIP/{number}-{number:08x}"),
+        };
+        all.push(channel(&name, number).of(&city));
+        story.at(1.0).born(&all[all.len() - 1], Down);
+    }
+    for second in 2..10 {
+        for phone in &all {
+            story.at(f64::from(second)).enter(phone, "b1");
+        }
+        for phone in &all {
+            story.at(f64::from(second) + 0.5).leave(phone, "b1");
+        }
+    }
+    story.at(20.0);
+    for phone in &all {
+        story.hangup(phone);
+    }
+    story.hangup(&city);
+    let call = story.call();
+    let timeline = timeline(&call);
+    assert_eq!(timeline.channels.len(), CHANNELS_MAX);
+    assert!(matches!(
+        timeline.channels[0].party,
+        Role::Customer(Some(_))
+    ));
+    let plumbing = |role: &Role| *role == Role::Plumbing;
+    assert!(!timeline.channels.iter().any(|it| plumbing(&it.party)));
+    let each = |it: &callbridge_call::timeline::Channel| it.moments.len() + it.stays.len();
+    let entries: usize = timeline.channels.iter().map(each).sum::<usize>() + timeline.talk.len();
+    // Every hang-up is kept beside them.
+    assert!(entries <= ENTRIES_MAX + CHANNELS_MAX, "{entries}");
+    assert!(timeline.left_out > 0);
+    assert!(timeline.channels.iter().all(|it| it.hung_up()));
+}
