@@ -62,11 +62,15 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {
         return Some(number(text, true, at, "the dial string"));
     }
+    // An originated channel was dialled by no Dial, and it carries our own number and the extension
+    // it is to be connected with.
+    if leg.leg.linkedids.first().is_some() && leg.is_root() {
+        return None;
+    }
     if let Some((at, text)) = in_dial_application(legs, leg) {
         return Some(number(text, true, at, "the data of Dial"));
     }
-    // An originated channel carries our own number and the extension it is to be connected with.
-    if leg.first_linkedid() == leg.leg.id.as_str() {
+    if leg.is_root() {
         return None;
     }
     let texts = leg

@@ -97,6 +97,11 @@ impl<'a> View<'a> {
             .map_or(self.leg.id.as_str(), |linkedid| &linkedid.text)
     }
 
+    /// It was born in nobody's call.
+    pub(super) fn is_root(&self) -> bool {
+        self.first_linkedid() == self.leg.id.as_str()
+    }
+
     /// All its linkedids, and its own id.
     pub(super) fn ids(&self) -> impl Iterator<Item = UniqueId> {
         let linkedids = self.leg.linkedids.iter();

@@ -188,3 +188,36 @@ fn of_two_numbers_the_one_that_talked_is_the_customers() {
     ]);
     assert_eq!(number(&story.call()), Some(("998901110001", true)));
 }
+
+/// An originated channel stands in no `Dial`. The colleague's next one, on a trunk that names no
+/// peer, began when its end was told: within the slack for a Dial's own end.
+#[test]
+fn the_next_customers_dial_gives_an_originated_one_no_number() {
+    let first = channel("DAHDI/i1/1-1", 1)
+        .exten("s")
+        .running("AppDial2", "(Outgoing Line)");
+    let phone = channel("PJSIP/101-00000002", 2).of(&first).exten("s");
+    let next = channel("DAHDI/i1/3-1", 3).of(&first).exten("s");
+    let mut story = Story::cel();
+    story.at(0.0).born(&first, Unknown).born(&phone, Unknown);
+    story
+        .at(1.0)
+        .enter(&first, "b1")
+        .enter(&phone, "b1")
+        .at(2.0)
+        .hangup(&first)
+        .leave(&phone, "b1");
+    story
+        .at(2.01)
+        .app(&phone, "Dial", "DAHDI/i1/998901110003,20")
+        .born(&next, Unknown);
+    story
+        .at(3.0)
+        .enter(&next, "b2")
+        .enter(&phone, "b2")
+        .at(4.0)
+        .hangups(&[&next, &phone]);
+    let calls = story.calls();
+    let numbers: Vec<_> = calls.iter().map(number).collect();
+    assert_eq!(numbers, [None, Some(("998901110003", true))]);
+}

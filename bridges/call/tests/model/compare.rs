@@ -1,0 +1,149 @@
+//! The assembler's calls beside the true ones.
+
+use crate::story::Story;
+use crate::switch::{Micros, TRUNKS};
+use crate::telling::{Voice, id, moment, tell};
+use crate::truth::{self, ANSWERED_FROM, TrueCall};
+use callbridge_call::{
+    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told,
+};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Two vocabularies tell one moment up to a millisecond apart.
+const NEAR: Micros = 5_000;
+
+fn assembler() -> Assembler {
+    let endpoints = TRUNKS.map(|trunk| Endpoint::new(trunk.name, trunk.endpoint));
+    Assembler::new(Settings::new(
+        Endpoints::new(endpoints.to_vec()).expect("no conflict"),
+    ))
+}
+
+/// The events, each with the moment it arrives.
+fn arrivals(story: &Story) -> Vec<(EventTime, Told<'static>)> {
+    let off = Duration::from_secs(if story.arrival.late { 86_400 } else { 0 });
+    let delays = &story.arrival.delays_ms;
+    let told = tell(&story.deeds, story.manner).into_iter().enumerate();
+    let mut arrivals: Vec<_> = told
+        .map(|(i, told)| {
+            let Told::Channel(event) = &told else {
+                unreachable!("stories tell of channels only")
+            };
+            let delay = if delays.is_empty() {
+                0
+            } else {
+                u64::from(delays[(i * 7 + i / 16) % delays.len()])
+            };
+            let at = event.at.unwrap_or(moment(0)).plus(off);
+            (at.plus(Duration::from_millis(delay)), told)
+        })
+        .collect();
+    arrivals.sort_by_key(|&(at, _)| at);
+    arrivals
+}
+
+fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
+    let mut assembler = assembler();
+    let mut now = moment(0);
+    for (at, told) in arrivals(story) {
+        now = now.max(at);
+        assembler.hear(&told, now);
+        assembler.tick(now);
+    }
+    assembler.tick(now.plus(Duration::from_secs(2)));
+    let mut calls = assembler.take_finished();
+    calls.sort_by(|a, b| a.linkedid.age().cmp(&b.linkedid.age()));
+    (calls, assembler.open_calls())
+}
+
+/// How many calls the story was; else, in words, how the assembler's differ from the true ones.
+pub fn differences(story: &Story) -> Result<usize, String> {
+    let truth = truth::calls(&story.deeds);
+    let (calls, open) = assembled(story);
+    let mut wrong = String::new();
+    if open > 0 {
+        let _ = writeln!(wrong, "{open} calls left open");
+    }
+    let ids = |calls: Vec<String>| calls.join(" ");
+    if calls.len() != truth.len() {
+        let told = calls.iter().map(|call| call.linkedid.to_string());
+        let really = truth
+            .iter()
+            .map(|call| id(&story.deeds, story.manner, call.linkedid).to_string());
+        let (told, really) = (ids(told.collect()), ids(really.collect()));
+        let _ = writeln!(wrong, "calls {told} instead of {really}");
+    }
+    for (call, really) in calls.iter().zip(&truth) {
+        compare(story, call, really, &mut wrong);
+    }
+    if wrong.is_empty() {
+        Ok(truth.len())
+    } else {
+        Err(wrong)
+    }
+}
+
+fn compare(story: &Story, call: &FinishedCall, really: &TrueCall, wrong: &mut String) {
+    let mut check = |what: &str, told: String, truth: String| {
+        if told != truth {
+            let _ = writeln!(wrong, "{}: {what} {told} instead of {truth}", call.linkedid);
+        }
+    };
+    let linkedid = id(&story.deeds, story.manner, really.linkedid);
+    check("linkedid", call.linkedid.to_string(), linkedid.to_string());
+    let directions = [call.direction, really.direction].map(|d| format!("{d:?}"));
+    let [told, truth] = directions;
+    check("direction", told, truth);
+    check(
+        "incomplete",
+        format!("{:?}", call.incomplete),
+        "None".into(),
+    );
+    let text = |text: Option<&str>| format!("{text:?}");
+    check("trunk", text(call.trunk.as_deref()), text(really.trunk));
+    let begun = call.started.micros() - moment(really.started).micros();
+    if begun.abs() > NEAR {
+        check(
+            "start",
+            call.started.to_string(),
+            moment(really.started).to_string(),
+        );
+    }
+    if really.direction == Direction::Internal {
+        return;
+    }
+    let ended = call.ended.micros() - moment(really.ended).micros();
+    if ended.abs() > NEAR {
+        check(
+            "end",
+            call.ended.to_string(),
+            moment(really.ended).to_string(),
+        );
+    }
+    // An originated channel's number stands in no CEL row.
+    if story.manner.voice != Voice::Cel
+        || !really.originated
+        || really.direction == Direction::Inbound
+    {
+        let number = call.number.as_ref().map(|number| number.text.as_str());
+        check("number", text(number), text(really.number.as_deref()));
+    }
+    if (really.talk - ANSWERED_FROM).abs() > NEAR {
+        let answered = really.talk >= ANSWERED_FROM;
+        check("answered", call.answered.to_string(), answered.to_string());
+        let talk = if answered { really.talk } else { 0 };
+        let told = i64::try_from(call.talk.as_micros()).unwrap_or(i64::MAX);
+        if (told - talk).abs() > NEAR {
+            check("talk", told.to_string(), talk.to_string());
+        }
+        let employee = call.employee.as_ref().map(|e| e.as_str());
+        check("employee", text(employee), text(really.employee.as_deref()));
+    }
+    let order: Vec<&str> = call.employees_in_order.iter().map(|e| e.as_str()).collect();
+    check(
+        "employees",
+        format!("{order:?}"),
+        format!("{:?}", really.employees_in_order),
+    );
+}

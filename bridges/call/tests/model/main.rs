@@ -1,0 +1,63 @@
+//! The assembler against a model of it: random stories, what truly happened in them by a slow and
+//! obvious reading, and what the assembler makes of their events.
+//!
+//! | module | what it does |
+//! |---|---|
+//! | `switch` | a switchboard that writes down what truly happens |
+//! | `plot`, `moves` | random plots of calls on it |
+//! | `truth` | the model: for each instant, who hears whom; the calls that follow by the rules |
+//! | `telling` | the same story as events: channel events, CEL, or both |
+//! | `compare` | the assembler's calls beside the true ones |
+//!
+//! `PROPTEST_CASES=10000 cargo test -p callbridge-call --test model -- --nocapture` runs more cases
+//! and prints how many of them had which trait.
+
+mod compare;
+mod moves;
+mod plot;
+mod story;
+mod switch;
+mod telling;
+mod truth;
+
+use plot::TRAITS;
+use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+#[test]
+fn the_assembler_tells_of_every_story_what_truly_happened() {
+    let config = Config {
+        // Seeds of failures stay out of the tree: what they find becomes a test by name.
+        failure_persistence: None,
+        ..Config::default()
+    };
+    let cases = match std::env::var("PROPTEST_CASES") {
+        Ok(_) => config.cases,
+        Err(_) => 2_000,
+    };
+    let met: RefCell<BTreeMap<&str, u32>> = RefCell::default();
+    let calls = RefCell::new(0);
+    let mut runner = TestRunner::new(Config { cases, ..config });
+    let result = runner.run(&story::stories(), |story| {
+        for &what in &story.traits {
+            *met.borrow_mut().entry(what).or_default() += 1;
+        }
+        let told = compare::differences(&story).map_err(TestCaseError::fail)?;
+        *calls.borrow_mut() += told;
+        Ok(())
+    });
+    let met = met.into_inner();
+    println!("{cases} stories, {} calls", calls.into_inner());
+    for what in TRAITS {
+        println!("{:>7} {what}", met.get(what).copied().unwrap_or(0));
+    }
+    if let Err(failure) = result {
+        panic!("{failure}");
+    }
+    let missing: Vec<&str> = TRAITS
+        .into_iter()
+        .filter(|t| !met.contains_key(t))
+        .collect();
+    assert!(missing.is_empty() || cases < 500, "never met: {missing:?}");
+}

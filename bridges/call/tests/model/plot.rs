@@ -1,0 +1,460 @@
+//! Random plots: how calls begin, ring and end. A plot is a run of dice; fewer dice, or zeros, make
+//! a plainer plot, so that a failing one shrinks to what matters.
+
+use crate::moves::Talk;
+use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
+use std::collections::BTreeSet;
+
+/// What the dice can lead to: each has to come up in every run of the model.
+pub const TRAITS: [&str; 47] = [
+    "came in",
+    "went out",
+    "internal",
+    "campaign: the customer first",
+    "click to call: the phone first",
+    "click to call by a Local channel",
+    "several calls at once",
+    "caller unknown",
+    "menu before ringing",
+    "waits in a queue's holding bridge",
+    "one phone rings",
+    "a group rings",
+    "a phone behind a Local channel",
+    "queue: another round",
+    "nobody answers",
+    "customer gives up",
+    "voicemail",
+    "busy",
+    "pickup",
+    "forwarded out",
+    "mobile does not confirm",
+    "carrier failover",
+    "customer does not answer",
+    "answered",
+    "a hand that slipped",
+    "hold",
+    "Local optimised away",
+    "blind transfer",
+    "blind transfer to a mobile",
+    "attended transfer",
+    "attended transfer given up",
+    "blonde transfer",
+    "park",
+    "park: nobody fetches",
+    "conference",
+    "conference: a colleague joins",
+    "conference: a second customer comes in",
+    "conference: an announcer",
+    "conference: colleagues go on",
+    "spy",
+    "next customer on one line",
+    "customer hangs up first",
+    "chan_sip",
+    "DAHDI",
+    "system name",
+    "linkedids late",
+    "CEL alone",
+];
+
+/// A run of dice.
+#[derive(Debug)]
+pub struct Dice<'a>(pub std::slice::Iter<'a, u16>);
+
+impl Dice<'_> {
+    /// A number below `sides`; 0 when the dice have run out.
+    pub fn roll(&mut self, sides: usize) -> usize {
+        self.0.next().map_or(0, |&roll| usize::from(roll) % sides)
+    }
+
+    /// Once in so many times.
+    pub fn one_in(&mut self, times: usize) -> bool {
+        self.roll(times) == times - 1
+    }
+}
+
+/// A way to somebody who was dialled: straight, or behind the two halves of a Local channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Line {
+    pub party: Ch,
+    pub local: Option<(Ch, Ch)>,
+}
+
+impl Line {
+    /// A channel without a Local channel before it.
+    pub fn straight(party: Ch) -> Self {
+        Self { party, local: None }
+    }
+
+    /// The channel that enters the caller's bridge.
+    pub fn near(&self) -> Ch {
+        self.local.map_or(self.party, |(near, _)| near)
+    }
+}
+
+/// One plot on its switch.
+#[derive(Debug)]
+pub struct Plot<'a> {
+    pub switch: Switch,
+    pub dice: Dice<'a>,
+    pub traits: BTreeSet<&'static str>,
+    /// Makes names of bridges and numbers differ from plot to plot.
+    number: usize,
+    named: usize,
+}
+
+impl<'a> Plot<'a> {
+    pub fn new(number: usize, begins: Micros, dice: &'a [u16]) -> Self {
+        Self {
+            switch: Switch::new(begins),
+            dice: Dice(dice.iter()),
+            traits: BTreeSet::new(),
+            number,
+            named: 0,
+        }
+    }
+
+    /// Plays the plot to its end.
+    pub fn play(mut self) -> (Deeds, BTreeSet<&'static str>) {
+        match self.dice.roll(9) {
+            0..=3 => self.comes_in(),
+            4 | 5 => self.goes_out(),
+            6 => self.stays_inside(),
+            7 => self.campaign(),
+            _ => self.click_to_call(),
+        }
+        self.switch.close();
+        (self.switch.done, self.traits)
+    }
+
+    pub fn met(&mut self, what: &'static str) {
+        self.traits.insert(what);
+    }
+
+    /// Some time passes: seconds, or for a slip of the hand less than half of one.
+    pub fn wait(&mut self) {
+        self.switch.now += 600_000 + 137_000 * self.dice.roll(40) as Micros;
+    }
+
+    pub fn moment(&mut self) {
+        self.switch.now += 3_000 + 11_000 * self.dice.roll(20) as Micros;
+    }
+
+    fn fresh(&mut self) -> usize {
+        self.named += 1;
+        100 * self.number + self.named
+    }
+
+    pub fn bridge(&mut self, technology: &'static str) -> Br {
+        let name = format!("bridge-{}", self.fresh());
+        self.switch.bridge(name, technology)
+    }
+
+    /// The one lot in which strangers wait side by side.
+    pub fn lot(&mut self) -> Br {
+        self.switch.bridge("the-lot".to_owned(), "holding_bridge")
+    }
+
+    pub fn extension(&mut self) -> String {
+        ["101", "102", "103", "104", "201", "202"][self.dice.roll(6)].to_owned()
+    }
+
+    fn trunk(&mut self) -> crate::switch::Trunk {
+        let trunk = TRUNKS[[0, 0, 1, 2, 3][self.dice.roll(5)]];
+        match trunk.name {
+            "carrier" => self.met("chan_sip"),
+            "span" => self.met("DAHDI"),
+            _ => {}
+        }
+        trunk
+    }
+
+    fn customers_number(&mut self) -> String {
+        format!("99890{:07}", 1_110_000 + self.fresh())
+    }
+
+    pub fn customer_calls(&mut self) -> Ch {
+        let (trunk, number) = (self.trunk(), self.customers_number());
+        let known = !self.dice.one_in(8);
+        if !known {
+            self.met("caller unknown");
+        }
+        let number = known.then_some(number);
+        self.switch.comes(Role::CameIn { trunk, number })
+    }
+
+    pub fn phone_calls(&mut self) -> Ch {
+        let extension = self.extension();
+        let placed = true;
+        self.switch.comes(Role::Phone { extension, placed })
+    }
+
+    fn phone(&mut self) -> Role {
+        Role::Phone {
+            extension: self.extension(),
+            placed: false,
+        }
+    }
+
+    pub fn outside(&mut self, number: String) -> Role {
+        let trunk = self.trunk();
+        Role::DialledOut { trunk, number }
+    }
+
+    /// `by` dials a phone, behind a Local channel now and then.
+    pub fn ring_phone(&mut self, by: Ch) -> Line {
+        let role = self.phone();
+        self.ring(by, role)
+    }
+
+    fn ring(&mut self, by: Ch, role: Role) -> Line {
+        if !self.dice.one_in(4) {
+            return Line::straight(self.switch.dial(Some(by), role));
+        }
+        self.met("a phone behind a Local channel");
+        let (near, far) = self.switch.dial_local(by);
+        Line {
+            party: self.switch.dial(Some(far), role),
+            local: Some((near, far)),
+        }
+    }
+
+    /// The dialled one answers; behind a Local channel that makes a bridge of its own.
+    pub fn picks_up(&mut self, line: Line) {
+        self.switch.answer(line.party);
+        self.switch.dial_ends(line.party);
+        if let Some((near, far)) = line.local {
+            let bridge = self.bridge("simple_bridge");
+            self.switch.enter(line.party, bridge);
+            self.switch.enter(far, bridge);
+            self.switch.answer(near);
+            self.switch.dial_ends(near);
+        }
+    }
+
+    pub fn drop_line(&mut self, line: Line) {
+        if let Some((near, far)) = line.local {
+            self.switch.hangup(near);
+            self.switch.hangup(far);
+        }
+        self.switch.hangup(line.party);
+    }
+
+    fn comes_in(&mut self) {
+        self.met("came in");
+        let customer = self.customer_calls();
+        if self.dice.one_in(4) {
+            self.met("menu before ringing");
+            self.switch.answer(customer);
+            self.wait();
+        }
+        if self.dice.one_in(5) {
+            self.met("waits in a queue's holding bridge");
+            let lot = self.lot();
+            self.switch.enter(customer, lot);
+            self.wait();
+            if self.dice.roll(2) == 0 {
+                self.switch.leave(customer);
+            }
+        }
+        for round in 0..=self.dice.roll(3) {
+            if round > 0 {
+                self.met("queue: another round");
+            }
+            if let Some(line) = self.ring_somebody(customer) {
+                self.talk(Line::straight(customer), line);
+                return;
+            }
+        }
+        match self.dice.roll(3) {
+            0 => self.met("nobody answers"),
+            1 => self.met("customer gives up"),
+            _ => {
+                self.met("voicemail");
+                self.switch.answer(customer);
+                self.wait();
+            }
+        }
+        self.switch.hangup(customer);
+    }
+
+    /// Somebody is dialled for this caller; who answered, if anybody did.
+    fn ring_somebody(&mut self, caller: Ch) -> Option<Line> {
+        let many = self.dice.one_in(3);
+        self.met(if many {
+            "a group rings"
+        } else {
+            "one phone rings"
+        });
+        let count = if many { 2 + self.dice.roll(2) } else { 1 };
+        let mut ringing: Vec<Line> = (0..count).map(|_| self.ring_phone(caller)).collect();
+        if self.dice.one_in(5) {
+            self.met("forwarded out");
+            let number = self.customers_number();
+            let mobile = self.outside(number);
+            ringing.push(self.ring(caller, mobile));
+        }
+        self.wait();
+        let last = ringing[ringing.len() - 1];
+        let answers = match self.dice.roll(7) {
+            0..=3 => Some(ringing[self.dice.roll(ringing.len())]),
+            4 => {
+                self.met("busy");
+                None
+            }
+            5 => return self.pickup(caller, &ringing),
+            _ => {
+                self.met("mobile does not confirm");
+                self.switch.answer(last.party);
+                self.wait();
+                None
+            }
+        };
+        if let Some(line) = answers {
+            self.picks_up(line);
+        }
+        for line in ringing {
+            if answers.is_none_or(|answers| answers.party != line.party) {
+                self.drop_line(line);
+            }
+        }
+        answers
+    }
+
+    /// A colleague takes the call from a phone of her own.
+    fn pickup(&mut self, caller: Ch, ringing: &[Line]) -> Option<Line> {
+        self.met("pickup");
+        let colleague = self.phone_calls();
+        self.switch.answer(colleague);
+        self.moment();
+        self.switch.join(colleague, ringing[0].party);
+        for line in ringing {
+            self.drop_line(*line);
+        }
+        self.switch.answer(caller);
+        Some(Line::straight(colleague))
+    }
+
+    fn goes_out(&mut self) {
+        self.met("went out");
+        let phone = self.phone_calls();
+        let number = self.customers_number();
+        let line = self.call_out(phone, &number);
+        match line {
+            Some(customer) => self.talk(customer, Line::straight(phone)),
+            None => self.met("customer does not answer"),
+        }
+    }
+
+    /// Dials a customer: over another carrier if the first refuses.
+    pub fn call_out(&mut self, by: Ch, number: &str) -> Option<Line> {
+        let role = self.outside(number.to_owned());
+        let mut line = self.ring(by, role);
+        self.wait();
+        if self.dice.one_in(4) {
+            self.met("carrier failover");
+            self.drop_line(line);
+            let role = self.outside(number.to_owned());
+            line = self.ring(by, role);
+            self.wait();
+        }
+        if self.dice.one_in(4) {
+            self.drop_line(line);
+            return None;
+        }
+        self.picks_up(line);
+        Some(line)
+    }
+
+    fn stays_inside(&mut self) {
+        self.met("internal");
+        let phone = self.phone_calls();
+        if let Some(line) = self.ring_somebody(phone) {
+            let bridge = self.meet(&[phone, line.near()]);
+            self.wait();
+            self.switch.hangup(phone);
+            self.drop_line(line);
+            let _ = bridge;
+        }
+    }
+
+    /// A program dials the customer, and then a phone.
+    fn campaign(&mut self) {
+        self.met("campaign: the customer first");
+        let number = self.customers_number();
+        let role = self.outside(number);
+        let customer = self.switch.dial(None, role);
+        self.wait();
+        if self.dice.one_in(4) {
+            self.met("customer does not answer");
+            return;
+        }
+        self.switch.answer(customer);
+        self.switch.dial_ends(customer);
+        let phone = self.ring_phone(customer);
+        self.wait();
+        if self.dice.one_in(4) {
+            self.drop_line(phone);
+            return;
+        }
+        self.picks_up(phone);
+        self.talk(Line::straight(customer), phone);
+    }
+
+    /// A program dials a phone, and then the customer.
+    fn click_to_call(&mut self) {
+        self.met("click to call: the phone first");
+        let role = self.phone();
+        let by_local = self.dice.one_in(3);
+        let colleague = if by_local {
+            self.met("click to call by a Local channel");
+            self.originated_local(role)
+        } else {
+            Line::straight(self.switch.dial(None, role))
+        };
+        self.wait();
+        self.picks_up(colleague);
+        let number = self.customers_number();
+        if let Some(customer) = self.call_out(colleague.near(), &number) {
+            self.talk(customer, colleague);
+        }
+    }
+
+    fn originated_local(&mut self, role: Role) -> Line {
+        let next = self.switch.done.channels.len();
+        let half = |other, first| Role::Local { other, first };
+        let near = self.switch.make(half(next + 1, true), None, None);
+        let far = self.switch.make(half(next, false), None, Some(near));
+        self.switch.join(near, far);
+        Line {
+            party: self.switch.dial(Some(far), role),
+            local: Some((near, far)),
+        }
+    }
+
+    /// These come together in a bridge.
+    pub fn meet(&mut self, channels: &[Ch]) -> Br {
+        let bridge = self.bridge("simple_bridge");
+        for &channel in channels {
+            self.switch.enter(channel, bridge);
+        }
+        bridge
+    }
+
+    /// The customer and a colleague talk, and whatever may come of that.
+    fn talk(&mut self, customer: Line, colleague: Line) {
+        self.met("answered");
+        let bridge = self.meet(&[customer.near(), colleague.near()]);
+        if self.dice.one_in(12) {
+            self.met("a hand that slipped");
+            self.moment();
+            return;
+        }
+        self.wait();
+        let talk = Talk {
+            customer,
+            colleague,
+            bridge,
+        };
+        self.moves(talk);
+    }
+}

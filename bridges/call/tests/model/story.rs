@@ -1,0 +1,94 @@
+//! A story: several plots at once, and how they are told and heard.
+
+use crate::plot::Plot;
+use crate::switch::{Deeds, Micros};
+use crate::telling::{Manner, Voice};
+use proptest::prelude::*;
+use std::collections::BTreeSet;
+use std::fmt;
+
+/// How the events arrive.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// From a file long after, rather than as it happens.
+    pub late: bool,
+    /// Up to 400 ms out of order, by these delays in milliseconds; none, in order.
+    pub delays_ms: Vec<u16>,
+}
+
+/// Calls that truly happened, and how they are told.
+#[derive(Clone)]
+pub struct Story {
+    pub deeds: Deeds,
+    pub manner: Manner,
+    pub arrival: Arrival,
+    pub traits: BTreeSet<&'static str>,
+}
+
+/// Any story.
+pub fn stories() -> impl Strategy<Value = Story> {
+    let plots = prop::collection::vec(
+        (0..8_000_000_i64, prop::collection::vec(any::<u16>(), 0..60)),
+        1..4,
+    );
+    let voice = prop::sample::select(vec![Voice::Channel, Voice::Cel, Voice::Both]);
+    let manner = (voice, any::<bool>(), 0..900_i64, any::<bool>());
+    let delays = prop_oneof![
+        3 => Just(Vec::new()),
+        1 => prop::collection::vec(0..400_u16, 16),
+    ];
+    (plots, manner, (any::<bool>(), delays)).prop_map(|(plots, manner, arrival)| {
+        let (voice, linkedids_late, cel_behind, named) = manner;
+        let (late, delays_ms) = arrival;
+        Story::of(
+            &plots,
+            Manner {
+                voice,
+                linkedids_late,
+                cel_behind,
+                named,
+            },
+            Arrival { late, delays_ms },
+        )
+    })
+}
+
+impl Story {
+    /// These plots, each beginning at its moment.
+    pub fn of(plots: &[(Micros, Vec<u16>)], manner: Manner, arrival: Arrival) -> Self {
+        let mut story = Self {
+            deeds: Deeds::default(),
+            manner,
+            arrival,
+            traits: BTreeSet::new(),
+        };
+        for (number, (begins, dice)) in plots.iter().enumerate() {
+            let (deeds, traits) = Plot::new(number, *begins, dice).play();
+            story.deeds.beside(deeds);
+            story.traits.extend(traits);
+        }
+        let told = [
+            ("several calls at once", plots.len() > 1),
+            ("system name", manner.named),
+            ("linkedids late", manner.linkedids_late),
+            ("CEL alone", manner.voice == Voice::Cel),
+        ];
+        story
+            .traits
+            .extend(told.iter().filter(|t| t.1).map(|t| t.0));
+        story
+    }
+}
+
+impl fmt::Debug for Story {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?} {:?} {:?}", self.manner, self.arrival, self.traits)?;
+        for deed in &self.deeds.deeds {
+            let name = crate::telling::name(&self.deeds, deed.channel);
+            let at = deed.at as f64 / 1e6;
+            let (ch, linked) = (deed.channel, deed.linkedid);
+            writeln!(f, "{at:10.6} {ch:3} l={linked:<3} {name} {:?}", deed.act)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,343 @@
+//! A switchboard that does what it is told and writes down what truly happens: who is where, and
+//! when. It knows each channel's part because it was told, not by its name.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Microseconds since the story began.
+pub type Micros = i64;
+/// A channel of the story, by its place in [`Deeds::channels`].
+pub type Ch = usize;
+/// A bridge of the story, by its place in [`Deeds::bridges`].
+pub type Br = usize;
+
+/// A line to the world outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Trunk {
+    /// As its flag names it.
+    pub name: &'static str,
+    /// As its channels are named.
+    pub endpoint: &'static str,
+}
+
+/// The lines of the company.
+pub const TRUNKS: [Trunk; 4] = [
+    Trunk {
+        name: "city",
+        endpoint: "PJSIP/city",
+    },
+    Trunk {
+        name: "gsm",
+        endpoint: "PJSIP/gsm",
+    },
+    Trunk {
+        name: "carrier",
+        endpoint: "SIP/carrier",
+    },
+    Trunk {
+        name: "span",
+        endpoint: "DAHDI/i1",
+    },
+];
+
+/// What a channel is in the story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A customer called in; the number is not told by all.
+    CameIn {
+        trunk: Trunk,
+        number: Option<String>,
+    },
+    /// Somebody outside was called.
+    DialledOut { trunk: Trunk, number: String },
+    /// A telephone of the company, which placed the call or was dialled.
+    Phone { extension: String, placed: bool },
+    /// Half of a Local channel.
+    Local { other: Ch, first: bool },
+    /// A recorder, an announcer, a spy.
+    Plumbing { technology: &'static str },
+}
+
+/// A channel of the story.
+#[derive(Clone, Debug)]
+pub struct Channel {
+    pub role: Role,
+    pub born: Micros,
+    /// The channel whose id was its linkedid at birth.
+    pub linkedid: Ch,
+    pub dialled_by: Option<Ch>,
+}
+
+/// A bridge of the story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bridge {
+    pub name: String,
+    pub technology: &'static str,
+}
+
+impl Bridge {
+    /// In a holding bridge nobody hears anybody.
+    pub fn is_holding(&self) -> bool {
+        self.technology == "holding_bridge"
+    }
+}
+
+/// What happens to a channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Act {
+    Born,
+    DialBegin {
+        by: Option<Ch>,
+    },
+    DialEnd {
+        by: Option<Ch>,
+    },
+    Ringing,
+    Up,
+    Enter(Br),
+    Leave(Br),
+    /// A transfer or a pickup made it and another one belong together.
+    Joined(Ch),
+    /// It was put on hold, or another sign of life.
+    Sign,
+    Hangup,
+}
+
+/// Something that happened.
+#[derive(Clone, Debug)]
+pub struct Deed {
+    pub at: Micros,
+    pub channel: Ch,
+    pub act: Act,
+    /// The channel whose id is this one's linkedid by now.
+    pub linkedid: Ch,
+}
+
+/// All that happened, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Deeds {
+    pub channels: Vec<Channel>,
+    pub bridges: Vec<Bridge>,
+    pub deeds: Vec<Deed>,
+}
+
+/// The switchboard of one plot.
+#[derive(Debug, Default)]
+pub struct Switch {
+    pub now: Micros,
+    pub done: Deeds,
+    place: BTreeMap<Ch, Br>,
+    linkedid: Vec<Ch>,
+    gone: BTreeSet<Ch>,
+}
+
+impl Switch {
+    /// A switchboard whose story begins at `now`.
+    pub fn new(now: Micros) -> Self {
+        Self {
+            now,
+            ..Self::default()
+        }
+    }
+
+    fn note(&mut self, channel: Ch, act: Act) {
+        let linkedid = self.linkedid[channel];
+        self.done.deeds.push(Deed {
+            at: self.now,
+            channel,
+            act,
+            linkedid,
+        });
+    }
+
+    /// A channel is made, in the call of the one that dials it, if any does.
+    pub fn make(&mut self, role: Role, dialled_by: Option<Ch>, of: Option<Ch>) -> Ch {
+        let channel = self.done.channels.len();
+        let linkedid = of.map_or(channel, |of| self.linkedid[of]);
+        self.linkedid.push(linkedid);
+        self.done.channels.push(Channel {
+            role,
+            born: self.now,
+            linkedid,
+            dialled_by,
+        });
+        self.note(channel, Act::Born);
+        self.now += 150;
+        channel
+    }
+
+    /// A channel that begins a call of its own.
+    pub fn comes(&mut self, role: Role) -> Ch {
+        self.make(role, None, None)
+    }
+
+    /// `by` dials a channel; nobody does in a call that a program originates.
+    pub fn dial(&mut self, by: Option<Ch>, role: Role) -> Ch {
+        let channel = self.make(role, by, by);
+        self.note(channel, Act::DialBegin { by });
+        self.now += 200;
+        self.note(channel, Act::Ringing);
+        self.now += 100;
+        channel
+    }
+
+    /// `by` dials a Local channel: its two halves, the dialled one first.
+    pub fn dial_local(&mut self, by: Ch) -> (Ch, Ch) {
+        let next = self.done.channels.len();
+        let half = |other, first| Role::Local { other, first };
+        let near = self.make(half(next + 1, true), Some(by), Some(by));
+        let far = self.make(half(next, false), None, Some(by));
+        self.note(near, Act::Joined(far));
+        self.note(near, Act::DialBegin { by: Some(by) });
+        self.now += 200;
+        (near, far)
+    }
+
+    /// Dialling the channel is over, by an answer or without.
+    pub fn dial_ends(&mut self, channel: Ch) {
+        let by = self.done.channels[channel].dialled_by;
+        self.note(channel, Act::DialEnd { by });
+        self.now += 100;
+    }
+
+    pub fn answer(&mut self, channel: Ch) {
+        self.note(channel, Act::Up);
+        self.now += 250;
+    }
+
+    pub fn sign(&mut self, channel: Ch) {
+        self.note(channel, Act::Sign);
+    }
+
+    pub fn join(&mut self, channel: Ch, with: Ch) {
+        self.note(channel, Act::Joined(with));
+    }
+
+    pub fn bridge(&mut self, name: String, technology: &'static str) -> Br {
+        self.done.bridges.push(Bridge { name, technology });
+        self.done.bridges.len() - 1
+    }
+
+    /// Who is in a bridge.
+    pub fn inside(&self, bridge: Br) -> Vec<Ch> {
+        let here = self.place.iter().filter(|&(_, &there)| there == bridge);
+        here.map(|(&channel, _)| channel).collect()
+    }
+
+    /// Enters a bridge, out of any other. All inside come under the oldest linkedid.
+    pub fn enter(&mut self, channel: Ch, bridge: Br) {
+        self.leave(channel);
+        self.place.insert(channel, bridge);
+        self.note(channel, Act::Enter(bridge));
+        if !self.done.bridges[bridge].is_holding() {
+            let inside = self.inside(bridge);
+            let oldest = inside.iter().map(|&ch| self.linkedid[ch]).min();
+            for ch in inside {
+                self.linkedid[ch] = oldest.unwrap_or(ch);
+            }
+        }
+        self.now += 180;
+    }
+
+    pub fn leave(&mut self, channel: Ch) {
+        if let Some(bridge) = self.place.remove(&channel) {
+            self.note(channel, Act::Leave(bridge));
+            self.now += 120;
+        }
+    }
+
+    /// Leaves and hangs up; twice is once.
+    pub fn hangup(&mut self, channel: Ch) {
+        self.leave(channel);
+        if self.gone.insert(channel) {
+            self.note(channel, Act::Hangup);
+            self.now += 140;
+        }
+    }
+
+    /// Whoever is still there hangs up.
+    pub fn close(&mut self) {
+        for channel in 0..self.done.channels.len() {
+            self.hangup(channel);
+        }
+    }
+}
+
+impl Deeds {
+    /// Adds what happened beside it, and numbers all channels anew in the order of their birth.
+    pub fn beside(&mut self, other: Self) {
+        let (channels, bridges) = (self.channels.len(), self.bridges.len());
+        let shift = |ch: Ch| ch + channels;
+        let moved = other.channels.into_iter().map(|c| c.renumbered(shift));
+        self.channels.extend(moved);
+        self.bridges.extend(other.bridges);
+        let moved = other.deeds.into_iter().map(|deed| {
+            let mut deed = deed.renumbered(shift);
+            if let Act::Enter(bridge) | Act::Leave(bridge) = &mut deed.act {
+                *bridge += bridges;
+            }
+            deed
+        });
+        self.deeds.extend(moved);
+        self.deeds.sort_by_key(|deed| deed.at);
+        let mut order: Vec<Ch> = (0..self.channels.len()).collect();
+        order.sort_by_key(|&ch| self.channels[ch].born);
+        let mut place = vec![0; order.len()];
+        for (new, &old) in order.iter().enumerate() {
+            place[old] = new;
+        }
+        let numbered = |ch: Ch| place[ch];
+        let old = std::mem::take(&mut self.channels);
+        let in_order = order.iter().map(|&ch| old[ch].clone());
+        self.channels = in_order.map(|c| c.renumbered(numbered)).collect();
+        let deeds = std::mem::take(&mut self.deeds).into_iter();
+        self.deeds = deeds.map(|deed| deed.renumbered(numbered)).collect();
+    }
+}
+
+impl Channel {
+    fn renumbered(self, number: impl Fn(Ch) -> Ch) -> Self {
+        let role = match self.role {
+            Role::Local { other, first } => Role::Local {
+                other: number(other),
+                first,
+            },
+            role @ (Role::CameIn { .. }
+            | Role::DialledOut { .. }
+            | Role::Phone { .. }
+            | Role::Plumbing { .. }) => role,
+        };
+        Self {
+            role,
+            linkedid: number(self.linkedid),
+            dialled_by: self.dialled_by.map(number),
+            ..self
+        }
+    }
+}
+
+impl Deed {
+    fn renumbered(self, number: impl Fn(Ch) -> Ch) -> Self {
+        let act = match self.act {
+            Act::DialBegin { by } => Act::DialBegin {
+                by: by.map(&number),
+            },
+            Act::DialEnd { by } => Act::DialEnd {
+                by: by.map(&number),
+            },
+            Act::Joined(with) => Act::Joined(number(with)),
+            act @ (Act::Born
+            | Act::Ringing
+            | Act::Up
+            | Act::Enter(_)
+            | Act::Leave(_)
+            | Act::Sign
+            | Act::Hangup) => act,
+        };
+        Self {
+            channel: number(self.channel),
+            linkedid: number(self.linkedid),
+            act,
+            ..self
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The same story as a PBX tells it: by channel events, by CEL, or by both.
+
+use crate::switch::{Act, Ch, Deed, Deeds, Micros, Role};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin, Told, UniqueId};
+use std::borrow::Cow;
+
+/// The second that all stories begin in.
+pub const EPOCH: i64 = 1_795_000_000;
+
+/// Which vocabularies tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Voice {
+    Channel,
+    Cel,
+    Both,
+}
+
+/// How a PBX tells.
+#[derive(Clone, Copy, Debug)]
+pub struct Manner {
+    pub voice: Voice,
+    /// A linkedid that changed is told in the channel's last event only.
+    pub linkedids_late: bool,
+    /// CEL's clock is this far behind the channel events'.
+    pub cel_behind: Micros,
+    /// Unique ids begin with a system name.
+    pub named: bool,
+}
+
+/// A moment of the story.
+pub fn moment(at: Micros) -> EventTime {
+    EventTime::from_micros(EPOCH * 1_000_000 + at)
+}
+
+/// The unique id of a channel.
+pub fn id(story: &Deeds, manner: Manner, channel: Ch) -> UniqueId {
+    let epoch = EPOCH + story.channels[channel].born.div_euclid(1_000_000);
+    let system = if manner.named { "pbx1-" } else { "" };
+    // Counters that are no text order: 97, 98, … 102.
+    UniqueId::new(format!("{system}{epoch}.{}", 97 + channel)).expect("not empty")
+}
+
+fn own(text: impl Into<String>) -> Cow<'static, str> {
+    Cow::Owned(text.into())
+}
+
+/// The name of a channel.
+pub fn name(story: &Deeds, channel: Ch) -> String {
+    let name = |base: &str| match base.split_once('/').map_or(base, |(tech, _)| tech) {
+        "DAHDI" => format!("{base}/{channel}-1"),
+        _ => format!("{base}-{channel:08x}"),
+    };
+    match &story.channels[channel].role {
+        Role::CameIn { trunk, .. } | Role::DialledOut { trunk, .. } => name(trunk.endpoint),
+        Role::Phone { extension, .. } if extension.starts_with('2') => {
+            name(&format!("SIP/{extension}"))
+        }
+        Role::Phone { extension, .. } => name(&format!("PJSIP/{extension}")),
+        Role::Local { other, first } => {
+            let number = channel.min(*other);
+            format!("Local/in@x-{number:08x};{}", if *first { 1 } else { 2 })
+        }
+        Role::Plumbing { technology } => format!("{technology}/x-{channel:08x}"),
+    }
+}
+
+/// What stands in a dial string, behind the technology.
+fn dial_string(story: &Deeds, channel: Ch) -> String {
+    match &story.channels[channel].role {
+        Role::DialledOut { trunk, number } => match trunk.endpoint.split_once('/') {
+            Some(("PJSIP", peer)) => format!("{number}@{peer}"),
+            Some((_, peer)) => format!("{peer}/{number}"),
+            None => number.clone(),
+        },
+        Role::Phone { extension, .. } => extension.clone(),
+        Role::Local { .. } => "in@x".to_owned(),
+        Role::CameIn { .. } | Role::Plumbing { .. } => String::new(),
+    }
+}
+
+/// A channel as its events describe it.
+fn describe(story: &Deeds, manner: Manner, channel: Ch, linkedid: Ch) -> ChannelRef<'static> {
+    let (caller, exten) = match &story.channels[channel].role {
+        Role::CameIn { number, .. } => (number.clone().unwrap_or_default(), "7001"),
+        // A dial prefix stands before the number here.
+        Role::DialledOut { number, .. } => (format!("9{number}"), ""),
+        Role::Phone { extension, placed } => (extension.clone(), if *placed { "9000" } else { "" }),
+        Role::Local { .. } | Role::Plumbing { .. } => (String::new(), "s"),
+    };
+    ChannelRef {
+        name: own(name(story, channel)),
+        uniqueid: own(id(story, manner, channel).as_str()),
+        linkedid: own(id(story, manner, linkedid).as_str()),
+        caller_number: own(caller),
+        exten: own(exten),
+        ..ChannelRef::default()
+    }
+}
+
+/// Every event, in the order told.
+pub fn tell(story: &Deeds, manner: Manner) -> Vec<Told<'static>> {
+    let mut told: Vec<(Micros, Told<'static>)> = Vec::new();
+    for deed in &story.deeds {
+        let mut say = |origin: Origin, channel: ChannelRef<'static>, kind: Kind<'static>| {
+            let behind = if origin == Origin::Cel {
+                manner.cel_behind
+            } else {
+                0
+            };
+            let at = deed.at + behind;
+            let event = ChannelEvent {
+                at: Some(moment(at)),
+                origin,
+                channel,
+                kind,
+            };
+            told.push((at, Told::Channel(event)));
+        };
+        if manner.voice != Voice::Cel {
+            for (channel, kind) in by_channel_events(story, manner, deed) {
+                say(Origin::Channel, channel, kind);
+            }
+        }
+        if manner.voice != Voice::Channel {
+            for (channel, kind) in by_cel(story, manner, deed) {
+                say(Origin::Cel, channel, kind);
+            }
+        }
+    }
+    told.sort_by_key(|&(at, _)| at);
+    told.into_iter().map(|(_, told)| told).collect()
+}
+
+/// The linkedid that an event shows.
+fn shown(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
+    if manner.linkedids_late && deed.act != Act::Hangup {
+        story.channels[deed.channel].linkedid
+    } else {
+        deed.linkedid
+    }
+}
+
+type Said = Vec<(ChannelRef<'static>, Kind<'static>)>;
+
+fn by_channel_events(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
+    let channel = describe(story, manner, deed.channel, shown(story, manner, deed));
+    let side = |ch: Ch| {
+        let linkedid = story.channels[ch].linkedid;
+        Some(Box::new(describe(story, manner, ch, linkedid)))
+    };
+    let kinds = match deed.act {
+        Act::Born => birth(story, deed.channel),
+        Act::DialBegin { by } => vec![Kind::DialBegin {
+            by: by.and_then(side),
+            dial_string: own(dial_string(story, deed.channel)),
+        }],
+        Act::DialEnd { by } => vec![Kind::DialEnd {
+            by: by.and_then(side),
+            status: own("ANSWER"),
+        }],
+        Act::Ringing => vec![Kind::State {
+            state: ChannelState::Ringing,
+        }],
+        Act::Up => vec![Kind::State {
+            state: ChannelState::Up,
+        }],
+        Act::Enter(bridge) => vec![Kind::BridgeEnter {
+            bridge: own(&story.bridges[bridge].name),
+            technology: own(story.bridges[bridge].technology),
+        }],
+        Act::Leave(bridge) => vec![Kind::BridgeLeave {
+            bridge: own(&story.bridges[bridge].name),
+            technology: own(story.bridges[bridge].technology),
+        }],
+        Act::Joined(with) => vec![Kind::Joined {
+            with: vec![own(id(story, manner, with).as_str())],
+        }],
+        Act::Sign => vec![Kind::Seen],
+        Act::Hangup => vec![Kind::Hangup { cause: Some(16) }],
+    };
+    kinds.into_iter().map(|k| (channel.clone(), k)).collect()
+}
+
+/// PJSIP says at birth whether it came in; chan_sip says it in its first Newstate.
+fn birth(story: &Deeds, channel: Ch) -> Vec<Kind<'static>> {
+    let (born, state) = (|state| Kind::Born { state }, |state| Kind::State { state });
+    let calls = match &story.channels[channel].role {
+        Role::CameIn { .. } => true,
+        Role::Phone { placed, .. } => *placed,
+        Role::Local { first, .. } => !*first,
+        Role::DialledOut { .. } | Role::Plumbing { .. } => false,
+    };
+    match name(story, channel).split('/').next() {
+        Some("SIP") if calls => vec![born(ChannelState::Down), state(ChannelState::Ring)],
+        Some("DAHDI") if calls => vec![born(ChannelState::PreRing)],
+        _ if calls => vec![born(ChannelState::Ring)],
+        _ => vec![born(ChannelState::Down)],
+    }
+}
+
+fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
+    let mut channel = describe(story, manner, deed.channel, shown(story, manner, deed));
+    let born_as = &story.channels[deed.channel];
+    let dialled = match &born_as.role {
+        Role::DialledOut { .. } => true,
+        Role::Phone { placed, .. } => !*placed,
+        Role::Local { first, .. } => *first,
+        Role::CameIn { .. } | Role::Plumbing { .. } => false,
+    };
+    if dialled {
+        channel.exten = own("s");
+        // An originated channel carries the company's own number, and not from its birth on.
+        channel.caller_number = match (&born_as.role, deed.act == Act::Born) {
+            (Role::Phone { extension, .. }, _) if born_as.dialled_by.is_some() => {
+                own(extension.as_str())
+            }
+            _ => own(""),
+        };
+        if deed.act != Act::Born {
+            let by_nobody = born_as.dialled_by.is_none();
+            channel.application = own(if by_nobody { "AppDial2" } else { "AppDial" });
+            channel.app_data = own("(Outgoing Line)");
+        }
+    }
+    let mut said = Vec::new();
+    let kind = match deed.act {
+        Act::Born => Kind::Born {
+            state: ChannelState::Unknown,
+        },
+        Act::Up => Kind::State {
+            state: ChannelState::Up,
+        },
+        Act::DialBegin { by: Some(by) } => return dial_runs(story, manner, deed, by),
+        Act::DialBegin { by: None } | Act::DialEnd { .. } | Act::Ringing => return said,
+        Act::Enter(bridge) => Kind::BridgeEnter {
+            bridge: own(&story.bridges[bridge].name),
+            technology: own(story.bridges[bridge].technology),
+        },
+        Act::Leave(bridge) => Kind::BridgeLeave {
+            bridge: own(&story.bridges[bridge].name),
+            technology: own(story.bridges[bridge].technology),
+        },
+        // CEL tells of no Local pair: both halves have one linkedid and one name.
+        Act::Joined(with) => match story.channels[with].role {
+            Role::Local { .. } => return said,
+            Role::CameIn { .. }
+            | Role::DialledOut { .. }
+            | Role::Phone { .. }
+            | Role::Plumbing { .. } => Kind::Joined {
+                with: vec![own(id(story, manner, with).as_str())],
+            },
+        },
+        Act::Sign => Kind::Seen,
+        Act::Hangup => {
+            said.push((channel.clone(), Kind::Gone));
+            Kind::Hangup { cause: Some(16) }
+        }
+    };
+    said.push((channel, kind));
+    said
+}
+
+/// CEL tells the `Dial` that a channel runs, with all that it dials.
+fn dial_runs(story: &Deeds, manner: Manner, deed: &Deed, by: Ch) -> Said {
+    let name = name(story, deed.channel);
+    let technology = name.split('/').next().unwrap_or_default();
+    let data = format!("{technology}/{},20,tT", dial_string(story, deed.channel));
+    let mut channel = describe(story, manner, by, story.channels[by].linkedid);
+    channel.application = own("Dial");
+    channel.app_data = own(data.clone());
+    let (name, data) = (own("Dial"), own(data));
+    vec![(channel, Kind::App { name, data })]
+}

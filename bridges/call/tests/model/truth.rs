@@ -1,0 +1,326 @@
+//! The model: slow and obvious. It walks through the story instant by instant and asks who hears
+//! whom. It knows the rules of the design, and nothing of events, ids, names or formats.
+
+use crate::switch::{Act, Br, Ch, Deeds, Micros, Role};
+use callbridge_call::Direction;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A call as it really was.
+#[derive(Clone, Debug)]
+pub struct TrueCall {
+    /// The channel whose id the call is known by.
+    pub linkedid: Ch,
+    pub direction: Direction,
+    pub talk: Micros,
+    pub trunk: Option<&'static str>,
+    pub number: Option<String>,
+    pub employee: Option<String>,
+    pub employees_in_order: Vec<String>,
+    pub started: Micros,
+    pub ended: Micros,
+    /// The line to the customer that was dialled, where nobody else dialled it.
+    pub originated: bool,
+}
+
+/// Half a second: less is no answer.
+pub const ANSWERED_FROM: Micros = 500_000;
+
+/// Where every channel is, from one moment to the next.
+struct Instant {
+    from: Micros,
+    to: Micros,
+    /// Each channel in a bridge, and when it came there.
+    place: BTreeMap<Ch, (Br, Micros)>,
+}
+
+/// The customer's connections.
+#[derive(Default)]
+struct Talk {
+    total: Micros,
+    /// Whoever became connected, in that order.
+    began: Vec<Ch>,
+}
+
+/// The calls of the story, oldest first.
+pub fn calls(story: &Deeds) -> Vec<TrueCall> {
+    let instants = instants(story);
+    let mut calls = Vec::new();
+    for part in together(story, &instants) {
+        calls.extend(calls_of(story, &instants, &part));
+    }
+    calls.sort_by_key(|call| call.linkedid);
+    calls
+}
+
+fn instants(story: &Deeds) -> Vec<Instant> {
+    let mut place = BTreeMap::new();
+    let mut instants: Vec<Instant> = Vec::new();
+    for (i, deed) in story.deeds.iter().enumerate() {
+        match deed.act {
+            Act::Enter(bridge) => {
+                place.insert(deed.channel, (bridge, deed.at));
+            }
+            Act::Leave(_) | Act::Hangup => {
+                place.remove(&deed.channel);
+            }
+            Act::Born
+            | Act::DialBegin { .. }
+            | Act::DialEnd { .. }
+            | Act::Ringing
+            | Act::Up
+            | Act::Joined(_)
+            | Act::Sign => {}
+        }
+        let to = story.deeds.get(i + 1).map_or(deed.at, |next| next.at);
+        instants.push(Instant {
+            from: deed.at,
+            to,
+            place: place.clone(),
+        });
+    }
+    instants
+}
+
+/// Whom a channel hears in an instant: those in its bridge, and those beyond the Local channels
+/// that are there.
+fn hears(story: &Deeds, instant: &Instant, channel: Ch) -> BTreeSet<Ch> {
+    let mut heard = BTreeSet::from([channel]);
+    loop {
+        let before = heard.len();
+        for a in heard.clone() {
+            for (&b, &(bridge, _)) in &instant.place {
+                let here = instant.place.get(&a).map(|&(bridge, _)| bridge);
+                if here == Some(bridge) && !story.bridges[bridge].is_holding() {
+                    heard.insert(b);
+                }
+            }
+            if let Role::Local { other, .. } = story.channels[a].role
+                && instant.place.contains_key(&a)
+                && instant.place.contains_key(&other)
+            {
+                heard.insert(other);
+            }
+        }
+        if heard.len() == before {
+            heard.remove(&channel);
+            return heard;
+        }
+    }
+}
+
+/// Channels that belong together, in the order of their birth: by dialling, by their linkedid, by
+/// hearing each other once, by a transfer or pickup.
+fn together(story: &Deeds, instants: &[Instant]) -> Vec<Vec<Ch>> {
+    let mut pairs: BTreeSet<(Ch, Ch)> = BTreeSet::new();
+    for (i, channel) in story.channels.iter().enumerate() {
+        pairs.insert((i, channel.linkedid));
+        pairs.extend(channel.dialled_by.map(|by| (i, by)));
+    }
+    for deed in &story.deeds {
+        if let Act::Joined(with) = deed.act {
+            pairs.insert((deed.channel, with));
+        }
+    }
+    for instant in instants {
+        for &a in instant.place.keys() {
+            pairs.extend(hears(story, instant, a).into_iter().map(|b| (a, b)));
+        }
+    }
+    let mut part_of: Vec<Ch> = (0..story.channels.len()).collect();
+    loop {
+        let before = part_of.clone();
+        for &(a, b) in &pairs {
+            let low = part_of[a].min(part_of[b]);
+            part_of[a] = low;
+            part_of[b] = low;
+        }
+        if before == part_of {
+            break;
+        }
+    }
+    let mut parts: BTreeMap<Ch, Vec<Ch>> = BTreeMap::new();
+    for (channel, &part) in part_of.iter().enumerate() {
+        parts.entry(part).or_default().push(channel);
+    }
+    parts.into_values().collect()
+}
+
+fn is_real(story: &Deeds, channel: Ch) -> bool {
+    match story.channels[channel].role {
+        Role::CameIn { .. } | Role::DialledOut { .. } | Role::Phone { .. } => true,
+        Role::Local { .. } | Role::Plumbing { .. } => false,
+    }
+}
+
+fn extension(story: &Deeds, channel: Ch) -> Option<&str> {
+    match &story.channels[channel].role {
+        Role::Phone { extension, .. } => Some(extension),
+        Role::CameIn { .. }
+        | Role::DialledOut { .. }
+        | Role::Local { .. }
+        | Role::Plumbing { .. } => None,
+    }
+}
+
+/// The time any of these customers is connected with a real party that is none of them.
+fn talk(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Talk {
+    let mut talk = Talk::default();
+    let mut before = BTreeSet::new();
+    for instant in instants.iter().filter(|instant| instant.to > instant.from) {
+        let mut now: BTreeSet<Ch> = BTreeSet::new();
+        for &customer in customers {
+            let heard = hears(story, instant, customer).into_iter();
+            now.extend(heard.filter(|&ch| is_real(story, ch) && !customers.contains(&ch)));
+        }
+        if !now.is_empty() {
+            talk.total += instant.to - instant.from;
+        }
+        // Who was there before the customer came, first.
+        let mut new: Vec<Ch> = now.difference(&before).copied().collect();
+        new.sort_by_key(|ch| instant.place[ch].1);
+        talk.began.extend(new);
+        before = now;
+    }
+    talk
+}
+
+fn calls_of(story: &Deeds, instants: &[Instant], part: &[Ch]) -> Vec<TrueCall> {
+    let came = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::CameIn { .. });
+    let went = |&&ch: &&Ch| matches!(story.channels[ch].role, Role::DialledOut { .. });
+    let came: Vec<Ch> = part.iter().filter(came).copied().collect();
+    let went: Vec<Ch> = part.iter().filter(went).copied().collect();
+    let mut groups: Vec<(Direction, Vec<Ch>)> = Vec::new();
+    // Out, unless a customer was there before: then the far end is whom he was put through to.
+    if let Some(&first) = went.first()
+        && came.iter().all(|&other| other > first)
+    {
+        let numbers = by_number(story, instants, &went);
+        groups.extend(numbers.into_iter().map(|went| (Direction::Outbound, went)));
+    }
+    groups.extend(came.iter().map(|&ch| (Direction::Inbound, vec![ch])));
+    if groups.is_empty() {
+        let first = part.iter().find(|&&ch| is_real(story, ch)).copied();
+        groups.extend(first.map(|first| (Direction::Internal, vec![first])));
+    }
+    let firsts: Vec<Ch> = groups.iter().map(|(_, customers)| customers[0]).collect();
+    let one = |(i, (direction, customers)): (usize, (Direction, Vec<Ch>))| {
+        // Channels that came into being for another customer, who is in this call by a meeting.
+        let others: Vec<Ch> = firsts[1..].to_vec();
+        let theirs = |ch: Ch| {
+            let linkedid = story.channels[ch].linkedid;
+            others.contains(&linkedid) || others.contains(&ch)
+        };
+        let own: Vec<Ch> = match i {
+            0 => part.iter().copied().filter(|&ch| !theirs(ch)).collect(),
+            _ => {
+                let mine = |&ch: &Ch| story.channels[ch].linkedid == customers[0];
+                let beside = |ch: &Ch| customers.contains(ch);
+                let all = part.iter().copied();
+                all.filter(|ch| mine(ch) || beside(ch)).collect()
+            }
+        };
+        let linkedid = if i == 0 { part[0] } else { customers[0] };
+        call(story, instants, direction, &customers, &own, linkedid)
+    };
+    groups.into_iter().enumerate().map(one).collect()
+}
+
+/// Lines to different people who both talked are different calls.
+fn by_number(story: &Deeds, instants: &[Instant], went: &[Ch]) -> Vec<Vec<Ch>> {
+    let mut groups: Vec<(&str, Vec<Ch>)> = Vec::new();
+    for &ch in went {
+        let Role::DialledOut { number, .. } = &story.channels[ch].role else {
+            continue;
+        };
+        match groups.iter_mut().find(|(known, _)| known == number) {
+            Some((_, group)) => group.push(ch),
+            None => groups.push((number, vec![ch])),
+        }
+    }
+    let talked = |group: &&(&str, Vec<Ch>)| talk(story, instants, &group.1).total >= ANSWERED_FROM;
+    let talked: Vec<&(&str, Vec<Ch>)> = groups.iter().filter(talked).collect();
+    if talked.len() < 2 {
+        return vec![went.to_vec()];
+    }
+    talked.into_iter().map(|(_, group)| group.clone()).collect()
+}
+
+fn call(
+    story: &Deeds,
+    instants: &[Instant],
+    direction: Direction,
+    customers: &[Ch],
+    own: &[Ch],
+    linkedid: Ch,
+) -> TrueCall {
+    let talk = talk(story, instants, customers);
+    let mut order: Vec<String> = Vec::new();
+    for extension in talk.began.iter().filter_map(|&ch| extension(story, ch)) {
+        if order.last().map(String::as_str) != Some(extension) {
+            order.push(extension.to_owned());
+        }
+    }
+    let employee = match order.last() {
+        Some(last) => Some(last.clone()),
+        None if talk.total >= ANSWERED_FROM => None,
+        None => nobody_talked(story, direction, own),
+    };
+    let main = main_line(story, instants, customers);
+    let (trunk, number) = match &story.channels[main].role {
+        Role::CameIn { trunk, number } => (Some(trunk.name), number.clone()),
+        Role::DialledOut { trunk, number } => (Some(trunk.name), Some(number.clone())),
+        Role::Phone { .. } | Role::Local { .. } | Role::Plumbing { .. } => (None, None),
+    };
+    let hangups = story.deeds.iter().filter(|deed| deed.act == Act::Hangup);
+    let ended = hangups.filter(|deed| customers.contains(&deed.channel));
+    let first = match direction {
+        Direction::Inbound => customers[0],
+        Direction::Outbound | Direction::Internal if linkedid == customers[0] => linkedid,
+        Direction::Outbound | Direction::Internal => *own.first().unwrap_or(&linkedid),
+    };
+    TrueCall {
+        linkedid,
+        direction,
+        talk: talk.total,
+        trunk,
+        number,
+        employee,
+        employees_in_order: order,
+        started: story.channels[first].born,
+        ended: ended.map(|deed| deed.at).max().unwrap_or(0),
+        originated: story.channels[main].dialled_by.is_none(),
+    }
+}
+
+/// Whom a call is put down to in which nobody talked.
+fn nobody_talked(story: &Deeds, direction: Direction, own: &[Ch]) -> Option<String> {
+    if direction != Direction::Inbound {
+        let first = own.iter().find(|&&ch| is_real(story, ch))?;
+        return extension(story, *first).map(str::to_owned);
+    }
+    let dialled = own.iter().filter_map(|&ch| match &story.channels[ch].role {
+        Role::Phone {
+            extension,
+            placed: false,
+        } => Some(extension),
+        Role::Phone { placed: true, .. }
+        | Role::CameIn { .. }
+        | Role::DialledOut { .. }
+        | Role::Local { .. }
+        | Role::Plumbing { .. } => None,
+    });
+    let dialled: BTreeSet<&String> = dialled.collect();
+    if dialled.len() > 1 {
+        return None;
+    }
+    dialled.first().map(|&extension| extension.clone())
+}
+
+/// Of several lines to the customer: the one that talked, else the one tried last.
+fn main_line(story: &Deeds, instants: &[Instant], customers: &[Ch]) -> Ch {
+    let longest = |&&ch: &&Ch| (talk(story, instants, &[ch]).total, ch);
+    *customers
+        .iter()
+        .max_by_key(longest)
+        .expect("a call has a customer")
+}
