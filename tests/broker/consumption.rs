@@ -297,8 +297,7 @@ async fn a_silent_line_is_given_up_by_the_heartbeat() {
 
 #[tokio::test]
 async fn a_broker_killed_and_started_again_loses_nothing() {
-    let broker = Broker::start();
-    broker.declare("killed").await;
+    let broker = Broker::start().declare_for_good("killed").await;
     broker.publish("killed", &bodies(0..3)).await;
     let mut stage = Stage::consume(&broker, "killed", settings());
     stage.up().await;

@@ -197,8 +197,7 @@ async fn what_is_left_at_the_end_is_published_before_it() {
 
 #[tokio::test]
 async fn a_broker_killed_while_they_go_out_and_down_for_a_while_loses_none() {
-    let broker = Broker::start();
-    broker.declare("dead_outage").await;
+    let broker = Broker::start().declare_for_good("dead_outage").await;
     let state = State::new();
     let (_stop, _task) = publish(&state, queue(&broker, "dead_outage"));
     state.letters(0..10).await;

@@ -275,6 +275,18 @@ impl Broker {
         made.await.expect("a queue");
     }
 
+    /// Makes a durable queue that survives a [`kill`](Self::kill) for certain: RabbitMQ confirms
+    /// the making of a queue some time before it is on the disk, which its orderly end waits for.
+    pub async fn declare_for_good(self, queue: &str) -> Self {
+        self.declare(queue).await;
+        let again = tokio::task::spawn_blocking(|| {
+            self.stop();
+            self.start_again();
+            self
+        });
+        again.await.expect("it starts again")
+    }
+
     /// Deletes a queue, consumers or not.
     pub async fn delete(&self, queue: &str) {
         let (_connection, channel) = self.channel().await;
