@@ -40,7 +40,13 @@ fn arrivals(story: &Story) -> Vec<(EventTime, Told<'static>)> {
         })
         .collect();
     arrivals.sort_by_key(|&(at, _)| at);
-    arrivals
+    let every = story.arrival.doubled;
+    let again = |i: usize| every > 0 && i % every == 0;
+    let twice = arrivals.into_iter().enumerate().flat_map(|(i, arrival)| {
+        let second = again(i).then(|| arrival.clone());
+        std::iter::once(arrival).chain(second)
+    });
+    twice.collect()
 }
 
 fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {

@@ -37,13 +37,17 @@ fn the_assembler_tells_of_every_story_what_truly_happened() {
         Err(_) => 2_000,
     };
     let met: RefCell<BTreeMap<&str, u32>> = RefCell::default();
-    let calls = RefCell::new(0);
+    let (calls, heard, failed) = (RefCell::new(0), RefCell::new(0), RefCell::new(None));
     let mut runner = TestRunner::new(Config { cases, ..config });
     let result = runner.run(&story::stories(), |story| {
+        *heard.borrow_mut() += 1;
         for &what in &story.traits {
             *met.borrow_mut().entry(what).or_default() += 1;
         }
-        let told = compare::differences(&story).map_err(TestCaseError::fail)?;
+        let told = compare::differences(&story).map_err(|words| {
+            failed.borrow_mut().get_or_insert(*heard.borrow());
+            TestCaseError::fail(words)
+        })?;
         *calls.borrow_mut() += told;
         Ok(())
     });
@@ -53,7 +57,8 @@ fn the_assembler_tells_of_every_story_what_truly_happened() {
         println!("{:>7} {what}", met.get(what).copied().unwrap_or(0));
     }
     if let Err(failure) = result {
-        panic!("{failure}");
+        let story = failed.into_inner().unwrap_or(0);
+        panic!("failed at story {story}: {failure}");
     }
     let missing: Vec<&str> = TRAITS
         .into_iter()

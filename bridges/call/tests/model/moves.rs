@@ -15,7 +15,7 @@ impl Plot<'_> {
     /// Up to four moves, then somebody hangs up.
     pub fn moves(&mut self, mut talk: Talk) {
         for _ in 0..self.dice.roll(5) {
-            let next = match self.dice.roll(10) {
+            let next = match self.dice.roll(12) {
                 0 => Some(self.hold(talk)),
                 1 => Some(self.optimise(talk)),
                 2 | 3 => self.blind_transfer(talk),
@@ -23,6 +23,8 @@ impl Plot<'_> {
                 6 => self.park(talk),
                 7 => Some(self.spy(talk)),
                 8 => self.next_customer(talk),
+                9 => self.survey(talk),
+                10 => self.two_become_one(talk),
                 _ => self.conference(talk),
             };
             let Some(next) = next else { return };
@@ -117,6 +119,12 @@ impl Plot<'_> {
                 self.switch.hangup(consult);
                 self.drop_line(talk.colleague);
                 self.wait();
+                if self.dice.one_in(3) {
+                    self.met("blonde transfer: nobody answers");
+                    self.drop_line(talk.customer);
+                    self.drop_line(target);
+                    return None;
+                }
                 self.picks_up(target);
             }
             _ => {
@@ -171,6 +179,39 @@ impl Plot<'_> {
         self.switch.hangup(supervisor);
         self.switch.hangup(snoop);
         talk
+    }
+
+    /// The customer is asked how it was, and the colleague hears a message of her own.
+    fn survey(&mut self, talk: Talk) -> Option<Talk> {
+        self.met("after the talk, a survey");
+        self.switch.leave(talk.colleague.near());
+        self.switch.leave(talk.customer.near());
+        self.wait();
+        self.drop_line(talk.colleague);
+        self.drop_line(talk.customer);
+        None
+    }
+
+    /// Another customer talks with another colleague, who puts the two customers together and is
+    /// gone, as the first colleague is.
+    fn two_become_one(&mut self, talk: Talk) -> Option<Talk> {
+        self.met("two calls become one");
+        let second = self.customer_calls();
+        let other = self.ring_phone(second);
+        self.wait();
+        self.picks_up(other);
+        self.meet(&[second, other.near()]);
+        self.wait();
+        if self.dice.roll(2) == 1 {
+            self.switch.join(other.near(), talk.colleague.near());
+        }
+        self.switch.enter(second, talk.bridge);
+        self.drop_line(other);
+        self.wait();
+        self.drop_line(talk.colleague);
+        self.wait();
+        self.switch.hangup(second);
+        None
     }
 
     /// The customer goes, the colleague stays on the line and calls the next one.

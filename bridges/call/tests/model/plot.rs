@@ -6,7 +6,7 @@ use crate::switch::{Br, Ch, Deeds, Micros, Role, Switch, TRUNKS};
 use std::collections::BTreeSet;
 
 /// What the dice can lead to: each has to come up in every run of the model.
-pub const TRAITS: [&str; 47] = [
+pub const TRAITS: [&str; 55] = [
     "came in",
     "went out",
     "internal",
@@ -25,6 +25,7 @@ pub const TRAITS: [&str; 47] = [
     "customer gives up",
     "voicemail",
     "busy",
+    "two pick up at once",
     "pickup",
     "forwarded out",
     "mobile does not confirm",
@@ -39,6 +40,7 @@ pub const TRAITS: [&str; 47] = [
     "attended transfer",
     "attended transfer given up",
     "blonde transfer",
+    "blonde transfer: nobody answers",
     "park",
     "park: nobody fetches",
     "conference",
@@ -47,12 +49,18 @@ pub const TRAITS: [&str; 47] = [
     "conference: an announcer",
     "conference: colleagues go on",
     "spy",
+    "after the talk, a survey",
+    "two calls become one",
+    "colleagues in a room before the customer",
     "next customer on one line",
     "customer hangs up first",
     "chan_sip",
     "DAHDI",
     "system name",
     "linkedids late",
+    "linkedids never told anew",
+    "events doubled",
+    "events shuffled",
     "CEL alone",
 ];
 
@@ -115,12 +123,13 @@ impl<'a> Plot<'a> {
 
     /// Plays the plot to its end.
     pub fn play(mut self) -> (Deeds, BTreeSet<&'static str>) {
-        match self.dice.roll(9) {
+        match self.dice.roll(10) {
             0..=3 => self.comes_in(),
             4 | 5 => self.goes_out(),
             6 => self.stays_inside(),
             7 => self.campaign(),
-            _ => self.click_to_call(),
+            8 => self.click_to_call(),
+            _ => self.room(),
         }
         self.switch.close();
         (self.switch.done, self.traits)
@@ -247,10 +256,12 @@ impl<'a> Plot<'a> {
             self.switch.answer(customer);
             self.wait();
         }
-        if self.dice.one_in(5) {
+        if self.dice.one_in(4) {
             self.met("waits in a queue's holding bridge");
             let lot = self.lot();
             self.switch.enter(customer, lot);
+            self.wait();
+            self.wait();
             self.wait();
             if self.dice.roll(2) == 0 {
                 self.switch.leave(customer);
@@ -311,6 +322,11 @@ impl<'a> Plot<'a> {
         };
         if let Some(line) = answers {
             self.picks_up(line);
+            let late = ringing.iter().find(|other| other.party != line.party);
+            if let Some(late) = late.filter(|_| self.dice.one_in(3)) {
+                self.met("two pick up at once");
+                self.switch.answer(late.party);
+            }
         }
         for line in ringing {
             if answers.is_none_or(|answers| answers.party != line.party) {
@@ -428,6 +444,28 @@ impl<'a> Plot<'a> {
         Line {
             party: self.switch.dial(Some(far), role),
             local: Some((near, far)),
+        }
+    }
+
+    /// Colleagues wait in a room of their own for a customer.
+    fn room(&mut self) {
+        self.met("colleagues in a room before the customer");
+        let room = self.bridge("softmix");
+        let mut inside = Vec::new();
+        for _ in 0..1 + self.dice.roll(2) {
+            let phone = self.phone_calls();
+            self.switch.enter(phone, room);
+            inside.push(phone);
+            self.wait();
+        }
+        let customer = self.customer_calls();
+        self.moment();
+        self.switch.enter(customer, room);
+        inside.push(customer);
+        while !inside.is_empty() {
+            self.wait();
+            let leaves = inside.remove(self.dice.roll(inside.len()));
+            self.switch.hangup(leaves);
         }
     }
 

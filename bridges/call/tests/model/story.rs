@@ -2,7 +2,7 @@
 
 use crate::plot::Plot;
 use crate::switch::{Deeds, Micros};
-use crate::telling::{Manner, Voice};
+use crate::telling::{Linkedids, Manner, Voice};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,6 +14,8 @@ pub struct Arrival {
     pub late: bool,
     /// Up to 400 ms out of order, by these delays in milliseconds; none, in order.
     pub delays_ms: Vec<u16>,
+    /// Every so many events, one arrives twice; 0, none does.
+    pub doubled: usize,
 }
 
 /// Calls that truly happened, and how they are told.
@@ -32,25 +34,30 @@ pub fn stories() -> impl Strategy<Value = Story> {
         1..4,
     );
     let voice = prop::sample::select(vec![Voice::Channel, Voice::Cel, Voice::Both]);
-    let manner = (voice, any::<bool>(), 0..900_i64, any::<bool>());
-    let delays = prop_oneof![
+    let linkedids =
+        prop::sample::select(vec![Linkedids::AtOnce, Linkedids::Late, Linkedids::Never]);
+    let manner = (voice, linkedids, 0..900_i64, any::<bool>());
+    let manner = manner.prop_map(|(voice, linkedids, cel_behind, named)| Manner {
+        voice,
+        linkedids,
+        cel_behind,
+        named,
+    });
+    let delays_ms = prop_oneof![
         3 => Just(Vec::new()),
         1 => prop::collection::vec(0..400_u16, 16),
     ];
-    (plots, manner, (any::<bool>(), delays)).prop_map(|(plots, manner, arrival)| {
-        let (voice, linkedids_late, cel_behind, named) = manner;
-        let (late, delays_ms) = arrival;
-        Story::of(
-            &plots,
-            Manner {
-                voice,
-                linkedids_late,
-                cel_behind,
-                named,
-            },
-            Arrival { late, delays_ms },
-        )
-    })
+    let arrival = (
+        any::<bool>(),
+        delays_ms,
+        prop::sample::select(vec![0, 0, 1, 7]),
+    );
+    let arrival = arrival.prop_map(|(late, delays_ms, doubled)| Arrival {
+        late,
+        delays_ms,
+        doubled,
+    });
+    (plots, manner, arrival).prop_map(|(plots, manner, arrival)| Story::of(&plots, manner, arrival))
 }
 
 impl Story {
@@ -70,7 +77,13 @@ impl Story {
         let told = [
             ("several calls at once", plots.len() > 1),
             ("system name", manner.named),
-            ("linkedids late", manner.linkedids_late),
+            ("linkedids late", manner.linkedids == Linkedids::Late),
+            (
+                "linkedids never told anew",
+                manner.linkedids == Linkedids::Never,
+            ),
+            ("events doubled", story.arrival.doubled > 0),
+            ("events shuffled", !story.arrival.delays_ms.is_empty()),
             ("CEL alone", manner.voice == Voice::Cel),
         ];
         story

@@ -223,12 +223,14 @@ impl Switch {
         here.map(|(&channel, _)| channel).collect()
     }
 
-    /// Enters a bridge, out of any other. All inside come under the oldest linkedid.
+    /// Enters a bridge, out of any other. All inside come under the oldest linkedid, but in a
+    /// conference everybody keeps her own.
     pub fn enter(&mut self, channel: Ch, bridge: Br) {
+        assert!(!self.gone.contains(&channel), "{channel} has hung up");
         self.leave(channel);
         self.place.insert(channel, bridge);
         self.note(channel, Act::Enter(bridge));
-        if !self.done.bridges[bridge].is_holding() {
+        if self.done.bridges[bridge].technology == "simple_bridge" {
             let inside = self.inside(bridge);
             let oldest = inside.iter().map(|&ch| self.linkedid[ch]).min();
             for ch in inside {

@@ -16,12 +16,22 @@ pub enum Voice {
     Both,
 }
 
+/// When events show that a channel's linkedid has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linkedids {
+    AtOnce,
+    /// In the channel's last events only.
+    Late,
+    /// Not at all: the channel keeps the one it was born with.
+    Never,
+}
+
 /// How a PBX tells.
 #[derive(Clone, Copy, Debug)]
 pub struct Manner {
     pub voice: Voice,
-    /// A linkedid that changed is told in the channel's last event only.
-    pub linkedids_late: bool,
+    /// When a linkedid that changed is told.
+    pub linkedids: Linkedids,
     /// CEL's clock is this far behind the channel events'.
     pub cel_behind: Micros,
     /// Unique ids begin with a system name.
@@ -134,10 +144,15 @@ pub fn tell(story: &Deeds, manner: Manner) -> Vec<Told<'static>> {
 
 /// The linkedid that an event shows.
 fn shown(story: &Deeds, manner: Manner, deed: &Deed) -> Ch {
-    if manner.linkedids_late && deed.act != Act::Hangup {
-        story.channels[deed.channel].linkedid
-    } else {
+    let shows = match manner.linkedids {
+        Linkedids::AtOnce => true,
+        Linkedids::Late => deed.act == Act::Hangup,
+        Linkedids::Never => false,
+    };
+    if shows {
         deed.linkedid
+    } else {
+        story.channels[deed.channel].linkedid
     }
 }
 
@@ -242,14 +257,11 @@ fn by_cel(story: &Deeds, manner: Manner, deed: &Deed) -> Said {
             technology: own(story.bridges[bridge].technology),
         },
         // CEL tells of no Local pair: both halves have one linkedid and one name.
-        Act::Joined(with) => match story.channels[with].role {
-            Role::Local { .. } => return said,
-            Role::CameIn { .. }
-            | Role::DialledOut { .. }
-            | Role::Phone { .. }
-            | Role::Plumbing { .. } => Kind::Joined {
-                with: vec![own(id(story, manner, with).as_str())],
-            },
+        Act::Joined(with) if matches!(born_as.role, Role::Local { other, .. } if other == with) => {
+            return said;
+        }
+        Act::Joined(with) => Kind::Joined {
+            with: vec![own(id(story, manner, with).as_str())],
         },
         Act::Sign => Kind::Seen,
         Act::Hangup => {

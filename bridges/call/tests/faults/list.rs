@@ -1,0 +1,111 @@
+//! Faults as somebody could make them: in one place of one file, and still compiling.
+
+/// A fault to plant.
+pub struct Fault {
+    /// What is wrong with a program that has it.
+    pub name: &'static str,
+    /// Under `src`.
+    pub file: &'static str,
+    /// Stands in the file once.
+    pub old: &'static str,
+    pub new: &'static str,
+}
+
+pub const FAULTS: [Fault; 16] = [
+    Fault {
+        name: "strangers in a parking lot hear each other",
+        file: "assembler/leg.rs",
+        old: "technology.eq_ignore_ascii_case(\"holding_bridge\")",
+        new: "technology == \"holding\"",
+    },
+    Fault {
+        name: "a Local channel joins nobody",
+        file: "resolve/talk.rs",
+        old: "sets.join(a, b);",
+        new: "sets.join(a, a.min(b));",
+    },
+    Fault {
+        name: "a recorder or announcer is somebody to talk with",
+        file: "resolve/talk.rs",
+        old: "legs[leg].is_real() && !customers.contains(&leg)",
+        new: "!customers.contains(&leg)",
+    },
+    Fault {
+        name: "unique ids are compared as text",
+        file: "units.rs",
+        old: "|(e, c)| (e, c, &self.0)",
+        new: "|_| (0, 0, &self.0)",
+    },
+    Fault {
+        name: "who talked first has the call, not who talked last",
+        file: "resolve/employee.rs",
+        old: "let began = plan.talk.began.iter().rev();",
+        new: "let began = plan.talk.began.iter();",
+    },
+    Fault {
+        name: "a missed call of several phones is put down to the first",
+        file: "resolve/employee.rs",
+        old: "if dialled.any(|other| other.extension() != Some(&extension)) {",
+        new: "if dialled.any(|other| other.extension().is_none()) {",
+    },
+    Fault {
+        name: "the call ends with the first carrier that refused",
+        file: "resolve/finish.rs",
+        old: "customers.max_by_key(|leg| leg.end)",
+        new: "customers.min_by_key(|leg| leg.end)",
+    },
+    Fault {
+        name: "two customers called on one line are one call",
+        file: "resolve/customers.rs",
+        old: "if groups.len() < 2 {",
+        new: "if groups.len() < 200 {",
+    },
+    Fault {
+        name: "the second customer of a conference is lost",
+        file: "resolve/customers.rs",
+        old: "came.into_iter()\n            .map(",
+        new: "came.into_iter()\n            .take(1)\n            .map(",
+    },
+    Fault {
+        name: "a call is over when its first channel hangs up",
+        file: "assembler/open.rs",
+        old: "self.is_ghost() || !self.legs.values().any(Leg::is_up)",
+        new: "self.is_ghost() || !self.legs.values().all(Leg::is_up)",
+    },
+    Fault {
+        name: "chan_sip's first state is not asked whether the call came in",
+        file: "resolve/view.rs",
+        old: "return if fact.what == What::State(Ringing) {",
+        new: "return if fact.what != What::DialEnded {",
+    },
+    Fault {
+        name: "the number is read where the dial prefix stands",
+        file: "resolve/number.rs",
+        old: "if let Some((at, text)) = own.min_by_key(|(at, _)| *at) {",
+        new: "if let Some((at, text)) = own.min_by_key(|(at, _)| *at).filter(|_| false) {",
+    },
+    Fault {
+        name: "a hand that slipped is an answer",
+        file: "resolve/talk.rs",
+        old: "ANSWERED_FROM: Duration = Duration::from_millis(500)",
+        new: "ANSWERED_FROM: Duration = Duration::from_millis(1)",
+    },
+    Fault {
+        name: "a transfer or pickup ties nothing",
+        file: "assembler/calls.rs",
+        old: "Kind::Joined { with: others } => with = others,",
+        new: "Kind::Joined { with: others } => with = &others[..0],",
+    },
+    Fault {
+        name: "calls that met in a bridge stay apart",
+        file: "resolve/split.rs",
+        old: "stay.from <= until);",
+        new: "stay.from > until);",
+    },
+    Fault {
+        name: "a stay in a bridge lasts to the hang-up",
+        file: "resolve/view.rs",
+        old: "to: fact.at,",
+        new: "to: end.max(fact.at),",
+    },
+];

@@ -1,0 +1,129 @@
+//! The model has to find what is wrong: each of these faults, planted into a copy of this crate,
+//! makes `tests/model` fail within a thousand stories.
+//!
+//! Planting takes minutes, so it is a run of its own: `tests/run faults` sets
+//! `CALLBRIDGE_PLANT_FAULTS`. By default only the list is held to the source.
+
+mod list;
+
+use list::{FAULTS, Fault};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Stories that may pass before a fault is found.
+const STORIES_MAX: &str = "1000";
+
+fn source(fault: &Fault) -> PathBuf {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    source.join(fault.file)
+}
+
+#[test]
+fn every_fault_has_its_one_place_in_the_source() {
+    for fault in &FAULTS {
+        let text = fs::read_to_string(source(fault)).expect("a file of the crate");
+        let places = text.matches(fault.old).count();
+        assert_eq!(places, 1, "{}: {} in {}", fault.name, fault.old, fault.file);
+    }
+}
+
+#[test]
+fn every_planted_fault_is_found_by_the_model() {
+    if std::env::var_os("CALLBRIDGE_PLANT_FAULTS").is_none() {
+        println!("not run: tests/run faults (plants faults for the model to find)");
+        return;
+    }
+    let field = Field::new();
+    let whole = field.run();
+    assert!(whole.is_ok(), "without a fault: {}", whole.unwrap_err());
+    let mut unfound = Vec::new();
+    println!("found by story  fault");
+    for fault in &FAULTS {
+        let file = field.plant(fault);
+        match field.run() {
+            Ok(()) => {
+                println!("         never  {}", fault.name);
+                unfound.push(fault.name);
+            }
+            Err(told) => println!("{:>14}  {}", story_of(&told), fault.name),
+        }
+        fs::copy(source(fault), file).expect("the fault is taken out again");
+    }
+    assert!(unfound.is_empty(), "not found: {unfound:?}");
+}
+
+/// Which story failed.
+fn story_of(told: &str) -> &str {
+    let story = told.split("failed at story ").nth(1);
+    let number = story.and_then(|rest| rest.split_whitespace().next());
+    number
+        .map(|n| n.trim_end_matches(':'))
+        .unwrap_or_else(|| panic!("it failed for another reason:\n{told}"))
+}
+
+/// A workspace with a copy of this crate, and nothing else in it.
+struct Field {
+    folder: PathBuf,
+}
+
+impl Field {
+    fn new() -> Self {
+        let krate = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let root = krate.join("../..");
+        let folder = root.join("target/faults");
+        let _ = fs::remove_dir_all(folder.join("bridges"));
+        copy(krate, &folder.join("bridges/call"));
+        let manifest = fs::read_to_string(root.join("Cargo.toml")).expect("the manifest");
+        let workspace = manifest.split("\n[package]").next().unwrap_or_default();
+        let members = "members = [\"bridges/call\", \"bridges/asterisk\", \"bridges/source\"]";
+        assert!(
+            workspace.contains(members),
+            "the workspace has other members"
+        );
+        let alone = workspace.replace(members, "members = [\"bridges/call\"]");
+        fs::write(folder.join("Cargo.toml"), alone).expect("a manifest");
+        fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");
+        Self { folder }
+    }
+
+    /// Puts the fault into its file.
+    fn plant(&self, fault: &Fault) -> PathBuf {
+        let file = self.folder.join("bridges/call/src").join(fault.file);
+        let text = fs::read_to_string(&file).expect("a file of the copy");
+        fs::write(&file, text.replace(fault.old, fault.new)).expect("the fault is planted");
+        file
+    }
+
+    /// Runs the model; what it told if it failed.
+    fn run(&self) -> Result<(), String> {
+        let output = Command::new(env!("CARGO"))
+            .args(["test", "--offline", "--quiet", "--test", "model"])
+            .current_dir(&self.folder)
+            .env("CARGO_TARGET_DIR", self.folder.join("target"))
+            .env("PROPTEST_CASES", STORIES_MAX)
+            .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+            .output()
+            .expect("cargo runs");
+        let told = [output.stdout, output.stderr].concat();
+        let told = String::from_utf8_lossy(&told).into_owned();
+        if output.status.success() {
+            Ok(())
+        } else {
+            Err(told)
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).expect("a folder");
+    for entry in fs::read_dir(from).expect("a folder") {
+        let path = entry.expect("an entry").path();
+        let name = path.file_name().expect("a name");
+        if path.is_dir() {
+            copy(&path, &to.join(name));
+        } else {
+            fs::copy(&path, to.join(name)).expect("a copy");
+        }
+    }
+}
