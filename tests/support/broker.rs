@@ -181,8 +181,15 @@ impl Broker {
     /// Starts the node after [`stop`](Self::stop) or [`kill`](Self::kill); returns when it
     /// answers. What is durable is there still.
     pub fn start_again(&self) {
-        self.tell("start");
         let begun = Instant::now();
+        // A killed node is gone some time after it was killed.
+        for port in [self.port, self.tls_port] {
+            while TcpListener::bind(("127.0.0.1", port)).is_err() {
+                assert!(begun.elapsed() < START_DEADLINE, "port {port} is taken");
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+        }
+        self.tell("start");
         while !self.answers() {
             let log = || std::fs::read_to_string(self.folder.join("node.log"));
             assert!(begun.elapsed() < START_DEADLINE, "no broker: {:?}", log());
