@@ -41,7 +41,7 @@ fn arrivals(story: &Story) -> Vec<(EventTime, Told<'static>)> {
         .collect();
     arrivals.sort_by_key(|&(at, _)| at);
     let every = story.arrival.doubled;
-    let again = |i: usize| every > 0 && i % every == 0;
+    let again = |i: usize| every > 0 && i.is_multiple_of(every);
     let twice = arrivals.into_iter().enumerate().flat_map(|(i, arrival)| {
         let second = again(i).then(|| arrival.clone());
         std::iter::once(arrival).chain(second)
