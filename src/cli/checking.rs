@@ -79,10 +79,6 @@ impl Checking<'_> {
         } = flags;
         let read = format.as_deref().map(|text| text.parse::<Format>());
         let format = read.and_then(|read| self.faults.take("--format", read));
-        if let Some(format) = format.filter(|format| format.only_cdrs()) {
-            let words = "tells paths between parties, not calls: give a recording of CEL or AMI";
-            self.faults.add(&format!("--format {format}"), words);
-        }
         let told = format.is_some() || !self.faults.is_empty();
         let file = match (file, format) {
             (Some(file), Some(format)) => Some((PathBuf::from(file), format)),

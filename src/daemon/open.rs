@@ -175,7 +175,8 @@ pub const fn decoder_format(format: Format) -> Option<callbridge_asterisk::Forma
         Format::CelCsv => Some(Decoder::CelCsv),
         Format::AsteriskCel => Some(Decoder::CelAmqp),
         Format::AsteriskCdr => Some(Decoder::CdrAmqp),
-        Format::CdrCsv | Format::Wazo => None,
+        Format::CdrCsv => Some(Decoder::CdrCsv),
+        Format::Wazo => None,
     }
 }
 

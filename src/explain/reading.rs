@@ -3,7 +3,7 @@
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Assembler, EventTime, FinishedCall, Settings, Told, UniqueId};
+use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, Settings, Told, UniqueId};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -75,7 +75,7 @@ pub struct Reading {
 /// All behind the framer, which lends its messages from its own buffer.
 struct Hearing {
     decoder: Decoder,
-    assemblers: BTreeMap<String, Assembler>,
+    pbxes: BTreeMap<String, Pbx>,
     /// The first `server_name`: that is the PBX itself.
     server: Option<String>,
     counts: Counts,
@@ -91,7 +91,7 @@ impl Reading {
         };
         let hearing = Hearing {
             decoder: Decoder::new(rules.format, settings),
-            assemblers: BTreeMap::new(),
+            pbxes: BTreeMap::new(),
             server: None,
             counts: Counts::default(),
             now: EventTime::from_seconds(0),
@@ -129,10 +129,10 @@ impl Reading {
             self.hearing.hear(frame, &self.rules)?;
         }
         let now = self.hearing.now.plus(REPLAY);
-        self.hearing
-            .assemblers
-            .values_mut()
-            .for_each(|assembler| assembler.finish_all(now));
+        for pbx in self.hearing.pbxes.values_mut() {
+            pbx.assembler.finish_all(now);
+            pbx.folder.finish_all(now);
+        }
         Ok(self.hearing.finished())
     }
 
@@ -148,11 +148,45 @@ impl Reading {
 
     /// Calls whose end was not told so far.
     pub fn open_calls(&self) -> usize {
-        self.hearing
-            .assemblers
-            .values()
-            .map(Assembler::open_calls)
-            .sum()
+        let pbxes = self.hearing.pbxes.values();
+        pbxes.map(|pbx| pbx.assembler.open_calls()).sum()
+    }
+}
+
+/// The calls of one PBX. Where channel events tell of a call, its records add nothing but their
+/// user field.
+struct Pbx {
+    assembler: Assembler,
+    folder: Folder,
+}
+
+impl Pbx {
+    fn new(settings: Settings) -> Self {
+        Self {
+            folder: Folder::new(settings.clone()),
+            assembler: Assembler::new(settings),
+        }
+    }
+
+    fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
+        self.assembler.hear(told, arrived);
+        if let Told::Cdr(cdr) = told {
+            let ids = [&cdr.uniqueid, &cdr.linkedid];
+            if !ids.iter().any(|id| self.assembler.has_heard(id)) {
+                self.folder.hear(cdr, arrived);
+            }
+        }
+    }
+
+    fn take_finished(&mut self) -> Vec<FinishedCall> {
+        let mut calls = self.assembler.take_finished();
+        let heard = |call: &FinishedCall| {
+            let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
+            ids.any(|id| self.assembler.has_heard(id.as_str()))
+        };
+        let folded = self.folder.take_finished().into_iter();
+        calls.extend(folded.filter(|call| !heard(call)));
+        calls
     }
 }
 
@@ -181,14 +215,13 @@ impl Hearing {
             }
         };
         let pbx = pbx_of(&rules.pbx, heard.server.as_deref(), &mut self.server);
-        if !self.assemblers.contains_key(&pbx) {
+        if !self.pbxes.contains_key(&pbx) {
             let endpoints = rules.trunks.endpoints(&pbx)?;
             let settings = Settings {
                 endpoints,
                 ..rules.settings.clone()
             };
-            self.assemblers
-                .insert(pbx.clone(), Assembler::new(settings));
+            self.pbxes.insert(pbx.clone(), Pbx::new(settings));
         }
         let arrived = match time_of(&heard.told) {
             Time::Told(at) => {
@@ -202,15 +235,15 @@ impl Hearing {
             }
             Time::None => self.now,
         };
-        if let Some(assembler) = self.assemblers.get_mut(&pbx) {
-            assembler.hear(&heard.told, arrived);
+        if let Some(pbx) = self.pbxes.get_mut(&pbx) {
+            pbx.hear(&heard.told, arrived);
         }
         Ok(())
     }
 
     fn finished(&mut self) -> Vec<Heard> {
-        let of = |(pbx, assembler): (&String, &mut Assembler)| {
-            let calls = assembler.take_finished().into_iter();
+        let of = |(pbx, calls): (&String, &mut Pbx)| {
+            let calls = calls.take_finished().into_iter();
             calls
                 .map(|call| Heard {
                     pbx: pbx.clone(),
@@ -218,7 +251,7 @@ impl Hearing {
                 })
                 .collect::<Vec<_>>()
         };
-        self.assemblers.iter_mut().flat_map(of).collect()
+        self.pbxes.iter_mut().flat_map(of).collect()
     }
 }
 
@@ -257,7 +290,7 @@ fn time_of(told: &Told<'_>) -> Time {
             },
             Time::Told,
         ),
-        Told::Cdr(cdr) => cdr.at.map_or(Time::None, Time::Told),
+        Told::Cdr(cdr) => cdr.at.or(cdr.ended_at).map_or(Time::None, Time::Told),
         Told::Mark(_) => Time::None,
     }
 }

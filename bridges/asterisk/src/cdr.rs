@@ -1,5 +1,6 @@
 //! Call detail records: AMI's `Cdr` event and the bodies of asterisk-cdr-amqp.
 
+use crate::cdr_time::is_time;
 use crate::decoder::{Decoded, Heard, Unreadable};
 use crate::json::{self, Members};
 use crate::mend::Scratch;
@@ -12,11 +13,17 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
     pairs: impl Iterator<Item = (K, V)>,
     mended: &mut bool,
 ) -> Result<Told<'a>, Unreadable> {
+    let known = pairs.filter_map(|(key, value)| Some((field(key.as_ref())?, value)));
+    tell_fields(known, mended)
+}
+
+/// Reads a record whose fields are known already.
+pub(crate) fn tell_fields<'a, V: Raw<'a>>(
+    fields: impl Iterator<Item = (Field, V)>,
+    mended: &mut bool,
+) -> Result<Told<'a>, Unreadable> {
     let mut cdr = Cdr::default();
-    for (key, value) in pairs {
-        let Some(field) = field(key.as_ref()) else {
-            continue;
-        };
+    for (field, value) in fields {
         let place = match field {
             Field::Timestamp => {
                 cdr.at = epoch(value.as_ref());
@@ -44,6 +51,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
             Field::End => &mut cdr.end,
             Field::Disposition => &mut cdr.disposition,
             Field::Userfield => &mut cdr.userfield,
+            Field::CallerId => &mut cdr.caller_id,
         };
         *place = known(value, mended);
     }
@@ -51,7 +59,7 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
         return Err(Unreadable::NoChannel);
     }
     // asterisk-cdr-amqp writes the epoch where a call was not answered.
-    if cdr.answer.starts_with("1970-01-01") || cdr.answer.starts_with("0000-00-00") {
+    if !is_time(&cdr.answer) {
         cdr.answer = "".into();
     }
     Ok(Told::Cdr(Box::new(cdr)))
@@ -80,8 +88,9 @@ pub(crate) fn texts<'a>(
         .map(|(key, value)| (JsonText(key), JsonText(value.into_text())))
 }
 
-#[derive(Clone, Copy)]
-enum Field {
+/// What calls need of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Field {
     Timestamp,
     Uniqueid,
     Linkedid,
@@ -99,10 +108,11 @@ enum Field {
     Billable,
     Disposition,
     Userfield,
+    CallerId,
 }
 
 /// AMI's name first, then that of `cdr.conf` and of asterisk-cdr-amqp.
-const NAMES: [(&[u8], Field); 34] = [
+const NAMES: [(&[u8], Field); 39] = [
     (b"Timestamp", Field::Timestamp),
     (b"UniqueID", Field::Uniqueid),
     (b"unique_id", Field::Uniqueid),
@@ -137,9 +147,15 @@ const NAMES: [(&[u8], Field); 34] = [
     (b"Disposition", Field::Disposition),
     (b"UserField", Field::Userfield),
     (b"user_field", Field::Userfield),
+    (b"CallerID", Field::CallerId),
+    (b"clid", Field::CallerId),
+    (b"caller_id", Field::CallerId),
+    (b"calldate", Field::Start),
+    (b"start_time", Field::Start),
 ];
 
-fn field(key: &[u8]) -> Option<Field> {
+/// The field of this name.
+pub(crate) fn field(key: &[u8]) -> Option<Field> {
     let letter = key.first()? | 0x20;
     // Length and first letter turn nearly all names away.
     let may_be = |name: &[u8]| name.len() == key.len() && name[0] | 0x20 == letter;

@@ -1,5 +1,7 @@
 //! One entry for all formats: a framed message in, what it tells out.
 
+use crate::cdr_csv::CdrRows;
+use crate::cdr_time::CdrClock;
 use crate::cel_csv::{Columns, CsvRows};
 use crate::cel_time::CelClock;
 use crate::format::Format;
@@ -63,6 +65,9 @@ pub enum Unreadable {
     /// Fewer columns than a CEL row needs.
     #[error("the row has too few columns to be a CEL event")]
     TooFewColumns,
+    /// No row of `cdr_csv` or `cdr_custom`: its beginning or its end is missing.
+    #[error("the row is no whole CDR: no three times and two counts of seconds stand in it")]
+    NotACdr,
 }
 
 /// Decodes the messages of one source. It keeps what later messages need: the columns of a CSV
@@ -72,6 +77,8 @@ pub struct Decoder {
     format: Format,
     clock: CelClock,
     rows: CsvRows,
+    cdr_clock: CdrClock,
+    cdr_rows: CdrRows,
     scratch: Scratch,
     memory: ami_json::Memory,
 }
@@ -81,6 +88,8 @@ impl Decoder {
     pub fn new(format: Format, settings: DecoderSettings) -> Self {
         Self {
             format,
+            cdr_clock: CdrClock::new(settings.zone.clone()),
+            cdr_rows: CdrRows::new(),
             clock: CelClock::new(settings.zone),
             rows: CsvRows::new(settings.cel_columns),
             scratch: Scratch::default(),
@@ -96,7 +105,7 @@ impl Decoder {
     /// Decodes one message, as [`Framer`](crate::Framer), a WebSocket frame or an AMQP delivery
     /// gives it. Never panics, whatever the bytes.
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
-        match self.format {
+        let mut decoded = match self.format {
             Format::Ami => ami::decode(message, &mut self.clock),
             Format::AmiJson => ami_json::decode(
                 message,
@@ -107,6 +116,13 @@ impl Decoder {
             Format::CelCsv => self.rows.decode(message, &mut self.clock),
             Format::CelAmqp => cel_amqp::decode(message, &mut self.scratch, &mut self.clock),
             Format::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
+            Format::CdrCsv => self.cdr_rows.decode(message),
+        };
+        if let Decoded::Event { heard, .. } = &mut decoded
+            && let Told::Cdr(cdr) = &mut heard.told
+        {
+            self.cdr_clock.place(cdr);
         }
+        decoded
     }
 }

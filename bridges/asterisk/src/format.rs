@@ -12,6 +12,7 @@ use std::str::FromStr;
 /// | [`CelCsv`](Self::CelCsv) | `cel-csv` | CSV records | no | local, or epoch |
 /// | [`CelAmqp`](Self::CelAmqp) | `asterisk-cel` | one JSON body a line | no | ISO 8601 |
 /// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
+/// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
@@ -24,6 +25,8 @@ pub enum Format {
     CelAmqp,
     /// Message bodies of asterisk-cdr-amqp.
     CdrAmqp,
+    /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
+    CdrCsv,
 }
 
 /// How messages are told apart on a stream or in a file.
@@ -39,12 +42,13 @@ pub enum Framing {
 
 impl Format {
     /// Every format, in the order of the table above.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Ami,
         Self::AmiJson,
         Self::CelCsv,
         Self::CelAmqp,
         Self::CdrAmqp,
+        Self::CdrCsv,
     ];
 
     /// The name on the command line and in `format=`.
@@ -55,6 +59,7 @@ impl Format {
             Self::CelCsv => "cel-csv",
             Self::CelAmqp => "asterisk-cel",
             Self::CdrAmqp => "asterisk-cdr",
+            Self::CdrCsv => "cdr-csv",
         }
     }
 
@@ -63,7 +68,7 @@ impl Format {
         match self {
             Self::Ami => Framing::EmptyLine,
             Self::AmiJson | Self::CelAmqp | Self::CdrAmqp => Framing::Line,
-            Self::CelCsv => Framing::CsvRecord,
+            Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
         }
     }
 
@@ -71,14 +76,14 @@ impl Format {
     pub const fn has_variables(self) -> bool {
         match self {
             Self::Ami | Self::AmiJson => true,
-            Self::CelCsv | Self::CelAmqp | Self::CdrAmqp => false,
+            Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
         }
     }
 
     /// It tells of calls by CDRs alone.
     pub const fn only_cdrs(self) -> bool {
         match self {
-            Self::CdrAmqp => true,
+            Self::CdrAmqp | Self::CdrCsv => true,
             Self::Ami | Self::AmiJson | Self::CelCsv | Self::CelAmqp => false,
         }
     }
@@ -92,7 +97,9 @@ impl fmt::Display for Format {
 
 /// A format's name that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no format {0:?}: give ami, ami-json, cel-csv, asterisk-cel or asterisk-cdr")]
+#[error(
+    "there is no format {0:?}: give ami, ami-json, cel-csv, asterisk-cel, asterisk-cdr or cdr-csv"
+)]
 pub struct UnknownFormat(String);
 
 impl FromStr for Format {
@@ -131,6 +138,7 @@ mod tests {
         cel-csv CsvRecord variables=false cdrs=false
         asterisk-cel Line variables=false cdrs=false
         asterisk-cdr Line variables=false cdrs=true
+        cdr-csv CsvRecord variables=false cdrs=true
         ");
     }
 }

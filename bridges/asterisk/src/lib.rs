@@ -12,17 +12,20 @@
 //! | `ami`, `event`, `key` | AMI's events |
 //! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
 //! | `cel`, `cel_time`, `cel_csv`, `cel_amqp` | channel event logging |
-//! | `cdr` | call detail records |
+//! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
 //! | [`decoder`] | the one entry for all of them |
 
 mod ami;
 mod ami_json;
 mod cdr;
+mod cdr_csv;
+mod cdr_time;
 mod cel;
 mod cel_amqp;
 mod cel_csv;
 mod cel_time;
+mod csv_record;
 pub mod decoder;
 mod event;
 pub mod format;

@@ -370,6 +370,12 @@ impl Assembler {
         self.calls.knows(id).is_some()
     }
 
+    /// Whether an event told of a channel, linkedid or channel name like this; of finished calls,
+    /// as long as they are remembered here.
+    pub fn has_heard(&self, id: &str) -> bool {
+        !id.is_empty() && (self.knows(id) || self.calls.has_finished(id) || self.calls.names(id))
+    }
+
     /// How many calls are open.
     pub fn open_calls(&self) -> usize {
         self.calls.len()

@@ -207,4 +207,12 @@ pub struct Cdr<'a> {
     pub disposition: Text<'a>,
     /// `userfield`
     pub userfield: Text<'a>,
+    /// `clid`: `"Anna" <998901110001>`
+    pub caller_id: Text<'a>,
+    /// `start` made absolute; `None` where its zone cannot be known.
+    pub started_at: Option<EventTime>,
+    /// `answer` made absolute; `None` when unanswered.
+    pub answered_at: Option<EventTime>,
+    /// `end` made absolute.
+    pub ended_at: Option<EventTime>,
 }

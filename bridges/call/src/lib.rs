@@ -13,11 +13,13 @@
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | [`assembler`] | [`Assembler`]: groups channels into open calls, and says when one is over |
+//! | [`fold`] | [`Folder`]: call detail records alone to finished calls |
 //! | `resolve` | the facts of an open call's channels to finished calls |
 
 pub mod assembler;
 pub mod call;
 pub mod event;
+pub mod fold;
 mod resolve;
 pub mod timeline;
 pub mod trunk;
@@ -26,5 +28,6 @@ pub mod units;
 pub use assembler::{Assembler, Counts, OpenChange, Settings};
 pub use call::{Direction, FinishedCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
+pub use fold::Folder;
 pub use trunk::{Endpoint, Endpoints};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

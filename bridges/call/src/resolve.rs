@@ -28,6 +28,11 @@ use crate::trunk::Endpoints;
 use crate::units::UniqueId;
 use view::View;
 
+pub(crate) use customers::subscriber;
+pub(crate) use number::{in_dial_data, is_number};
+pub(crate) use split::Sets;
+pub(crate) use talk::ANSWERED_FROM;
+
 /// Why a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {

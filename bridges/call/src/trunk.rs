@@ -195,7 +195,9 @@ pub(crate) fn local_pair(name: &str) -> Option<&str> {
     if !technology(name).eq_ignore_ascii_case("Local") {
         return None;
     }
-    name.strip_suffix(";1").or_else(|| name.strip_suffix(";2"))
+    // Before Asterisk 1.8 a comma stood there.
+    let halves = [";1", ";2", ",1", ",2"];
+    halves.iter().find_map(|half| name.strip_suffix(half))
 }
 
 /// The name without the marks of a masquerade: `PJSIP/101-00000050<ZOMBIE>`.

@@ -104,6 +104,11 @@ impl Calls {
         self.ids.get(id).copied()
     }
 
+    /// Whether a channel of an open call has this name.
+    pub(super) fn names(&self, name: &str) -> bool {
+        self.names.contains_key(name)
+    }
+
     /// The unique id of the channel that an event is about. A source may tell the name alone (a
     /// JSON frame that was cut): then a stand-in serves until the id is told.
     pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {

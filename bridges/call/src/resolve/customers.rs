@@ -128,7 +128,7 @@ fn customers_by_number(legs: &[&View<'_>], dialled: Vec<usize>) -> Vec<Vec<usize
 }
 
 /// The last nine digits: what stays the same whatever prefix a carrier wants.
-fn subscriber(number: &str) -> String {
+pub(crate) fn subscriber(number: &str) -> String {
     let digits: Vec<char> = number.chars().filter(char::is_ascii_digit).collect();
     digits[digits.len().saturating_sub(9)..].iter().collect()
 }

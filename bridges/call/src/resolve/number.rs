@@ -100,27 +100,11 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
 }
 
 /// The number in the `Dial` that was seen to run while this channel lived, else in the last one
-/// before it was born. It has to name this channel's peer; a DAHDI or GSM group names none, so
-/// there the only destination of the technology will do.
+/// before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
-    let (tech, peer) = (trunk::technology(leg.name), peer(leg.name));
-    let number_in = |dial: &DialHeard| {
-        let destinations = dial.data.split(',').next().unwrap_or_default().split('&');
-        let same: Vec<&str> = destinations
-            .filter_map(|destination| destination.split_once('/'))
-            .filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech))
-            .map(|(_, rest)| rest)
-            .collect();
-        let named = same
-            .iter()
-            .find(|rest| rest.split(['/', '@', ':']).any(|part| part == peer));
-        let group = !["PJSIP", "SIP", "IAX2"].contains(&tech) && same.len() == 1;
-        let only = same.first().filter(|_| group);
-        in_dial_string(named.or(only)?, peer)
-    };
     let dials = legs.iter().flat_map(|leg| &leg.leg.dials);
     let mut found: Vec<(&DialHeard, String)> = dials
-        .filter_map(|dial| Some((dial, number_in(dial)?)))
+        .filter_map(|dial| Some((dial, in_dial_data(&dial.data, leg.name)?)))
         .collect();
     found.sort_by_key(|(dial, _)| dial.first);
     // Its end may be told a moment before that of the Dial.
@@ -136,6 +120,25 @@ fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime,
     };
     let (dial, text) = while_it_lived.or_else(before)?;
     Some((dial.first, text.clone()))
+}
+
+/// The number for the channel of this name in the data of `Dial`. It has to name the channel's
+/// peer; a DAHDI or GSM group names none, so there the only destination of the technology will do.
+pub(crate) fn in_dial_data(data: &str, channel: &str) -> Option<String> {
+    let (tech, peer) = (trunk::technology(channel), peer(channel));
+    // Before Asterisk 1.6 a bar stood between the arguments.
+    let destinations = data.split([',', '|']).next().unwrap_or_default().split('&');
+    let same: Vec<&str> = destinations
+        .filter_map(|destination| destination.split_once('/'))
+        .filter(|(its_tech, _)| its_tech.eq_ignore_ascii_case(tech))
+        .map(|(_, rest)| rest)
+        .collect();
+    let named = same
+        .iter()
+        .find(|rest| rest.split(['/', '@', ':']).any(|part| part == peer));
+    let group = !["PJSIP", "SIP", "IAX2"].contains(&tech) && same.len() == 1;
+    let only = same.first().filter(|_| group);
+    in_dial_string(named.or(only)?, peer)
 }
 
 /// What stands between the slash and the suffix of a channel's name.
@@ -182,7 +185,7 @@ fn bare(segment: &str) -> Option<&str> {
 
 /// Whether a text can be somebody's number: `anonymous`, `<unknown>`, the empty text and `s` are
 /// none.
-fn is_number(text: &str) -> bool {
+pub(crate) fn is_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }
 

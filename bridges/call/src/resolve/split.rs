@@ -9,16 +9,16 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Sets that grow together.
 #[derive(Debug)]
-pub(super) struct Sets(Vec<usize>);
+pub(crate) struct Sets(Vec<usize>);
 
 impl Sets {
     /// `count` sets of one each.
-    pub(super) fn new(count: usize) -> Self {
+    pub(crate) fn new(count: usize) -> Self {
         Self((0..count).collect())
     }
 
     /// The set that `i` is in.
-    pub(super) fn of(&mut self, i: usize) -> usize {
+    pub(crate) fn of(&mut self, i: usize) -> usize {
         let mut root = i;
         while self.0[root] != root {
             self.0[root] = self.0[self.0[root]];
@@ -28,7 +28,7 @@ impl Sets {
     }
 
     /// Makes the sets of `a` and `b` one.
-    pub(super) fn join(&mut self, a: usize, b: usize) {
+    pub(crate) fn join(&mut self, a: usize, b: usize) {
         let (a, b) = (self.of(a), self.of(b));
         self.0[a.max(b)] = a.min(b);
     }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Talk shorter than this is a hand that slipped: not answered.
-pub(super) const ANSWERED_FROM: Duration = Duration::from_millis(500);
+pub(crate) const ANSWERED_FROM: Duration = Duration::from_millis(500);
 
 /// The customer's connections.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// The decoder for it; `None` for the two that nothing here reads yet.
+    /// The decoder for it; `None` for the one that nothing here reads yet.
     pub const fn decoder(self) -> Option<callbridge_asterisk::Format> {
         match self {
             Self::Ami => Some(callbridge_asterisk::Format::Ami),
@@ -60,7 +60,8 @@ impl Format {
             Self::CelCsv => Some(callbridge_asterisk::Format::CelCsv),
             Self::AsteriskCel => Some(callbridge_asterisk::Format::CelAmqp),
             Self::AsteriskCdr => Some(callbridge_asterisk::Format::CdrAmqp),
-            Self::CdrCsv | Self::Wazo => None,
+            Self::CdrCsv => Some(callbridge_asterisk::Format::CdrCsv),
+            Self::Wazo => None,
         }
     }
 }

@@ -1,0 +1,161 @@
+//! Rows of call detail records: `Master.csv` of `cdr_csv`, rows of `cdr_custom`'s sample, and
+//! tables exported with a header.
+//!
+//! ```text
+//! cdr_csv      accountcode src dst dcontext clid channel dstchannel lastapp lastdata
+//!              start answer end duration billsec disposition amaflags
+//!              [uniqueid] [userfield] [peeraccount linkedid sequence]
+//! cdr_custom   clid src dst dcontext channel dstchannel lastapp lastdata
+//!              start answer end duration billsec disposition amaflags
+//!              accountcode uniqueid userfield [sequence]
+//! ```
+//! What a row without a header is can be told for sure by where its three times and two counts of
+//! seconds stand. A row that has them nowhere is torn.
+
+use crate::cdr::{self, Field};
+use crate::cdr_time::is_time;
+use crate::csv_record::CsvRecord;
+use crate::decoder::{Decoded, Heard, Unreadable};
+
+/// What both writers put first, but for the account and the caller's name.
+const BEGINNING: [Field; 7] = [
+    Field::Channel,
+    Field::DestChannel,
+    Field::LastApp,
+    Field::LastData,
+    Field::Start,
+    Field::Answer,
+    Field::End,
+];
+/// Columns of the oldest form.
+const COLUMNS_MIN: usize = 16;
+
+/// Reads rows, and keeps the columns of a header.
+#[derive(Debug)]
+pub(crate) struct CdrRows {
+    header: Option<Vec<Option<Field>>>,
+    record: CsvRecord,
+}
+
+impl CdrRows {
+    pub(crate) fn new() -> Self {
+        Self {
+            header: None,
+            record: CsvRecord::new(),
+        }
+    }
+
+    /// Decodes one row; a header sets the columns of those that follow.
+    pub(crate) fn decode<'a>(&'a mut self, row: &[u8]) -> Decoded<'a> {
+        self.record.read(row, COLUMNS_MIN / 2);
+        if let Some(header) = self.read_header() {
+            self.header = Some(header);
+            return Decoded::Skipped;
+        }
+        let columns = self.columns();
+        let Some(columns) = columns.or_else(|| self.header.clone()) else {
+            return Decoded::Unreadable(Unreadable::NotACdr);
+        };
+        let fields = columns.into_iter().enumerate();
+        let fields =
+            fields.filter_map(|(at, field)| field.map(|field| (field, self.record.field(at))));
+        let mut repaired = false;
+        match cdr::tell_fields(fields, &mut repaired) {
+            Ok(told) => Decoded::Event {
+                heard: Heard { server: None, told },
+                repaired,
+            },
+            Err(why) => Decoded::Unreadable(why),
+        }
+    }
+
+    /// The columns, if this row is a header: it names a channel and a start, and holds neither.
+    fn read_header(&self) -> Option<Vec<Option<Field>>> {
+        let names = (0..self.record.len()).map(|at| self.record.text(at).trim());
+        let names = names.map(|name| name.trim_start_matches('\u{feff}').trim_matches('"'));
+        let fields: Vec<Option<Field>> = names.map(|name| cdr::field(name.as_bytes())).collect();
+        let has = |field: Field| fields.contains(&Some(field));
+        (has(Field::Channel) && has(Field::Start) && has(Field::Disposition)).then_some(fields)
+    }
+
+    /// The columns that this row shows by its times.
+    fn columns(&self) -> Option<Vec<Option<Field>>> {
+        match [9, 8]
+            .into_iter()
+            .find(|&start| self.times_stand_at(start))?
+        {
+            9 => Some(self.of_cdr_csv()),
+            _ => Some(of_cdr_custom()),
+        }
+    }
+
+    /// Whether start, answer, end, duration and billed seconds stand from this column on.
+    fn times_stand_at(&self, start: usize) -> bool {
+        let text = |at| self.record.text(at);
+        let whole = |at: usize| text(at).trim().parse::<u32>().is_ok();
+        let none = |text: &str| {
+            text.is_empty()
+                || is_time(text)
+                || text.starts_with("0000-")
+                || text.starts_with("1970-")
+                || text == "0"
+        };
+        self.record.len() >= start + COLUMNS_MIN - 9
+            && is_time(text(start))
+            && none(text(start + 1))
+            && (is_time(text(start + 2)) || text(start + 2).is_empty())
+            && whole(start + 3)
+            && whole(start + 4)
+            && text(start - 4).contains('/')
+    }
+
+    /// By how many columns follow the sixteenth; a single one is an id or a user field.
+    fn of_cdr_csv(&self) -> Vec<Option<Field>> {
+        let mut columns = vec![None, Some(Field::Source), Some(Field::Destination)];
+        columns.extend([Some(Field::Context), Some(Field::CallerId)]);
+        columns.extend(BEGINNING.map(Some));
+        columns.extend([Field::Duration, Field::Billable, Field::Disposition].map(Some));
+        columns.push(None);
+        let more = self.record.len().saturating_sub(COLUMNS_MIN);
+        let one = if is_uniqueid(self.record.text(COLUMNS_MIN)) {
+            Field::Uniqueid
+        } else {
+            Field::Userfield
+        };
+        match more {
+            0 => {}
+            1 => columns.push(Some(one)),
+            2 => columns.extend([Field::Uniqueid, Field::Userfield].map(Some)),
+            3 => columns.extend([None, Some(Field::Linkedid), None]),
+            4 => columns.extend([Some(one), None, Some(Field::Linkedid), None]),
+            _ => {
+                columns.extend([Field::Uniqueid, Field::Userfield].map(Some));
+                columns.extend([None, Some(Field::Linkedid), None]);
+            }
+        }
+        columns
+    }
+}
+
+fn of_cdr_custom() -> Vec<Option<Field>> {
+    let mut columns = [
+        Field::CallerId,
+        Field::Source,
+        Field::Destination,
+        Field::Context,
+    ]
+    .map(Some)
+    .to_vec();
+    columns.extend(BEGINNING.map(Some));
+    columns.extend([Field::Duration, Field::Billable, Field::Disposition].map(Some));
+    columns.extend([None, None, Some(Field::Uniqueid), Some(Field::Userfield)]);
+    columns
+}
+
+/// `1536293101.12458`, `pbx1-1536293101.12458`
+fn is_uniqueid(text: &str) -> bool {
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+    let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);
+    tail.split_once('.')
+        .is_some_and(|(epoch, counter)| digits(epoch) && digits(counter))
+}

@@ -1,0 +1,316 @@
+//! The times of call detail records made absolute.
+//!
+//! Records tell local times of whole seconds without a zone, unless their writer was told better.
+//! The zone that was given places them, and the epoch in the unique id of the record's channel
+//! settles an hour that exists twice. Without a zone that epoch gives the distance from UTC: the
+//! first record of a channel begins when the channel was made.
+
+use callbridge_call::{Cdr, EventTime, UniqueId};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+
+/// Zones lie whole quarter hours from UTC, and no zone lies farther.
+const QUARTER_HOUR_SEC: i64 = 900;
+const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
+/// A channel's first record begins within so many seconds of its unique id.
+const SLACK_SEC: i64 = 5;
+/// No PBX of ours tells of calls before 2000: an epoch of 1970 says that there was none.
+const EARLIEST_SEC: i64 = 946_684_800;
+
+/// Places the records of one source.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CdrClock {
+    zone: Option<TimeZone>,
+    /// Learned from the last first record of a channel.
+    offset_sec: Option<i64>,
+    /// The channel of the last record: its next record tells no birth.
+    last: String,
+}
+
+/// A time as it was written.
+enum Written {
+    Absolute(i64),
+    Local(DateTime),
+}
+
+impl CdrClock {
+    pub(crate) fn new(zone: Option<TimeZone>) -> Self {
+        Self {
+            zone,
+            offset_sec: None,
+            last: String::new(),
+        }
+    }
+
+    /// Places start, answer and end. A record without an end ends after its duration.
+    pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>) {
+        let born = UniqueId::new(cdr.uniqueid.as_ref()).map(|id| id.age().0);
+        let born = born.and_then(|epoch| i64::try_from(epoch).ok());
+        let born = born.filter(|epoch| (EARLIEST_SEC..i64::MAX).contains(epoch));
+        let first = cdr.uniqueid != self.last.as_str();
+        self.last.clear();
+        self.last.push_str(&cdr.uniqueid);
+        let start = match written(&cdr.start) {
+            Some(Written::Absolute(micros)) => Some((micros, None)),
+            Some(Written::Local(local)) => {
+                self.start(local, born, first).map(|at| (at, Some(local)))
+            }
+            None => None,
+        };
+        let Some((start, local)) = start else {
+            return;
+        };
+        let lasted = cdr.duration_sec.map(|sec| i64::from(sec) * 1_000_000);
+        let near = |text: &str, wanted: Option<i64>| match written(text)? {
+            Written::Absolute(micros) => Some(micros),
+            Written::Local(at) => self.after(at, start, local, wanted),
+        };
+        let end = near(&cdr.end, lasted.map(|lasted| start + lasted));
+        let end = end
+            .filter(|end| *end >= start)
+            .or(lasted.map(|lasted| start + lasted));
+        let billed = cdr.billable_sec.map(|sec| i64::from(sec) * 1_000_000);
+        let answer = near(
+            &cdr.answer,
+            end.zip(billed).map(|(end, billed)| end - billed),
+        );
+        cdr.started_at = Some(EventTime::from_micros(start));
+        cdr.ended_at = end.map(EventTime::from_micros);
+        cdr.answered_at = answer.map(EventTime::from_micros);
+    }
+
+    fn start(&mut self, local: DateTime, born: Option<i64>, first: bool) -> Option<i64> {
+        if let Some(zone) = &self.zone {
+            let both = moments(zone, local)?;
+            let after = |at: &&i64| born.is_none_or(|born| **at >= (born - SLACK_SEC) * 1_000_000);
+            // A record before its channel was made: the PBX writes another zone than was given.
+            if let Some(at) = both.iter().find(after) {
+                return Some(*at);
+            }
+            let offset = offset(local, born?)?;
+            return Some(as_utc(local)? - offset * 1_000_000);
+        }
+        if let (true, Some(offset)) = (first, born.and_then(|born| offset(local, born))) {
+            self.offset_sec = Some(offset);
+        }
+        let hint = || {
+            let ahead = as_utc(local)?.div_euclid(1_000_000) - born?;
+            let ahead = Some(ahead).filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC)?;
+            Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
+        };
+        let offset = self.offset_sec.or_else(hint)?;
+        Some(as_utc(local)? - offset * 1_000_000)
+    }
+
+    /// A later local time of a record: the moment nearest to the wanted one. The clocks may have
+    /// been changed in the middle of the call.
+    fn after(
+        &self,
+        local: DateTime,
+        start: i64,
+        began: Option<DateTime>,
+        wanted: Option<i64>,
+    ) -> Option<i64> {
+        if let Some(zone) = &self.zone {
+            let both = moments(zone, local)?;
+            let wanted = wanted.unwrap_or(start);
+            return both.into_iter().min_by_key(|at| (at - wanted).abs());
+        }
+        let since = as_utc(local)? - as_utc(began?)?;
+        let plain = start + since;
+        let off = wanted.map_or(0, |wanted| wanted - plain);
+        let changed = [-3600, -1800, 1800, 3600].into_iter();
+        let changed = changed.map(|sec| sec * 1_000_000);
+        let step = changed.min_by_key(|step| (off - step).abs()).unwrap_or(0);
+        Some(if (off - step).abs() <= 2_000_000 {
+            plain + step
+        } else {
+            plain
+        })
+    }
+}
+
+/// How far the local time of a channel's first record is ahead of UTC; `None` where it does not
+/// begin with its channel.
+fn offset(local: DateTime, born: i64) -> Option<i64> {
+    let ahead = as_utc(local)?.div_euclid(1_000_000) - born;
+    let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
+    let plain = nearest.abs() <= FARTHEST_ZONE_SEC && (ahead - nearest).abs() <= SLACK_SEC;
+    plain.then_some(nearest)
+}
+
+fn as_utc(local: DateTime) -> Option<i64> {
+    Some(TimeZone::UTC.to_timestamp(local).ok()?.as_microsecond())
+}
+
+/// The moments that a local time names: two in an hour that exists twice, the earlier first.
+fn moments(zone: &TimeZone, local: DateTime) -> Option<Vec<i64>> {
+    let ambiguous = zone.to_ambiguous_timestamp(local);
+    let both = if ambiguous.is_ambiguous() {
+        vec![ambiguous.earlier().ok()?, ambiguous.later().ok()?]
+    } else {
+        vec![ambiguous.compatible().ok()?]
+    };
+    let mut both: Vec<i64> = both.iter().map(|at| at.as_microsecond()).collect();
+    both.sort_unstable();
+    Some(both)
+}
+
+/// Whether a text can be a record's time.
+pub(crate) fn is_time(text: &str) -> bool {
+    written(text).is_some()
+}
+
+/// `None` for no time, and for the zero or 1970 that stands for none.
+fn written(text: &str) -> Option<Written> {
+    let text = text.trim();
+    if let Some(at) = crate::text::epoch(text.as_bytes()) {
+        let plain =
+            at.micros() >= EARLIEST_SEC * 1_000_000 && at.micros() < 100_000_000_000_000_000;
+        return plain.then_some(Written::Absolute(at.micros()));
+    }
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        let micros = at.as_microsecond();
+        return (micros >= EARLIEST_SEC * 1_000_000).then_some(Written::Absolute(micros));
+    }
+    let local: DateTime = text.parse().ok()?;
+    let dated = text.len() > 10 && local.year() >= 2000;
+    dated.then_some(Written::Local(local))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn placed(
+        clock: &mut CdrClock,
+        id: &'static str,
+        start: &'static str,
+        end: &'static str,
+        duration: u32,
+    ) -> (i64, i64) {
+        let mut cdr = Cdr {
+            uniqueid: id.into(),
+            start: start.into(),
+            end: end.into(),
+            duration_sec: Some(duration),
+            ..Cdr::default()
+        };
+        clock.place(&mut cdr);
+        let sec = |at: Option<EventTime>| at.map_or(0, |at| at.floor_seconds().get());
+        (sec(cdr.started_at), sec(cdr.ended_at))
+    }
+
+    #[test]
+    fn the_epoch_in_the_unique_id_gives_the_distance_from_utc() {
+        let mut clock = CdrClock::default();
+        // Born at 2018-09-07 04:05:01 UTC.
+        let id = "1536293101.12458";
+        let first = placed(
+            &mut clock,
+            id,
+            "2018-09-07 11:05:01",
+            "2018-09-07 11:05:20",
+            19,
+        );
+        assert_eq!(first, (1_536_293_101, 1_536_293_120));
+        let second = placed(
+            &mut clock,
+            id,
+            "2018-09-07 11:05:20",
+            "2018-09-07 11:08:24",
+            184,
+        );
+        assert_eq!(second, (1_536_293_120, 1_536_293_304));
+        // Without an id, what was learned holds.
+        let third = placed(
+            &mut clock,
+            "",
+            "2018-09-07 12:00:00",
+            "2018-09-07 12:00:05",
+            5,
+        );
+        assert_eq!(third, (1_536_296_400, 1_536_296_405));
+    }
+
+    #[test]
+    fn an_hour_that_exists_twice_is_settled_by_the_unique_id_and_the_duration() {
+        let zone = TimeZone::get("Europe/Berlin").expect("a zone");
+        let mut clock = CdrClock::new(Some(zone));
+        // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
+        for (id, epoch) in [
+            ("1792888200.1", 1_792_888_200),
+            ("1792891800.1", 1_792_891_800),
+        ] {
+            let short = placed(
+                &mut clock,
+                id,
+                "2026-10-25 02:30:00",
+                "2026-10-25 02:31:00",
+                60,
+            );
+            assert_eq!(short, (epoch, epoch + 60), "{id}");
+        }
+        let over = placed(
+            &mut clock,
+            "1792889700.2",
+            "2026-10-25 02:55:00",
+            "2026-10-25 02:05:00",
+            600,
+        );
+        assert_eq!(over, (1_792_889_700, 1_792_890_300));
+    }
+
+    #[test]
+    fn clocks_changed_in_mid_call_are_seen_by_the_duration_without_a_zone() {
+        let mut clock = CdrClock::default();
+        let id = "1792889700.2";
+        let over = placed(
+            &mut clock,
+            id,
+            "2026-10-25 02:55:00",
+            "2026-10-25 02:05:00",
+            600,
+        );
+        assert_eq!(over, (1_792_889_700, 1_792_890_300));
+    }
+
+    #[test]
+    fn a_record_before_its_own_channel_is_not_of_the_zone_that_was_given() {
+        let zone = TimeZone::get("Asia/Tashkent").expect("a zone");
+        let mut clock = CdrClock::new(Some(zone));
+        // usegmtime=yes: the PBX writes UTC.
+        let utc = placed(
+            &mut clock,
+            "1536293101.1",
+            "2018-09-07 04:05:01",
+            "2018-09-07 04:05:20",
+            19,
+        );
+        assert_eq!(utc, (1_536_293_101, 1_536_293_120));
+    }
+
+    #[test]
+    fn epochs_and_zones_stand_as_they_are_and_1970_is_none() {
+        assert!(matches!(
+            written("2026-11-20T10:08:37+05:00"),
+            Some(Written::Absolute(_))
+        ));
+        assert!(matches!(
+            written("1536293101"),
+            Some(Written::Absolute(1_536_293_101_000_000))
+        ));
+        for none in [
+            "",
+            "0",
+            "1970-01-01T05:00:00+0500",
+            "1969-12-31T19:00:00-0500",
+            "1970-01-01 05:00:00",
+            "0000-00-00 00:00:00",
+            "2026-11-20",
+            "soon",
+        ] {
+            assert!(!is_time(none), "{none}");
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Call detail records in, finished calls out, for a PBX of which nothing better is told.
+//!
+//! A record is one path between two parties, told when its channel ended. Records are one call when
+//! they share a linkedid, a unique id, or a channel that lived in both; so a Local channel that
+//! optimised itself away, which splits one call in two records, stays one call. What is folded is
+//! an estimate, and says so.
+//!
+//! Nothing among records says that a call is over. So the records of a call are waited for:
+//!
+//! | records | are folded when |
+//! |---|---|
+//! | of a call that happens now | `--cdr-wait` has passed since the last one came |
+//! | late ones (a PBX that posts in batches, a queue's backlog) | records that ended so much later have come, or after 10 minutes |
+//! | with a linkedid whose own channel has not ended; with one half of a Local; without a trunk | a record that is missing came, or after `--max-call` |
+//! | of a file that was read to its end | at once |
+//!
+//! A record that comes after its call was folded (a dialled party that was transferred goes on
+//! when its caller is gone) changes nothing, and is counted as late.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | `record` | what is kept of a record |
+//! | `group` | the records of one call, and what ties them |
+//! | `parties` | the channels that the records name |
+//! | `talk` | when the customer was connected, and with whom |
+//! | `plan` | who the customer is, and how many calls the records are |
+//! | `finish` | the values of the finished call |
+
+mod finish;
+mod group;
+mod parties;
+mod plan;
+mod record;
+mod talk;
+
+use crate::assembler::{Counts, Error, OpenChange, Settings};
+use crate::call::{Direction, FinishedCall};
+use crate::event::Cdr;
+use crate::units::EventTime;
+use group::{Group, Groups};
+use record::Record;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// A PBX that posts records in batches does so within this time (`cdr.conf`: 300 s).
+const BATCH: Duration = Duration::from_secs(600);
+/// A record that arrives so soon after its end happens now.
+const LIVE: Duration = Duration::from_secs(5);
+/// Ids and names of folded calls that are remembered here; the spool remembers more, and longer.
+const FINISHED_MAX: usize = 8192;
+
+/// Folds the records of one PBX. Time comes in from outside.
+#[derive(Debug)]
+pub struct Folder {
+    settings: Settings,
+    counts: Counts,
+    groups: Groups,
+    /// Ids and channels of folded calls, with the end of the call.
+    done: BTreeMap<String, EventTime>,
+    done_order: VecDeque<String>,
+    finished: Vec<FinishedCall>,
+    /// Groups that are not as they were last taken.
+    changed: BTreeSet<u64>,
+    /// Groups that were given out as open.
+    published: BTreeSet<u64>,
+    /// The latest end of a record.
+    stream: Option<EventTime>,
+}
+
+impl Folder {
+    /// No records yet. Of the settings, the endpoints, `cdr_wait`, `max_call` and
+    /// `max_open_calls` count.
+    pub fn new(settings: Settings) -> Self {
+        Self {
+            settings,
+            counts: Counts::default(),
+            groups: Groups::default(),
+            done: BTreeMap::new(),
+            done_order: VecDeque::new(),
+            finished: Vec::new(),
+            changed: BTreeSet::new(),
+            published: BTreeSet::new(),
+            stream: None,
+        }
+    }
+
+    /// Takes in a record, and when it arrived by our own clock. `false` when it is one of a call
+    /// that was folded already, and so changed nothing.
+    pub fn hear(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
+        let Some(record) = Record::of(cdr, arrived) else {
+            self.counts.unidentified += 1;
+            return true;
+        };
+        if self.is_late(&record) {
+            self.counts.late += 1;
+            return false;
+        }
+        self.stream = self.stream.max(Some(record.end));
+        let live = arrived <= record.end.plus(LIVE);
+        match self.groups.take_in(record, arrived, live) {
+            Some((key, absorbed)) => self.changed.extend(absorbed.into_iter().chain([key])),
+            None => self.counts.doubled += 1,
+        }
+        while self.groups.len() > self.settings.max_open_calls.max(1) {
+            let Some(key) = self.groups.ended_first() else {
+                break;
+            };
+            self.finish(key);
+        }
+        true
+    }
+
+    /// A record of a folded call: by its ids, or because its channel was that of a folded call.
+    fn is_late(&self, record: &Record) -> bool {
+        let ids = [&record.uniqueid, &record.linkedid];
+        let known = |id: &&String| !id.is_empty() && self.done.contains_key(id.as_str());
+        if ids.iter().any(|id| known(id)) {
+            return true;
+        }
+        let end = self.done.get(&record.channel);
+        end.is_some_and(|&end| record.start <= end.plus(Duration::from_secs(1)))
+            && record.linkedid.is_empty()
+    }
+
+    /// Says what time it is; call it at [`Folder::next_deadline`] at the latest.
+    pub fn tick(&mut self, now: EventTime) {
+        let due = |(key, group): (u64, &Group)| (now >= self.due(group)).then_some(key);
+        let due: Vec<u64> = self.groups.iter().filter_map(due).collect();
+        for key in due {
+            self.finish(key);
+        }
+    }
+
+    /// When a group is folded by our own clock, if nothing else is heard.
+    fn due(&self, group: &Group) -> EventTime {
+        if self.awaits(group) {
+            return group.arrived.plus(self.settings.max_call);
+        }
+        let told_on = self.stream >= Some(group.end().plus(self.wait()));
+        if group.live || told_on {
+            group.arrived.plus(self.wait())
+        } else {
+            group.arrived.plus(BATCH.max(self.wait()))
+        }
+    }
+
+    fn wait(&self) -> Duration {
+        self.settings.cdr_wait.unwrap_or(self.settings.settle)
+    }
+
+    /// What has no trunk is no customer's call yet: it can be the beginning of one.
+    fn awaits(&self, group: &Group) -> bool {
+        group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
+    }
+
+    /// When the next group is folded if nothing else is heard.
+    pub fn next_deadline(&self) -> Option<EventTime> {
+        self.groups.iter().map(|(_, group)| self.due(group)).min()
+    }
+
+    /// The file that the records come from was read to its present end at `now`: what ended before
+    /// the last batch that can still come is folded, but for calls whose records are missing.
+    pub fn at_end(&mut self, now: EventTime) {
+        let before = now.minus(BATCH.max(self.wait()));
+        let long_ago = now.minus(self.settings.max_call);
+        let over = |(key, group): (u64, &Group)| {
+            let end = group.end();
+            let old = !group.live && end <= before && !group.awaits_more();
+            (old || end <= long_ago).then_some(key)
+        };
+        let over: Vec<u64> = self.groups.iter().filter_map(over).collect();
+        for key in over {
+            self.finish(key);
+        }
+    }
+
+    /// No more records will come: every call is folded without further waiting.
+    pub fn finish_all(&mut self, _now: EventTime) {
+        while let Some(key) = self.groups.ended_first() {
+            self.finish(key);
+        }
+    }
+
+    fn finish(&mut self, key: u64) {
+        self.changed.insert(key);
+        let Some(group) = self.groups.remove(key) else {
+            return;
+        };
+        let calls = finish::calls(&group, &self.settings.endpoints);
+        self.counts.nobody += u64::from(calls.is_empty());
+        self.counts.facts_dropped += u64::from(group.dropped);
+        let journaled = calls
+            .iter()
+            .any(|call| call.direction != Direction::Internal);
+        if journaled {
+            self.remember(&group);
+        }
+        self.finished.extend(calls);
+    }
+
+    fn remember(&mut self, group: &Group) {
+        let end = group.end();
+        for record in &group.records {
+            let names = [&record.channel, &record.dest];
+            let names = names.into_iter().filter(|name| group::is_unique(name));
+            for text in [&record.uniqueid, &record.linkedid]
+                .into_iter()
+                .chain(names)
+            {
+                if !text.is_empty() && self.done.insert(text.clone(), end).is_none() {
+                    self.done_order.push_back(text.clone());
+                }
+            }
+        }
+        while self.done_order.len() > FINISHED_MAX {
+            let Some(oldest) = self.done_order.pop_front() else {
+                break;
+            };
+            self.done.remove(&oldest);
+        }
+    }
+
+    /// The calls folded since the last take.
+    pub fn take_finished(&mut self) -> Vec<FinishedCall> {
+        std::mem::take(&mut self.finished)
+    }
+
+    /// The groups of records that changed or went since the last take.
+    pub fn take_changes(&mut self) -> Vec<OpenChange> {
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.changed) {
+            // Texts, numbers and lists of them: that always serializes.
+            let group = self.groups.get(key).map(serde_json::to_vec);
+            if let Some(snapshot) = group.and_then(Result::ok) {
+                self.published.insert(key);
+                let snapshot = Some(snapshot);
+                changes.push(OpenChange { key, snapshot });
+            } else if self.published.remove(&key) {
+                let snapshot = None;
+                changes.push(OpenChange { key, snapshot });
+            }
+        }
+        changes
+    }
+
+    /// Puts a group of records back, as [`Folder::take_changes`] gave it out.
+    ///
+    /// # Errors
+    /// When the bytes are not a snapshot.
+    pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
+        let group: Group =
+            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        self.groups.remove(key);
+        self.stream = self.stream.max(Some(group.end()));
+        self.groups.put(key, group);
+        self.published.insert(key);
+        Ok(())
+    }
+
+    /// Whether a record with this unique id or linkedid waits to be folded.
+    pub fn knows(&self, id: &str) -> bool {
+        self.groups.knows(id)
+    }
+
+    /// Calls whose records are waited for.
+    pub fn open_calls(&self) -> usize {
+        self.groups.len()
+    }
+
+    /// What was ignored or set right so far.
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+}

@@ -1,0 +1,369 @@
+//! Puts the values of a folded call together, each with the record that decided it.
+
+use super::group::Group;
+use super::parties::{self, Channel};
+use super::plan::{self, Plan};
+use super::record::Record;
+use super::talk;
+use crate::call::{Because, Direction, FinishedCall, HeardNumber};
+use crate::resolve::{in_dial_data, is_number};
+use crate::trunk::Endpoints;
+use crate::units::{EventTime, Extension, UniqueId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// The finished calls that these records were.
+pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
+    let (records, channels) = parties::channels(group, endpoints);
+    let plans = plan::plans(&records, &channels);
+    let finish = |(i, plan): (usize, &Plan<'_>)| {
+        let others: Vec<&UniqueId> = plans
+            .iter()
+            .enumerate()
+            .filter(|&(other, _)| other != i)
+            .map(|(_, other)| &other.linkedid)
+            .collect();
+        Folding {
+            group,
+            records: &records,
+            channels: &channels,
+            plan,
+        }
+        .finish(&others)
+    };
+    plans.iter().enumerate().map(finish).collect()
+}
+
+/// One call being put together.
+struct Folding<'a, 'g> {
+    group: &'a Group,
+    records: &'a [&'g Record],
+    channels: &'a [Channel<'g>],
+    plan: &'a Plan<'g>,
+}
+
+impl Folding<'_, '_> {
+    fn finish(&self, others: &[&UniqueId]) -> FinishedCall {
+        let plan = self.plan;
+        let main = self.main_customer();
+        let customer = &self.channels[main];
+        let mut why = Why::default();
+        let started = self.started(&mut why);
+        self.direction(customer, started, &mut why);
+        let ended = self.ended(&mut why).max(started);
+        let answered = plan.talk.is_answer();
+        self.talked(customer, ended, &mut why);
+        let number = self.number(customer, &mut why);
+        let employee = self.employee(customer, ended, &mut why);
+        let trunk = customer
+            .endpoint()
+            .map(|endpoint| endpoint.trunk().to_owned());
+        if let Some(trunk) = &trunk {
+            let words = format!("the channel belongs to {trunk}");
+            why.note("trunk", started, customer.name, words);
+        }
+        FinishedCall {
+            linkedid: plan.linkedid.clone(),
+            also_known_as: self.aliases(others),
+            direction: plan.direction,
+            answered,
+            trunk,
+            number,
+            employee,
+            employees_in_order: self.in_order(),
+            started,
+            ended,
+            talk: if answered {
+                plan.talk.total.min(ended.since(started))
+            } else {
+                Duration::ZERO
+            },
+            variables: Vec::new(),
+            userfields: self.userfields(),
+            incomplete: self.incomplete(),
+            estimate: true,
+            live: self.group.live,
+            remarks: vec![format!(
+                "folded from {} records alone: an estimate",
+                plan.own.len()
+            )],
+            why: why.0,
+        }
+    }
+
+    /// Of several channels of the customer: the one that was connected longest, else the last.
+    fn main_customer(&self) -> usize {
+        let talked = |i: usize| talk::talk(self.records, self.channels, &[i]).total;
+        let customers = self.plan.customers.iter().copied();
+        customers.max_by_key(|&i| (talked(i), i)).unwrap_or(0)
+    }
+
+    fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut Why) {
+        let trunk = customer.endpoint().map_or("", |endpoint| endpoint.trunk());
+        let words = match self.plan.direction {
+            Direction::Inbound => format!("came in on trunk {trunk}: its channel told the record"),
+            Direction::Outbound => format!("dialled out on trunk {trunk}: a record's destination"),
+            Direction::Internal => "no trunk took part".to_owned(),
+        };
+        why.note("direction", at, customer.name, words);
+    }
+
+    /// The start of the first record; of a customer who came in, of those with the same id.
+    fn started(&self, why: &mut Why) -> EventTime {
+        let plan = self.plan;
+        let root = self.channels[plan.customers[0]].told.first();
+        let root = root
+            .filter(|_| plan.direction == Direction::Inbound)
+            .and_then(|it| it.id());
+        let own = plan
+            .own
+            .iter()
+            .filter(|it| root.is_none() || it.id() == root);
+        let first = own.min_by_key(|record| record.start);
+        let Some(first) = first.or(plan.own.first()).or(self.records.first()) else {
+            return self.group.end();
+        };
+        why.note(
+            "startedAt",
+            first.start,
+            &first.channel,
+            "the start of the first record",
+        );
+        first.start
+    }
+
+    /// The end of the last record of the customer.
+    fn ended(&self, why: &mut Why) -> EventTime {
+        let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
+        let last = customers
+            .flat_map(Channel::records)
+            .max_by_key(|record| record.end);
+        let Some(last) = last else {
+            return self.group.end();
+        };
+        why.note(
+            "durationSec",
+            last.end,
+            &last.channel,
+            "the end of the customer's last record",
+        );
+        last.end
+    }
+
+    fn talked(&self, customer: &Channel<'_>, ended: EventTime, why: &mut Why) {
+        let talk = &self.plan.talk;
+        let (Some((from, with)), Some(until)) = (talk.first, talk.last) else {
+            let words = "no record with another party is answered";
+            why.note("answered", ended, customer.name, words);
+            why.note("talkTimeSec", ended, customer.name, words);
+            return;
+        };
+        let words = "a record with the customer is ANSWERED";
+        why.note("answered", from, self.channels[with].name, words);
+        why.note(
+            "talkTimeSec",
+            until,
+            customer.name,
+            "the billed seconds of such records",
+        );
+    }
+
+    fn number(&self, customer: &Channel<'_>, why: &mut Why) -> Option<HeardNumber> {
+        let found = match self.plan.direction {
+            Direction::Inbound => caller(customer),
+            Direction::Outbound => dialled(customer).or_else(|| self.dialled_elsewhere()),
+            Direction::Internal => None,
+        };
+        let Some((number, words)) = found else {
+            let at = customer.records().map(|record| record.start).min();
+            let at = at.unwrap_or(self.group.arrived);
+            why.note("clientPhone", at, customer.name, "no number told");
+            return None;
+        };
+        let at = customer.records().map(|record| record.start).min();
+        why.note(
+            "clientPhone",
+            at.unwrap_or(self.group.arrived),
+            customer.name,
+            words,
+        );
+        Some(number)
+    }
+
+    /// What was dialled first, where the records of the trunk's channel name no number.
+    fn dialled_elsewhere(&self) -> Option<(HeardNumber, &'static str)> {
+        let own = self.plan.own.iter().filter(|record| !record.was_called());
+        let mut texts = own.map(|record| record.destination.as_str());
+        let text = texts.find(|text| is_number(text))?;
+        Some((heard(text, false), "the first destination"))
+    }
+
+    fn employee(
+        &self,
+        customer: &Channel<'_>,
+        ended: EventTime,
+        why: &mut Why,
+    ) -> Option<Extension> {
+        let extension = |i: usize| self.channels[i].extension().map(|it| (i, it));
+        let began = self.plan.talk.began.iter().rev();
+        let mut talked = began.filter_map(|&(at, i)| extension(i).map(|(i, it)| (at, i, it)));
+        let answered = self.plan.talk.is_answer();
+        if let Some((at, i, extension)) = talked.next().filter(|_| answered) {
+            why.note(
+                "employee",
+                at,
+                self.channels[i].name,
+                "the last to begin to talk",
+            );
+            return Some(extension.clone());
+        }
+        let (found, words) = match self.plan.direction {
+            _ if answered => (None, "the customer talked with no extension"),
+            Direction::Inbound => self.only_one_dialled(),
+            Direction::Outbound | Direction::Internal => self.placed(),
+        };
+        let name = found.map_or(customer.name, |channel| channel.name);
+        why.note("employee", ended, name, words);
+        found.and_then(|channel| channel.extension().cloned())
+    }
+
+    fn only_one_dialled(&self) -> (Option<&Channel<'_>>, &'static str) {
+        let own = |channel: &&Channel<'_>| {
+            let is_own = |record: &&Record| self.plan.own.contains(record);
+            channel.extension().is_some() && channel.reached.iter().any(|it| is_own(it))
+        };
+        let mut dialled = self.channels.iter().filter(own);
+        let Some(first) = dialled.next() else {
+            return (None, "no extension took part");
+        };
+        if dialled.any(|other| other.extension() != first.extension()) {
+            return (None, "several extensions were dialled, and none talked");
+        }
+        (Some(first), "the one extension dialled")
+    }
+
+    fn placed(&self) -> (Option<&Channel<'_>>, &'static str) {
+        let first = self.plan.own.first().and_then(|record| {
+            let names = [&record.channel, &record.dest];
+            let mut of_record = names.iter().filter_map(|name| self.named(name));
+            of_record.find(|channel| channel.is_real())
+        });
+        match first.filter(|channel| channel.extension().is_some()) {
+            Some(channel) => (Some(channel), "placed the call"),
+            None => (None, "no extension placed the call"),
+        }
+    }
+
+    fn named(&self, name: &str) -> Option<&Channel<'_>> {
+        self.channels.iter().find(|channel| channel.name == name)
+    }
+
+    fn in_order(&self) -> Vec<Extension> {
+        let mut order: Vec<Extension> = Vec::new();
+        for &(_, channel) in &self.plan.talk.began {
+            if let Some(extension) = self.channels[channel].extension()
+                && order.last() != Some(extension)
+            {
+                order.push(extension.clone());
+            }
+        }
+        order
+    }
+
+    /// All other ids of the call, without those by which another of its calls is known.
+    fn aliases(&self, others: &[&UniqueId]) -> Vec<UniqueId> {
+        let own = self.plan.own.iter();
+        let texts = own.flat_map(|record| [&record.uniqueid, &record.linkedid]);
+        let ids: BTreeSet<UniqueId> = texts.filter_map(|id| UniqueId::new(id.as_str())).collect();
+        let other = |id: &UniqueId| *id != self.plan.linkedid && !others.contains(&id);
+        ids.into_iter().filter(other).collect()
+    }
+
+    /// Those of the customer's own channel where it has one, for a record with another customer
+    /// tells of both; else those of all records.
+    fn userfields(&self) -> Vec<String> {
+        let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
+        let trunk = |name: &str| {
+            let named = self.named(name);
+            named.is_some_and(|channel| channel.endpoint().is_some())
+        };
+        let root = customers.flat_map(|channel| channel.told.iter());
+        let root = root.filter(|it| !it.was_called() && !trunk(&it.dest));
+        let root = distinct(root.map(|record| record.userfield.as_str()));
+        if root.is_empty() {
+            distinct(self.plan.own.iter().map(|record| record.userfield.as_str()))
+        } else {
+            root
+        }
+    }
+
+    fn incomplete(&self) -> Option<String> {
+        if self.group.dropped > 0 {
+            return Some("the call had more records than are kept of one".to_owned());
+        }
+        let lost = self.plan.own.iter().any(|record| !record.placed);
+        lost.then(|| "its local times have no zone: give --pbx-timezone".to_owned())
+    }
+}
+
+/// The number of somebody who called in on this channel.
+fn caller(channel: &Channel<'_>) -> Option<(HeardNumber, &'static str)> {
+    let sources = channel.told.iter().map(|record| record.source.as_str());
+    let quoted = channel.told.iter().filter_map(|record| {
+        let (_, number) = record.caller_id.rsplit_once('<')?;
+        number.split('>').next()
+    });
+    let mut texts = sources.chain(quoted).filter(|text| is_number(text));
+    texts
+        .next()
+        .map(|text| (heard(text, false), "the caller's number"))
+}
+
+/// The number that was dialled on this trunk channel.
+pub(super) fn dialled(channel: &Channel<'_>) -> Option<(HeardNumber, &'static str)> {
+    let mut data = channel
+        .reached
+        .iter()
+        .filter_map(|it| in_dial_data(&it.data, channel.name));
+    if let Some(text) = data.next() {
+        return Some((heard(&text, true), "the data of Dial"));
+    }
+    let mut dst = channel
+        .reached
+        .iter()
+        .map(|record| record.destination.as_str());
+    let text = dst.find(|text| is_number(text))?;
+    Some((heard(text, false), "the record's destination"))
+}
+
+fn heard(text: &str, from_dial_string: bool) -> HeardNumber {
+    HeardNumber {
+        text: text.to_owned(),
+        from_dial_string,
+    }
+}
+
+fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
+    let mut seen: Vec<String> = Vec::new();
+    for text in texts.filter(|text| !text.is_empty()) {
+        if !seen.iter().any(|known| known == text) {
+            seen.push(text.to_owned());
+        }
+    }
+    seen
+}
+
+/// The deciding records.
+#[derive(Debug, Default)]
+struct Why(Vec<Because>);
+
+impl Why {
+    fn note(&mut self, value: &str, at: EventTime, channel: &str, words: impl Into<String>) {
+        self.0.push(Because {
+            value: value.to_owned(),
+            at,
+            channel: channel.to_owned(),
+            words: words.into(),
+        });
+    }
+}

@@ -1,0 +1,270 @@
+//! Records that belong together, and the index of all that ties a record to them.
+
+use super::record::Record;
+use crate::trunk;
+use crate::units::EventTime;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Records of one call; those beyond it find no room.
+const RECORDS_MAX: usize = 256;
+/// Whole seconds: one record may end in the second before the next begins.
+const TOUCHING: Duration = Duration::from_secs(1);
+
+/// The records of one call, as far as they have come. Serialized to survive a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Group {
+    pub(super) records: Vec<Record>,
+    /// When the last record arrived.
+    pub(super) arrived: EventTime,
+    /// The last record arrived soon after its end.
+    pub(super) live: bool,
+    /// Records that found no room.
+    pub(super) dropped: u32,
+}
+
+impl Group {
+    pub(super) fn new(arrived: EventTime) -> Self {
+        Self {
+            records: Vec::new(),
+            arrived,
+            live: false,
+            dropped: 0,
+        }
+    }
+
+    /// `false` when the same record is there already.
+    pub(super) fn add(&mut self, record: Record, arrived: EventTime) -> bool {
+        if self.records.contains(&record) {
+            return false;
+        }
+        self.arrived = self.arrived.max(arrived);
+        if self.records.len() < RECORDS_MAX {
+            self.records.push(record);
+        } else {
+            self.dropped += 1;
+        }
+        true
+    }
+
+    /// The end of the record that ended last.
+    pub(super) fn end(&self) -> EventTime {
+        let ends = self.records.iter().map(|record| record.end);
+        ends.max().unwrap_or(self.arrived)
+    }
+
+    /// A record of it is still to come, for its channel outlives those that were told of: the one
+    /// that the call began with, the one that a Local half was dialled by, or the dialling side.
+    pub(super) fn awaits_more(&self) -> bool {
+        let began = |linkedid: &str| self.records.iter().any(|it| it.uniqueid == linkedid);
+        let mut linkedids = self.records.iter().map(|record| record.linkedid.as_str());
+        if linkedids.any(|linkedid| !linkedid.is_empty() && !began(linkedid)) {
+            return true;
+        }
+        let near = |half: &str| {
+            let names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
+            let mut pairs = names.filter(|name| *name != half);
+            pairs.any(|name| trunk::local_pair(name) == trunk::local_pair(half))
+        };
+        let dialled_half = |record: &Record| {
+            let half = record.channel.as_str();
+            trunk::local_pair(half).is_some() && half.ends_with('2') && !near(half)
+        };
+        self.records.iter().any(dialled_half) || self.records.iter().all(Record::is_dialled_side)
+    }
+
+    /// Whether a trunk took part.
+    pub(super) fn has_trunk(&self, endpoints: &trunk::Endpoints) -> bool {
+        let mut names = self.records.iter().flat_map(|it| [&it.channel, &it.dest]);
+        names.any(|name| endpoints.of(name).is_some())
+    }
+
+    fn absorb(&mut self, other: Self) {
+        self.arrived = self.arrived.max(other.arrived);
+        self.live &= other.live;
+        self.dropped += other.dropped;
+        let arrived = self.arrived;
+        for record in other.records {
+            self.add(record, arrived);
+        }
+    }
+
+    /// Whether this record, which names a channel that one of these names, means the same one.
+    fn shares_channel(&self, record: &Record) -> bool {
+        self.records.iter().any(|known| same_channel(known, record))
+    }
+}
+
+/// Two records name one channel that lived in both. A name may come again: a channel has one
+/// unique id, and of a name without a suffix of its own the records must overlap.
+fn same_channel(a: &Record, b: &Record) -> bool {
+    let slack = |name: &str| {
+        if is_unique(name) {
+            TOUCHING
+        } else {
+            Duration::ZERO
+        }
+    };
+    let near = |name: &str| {
+        let slack = slack(name);
+        let touch = a.start <= b.end.plus(slack) && b.start <= a.end.plus(slack);
+        touch && (slack > Duration::ZERO || a.start < b.end && b.start < a.end)
+    };
+    let local = |name: &str| trunk::local_pair(name).map(str::to_owned);
+    let own = !a.uniqueid.is_empty() && !b.uniqueid.is_empty() && a.uniqueid != b.uniqueid;
+    let continued = a.channel == b.channel && !own;
+    let exactly = a.uniqueid.is_empty() && (a.end == b.start || b.end == a.start);
+    if continued && (near(&a.channel) || exactly) {
+        return true;
+    }
+    let crossed = [
+        (&a.channel, &b.dest),
+        (&a.dest, &b.channel),
+        (&a.dest, &b.dest),
+    ];
+    if crossed
+        .iter()
+        .any(|(a, b)| a == b && !a.is_empty() && near(a))
+    {
+        return true;
+    }
+    let halves = [(&a.channel, &b.channel), crossed[0], crossed[1], crossed[2]];
+    let paired = |(a, b): &(&String, &String)| a != b && local(a).is_some() && local(a) == local(b);
+    halves.iter().any(|pair| paired(pair) && near(pair.0))
+}
+
+/// A name that ends in a suffix which comes once in the life of a PBX: at least eight hex digits,
+/// or the number of a Local channel.
+pub(super) fn is_unique(name: &str) -> bool {
+    let name = trunk::local_pair(name).unwrap_or(name);
+    let suffix = name.rsplit_once('-').map_or("", |(_, suffix)| suffix);
+    suffix.len() >= 8 && suffix.bytes().all(|b| b.is_ascii_hexdigit())
+}
+
+/// The groups by number, with an index of ids and names.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: BTreeMap<u64, Group>,
+    ids: BTreeMap<String, u64>,
+    names: BTreeMap<String, BTreeSet<u64>>,
+    ends: BTreeSet<(EventTime, u64)>,
+    next: u64,
+}
+
+impl Groups {
+    pub(super) fn len(&self) -> usize {
+        self.groups.len()
+    }
+
+    pub(super) fn get(&self, key: u64) -> Option<&Group> {
+        self.groups.get(&key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Group)> {
+        self.groups.iter().map(|(&key, group)| (key, group))
+    }
+
+    pub(super) fn knows(&self, id: &str) -> bool {
+        self.ids.contains_key(id)
+    }
+
+    /// The group whose last record ended longest ago.
+    pub(super) fn ended_first(&self) -> Option<u64> {
+        self.ends.first().map(|&(_, key)| key)
+    }
+
+    /// Puts the record where it belongs: the number of its group, and those of groups that became
+    /// one with it. `None` when it was there already.
+    pub(super) fn take_in(
+        &mut self,
+        record: Record,
+        arrived: EventTime,
+        live: bool,
+    ) -> Option<(u64, Vec<u64>)> {
+        let mut keys = self.belongs_to(&record);
+        let key = keys.pop_first().unwrap_or_else(|| {
+            let key = self.next;
+            self.next += 1;
+            key
+        });
+        let mut group = self.remove(key).unwrap_or_else(|| Group::new(arrived));
+        for &other in &keys {
+            if let Some(other) = self.remove(other) {
+                group.absorb(other);
+            }
+        }
+        let new = group.add(record, arrived);
+        if new {
+            group.live = live;
+        }
+        self.put(key, group);
+        (new || !keys.is_empty()).then(|| (key, keys.into_iter().collect()))
+    }
+
+    fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
+        let ids = [&record.uniqueid, &record.linkedid];
+        let mut keys: BTreeSet<u64> = ids
+            .iter()
+            .filter_map(|id| self.ids.get(*id))
+            .copied()
+            .collect();
+        for name in [&record.channel, &record.dest] {
+            let near = self.names.get(shared_name(name)).into_iter().flatten();
+            let same = near.filter(|key| {
+                let group = self.groups.get(key);
+                group.is_some_and(|group| group.shares_channel(record))
+            });
+            keys.extend(same.copied());
+        }
+        keys
+    }
+
+    /// Puts a group under this number, and everything that leads to it.
+    pub(super) fn put(&mut self, key: u64, group: Group) {
+        self.next = self.next.max(key.saturating_add(1));
+        for record in &group.records {
+            for id in [&record.uniqueid, &record.linkedid] {
+                if !id.is_empty() {
+                    self.ids.insert(id.clone(), key);
+                }
+            }
+            for name in [&record.channel, &record.dest] {
+                if !name.is_empty() {
+                    let keys = self.names.entry(shared_name(name).to_owned());
+                    keys.or_default().insert(key);
+                }
+            }
+        }
+        self.ends.insert((group.end(), key));
+        self.groups.insert(key, group);
+    }
+
+    /// Takes a group out, with everything that leads to it.
+    pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
+        let group = self.groups.remove(&key)?;
+        self.ends.remove(&(group.end(), key));
+        for record in &group.records {
+            for id in [&record.uniqueid, &record.linkedid] {
+                if self.ids.get(id) == Some(&key) {
+                    self.ids.remove(id);
+                }
+            }
+            for name in [&record.channel, &record.dest] {
+                let name = shared_name(name);
+                if let Some(keys) = self.names.get_mut(name) {
+                    keys.remove(&key);
+                    if keys.is_empty() {
+                        self.names.remove(name);
+                    }
+                }
+            }
+        }
+        Some(group)
+    }
+}
+
+/// What the index knows a channel by: both halves of a Local channel by one name.
+fn shared_name(name: &str) -> &str {
+    trunk::local_pair(name).unwrap_or(name)
+}

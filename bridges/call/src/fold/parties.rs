@@ -1,0 +1,114 @@
+//! The channels that the records of one call name.
+
+use super::group::Group;
+use super::record::Record;
+use crate::trunk::{self, Endpoint, Endpoints, Party};
+use crate::units::{EventTime, Extension};
+
+/// A channel, by its name: a record tells the unique id of one of its two channels alone.
+#[derive(Clone, Debug)]
+pub(super) struct Channel<'a> {
+    pub(super) name: &'a str,
+    pub(super) party: Party<'a>,
+    /// The records told by this channel, and those that name it as destination, by their start.
+    pub(super) told: Vec<&'a Record>,
+    pub(super) reached: Vec<&'a Record>,
+}
+
+impl<'a> Channel<'a> {
+    pub(super) fn is_real(&self) -> bool {
+        !matches!(self.party, Party::Plumbing)
+    }
+
+    pub(super) fn endpoint(&self) -> Option<&'a Endpoint> {
+        match self.party {
+            Party::Trunk(endpoint) => Some(endpoint),
+            Party::Extension(_) | Party::Plumbing => None,
+        }
+    }
+
+    pub(super) fn extension(&self) -> Option<&Extension> {
+        match &self.party {
+            Party::Extension(extension) => Some(extension),
+            Party::Trunk(_) | Party::Plumbing => None,
+        }
+    }
+
+    /// Somebody called in on it: it told a record before it was the destination of one, and not
+    /// as the other side of a dialling.
+    pub(super) fn came_in(&self) -> bool {
+        let Some(first) = self.told.first().filter(|first| !first.was_called()) else {
+            return false;
+        };
+        self.reached
+            .first()
+            .is_none_or(|reached| first.start < reached.start)
+    }
+
+    /// All its records.
+    pub(super) fn records(&self) -> impl Iterator<Item = &'a Record> {
+        self.told.iter().chain(&self.reached).copied()
+    }
+
+    /// When it was answered, where the record of its beginning says so.
+    pub(super) fn answered_at(&self) -> Option<EventTime> {
+        let births = self.told.iter().filter(|record| record.is_birth());
+        births.filter_map(|record| record.answer).min()
+    }
+}
+
+/// The records by their start, and the channels in the order in which they appear in them.
+pub(super) fn channels<'a>(
+    group: &'a Group,
+    endpoints: &'a Endpoints,
+) -> (Vec<&'a Record>, Vec<Channel<'a>>) {
+    let mut records: Vec<&Record> = group.records.iter().collect();
+    records.sort_by(|a, b| order(a).cmp(&order(b)));
+    let mut channels: Vec<Channel<'a>> = Vec::new();
+    for record in &records {
+        for (name, told) in [(&record.channel, true), (&record.dest, false)] {
+            if name.is_empty() {
+                continue;
+            }
+            let known = channels.iter().position(|channel| channel.name == name);
+            let at = known.unwrap_or_else(|| {
+                channels.push(Channel {
+                    name,
+                    party: party(name, endpoints),
+                    told: Vec::new(),
+                    reached: Vec::new(),
+                });
+                channels.len() - 1
+            });
+            let place = &mut channels[at];
+            if told {
+                place.told.push(record);
+            } else {
+                place.reached.push(record);
+            }
+        }
+    }
+    (records, channels)
+}
+
+/// By start; of those of one second, the other side of a dialling last, then by age.
+fn order(record: &Record) -> (EventTime, bool, (u64, u64), &str) {
+    let age = crate::units::UniqueId::new(record.uniqueid.as_str());
+    let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
+    (record.start, record.is_dialled_side(), age, &record.channel)
+}
+
+/// As everywhere; and an `Agent/1001` of Asterisk before 12 stands for the telephone at which
+/// that agent sat.
+fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
+    let agent = || {
+        name.strip_prefix("Agent/")
+            .filter(|agent| !agent.is_empty())
+    };
+    match trunk::party(name, endpoints) {
+        Party::Plumbing => agent().map_or(Party::Plumbing, |agent| {
+            Party::Extension(Extension::new(agent))
+        }),
+        real @ (Party::Trunk(_) | Party::Extension(_)) => real,
+    }
+}

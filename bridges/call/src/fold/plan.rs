@@ -1,0 +1,144 @@
+//! Who the customer is, and how many calls the records were: as for calls told by events.
+
+use super::parties::Channel;
+use super::record::Record;
+use super::talk::{self, Talk};
+use crate::call::Direction;
+use crate::resolve::subscriber;
+use crate::units::UniqueId;
+use std::collections::BTreeSet;
+
+/// One call among the records.
+#[derive(Clone, Debug)]
+pub(super) struct Plan<'a> {
+    pub(super) linkedid: UniqueId,
+    pub(super) direction: Direction,
+    /// The customer's channels.
+    pub(super) customers: Vec<usize>,
+    /// The records of this call rather than of another customer's.
+    pub(super) own: Vec<&'a Record>,
+    pub(super) talk: Talk,
+}
+
+/// The calls that these records were; none when nobody took part.
+pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<'a>> {
+    let Some(first) = channels.iter().position(Channel::is_real) else {
+        return Vec::new();
+    };
+    let trunks = (0..channels.len()).filter(|&i| channels[i].endpoint().is_some());
+    let (came, dialled): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| channels[i].came_in());
+    let mut plans: Vec<(Direction, Vec<usize>)> = Vec::new();
+    if let Some(&first_dialled) = dialled.first()
+        && came.first().is_none_or(|&came| first_dialled < came)
+    {
+        let by_number = by_number(records, channels, dialled);
+        plans.extend(
+            by_number
+                .into_iter()
+                .map(|those| (Direction::Outbound, those)),
+        );
+    }
+    plans.extend(came.into_iter().map(|it| (Direction::Inbound, vec![it])));
+    // Only the other side of a dialling was told of: part of a call that is told of elsewhere.
+    let aside = records.iter().all(|record| record.is_dialled_side());
+    if plans.is_empty() && !aside {
+        plans.push((Direction::Internal, vec![first]));
+    }
+    if aside {
+        plans.clear();
+    }
+    let later: Vec<BTreeSet<usize>> = plans
+        .iter()
+        .skip(1)
+        .map(|(_, customers)| of_customers(records, channels, customers))
+        .collect();
+    let mut made = Vec::new();
+    for (i, (direction, customers)) in plans.into_iter().enumerate() {
+        let is_own = |at: usize| match i {
+            0 => !later.iter().any(|own| own.contains(&at)),
+            _ => later[i - 1].contains(&at),
+        };
+        let own: Vec<&Record> = (0..records.len())
+            .filter(|&at| is_own(at))
+            .map(|at| records[at])
+            .collect();
+        let id = if i == 0 {
+            oldest(records)
+        } else {
+            own_id(&channels[customers[0]])
+        };
+        let Some(linkedid) = id else {
+            continue;
+        };
+        made.push(Plan {
+            linkedid,
+            direction,
+            talk: talk::talk(records, channels, &customers),
+            customers,
+            own,
+        });
+    }
+    made
+}
+
+/// The oldest id of all; of records without any, that of the first.
+fn oldest(records: &[&Record]) -> Option<UniqueId> {
+    let ids = records.iter().filter_map(|record| record.id());
+    let oldest = ids.min_by(|a, b| a.age().cmp(&b.age()));
+    oldest.or_else(|| records.first()?.made_id())
+}
+
+/// What a second customer's call is known by: the unique id of the customer's channel, which a
+/// record tells only of a channel that is not its destination.
+fn own_id(channel: &Channel<'_>) -> Option<UniqueId> {
+    let told = channel.told.iter();
+    let mut ids = told.filter_map(|record| UniqueId::new(record.uniqueid.as_str()));
+    ids.next().or_else(|| {
+        let start = channel.records().map(|record| record.start).min()?;
+        UniqueId::new(format!("{}@{}", channel.name, start.floor_seconds()))
+    })
+}
+
+/// The records that name the customer's channels, and those with the id that the customer's own
+/// first record has, where that is not the id of the whole.
+fn of_customers(
+    records: &[&Record],
+    channels: &[Channel<'_>],
+    customers: &[usize],
+) -> BTreeSet<usize> {
+    let root = oldest(records);
+    let names: Vec<&str> = customers.iter().map(|&i| channels[i].name).collect();
+    let own = channels[customers[0]].told.first().and_then(|it| it.id());
+    let own = own.filter(|own| Some(own) != root.as_ref());
+    let is_own = |record: &Record| {
+        names.contains(&record.channel.as_str())
+            || own.is_some() && record.id() == own
+            || names.contains(&record.dest.as_str()) && own.is_none()
+    };
+    (0..records.len())
+        .filter(|&at| is_own(records[at]))
+        .collect()
+}
+
+/// All trunk channels of an outbound call are the customer's. Only if people of several numbers
+/// talked, they are several calls.
+fn by_number(
+    records: &[&Record],
+    channels: &[Channel<'_>],
+    dialled: Vec<usize>,
+) -> Vec<Vec<usize>> {
+    let mut groups: Vec<(String, Vec<usize>)> = Vec::new();
+    for &i in &dialled {
+        let number = super::finish::dialled(&channels[i]);
+        let number = number.map_or(String::new(), |(number, _)| subscriber(&number.text));
+        match groups.iter_mut().find(|(known, _)| *known == number) {
+            Some((_, those)) => those.push(i),
+            None => groups.push((number, vec![i])),
+        }
+    }
+    groups.retain(|(_, those)| talk::talk(records, channels, those).is_answer());
+    if groups.len() < 2 {
+        return vec![dialled];
+    }
+    groups.into_iter().map(|(_, those)| those).collect()
+}

@@ -1,0 +1,176 @@
+//! One call detail record, as far as a call depends on it.
+
+use crate::assembler::leg::unmarked;
+use crate::event::Cdr;
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Bytes of one text that is kept; what is longer is cut.
+const TEXT_BYTES_MAX: usize = 512;
+/// A channel's first record begins in the second of its unique id, or in the next.
+const BIRTH_SLACK: Duration = Duration::from_secs(1);
+
+/// Applications that answer a call and connect it with nobody. Asterisk before 12 keeps the
+/// destination channel of a `Dial` that failed beside the application that came after it.
+const CONNECTS_NOBODY: [&str; 27] = [
+    "VoiceMail",
+    "VoiceMailMain",
+    "Playback",
+    "BackGround",
+    "Congestion",
+    "Busy",
+    "Playtones",
+    "Progress",
+    "Ringing",
+    "Answer",
+    "MusicOnHold",
+    "WaitMusicOnHold",
+    "Park",
+    "Record",
+    "Read",
+    "Wait",
+    "WaitExten",
+    "Echo",
+    "Milliwatt",
+    "Directory",
+    "ChanSpy",
+    "ExtenSpy",
+    "SayDigits",
+    "SayNumber",
+    "SayAlpha",
+    "ControlPlayback",
+    "MinivmGreet",
+];
+
+/// One path between two parties. Serialized to survive a restart.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// Empty where the PBX logs none.
+    pub(super) uniqueid: String,
+    pub(super) linkedid: String,
+    pub(super) channel: String,
+    /// Empty where there was no second party.
+    pub(super) dest: String,
+    pub(super) source: String,
+    pub(super) caller_id: String,
+    pub(super) destination: String,
+    pub(super) app: String,
+    pub(super) data: String,
+    pub(super) userfield: String,
+    /// The disposition says `ANSWERED`.
+    pub(super) answered: bool,
+    pub(super) start: EventTime,
+    pub(super) end: EventTime,
+    /// When what is billed began: whoever was there, from then on somebody answered.
+    pub(super) billed_from: EventTime,
+    /// When the channel was answered, if it was.
+    pub(super) answer: Option<EventTime>,
+    /// The start is absolute; else it stands for a local time of an unknown zone.
+    pub(super) placed: bool,
+}
+
+impl Record {
+    /// Of a CDR that arrived at this moment; `None` when it names no channel.
+    pub(super) fn of(cdr: &Cdr<'_>, arrived: EventTime) -> Option<Self> {
+        let channel = unmarked(&cdr.channel);
+        if channel.is_empty() {
+            return None;
+        }
+        let lasted = cdr.duration_sec.map(|s| Duration::from_secs(s.into()));
+        let born = birth(&cdr.uniqueid);
+        let start = cdr.started_at.or(born);
+        let told = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
+        let start = start.unwrap_or_else(|| told.minus(lasted.unwrap_or_default()));
+        let ended = cdr.ended_at;
+        let end = ended.unwrap_or_else(|| start.plus(lasted.unwrap_or_default()));
+        let end = end.max(start);
+        Some(Self {
+            uniqueid: clip(&cdr.uniqueid),
+            linkedid: clip(&cdr.linkedid),
+            channel: clip(channel),
+            dest: clip(unmarked(&cdr.dest_channel)),
+            source: clip(&cdr.source),
+            caller_id: clip(&cdr.caller_id),
+            destination: clip(&cdr.destination),
+            app: clip(&cdr.last_app),
+            data: clip(&cdr.last_data),
+            userfield: clip(&cdr.userfield),
+            answered: cdr.disposition.trim().eq_ignore_ascii_case("ANSWERED"),
+            start,
+            end,
+            billed_from: billed_from(cdr, start, end),
+            answer: cdr.answered_at,
+            placed: cdr.started_at.is_some() || born.is_some(),
+        })
+    }
+
+    /// The other side of a dialling: the channel was dialled by another one of the same call.
+    pub(super) fn is_dialled_side(&self) -> bool {
+        self.app.eq_ignore_ascii_case("AppDial")
+    }
+
+    /// The channel was called by the PBX itself, or is the other side of a dialling.
+    pub(super) fn was_called(&self) -> bool {
+        self.is_dialled_side() || self.app.eq_ignore_ascii_case("AppDial2")
+    }
+
+    /// Its two channels heard each other: from when to when. A queue or an announcement that
+    /// answered has no second channel, or says that it was not answered.
+    pub(super) fn talk(&self) -> Option<(EventTime, EventTime)> {
+        let app = self.app.as_str();
+        let nobody = CONNECTS_NOBODY
+            .iter()
+            .any(|it| it.eq_ignore_ascii_case(app));
+        let talked = self.answered && !nobody && !self.dest.is_empty();
+        (talked && self.billed_from < self.end).then_some((self.billed_from, self.end))
+    }
+
+    /// The id it belongs under: its linkedid, else its unique id, else one made of what it is
+    /// known by.
+    pub(super) fn id(&self) -> Option<UniqueId> {
+        let told = [&self.linkedid, &self.uniqueid];
+        told.into_iter().find_map(|id| UniqueId::new(id.as_str()))
+    }
+
+    /// Made of channel, start and destination, for a record without any id.
+    pub(super) fn made_id(&self) -> Option<UniqueId> {
+        let (channel, start) = (&self.channel, self.start.floor_seconds());
+        UniqueId::new(format!("{channel}@{start}/{}", self.destination))
+    }
+
+    /// It tells the beginning of its channel's life.
+    pub(super) fn is_birth(&self) -> bool {
+        birth(&self.uniqueid).is_some_and(|born| self.start <= born.plus(BIRTH_SLACK))
+    }
+}
+
+/// The second in which the channel with this unique id was made.
+pub(super) fn birth(uniqueid: &str) -> Option<EventTime> {
+    let epoch = UniqueId::new(uniqueid)?.age().0;
+    // Ids of another form, and the counters of test benches, are no times.
+    let epoch = i64::try_from(epoch).ok().filter(|e| *e > 946_684_800)?;
+    (epoch < i64::MAX / 1_000_000).then(|| EventTime::from_seconds(epoch))
+}
+
+/// The billed seconds end with the record. Times of whole seconds differ by up to one from them,
+/// and they are cut from the exact time, so they win; exact times win over them.
+fn billed_from(cdr: &Cdr<'_>, start: EventTime, end: EventTime) -> EventTime {
+    let exact = |at: EventTime| at.micros() % 1_000_000 != 0;
+    let answer = cdr.answered_at.filter(|at| (start..=end).contains(at));
+    let billed = cdr.billable_sec.map(|s| Duration::from_secs(s.into()));
+    match (answer, billed) {
+        (Some(answer), _) if exact(answer) || exact(end) => answer,
+        (_, Some(billed)) => end.minus(billed).max(start),
+        (Some(answer), None) => answer,
+        (None, None) => end,
+    }
+}
+
+fn clip(text: &str) -> String {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
