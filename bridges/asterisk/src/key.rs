@@ -138,7 +138,8 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
     ];
     let name = crate::text::strip(name, b"Dest").unwrap_or(name);
     let head = head(name);
-    if head == self::head(b"CallerID") {
+    // The bare one is a CDR's, with the number in it.
+    if head == self::head(b"CallerID") && name.len() > 8 {
         return !name
             .last_chunk::<3>()
             .is_some_and(|last| last.eq_ignore_ascii_case(b"num"));
@@ -242,15 +243,11 @@ mod tests {
             "Destination",
             "Extra",
             "Userfield",
+            "CallerID",
         ] {
             assert!(!is_needless(name.as_bytes()), "{name}");
         }
-        for name in [
-            "CallerIDName",
-            "DestConnectedLineNum",
-            "CallerID",
-            "CallerIDani",
-        ] {
+        for name in ["CallerIDName", "DestConnectedLineNum", "CallerIDani"] {
             assert!(is_needless(name.as_bytes()), "{name}");
         }
     }

@@ -7,12 +7,13 @@
 //!
 //! Nothing among records says that a call is over. So the records of a call are waited for:
 //!
-//! | records | are folded when |
-//! |---|---|
-//! | of a call that happens now | `--cdr-wait` has passed since the last one came |
-//! | late ones (a PBX that posts in batches, a queue's backlog) | records that ended so much later have come, or after 10 minutes |
-//! | with a linkedid whose own channel has not ended; with one half of a Local; without a trunk | a record that is missing came, or after `--max-call` |
-//! | of a file that was read to its end | at once |
+//! - Those of a call that happens now: until `--cdr-wait` has passed since the last one came.
+//! - Late ones (a PBX that posts in batches, a queue's backlog): until records that ended so much
+//!   later have come, or for 10 minutes.
+//! - Those of which another is missing (a linkedid whose own channel told none, one half of a Local
+//!   channel), and those without a trunk, which may be the beginning of a customer's call: until
+//!   that came, or for `--max-call`.
+//! - A file that was read to its end has told everything of what ended before the last batch.
 //!
 //! A record that comes after its call was folded (a dialled party that was transferred goes on
 //! when its caller is gone) changes nothing, and is counted as late.
@@ -114,7 +115,7 @@ impl Folder {
     fn is_late(&self, record: &Record) -> bool {
         let ids = [&record.uniqueid, &record.linkedid];
         let known = |id: &&String| !id.is_empty() && self.done.contains_key(id.as_str());
-        if ids.iter().any(|id| known(id)) {
+        if ids.iter().any(known) {
             return true;
         }
         let end = self.done.get(&record.channel);

@@ -88,6 +88,7 @@ impl Folding<'_, '_> {
                 plan.own.len()
             )],
             why: why.0,
+            timeline: None,
         }
     }
 
@@ -230,7 +231,7 @@ impl Folding<'_, '_> {
     fn only_one_dialled(&self) -> (Option<&Channel<'_>>, &'static str) {
         let own = |channel: &&Channel<'_>| {
             let is_own = |record: &&Record| self.plan.own.contains(record);
-            channel.extension().is_some() && channel.reached.iter().any(|it| is_own(it))
+            channel.extension().is_some() && channel.reached.iter().any(is_own)
         };
         let mut dialled = self.channels.iter().filter(own);
         let Some(first) = dialled.next() else {

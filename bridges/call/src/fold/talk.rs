@@ -69,12 +69,26 @@ fn line(record: &Record, channels: &[Channel<'_>]) -> Option<Line> {
     let at = |name: &str| channels.iter().position(|channel| channel.name == name);
     let (a, b) = (at(&record.channel)?, at(&record.dest)?);
     let from = channels[b].answered_at().map_or(from, |at| from.max(at));
+    let from = entered(&channels[b], record).map_or(from, |at| from.max(at));
     (from < to).then_some(Line {
         ends: [a, b],
         from,
         to,
         consultation: record.is_dialled_side(),
     })
+}
+
+/// When the destination entered the conference that the record is of, by its own record.
+fn entered(dest: &Channel<'_>, record: &Record) -> Option<EventTime> {
+    let conference = ["ConfBridge", "MeetMe", "Conference"];
+    if !conference
+        .iter()
+        .any(|app| app.eq_ignore_ascii_case(&record.app))
+    {
+        return None;
+    }
+    let own = dest.told.iter().filter(|own| own.app == record.app);
+    own.map(|own| own.start).min()
 }
 
 /// The two halves of each Local channel.
