@@ -1,0 +1,185 @@
+//! The program under test: the real binary, listening over AMI and writing into the sandbox CRM.
+
+use crate::pbx::SECRET;
+use crate::wait;
+use anyhow::{Context, Error, Result, bail, ensure};
+use callbridge::ops::Status;
+use callbridge::ops::status::SourceState;
+use callbridge::sandbox::token::IdSet;
+use callbridge::sandbox::{self, Record, Server};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::process::{Child, Command};
+
+const TOKEN: &str = "svc_pat_live";
+/// Both carriers and everybody who has a phone.
+const FLAGS: [&str; 5] = [
+    "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
+    "--trunk=gsm=PJSIP/gsm,country=UZ,strip=8,lead=var:LEAD_ID",
+    "--employees=101:501;102:502;103:503;104:504;105-desk:505",
+    "--field=phone=clientPhone",
+    // Pace is not what these tests are about.
+    "--rate=1000/1s",
+];
+
+/// callbridge with a CRM, its state and its log.
+pub struct Bridge {
+    folder: TempDir,
+    crm: Server,
+    flags: Vec<String>,
+    child: Option<Child>,
+}
+
+impl Bridge {
+    /// Ready to [`start`](Self::starts), with these flags beside the usual ones.
+    pub async fn new(flags: &[String]) -> Result<Self> {
+        // Whoever comes second finds it installed, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let folder = tempfile::tempdir()?;
+        fs::write(folder.path().join("token"), TOKEN)?;
+        let mut config = sandbox::Config {
+            token: TOKEN.into(),
+            ..sandbox::Config::default()
+        };
+        config.settings.persist_after = Duration::ZERO;
+        config.settings.persist_jitter = Duration::ZERO;
+        config.settings.rate.requests = 100_000;
+        config.settings.company.leads = IdSet::parse("4001-4009").map_err(Error::msg)?;
+        let crm = sandbox::start(config).await?;
+        let mut all = vec!["run".to_owned(), format!("--crm-url={}", crm.url())];
+        for (flag, name) in [("token-file", "token"), ("state", "state")] {
+            all.push(format!("--{flag}={}", folder.path().join(name).display()));
+        }
+        all.push("--pbx-id=live".to_owned());
+        all.extend(FLAGS.map(str::to_owned));
+        all.extend_from_slice(flags);
+        Ok(Self {
+            folder,
+            crm,
+            flags: all,
+            child: None,
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callbridge"));
+        command
+            .env_clear()
+            .env("CALLBRIDGE_AMI_SECRET", SECRET)
+            .env("CALLBRIDGE_STATE", self.path("state"))
+            .stdin(Stdio::null())
+            .kill_on_drop(true);
+        command
+    }
+
+    /// Starts it; returns when it hears the PBX.
+    pub async fn starts(&mut self) -> Result<()> {
+        let mut log = fs::OpenOptions::new();
+        let log = log.append(true).create(true).open(self.path("log"))?;
+        let mut command = self.command();
+        command.args(&self.flags).stdout(Stdio::null()).stderr(log);
+        self.child = Some(command.spawn()?);
+        self.hears().await
+    }
+
+    /// Waits until it hears the PBX.
+    pub async fn hears(&mut self) -> Result<()> {
+        self.until("callbridge hearing the PBX", |status| {
+            status
+                .sources
+                .iter()
+                .all(|source| source.state == SourceState::Up)
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Ends it at once, as a power failure does.
+    pub async fn dies(&mut self) -> Result<()> {
+        let mut child = self.child.take().context("it does not run")?;
+        child.kill().await?;
+        Ok(())
+    }
+
+    /// Whether it was ended.
+    pub fn is_down(&self) -> bool {
+        self.child.is_none()
+    }
+
+    /// Stops it as an administrator does.
+    pub async fn stops(&mut self) -> Result<()> {
+        let mut child = self.child.take().context("it does not run")?;
+        let id = child.id().and_then(|id| i32::try_from(id).ok());
+        let pid = id.and_then(Pid::from_raw).context("an id")?;
+        kill_process(pid, Signal::TERM)?;
+        let ended = wait::within("its end", child.wait()).await??;
+        ensure!(ended.success(), "{ended}: {}", self.log());
+        Ok(())
+    }
+
+    async fn lines(&self, words: &[&str]) -> Result<Vec<Value>> {
+        let output = self.command().args(words).output().await?;
+        let told = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.success(), "{words:?}: {told}");
+        let text = String::from_utf8(output.stdout)?;
+        let line = |line| serde_json::from_str(line).context("JSON");
+        text.lines().map(line).collect()
+    }
+
+    /// As `status --json` has it.
+    pub async fn status(&self) -> Result<Status> {
+        let mut lines = self.lines(&["status", "--json"]).await?;
+        let status = lines.pop().context("no status")?;
+        Ok(serde_json::from_value(status)?)
+    }
+
+    /// Waits until the status is so.
+    pub async fn until(&mut self, what: &str, holds: impl Fn(&Status) -> bool) -> Result<Status> {
+        let reached = wait::until(what, async || {
+            if let Some(child) = &mut self.child
+                && let Some(ended) = child.try_wait()?
+            {
+                bail!("callbridge ended: {ended}");
+            }
+            let output = self.command().args(["status", "--json"]).output().await?;
+            let status: Option<Status> = serde_json::from_slice(&output.stdout).ok();
+            Ok(status.filter(&holds))
+        });
+        let reached = reached.await;
+        reached.with_context(|| self.log())
+    }
+
+    /// The CRM's journal.
+    pub fn journal(&self) -> Vec<Record> {
+        self.crm.journal()
+    }
+
+    /// What callbridge did against the CRM's document.
+    pub fn breaches(&self) -> Vec<String> {
+        let breaches = self.crm.breaches();
+        let words = breaches.iter();
+        words
+            .map(|breach| format!("{:?}: {}", breach.kind, breach.words))
+            .collect()
+    }
+
+    /// Dead letters and parked calls.
+    pub async fn letters(&self) -> Result<Vec<Value>> {
+        self.lines(&["dead", "list", "--json"]).await
+    }
+
+    /// Everything it said.
+    pub fn log(&self) -> String {
+        let bytes = fs::read(self.path("log")).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

@@ -1,0 +1,217 @@
+//! Compares the CRM's journal and the dead letters with what the scripts say.
+
+use crate::stage::Stage;
+use crate::truth::{Fate, Truth};
+use crate::wait;
+use anyhow::Result;
+use callbridge::sandbox::Record;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Above the rows.
+pub const HEAD: &str = "ok  scenario                           expected → got";
+
+/// So long a call may take from the last hang-up into the journal, on a busy machine.
+const ARRIVES_WITHIN: Duration = Duration::from_secs(20);
+
+/// What was there before the scenario under way.
+#[derive(Default)]
+pub struct Judge {
+    records: BTreeSet<String>,
+    letters: BTreeSet<String>,
+    /// Finished calls and internal ones.
+    finished: u64,
+    internal: u64,
+    /// Calls of all scenarios so far.
+    placed: u64,
+}
+
+/// What became of a scenario.
+#[derive(Default)]
+pub struct Verdict {
+    /// Expected, got.
+    calls: Vec<(String, String)>,
+    wrong: Vec<String>,
+}
+
+impl Verdict {
+    /// It could not be played to its end.
+    pub fn broken(words: &str) -> Self {
+        Self {
+            calls: Vec::new(),
+            wrong: vec![words.to_owned()],
+        }
+    }
+
+    /// Whether everything is as the script says.
+    pub fn is_right(&self) -> bool {
+        self.wrong.is_empty()
+    }
+
+    /// As rows of the table.
+    pub fn rows(&self, name: &str) -> String {
+        let mut rows = String::new();
+        let mark = if self.is_right() { "ok " } else { "BAD" };
+        let mut first = format!("{mark} {name:34}");
+        let none = [("no call".to_owned(), "no call".to_owned())];
+        let calls = if self.calls.is_empty() {
+            &none[..]
+        } else {
+            &self.calls
+        };
+        for (expected, got) in calls {
+            let _ = writeln!(rows, "{first} {expected} → {got}");
+            first = " ".repeat(38);
+        }
+        for words in &self.wrong {
+            let _ = writeln!(rows, "      {words}");
+        }
+        rows
+    }
+}
+
+/// One call as callbridge told it.
+enum Got {
+    Record(Box<Record>),
+    Letter(Value),
+}
+
+impl Got {
+    fn lead(&self) -> Option<i64> {
+        match self {
+            Self::Record(record) => Some(record.call.lead_id),
+            Self::Letter(letter) => letter["call"]["leadId"].as_i64(),
+        }
+    }
+
+    fn differs(&self, truth: &Truth) -> Vec<String> {
+        match self {
+            Self::Record(record) => truth.differs_from_record(record),
+            Self::Letter(letter) => truth.differs_from_letter(letter),
+        }
+    }
+
+    fn words(&self) -> String {
+        let id = |id: Option<i64>| id.map_or("-".to_owned(), |id| (id - 400).to_string());
+        match self {
+            Self::Record(record) => {
+                let call = &record.call;
+                let (seconds, talk) = (call.duration_sec, call.talk_time_sec.unwrap_or(-1));
+                format!(
+                    "{} {} {seconds}s talk {talk}s",
+                    call.direction,
+                    id(call.employee_id)
+                )
+            }
+            Self::Letter(letter) => {
+                let call = &letter["call"];
+                let text = |name: &str| call[name].as_str().unwrap_or("-").to_owned();
+                let (seconds, talk) = (&call["durationSec"], &call["talkTimeSec"]);
+                let reason = letter["reason"].as_str().unwrap_or_default();
+                let (direction, employee) = (text("direction"), text("employee"));
+                format!("{direction} {employee} {seconds}s talk {talk}s {reason}")
+            }
+        }
+    }
+}
+
+fn letter_id(letter: &Value) -> String {
+    letter["id"].to_string()
+}
+
+impl Judge {
+    /// Remembers what is there.
+    pub async fn before(&mut self, stage: &Stage) -> Result<()> {
+        let journal = stage.bridge.journal();
+        self.records = journal.into_iter().map(|record| record.uuid).collect();
+        let letters = stage.bridge.letters().await?;
+        self.letters = letters.iter().map(letter_id).collect();
+        let books = stage.bridge.status().await?.books;
+        (self.finished, self.internal) = (books.finished, books.internal);
+        Ok(())
+    }
+
+    async fn news(&self, stage: &Stage) -> Result<Vec<Got>> {
+        let journal = stage.bridge.journal().into_iter();
+        let records = journal.filter(|record| !self.records.contains(&record.uuid));
+        let letters = stage.bridge.letters().await?.into_iter();
+        let letters = letters.filter(|letter| !self.letters.contains(&letter_id(letter)));
+        let records = records.map(|record| Got::Record(Box::new(record)));
+        Ok(records.chain(letters.map(Got::Letter)).collect())
+    }
+
+    /// After a scenario that went wrong: waits until what it has left has come to its end.
+    pub async fn lets_it_settle(stage: &mut Stage) -> Result<()> {
+        let mut before = None;
+        while before != Some(stage.bridge.status().await?.books) {
+            before = Some(stage.bridge.status().await?.books);
+            let never = std::future::pending::<()>();
+            let _ = wait::for_at_most(Duration::from_secs(3), never).await;
+        }
+        Ok(())
+    }
+
+    /// Waits until as many calls have come out as there were, and compares them.
+    pub async fn after(&mut self, stage: &mut Stage, truths: &[Truth]) -> Result<Verdict> {
+        let wanted = u64::try_from(truths.len())?;
+        self.placed += wanted;
+        let (finished, internal) = (self.finished, self.internal);
+        let come = stage.bridge.until("the calls", move |status| {
+            let books = &status.books;
+            // A scenario without a customer ends as an internal call.
+            let all =
+                books.finished >= finished + wanted && (wanted > 0 || books.internal > internal);
+            all && books.ready + books.sending == 0
+        });
+        // Whatever has come by then is shown.
+        let _ = wait::for_at_most(ARRIVES_WITHIN, come).await;
+        let mut news = self.news(stage).await?;
+        let mut verdict = Verdict::default();
+        let mut truths: Vec<&Truth> = truths.iter().collect();
+        truths.sort_by(|a, b| a.started().total_cmp(&b.started()));
+        for truth in truths {
+            // Leads tell customers apart; who has none comes last.
+            let of_lead = |got: &Got| got.lead() == truth.lead();
+            let at = news.iter().position(of_lead);
+            let at = at.or((!news.is_empty() && truth.fate() != Fate::Journal).then_some(0));
+            let Some(at) = at else {
+                verdict.calls.push((truth.words(), "nothing".to_owned()));
+                verdict.wrong.push("a call is missing".to_owned());
+                continue;
+            };
+            let got = news.remove(at);
+            verdict.wrong.extend(got.differs(truth));
+            verdict.calls.push((truth.words(), got.words()));
+        }
+        for got in news {
+            verdict.wrong.push(format!("nobody placed {}", got.words()));
+        }
+        Ok(verdict)
+    }
+
+    /// What only shows when all is over: calls that came late, books, breaches of the CRM's rules.
+    pub async fn at_the_end(&self, stage: &mut Stage) -> Result<Vec<String>> {
+        let mut wrong = stage.bridge.breaches();
+        let settled = stage
+            .bridge
+            .until("settled books", |status| status.books.settled());
+        let status = settled.await?;
+        if !status.books.balance() {
+            wrong.push(format!("the books do not balance: {:?}", status.books));
+        }
+        let journaled = stage.bridge.journal();
+        let uuids: BTreeSet<&str> = journaled.iter().map(|it| it.call.uuid.as_str()).collect();
+        if uuids.len() != journaled.len() {
+            wrong.push("a call stands twice in the journal".to_owned());
+        }
+        if status.books.finished != self.placed {
+            let (books, placed) = (&status.books, self.placed);
+            wrong.push(format!(
+                "{placed} calls were placed, and now there are {books:?}"
+            ));
+        }
+        Ok(wrong)
+    }
+}

@@ -1,0 +1,202 @@
+//! `tests/run asterisk`: calls placed on a real Asterisk while callbridge listens over AMI, and the
+//! journal compared with what the script of each scenario says really happened. Root only, and no
+//! part of the default run.
+//!
+//! ```text
+//! phones, carriers ──SIP──▶ Asterisk ──AMI──▶ callbridge ──HTTP──▶ sandbox CRM
+//!        ▲                  (chroot)                                  │
+//!     scenario ───────────────── truth ◀──── compared ────────────────┘
+//! ```
+
+mod ari;
+mod bridge;
+mod judge;
+mod line;
+mod manager;
+mod pbx;
+mod phone;
+mod recording;
+mod relay;
+mod scenarios;
+mod sip;
+mod stage;
+mod truth;
+mod wait;
+
+use anyhow::{Context, Result, bail};
+use judge::Judge;
+use pbx::Plan;
+use scenarios::Scenario;
+use stage::Stage;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+const HELP: &str = "tests/run asterisk [--list] [--record DIR] [--system-name NAME]
+                   [--without-timestamps] [--keep-log] [NAME…]
+  NAME                  scenarios to play, all by default; part of a name is enough
+  --list                names and stories
+  --record DIR          writes DIR/NAME/{ami.raw,cdr.csv,expected.json} of each scenario
+  --system-name NAME    Asterisk has this system name
+  --without-timestamps  events carry no time
+  --keep-log            prints what callbridge and Asterisk said at the end";
+
+/// Nothing that a scenario plays takes this long.
+const SCENARIO_DEADLINE: Duration = Duration::from_secs(120);
+
+#[derive(Default)]
+struct Options {
+    names: Vec<String>,
+    list: bool,
+    keep_log: bool,
+    record: Option<PathBuf>,
+    system_name: String,
+    without_timestamps: bool,
+}
+
+impl Options {
+    fn read(mut words: impl Iterator<Item = String>) -> Result<Self> {
+        let mut options = Self::default();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--list" => options.list = true,
+                "--keep-log" => options.keep_log = true,
+                "--without-timestamps" => options.without_timestamps = true,
+                "--record" => options.record = Some(words.next().context("--record DIR")?.into()),
+                "--system-name" => {
+                    options.system_name = words.next().context("--system-name NAME")?;
+                }
+                "--help" | "-h" => bail!("{HELP}"),
+                flag if flag.starts_with('-') => bail!("{flag} is not known\n{HELP}"),
+                _ => options.names.push(word),
+            }
+        }
+        Ok(options)
+    }
+
+    /// The scenarios of the names; a whole name means only itself.
+    fn chosen(&self) -> Result<Vec<Scenario>> {
+        let all = scenarios::all();
+        let whole = |name: &str| all.iter().any(|scenario| scenario.name == name);
+        let fits = |scenario: &Scenario, name: &String| match whole(name) {
+            true => scenario.name == name,
+            false => scenario.name.contains(name.as_str()),
+        };
+        for name in &self.names {
+            if !all.iter().any(|scenario| fits(scenario, name)) {
+                bail!("no scenario is called {name}; see --list");
+            }
+        }
+        let chosen = |scenario: &Scenario| {
+            self.names.is_empty() || self.names.iter().any(|name| fits(scenario, name))
+        };
+        let keep: Vec<bool> = all.iter().map(chosen).collect();
+        let chosen = all.into_iter().zip(keep);
+        Ok(chosen
+            .filter_map(|(scenario, keep)| keep.then_some(scenario))
+            .collect())
+    }
+}
+
+fn main() -> ExitCode {
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    let run = async {
+        let options = Options::read(std::env::args().skip(1))?;
+        let chosen = options.chosen()?;
+        if options.list {
+            chosen
+                .iter()
+                .for_each(|it| println!("{:36} {}", it.name, it.story));
+            return Ok(true);
+        }
+        if !rustix::process::geteuid().is_root() {
+            bail!("a chroot and its Asterisk need root: run tests/run asterisk as root");
+        }
+        play_all(&options, chosen).await
+    };
+    match runtime.block_on(run) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
+    let begun = Instant::now();
+    let plan = Plan {
+        system_name: options.system_name.clone(),
+        cel_over_ami: options.record.is_some(),
+        without_timestamps: options.without_timestamps,
+        ..Plan::default()
+    };
+    let mut stage = Stage::new(plan).await?;
+    println!("{}", judge::HEAD);
+    let mut judge = Judge::default();
+    let (mut right, mut wrong) = (0_usize, 0_usize);
+    for scenario in &chosen {
+        let verdict = play(options, &mut stage, &mut judge, scenario).await;
+        if verdict { right += 1 } else { wrong += 1 }
+    }
+    for words in judge.at_the_end(&mut stage).await? {
+        println!("  {words}");
+        wrong += 1;
+    }
+    if options.keep_log {
+        println!("{}\n{}", stage.bridge.log(), stage.pbx.log());
+    }
+    stage.bridge.stops().await?;
+    stage.pbx.ends().await?;
+    // The form that tests/run counts.
+    println!(
+        "\ntest result: {}. {right} passed; {wrong} failed; {} s",
+        if wrong == 0 { "ok" } else { "FAILED" },
+        begun.elapsed().as_secs()
+    );
+    Ok(wrong == 0)
+}
+
+/// Plays one scenario and prints its row; whether all was right.
+async fn play(
+    options: &Options,
+    stage: &mut Stage,
+    judge: &mut Judge,
+    scenario: &Scenario,
+) -> bool {
+    let played = async {
+        judge.before(stage).await?;
+        let recorder = match &options.record {
+            Some(_) => Some(recording::Recorder::start(&stage.pbx).await?),
+            None => None,
+        };
+        let truths = (scenario.play)(stage).await?;
+        stage.ami.is_quiet().await?;
+        let verdict = judge.after(stage, &truths).await?;
+        if let (Some(recorder), Some(folder)) = (recorder, &options.record) {
+            recorder
+                .write(&folder.join(scenario.name), scenario.story, &truths)
+                .await?;
+        }
+        anyhow::Ok(verdict)
+    };
+    let verdict = match tokio::time::timeout(SCENARIO_DEADLINE, played).await {
+        Ok(Ok(verdict)) => verdict,
+        Ok(Err(error)) => judge::Verdict::broken(&format!("{error:#}")),
+        Err(_) => judge::Verdict::broken("the scenario did not end"),
+    };
+    print!("{}", verdict.rows(scenario.name));
+    let cleared = async {
+        stage.clear().await?;
+        if !verdict.is_right() {
+            Judge::lets_it_settle(stage).await?;
+        }
+        anyhow::Ok(())
+    };
+    if let Err(error) = cleared.await {
+        println!("  clearing up: {error:#}");
+        return false;
+    }
+    verdict.is_right()
+}

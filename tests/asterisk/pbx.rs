@@ -1,0 +1,249 @@
+//! An Asterisk of Debian in a chroot, with a configuration, ports and folders of its own.
+//!
+//! ```text
+//! test ──pipe──▶ sh ──▶ chroot ROOT asterisk -f -C …
+//! ```
+//! The shell ends Asterisk and removes its folder when the pipe closes: at an orderly end, after a
+//! panic, and after a `kill -9` of the test alike.
+
+use crate::ari::Ari;
+use crate::manager::Manager;
+use crate::wait;
+use anyhow::{Context, Result, ensure};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
+use tokio::process::{Child, ChildStdin, ChildStdout, Command};
+
+/// Where `tests/run asterisk` installs it.
+const ROOT: &str = "/var/cache/callbridge/asterisk-sid";
+/// Another place for it.
+const ROOT_VARIABLE: &str = "CALLBRIDGE_ASTERISK";
+/// The secret of every account.
+pub const SECRET: &str = "secret of the live suite";
+
+/// Each word is answered with a line when it is done.
+const KEEPER: &str = r#"
+pid=
+end() { [ -z "$pid" ] || { kill -s "$1" "$pid"; wait "$pid"; pid=; } 2>/dev/null; }
+while read -r word; do
+    case $word in
+    start) chroot "$ROOT" /usr/sbin/asterisk -f -C "$INSIDE/etc/asterisk.conf" \
+        >>"$FOLDER/output" 2>&1 </dev/null & pid=$! ;;
+    stop) end TERM ;;
+    kill) end KILL ;;
+    esac
+    echo done
+done
+end KILL
+rm -rf "$FOLDER"
+"#;
+
+/// What an instance is to be.
+#[derive(Clone, Debug, Default)]
+pub struct Plan {
+    /// `systemname` of `asterisk.conf`; empty for none.
+    pub system_name: String,
+    /// Whether CEL goes over AMI too.
+    pub cel_over_ami: bool,
+    /// Whether events carry their time.
+    pub without_timestamps: bool,
+    /// Placeholders of the configuration: `@NAME@` becomes the value.
+    pub values: BTreeMap<&'static str, String>,
+}
+
+/// A running Asterisk.
+pub struct Pbx {
+    folder: PathBuf,
+    ami: u16,
+    http: u16,
+    words: ChildStdin,
+    answers: Lines<BufReader<ChildStdout>>,
+    keeper: Child,
+}
+
+/// Where Asterisk is installed.
+pub fn root() -> PathBuf {
+    std::env::var_os(ROOT_VARIABLE).map_or_else(|| ROOT.into(), PathBuf::from)
+}
+
+fn free_tcp() -> Result<u16> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+/// A free UDP port.
+pub fn free_udp() -> Result<u16> {
+    Ok(UdpSocket::bind("127.0.0.1:0")?.local_addr()?.port())
+}
+
+impl Pbx {
+    /// Writes the configuration and starts it; returns when it takes calls.
+    pub async fn start(plan: Plan, sip: SocketAddr) -> Result<Self> {
+        let root = root();
+        let program = root.join("usr/sbin/asterisk");
+        ensure!(
+            program.exists(),
+            "no Asterisk in {}: tests/run asterisk",
+            root.display()
+        );
+        let folders = root.join("var/lib/callbridge-live");
+        fs::create_dir_all(&folders)?;
+        let folder = tempfile::Builder::new()
+            .prefix("run-")
+            .tempdir_in(folders)?
+            .keep();
+        let (ami, http) = (free_tcp()?, free_tcp()?);
+        let inside = Path::new("/").join(folder.strip_prefix(&root)?);
+        configure(
+            plan,
+            &folder,
+            &inside,
+            &[
+                ("AMI", ami.to_string()),
+                ("HTTP", http.to_string()),
+                ("SIP", sip.to_string()),
+            ],
+        )?;
+        let mut keeper = Command::new("sh")
+            .args(["-c", KEEPER])
+            .env("ROOT", &root)
+            .env("FOLDER", &folder)
+            .env("INSIDE", &inside)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()?;
+        let answers = keeper.stdout.take().context("piped")?;
+        let mut pbx = Self {
+            folder,
+            ami,
+            http,
+            words: keeper.stdin.take().context("piped")?,
+            answers: BufReader::new(answers).lines(),
+            keeper,
+        };
+        pbx.starts().await?;
+        Ok(pbx)
+    }
+
+    async fn tells(&mut self, word: &str) -> Result<()> {
+        self.words.write_all(format!("{word}\n").as_bytes()).await?;
+        let done = wait::within(word, self.answers.next_line()).await??;
+        ensure!(done.as_deref() == Some("done"), "the shell said {done:?}");
+        Ok(())
+    }
+
+    /// Starts it, after [`kill`](Self::kill) or [`stop`](Self::stop) again.
+    pub async fn starts(&mut self) -> Result<()> {
+        self.tells("start").await?;
+        let started = wait::until("a booted Asterisk", async || {
+            let Ok(manager) = self.manager().await else {
+                return Ok(None);
+            };
+            let booted = |heard: &crate::manager::Heard| {
+                heard
+                    .get("Event")
+                    .is_some_and(|event| event == "FullyBooted")
+            };
+            Ok(Some(manager.hears("FullyBooted", booted).await?))
+        });
+        started.await.map(drop).with_context(|| self.log())
+    }
+
+    /// Ends it in order: it hangs up and says `Shutdown`.
+    pub async fn stops(&mut self) -> Result<()> {
+        self.tells("stop").await
+    }
+
+    /// Ends it at once, as a power failure does.
+    pub async fn dies(&mut self) -> Result<()> {
+        self.tells("kill").await
+    }
+
+    /// An account that may do everything.
+    pub async fn manager(&self) -> Result<Manager> {
+        Manager::login(self.ami, "scenario", SECRET).await
+    }
+
+    /// Where it speaks AMI.
+    pub fn ami(&self) -> u16 {
+        self.ami
+    }
+
+    /// Its REST interface.
+    pub fn ari(&self) -> Ari {
+        Ari::new(self.http)
+    }
+
+    /// Ends it for good; nothing of it is left.
+    pub async fn ends(mut self) -> Result<()> {
+        self.stops().await?;
+        drop(self.words);
+        wait::within("the end of the shell", self.keeper.wait()).await??;
+        Ok(())
+    }
+
+    /// A file of its own folder, as `log/cdr-csv/Master.csv`.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
+    /// What it complained of.
+    pub fn log(&self) -> String {
+        let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
+        read("output") + &read("log/messages")
+    }
+}
+
+/// Writes all files, the house's recommended ones (`deploy/asterisk`) among them.
+fn configure(
+    plan: Plan,
+    folder: &Path,
+    inside: &Path,
+    ports: &[(&'static str, String)],
+) -> Result<()> {
+    for name in [
+        "etc",
+        "run",
+        "log/cdr-csv",
+        "log/cel-custom",
+        "spool/outgoing",
+        "db",
+    ] {
+        fs::create_dir_all(folder.join(name))?;
+    }
+    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut values = plan.values;
+    values.insert("INSIDE", inside.display().to_string());
+    values.extend(ports.iter().cloned());
+    values.insert("SECRET", SECRET.to_owned());
+    values.insert("SYSTEMNAME", plan.system_name);
+    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
+    values.insert("TIMESTAMPS", yes(!plan.without_timestamps));
+    for entry in fs::read_dir(project.join("tests/asterisk/conf"))? {
+        let path = entry?.path();
+        let mut text = fs::read_to_string(&path)?;
+        for (name, value) in &values {
+            text = text.replace(&format!("@{name}@"), value);
+        }
+        let name = path.file_name().context("a name")?;
+        fs::write(folder.join("etc").join(name), text)?;
+    }
+    let deployed = |name: &str| fs::read_to_string(project.join("deploy/asterisk").join(name));
+    let cel = deployed("cel.conf")?;
+    let over_ami = format!("[manager]\nenabled = {}", yes(plan.cel_over_ami));
+    let cel = cel.replace("[manager]\nenabled = no", &over_ami);
+    ensure!(
+        cel.contains(&over_ami),
+        "deploy/asterisk/cel.conf has another [manager]"
+    );
+    fs::write(folder.join("etc/cel.conf"), cel)?;
+    let manager = deployed("manager.conf")?.replace("CHANGE-ME", SECRET);
+    fs::write(folder.join("etc/manager-deployed.conf"), manager)?;
+    for name in ["cdr_manager.conf", "cel_custom.conf"] {
+        fs::write(folder.join("etc").join(name), deployed(name)?)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,216 @@
+//! A telephone, or a carrier, that a scenario plays: it says SIP over UDP and makes no sound.
+//!
+//! What needs no decision (a `BYE`, a `CANCEL`, a re-`INVITE`) it answers by itself; when to ring,
+//! to answer, to refuse, to hold and to hang up is the scenario's to say.
+
+use crate::line::{Dialog, Line, State};
+use crate::sip::{self, Message};
+use anyhow::{Context, Result, bail};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+/// Calls that may ring at one phone before anybody looks.
+const WAITING_MAX: usize = 32;
+
+/// The part of a phone that its lines share.
+pub struct Socket {
+    udp: UdpSocket,
+    /// Where Asterisk sends its sound; nobody listens.
+    sound: UdpSocket,
+    /// Where Asterisk listens.
+    pub pbx: SocketAddr,
+    /// The endpoint that it is to Asterisk.
+    pub user: String,
+    dialogs: Mutex<BTreeMap<String, Arc<Dialog>>>,
+}
+
+/// A phone of an employee, or a carrier.
+pub struct Phone {
+    socket: Arc<Socket>,
+    calls: mpsc::Receiver<Line>,
+    reader: JoinHandle<()>,
+}
+
+impl Socket {
+    /// Its own port.
+    pub fn port(&self) -> u16 {
+        self.udp.local_addr().map_or(0, |address| address.port())
+    }
+
+    /// Its address in SIP.
+    pub fn contact(&self) -> String {
+        format!("<sip:{}@127.0.0.1:{}>", self.user, self.port())
+    }
+
+    /// What it would like to hear.
+    pub fn sdp(&self, direction: &str) -> String {
+        let port = self.sound.local_addr().map_or(9, |address| address.port());
+        sip::sdp(port, direction)
+    }
+
+    /// Sends one message to Asterisk.
+    pub async fn send(&self, text: &str) -> Result<()> {
+        self.udp.send_to(text.as_bytes(), self.pbx).await?;
+        Ok(())
+    }
+
+    /// Takes a dialogue into the book, so that answers find it.
+    pub fn enter(&self, dialog: &Arc<Dialog>) {
+        let mut dialogs = self.dialogs.lock().unwrap_or_else(PoisonError::into_inner);
+        dialogs.insert(dialog.call_id.clone(), Arc::clone(dialog));
+    }
+
+    fn dialog(&self, call_id: &str) -> Option<Arc<Dialog>> {
+        let dialogs = self.dialogs.lock().unwrap_or_else(PoisonError::into_inner);
+        dialogs.get(call_id).cloned()
+    }
+
+    async fn answer(&self, request: &Message, status: &str, body: Option<&str>) -> Result<()> {
+        let text = request.answer(status, "none", &self.contact(), body);
+        self.send(&text).await
+    }
+
+    /// Takes one message; a new call comes back as its line.
+    async fn take(self: &Arc<Self>, message: Message) -> Result<Option<Line>> {
+        let call_id = message.must("call-id")?.to_owned();
+        let known = self.dialog(&call_id);
+        if let Some(status) = message.status() {
+            if let Some(dialog) = known {
+                self.answered(&dialog, &message, status).await?;
+            }
+            return Ok(None);
+        }
+        let (number, method) = message.cseq()?;
+        match (method, known) {
+            ("INVITE", None) => {
+                let dialog = Arc::new(Dialog::called(&message)?);
+                self.enter(&dialog);
+                // Without it a caller who gives up could not say so.
+                self.answer(&message, "100 Trying", None).await?;
+                return Ok(Some(Line::new(dialog, Arc::clone(self))));
+            }
+            // Asked again before anybody has answered: the answer will come.
+            ("INVITE", Some(dialog)) if dialog.began_with(number) => {}
+            ("INVITE" | "UPDATE", Some(_)) => {
+                let sdp = self.sdp("sendrecv");
+                self.answer(&message, "200 OK", Some(&sdp)).await?;
+            }
+            ("CANCEL", Some(dialog)) => {
+                self.answer(&message, "200 OK", None).await?;
+                if let Some(refusal) = dialog.cancelled(&self.contact()) {
+                    self.send(&refusal).await?;
+                }
+            }
+            ("BYE", Some(dialog)) => {
+                self.answer(&message, "200 OK", None).await?;
+                dialog.becomes(State::HungUp);
+            }
+            ("ACK", Some(dialog)) => dialog.acknowledged(),
+            ("ACK", None) => {}
+            (_, None) => self.answer(&message, "481 No Such Call", None).await?,
+            (_, Some(_)) => self.answer(&message, "200 OK", None).await?,
+        }
+        Ok(None)
+    }
+
+    /// An answer to a request of ours.
+    async fn answered(&self, dialog: &Dialog, answer: &Message, status: u16) -> Result<()> {
+        let (number, method) = answer.cseq()?;
+        if method == "INVITE" && status >= 200 {
+            let ack = dialog.ack(answer, status, self.port())?;
+            self.send(&ack).await?;
+        }
+        if dialog.began_with(number) && method == "INVITE" {
+            match status {
+                180..=189 => dialog.rings(),
+                200..=299 => dialog.is_up(answer)?,
+                300.. => dialog.becomes(State::Refused(status)),
+                _ => {}
+            }
+        }
+        if status >= 200 {
+            dialog.done(number, status);
+        }
+        Ok(())
+    }
+}
+
+impl Phone {
+    /// A phone that is to be `user` to an Asterisk at `pbx`.
+    pub async fn new(user: &str, pbx: SocketAddr) -> Result<Self> {
+        let socket = Arc::new(Socket {
+            udp: UdpSocket::bind("127.0.0.1:0").await?,
+            sound: UdpSocket::bind("127.0.0.1:0").await?,
+            pbx,
+            user: user.to_owned(),
+            dialogs: Mutex::default(),
+        });
+        let (ring, calls) = mpsc::channel(WAITING_MAX);
+        let reader = tokio::spawn(listen(Arc::clone(&socket), ring));
+        Ok(Self {
+            socket,
+            calls,
+            reader,
+        })
+    }
+
+    /// Where it is reached.
+    pub fn port(&self) -> u16 {
+        self.socket.port()
+    }
+
+    /// Dials; `caller` is the number and name that a carrier shows of its customer.
+    pub async fn dials(&self, number: &str, caller: Option<&str>) -> Result<Line> {
+        Line::dial(Arc::clone(&self.socket), number, caller).await
+    }
+
+    /// Waits for the next call to reach it; nothing is answered yet.
+    pub async fn called(&mut self) -> Result<Line> {
+        let call = crate::wait::within("a call", self.calls.recv()).await;
+        let call = call.with_context(|| format!("at {}", self.socket.user))?;
+        call.with_context(|| format!("{} listens no more", self.socket.user))
+    }
+
+    /// Forgets the calls of a scenario that is over.
+    pub fn forget(&mut self) {
+        while self.calls.try_recv().is_ok() {}
+        let dialogs = &self.socket.dialogs;
+        dialogs
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clear();
+    }
+}
+
+impl Drop for Phone {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+async fn listen(socket: Arc<Socket>, ring: mpsc::Sender<Line>) {
+    let mut buffer = vec![0; 65_535];
+    while let Ok((length, _)) = socket.udp.recv_from(&mut buffer).await {
+        // A report on sound that goes to the port above that of another phone's sound.
+        if !buffer[0].is_ascii_uppercase() {
+            continue;
+        }
+        let taken = async {
+            let message = Message::read(&buffer[..length])?;
+            if let Some(line) = socket.take(message).await? {
+                let user = &socket.user;
+                if ring.try_send(line).is_err() {
+                    bail!("too many calls ring at {user}");
+                }
+            }
+            Ok(())
+        };
+        if let Err(error) = taken.await {
+            eprintln!("{}: {error:#}", socket.user);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Writes a scenario down as a recording, in the form of `tests/recordings`.
+
+use crate::pbx::{Pbx, SECRET};
+use crate::truth::Truth;
+use crate::wait::{self, within};
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+/// Hears what callbridge hears: another connection of the same account.
+pub struct Recorder {
+    heard: Arc<Mutex<Vec<u8>>>,
+    reader: JoinHandle<()>,
+    cdrs: PathBuf,
+    /// Where the CDRs of this scenario begin.
+    cdrs_from: usize,
+}
+
+/// The first value of a key in a message.
+fn value<'a>(message: &'a str, key: &str) -> Option<&'a str> {
+    let mut lines = message.split("\r\n");
+    lines.find_map(|line| line.strip_prefix(key)?.strip_prefix(": "))
+}
+
+impl Recorder {
+    /// Listens from now on.
+    pub async fn start(pbx: &Pbx) -> Result<Self> {
+        let mut stream = TcpStream::connect(("127.0.0.1", pbx.ami())).await?;
+        let login = format!("Action: Login\r\nUsername: callbridge\r\nSecret: {SECRET}\r\n\r\n");
+        stream.write_all(login.as_bytes()).await?;
+        let heard = Arc::new(Mutex::new(Vec::new()));
+        let ours = Arc::clone(&heard);
+        let reader = tokio::spawn(async move {
+            let mut buffer = vec![0; 16 << 10];
+            while let Ok(read @ 1..) = stream.read(&mut buffer).await {
+                let mut all = ours.lock().unwrap_or_else(PoisonError::into_inner);
+                all.extend_from_slice(&buffer[..read]);
+            }
+        });
+        let cdrs = pbx.file("log/cdr-csv/Master.csv");
+        let recorder = Self {
+            cdrs_from: fs::read(&cdrs).map_or(0, |all| all.len()),
+            heard,
+            reader,
+            cdrs,
+        };
+        recorder.hears("FullyBooted").await?;
+        Ok(recorder)
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let heard = self.heard.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.clone()
+    }
+
+    async fn hears(&self, text: &str) -> Result<()> {
+        wait::until(text, async || {
+            let heard = self.bytes();
+            let found = memchr::memmem::find(&heard, text.as_bytes());
+            Ok(found.map(drop))
+        })
+        .await
+    }
+
+    /// Writes `ami.raw`, `cdr.csv` and `expected.json`.
+    pub async fn write(self, folder: &Path, story: &str, truths: &[Truth]) -> Result<()> {
+        // The last CDR comes a moment after the last hang-up.
+        let mut before = usize::MAX;
+        within("silence", async {
+            while before != self.bytes().len() {
+                before = self.bytes().len();
+                let more = self.hears("\u{0}");
+                let _ = wait::for_at_most(crate::stage::seconds(1.5), more).await;
+            }
+        })
+        .await?;
+        self.reader.abort();
+        let bytes = self.bytes();
+        fs::create_dir_all(folder)?;
+        fs::write(folder.join("ami.raw"), &bytes)?;
+        let cdrs = fs::read(&self.cdrs).unwrap_or_default();
+        fs::write(
+            folder.join("cdr.csv"),
+            cdrs.get(self.cdrs_from..).unwrap_or_default(),
+        )?;
+        let text = String::from_utf8_lossy(&bytes);
+        let calls: Result<Vec<Value>> = truths.iter().map(|truth| expected(&text, truth)).collect();
+        let expected = json!({ "story": story, "calls": calls? });
+        fs::write(
+            folder.join("expected.json"),
+            serde_json::to_string_pretty(&expected)? + "\n",
+        )?;
+        Ok(())
+    }
+}
+
+/// The call with the ids that Asterisk gave it: those of the first leg of its trunk that began
+/// after the script had placed it, and the second in which its linkedid is first heard.
+fn expected(text: &str, truth: &Truth) -> Result<Value> {
+    let messages: Vec<&str> = text.split("\r\n\r\n").collect();
+    let at = |message: &str| value(message, "Timestamp").and_then(|at| at.parse::<f64>().ok());
+    let born = messages.iter().find(|message| {
+        value(message, "Event") == Some("Newchannel")
+            && value(message, "Channel").is_some_and(|name| truth.is_leg(name))
+            && at(message).is_some_and(|at| at > truth.started() - 0.2)
+    });
+    let born = born.with_context(|| format!("no leg of {}", truth.words()))?;
+    let linkedid = value(born, "Linkedid").context("no linkedid")?;
+    let first = messages
+        .iter()
+        .find(|message| value(message, "Linkedid") == Some(linkedid));
+    let started = first.and_then(|message| at(message)).context("no time")?;
+    Ok(truth.expected(linkedid, started.floor() as i64))
+}

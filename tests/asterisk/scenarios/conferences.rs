@@ -1,0 +1,229 @@
+//! More than two at once: conferences, listeners, second calls.
+
+use super::{Scenario, scenario};
+use crate::stage::{Stage, seconds};
+use crate::truth::Truth;
+use anyhow::Result;
+
+/// All of this file.
+pub const SCENARIOS: [Scenario; 8] = [
+    scenario!(
+        conference_of_two_customers,
+        "Customer 1 talks with 101, customer 2 (gsm) with 102; 101 moves herself and her \
+         customer into a conference, 102 puts hers there and leaves; 103 joins; customer 2 \
+         leaves, then customer 1: two calls."
+    ),
+    scenario!(
+        second_customer_dialled_in,
+        "101 talks with customer 1 in a conference and dials customer 2 out into it; all talk \
+         2 s; customer 1 leaves, then customer 2: one inbound call, for only one customer \
+         came in."
+    ),
+    scenario!(
+        customer_thrown_out,
+        "101, 102 and the customer are in a conference; the customer is thrown out (kick), \
+         the colleagues stay 1 s."
+    ),
+    scenario!(
+        listener,
+        "101 talks 4 s; meanwhile 103 listens in (ChanSpy) for 2 s: no party to it."
+    ),
+    scenario!(
+        recorder_snoops,
+        "An announcement of 6 s answers; a recorder snoops on it by ARI for 2 s: missed."
+    ),
+    scenario!(
+        page_all,
+        "The customer speaks through the loudspeakers of 101 and 102 for 2 s (Page, both ways)."
+    ),
+    scenario!(
+        second_call_waits,
+        "101 talks with customer 1; customer 2 calls, 101 holds the first, talks 2 s with the \
+         second and goes back to the first for 2 s: two calls."
+    ),
+    scenario!(
+        two_wait_side_by_side,
+        "Customers 1 and 2 wait in one waiting room (a holding bridge) for 2 s; 102 fetches \
+         the first, 2 s of talk; the second gives up: two calls, strangers to each other."
+    ),
+];
+
+/// Moves a carrier's leg and the phone that it talks with into the conference, both at once.
+async fn into_conference(stage: &mut Stage, carrier: &str, phone: &str) -> Result<()> {
+    let leg = stage.ami.channel(&format!("PJSIP/{carrier}-")).await?;
+    let other = stage.ami.channel(&format!("PJSIP/{phone}-")).await?;
+    let fields = [
+        ("Channel", leg.as_str()),
+        ("Context", "internal"),
+        ("Exten", "601"),
+        ("Priority", "1"),
+        ("ExtraChannel", other.as_str()),
+        ("ExtraContext", "internal"),
+        ("ExtraExten", "601"),
+        ("ExtraPriority", "1"),
+    ];
+    stage.ami.asks("Redirect", &fields).await.map(drop)
+}
+
+async fn conference_of_two_customers(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (one, mut first) = stage.customer(1, "7001").await?;
+    let aziza = stage.answers("101").await?;
+    first.with("101");
+    let (two, mut second) = stage.customer_over("gsm", 2, "7025").await?;
+    let bekzod = stage.answers("102").await?;
+    second.with("102");
+    bekzod.goes_on(seconds(1.0)).await?;
+    into_conference(stage, "city", "101").await?;
+    aziza.goes_on(seconds(1.0)).await?;
+    stage.redirects("gsm", "601").await?;
+    bekzod.is_over().await?;
+    second.with("101");
+    two.goes_on(seconds(1.0)).await?;
+    let dilnoza = stage.dials("103", "601").await?;
+    dilnoza.is_up().await?;
+    first.with("103");
+    second.with("103");
+    dilnoza.goes_on(seconds(2.0)).await?;
+    two.hangs_up().await?;
+    second.over();
+    one.goes_on(seconds(1.0)).await?;
+    one.hangs_up().await?;
+    first.over();
+    aziza.hangs_up().await?;
+    dilnoza.hangs_up().await?;
+    Ok(vec![first, second])
+}
+
+async fn second_customer_dialled_in(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (one, mut first) = stage.customer(1, "7001").await?;
+    let aziza = stage.answers("101").await?;
+    first.with("101");
+    aziza.goes_on(seconds(1.0)).await?;
+    into_conference(stage, "city", "101").await?;
+    let dial = [("Context", "internal"), ("Exten", "601"), ("Priority", "1")];
+    let lead = [("Variable", "LEAD_ID=4002"), ("CallerID", "712000000")];
+    let fields: Vec<_> = dial.into_iter().chain(lead).collect();
+    stage
+        .ami
+        .originates("PJSIP/998901110002@gsm", &fields)
+        .await?;
+    let two = stage.answers("gsm").await?;
+    two.goes_on(seconds(2.0)).await?;
+    one.hangs_up().await?;
+    first.over();
+    two.goes_on(seconds(1.0)).await?;
+    two.hangs_up().await?;
+    aziza.hangs_up().await?;
+    Ok(vec![first])
+}
+
+async fn customer_thrown_out(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (one, mut call) = stage.customer(3, "7001").await?;
+    let aziza = stage.answers("101").await?;
+    call.with("101");
+    aziza.goes_on(seconds(1.0)).await?;
+    into_conference(stage, "city", "101").await?;
+    let bekzod = stage.dials("102", "601").await?;
+    bekzod.is_up().await?;
+    bekzod.goes_on(seconds(2.0)).await?;
+    call.with("102");
+    let city = stage.ami.channel("PJSIP/city-").await?;
+    let kick = [("Conference", "601"), ("Channel", city.as_str())];
+    stage.ami.asks("ConfbridgeKick", &kick).await?;
+    one.is_over().await?;
+    call.over();
+    bekzod.goes_on(seconds(1.0)).await?;
+    bekzod.hangs_up().await?;
+    aziza.hangs_up().await?;
+    Ok(vec![call])
+}
+
+async fn listener(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(4, "7001").await?;
+    let first = stage.answers("101").await?;
+    call.with("101");
+    first.goes_on(seconds(1.0)).await?;
+    let spy = stage.dials("103", "*9101").await?;
+    spy.is_up().await?;
+    spy.goes_on(seconds(2.0)).await?;
+    spy.hangs_up().await?;
+    first.goes_on(seconds(1.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn recorder_snoops(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(5, "7032").await?;
+    customer.is_up().await?;
+    let leg = stage.ami.living("PJSIP/city-", Some("Up")).await?;
+    let id = leg.get("Uniqueid").cloned().unwrap_or_default();
+    let ari = stage.pbx.ari();
+    // An application has to listen before anything can be given to it.
+    let _app = ari.listens().await?;
+    let snoop = format!("channels/{id}/snoop/recorder?app=live&spy=both");
+    ari.asks("POST", &snoop).await?;
+    ari.asks("POST", "bridges/recording?type=mixing").await?;
+    let join = "bridges/recording/addChannel?channel=recorder";
+    ari.asks("POST", join).await?;
+    customer.goes_on(seconds(2.0)).await?;
+    ari.asks("DELETE", "channels/recorder").await?;
+    ari.asks("DELETE", "bridges/recording").await?;
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn page_all(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(1, "7028").await?;
+    let first = stage.rings("101").await?;
+    let second = stage.rings("102").await?;
+    first.answers().await?;
+    call.with("101");
+    first.goes_on(seconds(0.5)).await?;
+    second.answers().await?;
+    call.with("102");
+    second.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    first.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn second_call_waits(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (one, mut first) = stage.customer(1, "7001").await?;
+    let line = stage.answers("101").await?;
+    first.with("101");
+    line.goes_on(seconds(1.0)).await?;
+    let (two, mut second) = stage.customer_over("gsm", 2, "7001").await?;
+    let other = stage.rings("101").await?;
+    other.goes_on(seconds(1.0)).await?;
+    line.holds().await?;
+    other.answers().await?;
+    second.with("101");
+    other.goes_on(seconds(2.0)).await?;
+    two.hangs_up().await?;
+    second.over();
+    line.resumes().await?;
+    line.goes_on(seconds(2.0)).await?;
+    one.hangs_up().await?;
+    first.over();
+    Ok(vec![first, second])
+}
+
+async fn two_wait_side_by_side(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (one, mut first) = stage.customer(1, "7023").await?;
+    one.is_up().await?;
+    let (two, mut second) = stage.customer_over("gsm", 2, "7023").await?;
+    two.is_up().await?;
+    two.goes_on(seconds(2.0)).await?;
+    stage.redirects("city", "102").await?;
+    let bekzod = stage.answers("102").await?;
+    first.with("102");
+    bekzod.goes_on(seconds(2.0)).await?;
+    one.hangs_up().await?;
+    first.over();
+    two.hangs_up().await?;
+    second.over();
+    Ok(vec![first, second])
+}

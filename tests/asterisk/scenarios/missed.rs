@@ -1,0 +1,135 @@
+//! Nobody talked with the customer, for every reason there is.
+
+use super::{Scenario, scenario};
+use crate::stage::{Stage, seconds};
+use crate::truth::Truth;
+use anyhow::Result;
+
+/// All of this file.
+pub const SCENARIOS: [Scenario; 9] = [
+    scenario!(missed_no_answer, "102 rings 4 s; the PBX gives up."),
+    scenario!(missed_busy, "103 is busy; busy tone."),
+    scenario!(missed_declined, "101 declines."),
+    scenario!(
+        missed_cancelled,
+        "101 rings; the customer gives up after 2 s."
+    ),
+    scenario!(
+        missed_by_a_hair,
+        "101 answers at the very moment in which the customer gives up: at most an instant of \
+         talk."
+    ),
+    scenario!(
+        missed_by_a_group,
+        "101 and 102 ring; the customer gives up: nobody's call."
+    ),
+    scenario!(
+        missed_phone_switched_off,
+        "104 is not there at all; the customer gives up."
+    ),
+    scenario!(
+        missed_while_waiting,
+        "The customer gives up in the waiting room, by the PBX's music answered."
+    ),
+    scenario!(
+        unknown_caller,
+        "A caller without a lead, 998901119999, talks 2 s with 101: parked until he has one."
+    ),
+];
+
+async fn missed_no_answer(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(1, "7002").await?;
+    stage.rings("102").await?.is_over().await?;
+    call.only("102");
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn missed_busy(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(2, "7003").await?;
+    stage.called("103").await?.refuses("486 Busy Here").await?;
+    call.only("103");
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn missed_declined(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(3, "7001").await?;
+    let line = stage.rings("101").await?;
+    line.goes_on(seconds(1.0)).await?;
+    line.refuses("603 Decline").await?;
+    call.only("101");
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn missed_cancelled(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(4, "7001").await?;
+    let line = stage.rings("101").await?;
+    call.only("101");
+    customer.is_ringing().await?;
+    customer.goes_on(seconds(2.0)).await?;
+    customer.gives_up().await?;
+    call.over();
+    line.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn missed_by_a_hair(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(5, "7001").await?;
+    let line = stage.rings("101").await?;
+    call.only("101");
+    customer.is_ringing().await?;
+    customer.goes_on(seconds(2.0)).await?;
+    // Whichever Asterisk takes first, nobody says a word.
+    let (_answered, given_up) = tokio::join!(line.answers(), customer.gives_up_or_hangs_up());
+    given_up?;
+    call.over();
+    line.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn missed_by_a_group(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(1, "7004").await?;
+    let first = stage.rings("101").await?;
+    stage.rings("102").await?;
+    stage.rings("103").await?;
+    customer.is_ringing().await?;
+    customer.goes_on(seconds(2.0)).await?;
+    customer.gives_up().await?;
+    call.over();
+    first.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn missed_phone_switched_off(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(2, "7033").await?;
+    call.only("104");
+    customer.goes_on(seconds(3.0)).await?;
+    customer.gives_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn missed_while_waiting(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(3, "7023").await?;
+    customer.is_up().await?;
+    customer.goes_on(seconds(3.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn unknown_caller(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::inbound(9, "city").without_lead(Some("+998901119999"));
+    let customer = stage.caller("city", "+998901119999", "7001").await?;
+    let line = stage.answers("101").await?;
+    call.with("101");
+    line.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}

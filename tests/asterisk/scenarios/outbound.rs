@@ -1,0 +1,234 @@
+//! The company calls: by hand, by click, by campaign, over one carrier or two.
+
+use super::{Scenario, scenario};
+use crate::stage::{Stage, seconds};
+use crate::truth::Truth;
+use anyhow::Result;
+use std::fs;
+
+/// All of this file.
+pub const SCENARIOS: [Scenario; 12] = [
+    scenario!(
+        carrier_failover,
+        "101 dials customer 3; city refuses (503), gsm takes it; talk 2 s: one call, by gsm."
+    ),
+    scenario!(
+        two_carriers_at_once,
+        "101 dials customer 4 over both carriers at once; gsm answers; talk 2 s."
+    ),
+    scenario!(outbound_busy, "101 dials customer 5, who is busy."),
+    scenario!(
+        outbound_given_up,
+        "101 dials customer 1 and gives up after 2 s of ringing."
+    ),
+    scenario!(
+        outbound_attended_transfer,
+        "101 calls customer 2, talks 2 s, consults 102 and hands him over; 102 talks 2 s."
+    ),
+    scenario!(
+        outbound_held_at_the_end,
+        "101 calls customer 3, talks 1 s, holds him; he hangs up after 2 s of music."
+    ),
+    scenario!(
+        click_to_call,
+        "Originate rings 101, then dials customer 5; talk 2 s."
+    ),
+    scenario!(
+        click_to_call_customer_first,
+        "Originate dials customer 4 first, then rings 102; talk 2 s."
+    ),
+    scenario!(
+        click_to_call_in_vain,
+        "Originate rings 101, who does not answer: no call with a customer at all."
+    ),
+    scenario!(
+        call_file,
+        "A file in the outgoing spool dials customer 3 and joins 102; talk 2 s."
+    ),
+    scenario!(internal_call, "101 calls 102: no customer, no record."),
+    scenario!(
+        outbound_from_a_phone_with_a_dash,
+        "105-desk calls customer 1; talk 2 s."
+    ),
+];
+
+async fn carrier_failover(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(3, "gsm");
+    let employee = stage.dials("101", "77998901110003").await?;
+    stage
+        .called("city")
+        .await?
+        .refuses("503 Service Unavailable")
+        .await?;
+    let customer = stage.answers("gsm").await?;
+    call.with("101");
+    customer.goes_on(seconds(2.0)).await?;
+    employee.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn two_carriers_at_once(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(4, "gsm");
+    let employee = stage.dials("101", "78998901110004").await?;
+    let other = stage.rings("city").await?;
+    let customer = stage.answers("gsm").await?;
+    call.with("101");
+    other.is_over().await?;
+    customer.goes_on(seconds(2.0)).await?;
+    employee.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn outbound_busy(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(5, "city");
+    call.only("101");
+    let employee = stage.dials("101", "9998901110005").await?;
+    stage.called("city").await?.refuses("486 Busy Here").await?;
+    employee.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn outbound_given_up(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(1, "city");
+    call.only("101");
+    let employee = stage.dials("101", "9998901110001").await?;
+    stage.rings("city").await?;
+    employee.is_ringing().await?;
+    employee.goes_on(seconds(2.0)).await?;
+    employee.gives_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn outbound_attended_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(2, "city");
+    let employee = stage.dials("101", "9998901110002").await?;
+    let customer = stage.answers("city").await?;
+    call.with("101");
+    customer.goes_on(seconds(2.0)).await?;
+    call.silent();
+    stage.consults("101", "102").await?;
+    let second = stage.answers("102").await?;
+    second.goes_on(seconds(2.0)).await?;
+    employee.hangs_up().await?;
+    call.with("102");
+    second.goes_on(seconds(2.0)).await?;
+    second.hangs_up().await?;
+    call.over();
+    customer.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn outbound_held_at_the_end(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(3, "city");
+    let employee = stage.dials("101", "9998901110003").await?;
+    let customer = stage.answers("city").await?;
+    call.with("101");
+    employee.is_up().await?;
+    employee.goes_on(seconds(1.0)).await?;
+    employee.holds().await?;
+    employee.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn click_to_call(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(5, "city");
+    let fields = [
+        ("Context", "internal"),
+        ("Exten", "9998901110005"),
+        ("Priority", "1"),
+        ("CallerID", "101"),
+        ("Variable", "LEAD_ID=4005"),
+    ];
+    stage.ami.originates("PJSIP/101", &fields).await?;
+    let employee = stage.answers("101").await?;
+    let customer = stage.answers("city").await?;
+    call.with("101");
+    customer.goes_on(seconds(2.0)).await?;
+    employee.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn click_to_call_customer_first(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(4, "city");
+    let fields = [
+        ("Context", "internal"),
+        ("Exten", "611"),
+        ("Priority", "1"),
+        ("CallerID", "712000000"),
+        ("Variable", "LEAD_ID=4004"),
+    ];
+    stage
+        .ami
+        .originates("PJSIP/998901110004@city", &fields)
+        .await?;
+    let customer = stage.answers("city").await?;
+    let employee = stage.answers("102").await?;
+    call.with("102");
+    employee.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn click_to_call_in_vain(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let fields = [
+        ("Context", "internal"),
+        ("Exten", "9998901110005"),
+        ("Priority", "1"),
+        ("CallerID", "101"),
+        ("Timeout", "2000"),
+        ("Variable", "LEAD_ID=4005"),
+    ];
+    stage.ami.originates("PJSIP/101", &fields).await?;
+    stage.rings("101").await?.is_over().await?;
+    Ok(Vec::new())
+}
+
+async fn call_file(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let text = "Channel: PJSIP/998901110003@city\nCallerID: 712000000\nContext: internal\n\
+                Extension: 611\nPriority: 1\nSetvar: LEAD_ID=4003\nWaitTime: 20\n";
+    // Written beside and moved, for Asterisk reads a file as soon as it is there.
+    let (draft, file) = (
+        stage.pbx.file("spool/call"),
+        stage.pbx.file("spool/outgoing/call"),
+    );
+    fs::write(&draft, text)?;
+    fs::rename(&draft, &file)?;
+    let customer = stage.rings("city").await?;
+    let mut call = Truth::outbound(3, "city");
+    customer.goes_on(seconds(1.0)).await?;
+    customer.answers().await?;
+    let employee = stage.answers("102").await?;
+    call.with("102");
+    employee.goes_on(seconds(2.0)).await?;
+    employee.hangs_up().await?;
+    call.over();
+    customer.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn internal_call(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let first = stage.dials("101", "102").await?;
+    let second = stage.answers("102").await?;
+    second.goes_on(seconds(1.0)).await?;
+    first.hangs_up().await?;
+    Ok(Vec::new())
+}
+
+async fn outbound_from_a_phone_with_a_dash(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let mut call = Truth::outbound(1, "city");
+    let employee = stage.dials("105-desk", "9998901110001").await?;
+    let customer = stage.answers("city").await?;
+    call.with("105-desk");
+    customer.goes_on(seconds(2.0)).await?;
+    employee.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}

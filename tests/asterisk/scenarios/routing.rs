@@ -1,0 +1,288 @@
+//! What the dialplan does with a call: menus, announcements, forwarding, voicemail.
+
+use super::{Scenario, scenario};
+use crate::stage::{Stage, seconds};
+use crate::truth::Truth;
+use anyhow::Result;
+
+/// All of this file.
+pub const SCENARIOS: [Scenario; 19] = [
+    scenario!(
+        menu_then_employee,
+        "A menu: the customer presses 1; 101 answers; talk 2 s."
+    ),
+    scenario!(
+        menu_only,
+        "A menu: the customer presses nothing and is let go: missed."
+    ),
+    scenario!(
+        early_announcement,
+        "An announcement before anything is answered; then 101 answers; talk 2 s."
+    ),
+    scenario!(
+        answered_announcement,
+        "The PBX answers and announces; 101 rings 3 s in vain; it announces again: missed."
+    ),
+    scenario!(
+        voicemail,
+        "102 rings in vain; the customer speaks to her voicemail: missed."
+    ),
+    scenario!(
+        queue_then_voicemail,
+        "A queue whose only member does not answer, then her voicemail: missed."
+    ),
+    scenario!(
+        forward_to_mobile,
+        "The PBX forwards to a mobile over gsm; talk 2 s, no employee."
+    ),
+    scenario!(
+        forward_by_phone,
+        "101's phone sends on to a mobile over gsm (302); talk 2 s, no employee."
+    ),
+    scenario!(
+        forward_by_phone_to_colleague,
+        "101's phone sends on to 102 (302), who talks 2 s."
+    ),
+    scenario!(
+        forward_by_dialplan,
+        "A Local of the dialplan sends on to 102; talk 2 s."
+    ),
+    scenario!(
+        pickup_of_a_forwarded_call,
+        "A Local of the dialplan sends on to 102, whose phone rings; 103 picks it up; talk 2 s."
+    ),
+    scenario!(
+        mobile_presses_its_key,
+        "A mobile answers and presses 1 after 2 s; only then it is joined; talk 2 s."
+    ),
+    scenario!(
+        mobile_presses_nothing,
+        "A mobile's mailbox answers and presses nothing: missed."
+    ),
+    scenario!(
+        follow_me_to_the_mobile,
+        "Follow me: 101 does not answer, then her mobile does and takes the call with a key; \
+         talk 2 s, no employee."
+    ),
+    scenario!(
+        employee_screens_the_call,
+        "101 answers, hears who it is, and sends him away with a key: missed."
+    ),
+    scenario!(
+        survey_after_the_talk,
+        "101 talks 2 s and hangs up; the dialplan goes on and asks the customer for a mark (3 s)."
+    ),
+    scenario!(
+        recorded_with_another_caller_id,
+        "The call is recorded and shows another name and number to 101; talk 2 s: the \
+         customer's number is his own."
+    ),
+    scenario!(
+        locals_in_a_chain,
+        "Three Locals, one after the other, optimise themselves away; 101 talks 3 s."
+    ),
+    scenario!(
+        two_mobiles_at_once,
+        "Mobiles on both carriers ring at once; the one on gsm answers; talk 2 s, no employee."
+    ),
+];
+
+/// 101 answers, talks for two seconds, and the customer hangs up.
+async fn talk(
+    stage: &mut Stage,
+    customer: crate::line::Line,
+    mut call: Truth,
+    who: &str,
+) -> Result<Vec<Truth>> {
+    let employee = stage.answers(who).await?;
+    call.with(who);
+    employee.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn menu_then_employee(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, call) = stage.customer(1, "7013").await?;
+    customer.is_up().await?;
+    customer.goes_on(seconds(1.0)).await?;
+    customer.presses("1").await?;
+    talk(stage, customer, call, "101").await
+}
+
+async fn menu_only(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(2, "7013").await?;
+    customer.is_up().await?;
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn early_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, call) = stage.customer(3, "7017").await?;
+    talk(stage, customer, call, "101").await
+}
+
+async fn answered_announcement(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(4, "7018").await?;
+    customer.is_up().await?;
+    stage.rings("101").await?.is_over().await?;
+    call.only("101");
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn voicemail(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(5, "7019").await?;
+    stage.rings("102").await?.is_over().await?;
+    call.only("102");
+    customer.is_up().await?;
+    customer.goes_on(seconds(4.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn queue_then_voicemail(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(1, "7009").await?;
+    stage.rings("102").await?.is_over().await?;
+    call.only("102");
+    customer.goes_on(seconds(5.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn forward_to_mobile(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(2, "7014").await?;
+    let mobile = stage.answers("gsm").await?;
+    call.talks();
+    mobile.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn forward_by_phone(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(3, "7001").await?;
+    stage.called("101").await?.forwards("8998935550000").await?;
+    let mobile = stage.answers("gsm").await?;
+    call.talks();
+    mobile.goes_on(seconds(2.0)).await?;
+    mobile.hangs_up().await?;
+    call.over();
+    customer.is_over().await?;
+    Ok(vec![call])
+}
+
+async fn forward_by_phone_to_colleague(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, call) = stage.customer(4, "7001").await?;
+    stage.called("101").await?.forwards("102").await?;
+    talk(stage, customer, call, "102").await
+}
+
+async fn forward_by_dialplan(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, call) = stage.customer(5, "7029").await?;
+    talk(stage, customer, call, "102").await
+}
+
+async fn pickup_of_a_forwarded_call(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(1, "7029").await?;
+    let ringing = stage.rings("102").await?;
+    ringing.goes_on(seconds(1.0)).await?;
+    let third = stage.dials("103", "*8").await?;
+    third.is_up().await?;
+    call.with("103");
+    ringing.is_over().await?;
+    third.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn mobile_presses_its_key(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(2, "7015").await?;
+    let mobile = stage.answers("gsm").await?;
+    mobile.goes_on(seconds(2.0)).await?;
+    mobile.presses("1").await?;
+    customer.is_up().await?;
+    call.talks();
+    mobile.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn mobile_presses_nothing(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(3, "7015").await?;
+    stage.answers("gsm").await?.is_over().await?;
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn follow_me_to_the_mobile(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(4, "7016").await?;
+    stage.rings("101").await?.is_over().await?;
+    let mobile = stage.answers("gsm").await?;
+    mobile.goes_on(seconds(2.0)).await?;
+    mobile.presses("1").await?;
+    call.talks();
+    mobile.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn employee_screens_the_call(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(5, "7026").await?;
+    let first = stage.answers("101").await?;
+    first.goes_on(seconds(2.0)).await?;
+    first.presses("9").await?;
+    first.is_over().await?;
+    call.only("101");
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn survey_after_the_talk(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(1, "7021").await?;
+    let first = stage.answers("101").await?;
+    call.with("101");
+    first.goes_on(seconds(2.0)).await?;
+    first.hangs_up().await?;
+    call.silent();
+    customer.is_over().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn recorded_with_another_caller_id(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, call) = stage.customer(2, "7022").await?;
+    talk(stage, customer, call, "101").await
+}
+
+async fn locals_in_a_chain(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(3, "7027").await?;
+    let first = stage.answers("101").await?;
+    call.with("101");
+    customer.is_up().await?;
+    first.goes_on(seconds(3.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}
+
+async fn two_mobiles_at_once(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let (customer, mut call) = stage.customer(4, "7024").await?;
+    let other = stage.rings("city").await?;
+    let mobile = stage.answers("gsm").await?;
+    call.talks();
+    other.is_over().await?;
+    mobile.goes_on(seconds(2.0)).await?;
+    customer.hangs_up().await?;
+    call.over();
+    Ok(vec![call])
+}

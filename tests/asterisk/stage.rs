@@ -1,0 +1,212 @@
+//! What a scenario plays on: an Asterisk with phones and carriers, callbridge beside it, a CRM.
+
+use crate::bridge::Bridge;
+use crate::line::Line;
+use crate::manager::Manager;
+use crate::pbx::{Pbx, Plan, free_udp};
+use crate::phone::Phone;
+use crate::relay::Relay;
+use crate::truth::{Truth, number};
+use anyhow::{Context, Result};
+use callbridge::ops::Status;
+use callbridge::ops::status::SourceState;
+use std::collections::BTreeMap;
+use std::net::{SocketAddr, UdpSocket};
+use std::time::Duration;
+
+/// Who has a phone or carries calls, and the placeholder of its port in the configuration.
+const PHONES: [(&str, &str); 6] = [
+    ("101", "PORT101"),
+    ("102", "PORT102"),
+    ("103", "PORT103"),
+    ("105-desk", "PORT105"),
+    ("city", "PORTCITY"),
+    ("gsm", "PORTGSM"),
+];
+
+/// Whether gaps are filled from the CEL file.
+const CATCH_UP: bool = false;
+
+/// Everything a scenario may use.
+pub struct Stage {
+    /// The PBX.
+    pub pbx: Pbx,
+    /// A hand on it.
+    pub ami: Manager,
+    /// callbridge and its CRM.
+    pub bridge: Bridge,
+    /// The line between the two.
+    pub relay: Relay,
+    phones: BTreeMap<String, Phone>,
+    /// The port of 104, whose phone is switched off: nobody answers.
+    _silent: UdpSocket,
+}
+
+/// A span of the story.
+pub const fn seconds(seconds: f64) -> Duration {
+    Duration::from_millis((seconds * 1000.0) as u64)
+}
+
+impl Stage {
+    /// Starts everything.
+    pub async fn new(mut plan: Plan) -> Result<Self> {
+        // Phones know the PBX's address before it runs, and it knows theirs.
+        let sip = SocketAddr::from(([127, 0, 0, 1], free_udp()?));
+        let mut phones = BTreeMap::new();
+        for (user, placeholder) in PHONES {
+            let phone = Phone::new(user, sip).await?;
+            plan.values.insert(placeholder, phone.port().to_string());
+            phones.insert(user.to_owned(), phone);
+        }
+        let silent = UdpSocket::bind("127.0.0.1:0")?;
+        plan.values
+            .insert("PORT104", silent.local_addr()?.port().to_string());
+        let pbx = Pbx::start(plan, sip).await?;
+        let relay = Relay::start(pbx.ami()).await?;
+        let mut flags = vec![format!(
+            "--source=ami://callbridge@127.0.0.1:{}",
+            relay.port()
+        )];
+        if CATCH_UP {
+            let file = pbx.file("log/cel-custom/Master.csv");
+            flags.push(format!(
+                "--catch-up=file://{}?format=cel-csv",
+                file.display()
+            ));
+        }
+        let ami = pbx.manager().await?;
+        let mut bridge = Bridge::new(&flags).await?;
+        bridge.starts().await?;
+        Ok(Self {
+            pbx,
+            ami,
+            bridge,
+            relay,
+            phones,
+            _silent: silent,
+        })
+    }
+
+    fn phone(&mut self, user: &str) -> Result<&mut Phone> {
+        let phone = self.phones.get_mut(user);
+        phone.with_context(|| format!("nobody is {user}"))
+    }
+
+    /// Customer `n` calls one of the company's numbers over trunk `city`.
+    pub async fn customer(&mut self, n: u32, number: &str) -> Result<(Line, Truth)> {
+        self.customer_over("city", n, number).await
+    }
+
+    /// The same over a trunk of choice.
+    pub async fn customer_over(
+        &mut self,
+        trunk: &'static str,
+        n: u32,
+        dialled: &str,
+    ) -> Result<(Line, Truth)> {
+        let truth = Truth::inbound(n, trunk);
+        let line = self.caller(trunk, &number(n), dialled).await?;
+        Ok((line, truth))
+    }
+
+    /// Somebody calls whose number is this.
+    pub async fn caller(&mut self, trunk: &str, number: &str, dialled: &str) -> Result<Line> {
+        let caller = format!("<sip:{number}@127.0.0.1>");
+        self.phone(trunk)?.dials(dialled, Some(&caller)).await
+    }
+
+    /// The employee of this extension dials.
+    pub async fn dials(&mut self, extension: &str, number: &str) -> Result<Line> {
+        self.phone(extension)?.dials(number, None).await
+    }
+
+    /// Waits until a call has come to this phone or carrier, and lets it ring.
+    pub async fn rings(&mut self, user: &str) -> Result<Line> {
+        let line = self.called(user).await?;
+        line.rings().await?;
+        Ok(line)
+    }
+
+    /// Waits until a call has come to this phone or carrier; nothing is answered.
+    pub async fn called(&mut self, user: &str) -> Result<Line> {
+        self.phone(user)?.called().await
+    }
+
+    /// Waits until a call has come, rings a second and answers.
+    pub async fn answers(&mut self, user: &str) -> Result<Line> {
+        let line = self.rings(user).await?;
+        line.goes_on(seconds(1.0)).await?;
+        line.answers().await?;
+        Ok(line)
+    }
+
+    /// Does something to the channel of this phone by AMI.
+    pub async fn act(&mut self, action: &str, user: &str, more: &[(&str, &str)]) -> Result<()> {
+        let channel = self.ami.channel(&format!("PJSIP/{user}-")).await?;
+        let mut fields = vec![("Channel", channel.as_str())];
+        fields.extend_from_slice(more);
+        self.ami.asks(action, &fields).await.map(drop)
+    }
+
+    /// Sends a channel into the dialplan of the employees.
+    pub async fn redirects(&mut self, user: &str, extension: &str) -> Result<()> {
+        let more = [
+            ("Context", "internal"),
+            ("Exten", extension),
+            ("Priority", "1"),
+        ];
+        self.act("Redirect", user, &more).await
+    }
+
+    /// Hands the other side of this phone's call over by AMI.
+    pub async fn transfers(&mut self, user: &str, extension: &str) -> Result<()> {
+        let more = [("Context", "internal"), ("Exten", extension)];
+        self.act("BlindTransfer", user, &more).await
+    }
+
+    /// The same with a consultation before it.
+    pub async fn consults(&mut self, user: &str, extension: &str) -> Result<()> {
+        let more = [("Context", "internal"), ("Exten", extension)];
+        self.act("Atxfer", user, &more).await
+    }
+
+    /// Cuts the line between the PBX and callbridge; returns when callbridge knows.
+    pub async fn cut(&mut self) -> Result<()> {
+        self.relay.cut();
+        let down = |status: &Status| {
+            status
+                .sources
+                .iter()
+                .any(|source| source.state == SourceState::Down)
+        };
+        self.bridge
+            .until("a line that is down", down)
+            .await
+            .map(drop)
+    }
+
+    /// Mends it; returns when callbridge hears again.
+    pub async fn mend(&mut self) -> Result<()> {
+        self.relay.mend();
+        self.bridge.hears().await
+    }
+
+    /// What fell into a gap is known only where a file fills it.
+    pub fn unless_caught_up(&self, call: &mut Truth) {
+        if !CATCH_UP {
+            call.incomplete();
+        }
+    }
+
+    /// Ends what a scenario has left.
+    pub async fn clear(&mut self) -> Result<()> {
+        self.relay.mend();
+        if self.bridge.is_down() {
+            self.bridge.starts().await?;
+        }
+        self.ami = self.pbx.manager().await?;
+        self.ami.clears().await?;
+        self.phones.values_mut().for_each(Phone::forget);
+        Ok(())
+    }
+}
