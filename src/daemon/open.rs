@@ -176,7 +176,7 @@ pub const fn decoder_format(format: Format) -> Option<callbridge_asterisk::Forma
         Format::AsteriskCel => Some(Decoder::CelAmqp),
         Format::AsteriskCdr => Some(Decoder::CdrAmqp),
         Format::CdrCsv => Some(Decoder::CdrCsv),
-        Format::Wazo => None,
+        Format::Wazo => Some(Decoder::Wazo),
     }
 }
 

@@ -136,6 +136,55 @@ async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
     );
 }
 
+/// `wazo-headers`, as Wazo makes it, and a user's event on it.
+#[tokio::test]
+async fn several_bindings_to_the_headers_exchange_of_wazo_bring_each_event_once() {
+    let broker = Broker::shared();
+    let (_connection, channel) = broker.channel().await;
+    let options = lapin::options::ExchangeDeclareOptions {
+        durable: true,
+        ..Default::default()
+    };
+    let kind = lapin::ExchangeKind::Headers;
+    let made =
+        channel.exchange_declare("wazo-headers".into(), kind, options, FieldTable::default());
+    made.await.expect("an exchange");
+    let url = format!(
+        "{}?queue=callbridge_wazo&format=wazo&exchange=wazo-headers\
+         &bind=name=CEL;name=Newchannel;name=Hangup&declare=yes",
+        broker.url(ADMINISTRATOR)
+    );
+    let mut stage = Stage::start(&url, settings());
+    stage.up().await;
+    for name in ["Newchannel", "VarSet", "CEL", "call_log_created", "Hangup"] {
+        let mut headers = FieldTable::default();
+        for (key, value) in [
+            ("name", name),
+            ("origin_uuid", "7a6f"),
+            ("required_acl", ""),
+        ] {
+            headers.insert(key.into(), AMQPValue::LongString(value.into()));
+        }
+        let properties = lapin::BasicProperties::default().with_headers(headers);
+        let options = lapin::options::BasicPublishOptions::default();
+        let body = format!("{{\"name\": \"{name}\"}}");
+        let sent = channel.basic_publish(
+            "wazo-headers".into(),
+            "".into(),
+            options,
+            body.as_bytes(),
+            properties,
+        );
+        sent.await.expect("sent").await.expect("confirmed");
+    }
+    broker.publish("callbridge_wazo", &["last"]).await;
+    let heard = stage.texts(4).await.join(" ");
+    insta::assert_snapshot!(
+        heard,
+        @r#"{"name": "Newchannel"} {"name": "CEL"} {"name": "Hangup"} last"#
+    );
+}
+
 #[tokio::test]
 async fn a_second_consumer_is_refused_in_words_and_takes_over_when_the_first_ends() {
     let broker = Broker::shared();

@@ -214,6 +214,26 @@ async fn cel_events_from_a_queue_are_journaled_with_leads_from_a_list() {
     .await;
 }
 
+#[tokio::test]
+async fn every_recording_from_the_bus_of_wazo_in_batches_told_backwards_is_journaled() {
+    let broker = Broker::shared();
+    let scenes = Scene::each(recordings::all()).await;
+    join_all(scenes.into_iter().enumerate().map(async |(at, scene)| {
+        let queue = format!("wazo-{at}");
+        broker.declare(&queue).await;
+        let secret = scene.place.write("secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let source = format!("--source={base}?queue={queue}&format=wazo&secret-file={secret}");
+        let bodies: Vec<String> = scene.group.iter().flat_map(Recording::wazo).collect();
+        broker.publish(&queue, &bodies).await;
+        let program = scene.run(&source, &TRUNKS);
+        let expected = recordings::expected(&scene.group);
+        scene.end(program, &expected).await;
+        assert_eq!(broker.depth(&queue).await, 0, "all is acknowledged");
+    }))
+    .await;
+}
+
 /// Two queues of a PBX whose leads stand in the CDRs' user field alone.
 struct Queues {
     scene: Scene,

@@ -125,6 +125,13 @@ impl Recording {
         lines.filter(|line| !line.is_empty())
     }
 
+    /// The events as Wazo's bus carries them, all in one batch, the last first.
+    pub fn wazo(&self) -> Vec<String> {
+        let mut bodies: Vec<String> = self.events().map(wazo_body).collect();
+        bodies.reverse();
+        bodies
+    }
+
     /// The CEL events as asterisk-cel-amqp publishes them.
     pub fn cel(&self) -> Vec<String> {
         let cel = self
@@ -229,6 +236,26 @@ fn pairs(block: &[u8]) -> Map<String, Value> {
         }
     }
     pairs
+}
+
+/// An AMI event in the envelope of Wazo's bus, its variables as an object.
+fn wazo_body(event: &[u8]) -> String {
+    let mut data = pairs(event);
+    let text = String::from_utf8_lossy(event);
+    for key in ["ChanVariable", "DestChanVariable"] {
+        let lines = text
+            .lines()
+            .filter_map(|line| line.strip_prefix(&format!("{key}: ")));
+        let variables = lines.filter_map(|line| line.split_once('='));
+        let variables: Map<String, Value> = variables
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect();
+        if data.contains_key(key) {
+            data.insert(key.to_owned(), variables.into());
+        }
+    }
+    let name = data["Event"].clone();
+    json!({"name": name, "origin_uuid": "0b0d7c1e-52a2", "data": data}).to_string()
 }
 
 /// A CEL event of AMI in the shape of asterisk-cel-amqp, its time in the zone of Tashkent.

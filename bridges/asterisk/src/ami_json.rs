@@ -8,7 +8,7 @@ use crate::mend::Scratch;
 use crate::names::Names;
 use crate::text::{JsonText, same};
 use callbridge_call::event::Text;
-use callbridge_call::{Mark, Origin, Told};
+use callbridge_call::{Kind, Mark, Origin, Told};
 
 /// What later frames of a connection need.
 #[derive(Debug, Default)]
@@ -18,20 +18,25 @@ pub(crate) struct Memory {
     channel_events: bool,
 }
 
-/// Decodes one frame.
+/// Decodes one frame; `of_bus`: only an envelope of Wazo's bus is one.
 pub(crate) fn decode<'a>(
     frame: &'a [u8],
+    of_bus: bool,
     scratch: &'a mut Scratch,
     memory: &mut Memory,
     clock: &mut CelClock,
 ) -> Decoded<'a> {
-    if let Some(whole) = std::str::from_utf8(frame).ok().and_then(Collected::read) {
-        return tell(whole, false, memory, clock);
+    let (collected, repaired) = match std::str::from_utf8(frame).ok().and_then(Collected::read) {
+        Some(whole) => (whole, false),
+        None => match Collected::read(scratch.mend(frame)) {
+            Some(mended) => (mended, true),
+            None => return Decoded::Unreadable(Unreadable::NotJson),
+        },
+    };
+    if of_bus && !collected.is_of_bus() {
+        return Decoded::Unreadable(Unreadable::NoEvent);
     }
-    match Collected::read(scratch.mend(frame)) {
-        Some(mended) => tell(mended, true, memory, clock),
-        None => Decoded::Unreadable(Unreadable::NotJson),
-    }
+    tell(collected, repaired, memory, clock)
 }
 
 fn tell<'a>(
@@ -44,9 +49,11 @@ fn tell<'a>(
         server,
         pairs,
         head,
+        timestamp,
         ..
     } = collected;
     let cut = repaired;
+    clock.hears(server.as_deref());
     let told = match head {
         Head::Nothing => return Decoded::Unreadable(Unreadable::NoEvent),
         Head::Needless => return Decoded::Skipped,
@@ -60,6 +67,10 @@ fn tell<'a>(
     match told {
         Ok(mut told) => {
             if let Told::Channel(event) = &mut told {
+                if event.at.is_none() {
+                    let born = matches!(event.kind, Kind::Born { .. });
+                    event.at = clock.at(&timestamp, &event.channel.uniqueid, born);
+                }
                 memory.channel_events |= event.origin == Origin::Channel;
                 memory.names.note(server.as_deref(), event, cut);
             }

@@ -3,33 +3,75 @@
 //! `cel.conf` writes a row's time as seconds since the epoch by default, and by `dateformat` as
 //! anything, most often local time without a zone. Such a time is made absolute by the zone that
 //! was given, else by the distance from UTC that the rows themselves show: the unique id of a
-//! channel that starts holds the epoch of that same moment.
+//! channel that starts holds the epoch of that same moment. One stream may tell of several PBXs,
+//! each in a zone of its own: the distance is learned for each server and system name.
 
-use crate::text::epoch;
+use crate::local_time::{self, Written};
 use callbridge_call::{EventTime, UniqueId};
 use jiff::civil::DateTime;
 use jiff::tz::{AmbiguousOffset, TimeZone};
 
 /// Zones lie whole quarter hours from UTC.
 const QUARTER_HOUR_SEC: i64 = 900;
+/// What clocks are changed by in spring and autumn, nearly everywhere.
+const HOUR_SEC: i64 = 3600;
 /// No zone lies farther from UTC.
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
 /// A row may be written a moment before the second of its channel's unique id is over.
 const SLACK_SEC: i64 = 2;
+/// A channel's first row is written within this time of its birth, or its id is no epoch.
+const BIRTH_SEC: i64 = 60;
+/// Rows of one PBX are in order but for this.
+const SHUFFLED_SEC: i64 = 120;
+/// More PBXs than any one stream tells of.
+const PBXES_MAX: usize = 64;
 
-/// Knows how far the PBX's local time is from UTC, or learns it.
+/// Knows how far each PBX's local time is from UTC, or learns it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CelClock {
     zone: Option<TimeZone>,
+    /// Times of which neither zone nor unique id tells anything are taken for UTC: in a file,
+    /// intervals are right at least.
+    guess: bool,
+    walls: Vec<Wall>,
+    server: String,
+}
+
+/// What is known of one PBX's clock on the wall.
+#[derive(Clone, Debug, Default)]
+struct Wall {
+    server: String,
+    /// The system name in its unique ids.
+    system: String,
     /// Learned from the last row of a channel that started.
     offset_sec: Option<i64>,
+    /// The latest moment told, in seconds.
+    latest: Option<i64>,
+}
+
+/// Whose row it is, as far as its time can depend on it.
+#[derive(Clone, Copy, Debug)]
+struct Row {
+    /// The epoch in the channel's unique id.
+    born: Option<i64>,
+    /// It is the row of the channel's birth.
+    starts: bool,
 }
 
 impl CelClock {
-    pub(crate) fn new(zone: Option<TimeZone>) -> Self {
+    pub(crate) fn new(zone: Option<TimeZone>, guess: bool) -> Self {
         Self {
             zone,
-            offset_sec: None,
+            guess,
+            ..Self::default()
+        }
+    }
+
+    /// The rows that follow are of this server.
+    pub(crate) fn hears(&mut self, server: Option<&str>) {
+        let server = server.unwrap_or_default();
+        if self.server != server {
+            server.clone_into(&mut self.server);
         }
     }
 
@@ -39,122 +81,119 @@ impl CelClock {
         if text.is_empty() {
             return None;
         }
-        if let Some(at) = epoch(text.as_bytes()) {
-            return Some(at);
-        }
-        if let Ok(at) = text.parse::<jiff::Timestamp>() {
-            return Some(EventTime::from_micros(at.as_microsecond()));
-        }
-        let local: DateTime = text.parse().ok()?;
-        let born = UniqueId::new(uniqueid).map(|id| id.age().0);
-        let born = born
-            .and_then(|epoch| i64::try_from(epoch).ok())
-            .filter(|&e| e < i64::MAX);
-        match &self.zone {
-            Some(zone) => in_zone(zone, local, born),
-            None => self.by_unique_id(local, born, starts),
-        }
+        let (local, other) = match local_time::read(text)? {
+            Written::Absolute(at) => return Some(at),
+            Written::Local(local, other) => (local, other),
+        };
+        let id = UniqueId::new(uniqueid);
+        let born = id.as_ref().map(|id| id.age().0);
+        let born = born.and_then(|epoch| i64::try_from(epoch).ok());
+        let row = Row {
+            born: born.filter(|&epoch| epoch < i64::MAX),
+            starts,
+        };
+        let local = nearest(local, other, row.born);
+        let system = id.as_ref().and_then(|id| id.as_str().rsplit_once('-'));
+        let system = system.map_or("", |(system, _)| system);
+        let known = self.wall(system);
+        let wall = &mut self.walls[known];
+        let at = match &self.zone {
+            Some(zone) => in_zone(zone, local, row, wall.latest),
+            None => wall.by_unique_id(local, row, self.guess),
+        }?;
+        wall.latest = wall.latest.max(Some(at.floor_seconds().get()));
+        Some(at)
     }
 
-    fn by_unique_id(
-        &mut self,
-        local: DateTime,
-        born: Option<i64>,
-        starts: bool,
-    ) -> Option<EventTime> {
+    /// Where the clock of the PBX with this system name stands; past the limit, the last one's
+    /// place is taken.
+    fn wall(&mut self, system: &str) -> usize {
+        let same = |wall: &Wall| wall.system == system && wall.server == self.server;
+        if let Some(known) = self.walls.iter().position(same) {
+            return known;
+        }
+        self.walls.truncate(PBXES_MAX - 1);
+        self.walls.push(Wall {
+            server: self.server.clone(),
+            system: system.to_owned(),
+            ..Wall::default()
+        });
+        self.walls.len() - 1
+    }
+}
+
+impl Wall {
+    fn by_unique_id(&mut self, local: DateTime, row: Row, guess: bool) -> Option<EventTime> {
         let as_utc = TimeZone::UTC.to_timestamp(local).ok()?;
-        let ahead = born
+        let ahead = row
+            .born
             .map(|born| as_utc.as_second() - born)
             .filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC);
-        if let (true, Some(ahead)) = (starts, ahead) {
+        if let (true, Some(ahead)) = (row.starts, ahead) {
             let nearest = (ahead + QUARTER_HOUR_SEC / 2).div_euclid(QUARTER_HOUR_SEC);
-            self.offset_sec = Some(nearest * QUARTER_HOUR_SEC);
+            let nearest = nearest * QUARTER_HOUR_SEC;
+            if (ahead - nearest).abs() <= BIRTH_SEC {
+                self.offset_sec = Some(nearest);
+            }
         }
         // A channel's later rows are ahead by its age as well, a quarter of an hour at most.
         let floor =
             |ahead: i64| (ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC;
-        let offset_sec = self.offset_sec.or_else(|| ahead.map(floor))?;
+        let guessed = guess.then_some(0);
+        let mut offset_sec = self.offset_sec.or_else(|| ahead.map(floor)).or(guessed)?;
+        // The clock was set back in autumn while the channel lived: nothing is told of it before
+        // it was born.
+        let before_birth = ahead.map_or(0, |ahead| offset_sec - ahead);
+        if before_birth > SLACK_SEC && before_birth <= HOUR_SEC + SLACK_SEC {
+            offset_sec -= HOUR_SEC;
+            self.offset_sec = Some(offset_sec);
+        }
         Some(EventTime::from_micros(
             as_utc.as_microsecond() - offset_sec * 1_000_000,
         ))
     }
 }
 
-/// An hour that exists twice is settled by the unique id's epoch: the first of the two moments
-/// that is not before the channel was.
-fn in_zone(zone: &TimeZone, local: DateTime, born: Option<i64>) -> Option<EventTime> {
+/// Of two readings the one nearer to the channel's birth.
+fn nearest(local: DateTime, other: Option<DateTime>, born: Option<i64>) -> DateTime {
+    let (Some(other), Some(born)) = (other, born) else {
+        return local;
+    };
+    let apart = |at: DateTime| {
+        let at = TimeZone::UTC.to_timestamp(at);
+        at.map_or(i64::MAX, |at| (at.as_second() - born).abs())
+    };
+    if apart(other) < apart(local) {
+        other
+    } else {
+        local
+    }
+}
+
+/// An hour that exists twice is settled by the unique id's epoch, and by what was told last: the
+/// first of the two moments that is not before either.
+fn in_zone(zone: &TimeZone, local: DateTime, row: Row, latest: Option<i64>) -> Option<EventTime> {
     let ambiguous = zone.to_ambiguous_timestamp(local);
-    let at = match (ambiguous.offset(), born) {
-        (AmbiguousOffset::Fold { .. }, Some(born)) => {
-            let earlier = ambiguous.earlier().ok()?;
-            if earlier.as_second() + SLACK_SEC >= born {
-                earlier
-            } else {
-                ambiguous.later().ok()?
-            }
+    let at = match ambiguous.offset() {
+        AmbiguousOffset::Fold { .. } => {
+            let (earlier, later) = (ambiguous.earlier().ok()?, ambiguous.later().ok()?);
+            let from_birth = |at: &jiff::Timestamp, born: i64| (at.as_second() - born).abs();
+            let is_later = match row.born {
+                Some(born) if row.starts => from_birth(&later, born) < from_birth(&earlier, born),
+                Some(born) if earlier.as_second() + SLACK_SEC < born => true,
+                Some(_) | None => latest.is_some_and(|latest| {
+                    let told = latest - SHUFFLED_SEC;
+                    earlier.as_second() < told && later.as_second() >= told
+                }),
+            };
+            if is_later { later } else { earlier }
         }
-        _ => ambiguous.compatible().ok()?,
+        AmbiguousOffset::Unambiguous { .. } | AmbiguousOffset::Gap { .. } => {
+            ambiguous.compatible().ok()?
+        }
     };
     Some(EventTime::from_micros(at.as_microsecond()))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn seconds(at: Option<EventTime>) -> Option<i64> {
-        at.map(|at| at.floor_seconds().get())
-    }
-
-    #[test]
-    fn absolute_forms_are_taken_as_they_are() {
-        let mut clock = CelClock::default();
-        let mut micros = |text: &str| clock.at(text, "", false).map(EventTime::micros);
-        assert_eq!(micros("1524597350.146287"), Some(1_524_597_350_146_287));
-        assert_eq!(
-            micros("2018-04-24T19:15:50.146Z"),
-            Some(1_524_597_350_146_000)
-        );
-        assert_eq!(
-            micros("2018-04-25T00:15:50.146+05:00"),
-            Some(1_524_597_350_146_000)
-        );
-        assert_eq!(
-            micros("2018-04-25T00:15:50.146+0500"),
-            Some(1_524_597_350_146_000)
-        );
-        assert_eq!(micros(""), None);
-        assert_eq!(micros("yesterday"), None);
-    }
-
-    #[test]
-    fn the_offset_is_learned_from_a_channel_that_starts() {
-        let mut clock = CelClock::default();
-        let born = clock.at("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
-        assert_eq!(seconds(born), Some(1_795_151_318));
-        // Half an hour into the call the offset still holds.
-        let later = clock.at("2026-11-20 10:38:37", "pbx1-1795151317.146", false);
-        assert_eq!(seconds(later), Some(1_795_153_117));
-    }
-
-    #[test]
-    fn a_row_from_the_middle_gives_a_hint_by_its_own_id() {
-        let mut clock = CelClock::default();
-        let middle = clock.at("2026-11-20 10:18:37", "1795151317.146", false);
-        assert_eq!(seconds(middle), Some(1_795_151_917));
-        assert_eq!(clock.at("2026-11-20 10:18:37", "torn", false), None);
-    }
-
-    #[test]
-    fn an_hour_that_exists_twice_is_settled_by_the_unique_id() {
-        let zone = TimeZone::get("Europe/Berlin").expect("a zone");
-        let mut clock = CelClock::new(Some(zone));
-        // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
-        let (first, second) = (1_792_888_200, 1_792_891_800);
-        let mut at = |epoch: i64| {
-            seconds(clock.at("2026-10-25 02:30:00", &format!("{}.1", epoch - 5), false))
-        };
-        assert_eq!(at(first), Some(first));
-        assert_eq!(at(second), Some(second));
-    }
-}
+mod tests;

@@ -24,7 +24,8 @@ pub struct DecoderSettings {
 /// What a message tells, and whose message it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Heard<'a> {
-    /// `server_name` of an AMI-JSON frame: one connection may carry several PBXs.
+    /// `server_name` of an AMI-JSON frame, `origin_uuid` on Wazo's bus: one connection may carry
+    /// several PBXs.
     pub server: Option<Text<'a>>,
     /// What it tells.
     pub told: Told<'a>,
@@ -90,7 +91,7 @@ impl Decoder {
             format,
             cdr_clock: CdrClock::new(settings.zone.clone()),
             cdr_rows: CdrRows::new(),
-            clock: CelClock::new(settings.zone),
+            clock: CelClock::new(settings.zone, format == Format::CelCsv),
             rows: CsvRows::new(settings.cel_columns),
             scratch: Scratch::default(),
             memory: ami_json::Memory::default(),
@@ -107,8 +108,9 @@ impl Decoder {
     pub fn decode<'a>(&'a mut self, message: &'a [u8]) -> Decoded<'a> {
         let mut decoded = match self.format {
             Format::Ami => ami::decode(message, &mut self.clock),
-            Format::AmiJson => ami_json::decode(
+            Format::AmiJson | Format::Wazo => ami_json::decode(
                 message,
+                self.format == Format::Wazo,
                 &mut self.scratch,
                 &mut self.memory,
                 &mut self.clock,

@@ -13,6 +13,7 @@ use std::str::FromStr;
 /// | [`CelAmqp`](Self::CelAmqp) | `asterisk-cel` | one JSON body a line | no | ISO 8601 |
 /// | [`CdrAmqp`](Self::CdrAmqp) | `asterisk-cdr` | one JSON body a line | no | ISO 8601 |
 /// | [`CdrCsv`](Self::CdrCsv) | `cdr-csv` | CSV records | no | local, or epoch |
+/// | [`Wazo`](Self::Wazo) | `wazo` | one JSON body a line | yes | as of AMI |
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Format {
     /// AMI as Asterisk speaks it on TCP port 5038.
@@ -27,6 +28,8 @@ pub enum Format {
     CdrAmqp,
     /// Rows of `cdr_csv`, of `cdr_custom`'s sample, or of a table with a header.
     CdrCsv,
+    /// Message bodies of Wazo's bus: an AMI event each, in an envelope.
+    Wazo,
 }
 
 /// How messages are told apart on a stream or in a file.
@@ -42,13 +45,14 @@ pub enum Framing {
 
 impl Format {
     /// Every format, in the order of the table above.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Ami,
         Self::AmiJson,
         Self::CelCsv,
         Self::CelAmqp,
         Self::CdrAmqp,
         Self::CdrCsv,
+        Self::Wazo,
     ];
 
     /// The name on the command line and in `format=`.
@@ -60,6 +64,7 @@ impl Format {
             Self::CelAmqp => "asterisk-cel",
             Self::CdrAmqp => "asterisk-cdr",
             Self::CdrCsv => "cdr-csv",
+            Self::Wazo => "wazo",
         }
     }
 
@@ -67,7 +72,7 @@ impl Format {
     pub const fn framing(self) -> Framing {
         match self {
             Self::Ami => Framing::EmptyLine,
-            Self::AmiJson | Self::CelAmqp | Self::CdrAmqp => Framing::Line,
+            Self::AmiJson | Self::CelAmqp | Self::CdrAmqp | Self::Wazo => Framing::Line,
             Self::CelCsv | Self::CdrCsv => Framing::CsvRecord,
         }
     }
@@ -75,7 +80,7 @@ impl Format {
     /// It can carry channel variables, so that a `var:` lead rule can be met.
     pub const fn has_variables(self) -> bool {
         match self {
-            Self::Ami | Self::AmiJson => true,
+            Self::Ami | Self::AmiJson | Self::Wazo => true,
             Self::CelCsv | Self::CelAmqp | Self::CdrAmqp | Self::CdrCsv => false,
         }
     }
@@ -84,7 +89,7 @@ impl Format {
     pub const fn only_cdrs(self) -> bool {
         match self {
             Self::CdrAmqp | Self::CdrCsv => true,
-            Self::Ami | Self::AmiJson | Self::CelCsv | Self::CelAmqp => false,
+            Self::Ami | Self::AmiJson | Self::CelCsv | Self::CelAmqp | Self::Wazo => false,
         }
     }
 }
@@ -98,7 +103,8 @@ impl fmt::Display for Format {
 /// A format's name that is none.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no format {0:?}: give ami, ami-json, cel-csv, asterisk-cel, asterisk-cdr or cdr-csv"
+    "there is no format {0:?}: give ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr \
+     or wazo"
 )]
 pub struct UnknownFormat(String);
 
@@ -139,6 +145,7 @@ mod tests {
         asterisk-cel Line variables=false cdrs=false
         asterisk-cdr Line variables=false cdrs=true
         cdr-csv CsvRecord variables=false cdrs=true
+        wazo Line variables=true cdrs=false
         ");
     }
 }

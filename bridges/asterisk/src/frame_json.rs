@@ -23,6 +23,12 @@ pub(crate) struct Collected<'a> {
     pub head: Head,
     /// The message stands in `data`; what stands beside it is the envelope's.
     enveloped: bool,
+    /// The envelope is amiws's: it says which `type` of message stands in it.
+    of_gateway: bool,
+    /// `name` of the envelope: on Wazo's bus the event's, which `data` may lack.
+    pub name: Option<Text<'a>>,
+    /// `timestamp` of the envelope.
+    pub timestamp: Text<'a>,
 }
 
 /// What the message is.
@@ -47,7 +53,35 @@ impl<'a> Collected<'a> {
             is_data: false,
         });
         let whole = whole.and_then(|()| json.end());
+        if collected.head == Head::Nothing && collected.enveloped {
+            collected.head = collected.named();
+        }
         (whole.is_ok() || collected.head == Head::Needless).then_some(collected)
+    }
+
+    /// In the envelope of Wazo's bus.
+    pub(crate) fn is_of_bus(&self) -> bool {
+        let needless = self.head == Head::Needless && !self.of_gateway;
+        self.enveloped && (self.name.is_some() || needless)
+    }
+
+    /// What the envelope's name says.
+    fn named(&self) -> Head {
+        let rule = |name: &Text<'_>| rule(name.as_bytes()).map_or(Head::Needless, Head::Event);
+        self.name.as_ref().map_or(Head::Nothing, rule)
+    }
+
+    fn of_envelope(&mut self, key: &str) -> bool {
+        self.of_gateway |= key == "type";
+        matches!(key, "server_name" | "origin_uuid" | "name" | "timestamp")
+    }
+
+    fn envelope(&mut self, key: &str, value: Text<'a>) {
+        match key {
+            "name" => self.name = Some(value),
+            "timestamp" => self.timestamp = value,
+            _ => self.server = Some(value).filter(|name| !name.is_empty()),
+        }
     }
 
     #[inline]
@@ -83,9 +117,9 @@ impl<'de> Visitor<'de> for Level<'_, 'de> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         while let Some(key) = map.next_key_seed(Name)? {
-            if !self.is_data && key == "server_name" {
-                let name = map.next_value::<Json<'de>>()?.into_text();
-                self.to.server = Some(name).filter(|name| !name.is_empty());
+            if !self.is_data && self.to.of_envelope(key) {
+                self.to
+                    .envelope(key, map.next_value::<Json<'de>>()?.into_text());
             } else if is_needless(key.as_bytes()) || (self.to.enveloped && !self.is_data) {
                 map.next_value::<IgnoredAny>()?;
             } else {
@@ -205,6 +239,10 @@ impl<'de> Visitor<'de> for Value<'_, 'de> {
             self.to.enveloped = true;
             self.to.pairs.clear();
             self.to.head = Head::Nothing;
+            if self.to.named() == Head::Needless {
+                self.to.head = Head::Needless;
+                return Ok(());
+            }
             return Level {
                 to: self.to,
                 is_data: true,

@@ -11,7 +11,8 @@
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
 //! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
-//! | `cel`, `cel_time`, `cel_csv`, `cel_amqp` | channel event logging |
+//! | `cel`, `cel_csv`, `cel_amqp` | channel event logging |
+//! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
 //! | [`decoder`] | the one entry for all of them |
@@ -33,6 +34,7 @@ mod frame_json;
 pub mod framer;
 mod json;
 mod key;
+mod local_time;
 pub mod login;
 mod mend;
 mod names;

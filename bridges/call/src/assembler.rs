@@ -38,7 +38,8 @@ pub struct Assembler {
     published: BTreeSet<u64>,
     /// Calls all of whose channels have hung up.
     settling: BTreeSet<u64>,
-    /// The latest event time of the stream.
+    /// The time of the stream's last event. Of a batch in reverse order it goes back, so that no
+    /// call is taken for over before its beginning was heard.
     stream: Option<EventTime>,
     /// When the stream's last event arrived.
     stream_arrived: Option<EventTime>,
@@ -86,12 +87,9 @@ impl Assembler {
         let told_at = event.at.unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
-        let clamped = far && self.calls.is_live(&found);
+        let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
-        // A clock that was set back, as at a start without its battery: from here on the stream
-        // is there, or every call of that time would seem to be open for too long.
-        let back = |stream: &EventTime| *stream > at.plus(self.settings.max_call);
-        self.stream = self.stream.filter(|it| !back(it)).max(Some(at));
+        self.stream = Some(at);
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
         }
@@ -130,6 +128,7 @@ impl Assembler {
         };
         let dropped = call.dropped;
         let outcome = call.hear(id, at, event);
+        call.backwards = at < call.heard;
         call.heard = call.heard.max(at);
         call.heard_arrived = call.heard_arrived.max(arrived);
         if outcome.new_leg || outcome.effect == Effect::HungUp {

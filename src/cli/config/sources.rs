@@ -74,12 +74,12 @@ fn source_secret(
 fn not_yet(format: Format) -> Option<&'static str> {
     match format {
         Format::CdrCsv => Some("CDRs in files are not read by this release: give cel-csv or ami"),
-        Format::Wazo => Some("Wazo's bus is not read by this release: give the Asterisk's own AMI"),
         Format::Ami
         | Format::AmiJson
         | Format::CelCsv
         | Format::AsteriskCel
-        | Format::AsteriskCdr => None,
+        | Format::AsteriskCdr
+        | Format::Wazo => None,
     }
 }
 

@@ -166,6 +166,17 @@ impl Calls {
         }
     }
 
+    /// Whether the event came in its turn: not before its channel's birth, nor after its end, as
+    /// in a batch that is told backwards. Only then a time far from the arrival speaks of a clock
+    /// that was set, and not of an event that is late.
+    pub(super) fn is_in_order(&self, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
+        let call = self.knows(id.as_str()).and_then(|key| self.get(key));
+        match call.and_then(|call| call.legs.get(id)) {
+            Some(leg) => leg.is_born() && !leg.is_over(),
+            None => matches!(event.kind, Kind::Born { .. }),
+        }
+    }
+
     /// Whether the event ties nothing to the call that was not tied before: most do not.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();

@@ -15,6 +15,10 @@ const CDRS_MAX: usize = 10_000;
 /// Bytes of what is kept of one; a longer one holds no lead.
 const CDR_BYTES_MAX: usize = 2048;
 
+/// A call that has hung up and whose beginning was not heard waits so long for it: without it, it
+/// would be incomplete.
+const BEGINNING_WAIT: Duration = Duration::from_secs(60);
+
 /// What a call can still need of a CDR. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -161,10 +165,15 @@ impl Assembler {
         }
     }
 
-    /// How long the call waits after its last hang-up.
+    /// How long the call waits after its last hang-up: for its CDR, or for its beginning.
     pub(super) fn wait(&self, call: &OpenCall) -> Duration {
+        let settle = if call.awaits_beginning() {
+            self.settings.settle.max(BEGINNING_WAIT)
+        } else {
+            self.settings.settle
+        };
         let Some(cdr_wait) = self.settings.cdr_wait else {
-            return self.settings.settle;
+            return settle;
         };
         let endpoints = &self.settings.endpoints;
         let awaits = call
@@ -172,9 +181,9 @@ impl Assembler {
             .values()
             .any(|leg| endpoints.of(leg.name()).is_some_and(Endpoint::awaits_cdr));
         if awaits && !call.has_userfield() {
-            cdr_wait.max(self.settings.settle)
+            cdr_wait.max(settle)
         } else {
-            self.settings.settle
+            settle
         }
     }
 

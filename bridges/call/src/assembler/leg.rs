@@ -223,6 +223,12 @@ impl Leg {
         self.names.first().map_or("", |name| &name.text)
     }
 
+    /// Its birth was heard.
+    pub(crate) fn is_born(&self) -> bool {
+        let mut facts = self.facts.iter();
+        facts.any(|fact| matches!(fact.what, What::Born(_)))
+    }
+
     /// It has hung up.
     pub(crate) fn is_over(&self) -> bool {
         self.facts.iter().any(|fact| fact.what.is_end())

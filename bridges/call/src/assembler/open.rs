@@ -27,6 +27,9 @@ pub(crate) struct OpenCall {
     /// When the last event arrived, and the latest time of an event.
     pub(crate) heard_arrived: EventTime,
     pub(crate) heard: EventTime,
+    /// The last event heard was older than one before it.
+    #[serde(default)]
+    pub(crate) backwards: bool,
     /// When the last channel hung up or came, in both clocks.
     pub(crate) quiet: EventTime,
     pub(crate) quiet_arrived: EventTime,
@@ -78,6 +81,7 @@ impl OpenCall {
             opened_arrived: arrived,
             heard_arrived: arrived,
             heard: at,
+            backwards: false,
             quiet: at,
             quiet_arrived: arrived,
             clamped: 0,
@@ -181,6 +185,21 @@ impl OpenCall {
     /// channel that may still be up: a caller who waited in a queue before we listened.
     pub(crate) fn is_over(&self) -> bool {
         self.has_hung_up() && (self.is_ghost() || self.unheard_root().is_none())
+    }
+
+    /// It is told backwards, and its beginning is still to come.
+    pub(crate) fn awaits_beginning(&self) -> bool {
+        self.backwards && !self.is_ghost() && !self.is_begun()
+    }
+
+    /// The birth of each channel that a linkedid names was heard.
+    fn is_begun(&self) -> bool {
+        let born = |id: &str| {
+            let mut legs = self.legs.values();
+            legs.any(|leg| leg.id.as_str() == id && leg.is_born())
+        };
+        let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
+        linkedids.map(|linkedid| linkedid.text.as_str()).all(born)
     }
 
     /// A linkedid whose own channel was never heard of.

@@ -24,8 +24,8 @@ pub(super) fn finish(
     why.note("direction", customer.way_by.0, customer, words);
     let started = started(legs, plan, &mut why);
     let ended = ended(legs, plan, &mut why).max(started);
-    let answered = plan.talk.is_answer();
     let talk = plan.talk.total.min(ended.since(started));
+    let answered = talk >= talk::ANSWERED_FROM;
     talked(legs, plan, customer, &mut why);
     let variables = variables::variables(legs, plan);
     for source in &variables {

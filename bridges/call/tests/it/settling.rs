@@ -294,3 +294,59 @@ fn a_mark_leaves_open_calls_as_they_are() {
     }
     assert_eq!((assembler.open_calls(), assembler.counts().marks), (1, 3));
 }
+
+#[test]
+fn a_batch_told_backwards_and_with_a_pause_is_one_whole_call() {
+    let (city, phone) = (
+        customer(1),
+        channel("PJSIP/101-00000002", 2).of(&customer(1)),
+    );
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(&city, Ring)
+        .at(0.5)
+        .born(&phone, Down)
+        .at(8.0)
+        .enter(&phone, "b")
+        .enter(&city, "b")
+        .at(28.0)
+        .leave(&phone, "b")
+        .leave(&city, "b")
+        .hangup(&phone)
+        .hangup(&city);
+    let mut assembler = assembler();
+    // Live: all of it arrives at its end, but for a second in the middle.
+    let mut now = moment(28.0);
+    for (told, (_, event)) in story.events.iter().rev().enumerate() {
+        now = now.plus(Duration::from_millis(if told == 6 { 1000 } else { 1 }));
+        assembler.tick(now);
+        assembler.hear(event, now);
+    }
+    assembler.tick(now.plus(Duration::from_secs(1)));
+    let calls = assembler.take_finished();
+    assert_eq!((calls.len(), assembler.counts().clock_clamped), (1, 0));
+    assert_eq!(seconds(&calls[0]), (20.0, 28.0));
+    assert_eq!((calls[0].answered, &calls[0].incomplete), (true, &None));
+}
+
+#[test]
+fn calls_of_a_file_in_reverse_order_are_whole() {
+    let mut story = Story::new();
+    for (number, begin) in [(1, 0.0), (2, 10.0), (3, 20.0)] {
+        let city = customer(number);
+        story
+            .at(begin)
+            .born(&city, Ring)
+            .at(begin + 5.0)
+            .hangup(&city);
+    }
+    let mut assembler = assembler();
+    for (at, event) in story.events.iter().rev() {
+        assembler.hear(event, at.plus(Duration::from_secs(3600)));
+    }
+    assembler.finish_all(moment(4000.0));
+    let calls = assembler.take_finished();
+    let lengths: Vec<f64> = calls.iter().map(|call| seconds(call).1).collect();
+    assert_eq!(lengths, [5.0, 5.0, 5.0]);
+}

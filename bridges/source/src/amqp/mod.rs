@@ -324,16 +324,18 @@ async fn queue(
         Err(error) => return Err(refused(error)),
     }
     if let (true, Some(exchange)) = (source.declare, &source.exchange) {
-        let (key, headers) = binding(source.bind.as_deref().unwrap_or_default());
-        let exchange = ShortString::from(exchange.clone());
-        let options = QueueBindOptions::default();
-        let bound = channel.queue_bind(name(), exchange, key, options, headers);
-        bound.await.map_err(refused)?;
+        for bind in source.bind.as_deref().unwrap_or_default().split(';') {
+            let (key, headers) = binding(bind);
+            let exchange = ShortString::from(exchange.clone());
+            let options = QueueBindOptions::default();
+            let bound = channel.queue_bind(name(), exchange, key, options, headers);
+            bound.await.map_err(refused)?;
+        }
     }
     Ok((channel, consumers))
 }
 
-/// `bind=`: a routing key, or `NAME=VALUE,…` that all have to be in a message's headers.
+/// One of `bind=`: a routing key, or `NAME=VALUE,…` that all have to be in a message's headers.
 fn binding(bind: &str) -> (ShortString, FieldTable) {
     let mut headers = FieldTable::default();
     if !bind.contains('=') {

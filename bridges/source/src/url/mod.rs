@@ -52,7 +52,7 @@ impl Format {
         }
     }
 
-    /// The decoder for it; `None` for the one that nothing here reads yet.
+    /// The decoder for it; `None` for what nothing here reads yet.
     pub const fn decoder(self) -> Option<callbridge_asterisk::Format> {
         match self {
             Self::Ami => Some(callbridge_asterisk::Format::Ami),
@@ -61,7 +61,7 @@ impl Format {
             Self::AsteriskCel => Some(callbridge_asterisk::Format::CelAmqp),
             Self::AsteriskCdr => Some(callbridge_asterisk::Format::CdrAmqp),
             Self::CdrCsv => Some(callbridge_asterisk::Format::CdrCsv),
-            Self::Wazo => None,
+            Self::Wazo => Some(callbridge_asterisk::Format::Wazo),
         }
     }
 }
@@ -113,7 +113,8 @@ pub struct QueueSource {
     pub declare: bool,
     /// The exchange that it is bound to, when declared.
     pub exchange: Option<String>,
-    /// The binding key; `NAME=VALUE[,NAME=VALUE…]` for a headers exchange.
+    /// The binding key; `NAME=VALUE[,NAME=VALUE…]` for a headers exchange. Several, separated by
+    /// `;`, each bind it once.
     pub bind: Option<String>,
 }
 

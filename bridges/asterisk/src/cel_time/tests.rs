@@ -1,0 +1,114 @@
+use super::*;
+
+fn seconds(at: Option<EventTime>) -> Option<i64> {
+    at.map(|at| at.floor_seconds().get())
+}
+
+#[test]
+fn absolute_forms_are_taken_as_they_are() {
+    let mut clock = CelClock::default();
+    let mut micros = |text: &str| clock.at(text, "", false).map(EventTime::micros);
+    assert_eq!(micros("1524597350.146287"), Some(1_524_597_350_146_287));
+    assert_eq!(
+        micros("2018-04-25T00:15:50.146+05:00"),
+        Some(1_524_597_350_146_000)
+    );
+    assert_eq!(micros(""), None);
+    assert_eq!(micros("yesterday"), None);
+}
+
+#[test]
+fn the_offset_is_learned_from_a_channel_that_starts() {
+    let mut clock = CelClock::default();
+    let born = clock.at("2026-11-20 10:08:38", "pbx1-1795151317.146", true);
+    assert_eq!(seconds(born), Some(1_795_151_318));
+    // Half an hour into the call the offset still holds.
+    let later = clock.at("2026-11-20 10:38:37", "pbx1-1795151317.146", false);
+    assert_eq!(seconds(later), Some(1_795_153_117));
+}
+
+#[test]
+fn two_pbxs_on_one_stream_keep_zones_of_their_own() {
+    let mut clock = CelClock::default();
+    // Tashkent and Kathmandu, by the system name in the unique id.
+    let born = clock.at("2026-11-20 10:08:37", "tas-1795151317.1", true);
+    assert_eq!(seconds(born), Some(1_795_151_317));
+    let born = clock.at("2026-11-20 10:53:37", "ktm-1795151317.1", true);
+    assert_eq!(seconds(born), Some(1_795_151_317));
+    for (text, id) in [
+        ("2026-11-20 10:38:37", "tas-1795151317.1"),
+        ("2026-11-20 11:23:37", "ktm-1795151317.1"),
+    ] {
+        assert_eq!(seconds(clock.at(text, id, false)), Some(1_795_153_117));
+    }
+    // And by the server that the frame names.
+    clock.hears(Some("b"));
+    let born = clock.at("2026-11-20 05:08:37", "1795151317.1", true);
+    assert_eq!(seconds(born), Some(1_795_151_317));
+    clock.hears(Some("a"));
+    let born = clock.at("2026-11-20 08:08:37", "1795151317.1", true);
+    assert_eq!(seconds(born), Some(1_795_151_317));
+    clock.hears(Some("b"));
+    let later = clock.at("2026-11-20 05:38:37", "1795151317.1", false);
+    assert_eq!(seconds(later), Some(1_795_153_117));
+}
+
+#[test]
+fn a_row_from_the_middle_gives_a_hint_by_its_own_id() {
+    let mut clock = CelClock::default();
+    let middle = clock.at("2026-11-20 10:18:37", "1795151317.146", false);
+    assert_eq!(seconds(middle), Some(1_795_151_917));
+    assert_eq!(clock.at("2026-11-20 10:18:37", "torn", false), None);
+}
+
+#[test]
+fn ids_that_hold_no_epoch_teach_nothing() {
+    let mut clock = CelClock::new(None, false);
+    assert_eq!(clock.at("2026-11-20 10:18:37", "1375994780.1", true), None);
+    let mut of_a_file = CelClock::new(None, true);
+    let at = of_a_file.at("2026-11-20 10:18:37", "1375994780.1", true);
+    assert_eq!(seconds(at), Some(1_795_169_917));
+    // Seven minutes from any zone: the id was made long before.
+    let odd = of_a_file.at("2026-11-20 10:15:37", "1795151317.146", true);
+    assert_eq!(seconds(odd), Some(1_795_151_737));
+}
+
+#[test]
+fn a_day_and_month_of_either_order_are_settled_by_the_unique_id() {
+    let mut clock = CelClock::default();
+    for text in ["12/11/2026 10:08:37", "11/12/2026 10:08:37"] {
+        // 2026-11-12 05:08:37 UTC
+        let at = clock.at(text, "1794460117.1", true);
+        assert_eq!(seconds(at), Some(1_794_460_117), "{text}");
+    }
+}
+
+#[test]
+fn an_hour_that_exists_twice_is_settled_by_the_unique_id() {
+    let zone = TimeZone::get("Europe/Berlin").expect("a zone");
+    let mut clock = CelClock::new(Some(zone), false);
+    // 2026-10-25 02:30 in Berlin is 00:30 UTC and again 01:30 UTC.
+    let (first, second) = (1_792_888_200, 1_792_891_800);
+    let mut at =
+        |epoch: i64| seconds(clock.at("2026-10-25 02:30:00", &format!("{}.1", epoch - 5), false));
+    assert_eq!(at(first), Some(first));
+    assert_eq!(at(second), Some(second));
+}
+
+#[test]
+fn a_call_through_the_hour_that_exists_twice_goes_on_in_its_second_time() {
+    let zone = TimeZone::get("Europe/Berlin").expect("a zone");
+    for zone in [Some(zone), None] {
+        let given = zone.is_some();
+        let mut clock = CelClock::new(zone, false);
+        let id = "1792889400.1"; // 00:50 UTC, 02:50 for the first time
+        let mut at = |text: &str, starts| seconds(clock.at(text, id, starts));
+        assert_eq!(at("2026-10-25 02:50:00", true), Some(1_792_889_400));
+        assert_eq!(at("2026-10-25 02:58:00", false), Some(1_792_889_880));
+        assert_eq!(at("2026-10-25 02:05:00", false), Some(1_792_890_300));
+        if given {
+            // Later than its birth by the clock on the wall, but told after 02:05.
+            assert_eq!(at("2026-10-25 02:55:00", false), Some(1_792_893_300));
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The forms in which a PBX writes a moment: `cel.conf`'s `dateformat` is the administrator's.
+
+use crate::text::epoch;
+use callbridge_call::EventTime;
+use jiff::civil::DateTime;
+use jiff::fmt::strtime;
+
+/// What a text says of a moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    /// When it was.
+    Absolute(EventTime),
+    /// What the clock on the PBX's wall showed; a day and a month that can be read both ways
+    /// give the second reading as well.
+    Local(DateTime, Option<DateTime>),
+}
+
+/// Forms with an offset, beside those of RFC 3339.
+const WITH_OFFSET: [&str; 4] = [
+    "%Y-%m-%d %H:%M:%S%.f %z",
+    "%Y-%m-%d %H:%M:%S%.f%z",
+    "%a, %d %b %Y %H:%M:%S %z",
+    "%d/%b/%Y:%H:%M:%S %z",
+];
+
+/// Forms without one, beside those of ISO 8601. A weekday is read and not believed.
+const LOCAL: [&str; 8] = [
+    "%Y/%m/%d %H:%M:%S%.f",
+    "%Y%m%d %H:%M:%S%.f",
+    "%Y%m%d%H%M%S%.f",
+    "%d.%m.%Y %H:%M:%S%.f",
+    "%d-%m-%Y %H:%M:%S%.f",
+    "%a %b %e %H:%M:%S %Y",
+    "%b %e %H:%M:%S %Y",
+    "%d %b %Y %H:%M:%S%.f",
+];
+
+/// Day and month stand in the order of the country.
+const EITHER: [&str; 2] = ["%d/%m/%Y %H:%M:%S%.f", "%m/%d/%Y %H:%M:%S%.f"];
+
+/// Digits of a date and time without anything between them; an epoch has fewer.
+const COMPACT_DIGITS: usize = 14;
+
+/// Reads a moment in whatever form it has; `None` if it is none.
+pub(crate) fn read(text: &str) -> Option<Written> {
+    let text = text.trim();
+    let whole = text.split('.').next().unwrap_or(text);
+    let compact = whole.len() == COMPACT_DIGITS && whole.bytes().all(|b| b.is_ascii_digit());
+    if !compact && let Some(at) = epoch(text.as_bytes()) {
+        return Some(Written::Absolute(at));
+    }
+    if let Ok(at) = text.parse::<jiff::Timestamp>() {
+        return Some(Written::Absolute(EventTime::from_micros(
+            at.as_microsecond(),
+        )));
+    }
+    // What has a zone's name or an offset would be read without it.
+    if let Ok(local) = text.parse::<DateTime>() {
+        return Some(Written::Local(local, None));
+    }
+    let zoned = WITH_OFFSET.iter().find_map(|form| {
+        let parsed = strtime::parse(form, text).ok()?;
+        parsed.to_timestamp().ok()
+    });
+    if let Some(at) = zoned {
+        return Some(Written::Absolute(EventTime::from_micros(
+            at.as_microsecond(),
+        )));
+    }
+    let local = |form: &str| DateTime::strptime(form, text).ok();
+    if let Some(at) = LOCAL.iter().find_map(|form| local(form)) {
+        return Some(Written::Local(at, None));
+    }
+    let mut either = EITHER.iter().filter_map(|form| local(form));
+    let first = either.next()?;
+    Some(Written::Local(first, either.next()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_of_an_administrator_is_read() {
+        let absolute = |text: &str| match read(text) {
+            Some(Written::Absolute(at)) => Some(at.micros()),
+            Some(Written::Local(..)) | None => None,
+        };
+        for text in [
+            "1524597350.146",
+            "2018-04-24T19:15:50.146Z",
+            "2018-04-25T00:15:50.146+05:00",
+            "2018-04-25T00:15:50.146+0500",
+            "2018-04-25 00:15:50.146+05",
+            "2018-04-25 00:15:50.146 +0500",
+        ] {
+            assert_eq!(absolute(text), Some(1_524_597_350_146_000), "{text}");
+        }
+        let local = |text: &str| match read(text) {
+            Some(Written::Local(at, other)) => {
+                let other = other
+                    .map(|other| format!(" or {other}"))
+                    .unwrap_or_default();
+                format!("{at}{other}")
+            }
+            Some(Written::Absolute(at)) => at.to_string(),
+            None => "none".to_owned(),
+        };
+        let all = [
+            "2026-11-20 10:08:38",
+            "2026-11-20T10:08:38.5",
+            "2026-11-20 10:08:38,250",
+            "2026/11/20 10:08:38",
+            "20261120 10:08:38",
+            "20261120100838",
+            "20.11.2026 10:08:38",
+            "20/11/2026 10:08:38",
+            "11/12/2026 10:08:38",
+            "Fri Nov 20 10:08:38 2026",
+            "yesterday",
+            "",
+        ];
+        insta::assert_snapshot!(all.map(local).join("\n"), @"
+        2026-11-20T10:08:38
+        2026-11-20T10:08:38.5
+        2026-11-20T10:08:38.25
+        2026-11-20T10:08:38
+        2026-11-20T10:08:38
+        2026-11-20T10:08:38
+        2026-11-20T10:08:38
+        2026-11-20T10:08:38
+        2026-12-11T10:08:38 or 2026-11-12T10:08:38
+        2026-11-20T10:08:38
+        none
+        none
+        ");
+    }
+}

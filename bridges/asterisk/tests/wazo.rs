@@ -1,0 +1,81 @@
+//! The bus of Wazo: AMI events in an envelope, as wazo-amid publishes them.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
+use callbridge_call::{ChannelEvent, EventTime, Kind, Told};
+
+fn decoded(format: Format, body: &str, check: impl FnOnce(Option<&str>, &ChannelEvent<'_>)) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    match decoder.decode(body.as_bytes()) {
+        Decoded::Event {
+            heard,
+            repaired: false,
+        } => match &heard.told {
+            Told::Channel(event) => check(heard.server.as_deref(), event),
+            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+        },
+        other => panic!("{other:?}: {body}"),
+    }
+}
+
+const HANGUP: &str = r#"{"name": "Hangup", "origin_uuid": "7a6f", "timestamp":
+    "2026-11-20T05:08:42.5", "data": {"Event": "Hangup", "Privilege": "call,all",
+    "Channel": "PJSIP/dev_7-0000001c", "Uniqueid": "1795151317.28", "Linkedid": "1795151317.28",
+    "ChanVariable": {"XIVO_USERUUID": "", "LEAD_ID": "4001"}, "Cause": "16",
+    "Timestamp": "1795151322.500000"}}"#;
+
+#[test]
+fn an_event_is_read_with_its_variables_and_whose_it_is() {
+    for format in [Format::Wazo, Format::AmiJson] {
+        decoded(format, HANGUP, |server, event| {
+            assert_eq!(server, Some("7a6f"));
+            assert_eq!(event.kind, Kind::Hangup { cause: Some(16) });
+            assert_eq!(event.channel.variables, [("LEAD_ID".into(), "4001".into())]);
+            assert_eq!(
+                event.at,
+                Some(EventTime::from_micros(1_795_151_322_500_000))
+            );
+        });
+    }
+}
+
+#[test]
+fn the_envelope_names_the_event_where_the_data_does_not_and_gives_its_time() {
+    let body = r#"{"data": {"EventName": "CHAN_START", "Channel": "PJSIP/dev_7-0000001c",
+        "UniqueID": "1795151317.28", "LinkedID": "1795151317.28", "Extra": ""},
+        "timestamp": "2026-11-20T10:08:37.831530", "name": "CEL"}"#;
+    decoded(Format::Wazo, body, |_, event| {
+        assert!(matches!(event.kind, Kind::Born { .. }), "{event:?}");
+        // The server's local time, its distance from UTC by the unique id.
+        assert_eq!(
+            event.at,
+            Some(EventTime::from_micros(1_795_151_317_831_530))
+        );
+    });
+}
+
+#[test]
+fn other_messages_of_the_bus_are_stepped_over_and_what_has_no_envelope_is_none_of_it() {
+    let mut decoder = Decoder::new(Format::Wazo, DecoderSettings::default());
+    for other in [
+        r#"{"name": "call_log_created", "data": {"id": 5, "recordings": [{"a": {}}]}}"#,
+        r#"{"name": "Newexten", "data": {"Event": "Newexten", "Channel": "PJSIP/7-1"}}"#,
+        r#"{"data": {"Event": "VarSet", "Channel": "PJSIP/7-1"}, "name": "VarSet"}"#,
+        r#"{"name": "agent_status_update", "origin_uuid": "7a6f", "data": {}}"#,
+    ] {
+        assert_eq!(
+            decoder.decode(other.as_bytes()),
+            Decoded::Skipped,
+            "{other}"
+        );
+    }
+    for none in [
+        r#"{"type":3,"server_name":"pbx1","data":{"Event":"Hangup","Channel":"PJSIP/7-1"}}"#,
+        r#"{"type":3,"server_name":"pbx1","data":{"Event":"VarSet","Channel":"PJSIP/7-1"}}"#,
+        r#"{"Event":"Hangup","Channel":"PJSIP/7-1","Uniqueid":"5.1"}"#,
+        r#"{"event_name":"HANGUP","channel":"PJSIP/7-1"}"#,
+        "{}",
+    ] {
+        let why = decoder.decode(none.as_bytes());
+        assert_eq!(why, Decoded::Unreadable(Unreadable::NoEvent), "{none}");
+    }
+}

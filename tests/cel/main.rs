@@ -1,0 +1,115 @@
+//! CEL alone tells the same calls as channel events, whatever carries it and however it is torn.
+
+mod carriers;
+#[path = "../support/recorded.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod recorded;
+
+use callbridge_asterisk::Format;
+use callbridge_call::Origin;
+use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
+use recorded::{Arrival, Hear, as_it_is, check_each, late_by_chance};
+use std::path::Path;
+
+const CEL: Hear = Hear::Only(Origin::Cel);
+
+/// AMI's keys in the order of Asterisk's sample mapping for `cel_custom`.
+const SAMPLE: [&str; 20] = [
+    "EventName",
+    "EventTime",
+    "CallerIDname",
+    "CallerIDnum",
+    "CallerIDani",
+    "CallerIDrdnis",
+    "CallerIDdnid",
+    "Exten",
+    "Context",
+    "Channel",
+    "Application",
+    "AppData",
+    "AMAFlags",
+    "AccountCode",
+    "UniqueID",
+    "LinkedID",
+    "Peer",
+    "Userfield",
+    "UserDefType",
+    "Extra",
+];
+
+/// Checks all recordings by their CEL events as `change` leaves them.
+fn check_changed(change: impl Fn(&mut Vec<Message>)) {
+    let read = |folder: &Path| {
+        let mut rows = cel(folder);
+        change(&mut rows);
+        as_ami(&rows)
+    };
+    check_each(Format::Ami, read, CEL, as_it_is);
+}
+
+/// What arrived arrives in one batch, the last event first.
+fn reversed(arrivals: &mut Vec<Arrival<'_>>) {
+    let last = arrivals.last().map(|&(at, _)| at);
+    arrivals.reverse();
+    for (at, _) in arrivals {
+        *at = last.unwrap_or(*at);
+    }
+}
+
+#[test]
+fn the_bus_of_wazo_tells_what_happened_in_order_and_in_reverse() {
+    let read = |folder: &Path| as_wazo(&ami(folder));
+    check_each(Format::Wazo, read, Hear::Both, as_it_is);
+    check_each(Format::Wazo, read, Hear::Both, late_by_chance);
+    check_each(Format::Wazo, read, Hear::Both, reversed);
+    check_each(Format::Wazo, read, CEL, as_it_is);
+    check_each(Format::Wazo, read, CEL, reversed);
+}
+
+#[test]
+fn a_broker_tells_what_happened_in_order_and_in_reverse() {
+    let read = |folder: &Path| as_amqp(&cel(folder));
+    check_each(Format::CelAmqp, read, CEL, as_it_is);
+    check_each(Format::CelAmqp, read, CEL, late_by_chance);
+    check_each(Format::CelAmqp, read, CEL, reversed);
+}
+
+#[test]
+fn a_file_with_the_columns_of_the_sample_tells_what_happened() {
+    let read = |folder: &Path| as_csv(&cel(folder), &SAMPLE);
+    check_each(Format::CelCsv, read, CEL, as_it_is);
+    check_each(Format::CelCsv, read, CEL, reversed);
+}
+
+#[test]
+fn one_of_hangup_and_chan_end_is_enough() {
+    for gone in ["HANGUP", "CHAN_END", "LINKEDID_END"] {
+        check_changed(|rows| rows.retain(|row| value(row, "EventName") != gone));
+    }
+}
+
+#[test]
+fn chan_end_may_precede_hangup() {
+    check_changed(|rows| {
+        for at in 1..rows.len() {
+            if value(&rows[at], "EventName") == "CHAN_END"
+                && value(&rows[at - 1], "EventName") == "HANGUP"
+            {
+                rows.swap(at - 1, at);
+            }
+        }
+    });
+}
+
+#[test]
+fn linkedid_end_says_nothing_however_early_it_comes() {
+    check_changed(|rows| {
+        let ends = |row: &Message| value(row, "EventName") == "LINKEDID_END";
+        let (mut first, rest): (Vec<_>, Vec<_>) = rows.drain(..).partition(ends);
+        first.iter_mut().for_each(|row| {
+            let begun = rest.first().map_or("", |row| value(row, "Timestamp"));
+            set(row, "Timestamp", begun);
+        });
+        *rows = first.into_iter().chain(rest).collect();
+    });
+}

@@ -1,0 +1,310 @@
+//! The recordings under `tests/recordings`, run through decoder and assembler, and what is wrong
+//! with the calls that come out.
+
+use callbridge::journal::number::{self, Country};
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
+use callbridge_call::{
+    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Origin, Settings, Told,
+};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fmt, fs};
+
+/// What really happened.
+#[derive(Debug, Deserialize)]
+pub struct Expected {
+    story: String,
+    pub calls: Vec<ExpectedCall>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ExpectedCall {
+    linkedid: String,
+    direction: Direction,
+    answered: bool,
+    lead_id: Option<u64>,
+    trunk: Option<String>,
+    client_phone: Option<String>,
+    employee: Option<String>,
+    employees_in_order: Vec<String>,
+    started_at: i64,
+    duration_sec: f64,
+    talk_time_sec: f64,
+    reason: Option<String>,
+}
+
+/// Calls that began by dialling the customer: CEL has no dial string, and the number that such a
+/// channel carries there is the company's own.
+const NUMBER_UNTOLD_BY_CEL: [&str; 3] =
+    ["campaign_extension", "campaign_no_answer", "campaign_queue"];
+
+/// Recorded with the settings of `deploy/asterisk`: no CEL over AMI.
+const WITHOUT_CEL: &str = "deployed_";
+
+/// Which of the two vocabularies is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hear {
+    Both,
+    Only(Origin),
+}
+
+pub fn recordings() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let entries = fs::read_dir(folder).expect("the recordings");
+    let mut all: Vec<PathBuf> = entries
+        .map(|entry| entry.expect("an entry").path())
+        .collect();
+    all.retain(|path| path.join("expected.json").exists());
+    all.sort();
+    assert!(all.len() >= 16, "only {} recordings", all.len());
+    all
+}
+
+pub fn assembler() -> Assembler {
+    let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
+    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    Assembler::new(Settings::new(
+        Endpoints::new(endpoints.to_vec()).expect("no conflict"),
+    ))
+}
+
+/// A message, and when it is to arrive.
+pub type Arrival<'a> = (EventTime, &'a [u8]);
+
+/// The messages of a recording, each arriving at its own time.
+pub fn messages(bytes: &[u8], format: Format) -> Vec<Arrival<'_>> {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut at = EventTime::from_seconds(0);
+    let mut messages = Vec::new();
+    for frame in Frames::new(format, bytes) {
+        let Frame::Message(message) = frame else {
+            continue;
+        };
+        if let Decoded::Event { heard, .. } = decoder.decode(message) {
+            at = time_of(&heard.told).unwrap_or(at);
+        }
+        messages.push((at, message));
+    }
+    messages
+}
+
+fn time_of(told: &Told<'_>) -> Option<EventTime> {
+    match told {
+        Told::Channel(event) => event.at,
+        Told::Cdr(cdr) => cdr.at,
+        Told::Mark(_) => None,
+    }
+}
+
+/// The finished calls of these messages, without the internal ones, oldest first, and how many
+/// calls stay open.
+pub fn finished(
+    arrivals: &[Arrival<'_>],
+    format: Format,
+    hear: Hear,
+) -> (Vec<FinishedCall>, usize) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut assembler = assembler();
+    let mut now = EventTime::from_seconds(0);
+    for (at, message) in arrivals {
+        now = now.max(*at);
+        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+            continue;
+        };
+        let wanted = match (&heard.told, hear) {
+            (Told::Channel(event), Hear::Only(origin)) => event.origin == origin,
+            (Told::Channel(_) | Told::Cdr(_) | Told::Mark(_), Hear::Both | Hear::Only(_)) => true,
+        };
+        if wanted {
+            assembler.hear(&heard.told, now);
+        }
+    }
+    assembler.tick(now.plus(Duration::from_secs(2)));
+    let open = assembler.open_calls();
+    let mut calls = assembler.take_finished();
+    calls.retain(|call| call.direction != Direction::Internal);
+    calls.sort_by(|a, b| a.linkedid.age().cmp(&b.linkedid.age()));
+    (calls, open)
+}
+
+/// How a call differs from what is expected, in words; nothing if it does not.
+fn differences(call: &FinishedCall, expected: &ExpectedCall, hear: Hear) -> Vec<String> {
+    let text = |value: &dyn fmt::Debug| format!("{value:?}");
+    let phone = call.number.as_ref().and_then(|heard| {
+        let uzbekistan = Country::parse("UZ");
+        ["9", "8"]
+            .iter()
+            .find_map(|prefix| number::normalise(heard, uzbekistan, Some(prefix)))
+    });
+    let phone = phone.map(|phone| phone.as_str().to_owned());
+    let employee = call.employee.as_ref().map(|employee| employee.as_str());
+    let employees: Vec<&str> = call.employees_in_order.iter().map(|e| e.as_str()).collect();
+    let started = call.started.floor_seconds().get();
+    let complete: Option<String> = None;
+    let mut rows = vec![
+        (
+            "linkedid",
+            text(&call.linkedid.as_str()),
+            text(&expected.linkedid),
+        ),
+        (
+            "direction",
+            text(&call.direction),
+            text(&expected.direction),
+        ),
+        ("answered", text(&call.answered), text(&expected.answered)),
+        ("trunk", text(&call.trunk), text(&expected.trunk)),
+        ("phone", text(&phone), text(&expected.client_phone)),
+        ("employee", text(&employee), text(&expected.employee)),
+        (
+            "employees",
+            text(&employees),
+            text(&expected.employees_in_order),
+        ),
+        ("start", text(&started), text(&expected.started_at)),
+        ("incomplete", text(&call.incomplete), text(&complete)),
+    ];
+    if hear != Hear::Only(Origin::Cel) {
+        let (lead, ambiguous) = lead_of(call);
+        let two = expected.reason.as_deref() == Some("ambiguous_lead");
+        rows.push(("lead", text(&lead), text(&expected.lead_id)));
+        rows.push(("two leads", text(&ambiguous), text(&two)));
+    }
+    let wrong = rows.into_iter().filter(|(_, is, should)| is != should);
+    let mut wrong: Vec<String> = wrong
+        .map(|(what, is, should)| format!("{what}: {is} instead of {should}"))
+        .collect();
+    let duration = call.ended.since(call.started).as_secs_f64();
+    let talk = call.talk.as_secs_f64();
+    for (what, is, should) in [
+        ("duration", duration, expected.duration_sec),
+        ("talk", talk, expected.talk_time_sec),
+    ] {
+        if (is - should).abs() > 1.0 {
+            wrong.push(format!("{what}: {is:.2} instead of {should:.2}"));
+        }
+    }
+    if talk > duration {
+        wrong.push(format!("talk {talk} above duration {duration}"));
+    }
+    wrong
+}
+
+/// The call's lead, and whether its variables name two. Frames that were cut in the caller's name
+/// hold no variables; the CDR's user field has the lead then.
+fn lead_of(call: &FinishedCall) -> (Option<u64>, bool) {
+    let lead = call
+        .variables
+        .iter()
+        .find(|variable| variable.name == "LEAD_ID");
+    let values = lead.map_or(&[][..], |lead| &lead.values);
+    let mut userfields = call.userfields.iter().map(String::as_str);
+    let lead = match values {
+        [] => userfields.find_map(|text| text.strip_prefix("lead=")),
+        [one] => Some(one.as_str()),
+        [_, ..] => None,
+    };
+    (lead.and_then(|lead| lead.parse().ok()), values.len() > 1)
+}
+
+/// What is wrong with the calls of one recording, in words; nothing if all is right.
+pub fn wrong(
+    name: &str,
+    expected: &Expected,
+    calls: &[FinishedCall],
+    open: usize,
+    hear: Hear,
+) -> String {
+    let mut differ = Vec::new();
+    if open > 0 {
+        differ.push(format!("{open} calls left open"));
+    }
+    if calls.len() != expected.calls.len() {
+        let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
+        differ.push(format!(
+            "{} calls instead of {}: {ids:?}",
+            calls.len(),
+            expected.calls.len()
+        ));
+    }
+    for (call, expected) in calls.iter().zip(&expected.calls) {
+        differ.extend(differences(call, expected, hear));
+    }
+    if differ.is_empty() {
+        return String::new();
+    }
+    format!(
+        "{name}: {}\n    {}\n",
+        expected.story,
+        differ.join("\n    ")
+    )
+}
+
+pub fn expected(path: &Path) -> Expected {
+    serde_json::from_slice(&fs::read(path).expect("what is expected")).expect("its shape")
+}
+
+/// Runs all recordings in one way and tells all that is wrong at once.
+pub fn check_all(format: Format, file: &str, hear: Hear, arrange: fn(&mut Vec<Arrival<'_>>)) {
+    let read = |folder: &Path| fs::read(folder.join(file)).expect("the recording");
+    check_each(format, read, hear, arrange);
+}
+
+/// The same of whatever `read` makes of a recording.
+pub fn check_each(
+    format: Format,
+    read: impl Fn(&Path) -> Vec<u8>,
+    hear: Hear,
+    arrange: fn(&mut Vec<Arrival<'_>>),
+) {
+    let mut all_wrong = String::new();
+    for folder in recordings() {
+        let name = folder
+            .file_name()
+            .and_then(|name| name.to_str())
+            .expect("a name");
+        let mut expected = expected(&folder.join("expected.json"));
+        if hear == Hear::Only(Origin::Cel) {
+            if NUMBER_UNTOLD_BY_CEL.contains(&name) {
+                expected.calls[0].client_phone = None;
+            }
+            if name.starts_with(WITHOUT_CEL) {
+                continue;
+            }
+        }
+        let bytes = read(&folder);
+        let mut arrivals = messages(&bytes, format);
+        arrange(&mut arrivals);
+        let (calls, open) = finished(&arrivals, format, hear);
+        all_wrong += &wrong(name, &expected, &calls, open, hear);
+    }
+    assert!(all_wrong.is_empty(), "\n{all_wrong}");
+}
+
+pub fn as_it_is(_: &mut Vec<Arrival<'_>>) {}
+
+pub fn twice_each(arrivals: &mut Vec<Arrival<'_>>) {
+    *arrivals = arrivals
+        .iter()
+        .flat_map(|&arrival| [arrival, arrival])
+        .collect();
+}
+
+pub fn all_again(arrivals: &mut Vec<Arrival<'_>>) {
+    let again = arrivals.clone();
+    arrivals.extend(again);
+}
+
+/// Each message arrives up to 400 ms late, by a fixed sequence of numbers.
+pub fn late_by_chance(arrivals: &mut Vec<Arrival<'_>>) {
+    let mut chance: u64 = 0x9e37_79b9_7f4a_7c15;
+    for (at, _) in arrivals.iter_mut() {
+        chance = chance
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        *at = at.plus(Duration::from_micros((chance >> 33) % 400_000));
+    }
+    arrivals.sort_by_key(|&(at, _)| at);
+}
