@@ -11,6 +11,9 @@ use std::time::Duration;
 /// that event times alone count.
 const REPLAY: Duration = Duration::from_secs(3600);
 
+/// Events without a time are told apart by so little: what came first stays first.
+const ORDER: Duration = Duration::from_micros(1);
+
 /// So many bytes of a file that cannot be read are looked at, to say what it is.
 const LOOKED_AT_MAX: usize = 256 << 10;
 
@@ -168,8 +171,12 @@ impl Pbx {
         }
     }
 
-    fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
-        self.assembler.hear(told, arrived);
+    fn hear(&mut self, told: &Told<'_>, arrived: EventTime, untimed: bool) {
+        if untimed {
+            self.assembler.hear_untimed(told, arrived);
+        } else {
+            self.assembler.hear(told, arrived);
+        }
         if let Told::Cdr(cdr) = told {
             let ids = [&cdr.uniqueid, &cdr.linkedid];
             if !ids.iter().any(|id| self.assembler.has_heard(id)) {
@@ -223,6 +230,7 @@ impl Hearing {
             };
             self.pbxes.insert(pbx.clone(), Pbx::new(settings));
         }
+        let mut untimed = false;
         let arrived = match time_of(&heard.told) {
             Time::Told(at) => {
                 self.now = self.now.max(at);
@@ -230,13 +238,14 @@ impl Hearing {
             }
             Time::Born(at) => {
                 self.counts.timeless += 1;
-                self.now = self.now.max(at);
+                untimed = true;
+                self.now = self.now.max(at).plus(ORDER);
                 self.now
             }
             Time::None => self.now,
         };
         if let Some(pbx) = self.pbxes.get_mut(&pbx) {
-            pbx.hear(&heard.told, arrived);
+            pbx.hear(&heard.told, arrived, untimed);
         }
         Ok(())
     }

@@ -34,9 +34,10 @@ pub(crate) fn decode<'a>(message: &'a [u8], clock: &mut CelClock) -> Decoded<'a>
 }
 
 #[inline]
-fn finish(told: Result<Told<'_>, Unreadable>, repaired: bool) -> Decoded<'_> {
+fn finish(told: Result<Option<Told<'_>>, Unreadable>, repaired: bool) -> Decoded<'_> {
     match told {
-        Ok(told) => Decoded::Event {
+        Ok(None) => Decoded::Skipped,
+        Ok(Some(told)) => Decoded::Event {
             heard: Heard { server: None, told },
             repaired,
         },
@@ -47,7 +48,7 @@ fn finish(told: Result<Told<'_>, Unreadable>, repaired: bool) -> Decoded<'_> {
 /// Of all responses only an accepted login says something about the stream.
 fn response<'a>(value: &[u8], pairs: &Pairs<'_>) -> Decoded<'a> {
     if value == b"Success" && pairs.get("Message") == Some(b"Authentication accepted") {
-        return finish(Ok(Told::Mark(Mark::LoggedIn)), false);
+        return finish(Ok(Some(Told::Mark(Mark::LoggedIn))), false);
     }
     Decoded::Skipped
 }

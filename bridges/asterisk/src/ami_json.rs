@@ -57,7 +57,7 @@ fn tell<'a>(
     let told = match head {
         Head::Nothing => return Decoded::Unreadable(Unreadable::NoEvent),
         Head::Needless => return Decoded::Skipped,
-        Head::Response if is_login(&pairs) => Ok(Told::Mark(Mark::LoggedIn)),
+        Head::Response if is_login(&pairs) => Ok(Some(Told::Mark(Mark::LoggedIn))),
         Head::Response => return Decoded::Skipped,
         Head::Event(rule) => {
             let pairs = pairs.into_iter().map(|(key, value)| (key, JsonText(value)));
@@ -65,7 +65,8 @@ fn tell<'a>(
         }
     };
     match told {
-        Ok(mut told) => {
+        Ok(None) => Decoded::Skipped,
+        Ok(Some(mut told)) => {
             if let Told::Channel(event) = &mut told {
                 if event.at.is_none() {
                     let born = matches!(event.kind, Kind::Born { .. });

@@ -1,5 +1,6 @@
 //! AMI's events to [`Told`], whatever carried their pairs.
 
+use crate::ami1::{self, Old};
 use crate::cel::CelRow;
 use crate::cel_time::CelClock;
 use crate::decoder::Unreadable;
@@ -23,6 +24,8 @@ pub(crate) enum Rule {
     },
     /// Channels of several calls come together.
     Joined(Side),
+    /// As AMI 1.x tells it.
+    Old(Old),
     Cel,
     Cdr,
     Mark(Mark),
@@ -40,7 +43,7 @@ pub(crate) enum Plain {
 }
 
 /// The events that are read; all others are skipped after their name.
-pub const DECODED: [&str; 22] = [
+pub const DECODED: [&str; 37] = [
     "CEL",
     "Newchannel",
     "Newstate",
@@ -63,6 +66,21 @@ pub const DECODED: [&str; 22] = [
     "BlindTransfer",
     "FullyBooted",
     "Shutdown",
+    "Newcallerid",
+    "Dial",
+    "Bridge",
+    "Link",
+    "Unlink",
+    "Rename",
+    "Masquerade",
+    "MeetmeJoin",
+    "MeetmeLeave",
+    "ConfbridgeJoin",
+    "ConfbridgeLeave",
+    "AgentCalled",
+    "AgentConnect",
+    "OriginateResponse",
+    "Transfer",
 ];
 
 /// The rule for an event's name.
@@ -74,8 +92,8 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"BridgeEnter" => Rule::Plain(Plain::Enter),
         b"BridgeLeave" => Rule::Plain(Plain::Leave),
         b"Hangup" => Rule::Plain(Plain::Hangup),
-        b"NewConnectedLine" | b"NewCallerid" | b"NewAccountCode" | b"HangupRequest"
-        | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
+        b"NewConnectedLine" | b"NewCallerid" | b"Newcallerid" | b"NewAccountCode"
+        | b"HangupRequest" | b"SoftHangupRequest" | b"Hold" | b"Unhold" => Rule::Plain(Plain::Seen),
         b"DialBegin" => Rule::Dial { begins: true },
         b"DialEnd" => Rule::Dial { begins: false },
         b"Cdr" => Rule::Cdr,
@@ -85,7 +103,7 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"BlindTransfer" => Rule::Joined(Side::Transferer),
         b"FullyBooted" => Rule::Mark(Mark::FullyBooted),
         b"Shutdown" => Rule::Mark(Mark::Shutdown),
-        _ => return None,
+        _ => return Old::of(event).map(Rule::Old),
     })
 }
 
@@ -96,19 +114,20 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
     pairs: impl Iterator<Item = (K, V)>,
     clock: &mut CelClock,
     mended: &mut bool,
-) -> Result<Told<'a>, Unreadable> {
+) -> Result<Option<Told<'a>>, Unreadable> {
     let event = match rule {
         Rule::Plain(plain) => tell_plain(plain, pairs, mended),
         Rule::Dial { begins } => tell_dial(begins, pairs, mended),
         Rule::Joined(side) => tell_joined(side, pairs, mended),
         Rule::Cel => CelRow::from_pairs(pairs, mended).tell(clock),
-        Rule::Cdr => return cdr::tell(pairs, mended),
-        Rule::Mark(mark) => return Ok(Told::Mark(mark)),
+        Rule::Old(old) => return Ok(ami1::tell(old, pairs, mended).map(Told::Channel)),
+        Rule::Cdr => return cdr::tell(pairs, mended).map(Some),
+        Rule::Mark(mark) => return Ok(Some(Told::Mark(mark))),
     };
     if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
         return Err(Unreadable::NoChannel);
     }
-    Ok(Told::Channel(event))
+    Ok(Some(Told::Channel(event)))
 }
 
 /// Puts a pair into the channel it describes; gives back what is not a channel's.
@@ -127,7 +146,7 @@ fn describe<'a, V: Raw<'a>>(
         Key::Exten => &mut channel.exten,
         Key::Context => &mut channel.context,
         Key::ChanVariable => {
-            add_variable(&mut channel.variables, value, mended);
+            add_variable(&mut channel.variables, value.text(mended));
             return None;
         }
         Key::Timestamp
@@ -145,19 +164,15 @@ fn describe<'a, V: Raw<'a>>(
 }
 
 /// `LEAD_ID=4001`; an empty value is left out.
-fn add_variable<'a>(
-    variables: &mut Vec<(Text<'a>, Text<'a>)>,
-    value: impl Raw<'a>,
-    mended: &mut bool,
-) {
-    let bytes = value.as_ref();
+pub(crate) fn add_variable<'a>(variables: &mut Vec<(Text<'a>, Text<'a>)>, pair: Text<'a>) {
+    let bytes = pair.as_bytes();
     let Some(equals) = memchr::memchr(b'=', bytes) else {
         return;
     };
     if equals == 0 || equals + 1 == bytes.len() {
         return;
     }
-    let (name, value) = match value.text(mended) {
+    let (name, value) = match pair {
         Cow::Borrowed(text) => {
             let Some((name, value)) = text.split_once('=') else {
                 return;
@@ -282,6 +297,16 @@ fn tell_joined<'a, K: AsRef<[u8]>, V: Raw<'a>>(
             }
             _ => {}
         }
+        // Of LocalBridge before Asterisk 12.
+        let numbered = name.strip_suffix(b"1").filter(|_| main == Side::LocalOne);
+        if let Some(rest) = numbered {
+            describe(&mut channel, key::of(rest), value, mended);
+            continue;
+        }
+        if main == Side::LocalOne && crate::text::same(name, b"Uniqueid2") {
+            with.push(known(value, mended));
+            continue;
+        }
         let others = joining_sides(main)
             .iter()
             .find_map(|side| strip(name, side.prefix()));
@@ -340,15 +365,7 @@ mod tests {
         for name in DECODED {
             assert!(rule(name.as_bytes()).is_some(), "{name}");
         }
-        for name in [
-            "VarSet",
-            "Newexten",
-            "DeviceStateChange",
-            "RTCPSent",
-            "Dial",
-            "Bridge",
-            "",
-        ] {
+        for name in ["VarSet", "Newexten", "DeviceStateChange", "RTCPSent", ""] {
             assert!(rule(name.as_bytes()).is_none(), "{name}");
         }
     }

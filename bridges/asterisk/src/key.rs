@@ -73,9 +73,15 @@ pub(crate) fn of(name: &[u8]) -> Key {
     };
     let only = |one: &[u8], key| if is(name, one) { key } else { Key::Other };
     match name.len() {
-        5 => either(b"Exten", Key::Exten, b"Cause", Key::Cause),
+        5 => match either(b"Exten", Key::Exten, b"Cause", Key::Cause) {
+            Key::Other => only(b"State", Key::StateDesc),
+            key => key,
+        },
         7 => either(b"Channel", Key::Channel, b"Context", Key::Context),
-        8 => either(b"Uniqueid", Key::Uniqueid, b"Linkedid", Key::Linkedid),
+        8 => match either(b"Uniqueid", Key::Uniqueid, b"Linkedid", Key::Linkedid) {
+            Key::Other => only(b"CallerID", Key::CallerIdNum),
+            key => key,
+        },
         9 => only(b"Timestamp", Key::Timestamp),
         10 => either(
             b"DialString",
@@ -138,11 +144,10 @@ pub(crate) fn is_needless(name: &[u8]) -> bool {
     ];
     let name = crate::text::strip(name, b"Dest").unwrap_or(name);
     let head = head(name);
-    // The bare one is a CDR's, with the number in it.
-    if head == self::head(b"CallerID") && name.len() > 8 {
-        return !name
-            .last_chunk::<3>()
-            .is_some_and(|last| last.eq_ignore_ascii_case(b"num"));
+    // The bare one is a CDR's with the number in it, or of AMI 1.x, as `CallerID1` is.
+    if head == self::head(b"CallerID") {
+        let number = |last: &[u8; 3]| last.eq_ignore_ascii_case(b"num");
+        return name.len() > 9 && !name.last_chunk::<3>().is_some_and(number);
     }
     name.len() >= 8 && WORDS.contains(&head)
 }
@@ -244,6 +249,7 @@ mod tests {
             "Extra",
             "Userfield",
             "CallerID",
+            "CallerID2",
         ] {
             assert!(!is_needless(name.as_bytes()), "{name}");
         }

@@ -18,6 +18,7 @@
 //! | [`decoder`] | the one entry for all of them |
 
 mod ami;
+mod ami1;
 mod ami_json;
 mod cdr;
 mod cdr_csv;

@@ -218,8 +218,8 @@ fn the_beginning_and_the_end_of_the_stream_are_marked() {
 fn what_no_rule_needs_is_skipped_and_what_says_nothing_is_unreadable() {
     for skipped in [
         "Event: VarSet\nUniqueid: 5.1\nVariable: LEAD_ID\nValue: 4001\n",
-        "Event: Dial\nSubEvent: Begin\nUniqueID: 5.1\n",
-        "Event: Bridge\nBridgestate: Link\nUniqueid1: 5.1\n",
+        "Event: Newexten\nUniqueid: 5.1\n",
+        "Event: OriginateResponse\nResponse: Failure\nUniqueid: <null>\n",
         "Response: Error\nMessage: Authentication failed\n",
         "Response: Success\nPing: Pong\n",
         "Asterisk Call Manager/11.0.0\n",

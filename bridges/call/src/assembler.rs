@@ -3,6 +3,7 @@
 mod calls;
 mod cdrs;
 pub(crate) mod leg;
+mod names;
 pub(crate) mod open;
 mod report;
 mod settings;
@@ -43,6 +44,8 @@ pub struct Assembler {
     stream: Option<EventTime>,
     /// When the stream's last event arrived.
     stream_arrived: Option<EventTime>,
+    /// The event being heard has no time.
+    untimed: bool,
 }
 
 impl Assembler {
@@ -59,6 +62,7 @@ impl Assembler {
             settling: BTreeSet::new(),
             stream: None,
             stream_arrived: None,
+            untimed: false,
         }
     }
 
@@ -75,6 +79,16 @@ impl Assembler {
         self.counts.late == late
     }
 
+    /// As [`Assembler::hear`], of an event that has no time of its own and arrives out of a file:
+    /// `order` says only what came before what. How long things lasted cannot be told then, and a
+    /// call that needs such an event is incomplete.
+    pub fn hear_untimed(&mut self, told: &Told<'_>, order: EventTime) -> bool {
+        self.untimed = true;
+        let changed = self.hear(told, order);
+        self.untimed = false;
+        changed
+    }
+
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
         if event.kind == Kind::LinkedidEnd {
             self.counts.linkedid_ends += 1;
@@ -84,6 +98,8 @@ impl Assembler {
             self.counts.unidentified += 1;
             return;
         };
+        let completed = self.calls.completed(&id, event);
+        let event = completed.as_ref().unwrap_or(event);
         let told_at = event.at.unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
@@ -104,11 +120,17 @@ impl Assembler {
         let key = if self.calls.is_tied(key, &id, event) {
             key
         } else {
+            let holder = self.calls.holder_of_name(key, &id, event);
+            let key = self.tie(key, holder.iter().map(|holder| Tie::Id(holder.as_str())));
+            if holder.is_some() {
+                self.calls.renamed(key, &id, &event.channel.name);
+            }
             self.tie(key, calls::ties(&id, event))
         };
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
             call.clamped += u32::from(clamped);
+            call.untimed += u32::from(self.untimed && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open_calls();
@@ -142,6 +164,9 @@ impl Assembler {
         } else {
             key
         };
+        if let Kind::Renamed { to, .. } = &event.kind {
+            self.calls.renamed(key, id, to);
+        }
         if outcome.changed {
             self.changed.insert(key);
             self.settle_or_not(key);
@@ -152,11 +177,9 @@ impl Assembler {
     /// its name alone is its own.
     fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> u64 {
         let mut met = vec![(id.clone(), leg::unmarked(&event.channel.name))];
-        if let Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } =
-            &event.kind
-        {
-            let dialler = UniqueId::new(by.uniqueid.as_ref());
-            met.extend(dialler.map(|id| (id, leg::unmarked(&by.name))));
+        if let Some(other) = open::other_channel(&event.kind) {
+            let id = UniqueId::new(other.uniqueid.as_ref());
+            met.extend(id.map(|id| (id, leg::unmarked(&other.name))));
         }
         for (id, name) in met {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
@@ -270,11 +293,15 @@ impl Assembler {
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished
-    /// without further waiting; the others stay open.
+    /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
+    /// others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
         self.advance(now);
         for key in self.calls.hung_up() {
             self.finish(key, Ended::HungUp);
+        }
+        for key in self.calls.deserted() {
+            self.finish(key, Ended::Unheard);
         }
     }
 

@@ -156,6 +156,26 @@ pub enum Kind<'a> {
         /// Unique ids of the other channels that the message names; never empty texts.
         with: Vec<Text<'a>>,
     },
+    /// The channel and another hear each other from here on (`Bridge` with `Bridgestate: Link` and
+    /// `Link` of AMI 1.x, `BRIDGE_START` of CEL before Asterisk 12).
+    Linked {
+        /// The other one; its unique id is empty where the source tells the name alone.
+        with: Box<ChannelRef<'a>>,
+    },
+    /// They hear each other no more (`Bridgestate: Unlink`, `Unlink`, `BRIDGE_END`).
+    Unlinked {
+        /// As of [`Kind::Linked`].
+        with: Box<ChannelRef<'a>>,
+    },
+    /// The channel goes on under another name (`Rename`, `Masquerade`). Before Asterisk 12 a
+    /// masquerade moves names, and with them the telephones, from one unique id to another.
+    Renamed {
+        /// `SIP/101-0000002a`, `SIP/101-0000002a<ZOMBIE>`
+        to: Text<'a>,
+        /// The unique id that had the name up to now; empty from a decoder, for only the
+        /// assembler knows.
+        holder: Text<'a>,
+    },
     /// `Hangup`, CEL `HANGUP`
     Hangup {
         /// Q.850 cause, where told.

@@ -6,6 +6,7 @@
 //! | module | question |
 //! |---|---|
 //! | `view` | what is each channel, did it come in or was it dialled, in which bridges was it? |
+//! | `seats` | which telephone was behind a unique id when (AMI 1.x)? |
 //! | `split` | which channels really belong together? |
 //! | `customers` | who is the customer, and how many calls are these? |
 //! | `talk` | when was the customer connected, and with whom? |
@@ -16,12 +17,14 @@ mod customers;
 mod employee;
 mod finish;
 mod number;
+mod seats;
 mod split;
 mod talk;
 mod timeline;
 mod variables;
 mod view;
 
+use crate::assembler::leg::Leg;
 use crate::assembler::open::{FACTS_MAX, OpenCall};
 use crate::call::FinishedCall;
 use crate::trunk::Endpoints;
@@ -33,11 +36,16 @@ pub(crate) use number::{in_dial_data, is_number};
 pub(crate) use split::Sets;
 pub(crate) use talk::ANSWERED_FROM;
 
+/// Times of arrival say nothing of when events happened that lay in a file.
+const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";
+
 /// Why a call is resolved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// All its channels have hung up.
     HungUp,
+    /// The recording is over, and the channels still up have nobody left to talk with.
+    Unheard,
     /// It was open longer than a call may be.
     TooLong,
     /// Too many calls were open, and nothing was heard of this one for the longest time.
@@ -50,7 +58,9 @@ impl Ended {
             Self::HungUp if call.dropped > 0 => Some(format!(
                 "the call had more than {FACTS_MAX} events that matter"
             )),
+            Self::HungUp if call.untimed > 0 => Some(UNTIMED.to_owned()),
             Self::HungUp => None,
+            Self::Unheard => Some("a hang-up was not heard".to_owned()),
             Self::TooLong => Some("no hang-up was heard within --max-call".to_owned()),
             Self::TooMany => {
                 Some("no hang-up was heard, and --max-open-calls were open".to_owned())
@@ -62,15 +72,21 @@ impl Ended {
 /// The finished calls that these channels were: none when nobody took part, several when several
 /// customers did, or when channels had met only by the way.
 pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> Vec<FinishedCall> {
-    let mut views: Vec<View<'_>> = call
-        .legs
-        .values()
-        .map(|leg| View::of(leg, endpoints))
-        .collect();
+    let seated = seats::seated(call);
+    let legs: Vec<&Leg> = match &seated {
+        Some(seated) => seated.legs.iter().collect(),
+        None => call.legs.values().collect(),
+    };
+    let joined = seated
+        .as_ref()
+        .map_or(&call.joined, |seated| &seated.joined);
+    let timed = call.untimed == 0;
+    let views = legs.iter().map(|leg| View::of(leg, endpoints, timed));
+    let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
     let incomplete = ended.incomplete(call);
     let mut finished = Vec::new();
-    for part in split::parts(&views, &call.joined) {
+    for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
         let plans = customers::plans(&legs);
         for (i, plan) in plans.iter().enumerate() {

@@ -189,6 +189,13 @@ pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
 }
 
+/// A telephone line of DAHDI, whose channels `DAHDI/1-1` and `DAHDI/1-2` are one telephone.
+pub(crate) fn is_line(name: &str) -> bool {
+    ["DAHDI", "Zap"]
+        .iter()
+        .any(|tech| tech.eq_ignore_ascii_case(technology(name)))
+}
+
 /// The name both halves of a Local channel share, without `;1` or `;2`.
 pub(crate) fn local_pair(name: &str) -> Option<&str> {
     let name = alive(name);

@@ -1,6 +1,7 @@
 //! The open calls, and what leads from an event to one of them.
 
-use super::leg::{is_holding, is_stand_in, unmarked};
+use super::leg::{Leg, is_holding};
+use super::names::is_renamed;
 use super::open::{OpenCall, Ties};
 
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
@@ -46,6 +47,8 @@ pub(super) fn ties<'a>(
             met = Some(bridge).filter(|_| !is_holding(technology));
         }
         Kind::Joined { with: others } => with = others,
+        Kind::Linked { with: other } | Kind::Unlinked { with: other } => by = Some(other),
+        Kind::Renamed { holder, .. } => with = std::slice::from_ref(holder),
         Kind::Born { .. }
         | Kind::State { .. }
         | Kind::App { .. }
@@ -72,12 +75,12 @@ pub(super) fn ties<'a>(
 /// The open calls by number, with an index of all that leads to them.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    calls: BTreeMap<u64, OpenCall>,
+    pub(super) calls: BTreeMap<u64, OpenCall>,
     ids: BTreeMap<String, u64>,
     bridges: BTreeMap<String, u64>,
     locals: BTreeMap<String, u64>,
     /// The unique id of each channel of an open call, for events that tell the name alone.
-    names: BTreeMap<String, UniqueId>,
+    pub(super) names: BTreeMap<String, UniqueId>,
     /// When each call's first event arrived, and its own time.
     opened_arrived: BTreeSet<(EventTime, u64)>,
     opened: BTreeSet<(EventTime, u64)>,
@@ -107,42 +110,6 @@ impl Calls {
     /// Whether a channel of an open call has this name.
     pub(super) fn names(&self, name: &str) -> bool {
         self.names.contains_key(name)
-    }
-
-    /// The unique id of the channel that an event is about. A source may tell the name alone (a
-    /// JSON frame that was cut): then a stand-in serves until the id is told.
-    pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
-        let name = unmarked(&channel.name);
-        let told = UniqueId::new(channel.uniqueid.as_ref());
-        if told
-            .as_ref()
-            .is_some_and(|id| !is_stand_in(id.as_str(), name))
-        {
-            return told;
-        }
-        self.names
-            .get(name)
-            .cloned()
-            .or(told)
-            .or_else(|| UniqueId::new(name))
-    }
-
-    /// The stand-in under which a channel of this name was heard of.
-    pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
-        let known = self.names.get(name);
-        known.filter(|id| is_stand_in(id.as_str(), name)).cloned()
-    }
-
-    /// A channel of an open call was met for the first time.
-    pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
-        let leg = self.calls.get(&key).and_then(|call| call.legs.get(id));
-        let Some(name) = leg
-            .map(|leg| leg.name().to_owned())
-            .filter(|name| !name.is_empty())
-        else {
-            return;
-        };
-        self.names.insert(name, id.clone());
     }
 
     /// Where an event of this channel belongs.
@@ -184,6 +151,9 @@ impl Calls {
             Kind::DialBegin { .. }
             | Kind::DialEnd { .. }
             | Kind::BridgeEnter { .. }
+            | Kind::Linked { .. }
+            | Kind::Unlinked { .. }
+            | Kind::Renamed { .. }
             | Kind::Joined { .. } => true,
             Kind::Born { .. }
             | Kind::State { .. }
@@ -195,7 +165,8 @@ impl Calls {
             | Kind::Seen => false,
         };
         let leg = self.get(key).and_then(|call| call.legs.get(id));
-        !ties_more && leg.is_some_and(|leg| linkedid.is_empty() || leg.linkedids.has(linkedid))
+        let known = |leg: &Leg| linkedid.is_empty() || leg.linkedids.has(linkedid);
+        !ties_more && leg.is_some_and(|leg| known(leg) && !is_renamed(leg, event))
     }
 
     pub(super) fn open(&mut self, call: OpenCall) -> u64 {
@@ -231,6 +202,7 @@ impl Calls {
         for id in legs {
             self.met(key, &id);
         }
+        self.know_names(key);
     }
 
     fn insert(&mut self, key: u64, call: OpenCall) {
@@ -307,9 +279,10 @@ impl Calls {
                 index.remove(text);
             }
         }
-        for leg in call.legs.values() {
-            if self.names.get(leg.name()) == Some(&leg.id) {
-                self.names.remove(leg.name());
+        let born = call.legs.values().map(|leg| leg.name());
+        for name in born.chain(call.renamed_to.iter().map(String::as_str)) {
+            if (self.names.get(name)).is_some_and(|id| call.legs.contains_key(id)) {
+                self.names.remove(name);
             }
         }
         Some(call)
@@ -340,6 +313,12 @@ impl Calls {
     pub(super) fn hung_up(&self) -> Vec<u64> {
         let over = self.calls.iter().filter(|(_, call)| call.has_hung_up());
         over.map(|(&key, _)| key).collect()
+    }
+
+    /// Calls in which nobody is left, though not every hang-up was heard.
+    pub(super) fn deserted(&self) -> Vec<u64> {
+        let left = self.calls.iter().filter(|(_, call)| call.is_deserted());
+        left.map(|(&key, _)| key).collect()
     }
 
     /// When the first event of the call that is open longest arrived.

@@ -54,11 +54,39 @@ pub(crate) enum What {
         bridge: String,
         holding: bool,
     },
+    /// This channel and another hear each other from here on.
+    Linked {
+        with: UniqueId,
+    },
+    Unlinked {
+        with: UniqueId,
+    },
+    /// From here on another telephone is known by this unique id.
+    Renamed {
+        to: String,
+    },
     Hangup,
     Gone,
 }
 
 impl What {
+    /// Whom the channel was dialled by or linked with.
+    pub(crate) fn partner(&self) -> Option<&UniqueId> {
+        match self {
+            Self::Dialled { by, .. } => by.as_ref(),
+            Self::Linked { with } | Self::Unlinked { with } => Some(with),
+            Self::Born(_)
+            | Self::State(_)
+            | Self::DialEnded
+            | Self::App
+            | Self::Enter { .. }
+            | Self::Leave { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup
+            | Self::Gone => None,
+        }
+    }
+
     /// Whether this is a hang-up in one of its forms.
     pub(crate) fn is_end(&self) -> bool {
         matches!(self, Self::Hangup | Self::Gone)
@@ -239,13 +267,14 @@ impl Leg {
     pub(crate) fn is_real(&self) -> bool {
         let stand_in = is_stand_in(self.id.as_str(), self.name());
         self.facts.iter().any(|fact| match &fact.what {
-            What::Hangup | What::Gone => false,
-            What::Leave { .. } | What::DialEnded => !stand_in,
+            What::Hangup | What::Gone | What::Renamed { .. } => false,
+            What::Leave { .. } | What::DialEnded | What::Unlinked { .. } => !stand_in,
             What::Born(_)
             | What::State(_)
             | What::Dialled { .. }
             | What::App
-            | What::Enter { .. } => true,
+            | What::Enter { .. }
+            | What::Linked { .. } => true,
         })
     }
 
@@ -399,6 +428,15 @@ fn fact_of(kind: &Kind<'_>) -> Option<What> {
             bridge: clip(bridge, TEXT_BYTES_MAX),
             holding: is_holding(technology),
         },
+        Kind::Linked { with } => What::Linked {
+            with: UniqueId::new(with.uniqueid.as_ref())?,
+        },
+        Kind::Unlinked { with } => What::Unlinked {
+            with: UniqueId::new(with.uniqueid.as_ref())?,
+        },
+        Kind::Renamed { to, .. } => What::Renamed {
+            to: clip(to, TEXT_BYTES_MAX),
+        },
         Kind::Hangup { .. } => What::Hangup,
         Kind::Gone => What::Gone,
         Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
@@ -420,6 +458,9 @@ fn note_of(kind: &Kind<'_>) -> Option<Note> {
         | Kind::BridgeEnter { .. }
         | Kind::BridgeLeave { .. }
         | Kind::Joined { .. }
+        | Kind::Linked { .. }
+        | Kind::Unlinked { .. }
+        | Kind::Renamed { .. }
         | Kind::Gone
         | Kind::LinkedidEnd
         | Kind::Seen => None,

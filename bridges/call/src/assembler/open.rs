@@ -1,6 +1,6 @@
 //! An open call: channels that belong together, as far as is known by now.
 
-use super::leg::{Effect, Leg, is_stand_in, unmarked};
+use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
 use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
@@ -15,6 +15,9 @@ pub(crate) struct OpenCall {
     pub(crate) legs: BTreeMap<UniqueId, Leg>,
     /// Channels that a transfer, a pickup or a Local channel tied together.
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
+    /// Names that its channels took on later.
+    #[serde(default)]
+    pub(crate) renamed_to: BTreeSet<String>,
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
     /// What leads to this call: unique ids and linkedids, bridges, Local channels.
@@ -35,6 +38,9 @@ pub(crate) struct OpenCall {
     pub(crate) quiet_arrived: EventTime,
     /// How often the time of arrival was taken for an event's own.
     pub(crate) clamped: u32,
+    /// Events whose time is that of no clock.
+    #[serde(default)]
+    pub(crate) untimed: u32,
     /// Facts that found no room.
     pub(crate) dropped: u32,
     facts: usize,
@@ -74,6 +80,7 @@ impl OpenCall {
         Self {
             legs: BTreeMap::new(),
             joined: BTreeSet::new(),
+            renamed_to: BTreeSet::new(),
             userfields: Vec::new(),
             ties: Ties::default(),
             live,
@@ -85,6 +92,7 @@ impl OpenCall {
             quiet: at,
             quiet_arrived: arrived,
             clamped: 0,
+            untimed: 0,
             dropped: 0,
             facts: 0,
         }
@@ -112,10 +120,8 @@ impl OpenCall {
             new_leg: false,
             changed: self.joined.len() > joined,
         };
-        if let Kind::DialBegin { by: Some(by), .. } | Kind::DialEnd { by: Some(by), .. } =
-            &event.kind
-        {
-            self.describe(at, by, &mut outcome);
+        if let Some(other) = other_channel(&event.kind) {
+            self.describe(at, other, &mut outcome);
         }
         let known = self.legs.contains_key(id);
         if !known && !room {
@@ -161,6 +167,21 @@ impl OpenCall {
         outcome.new_leg |= !known;
     }
 
+    /// The new names that were told, and of which channel.
+    pub(crate) fn renamings(&self) -> Vec<(EventTime, &UniqueId, &str)> {
+        let facts = self.legs.values().flat_map(|leg| {
+            let facts = leg.facts.iter();
+            facts.map(move |fact| (fact, &leg.id))
+        });
+        let renamed = facts.filter_map(|(fact, id)| {
+            let What::Renamed { to } = &fact.what else {
+                return None;
+            };
+            Some((fact.at, id, to.as_str()))
+        });
+        renamed.collect()
+    }
+
     /// What was told of a channel under a stand-in becomes its own.
     pub(crate) fn is_really(&mut self, stand_in: &UniqueId, id: &UniqueId) {
         if self.legs.contains_key(id)
@@ -179,6 +200,36 @@ impl OpenCall {
     /// All channels heard of have hung up.
     pub(crate) fn has_hung_up(&self) -> bool {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
+    }
+
+    /// AMI 1.x: whoever is still up was dialled by, or talked with, a channel that has hung up, and
+    /// with none that is up. Nobody is left, though a hang-up was not heard.
+    pub(crate) fn is_deserted(&self) -> bool {
+        let partners = |leg: &'_ Leg| -> Vec<(UniqueId, UniqueId)> {
+            let partners = leg.facts.iter().filter_map(|fact| fact.what.partner());
+            partners
+                .map(|partner| (leg.id.clone(), partner.clone()))
+                .collect()
+        };
+        let pairs: Vec<_> = self.legs.values().flat_map(partners).collect();
+        let is_left = |leg: &Leg| {
+            let of = |(a, b): &(UniqueId, UniqueId)| {
+                let partner = if *a == leg.id {
+                    Some(b)
+                } else {
+                    (*b == leg.id).then_some(a)
+                };
+                partner.and_then(|id| self.legs.get(id)).map(Leg::is_up)
+            };
+            let up: Vec<bool> = pairs.iter().filter_map(of).collect();
+            !up.is_empty() && !up.contains(&true)
+        };
+        let old = self
+            .legs
+            .values()
+            .all(|leg| leg.linkedids.first().is_none());
+        let mut up = self.legs.values().filter(|leg| leg.is_up());
+        old && !self.is_ghost() && up.all(is_left)
     }
 
     /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
@@ -241,6 +292,7 @@ impl OpenCall {
             self.legs.entry(id).or_insert(leg);
         }
         self.joined.extend(other.joined);
+        self.renamed_to.extend(other.renamed_to);
         self.userfields.extend(other.userfields);
         self.ties.ids.extend(other.ties.ids);
         self.ties.bridges.extend(other.ties.bridges);
@@ -252,7 +304,27 @@ impl OpenCall {
         self.quiet = self.quiet.max(other.quiet);
         self.quiet_arrived = self.quiet_arrived.max(other.quiet_arrived);
         self.clamped += other.clamped;
+        self.untimed += other.untimed;
         self.dropped += other.dropped;
         self.facts += other.facts;
+    }
+}
+
+/// The channel beside its own that an event describes.
+pub(super) fn other_channel<'e, 'a>(kind: &'e Kind<'a>) -> Option<&'e ChannelRef<'a>> {
+    match kind {
+        Kind::DialBegin { by, .. } | Kind::DialEnd { by, .. } => by.as_deref(),
+        Kind::Linked { with } | Kind::Unlinked { with } => Some(with),
+        Kind::Born { .. }
+        | Kind::State { .. }
+        | Kind::App { .. }
+        | Kind::BridgeEnter { .. }
+        | Kind::BridgeLeave { .. }
+        | Kind::Joined { .. }
+        | Kind::Renamed { .. }
+        | Kind::Hangup { .. }
+        | Kind::Gone
+        | Kind::LinkedidEnd
+        | Kind::Seen => None,
     }
 }

@@ -70,7 +70,11 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     if let Some((at, text)) = in_dial_application(legs, leg) {
         return Some(number(text, true, at, "the data of Dial"));
     }
-    if leg.is_root() {
+    let began = match leg.leg.linkedids.first() {
+        Some(_) => leg.is_root(),
+        None => !leg.was_dialled(),
+    };
+    if began {
         return None;
     }
     let texts = leg

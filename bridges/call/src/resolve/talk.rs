@@ -25,12 +25,14 @@ pub(super) struct Talk {
     pub(super) began: Vec<(EventTime, usize)>,
     /// From when until when which channel was connected with the customer.
     pub(super) spans: Vec<(EventTime, EventTime, usize)>,
+    /// It cannot be said how long.
+    untimed: bool,
 }
 
 impl Talk {
-    /// There was talk of half a second or more.
+    /// There was talk of half a second or more; where no times were told, any.
     pub(super) fn is_answer(&self) -> bool {
-        self.total >= ANSWERED_FROM
+        self.total >= ANSWERED_FROM || self.untimed && self.total > Duration::ZERO
     }
 
     /// These channels are connected with the customer in this span; `last` is each one's latest.
@@ -71,7 +73,10 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     times.sort_unstable();
     times.dedup();
     let pairs = local_pairs(legs);
-    let mut talk = Talk::default();
+    let mut talk = Talk {
+        untimed: legs.iter().any(|leg| !leg.timed),
+        ..Talk::default()
+    };
     let mut before: Vec<usize> = Vec::new();
     let mut last: BTreeMap<usize, usize> = BTreeMap::new();
     for span in times.windows(2) {

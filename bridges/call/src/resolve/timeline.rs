@@ -175,6 +175,9 @@ fn moments(view: &View<'_>, by_id: &BTreeMap<&str, u16>) -> Vec<Moment> {
             | Told::App
             | Told::Enter { .. }
             | Told::Leave { .. }
+            | Told::Linked { .. }
+            | Told::Unlinked { .. }
+            | Told::Renamed { .. }
             | Told::Hangup
             | Told::Gone => continue,
         };

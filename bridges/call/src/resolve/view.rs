@@ -38,10 +38,12 @@ pub(super) struct View<'a> {
     pub(super) stays: Vec<Stay<'a>>,
     /// Time spent in holding bridges, where nobody hears anybody.
     pub(super) waits: Vec<Stay<'a>>,
+    /// Its events came with times, so that it can be said how long they lasted.
+    pub(super) timed: bool,
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints) -> Self {
+    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, timed: bool) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
         let name = leg.name();
@@ -58,6 +60,7 @@ impl<'a> View<'a> {
             end,
             stays,
             waits,
+            timed,
         }
     }
 
@@ -100,6 +103,12 @@ impl<'a> View<'a> {
     /// It was born in nobody's call.
     pub(super) fn is_root(&self) -> bool {
         self.first_linkedid() == self.leg.id.as_str()
+    }
+
+    /// Somebody was told to dial it.
+    pub(super) fn was_dialled(&self) -> bool {
+        let mut facts = self.leg.facts.iter();
+        facts.any(|fact| matches!(fact.what, What::Dialled { .. }))
     }
 
     /// All its linkedids, and its own id.
@@ -186,7 +195,7 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
 }
 
 /// The stays in bridges, and those in holding bridges. Where AMI and CEL both tell of a bridge, the
-/// one that tells more of it is believed, so that two clocks a millisecond apart make no third stay.
+/// one that tells more of it is believed, so that two clocks 1 ms apart make no third stay.
 fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>>) {
     let mut bridges: Vec<(&str, bool)> = facts
         .iter()
@@ -237,6 +246,9 @@ fn passage(what: &What) -> Option<Passage<'_>> {
         | What::Dialled { .. }
         | What::DialEnded
         | What::App
+        | What::Linked { .. }
+        | What::Unlinked { .. }
+        | What::Renamed { .. }
         | What::Hangup
         | What::Gone => None,
     }

@@ -8,6 +8,7 @@ mod employee;
 mod joining;
 mod number;
 mod properties;
+mod seats;
 mod settling;
 mod story;
 mod talk;

@@ -1,0 +1,307 @@
+//! Events of AMI 1.x (Asterisk 1.4 to 11), which has no linkedid and no bridges: who dialled whom,
+//! who hears whom, and which telephone goes on under another's unique id.
+//!
+//! ```text
+//! Dial        SubEvent, Channel, Destination, UniqueID, DestUniqueID, Dialstring
+//!             Source, Destination, SrcUniqueID, DestUniqueID                (1.4)
+//! Bridge      Bridgestate, Channel1, Channel2, Uniqueid1, Uniqueid2
+//! Link Unlink Channel1, Channel2, Uniqueid1, Uniqueid2                      (1.4; Unlink to 11)
+//! Rename      Channel (1.4: Oldname), Newname, Uniqueid
+//! Masquerade  Clone, Original: names alone
+//! ```
+
+use crate::key::{self, Key};
+use crate::text::{Raw, epoch, known, same};
+use callbridge_call::event::Text;
+use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
+use std::borrow::Cow;
+
+/// The events that later releases do not have, or have in another form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Old {
+    Dial,
+    /// `Link` begins, `Unlink` ends, `Bridge` says which in `Bridgestate`.
+    Link {
+        begins: bool,
+    },
+    Rename,
+    Masquerade,
+    /// `MeetmeJoin`, `ConfbridgeJoin` and their ends.
+    Room {
+        enters: bool,
+    },
+    AgentCalled,
+    AgentConnect,
+    OriginateResponse,
+    Transfer,
+}
+
+impl Old {
+    /// The rule for an event's name.
+    pub(crate) fn of(event: &[u8]) -> Option<Self> {
+        Some(match event {
+            b"Dial" => Self::Dial,
+            b"Bridge" | b"Link" => Self::Link { begins: true },
+            b"Unlink" => Self::Link { begins: false },
+            b"Rename" => Self::Rename,
+            b"Masquerade" => Self::Masquerade,
+            b"MeetmeJoin" | b"ConfbridgeJoin" => Self::Room { enters: true },
+            b"MeetmeLeave" | b"ConfbridgeLeave" => Self::Room { enters: false },
+            b"AgentCalled" => Self::AgentCalled,
+            b"AgentConnect" => Self::AgentConnect,
+            b"OriginateResponse" => Self::OriginateResponse,
+            b"Transfer" => Self::Transfer,
+            _ => return None,
+        })
+    }
+}
+
+/// The pairs of one event, as far as a rule reads them.
+#[derive(Default)]
+struct Read<'a> {
+    at: Option<EventTime>,
+    /// The first channel of an event, or its only one.
+    one: ChannelRef<'a>,
+    /// The second: the one dialled, linked, transferred to.
+    two: ChannelRef<'a>,
+    /// What the event says beside: a new name, a dial string, a room.
+    word: Text<'a>,
+    /// It says that something ended: `SubEvent: End`, `Bridgestate: Unlink`.
+    ends: bool,
+    /// It is told in the words of Asterisk 12 and later, which tell of it by other events, too.
+    new: bool,
+    /// Variables, and the name of the channel that has them.
+    variables: Vec<(String, Text<'a>)>,
+}
+
+/// What the event tells; `None` if nothing that a call depends on.
+pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    old: Old,
+    pairs: impl Iterator<Item = (K, V)>,
+    mended: &mut bool,
+) -> Option<ChannelEvent<'a>> {
+    let mut read = Read::default();
+    for (name, value) in pairs {
+        read.take(old, name.as_ref(), value, mended);
+    }
+    read.give_variables();
+    let (at, origin) = (read.at, Origin::Channel);
+    let (channel, kind) = read.means(old)?;
+    if channel.name.is_empty() && channel.uniqueid.is_empty() {
+        return None;
+    }
+    Some(ChannelEvent {
+        at,
+        origin,
+        channel,
+        kind,
+    })
+}
+
+/// Where a value goes.
+#[derive(Clone, Copy)]
+enum Place {
+    Channel,
+    Id,
+    Linkedid,
+    Number,
+    OtherChannel,
+    OtherId,
+    OtherNumber,
+    Word,
+    Room,
+    /// It ends something if the value is this.
+    EndsBy(&'static [u8]),
+    New,
+}
+
+/// The keys that an event is read by. `Channel` of `AgentConnect` is the agent's, or only the
+/// interface that was called, while its unique id is the caller's: left out.
+const fn keys(old: Old) -> &'static [(&'static [u8], Place)] {
+    use Place::{
+        Channel, EndsBy, Id, Linkedid, New, Number, OtherChannel, OtherId, OtherNumber, Room, Word,
+    };
+    match old {
+        Old::Dial => &[
+            (b"SubEvent", EndsBy(b"End")),
+            (b"Channel", Channel),
+            (b"Source", Channel),
+            (b"UniqueID", Id),
+            (b"SrcUniqueID", Id),
+            (b"CallerIDNum", Number),
+            (b"CallerID", Number),
+            (b"Destination", OtherChannel),
+            (b"DestUniqueID", OtherId),
+            (b"Dialstring", Word),
+            (b"DialStatus", Word),
+        ],
+        Old::Link { .. } => &[
+            (b"Bridgestate", EndsBy(b"Unlink")),
+            (b"Channel1", Channel),
+            (b"Uniqueid1", Id),
+            (b"CallerID1", Number),
+            (b"Channel2", OtherChannel),
+            (b"Uniqueid2", OtherId),
+            (b"CallerID2", OtherNumber),
+        ],
+        Old::Rename => &[
+            (b"Channel", Channel),
+            (b"Oldname", Channel),
+            (b"Newname", Word),
+            (b"Uniqueid", Id),
+        ],
+        Old::Masquerade => &[(b"Original", Channel), (b"Clone", Word)],
+        Old::Room { .. } => &[
+            (b"Channel", Channel),
+            (b"Uniqueid", Id),
+            (b"Linkedid", Linkedid),
+            (b"Meetme", Room),
+            (b"Conference", Room),
+            (b"BridgeUniqueid", New),
+        ],
+        Old::AgentCalled => &[
+            (b"ChannelCalling", Channel),
+            (b"Channel", Channel),
+            (b"Uniqueid", Id),
+            (b"Linkedid", Linkedid),
+            (b"DestinationChannel", OtherChannel),
+            (b"AgentCalled", Word),
+        ],
+        Old::AgentConnect => &[
+            (b"Uniqueid", Id),
+            (b"Linkedid", Linkedid),
+            (b"BridgedChannel", OtherId),
+        ],
+        Old::OriginateResponse => &[(b"Uniqueid", Id), (b"Channel", Word)],
+        Old::Transfer => &[
+            (b"Channel", Channel),
+            (b"Uniqueid", Id),
+            (b"TargetUniqueid", OtherId),
+        ],
+    }
+}
+
+/// `PJSIP/city-00000048` rather than `SIP/city/998901110001`.
+fn has_suffix(name: &str) -> bool {
+    let name = name.strip_suffix(";1").unwrap_or(name);
+    let suffix = name.rsplit_once('-').map_or("", |(_, suffix)| suffix);
+    suffix.len() == 8 && suffix.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl<'a> Read<'a> {
+    fn take(&mut self, old: Old, name: &[u8], value: impl Raw<'a>, mended: &mut bool) {
+        match key::of(name) {
+            Key::Timestamp => {
+                self.at = epoch(value.as_ref());
+                return;
+            }
+            Key::ChanVariable => {
+                let owner = name.get(13..name.len().saturating_sub(1));
+                let owner = String::from_utf8_lossy(owner.unwrap_or_default());
+                self.variables
+                    .push((owner.into_owned(), value.text(mended)));
+                return;
+            }
+            _ => {}
+        }
+        let Some((_, place)) = keys(old).iter().find(|(key, _)| same(name, key)) else {
+            return;
+        };
+        let field = match place {
+            Place::Channel => &mut self.one.name,
+            Place::Id => &mut self.one.uniqueid,
+            Place::Linkedid => &mut self.one.linkedid,
+            Place::Number => &mut self.one.caller_number,
+            Place::OtherChannel => &mut self.two.name,
+            Place::OtherId => &mut self.two.uniqueid,
+            Place::OtherNumber => &mut self.two.caller_number,
+            Place::Word => &mut self.word,
+            Place::Room => {
+                self.word = Cow::Owned(format!("room {}", known(value, mended)));
+                return;
+            }
+            Place::EndsBy(word) => {
+                self.ends = value.as_ref().eq_ignore_ascii_case(word);
+                return;
+            }
+            Place::New => {
+                self.new = true;
+                return;
+            }
+        };
+        *field = match value.as_ref() {
+            b"<null>" | b"(null)" => Text::default(),
+            _ => known(value, mended),
+        };
+    }
+
+    /// The channel that the event is about, and what happened to it.
+    fn means(self, old: Old) -> Option<(ChannelRef<'a>, Kind<'a>)> {
+        let (one, two, word) = (self.one, self.two, self.word);
+        let by = |channel: ChannelRef<'a>| {
+            let named = !channel.name.is_empty() || !channel.uniqueid.is_empty();
+            named.then(|| Box::new(channel))
+        };
+        let with = |other: &ChannelRef<'a>| match other.uniqueid.as_ref() {
+            "" => Kind::Seen,
+            _ => Kind::Joined {
+                with: vec![other.uniqueid.clone()],
+            },
+        };
+        Some(match old {
+            Old::Dial | Old::AgentCalled if two.name.is_empty() && two.uniqueid.is_empty() => {
+                (one, Kind::Seen)
+            }
+            Old::Dial if self.ends => {
+                let by = by(one);
+                (two, Kind::DialEnd { by, status: word })
+            }
+            Old::Dial | Old::AgentCalled => {
+                let (by, dial_string) = (by(one), word);
+                (two, Kind::DialBegin { by, dial_string })
+            }
+            // Later releases give the channel's name here, and tell the dialling by other events.
+            Old::OriginateResponse if word.is_empty() || has_suffix(&word) => return None,
+            Old::OriginateResponse => {
+                let (by, dial_string) = (None, word);
+                (one, Kind::DialBegin { by, dial_string })
+            }
+            Old::Link { begins } => match by(two) {
+                None => (one, Kind::Seen),
+                Some(with) if begins && !self.ends => (one, Kind::Linked { with }),
+                Some(with) => (one, Kind::Unlinked { with }),
+            },
+            Old::Rename | Old::Masquerade if word.is_empty() => return None,
+            Old::Rename | Old::Masquerade => {
+                let (to, holder) = (word, Text::default());
+                (one, Kind::Renamed { to, holder })
+            }
+            Old::Room { .. } if self.new || word.is_empty() => (one, Kind::Seen),
+            Old::Room { enters } => {
+                let (bridge, technology) = (word, Text::Borrowed("softmix"));
+                let kind = if enters {
+                    Kind::BridgeEnter { bridge, technology }
+                } else {
+                    Kind::BridgeLeave { bridge, technology }
+                };
+                (one, kind)
+            }
+            Old::AgentConnect | Old::Transfer => {
+                let kind = with(&two);
+                (one, kind)
+            }
+        })
+    }
+
+    /// A variable belongs to the channel whose name stands beside it.
+    fn give_variables(&mut self) {
+        for (owner, text) in std::mem::take(&mut self.variables) {
+            let channel = if owner == self.two.name && !owner.is_empty() {
+                &mut self.two
+            } else {
+                &mut self.one
+            };
+            crate::event::add_variable(&mut channel.variables, text);
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What the events of AMI 1.x (Asterisk 1.4 to 11) tell.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{ChannelEvent, ChannelRef, Kind, Told};
+
+fn channel(message: &str, check: impl FnOnce(&ChannelEvent<'_>)) {
+    let message = message.replace('\n', "\r\n");
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    match decoder.decode(message.as_bytes()) {
+        Decoded::Event { heard, .. } => match &heard.told {
+            Told::Channel(event) => check(event),
+            Told::Cdr(_) | Told::Mark(_) => panic!("{heard:?}"),
+        },
+        decoded => panic!("{decoded:?}"),
+    }
+}
+
+fn described<'a>(name: &'a str, id: &'a str, number: &'a str) -> ChannelRef<'a> {
+    ChannelRef {
+        name: name.into(),
+        uniqueid: id.into(),
+        caller_number: number.into(),
+        ..ChannelRef::default()
+    }
+}
+
+#[test]
+fn a_dial_names_both_channels_in_the_words_of_every_release() {
+    let since_1_6 = "Event: Dial\nPrivilege: call,all\nSubEvent: Begin\nChannel: SIP/101-0000001a\n\
+        Destination: SIP/city-0000001b\nCallerIDNum: 101\nCallerIDName: Anna\n\
+        ConnectedLineNum: <unknown>\nUniqueID: 17.1\nDestUniqueID: 17.2\n\
+        Dialstring: city/998901110001\n";
+    channel(since_1_6, |event| {
+        assert_eq!(event.channel, described("SIP/city-0000001b", "17.2", ""));
+        let by = Some(Box::new(described("SIP/101-0000001a", "17.1", "101")));
+        let dial_string = "city/998901110001".into();
+        assert_eq!(event.kind, Kind::DialBegin { by, dial_string });
+    });
+    let in_1_4 = "Event: Dial\nSource: Zap/1-1\nDestination: Zap/25-1\nCallerID: 101\n\
+        CallerIDName: Anna\nSrcUniqueID: pbx-1-17.1\nDestUniqueID: pbx-1-17.2\n";
+    channel(in_1_4, |event| {
+        assert_eq!(event.channel, described("Zap/25-1", "pbx-1-17.2", ""));
+        let by = Some(Box::new(described("Zap/1-1", "pbx-1-17.1", "101")));
+        let dial_string = "".into();
+        assert_eq!(event.kind, Kind::DialBegin { by, dial_string });
+    });
+    let end = "Event: Dial\nSubEvent: End\nChannel: SIP/101-0000001a\nUniqueID: 17.1\n\
+        DialStatus: ANSWER\n";
+    channel(end, |event| {
+        assert_eq!(event.channel, described("SIP/101-0000001a", "17.1", ""));
+        assert_eq!(event.kind, Kind::Seen);
+    });
+}
+
+#[test]
+fn a_link_begins_and_ends_in_the_words_of_every_release() {
+    let pair = "Channel1: SIP/city-0000001a\nChannel2: Local/101@in-00000001;1\n\
+        Uniqueid1: 17.1\nUniqueid2: 17.2\nCallerID1: 998901110001\nCallerID2: <unknown>\n";
+    let with = Box::new(described("Local/101@in-00000001;1", "17.2", ""));
+    for (head, begins) in [
+        (
+            "Event: Bridge\nPrivilege: call,all\nBridgestate: Link\nBridgetype: core\n",
+            true,
+        ),
+        (
+            "Event: Bridge\nBridgestate: Unlink\nBridgetype: native\n",
+            false,
+        ),
+        ("Event: Link\n", true),
+        ("Event: Unlink\n", false),
+    ] {
+        channel(&format!("{head}{pair}"), |event| {
+            let customer = described("SIP/city-0000001a", "17.1", "998901110001");
+            assert_eq!(event.channel, customer);
+            let with = with.clone();
+            let kind = if begins {
+                Kind::Linked { with }
+            } else {
+                Kind::Unlinked { with }
+            };
+            assert_eq!(event.kind, kind, "{head}");
+        });
+    }
+}
+
+#[test]
+fn a_masquerade_tells_the_name_a_unique_id_goes_on_under() {
+    for (message, id) in [
+        (
+            "Event: Rename\nChannel: SIP/101-2\nNewname: SIP/city-1\nUniqueid: 17.2\n",
+            "17.2",
+        ),
+        (
+            "Event: Rename\nOldname: SIP/101-2\nNewname: SIP/city-1\nUniqueid: 17.2\n",
+            "17.2",
+        ),
+        (
+            "Event: Masquerade\nClone: SIP/city-1\nCloneState: Up\nOriginal: SIP/101-2\n\
+             OriginalState: Up\n",
+            "",
+        ),
+    ] {
+        channel(message, |event| {
+            assert_eq!(event.channel, described("SIP/101-2", id, ""), "{message}");
+            let (to, holder) = ("SIP/city-1".into(), "".into());
+            assert_eq!(event.kind, Kind::Renamed { to, holder });
+        });
+    }
+}
+
+#[test]
+fn states_and_numbers_are_read_in_the_words_of_1_4() {
+    let born = "Event: Newchannel\nChannel: Zap/25-1\nState: Ring\nCallerIDNum: 998901110001\n\
+        CallerIDName: <unknown>\nUniqueid: 17.1\n";
+    channel(born, |event| {
+        let state = ChannelState::Ring;
+        assert_eq!(event.kind, Kind::Born { state });
+    });
+    let named = "Event: Newcallerid\nChannel: Zap/25-1\nCallerID: 998901110001\nUniqueid: 17.1\n";
+    channel(named, |event| {
+        assert_eq!(event.channel.caller_number, "998901110001")
+    });
+}
+
+#[test]
+fn a_variable_belongs_to_the_channel_whose_name_stands_beside_it() {
+    let message = "Event: Bridge\nBridgestate: Link\nChannel1: SIP/a-1\nChannel2: SIP/b-2\n\
+        Uniqueid1: 17.1\nUniqueid2: 17.2\nChanVariable(SIP/a-1): LEAD_ID=4001\n\
+        ChanVariable(SIP/b-2): LEAD_ID=4002\n";
+    channel(message, |event| {
+        assert_eq!(event.channel.variables, [("LEAD_ID".into(), "4001".into())]);
+        let Kind::Linked { with } = &event.kind else {
+            panic!("{event:?}");
+        };
+        assert_eq!(with.variables, [("LEAD_ID".into(), "4002".into())]);
+    });
+}
+
+#[test]
+fn rooms_agents_and_originated_calls_are_told_of_the_right_channel() {
+    let room = "Event: MeetmeJoin\nChannel: SIP/101-1\nUniqueid: 17.1\nMeetme: 600\nUsernum: 1\n";
+    channel(room, |event| {
+        let (bridge, technology) = ("room 600".into(), "softmix".into());
+        assert_eq!(event.kind, Kind::BridgeEnter { bridge, technology });
+    });
+    let new = "Event: ConfbridgeJoin\nConference: 600\nBridgeUniqueid: b-1\nChannel: PJSIP/101-1\n\
+        Uniqueid: 17.1\nLinkedid: 17.1\n";
+    channel(new, |event| assert_eq!(event.kind, Kind::Seen));
+    let called = "Event: AgentCalled\nQueue: q\nAgentCalled: SIP/101\nAgentName: Anna\n\
+        ChannelCalling: SIP/city-1\nDestinationChannel: SIP/101-2\nUniqueid: 17.1\n";
+    channel(called, |event| {
+        assert_eq!(event.channel, described("SIP/101-2", "", ""));
+        let by = Some(Box::new(described("SIP/city-1", "17.1", "")));
+        let dial_string = "SIP/101".into();
+        assert_eq!(event.kind, Kind::DialBegin { by, dial_string });
+    });
+    let connected = "Event: AgentConnect\nQueue: q\nUniqueid: 17.1\nChannel: SIP/101\n\
+        Member: SIP/101\nHoldtime: 4\nBridgedChannel: 17.2\n";
+    channel(connected, |event| {
+        assert_eq!(event.channel, described("", "17.1", ""));
+        let with = vec!["17.2".into()];
+        assert_eq!(event.kind, Kind::Joined { with });
+    });
+    let transferred = "Event: Transfer\nTransferMethod: SIP\nTransferType: Attended\n\
+        Channel: SIP/101-2\nUniqueid: 17.2\nTargetChannel: SIP/101-3\nTargetUniqueid: 17.3\n";
+    channel(transferred, |event| {
+        let with = vec!["17.3".into()];
+        assert_eq!(event.kind, Kind::Joined { with });
+    });
+    let locals = "Event: LocalBridge\nChannel1: Local/101@in-1;1\nChannel2: Local/101@in-1;2\n\
+        Uniqueid1: 17.2\nUniqueid2: 17.3\nContext: in\nExten: 101\nLocalOptimization: Yes\n";
+    channel(locals, |event| {
+        assert_eq!(event.channel, described("Local/101@in-1;1", "17.2", ""));
+        let with = vec!["17.3".into()];
+        assert_eq!(event.kind, Kind::Joined { with });
+    });
+}
+
+#[test]
+fn an_originated_call_that_failed_names_no_channel_and_is_skipped() {
+    let failed = b"Event: OriginateResponse\r\nResponse: Failure\r\n\
+        Channel: SIP/city/998901110001\r\nUniqueid: <null>\r\n";
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    assert_eq!(decoder.decode(failed), Decoded::Skipped);
+    let placed = "Event: OriginateResponse\nResponse: Success\nChannel: SIP/city/998901110001\n\
+        Context: in\nExten: 101\nReason: 4\nUniqueid: 17.1\n";
+    channel(placed, |event| {
+        assert_eq!(event.channel.uniqueid, "17.1");
+        let (by, dial_string) = (None, "SIP/city/998901110001".into());
+        assert_eq!(event.kind, Kind::DialBegin { by, dial_string });
+    });
+}

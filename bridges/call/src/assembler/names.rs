@@ -1,0 +1,162 @@
+//! Which channel has which name now: for events that tell a channel's name alone, and for AMI 1.x,
+//! where a masquerade moves names from one unique id to another.
+
+use super::calls::Calls;
+use super::leg::{Leg, is_stand_in, unmarked};
+use crate::event::{ChannelEvent, ChannelRef, Kind};
+use crate::trunk;
+use crate::units::UniqueId;
+
+/// AMI 1.x: the event calls a channel by a name that it was never told to have.
+pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
+    let name = unmarked(&event.channel.name);
+    event.channel.linkedid.is_empty() && !name.is_empty() && !leg.names.has(name)
+}
+
+impl Calls {
+    /// The unique id of the channel that an event is about. A source may tell the name alone (a
+    /// JSON frame that was cut): then a stand-in serves until the id is told.
+    pub(super) fn identify(&self, channel: &ChannelRef<'_>) -> Option<UniqueId> {
+        let name = unmarked(&channel.name);
+        let told = UniqueId::new(channel.uniqueid.as_ref());
+        if told
+            .as_ref()
+            .is_some_and(|id| !is_stand_in(id.as_str(), name))
+        {
+            return told;
+        }
+        self.names
+            .get(name)
+            .cloned()
+            .or(told)
+            .or_else(|| UniqueId::new(name))
+    }
+
+    /// The same event with what it leaves out and is known here: the unique id of a channel that
+    /// it names by its name alone; `None` if it leaves out nothing.
+    pub(super) fn completed<'a>(
+        &self,
+        id: &UniqueId,
+        event: &ChannelEvent<'a>,
+    ) -> Option<ChannelEvent<'a>> {
+        let nameless =
+            |channel: &ChannelRef<'_>| !channel.name.is_empty() && channel.uniqueid.is_empty();
+        let filled = |channel: &ChannelRef<'a>| {
+            let mut channel = channel.clone();
+            let id = self.identify(&channel);
+            channel.uniqueid = id.map_or_else(String::new, |id| id.to_string()).into();
+            Box::new(channel)
+        };
+        let kind = match &event.kind {
+            Kind::Linked { with } if nameless(with) => Kind::Linked { with: filled(with) },
+            Kind::Unlinked { with } if nameless(with) => Kind::Unlinked { with: filled(with) },
+            Kind::DialBegin {
+                by: Some(by),
+                dial_string,
+            } if nameless(by) => Kind::DialBegin {
+                by: Some(filled(by)),
+                dial_string: dial_string.clone(),
+            },
+            Kind::Renamed { to, .. } => {
+                let to_name = unmarked(to);
+                let line = trunk::is_line(to_name) && trunk::is_line(&event.channel.name);
+                if line && trunk::extension(to_name) == trunk::extension(&event.channel.name) {
+                    return None;
+                }
+                let holder = self.holder(to_name).filter(|holder| holder != id)?;
+                Kind::Renamed {
+                    to: to.clone(),
+                    holder: holder.to_string().into(),
+                }
+            }
+            Kind::Born { .. }
+            | Kind::State { .. }
+            | Kind::DialBegin { .. }
+            | Kind::DialEnd { .. }
+            | Kind::App { .. }
+            | Kind::BridgeEnter { .. }
+            | Kind::BridgeLeave { .. }
+            | Kind::Joined { .. }
+            | Kind::Linked { .. }
+            | Kind::Unlinked { .. }
+            | Kind::Hangup { .. }
+            | Kind::Gone
+            | Kind::LinkedidEnd
+            | Kind::Seen => return None,
+        };
+        let (at, origin, channel) = (event.at, event.origin, event.channel.clone());
+        Some(ChannelEvent {
+            at,
+            origin,
+            channel,
+            kind,
+        })
+    }
+
+    /// The channel that is up and has this name now.
+    fn holder(&self, name: &str) -> Option<UniqueId> {
+        let id = self.names.get(name)?;
+        let call = self.get(self.knows(id.as_str())?)?;
+        let leg = call.legs.get(id)?;
+        (!leg.is_over()).then(|| id.clone())
+    }
+
+    /// A channel goes on under another name. A zombie has it only to hang up.
+    pub(super) fn renamed(&mut self, key: u64, id: &UniqueId, to: &str) {
+        let name = unmarked(to);
+        if let Some(call) = self.calls.get_mut(&key)
+            && !name.is_empty()
+            && !to.ends_with("<ZOMBIE>")
+        {
+            self.names.insert(name.to_owned(), id.clone());
+            call.renamed_to.insert(name.to_owned());
+        }
+    }
+
+    /// The stand-in under which a channel of this name was heard of.
+    pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
+        let known = self.names.get(name);
+        known.filter(|id| is_stand_in(id.as_str(), name)).cloned()
+    }
+
+    /// A channel of an open call was met for the first time.
+    pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
+        let leg = self.calls.get(&key).and_then(|call| call.legs.get(id));
+        let Some(name) = leg
+            .map(|leg| leg.name().to_owned())
+            .filter(|name| !name.is_empty())
+        else {
+            return;
+        };
+        self.names.insert(name, id.clone());
+    }
+
+    /// The other channel whose name this one goes on under, where that shows only in the name that
+    /// its events give it from here on.
+    pub(super) fn holder_of_name(
+        &self,
+        key: u64,
+        id: &UniqueId,
+        event: &ChannelEvent<'_>,
+    ) -> Option<UniqueId> {
+        let leg = self.get(key)?.legs.get(id)?;
+        let holder = self.holder(unmarked(&event.channel.name));
+        holder.filter(|holder| is_renamed(leg, event) && holder != id)
+    }
+
+    /// Learns who has which name in a call that was put back.
+    pub(super) fn know_names(&mut self, key: u64) {
+        let Some(call) = self.calls.get(&key) else {
+            return;
+        };
+        let mut renamed = call.renamings();
+        renamed.sort_by_key(|&(at, ..)| at);
+        let renamed: Vec<(UniqueId, String)> = renamed
+            .into_iter()
+            .map(|(_, id, to)| (id.clone(), to.to_owned()))
+            .collect();
+        for (id, to) in renamed {
+            self.renamed(key, &id, &to);
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! Who sat where, and with whom: the facts of AMI 1.x in the words of later releases.
+//!
+//! Before Asterisk 12 a masquerade (an attended transfer, a pickup, a parked or redirected channel,
+//! a Local channel that optimises itself away) leaves unique ids where they are, and moves names,
+//! and with them the telephones, from one to another. A unique id is a seat then:
+//!
+//! ```text
+//! seat 17.1  SIP/city-01 (the customer)       Link  seat 17.2  SIP/101-02
+//! seat 17.3  SIP/101-03 (101 asks 102 first)  Link  seat 17.4  SIP/102-04
+//! Masquerade Clone: SIP/city-01, Original: SIP/101-03
+//! seat 17.3  SIP/city-01                      Link  seat 17.4  SIP/102-04
+//! seat 17.1  SIP/101-03<ZOMBIE>, which hangs up
+//! ```
+//!
+//! Each telephone gets its own facts back here, and each link is a bridge of two.
+
+use crate::assembler::leg::{Fact, Leg, What};
+use crate::assembler::open::OpenCall;
+use crate::event::Origin;
+use crate::trunk;
+use crate::units::{EventTime, UniqueId};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The channels by telephone.
+pub(super) struct Seated {
+    pub(super) legs: Vec<Leg>,
+    /// As of [`OpenCall::joined`], with those that changed seats.
+    pub(super) joined: BTreeSet<(UniqueId, UniqueId)>,
+}
+
+/// One unique id, and who had it from when on.
+struct Seat<'a> {
+    leg: &'a Leg,
+    sits: Vec<(EventTime, usize)>,
+    zombie: Option<EventTime>,
+    ended: Option<EventTime>,
+}
+
+/// The call's channels by telephone; `None` where they are that already.
+pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
+    let facts = call.legs.values().flat_map(|leg| &leg.facts);
+    let mut old = facts.filter(|fact| match &fact.what {
+        What::Linked { .. } | What::Unlinked { .. } | What::Renamed { .. } => true,
+        What::Born(_)
+        | What::State(_)
+        | What::Dialled { .. }
+        | What::DialEnded
+        | What::App
+        | What::Enter { .. }
+        | What::Leave { .. }
+        | What::Hangup
+        | What::Gone => false,
+    });
+    old.next()?;
+    let mut seats: Vec<Seat<'_>> = call.legs.values().enumerate().map(Seat::of).collect();
+    let mut joined = call.joined.clone();
+    for (at, seat, name) in renamings(&seats) {
+        if let Some((a, b)) = change(&mut seats, at, seat, name) {
+            joined.insert((seats[a].leg.id.clone(), seats[b].leg.id.clone()));
+        }
+    }
+    let mut legs: Vec<Leg> = seats.iter().map(|seat| seat.born()).collect();
+    for seat in &seats {
+        seat.hand_out(&seats, &mut legs);
+    }
+    for ((a, b), told) in links(&seats) {
+        for origin in [Origin::Channel, Origin::Cel] {
+            bridge(&seats, (a, b), &told, origin, &mut legs);
+        }
+    }
+    Some(Seated { legs, joined })
+}
+
+impl<'a> Seat<'a> {
+    fn of((index, leg): (usize, &'a Leg)) -> Self {
+        let ends = leg.facts.iter().filter(|fact| fact.what.is_end());
+        Self {
+            leg,
+            sits: vec![(leg.first, index)],
+            zombie: None,
+            ended: ends.map(|fact| fact.at).min(),
+        }
+    }
+
+    /// The telephone that had this unique id at its birth, without anything that happened to it.
+    fn born(&self) -> Leg {
+        let mut leg = Leg::new(self.leg.id.clone(), self.leg.first);
+        leg.names.note(self.leg.first, self.leg.name());
+        leg
+    }
+
+    /// Who had it at that moment.
+    fn who(&self, at: EventTime) -> usize {
+        let sits = self.sits.iter().rev().find(|(from, _)| *from <= at);
+        sits.unwrap_or(&self.sits[0]).1
+    }
+
+    /// Each telephone that had it, and until when.
+    fn spans(&self) -> impl Iterator<Item = (usize, EventTime, Option<EventTime>)> {
+        self.sits.iter().enumerate().map(|(i, &(from, who))| {
+            let next = self.sits.get(i + 1).map(|&(next, _)| next);
+            (who, from, next)
+        })
+    }
+
+    /// Gives what was told of the unique id to whom it was told of.
+    fn hand_out(&self, seats: &[Seat<'_>], legs: &mut [Leg]) {
+        for fact in &self.leg.facts {
+            let what = match &fact.what {
+                What::Linked { .. } | What::Unlinked { .. } | What::Renamed { .. } => continue,
+                What::Dialled {
+                    by: Some(by),
+                    string,
+                } => What::Dialled {
+                    by: Some(seat_of(seats, by).map_or_else(
+                        || by.clone(),
+                        |dialler| seats[seats[dialler].who(fact.at)].leg.id.clone(),
+                    )),
+                    string: string.clone(),
+                },
+                what => what.clone(),
+            };
+            let fact = Fact {
+                what,
+                ..fact.clone()
+            };
+            legs[self.who(fact.at)].facts.push(fact);
+        }
+        for stamped in self.leg.linkedids.iter() {
+            legs[self.who(stamped.at)]
+                .linkedids
+                .note(stamped.at, &stamped.text);
+        }
+        for stamped in self.leg.callers.iter() {
+            legs[self.who(stamped.at)]
+                .callers
+                .note(stamped.at, &stamped.text);
+        }
+        for stamped in self.leg.extens.iter() {
+            legs[self.who(stamped.at)]
+                .extens
+                .note(stamped.at, &stamped.text);
+        }
+        for stamped in self.leg.userfields.iter() {
+            legs[self.who(stamped.at)]
+                .userfields
+                .note(stamped.at, &stamped.text);
+        }
+        for heard in &self.leg.variables {
+            legs[self.who(heard.first)].variables.push(heard.clone());
+        }
+        for dial in &self.leg.dials {
+            legs[self.who(dial.first)].dials.push(dial.clone());
+        }
+        if let Some(at) = self.leg.outgoing {
+            legs[self.who(at)].outgoing = Some(at);
+        }
+        for (who, _, until) in self.spans() {
+            let last = until.unwrap_or(self.leg.last);
+            legs[who].last = legs[who].last.max(last);
+        }
+    }
+}
+
+/// The seat with this unique id, or of the channel whose name had to stand for it.
+fn seat_of(seats: &[Seat<'_>], id: &UniqueId) -> Option<usize> {
+    let by_id = seats.iter().position(|seat| seat.leg.id == *id);
+    by_id.or_else(|| seats.iter().position(|seat| seat.leg.name() == id.as_str()))
+}
+
+/// Each name that a seat was told to have after its first, in the order of time.
+fn renamings<'a>(seats: &[Seat<'a>]) -> Vec<(EventTime, usize, &'a str)> {
+    let mut all = Vec::new();
+    for (i, seat) in seats.iter().enumerate() {
+        for fact in &seat.leg.facts {
+            if let What::Renamed { to } = &fact.what {
+                all.push((fact.at, i, to.as_str()));
+            }
+        }
+        let heard = seat.leg.names.iter();
+        all.extend(heard.map(|name| (name.at, i, name.text.as_str())));
+    }
+    all.sort_by_key(|&(at, ..)| at);
+    all
+}
+
+/// A seat goes on under another name: whoever has it changes places with who sits there. The two
+/// subchannels of one DAHDI line are one telephone.
+fn change(
+    seats: &mut [Seat<'_>],
+    at: EventTime,
+    seat: usize,
+    name: &str,
+) -> Option<(usize, usize)> {
+    if name.ends_with("<ZOMBIE>") {
+        seats[seat].zombie = Some(at);
+    }
+    let name = name.split_once('<').map_or(name, |(name, _)| name);
+    let sits = |seats: &[Seat<'_>], i: usize| seats[i].sits.last().map_or(i, |&(_, who)| who);
+    let now = seats[sits(seats, seat)].leg.name();
+    let line = |name| trunk::is_line(name).then(|| trunk::extension(name));
+    if now == name || line(now).is_some_and(|now| line(name) == Some(now)) {
+        return None;
+    }
+    let there = |other: &usize| {
+        let of = &seats[*other];
+        *other != seat
+            && seats[sits(seats, *other)].leg.name() == name
+            && of.leg.first <= at
+            && of.ended.is_none_or(|ended| ended >= at)
+    };
+    let other = (0..seats.len()).filter(there);
+    let other = other.max_by_key(|&other| seats[other].leg.first)?;
+    let (here, there) = (sits(seats, seat), sits(seats, other));
+    seats[seat].sits.push((at, there));
+    seats[other].sits.push((at, here));
+    Some((here, there))
+}
+
+/// When a link of two seats was told to begin or end, and by whom.
+type LinkTold = (EventTime, Origin, bool);
+
+fn links(seats: &[Seat<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
+    let mut links: BTreeMap<(usize, usize), Vec<LinkTold>> = BTreeMap::new();
+    for (i, seat) in seats.iter().enumerate() {
+        for fact in &seat.leg.facts {
+            let (with, begins) = match &fact.what {
+                What::Linked { with } => (with, true),
+                What::Unlinked { with } => (with, false),
+                What::Born(_)
+                | What::State(_)
+                | What::Dialled { .. }
+                | What::DialEnded
+                | What::App
+                | What::Enter { .. }
+                | What::Leave { .. }
+                | What::Renamed { .. }
+                | What::Hangup
+                | What::Gone => continue,
+            };
+            if let Some(other) = seat_of(seats, with).filter(|&other| other != i) {
+                let pair = (i.min(other), i.max(other));
+                let told = (fact.at, fact.origin, begins);
+                links.entry(pair).or_default().push(told);
+            }
+        }
+    }
+    links
+}
+
+/// Two seats were linked: whoever sat there was in a bridge. A link ends with either's hang-up.
+fn bridge(
+    seats: &[Seat<'_>],
+    (a, b): (usize, usize),
+    told: &[LinkTold],
+    origin: Origin,
+    legs: &mut [Leg],
+) {
+    let mut told: Vec<LinkTold> = told
+        .iter()
+        .copied()
+        .filter(|told| told.1 == origin)
+        .collect();
+    told.sort_by_key(|&(at, _, begins)| (at, begins));
+    let hung_up = [&seats[a], &seats[b]]
+        .into_iter()
+        .filter_map(|seat| seat.ended)
+        .min();
+    let name = format!("{} + {}", seats[a].leg.id, seats[b].leg.id);
+    let mut since = None;
+    let mut spans: Vec<(EventTime, Option<EventTime>)> = Vec::new();
+    for (at, _, begins) in told {
+        if begins {
+            since = since.or(Some(at));
+        } else if let Some(from) = since.take() {
+            spans.push((from, Some(at)));
+        }
+    }
+    spans.extend(since.map(|from| (from, hung_up)));
+    for (from, to) in spans {
+        for seat in [&seats[a], &seats[b]] {
+            for (who, sat, until) in seat.spans() {
+                let enter = from.max(sat);
+                let leave = [to, until, seat.zombie].into_iter().flatten().min();
+                if leave.is_some_and(|leave| leave <= enter) {
+                    continue;
+                }
+                let mut tell = |at, what| {
+                    let note = None;
+                    legs[who].facts.push(Fact {
+                        at,
+                        origin,
+                        what,
+                        note,
+                    });
+                };
+                let (bridge, holding) = (name.clone(), false);
+                tell(enter, What::Enter { bridge, holding });
+                if let Some(at) = leave {
+                    let bridge = name.clone();
+                    tell(at, What::Leave { bridge, holding });
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! AMI 1.x: no linkedid, no bridges, and masquerades that move telephones between unique ids.
+
+use crate::durability::survives_restarts;
+use crate::story::{Channel, EPOCH, Story, channel, extensions};
+use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
+use callbridge_call::{Direction, FinishedCall, Kind};
+use std::borrow::Cow;
+
+/// A channel as AMI 1.x tells of it: without linkedid.
+fn old(name: &str, number: u32) -> Channel {
+    let mut channel = channel(name, number);
+    channel.0.linkedid = Cow::Borrowed("");
+    channel
+}
+
+/// The same unique id under another name.
+fn named(channel: &Channel, name: &str) -> Channel {
+    let mut channel = channel.clone();
+    channel.0.name = Cow::Owned(name.to_owned());
+    channel
+}
+
+trait OldStory {
+    fn link(&mut self, one: &Channel, two: &Channel) -> &mut Self;
+    fn unlink(&mut self, one: &Channel, two: &Channel) -> &mut Self;
+    fn rename(&mut self, channel: &Channel, to: &str) -> &mut Self;
+    /// As Asterisk 1.6 to 11 tell it: `clone` goes on as `original`, whose telephone is a zombie.
+    fn masquerade(&mut self, clone: &Channel, original: &Channel) -> &mut Self;
+}
+
+impl OldStory for Story {
+    fn link(&mut self, one: &Channel, two: &Channel) -> &mut Self {
+        let with = Box::new(two.0.clone());
+        self.tell(one, Kind::Linked { with })
+    }
+
+    fn unlink(&mut self, one: &Channel, two: &Channel) -> &mut Self {
+        let with = Box::new(two.0.clone());
+        self.tell(one, Kind::Unlinked { with })
+    }
+
+    fn rename(&mut self, channel: &Channel, to: &str) -> &mut Self {
+        let (to, holder) = (Cow::Owned(to.to_owned()), Cow::Borrowed(""));
+        self.tell(channel, Kind::Renamed { to, holder })
+    }
+
+    fn masquerade(&mut self, clone: &Channel, original: &Channel) -> &mut Self {
+        let (mask, zombie) = (
+            format!("{}<MASQ>", clone.0.name),
+            format!("{}<ZOMBIE>", original.0.name),
+        );
+        self.rename(clone, &mask)
+            .rename(original, &clone.0.name)
+            .rename(&named(clone, &mask), &zombie)
+            .hangup(&named(clone, &zombie))
+    }
+}
+
+fn only(story: &Story) -> FinishedCall {
+    let mut calls = story.calls();
+    calls.retain(|call| call.direction != Direction::Internal);
+    assert_eq!(calls.len(), 1, "{calls:#?}");
+    calls.remove(0)
+}
+
+/// The customer calls at 0 and talks with 101 from 2 on.
+fn answered() -> (Story, Channel, Channel) {
+    let city = old("SIP/carrier-00000001", 1)
+        .caller("998901110001")
+        .exten("7001");
+    let agent = old("SIP/101-00000002", 2);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Down).state(&city, Ring);
+    story.at(0.1).born(&agent, Down).dial(&city, &agent, "101");
+    story.state(&agent, Ringing);
+    story.at(2.0).state(&agent, Up).state(&city, Up);
+    story.link(&city, &agent);
+    (story, city, agent)
+}
+
+#[test]
+fn a_link_is_talk_and_its_end_the_end_of_it() {
+    let (mut story, city, agent) = answered();
+    story.at(5.0).unlink(&city, &agent);
+    story.at(5.0).hangup(&agent);
+    story.at(6.0).hangup(&city);
+    let call = only(&story);
+    assert_eq!(call.direction, Direction::Inbound);
+    assert_eq!(call.linkedid.as_str(), format!("{EPOCH}.1"));
+    assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 3.0));
+    assert_eq!(call.ended.since(call.started).as_secs_f64(), 6.0);
+    assert_eq!(extensions(&call), ["101"]);
+    assert_eq!(call.incomplete, None);
+}
+
+#[test]
+fn an_attended_transfer_takes_the_customer_along_to_the_colleague() {
+    let (mut story, city, agent) = answered();
+    let asks = old("SIP/101-00000003", 3).exten("102");
+    let colleague = old("SIP/102-00000004", 4);
+    story.at(3.0).born(&asks, Down).state(&asks, Ring);
+    story.born(&colleague, Down).dial(&asks, &colleague, "102");
+    story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
+    // The customer goes on under the unique id by which 101 asked.
+    story.at(6.0).masquerade(&city, &asks);
+    story.hangup(&agent);
+    let city = named(&asks, "SIP/carrier-00000001");
+    story.at(9.0).unlink(&city, &colleague).hangup(&colleague);
+    story.hangup(&city);
+    let call = only(&story);
+    assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 7.0));
+    assert_eq!(extensions(&call), ["101", "102"]);
+    assert_eq!(call.ended.since(call.started).as_secs_f64(), 9.0);
+    assert_eq!(call.incomplete, None);
+}
+
+#[test]
+fn whoever_picks_up_is_the_employee_not_who_rang() {
+    let city = old("SIP/carrier-00000001", 1).caller("998901110001");
+    let rang = old("SIP/101-00000002", 2);
+    let picks = old("SIP/102-00000003", 3).exten("*8");
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Down).state(&city, Ring);
+    story.born(&rang, Down).dial(&city, &rang, "101");
+    story.state(&rang, Ringing);
+    story.at(2.0).born(&picks, Down).state(&picks, Ring);
+    story.at(2.5).masquerade(&picks, &rang);
+    let picks = named(&rang, "SIP/102-00000003");
+    story.at(2.6).link(&city, &picks);
+    story
+        .at(7.6)
+        .unlink(&city, &picks)
+        .hangup(&picks)
+        .hangup(&city);
+    let call = only(&story);
+    assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 5.0));
+    assert_eq!(extensions(&call), ["102"]);
+}
+
+#[test]
+fn a_local_channel_that_optimises_itself_away_interrupts_nothing() {
+    let city = old("SIP/carrier-00000001", 1).caller("998901110001");
+    let near = old("Local/101@agents-0001;1", 2);
+    let far = old("Local/101@agents-0001;2", 3);
+    let agent = old("SIP/101-00000002", 4);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring);
+    story.at(1.0).born(&near, Down).born(&far, Ring);
+    story.born(&agent, Down).dial(&far, &agent, "101");
+    story.at(3.0).state(&agent, Up).link(&far, &agent);
+    story.at(3.1).link(&city, &near);
+    story.at(3.2).masquerade(&agent, &near).hangup(&far);
+    let agent = named(&near, "SIP/101-00000002");
+    story
+        .at(8.1)
+        .unlink(&city, &agent)
+        .hangup(&agent)
+        .hangup(&city);
+    let call = only(&story);
+    assert_eq!((call.answered, call.talk.as_secs_f64()), (true, 5.0));
+    assert_eq!(extensions(&call), ["101"]);
+}
+
+#[test]
+fn a_masquerade_is_known_by_the_names_alone() {
+    let (mut story, city, agent) = answered();
+    let asks = old("SIP/101-00000003", 3).exten("102");
+    let colleague = old("SIP/102-00000004", 4);
+    story.at(3.0).born(&asks, Down).state(&asks, Ring);
+    story.born(&colleague, Down).dial(&asks, &colleague, "102");
+    story.at(4.0).state(&colleague, Up).link(&asks, &colleague);
+    // No Rename and no Masquerade: the next events give it away.
+    let moved = named(&asks, "SIP/carrier-00000001");
+    story.at(6.0).unlink(&city, &agent).link(&moved, &colleague);
+    story
+        .hangup(&named(&city, "SIP/101-00000003<ZOMBIE>"))
+        .hangup(&agent);
+    story.at(9.0).hangup(&colleague).hangup(&moved);
+    let call = only(&story);
+    assert_eq!(extensions(&call), ["101", "102"]);
+    assert_eq!(call.talk.as_secs_f64(), 7.0);
+}
+
+#[test]
+fn calls_that_share_nothing_stay_apart_without_a_linkedid() {
+    let (mut story, city, agent) = answered();
+    let (other, colleague) = (
+        old("SIP/carrier-00000009", 9).caller("998901110002"),
+        old("SIP/102-0000000a", 10),
+    );
+    story.at(2.5).born(&other, Ring).born(&colleague, Down);
+    story
+        .dial(&other, &colleague, "102")
+        .link(&other, &colleague);
+    story.at(5.0).hangup(&agent).hangup(&city);
+    story.at(6.0).hangup(&other).hangup(&colleague);
+    let calls = story.calls();
+    let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
+    assert_eq!(ids, [format!("{EPOCH}.1"), format!("{EPOCH}.9")]);
+}
+
+#[test]
+fn an_open_call_survives_a_restart_in_the_middle_of_a_transfer() {
+    let (mut story, city, agent) = answered();
+    let asks = old("SIP/101-00000003", 3).exten("102");
+    let colleague = old("SIP/102-00000004", 4);
+    story.at(3.0).born(&asks, Down).born(&colleague, Down);
+    story.dial(&asks, &colleague, "102").link(&asks, &colleague);
+    story.at(6.0).masquerade(&city, &asks).hangup(&agent);
+    let moved = named(&asks, "SIP/carrier-00000001");
+    story.at(9.0).hangup(&colleague).hangup(&moved);
+    assert_eq!(survives_restarts(&story), 1);
+}
