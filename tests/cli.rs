@@ -109,25 +109,6 @@ fn a_password_in_a_url_is_refused_and_never_shown() {
 }
 
 #[test]
-fn cdrs_alone_are_refused_and_say_why() {
-    let words = refused(
-        &[
-            "run",
-            "--source=amqp://u@h/v?queue=q&format=asterisk-cdr&secret-file=/s",
-            "--trunk=city=PJSIP/city",
-            "--dry-run",
-        ],
-        &[HOME],
-        64,
-    );
-    assert!(words.contains("1 fault"), "{words}");
-    assert!(
-        words.contains("CDRs, and those are paths, not calls"),
-        "{words}"
-    );
-}
-
-#[test]
 fn endpoints_of_which_neither_wins_are_refused() {
     let trunks = ["--trunk=gsm=PJSIP/c*ty", "--trunk=b=PJSIP/ci*y"];
     let words = refused(&[&GOOD[..], &trunks].concat(), &[HOME], 64);

@@ -1,6 +1,7 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
 use super::pbx::{Pbx, pbx_of};
+use super::records::Records;
 use super::settings::{Settings, SourceSettings};
 use super::source::{Source, note_mark};
 use crate::journal;
@@ -84,7 +85,11 @@ impl Intake {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, pbx: &str, key: u64, bytes: &[u8]) -> Result<(), String> {
-        let pbx = self.pbx(pbx).map_err(|conflict| conflict.to_string())?;
+        let conflict = |conflict: Conflict| conflict.to_string();
+        if let Some(pbx) = Records::pbx_of(pbx) {
+            return self.pbx(pbx).map_err(conflict)?.records.restore(key, bytes);
+        }
+        let pbx = self.pbx(pbx).map_err(conflict)?;
         pbx.assembler
             .restore(key, bytes)
             .map_err(|error| error.to_string())
@@ -102,7 +107,7 @@ impl Intake {
     pub fn open_calls(&self) -> usize {
         self.pbxes
             .values()
-            .map(|pbx| pbx.assembler.open_calls())
+            .map(|pbx| pbx.assembler.open_calls() + pbx.records.open_calls())
             .sum()
     }
 
@@ -161,6 +166,7 @@ impl Intake {
             for (name, pbx_of_file) in &mut self.pbxes {
                 if *name == pbx || name.starts_with(&format!("{pbx}/")) {
                     pbx_of_file.assembler.finish_all(now);
+                    pbx_of_file.records.at_end(now);
                 }
             }
         }
@@ -234,11 +240,20 @@ impl Intake {
         }
     }
 
+    /// Folds records of calls that no event told of; after each tick. `finished` is that of
+    /// [`Intake::frame`].
+    pub fn fold(&mut self, now: EventTime, finished: &mut dyn FnMut(&str, &str) -> Option<Known>) {
+        for (name, pbx) in &mut self.pbxes {
+            pbx.fold(now, &mut |id| finished(name, id));
+        }
+    }
+
     /// When the next call could be finished if nothing else is heard.
     pub fn next_deadline(&self) -> Option<EventTime> {
         self.pbxes
             .values()
-            .filter_map(|pbx| pbx.assembler.next_deadline())
+            .flat_map(|pbx| [pbx.assembler.next_deadline(), pbx.records.next_deadline()])
+            .flatten()
             .min()
     }
 
@@ -259,6 +274,7 @@ impl Intake {
                     snapshot,
                 });
             }
+            pbx.records.keep(name, &mut ops);
             pbx.count(&mut ops);
         }
         let mut verdicts = Vec::new();

@@ -7,11 +7,15 @@
 //! | [`settings`] | what the flags say of assembling and of each source |
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls |
+//! | `records` | its call detail records, where no events tell of a call |
 //! | [`identity`] | which PBX a source's calls belong to |
 
 pub mod core;
 pub mod identity;
 mod pbx;
+mod records;
+#[cfg(test)]
+mod records_tests;
 pub mod run;
 pub mod settings;
 mod source;

@@ -1,6 +1,7 @@
 //! One PBX: the assembler of its calls, and which PBX a frame speaks of.
 
 use super::core::Intake;
+use super::records::Records;
 use crate::spool::{Known, Op};
 use callbridge_call::{
     Assembler, Counts, Direction, EventTime, FinishedCall, Kind, Told, UniqueId,
@@ -15,6 +16,7 @@ pub(super) const REUSED: &str = "reused_ids";
 /// The open calls of one PBX, and those finished since the last commit.
 pub(super) struct Pbx {
     pub(super) assembler: Assembler,
+    pub(super) records: Records,
     counted: Counts,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
@@ -24,6 +26,7 @@ pub(super) struct Pbx {
 impl Pbx {
     pub(super) fn new(settings: callbridge_call::Settings) -> Self {
         Self {
+            records: Records::new(settings.clone()),
             assembler: Assembler::new(settings),
             counted: Counts::default(),
             finished: Vec::new(),
@@ -66,7 +69,10 @@ impl Pbx {
             None if is_open => None,
             None => {
                 self.assembler.hear(told, arrived);
-                None
+                match told {
+                    Told::Cdr(cdr) => (!self.records.hear(cdr, arrived)).then_some(LATE),
+                    Told::Channel(_) | Told::Mark(_) => None,
+                }
             }
         }
     }
@@ -77,15 +83,23 @@ impl Pbx {
         std::mem::take(&mut self.finished)
     }
 
-    fn collect(&mut self) {
+    pub(super) fn collect(&mut self) {
         for call in self.assembler.take_finished() {
-            for id in std::iter::once(&call.linkedid).chain(&call.also_known_as) {
-                let known = || remembered(&call, id);
-                let id = id.as_str().to_owned();
-                self.just_finished.entry(id).or_insert_with(known);
-            }
-            self.finished.push(call);
+            self.finish(call);
         }
+    }
+
+    pub(super) fn finish(&mut self, call: FinishedCall) {
+        for id in std::iter::once(&call.linkedid).chain(&call.also_known_as) {
+            let known = || remembered(&call, id);
+            let id = id.as_str().to_owned();
+            self.just_finished.entry(id).or_insert_with(known);
+        }
+        self.finished.push(call);
+    }
+
+    pub(super) fn is_just_finished(&self, id: &str) -> bool {
+        self.just_finished.contains_key(id)
     }
 
     /// What was taken is on the disk: the spool remembers it from here on.

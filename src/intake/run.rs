@@ -65,7 +65,11 @@ impl Shell {
                 self.take(source, item)?;
                 self.fill()?;
             }
-            self.intake.tick(clock::now().wall);
+            let now = clock::now().wall;
+            self.intake.tick(now);
+            let memory = &mut self.memory;
+            self.intake
+                .fold(now, &mut |pbx, id| memory.finished(pbx, id));
             self.commit().await?;
             self.statuses.send_replace(self.intake.statuses());
             if over {

@@ -402,6 +402,11 @@ impl Assembler {
         !id.is_empty() && (self.knows(id) || self.calls.has_finished(id) || self.calls.names(id))
     }
 
+    /// The latest time that an event told; `None` before the first.
+    pub fn told_until(&self) -> Option<EventTime> {
+        self.stream
+    }
+
     /// How many calls are open.
     pub fn open_calls(&self) -> usize {
         self.calls.len()

@@ -66,6 +66,8 @@ pub struct Folder {
     published: BTreeSet<u64>,
     /// The latest end of a record.
     stream: Option<EventTime>,
+    /// The PBX tells channel events as well, and has told them up to here.
+    events: Option<EventTime>,
 }
 
 impl Folder {
@@ -82,6 +84,7 @@ impl Folder {
             changed: BTreeSet::new(),
             published: BTreeSet::new(),
             stream: None,
+            events: None,
         }
     }
 
@@ -109,6 +112,12 @@ impl Folder {
             self.finish(key);
         }
         true
+    }
+
+    /// The PBX tells channel events as well, and has told them up to this moment (`None`: it tells
+    /// none). What ended later is not folded yet: they may still tell of it.
+    pub fn events_until(&mut self, told: Option<EventTime>) {
+        self.events = told;
     }
 
     /// A record of a folded call: by its ids, or because its channel was that of a folded call.
@@ -151,7 +160,9 @@ impl Folder {
 
     /// What has no trunk is no customer's call yet: it can be the beginning of one.
     fn awaits(&self, group: &Group) -> bool {
-        group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
+        let events = self.events;
+        let unheard = events.is_some_and(|until| until < group.end().plus(LIVE));
+        unheard || group.awaits_more() || !group.has_trunk(&self.settings.endpoints)
     }
 
     /// When the next group is folded if nothing else is heard.

@@ -7,7 +7,7 @@ use crate::cli::options::SourceFlags;
 use crate::cli::secrets::{self, Place};
 use crate::cli::values;
 use crate::trunk;
-use callbridge_source::url::{Format, SourceUrl, Transport};
+use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.
 const NAMES: &str = "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
@@ -31,9 +31,6 @@ pub(super) fn check(
         match SourceUrl::parse(text) {
             Err(wrong) => wrong.iter().for_each(|fault| faults.add("--source", fault)),
             Ok(url) => {
-                if let Some(words) = not_yet(url.format()) {
-                    faults.add(&format!("--source {url}"), words);
-                }
                 if let Some(pbx) = url.pbx.as_deref().filter(|pbx| !trunk::flag::is_name(pbx)) {
                     faults.add(&format!("--source {url}"), format!("pbx={pbx}: {NAMES}"));
                 }
@@ -49,7 +46,6 @@ pub(super) fn check(
             "is missing: give the PBX, as ami://USER@HOST or file:///PATH",
         );
     }
-    no_cdrs_alone(&sources, faults);
     sources
 }
 
@@ -67,55 +63,5 @@ fn source_secret(
     match Place::find(kind, url.secret_file.as_deref(), environment) {
         Err(words) if needs => faults.take(&format!("--source {url}"), Err(words)),
         found => found.ok(),
-    }
-}
-
-/// Formats that the sources' URLs know and this release does not read.
-fn not_yet(format: Format) -> Option<&'static str> {
-    match format {
-        Format::CdrCsv => Some("CDRs in files are not read by this release: give cel-csv or ami"),
-        Format::Ami
-        | Format::AmiJson
-        | Format::CelCsv
-        | Format::AsteriskCel
-        | Format::AsteriskCdr
-        | Format::Wazo => None,
-    }
-}
-
-fn only_cdrs(format: Format) -> bool {
-    match format {
-        Format::AsteriskCdr | Format::CdrCsv => true,
-        Format::Ami | Format::AmiJson | Format::CelCsv | Format::AsteriskCel | Format::Wazo => {
-            false
-        }
-    }
-}
-
-/// CDRs tell paths, not calls.
-fn no_cdrs_alone(sources: &[Source], faults: &mut Faults) {
-    for (at, source) in sources.iter().enumerate() {
-        let same = |other: &&Source| other.pbx == source.pbx;
-        let first = sources[..at].iter().find(same).is_none();
-        if first
-            && sources
-                .iter()
-                .filter(same)
-                .all(|other| only_cdrs(other.url.format()))
-        {
-            let whose = source
-                .pbx
-                .as_deref()
-                .map(|pbx| format!(" of {pbx}"))
-                .unwrap_or_default();
-            faults.add(
-                &format!("--source {}", source.url),
-                format!(
-                    "the only source{whose} tells CDRs, and those are paths, not calls: a missed \
-                     call is two of them, an announcement counts as answered. Give asterisk-cel \
-                     or ami beside it; the CDR then adds its user field"
-                ),
-            );
-        }
     }
 }

@@ -69,7 +69,8 @@ impl Group {
         };
         let dialled_half = |record: &Record| {
             let half = record.channel.as_str();
-            trunk::local_pair(half).is_some() && half.ends_with('2') && !near(half)
+            let unlinked = record.linkedid.is_empty();
+            unlinked && trunk::local_pair(half).is_some() && half.ends_with('2') && !near(half)
         };
         self.records.iter().any(dialled_half) || self.records.iter().all(Record::is_dialled_side)
     }

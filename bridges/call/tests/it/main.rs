@@ -5,6 +5,7 @@ mod clocks;
 mod direction;
 mod durability;
 mod employee;
+mod fold;
 mod joining;
 mod number;
 mod properties;

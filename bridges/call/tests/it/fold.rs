@@ -1,0 +1,360 @@
+//! Calls told by call detail records alone.
+
+use crate::story::settings;
+use callbridge_call::{Cdr, Direction, EventTime, FinishedCall, Folder, Settings};
+use std::time::Duration;
+
+const BASE: i64 = 1_700_000_000;
+
+/// A record: channel, destination channel, application, second of start and end, billed seconds
+/// (`None`: not answered), epoch's offset and counter of the unique id.
+struct Row(
+    &'static str,
+    &'static str,
+    &'static str,
+    i64,
+    i64,
+    Option<u32>,
+    (i64, u32),
+);
+
+fn at(second: i64) -> EventTime {
+    EventTime::from_seconds(BASE + second)
+}
+
+fn cdr(row: &Row) -> Cdr<'static> {
+    let &Row(channel, dest, app, start, end, billed, (epoch, counter)) = row;
+    Cdr {
+        uniqueid: format!("{}.{counter}", BASE + epoch).into(),
+        channel: channel.into(),
+        dest_channel: dest.into(),
+        source: "998901110001".into(),
+        destination: "100".into(),
+        last_app: app.into(),
+        started_at: Some(at(start)),
+        answered_at: billed.map(|billed| at(end - i64::from(billed))),
+        ended_at: Some(at(end)),
+        billable_sec: Some(billed.unwrap_or(0)),
+        disposition: if billed.is_some() {
+            "ANSWERED"
+        } else {
+            "NO ANSWER"
+        }
+        .into(),
+        ..Cdr::default()
+    }
+}
+
+fn folder() -> Folder {
+    Folder::new(Settings {
+        cdr_wait: Some(Duration::from_secs(10)),
+        ..settings()
+    })
+}
+
+fn folded(rows: &[Row]) -> Vec<FinishedCall> {
+    let mut folder = folder();
+    for row in rows {
+        folder.hear(&cdr(row), at(row.4));
+    }
+    folder.finish_all(at(100_000));
+    folder.take_finished()
+}
+
+fn one(rows: &[Row]) -> FinishedCall {
+    let mut calls = folded(rows);
+    assert_eq!(calls.len(), 1, "{calls:#?}");
+    calls.remove(0)
+}
+
+const CITY: &str = "PJSIP/city-0000000a";
+const ANNA: &str = "PJSIP/101-0000000b";
+const BORIS: &str = "PJSIP/102-0000000c";
+
+#[test]
+fn a_local_channel_that_optimised_itself_away_leaves_one_call_in_two_records() {
+    let call = one(&[
+        Row(
+            ANNA,
+            "Local/9@out-000005a6;1",
+            "Dial",
+            0,
+            19,
+            Some(0),
+            (0, 1),
+        ),
+        Row(ANNA, CITY, "Dial", 19, 203, Some(183), (0, 1)),
+        Row(
+            CITY,
+            "Local/9@out-000005a6;1",
+            "AppDial",
+            19,
+            19,
+            Some(0),
+            (0, 4),
+        ),
+    ]);
+    assert_eq!(call.direction, Direction::Outbound);
+    assert_eq!((call.started, call.ended), (at(0), at(203)));
+    assert_eq!(call.talk, Duration::from_secs(183));
+    assert!(call.answered && call.estimate);
+    assert_eq!(call.employee.expect("somebody").as_str(), "101");
+}
+
+#[test]
+fn an_announcement_that_answered_is_no_answer() {
+    for app in ["Playback", "VoiceMail", "Queue", "Hangup", "Dial"] {
+        let call = one(&[Row(CITY, "", app, 0, 30, Some(30), (0, 1))]);
+        assert!(!call.answered, "{app}");
+        assert_eq!(call.talk, Duration::ZERO, "{app}");
+        assert_eq!(call.direction, Direction::Inbound, "{app}");
+    }
+}
+
+#[test]
+fn a_mailbox_that_answered_after_an_unanswered_dial_is_no_answer() {
+    // Asterisk before 12 keeps the destination channel of the Dial in the one record of the call.
+    let call = one(&[Row(CITY, ANNA, "VoiceMail", 0, 60, Some(40), (0, 1))]);
+    assert!(!call.answered);
+    assert_eq!(call.employee.expect("it was dialled").as_str(), "101");
+}
+
+#[test]
+fn an_unanswered_record_with_billed_seconds_is_no_talk() {
+    let mut row = cdr(&Row(CITY, ANNA, "Queue", 0, 15, Some(15), (0, 1)));
+    row.disposition = "NO ANSWER".into();
+    let mut folder = folder();
+    folder.hear(&row, at(15));
+    folder.finish_all(at(15));
+    let call = folder.take_finished().remove(0);
+    assert!(!call.answered);
+    assert_eq!((call.talk, call.ended), (Duration::ZERO, at(15)));
+}
+
+#[test]
+fn records_without_any_id_are_known_by_channel_start_and_destination() {
+    let bare = |row: Row| Cdr {
+        uniqueid: "".into(),
+        ..cdr(&row)
+    };
+    let mut folder = folder();
+    for row in [
+        Row(CITY, ANNA, "Queue", 0, 15, None, (0, 1)),
+        Row(CITY, BORIS, "Queue", 15, 40, Some(20), (0, 1)),
+        // The same name of another life of the PBX.
+        Row(CITY, ANNA, "Dial", 9_000, 9_010, Some(5), (0, 1)),
+    ] {
+        folder.hear(&bare(row), at(40));
+    }
+    folder.finish_all(at(10_000));
+    let calls = folder.take_finished();
+    let ids: Vec<&str> = calls.iter().map(|call| call.linkedid.as_str()).collect();
+    assert_eq!(
+        ids,
+        [
+            "PJSIP/city-0000000a@1700000000/100",
+            "PJSIP/city-0000000a@1700009000/100"
+        ]
+    );
+    assert_eq!(calls[0].employee.as_ref().expect("Boris").as_str(), "102");
+}
+
+#[test]
+fn the_records_of_one_call_may_come_in_any_order_and_twice() {
+    let rows = || {
+        vec![
+            Row(CITY, "Local/1@q-00000001;1", "Queue", 0, 5, None, (0, 1)),
+            Row("Local/1@q-00000001;2", ANNA, "Dial", 0, 5, None, (0, 3)),
+            Row(
+                CITY,
+                "Local/2@q-00000002;1",
+                "Queue",
+                5,
+                30,
+                Some(25),
+                (0, 1),
+            ),
+            Row(
+                "Local/2@q-00000002;2",
+                BORIS,
+                "Dial",
+                5,
+                30,
+                Some(20),
+                (5, 5),
+            ),
+        ]
+    };
+    let wanted = one(&rows());
+    assert_eq!(wanted.talk, Duration::from_secs(20));
+    assert_eq!(wanted.employee.as_ref().expect("Boris").as_str(), "102");
+    for turn in 0..4 {
+        let mut turned = rows();
+        turned.rotate_left(turn);
+        turned.extend(rows());
+        let call = one(&turned);
+        assert_eq!(
+            (call.talk, call.started, call.employee),
+            (wanted.talk, wanted.started, wanted.employee.clone())
+        );
+    }
+}
+
+#[test]
+fn a_consultation_is_not_talk_of_the_customer_who_is_held() {
+    let call = one(&[
+        Row(CITY, ANNA, "Dial", 0, 60, Some(50), (0, 1)),
+        // Anna asks Boris, comes back, and the other side of the first dialling tells it.
+        Row(
+            ANNA,
+            "Local/2@in-00000002;1",
+            "AppDial",
+            20,
+            35,
+            Some(15),
+            (0, 2),
+        ),
+        Row(
+            "Local/2@in-00000002;2",
+            BORIS,
+            "Dial",
+            20,
+            35,
+            Some(13),
+            (20, 4),
+        ),
+    ]);
+    assert_eq!(call.talk, Duration::from_secs(35));
+    assert_eq!(call.employees_in_order.len(), 1);
+}
+
+#[test]
+fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
+    let mut folder = folder();
+    folder.hear(
+        &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
+        at(20),
+    );
+    assert_eq!(folder.next_deadline(), Some(at(30)));
+    folder.tick(at(29));
+    assert!(folder.take_finished().is_empty());
+    folder.tick(at(30));
+    let call = folder.take_finished().remove(0);
+    assert!(call.live);
+    // Its caller is gone; what the customer does on with others is told too late.
+    let late = cdr(&Row(CITY, BORIS, "Dial", 20, 90, Some(70), (0, 2)));
+    assert!(!folder.hear(&late, at(90)));
+    assert_eq!(folder.counts().late, 1);
+}
+
+#[test]
+fn records_that_come_in_batches_wait_for_the_next_batch() {
+    let mut folder = folder();
+    let early = cdr(&Row(CITY, ANNA, "Dial", 0, 20, None, (0, 1)));
+    folder.hear(&early, at(200));
+    folder.tick(at(400));
+    assert!(
+        folder.take_finished().is_empty(),
+        "the rest may be in the next batch"
+    );
+    let rest = cdr(&Row(CITY, BORIS, "Dial", 20, 60, Some(30), (0, 1)));
+    folder.hear(&rest, at(500));
+    folder.hear(
+        &cdr(&Row(
+            "PJSIP/gsm-0000000d",
+            ANNA,
+            "Dial",
+            300,
+            400,
+            Some(9),
+            (300, 9),
+        )),
+        at(500),
+    );
+    folder.tick(at(511));
+    let calls = folder.take_finished();
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].employee.as_ref().expect("Boris").as_str(), "102");
+    folder.tick(at(500 + 601));
+    assert_eq!(
+        folder.take_finished().len(),
+        1,
+        "nothing stays open for ever"
+    );
+}
+
+#[test]
+fn a_call_whose_first_channel_has_not_ended_waits_for_it() {
+    let linked = |row: Row| Cdr {
+        linkedid: format!("{BASE}.1").into(),
+        ..cdr(&row)
+    };
+    let mut folder = folder();
+    let half = linked(Row(
+        "Local/1@q-00000001;2",
+        ANNA,
+        "Dial",
+        0,
+        5,
+        None,
+        (0, 3),
+    ));
+    folder.hear(&half, at(5));
+    folder.tick(at(3_000));
+    assert_eq!(folder.open_calls(), 1);
+    let root = linked(Row(CITY, BORIS, "Queue", 0, 3_600, Some(3_590), (0, 1)));
+    folder.hear(&root, at(3_600));
+    folder.tick(at(3_610));
+    let call = folder.take_finished().remove(0);
+    assert_eq!(call.talk, Duration::from_secs(3_590));
+    assert_eq!(call.also_known_as.len(), 1);
+}
+
+#[test]
+fn waiting_records_survive_a_restart() {
+    let rows = [
+        Row(CITY, ANNA, "Dial", 0, 20, None, (0, 1)),
+        Row(CITY, BORIS, "Dial", 20, 60, Some(30), (0, 1)),
+    ];
+    let mut before = folder();
+    before.hear(&cdr(&rows[0]), at(20));
+    let kept = before.take_changes();
+    assert_eq!(kept.len(), 1);
+    let mut after = folder();
+    for change in &kept {
+        let bytes = change.snapshot.as_deref().expect("open");
+        after.restore(change.key, bytes).expect("restored");
+    }
+    after.hear(&cdr(&rows[1]), at(60));
+    after.tick(at(70));
+    let call = after.take_finished().remove(0);
+    assert_eq!((call.started, call.talk), (at(0), Duration::from_secs(30)));
+    let gone = after.take_changes();
+    assert!(gone.iter().all(|change| change.snapshot.is_none()));
+    assert!(after.restore(7, b"torn").is_err());
+}
+
+#[test]
+fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
+    let mut folder = Folder::new(Settings {
+        max_open_calls: 3,
+        ..settings()
+    });
+    for n in 0..10_i64 {
+        let counter = u32::try_from(n).expect("small");
+        let mut row = cdr(&Row(
+            CITY,
+            ANNA,
+            "Dial",
+            n * 100,
+            n * 100 + 20,
+            Some(15),
+            (n * 100, counter),
+        ));
+        row.channel = format!("PJSIP/city-{n:08x}").into();
+        row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
+        folder.hear(&row, at(n * 100 + 20));
+        assert!(folder.open_calls() <= 3);
+    }
+    assert_eq!(folder.take_finished().len(), 7);
+}

@@ -1,0 +1,121 @@
+//! Call detail records of one PBX: folded to calls of their own where no events tell of them.
+//!
+//! Whether a PBX tells events is not configured but heard: an AMI user with `read = cdr` tells
+//! records alone. So every record of an unknown call is kept, and is folded when it was waited for
+//! long enough, nobody has told of its call meanwhile, and the events of the PBX, where there are
+//! any, have come past its end: a queue of CDRs is read faster than one of channel events.
+
+use super::pbx::Pbx;
+use crate::spool::{Known, Op};
+use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
+
+/// Kept with the open calls of a PBX, under its name and this.
+const KEPT: &str = "?cdr";
+
+/// The records of one PBX that belong to no call told by events.
+pub(super) struct Records {
+    folder: Folder,
+    /// Calls that were known when their records had been waited for.
+    known: u64,
+    dropped: u64,
+}
+
+impl Records {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            folder: Folder::new(settings),
+            known: 0,
+            dropped: 0,
+        }
+    }
+
+    /// Takes in a record of an unknown call. `false` when its call was folded already.
+    pub(super) fn hear(&mut self, cdr: &Cdr<'_>, arrived: EventTime) -> bool {
+        self.folder.hear(cdr, arrived)
+    }
+
+    /// The file that the records come from is read to its present end.
+    pub(super) fn at_end(&mut self, now: EventTime) {
+        self.folder.at_end(now);
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<EventTime> {
+        self.folder.next_deadline()
+    }
+
+    pub(super) fn open_calls(&self) -> usize {
+        self.folder.open_calls()
+    }
+
+    /// What is kept of it.
+    pub(super) fn keep(&mut self, pbx: &str, ops: &mut Vec<Op>) {
+        let changes = self.folder.take_changes().into_iter();
+        ops.extend(changes.map(|change| Op::Open {
+            pbx: format!("{pbx}{KEPT}"),
+            key: change.key,
+            snapshot: change.snapshot,
+        }));
+        let dropped = self.folder.counts().facts_dropped;
+        let counts = [
+            ("cdr_known", std::mem::take(&mut self.known)),
+            ("facts_dropped", dropped - self.dropped),
+        ];
+        self.dropped = dropped;
+        ops.extend(
+            counts
+                .into_iter()
+                .filter(|(_, by)| *by > 0)
+                .map(|(counter, by)| {
+                    let counter = counter.to_owned();
+                    Op::Count { counter, by }
+                }),
+        );
+    }
+
+    /// Puts back what was kept.
+    ///
+    /// # Errors
+    /// When the bytes are not a snapshot.
+    pub(super) fn restore(&mut self, key: u64, bytes: &[u8]) -> Result<(), String> {
+        let restored = self.folder.restore(key, bytes);
+        restored.map_err(|error| error.to_string())
+    }
+
+    /// The PBX whose records are kept under this name in the spool.
+    pub(super) fn pbx_of(name: &str) -> Option<&str> {
+        name.strip_suffix(KEPT)
+    }
+}
+
+impl Pbx {
+    /// Folds what was waited for long enough; what is known by now is no call of its own.
+    pub(super) fn fold(&mut self, now: EventTime, known: &mut dyn FnMut(&str) -> Option<Known>) {
+        let folder = &mut self.records.folder;
+        folder.events_until(self.assembler.told_until());
+        folder.tick(now);
+        let folded = folder.take_finished();
+        if folded.is_empty() {
+            return;
+        }
+        self.collect();
+        for call in folded {
+            if self.has_heard_of(&call, known) {
+                self.records.known += 1;
+            } else {
+                self.finish(call);
+            }
+        }
+    }
+
+    fn has_heard_of(
+        &self,
+        call: &FinishedCall,
+        known: &mut dyn FnMut(&str) -> Option<Known>,
+    ) -> bool {
+        let mut ids = std::iter::once(&call.linkedid).chain(&call.also_known_as);
+        ids.any(|id| {
+            let id = id.as_str();
+            self.assembler.has_heard(id) || self.is_just_finished(id) || known(id).is_some()
+        })
+    }
+}

@@ -1,0 +1,213 @@
+//! Call detail records through the intake: folded where no event tells of their call.
+
+use super::{Batch, Intake, Settings, SourceSettings};
+use crate::journal::{Outcome, Rules};
+use crate::people::People;
+use crate::spool::{Finished, Known, Op};
+use crate::trunk::{self, Trunks};
+use callbridge_asterisk::Format;
+use callbridge_call::EventTime;
+use callbridge_source::{Frame, SourceId, Verdict};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const SOURCE: SourceId = SourceId(0);
+/// 2026-11-20 05:09:50 UTC, when the call of the records began.
+const BEGAN: i64 = 1_795_151_390;
+
+fn intake(formats: &[Format]) -> Intake {
+    let flag = "city=PJSIP/city,country=UZ,lead=userfield:lead=([0-9]+)";
+    let trunk = trunk::parse(flag, &trunk::Defaults::default()).expect("a trunk");
+    let settings = Settings {
+        settle: Duration::from_millis(500),
+        cdr_wait: Duration::from_secs(10),
+        max_call: Duration::from_secs(3600),
+        max_open_calls: 1_000,
+        zone: None,
+        rules: Rules {
+            trunks: Trunks::new(vec![trunk]).expect("trunks"),
+            ..Rules::default()
+        },
+    };
+    let source = |format: &Format| SourceSettings {
+        shown: format!("source of {format}"),
+        pbx: "hq".to_owned(),
+        format: *format,
+        file: false,
+    };
+    let sources = formats.iter().map(source).collect();
+    Intake::new(settings, sources, BTreeMap::new()).expect("an intake")
+}
+
+/// A record of the customer's channel, as asterisk-cdr-amqp publishes it.
+fn body(dest: &str, from: u32, to: u32, answered: bool) -> String {
+    let at = |second: u32| {
+        format!(
+            "2026-11-20T05:{:02}:{:02}.000+0000",
+            second / 60,
+            second % 60
+        )
+    };
+    let (answer, billed, disposition) = if answered {
+        (at(from), to - from, "ANSWERED")
+    } else {
+        ("1970-01-01T00:00:00.000+0000".to_owned(), 0, "NO ANSWER")
+    };
+    serde_json::json!({
+        "src": "+998901110003", "dst": "s", "channel": "PJSIP/city-00000066",
+        "dstchannel": dest, "lastapp": "Dial", "start": at(from), "answer": answer, "end": at(to),
+        "durationsec": to - from, "billsec": billed, "disposition": disposition,
+        "linkedid": format!("{BEGAN}.185"), "uniqueid": format!("{BEGAN}.185"),
+        "userfield": "lead=4003",
+    })
+    .to_string()
+}
+
+/// The two records: Anna's telephone rang, then Boris talked.
+fn bodies() -> [String; 2] {
+    [
+        body("PJSIP/101-00000067", 590, 600, false),
+        body("PJSIP/102-00000068", 600, 660, true),
+    ]
+}
+
+fn tell(intake: &mut Intake, source: SourceId, seq: u64, bytes: &str, arrived: i64) {
+    let frame = Frame {
+        seq,
+        arrived: EventTime::from_seconds(arrived),
+        bytes: bytes.as_bytes().to_vec().into(),
+        position: None,
+    };
+    let taken = intake.frame(source, &frame, &mut |_, _| None);
+    taken.expect("taken");
+}
+
+fn at(intake: &mut Intake, second: i64, known: bool) -> Batch {
+    let now = EventTime::from_seconds(second);
+    intake.tick(now);
+    intake.fold(now, &mut |_, _| {
+        known.then(|| Known {
+            own: true,
+            started: EventTime::from_seconds(BEGAN).floor_seconds(),
+            caller: None,
+        })
+    });
+    intake.take(&People::default(), now)
+}
+
+fn finished(batch: &Batch) -> Vec<&Finished> {
+    let ops = batch.ops.iter();
+    ops.filter_map(|op| match op {
+        Op::Finish(finished) => Some(&**finished),
+        _ => None,
+    })
+    .collect()
+}
+
+#[test]
+fn records_of_the_only_source_become_one_call_and_are_committed_before() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    for (seq, body) in (1..).zip(bodies()) {
+        tell(&mut intake, SOURCE, seq, &body, BEGAN + 70);
+    }
+    let batch = at(&mut intake, BEGAN + 71, false);
+    assert_eq!(
+        batch.verdicts,
+        [(SOURCE, Verdict::Committed { through: 2 })]
+    );
+    let kept = |op: &Op| matches!(op, Op::Open { pbx, snapshot: Some(_), .. } if pbx == "hq?cdr");
+    assert!(
+        batch.ops.iter().any(kept),
+        "acknowledged, so kept: {batch:?}"
+    );
+    assert!(finished(&batch).is_empty());
+    let batch = at(&mut intake, BEGAN + 80, false);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    let record = &calls[0].judged.record;
+    assert_eq!(calls[0].judged.outcome, Outcome::Journal);
+    assert_eq!((record.duration_sec, record.talk_time_sec), (70, 60));
+    assert_eq!(record.employee.as_deref(), Some("102"));
+    assert!(record.estimate);
+    assert_eq!(record.lead_id.map(|lead| lead.get()), Some(4003));
+}
+
+#[test]
+fn records_on_both_sides_of_a_restart_are_one_call() {
+    let [first, second] = bodies();
+    let mut before = intake(&[Format::CdrAmqp]);
+    tell(&mut before, SOURCE, 1, &first, BEGAN + 10);
+    let batch = at(&mut before, BEGAN + 11, false);
+    let mut after = intake(&[Format::CdrAmqp]);
+    for op in &batch.ops {
+        if let Op::Open {
+            pbx,
+            key,
+            snapshot: Some(bytes),
+        } = op
+        {
+            after.restore(pbx, *key, bytes).expect("restored");
+        }
+    }
+    tell(&mut after, SOURCE, 1, &second, BEGAN + 70);
+    let batch = at(&mut after, BEGAN + 80, false);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    assert_eq!(calls[0].judged.record.duration_sec, 70);
+    let forgotten = |op: &Op| matches!(op, Op::Open { snapshot: None, .. });
+    assert!(batch.ops.iter().any(forgotten));
+}
+
+#[test]
+fn a_call_that_is_known_by_now_is_not_told_again_by_its_records() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    for (seq, body) in (1..).zip(bodies()) {
+        tell(&mut intake, SOURCE, seq, &body, BEGAN + 70);
+    }
+    let batch = at(&mut intake, BEGAN + 80, true);
+    assert!(finished(&batch).is_empty());
+    let counted = |op: &Op| matches!(op, Op::Count { counter, by: 1 } if counter == "cdr_known");
+    assert!(batch.ops.iter().any(counted));
+}
+
+#[test]
+fn records_wait_until_the_events_have_come_past_their_call() {
+    let events = include_str!("../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
+    let mut intake = intake(&[Format::AmiJson, Format::CdrAmqp]);
+    let lines: Vec<&str> = events.lines().collect();
+    // The events of another call, then the records of this one: its own events may be on their way.
+    let hour = |line: &str| line.replace("17951513", "17951477");
+    for (seq, line) in (1..).zip(&lines) {
+        tell(&mut intake, SOURCE, seq, &hour(line), BEGAN - 3600);
+    }
+    assert_eq!(finished(&at(&mut intake, BEGAN, false)).len(), 1);
+    for (seq, body) in (1..).zip(bodies()) {
+        tell(&mut intake, SourceId(1), seq, &body, BEGAN + 70);
+    }
+    assert!(finished(&at(&mut intake, BEGAN + 600, false)).is_empty());
+    // They come, and tell the call.
+    for (seq, line) in (101..).zip(&lines) {
+        tell(&mut intake, SOURCE, seq, line, BEGAN + 601);
+    }
+    let batch = at(&mut intake, BEGAN + 700, false);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    assert!(!calls[0].judged.record.estimate);
+    assert!(finished(&at(&mut intake, BEGAN + 7_200, false)).is_empty());
+}
+
+#[test]
+fn an_account_that_hears_cdr_events_alone_has_its_calls_folded() {
+    let events = include_str!("../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
+    let mut intake = intake(&[Format::AmiJson]);
+    let records = events
+        .lines()
+        .filter(|line| line.contains("\"Event\": \"Cdr\""));
+    for (seq, line) in (1..).zip(records) {
+        tell(&mut intake, SOURCE, seq, line, BEGAN + 5);
+    }
+    let batch = at(&mut intake, BEGAN + 20, false);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    assert!(calls[0].judged.record.estimate && calls[0].judged.record.answered);
+}
