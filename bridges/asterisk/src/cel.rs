@@ -22,6 +22,8 @@ pub(crate) struct CelRow<'a> {
     pub app_data: Text<'a>,
     pub channel: ChannelRef<'a>,
     pub extra: Extra<'a>,
+    /// The name of the other channel: before Asterisk 12 that is all that is told of a bridge.
+    pub peer: Text<'a>,
 }
 
 /// `Extra`: read only where the event needs it.
@@ -84,6 +86,7 @@ impl<'a> CelRow<'a> {
             Field::Uniqueid => &mut self.channel.uniqueid,
             Field::Linkedid => &mut self.channel.linkedid,
             Field::Userfield => &mut self.channel.userfield,
+            Field::Peer => &mut self.peer,
         };
         *place = known(value, mended);
     }
@@ -122,12 +125,30 @@ impl<'a> CelRow<'a> {
                 } = self.extra.told();
                 Kind::BridgeLeave { bridge, technology }
             }
+            b"BRIDGE_START" | b"BRIDGE_UPDATE" if !self.peer.is_empty() => Kind::Linked {
+                with: named(self.peer),
+            },
+            b"CONF_ENTER" if !self.app_data.is_empty() => Kind::BridgeEnter {
+                bridge: room(&self.app_data),
+                technology: Cow::Borrowed("softmix"),
+            },
+            b"CONF_EXIT" if !self.app_data.is_empty() => Kind::BridgeLeave {
+                bridge: room(&self.app_data),
+                technology: Cow::Borrowed("softmix"),
+            },
+            b"BRIDGE_END" if !self.peer.is_empty() => Kind::Unlinked {
+                with: named(self.peer),
+            },
             b"PICKUP"
             | b"ATTENDEDTRANSFER"
             | b"BLINDTRANSFER"
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
                 let mut with = self.extra.told().with;
+                // Before Asterisk 12 the other channel is told by its name alone.
+                if with.is_empty() && !self.peer.is_empty() && self.peer != self.channel.name {
+                    with.push(self.peer);
+                }
                 with.retain(|id| *id != self.channel.uniqueid);
                 if with.is_empty() {
                     Kind::Seen
@@ -161,6 +182,20 @@ impl<'a> CelRow<'a> {
     }
 }
 
+/// The conference that `MeetMe` or `ConfBridge` was told to enter, as AMI 1.x's events name it.
+fn room<'a>(app_data: &str) -> Text<'a> {
+    let name = app_data.split([',', '|']).next().unwrap_or_default();
+    Cow::Owned(format!("room {name}"))
+}
+
+/// A channel of which only the name is known.
+fn named(name: Text<'_>) -> Box<ChannelRef<'_>> {
+    Box::new(ChannelRef {
+        name,
+        ..ChannelRef::default()
+    })
+}
+
 /// The fields of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
@@ -177,6 +212,7 @@ pub(crate) enum Field {
     Linkedid,
     Userfield,
     Extra,
+    Peer,
 }
 
 impl Field {
@@ -185,6 +221,7 @@ impl Field {
     fn of(key: &[u8]) -> Option<Self> {
         let found = |name: &[u8], field| is(key, name).then_some(field);
         match key.len() {
+            4 => found(b"Peer", Self::Peer),
             5 => found(b"Exten", Self::Exten).or_else(|| found(b"Extra", Self::Extra)),
             7 => found(b"Channel", Self::Channel)
                 .or_else(|| found(b"Context", Self::Context))

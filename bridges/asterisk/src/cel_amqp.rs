@@ -39,6 +39,7 @@ fn row(members: Members<'_>) -> CelRow<'_> {
             "unique_id" => &mut channel.uniqueid,
             "linked_id" => &mut channel.linkedid,
             "user_field" => &mut channel.userfield,
+            "peer" => &mut row.peer,
             "caller_id" => {
                 channel.caller_number = caller_number(value);
                 continue;

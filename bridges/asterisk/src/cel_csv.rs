@@ -23,6 +23,7 @@ enum Column {
     Linkedid,
     Userfield,
     Extra,
+    Peer,
     Other,
 }
 
@@ -103,6 +104,7 @@ impl Column {
             "linkedid" | "linked_id" => Self::Linkedid,
             "userfield" | "user_field" => Self::Userfield,
             "eventextra" | "extra" => Self::Extra,
+            "bridgepeer" | "peer" => Self::Peer,
             _ => Self::Other,
         }
     }
@@ -209,6 +211,7 @@ impl CsvRows {
                 Column::Uniqueid => &mut row.channel.uniqueid,
                 Column::Linkedid => &mut row.channel.linkedid,
                 Column::Userfield => &mut row.channel.userfield,
+                Column::Peer => &mut row.peer,
             };
             *place = known(self.field(index), mended);
         }

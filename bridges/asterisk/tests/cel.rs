@@ -290,3 +290,40 @@ fn a_torn_row_is_unreadable_alone() {
     let short = Some(Unreadable::TooFewColumns);
     assert_eq!(verdicts, [None, short, None, None, None, None]);
 }
+
+#[test]
+fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
+    let row = |event: &str, peer: &str| {
+        format!(
+            "{event},1795151320.5,,998901110001,,,,7001,from-city,SIP/city-00000001,Dial,\
+             \"SIP/101,20\",3,,17.1,17.1,{peer},\n"
+        )
+    };
+    for (event, begins) in [
+        ("BRIDGE_START", true),
+        ("BRIDGE_UPDATE", true),
+        ("BRIDGE_END", false),
+    ] {
+        let rows = row(event, "SIP/101-00000002");
+        each(Format::CelCsv, rows.as_bytes(), |event| {
+            let (Kind::Linked { with } | Kind::Unlinked { with }) = &event.kind else {
+                panic!("{event:?}");
+            };
+            assert_eq!((&*with.name, &*with.uniqueid), ("SIP/101-00000002", ""));
+            assert_eq!(matches!(event.kind, Kind::Linked { .. }), begins);
+        });
+        each(Format::CelCsv, row(event, "").as_bytes(), |event| {
+            assert_eq!(event.kind, Kind::Seen);
+        });
+    }
+    for event in ["PICKUP", "ATTENDEDTRANSFER", "BLINDTRANSFER"] {
+        each(
+            Format::CelCsv,
+            row(event, "SIP/102-00000003").as_bytes(),
+            |event| {
+                let with = vec!["SIP/102-00000003".into()];
+                assert_eq!(event.kind, Kind::Joined { with });
+            },
+        );
+    }
+}

@@ -153,7 +153,8 @@ pub enum Kind<'a> {
     /// Two calls become one by more than a bridge: pickup, transfer (`Pickup`, `AttendedTransfer`,
     /// `PICKUP`, `ATTENDEDTRANSFER`, `BLINDTRANSFER`, `LocalBridge`).
     Joined {
-        /// Unique ids of the other channels that the message names; never empty texts.
+        /// Unique ids of the other channels that the message names, or their names where it tells
+        /// no more (CEL before Asterisk 12); never empty texts.
         with: Vec<Text<'a>>,
     },
     /// The channel and another hear each other from here on (`Bridge` with `Bridgestate: Link` and

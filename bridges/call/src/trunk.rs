@@ -11,14 +11,17 @@ use crate::units::Extension;
 
 /// Technologies whose channels are telephones or trunks. All others are plumbing: Local, Snoop,
 /// CBAnn, Recorder, Announcer, Surrogate, `AsyncGoto`, Message, `UnicastRTP`, `AudioSocket`…
-const TELEPHONES: [&str; 24] = [
-    "PJSIP", "SIP", "IAX2", "DAHDI", "Zap", "SCCP", "Skinny", "Dongle", "Quectel", "OOH323",
-    "H323", "Motif", "Gtalk", "Jingle", "Console", "MGCP", "UniSTIM", "USTM", "mISDN", "Phone",
-    "Mobile", "CAPI", "Khomp", "Unicall",
+///
+/// `Agent` is a person who logged in before Asterisk 12, whatever telephone she did it from.
+const TELEPHONES: [&str; 34] = [
+    "PJSIP", "SIP", "IAX2", "DAHDI", "Zap", "SCCP", "Skinny", "Dongle", "Datacard", "Quectel",
+    "GSM", "EXTRA", "OOH323", "H323", "Motif", "Gtalk", "Jingle", "Console", "ALSA", "OSS", "MGCP",
+    "UniSTIM", "USTM", "mISDN", "Phone", "Mobile", "CAPI", "Khomp", "DGV", "Unicall", "SS7", "vpb",
+    "Woomera", "Agent",
 ];
 
 /// Technologies that can never be a trunk, not even by an endpoint full of `*`.
-const PLUMBING: [&str; 15] = [
+const PLUMBING: [&str; 17] = [
     "Local",
     "Snoop",
     "CBAnn",
@@ -34,6 +37,8 @@ const PLUMBING: [&str; 15] = [
     "WebSocket",
     "Bridge",
     "Parked",
+    "Transfered",
+    "OutgoingSpoolFailed",
 ];
 
 /// One `--trunk`: a name, and the endpoint by which its channels are known.
@@ -80,10 +85,8 @@ impl Endpoint {
     /// Whether the channel called `name` is one of this trunk's.
     pub fn matches(&self, name: &str) -> bool {
         let name = alive(name);
-        if PLUMBING
-            .iter()
-            .any(|p| p.eq_ignore_ascii_case(technology(name)))
-        {
+        let tech = technology(name);
+        if PLUMBING.iter().any(|p| p.eq_ignore_ascii_case(tech)) || is_pseudo(name) {
             return false;
         }
         if self.pattern.contains('*') {
@@ -173,7 +176,7 @@ pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
 pub fn extension(name: &str) -> Option<Extension> {
     let name = alive(name);
     let (tech, rest) = name.split_once('/')?;
-    if !TELEPHONES.iter().any(|t| t.eq_ignore_ascii_case(tech)) {
+    if !TELEPHONES.iter().any(|t| t.eq_ignore_ascii_case(tech)) || is_pseudo(name) {
         return None;
     }
     let device = rest.split('/').next().unwrap_or(rest);
@@ -181,7 +184,27 @@ pub fn extension(name: &str) -> Option<Extension> {
         .rfind('-')
         .filter(|&dash| is_suffix(tech, &device[dash + 1..]))
         .unwrap_or(device.len());
-    (end > 0).then(|| Extension::new(&device[..end]))
+    let device = line(tech, &device[..end]);
+    (!device.is_empty()).then(|| Extension::new(device))
+}
+
+/// A device's line: Skinny and UniSTIM write `101@device`, and a browser of `MikoPBX` is `101-WS`
+/// beside the desk phone `101`.
+fn line<'n>(tech: &str, device: &'n str) -> &'n str {
+    if ["Skinny", "USTM"]
+        .iter()
+        .any(|t| t.eq_ignore_ascii_case(tech))
+    {
+        return device.split('@').next().unwrap_or(device);
+    }
+    let number = |rest: &&str| !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_digit());
+    device.strip_suffix("-WS").filter(number).unwrap_or(device)
+}
+
+/// The channel by which a `MeetMe` conference mixes: `DAHDI/pseudo-1234`.
+fn is_pseudo(name: &str) -> bool {
+    let device = name.split_once('/').map_or("", |(_, rest)| rest);
+    device.starts_with("pseudo") && is_line(name)
 }
 
 /// The text before the first slash.
@@ -236,6 +259,11 @@ fn is_suffix(tech: &str, text: &str) -> bool {
         "IAX2" => {
             hex && (text.len() == 8 || text.len() <= 5 && text.bytes().all(|b| b.is_ascii_digit()))
         }
+        "MISDN" => {
+            let number = text.strip_prefix('u').unwrap_or(text);
+            !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+        }
+        "USTM" => hex || text.starts_with("0x"),
         _ => hex,
     }
 }
@@ -307,6 +335,25 @@ mod tests {
         assert!(matches("OOH323/gw", "OOH323/gw-1946"));
         assert!(matches("DAHDI/33", "DAHDI/33-1"));
         assert!(matches("IAX2/city", "IAX2/city-4711"));
+        let uuid = "PJSIP/trunk-7b5a61f4-2c11-4a0e-9d4f-0f6cf2b7a001";
+        for (endpoint, name) in [
+            ("SIP/10.0.0.5", "SIP/10.0.0.5-0000001a"),
+            (
+                "SIP/sip.carrier.example",
+                "SIP/sip.carrier.example-0000001a",
+            ),
+            (uuid, &format!("{uuid}-0000001a")),
+            ("DAHDI/i1", "DAHDI/i1/998901110001-3"),
+            ("DAHDI/i1/998901110001", "DAHDI/i1/998901110001-3"),
+            ("Zap/25", "Zap/25-1"),
+            ("IAX2/city", "IAX2/city-2"),
+            ("mISDN/1", "mISDN/1-u12"),
+            ("Khomp/B0C12", "Khomp/B0C12-0.0"),
+            ("SCCP/city", "SCCP/city-0000002a"),
+            ("SIP/city", "SIP/city-b7d0a1c8"),
+        ] {
+            assert!(matches(endpoint, name), "{name}");
+        }
         assert!(!matches("PJSIP/city", "PJSIP/city2-0000004f"));
         assert!(!matches("PJSIP/city", "pjsip/city-0000004f"));
     }
@@ -331,6 +378,9 @@ mod tests {
     fn plumbing_is_never_a_trunk() {
         assert!(!matches("PJSIP/city", "AsyncGoto/PJSIP/city-0000004f"));
         assert!(!matches("*", "Local/city@out-0000004f;1"));
+        assert!(!matches("*", "Parked/SIP/city-0000004f"));
+        assert!(!matches("*", "Transfered/SIP/city-0000004f"));
+        assert!(!matches("DAHDI/*", "DAHDI/pseudo-1711246544"));
         assert!(matches("*", "PJSIP/city-0000004f"));
     }
 
@@ -379,6 +429,12 @@ mod tests {
         assert_eq!(name("DAHDI/33-1").as_deref(), Some("33"));
         assert_eq!(name("IAX2/204-4711").as_deref(), Some("204"));
         assert_eq!(name("Console/dsp").as_deref(), Some("dsp"));
+        assert_eq!(name("Skinny/101@front-3").as_deref(), Some("101"));
+        assert_eq!(name("USTM/101@front-0x7f12").as_deref(), Some("101"));
+        assert_eq!(name("mISDN/2-u7").as_deref(), Some("2"));
+        assert_eq!(name("Agent/1001").as_deref(), Some("1001"));
+        assert_eq!(name("PJSIP/101-WS-0000001a").as_deref(), Some("101"));
+        assert_eq!(name("PJSIP/front-WS-0000001a").as_deref(), Some("front-WS"));
         for plumbing in [
             "Local/101@internal-0000000c;1",
             "AsyncGoto/PJSIP/101-00000050",
@@ -386,6 +442,8 @@ mod tests {
             "CBAnn/600-00000000;1",
             "Surrogate/PJSIP/101-00000050",
             "Message/ast_msg_queue",
+            "DAHDI/pseudo-1711246544",
+            "Zap/pseudo-42",
             "nonsense",
             "",
         ] {

@@ -3,14 +3,17 @@
 
 use super::calls::Calls;
 use super::leg::{Leg, is_stand_in, unmarked};
-use crate::event::{ChannelEvent, ChannelRef, Kind};
+use crate::event::Origin;
+use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::trunk;
 use crate::units::UniqueId;
+use std::borrow::Cow;
 
 /// AMI 1.x: the event calls a channel by a name that it was never told to have.
 pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
     let name = unmarked(&event.channel.name);
-    event.channel.linkedid.is_empty() && !name.is_empty() && !leg.names.has(name)
+    let old = event.channel.linkedid.is_empty() || event.origin == Origin::Cel;
+    old && !name.is_empty() && !leg.names.has(name)
 }
 
 impl Calls {
@@ -57,6 +60,18 @@ impl Calls {
                 by: Some(filled(by)),
                 dial_string: dial_string.clone(),
             },
+            Kind::Joined { with } if with.iter().any(|other| other.contains('/')) => {
+                let id = |other: &Text<'a>| {
+                    if !other.contains('/') {
+                        return Some(other.clone());
+                    }
+                    let id = self.names.get(unmarked(other))?;
+                    Some(Cow::Owned(id.to_string()))
+                };
+                Kind::Joined {
+                    with: with.iter().filter_map(id).collect(),
+                }
+            }
             Kind::Renamed { to, .. } => {
                 let to_name = unmarked(to);
                 let line = trunk::is_line(to_name) && trunk::is_line(&event.channel.name);

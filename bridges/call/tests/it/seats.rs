@@ -2,7 +2,7 @@
 
 use crate::durability::survives_restarts;
 use crate::story::{Channel, EPOCH, Story, channel, extensions};
-use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
+use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Unknown, Up};
 use callbridge_call::{Direction, FinishedCall, Kind};
 use std::borrow::Cow;
 
@@ -210,4 +210,37 @@ fn an_open_call_survives_a_restart_in_the_middle_of_a_transfer() {
     let moved = named(&asks, "SIP/carrier-00000001");
     story.at(9.0).hangup(&colleague).hangup(&moved);
     assert_eq!(survives_restarts(&story), 1);
+}
+
+#[test]
+fn cel_before_asterisk_12_is_linked_by_the_names_of_its_peers() {
+    let city = channel("SIP/carrier-00000001", 1)
+        .caller("998901110001")
+        .exten("7001");
+    let agent = channel("SIP/101-00000002", 2).of(&city).exten("s");
+    let asks = channel("SIP/101-00000003", 3).exten("102").caller("101");
+    let colleague = channel("SIP/102-00000004", 4).of(&asks).exten("s");
+    let peer = |channel: &Channel| {
+        let mut channel = channel.clone();
+        channel.0.uniqueid = Cow::Borrowed("");
+        channel.0.linkedid = Cow::Borrowed("");
+        channel
+    };
+    let mut story = Story::cel();
+    story.at(0.0).born(&city, Unknown).born(&agent, Unknown);
+    story.at(2.0).state(&agent, Up).link(&city, &peer(&agent));
+    story.at(3.0).born(&asks, Unknown).born(&colleague, Unknown);
+    story.at(4.0).link(&asks, &peer(&colleague));
+    // CEL has no masquerade: the rows of one unique id have another name from here on.
+    let mut moved = named(&asks, "SIP/carrier-00000001");
+    moved.0.linkedid = city.0.linkedid.clone();
+    story.at(6.0).unlink(&city, &peer(&agent));
+    story.joined(&agent, &asks).hangup(&agent);
+    story.hangup(&named(&city, "SIP/101-00000003<ZOMBIE>"));
+    story.at(9.0).unlink(&moved, &peer(&colleague));
+    story.hangup(&colleague).hangup(&moved);
+    let call = only(&story);
+    assert_eq!(call.direction, Direction::Inbound);
+    assert_eq!(extensions(&call), ["101", "102"]);
+    assert_eq!(call.talk.as_secs_f64(), 7.0);
 }
