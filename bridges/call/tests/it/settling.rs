@@ -77,6 +77,35 @@ fn a_file_settles_by_the_times_in_it() {
     assert_eq!(assembler.take_finished().len(), 1);
 }
 
+/// A rotated file that is read after a newer one. The stream's latest time once stood for now, so
+/// that the caller, who is put through again half a moment after his first phone hung up, was
+/// torn off from the rest of his call.
+#[test]
+fn an_older_call_of_a_backlog_settles_by_its_own_times() {
+    let mut story = Story::new();
+    let newer = customer(9);
+    story.at(100.0).born(&newer, Ring).at(101.0).hangup(&newer);
+    let city = customer(1);
+    let first = channel("PJSIP/101-00000002", 2).of(&city);
+    let second = channel("PJSIP/102-00000003", 3).of(&city);
+    story.at(0.0).born(&city, Ring).born(&first, Down);
+    story.at(5.0).hangups(&[&first, &city]);
+    story.at(5.3).born(&second, Down).at(6.0).hangup(&second);
+    let mut assembler = assembler();
+    for (_, told) in &story.events {
+        assembler.hear(told, moment(1e7));
+    }
+    assembler.finish_all(moment(1e7));
+    let calls = assembler.take_finished();
+    assert_eq!((calls.len(), assembler.counts().late), (2, 0));
+    assert!(
+        calls[1]
+            .also_known_as
+            .iter()
+            .any(|id| id.as_str() == second.id())
+    );
+}
+
 #[test]
 fn at_the_end_of_a_file_calls_that_are_up_stay_open() {
     let (mut story, _, phone) = answered_by_101();
