@@ -220,7 +220,15 @@ fn one_call_is_picked_by_linkedid_channel_or_uuid() {
     let linkedid = all[0]["linkedid"].as_str().expect("a linkedid");
     let uuid = all[0]["uuid"].as_str().expect("a uuid");
     for id in [linkedid, uuid] {
-        let one = calls(&explain(&[&base[..], &["--call", id]].concat()));
+        let mut one = calls(&explain(&[&base[..], &["--call", id]].concat()));
+        let story = one[0]
+            .as_object_mut()
+            .expect("an object")
+            .remove("timeline");
+        assert!(
+            story.is_some(),
+            "a call that is asked for is told with its timeline"
+        );
         assert_eq!(one, [all[0].clone()]);
     }
     let none = explain(&[&base[..], &["--call", "1.1"]].concat());

@@ -75,6 +75,7 @@ impl Checking<'_> {
             format,
             json,
             call,
+            picture,
             flags,
         } = flags;
         let read = format.as_deref().map(|text| text.parse::<Format>());
@@ -102,6 +103,7 @@ impl Checking<'_> {
         Ok(Command::Explain(Box::new(Explain {
             file,
             call,
+            picture: picture.map(PathBuf::from),
             json,
             config,
         })))

@@ -62,10 +62,19 @@ pub struct Explain {
     pub file: Option<(PathBuf, Format)>,
     /// `--call`
     pub call: Option<String>,
+    /// `--picture`
+    pub picture: Option<PathBuf>,
     /// `--json`
     pub json: bool,
     /// The flags of `run`.
     pub config: Config,
+}
+
+impl Explain {
+    /// One call is shown rather than all.
+    pub fn chooses(&self) -> bool {
+        self.call.is_some() || self.picture.is_some()
+    }
 }
 
 /// `check`

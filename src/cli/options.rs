@@ -238,9 +238,13 @@ pub struct ExplainFlags {
     /// One JSON object a call
     #[arg(long)]
     pub json: bool,
-    /// This call alone, by linkedid or uuid; without FILE, as the spool has it
+    /// This call alone and what happened in it, by linkedid, a channel's unique id, or uuid (its
+    /// beginning is enough); without FILE, as the spool has it
     #[arg(long, value_name = "ID")]
     pub call: Option<String>,
+    /// Draw that call, or the recording's only one, as an SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub picture: Option<String>,
     /// The flags of run.
     #[command(flatten)]
     pub flags: Flags,

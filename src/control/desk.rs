@@ -9,7 +9,7 @@ use crate::dead_letter::select::Letters;
 use crate::journal::{Reason, Rules, number};
 use crate::ops::Status;
 use crate::people::{LeadAnswer, People};
-use crate::spool::{Error, Handle, Letter, Op, RowId, Step};
+use crate::spool::{Error, Handle, Letter, Op, RowId, Search, Step};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -331,22 +331,24 @@ impl Desk {
 
     async fn call(&self, id: &str, line: &mut Line) -> Result<(), Stop> {
         let asked = id.to_owned();
-        let row = self
-            .spool
-            .read(move |store| store.find_call(&asked))
-            .await?;
-        match row {
-            Some(row) => {
+        let search = self.spool.read(move |store| store.search_call(&asked));
+        let refused = |words| Err(Stop::Error { code: 65, words });
+        match search.await? {
+            Search::One(row) => {
                 let item = json!({
                     "state": row.state, "record": row.record, "call": row.call,
                     "reason": row.reason, "message": row.message, "judgedAt": row.since,
                 });
                 Ok(line.item(item).await?)
             }
-            None => Err(Stop::Error {
-                code: 65,
-                words: format!("no stored call has the id {id}: give its linkedid or its uuid"),
-            }),
+            Search::None => refused(format!(
+                "no stored call has the id {id}: give its linkedid or its uuid"
+            )),
+            Search::Several(uuids) => {
+                let uuids: Vec<String> = uuids.iter().map(|uuid| format!("\n  {uuid}")).collect();
+                let words = format!("several uuids begin with {id}:{}", uuids.concat());
+                refused(words)
+            }
         }
     }
 }

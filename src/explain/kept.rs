@@ -1,7 +1,9 @@
 //! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
 
-use super::{shape::Shape, text};
-use crate::journal::{CallRecord, Judged, Outcome, Reason, Rules};
+use super::text;
+use crate::cli::Failure;
+use crate::cli::command::Explain;
+use crate::journal::{CallRecord, Judged, Outcome, Reason};
 use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
 use serde::Deserialize;
@@ -26,8 +28,12 @@ impl Kept {
         serde_json::from_value(item)
     }
 
-    /// One JSON line, or the block for people.
-    pub fn show(self, json: bool, rules: &Rules, paint: text::Paint) -> String {
+    /// One JSON line, or the block for people; and the picture, where one is wanted.
+    ///
+    /// # Errors
+    /// When the picture cannot be drawn or written.
+    pub fn show(self, explain: &Explain, paint: text::Paint) -> Result<String, Failure> {
+        let config = &explain.config;
         let judged = Judged {
             record: self.record,
             outcome: if self.reason.is_some() {
@@ -41,19 +47,27 @@ impl Kept {
             remarks: self.call.remarks.clone(),
             judged_at: self.judged_at,
         };
-        if json {
-            Shape::of(&judged).to_line()
-        } else {
+        let of = text::Explained {
+            judged: &judged,
+            call: &self.call,
+            rules: &config.rules,
             // Lists are not read for it: the lead is the one that was put down.
-            text::block(&judged, &self.call, rules, &People::default(), paint)
+            people: &People::default(),
+        };
+        let zone = config.pbx_timezone.as_ref();
+        if let Some(file) = &explain.picture {
+            super::draw(&of, zone, file)?;
         }
+        Ok(super::told(&of, explain.json, zone, paint))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{LeadId, judge, tests::call};
+    use crate::cli::Environment;
+    use crate::cli::command::{Asked, Command, read};
+    use crate::journal::{LeadId, Rules, judge, tests::call};
 
     #[test]
     fn a_kept_call_is_shown_as_it_was_put_down() {
@@ -65,13 +79,33 @@ mod tests {
             "state": "journaled", "record": judged.record, "call": call,
             "reason": null, "message": "", "judgedAt": call.ended,
         });
-        let kept = |json| {
+        let kept = |flags: &[&str]| {
             let kept = Kept::read(item.clone()).expect("this version's shape");
-            kept.show(json, &rules, text::Paint::default())
+            let told = kept.show(&explain(flags), text::Paint::default());
+            told.expect("nothing is drawn")
         };
-        assert!(kept(true).contains(r#""leadId":17,"#), "{}", kept(true));
-        let text = kept(false);
-        assert!(text.starts_with("1795151317.146  journal\n"), "{text}");
+        let line = kept(&["--json"]);
+        assert!(line.contains(r#""leadId":17,"#), "{line}");
+        let text = kept(&[]);
+        let heading = "1795151317.146  journal  2026-11-20 05:08:37 UTC\n";
+        assert!(text.starts_with(heading), "{text}");
         assert!(text.contains("leadId            17  put down so"), "{text}");
+    }
+
+    fn explain(flags: &[&str]) -> Explain {
+        let own = [
+            "callbridge",
+            "explain",
+            "--call=1795151317.146",
+            "--state=/nowhere",
+        ];
+        let all = own.iter().chain(flags).map(std::ffi::OsString::from);
+        match read(all, &Environment::default()).expect("good flags") {
+            Asked::Command(command) => match *command {
+                Command::Explain(explain) => *explain,
+                other => panic!("{other:?}"),
+            },
+            Asked::Show(text) => panic!("{text}"),
+        }
     }
 }

@@ -2,14 +2,20 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`choice`] | which call `--call` means |
 //! | [`kept`] | a call out of the spool |
+//! | [`picture`] | a call as an SVG |
 //! | [`reading`] | bytes to finished calls, by the recording's own time |
 //! | [`shape`] | `--json` |
+//! | [`story`] | what happened in a call, a line an event |
 //! | [`text`] | for people |
 
+pub mod choice;
 pub mod kept;
+pub mod picture;
 pub mod reading;
 pub mod shape;
+pub mod story;
 pub mod text;
 
 use crate::cli::command::Explain;
@@ -18,11 +24,15 @@ use crate::journal::{self, Judged, Rules};
 use crate::people::People;
 use crate::people::files::Watched;
 use callbridge_asterisk::Format;
-use callbridge_call::{EventTime, FinishedCall, Settings};
+use callbridge_call::{EventTime, Settings};
+use choice::Choice;
+use jiff::tz::TimeZone;
 use reading::{Counts, Heard, Reading};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
+use story::Times;
+use text::{Depth, Paint};
 
 /// The PBX's id where no flag gives one: the uuids are then not those of `run`.
 const PBX: &str = "explain";
@@ -60,13 +70,15 @@ pub fn run(
     let mut printing = Printing {
         rules: &config.rules,
         people: lists.people(),
-        wanted: explain.call.as_deref(),
+        choice: explain
+            .chooses()
+            .then(|| Choice::new(explain.call.as_deref())),
+        zone: config.pbx_timezone.as_ref(),
         json: explain.json,
-        paint: text::Paint {
+        paint: Paint {
             colour: logging::colour(environment, terminal),
         },
         waiting: Vec::new(),
-        found: 0,
         out,
     };
     let mut reading = Reading::new(rules(config, *format));
@@ -78,16 +90,12 @@ pub fn run(
     if !reading.counts().is_readable() && !reading.counts().is_empty() {
         return Err(Failure::new(Code::Input, unreadable(path, *format)));
     }
-    let found = printing.found;
+    let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
     let _ = notes.write_all(summary(&reading, config).as_bytes());
-    match &explain.call {
-        Some(id) if found == 0 => Err(Failure::new(
-            Code::Failed,
-            format!("{}: no finished call is {id}", path.display()),
-        )),
-        Some(_) | None => Ok(()),
-    }
+    let Some(choice) = choice else { return Ok(()) };
+    let chosen = choice.made(&path.display().to_string())?;
+    printing.chosen(&chosen, explain.picture.as_deref())
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
@@ -170,11 +178,12 @@ fn read(
 struct Printing<'a> {
     rules: &'a Rules,
     people: &'a People,
-    wanted: Option<&'a str>,
+    /// With `--call` or `--picture`: which call is shown, when all are read.
+    choice: Option<Choice>,
+    zone: Option<&'a TimeZone>,
     json: bool,
-    paint: text::Paint,
+    paint: Paint,
     waiting: Vec<Heard>,
-    found: usize,
     out: &'a mut dyn Write,
 }
 
@@ -185,7 +194,7 @@ impl Printing<'_> {
             if odd && self.waiting.len() < WAITING_MAX {
                 self.waiting.push(heard);
             } else {
-                self.call(&heard, now)?;
+                self.call(heard, now)?;
             }
         }
         self.flushed()
@@ -193,24 +202,62 @@ impl Printing<'_> {
 
     fn end(&mut self, now: EventTime) -> Result<(), Ended> {
         for heard in std::mem::take(&mut self.waiting) {
-            self.call(&heard, now)?;
+            self.call(heard, now)?;
         }
         self.flushed()
     }
 
-    fn call(&mut self, heard: &Heard, now: EventTime) -> Result<(), Ended> {
-        let Heard { pbx, call } = heard;
+    fn call(&mut self, heard: Heard, now: EventTime) -> Result<(), Ended> {
+        let Heard { pbx, call } = &heard;
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
-        if !self.wanted.is_none_or(|id| is(id, call, &judged)) {
+        if let Some(choice) = &mut self.choice {
+            choice.offer(heard, judged);
             return Ok(());
         }
-        self.found += 1;
         let text = if self.json {
             shape::Shape::of(&judged).to_line()
         } else {
-            text::block(&judged, call, self.rules, self.people, self.paint)
+            let of = self.explained(&heard, &judged);
+            let times = Times::new(self.zone, call.started);
+            text::block(&of, &times, Depth::Values, self.paint)
         };
         self.out.write_all(text.as_bytes()).map_err(closed)
+    }
+
+    fn explained<'b>(&'b self, heard: &'b Heard, judged: &'b Judged) -> text::Explained<'b> {
+        text::Explained {
+            judged,
+            call: &heard.call,
+            rules: self.rules,
+            people: self.people,
+        }
+    }
+
+    /// The calls that were asked for: told with all that happened in them, and one of them drawn.
+    fn chosen(
+        &mut self,
+        chosen: &[(Heard, Judged)],
+        picture: Option<&Path>,
+    ) -> Result<(), Failure> {
+        for (heard, judged) in chosen {
+            let of = self.explained(heard, judged);
+            let text = told(&of, self.json, self.zone, self.paint);
+            if let Err(Ended::Failed(failure)) = self.out.write_all(text.as_bytes()).map_err(closed)
+            {
+                return Err(failure);
+            }
+        }
+        let Some(file) = picture else { return Ok(()) };
+        match chosen {
+            [(heard, judged)] => draw(&self.explained(heard, judged), self.zone, file),
+            several => {
+                let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
+                let uuids: Vec<String> = uuids.map(|uuid| format!("\n  {uuid}")).collect();
+                let words = "several calls have this id; draw one of them by its uuid:";
+                let words = format!("--picture: {words}{}", uuids.concat());
+                Err(Failure::new(Code::Failed, words))
+            }
+        }
     }
 
     fn flushed(&mut self) -> Result<(), Ended> {
@@ -225,14 +272,27 @@ fn closed(error: io::Error) -> Ended {
     }
 }
 
-/// By linkedid, by the id of any of its channels, or by uuid.
-fn is(id: &str, call: &FinishedCall, judged: &Judged) -> bool {
-    call.linkedid.as_str() == id
-        || call.also_known_as.iter().any(|own| own.as_str() == id)
-        || judged
-            .record
-            .uuid
-            .is_some_and(|uuid| uuid.to_string().eq_ignore_ascii_case(id))
+/// One call with all that happened in it, for scripts or for people.
+fn told(of: &text::Explained<'_>, json: bool, zone: Option<&TimeZone>, paint: Paint) -> String {
+    if json {
+        return shape::Shape::with_story(of).to_line();
+    }
+    let times = Times::new(zone, of.call.started);
+    text::block(of, &times, Depth::Story, paint)
+}
+
+/// Draws one call into a file.
+fn draw(of: &text::Explained<'_>, zone: Option<&TimeZone>, file: &Path) -> Result<(), Failure> {
+    let times = Times::new(zone, of.call.started);
+    let Some(svg) = picture::svg(of, &times) else {
+        let words =
+            "--picture: no channel events are kept of this call, so there is nothing to draw";
+        return Err(Failure::new(Code::Failed, words));
+    };
+    std::fs::write(file, svg).map_err(|error| {
+        let words = format!("--picture {}: cannot be written: {error}", file.display());
+        Failure::new(Code::CannotWrite, words)
+    })
 }
 
 fn unreadable(path: &Path, format: Format) -> String {

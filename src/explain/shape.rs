@@ -1,8 +1,12 @@
 //! `explain --json`: one object a finished call, its keys in the order of the command line's page.
 
+mod story;
+
+use super::text::Explained;
 use crate::journal::{CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use callbridge_call::{Direction, EpochSeconds};
 use serde::Serialize;
+use story::Story;
 
 /// A judged call as scripts read it.
 #[derive(Debug, Serialize)]
@@ -24,6 +28,9 @@ pub struct Shape<'a> {
     reason: Option<Reason>,
     incomplete: bool,
     estimate: bool,
+    /// With `--call`: what happened in it, and which event decided which value.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeline: Option<Story<'a>>,
 }
 
 impl<'a> Shape<'a> {
@@ -47,6 +54,15 @@ impl<'a> Shape<'a> {
             reason: judged.reason,
             incomplete: record.incomplete,
             estimate: record.estimate,
+            timeline: None,
+        }
+    }
+
+    /// The shape with all that happened.
+    pub fn with_story(of: &Explained<'a>) -> Self {
+        Self {
+            timeline: Story::of(of.call),
+            ..Self::of(of.judged)
         }
     }
 

@@ -1,9 +1,11 @@
 //! `explain` for people: each value with the event that decided it.
 
+use super::story::{self, Times};
 use crate::journal::{Judged, Outcome, Rules};
 use crate::people::{LeadAnswer, People};
 use crate::trunk::Trunk;
-use callbridge_call::{Direction, FinishedCall};
+use callbridge_call::timeline::Timeline;
+use callbridge_call::{Direction, EventTime, FinishedCall};
 use std::fmt::Write as _;
 
 /// How it is painted.
@@ -14,7 +16,8 @@ pub struct Paint {
 }
 
 impl Paint {
-    fn on(self, code: &str, text: &str) -> String {
+    /// In this colour (SGR).
+    pub fn on(self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
@@ -22,7 +25,8 @@ impl Paint {
         }
     }
 
-    fn dim(self, text: &str) -> String {
+    /// Of less weight.
+    pub fn dim(self, text: &str) -> String {
         if text.trim().is_empty() {
             text.to_owned()
         } else {
@@ -32,103 +36,135 @@ impl Paint {
 }
 
 /// One value: its name, itself, and where it comes from.
-struct Row {
-    name: &'static str,
-    value: String,
-    at: String,
-    channel: String,
-    words: String,
+pub struct Row {
+    /// As in `explain --json`.
+    pub name: &'static str,
+    /// Itself.
+    pub value: String,
+    /// The event that decided it: when, and on which channel.
+    pub by: Option<(EventTime, String)>,
+    /// Why, in words.
+    pub words: String,
 }
 
-/// The block of one call, an empty line behind it.
-pub fn block(
-    judged: &Judged,
-    call: &FinishedCall,
-    rules: &Rules,
-    people: &People,
-    paint: Paint,
-) -> String {
-    let rows = Explained {
-        judged,
-        call,
-        rules,
-        people,
+impl Row {
+    /// The channel's name; where a story tells of it, its letter there.
+    fn channel(&self, timeline: Option<&Timeline>) -> String {
+        let Some((_, name)) = &self.by else {
+            return String::new();
+        };
+        let mut channels = timeline.iter().flat_map(|timeline| &timeline.channels);
+        let letter = channels.position(|channel| safe(&channel.name) == *name);
+        letter.map_or_else(|| story::short(name, NAME_MAX), story::label)
     }
-    .rows();
-    let mut text = heading(judged, paint);
-    // Columns are as wide as they must be, but one long value does not push all others away.
-    let width = |of: fn(&Row) -> &str, most: usize| {
-        rows.iter()
-            .filter(|row| !row.at.is_empty())
-            .map(|row| of(row).chars().count().min(most))
-            .max()
-            .unwrap_or(0)
+}
+
+/// How much is told of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Depth {
+    /// Its values.
+    Values,
+    /// What happened, then its values.
+    Story,
+}
+
+/// Columns that a channel's name may fill.
+const NAME_MAX: usize = 40;
+
+/// The block of one call, an empty line behind it.
+pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
+    let mut text = heading(of, times, paint);
+    if depth == Depth::Story {
+        text.push('\n');
+        match &of.call.timeline {
+            Some(timeline) => text.push_str(&story::block(timeline, times, paint)),
+            None => text.push_str("  no channel events are kept of this call\n"),
+        }
+        text.push('\n');
+    }
+    let rows = of.rows();
+    let story = of.call.timeline.as_ref().filter(|_| depth == Depth::Story);
+    let stamp = |row: &Row| match (&row.by, depth) {
+        (None, _) => String::new(),
+        // As AMI writes it, to be found in a recording.
+        (Some((at, _)), Depth::Values) => at.to_string(),
+        (Some((at, _)), Depth::Story) => format!("{} {:>8}", times.clock(*at), times.after(*at)),
     };
-    let value = width(|row| &row.value, 36);
-    let at = width(|row| &row.at, 20);
-    let channel = width(|row| &row.channel, 28);
+    // Columns are as wide as they must be, but one long value does not push all others away.
+    let width = |of: &dyn Fn(&Row) -> usize, most: usize| {
+        let decided = rows.iter().filter(|row| row.by.is_some());
+        decided.map(|row| of(row).min(most)).max().unwrap_or(0)
+    };
+    let value = width(&|row| row.value.chars().count(), 36);
+    let at = width(&|row| stamp(row).chars().count(), 24);
+    let channel = width(&|row| row.channel(story).chars().count(), 28);
     for row in &rows {
         let name = paint.dim(&format!("{:<16}", row.name));
         let shown = format!("{:<value$}", row.value);
-        let line = if row.channel.is_empty() {
+        let line = if row.by.is_none() {
             format!("  {name}  {shown}  {}", row.words)
         } else {
-            let when = paint.dim(&format!("{:<at$}", row.at));
-            format!(
-                "  {name}  {shown}  {when}  {:<channel$}  {}",
-                row.channel, row.words
-            )
+            let when = paint.dim(&format!("{:<at$}", stamp(row)));
+            let by = row.channel(story);
+            format!("  {name}  {shown}  {when}  {by:<channel$}  {}", row.words)
         };
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    for remark in &judged.remarks {
-        let _ = writeln!(
-            text,
-            "  {}  {}",
-            paint.dim(&format!("{:<16}", "remark")),
-            safe(remark)
-        );
+    for remark in &of.judged.remarks {
+        let name = paint.dim(&format!("{:<16}", "remark"));
+        let _ = writeln!(text, "  {name}  {}", safe(remark));
     }
     text.push('\n');
     text
 }
 
-fn heading(judged: &Judged, paint: Paint) -> String {
-    let (code, outcome) = match judged.outcome {
-        Outcome::Journal => ("32", "journal".to_owned()),
+/// What became of a call: `journal`, `dead letter no_lead`.
+pub fn outcome(judged: &Judged) -> String {
+    match judged.outcome {
+        Outcome::Journal => "journal".to_owned(),
         Outcome::DeadLetter => {
-            let reason = judged
-                .reason
-                .map(|reason| reason.word())
-                .unwrap_or_default();
-            let parked = judged.reason.is_some_and(|reason| reason.is_parked());
-            (
-                if parked { "33" } else { "31" },
-                format!("dead letter {reason}"),
-            )
+            let reason = judged.reason.map(|reason| reason.word());
+            format!("dead letter {}", reason.unwrap_or_default())
         }
-        Outcome::Internal => ("2", "internal".to_owned()),
-        Outcome::Skipped => ("2", "skipped".to_owned()),
+        Outcome::Internal => "internal".to_owned(),
+        Outcome::Skipped => "skipped".to_owned(),
+    }
+}
+
+fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
+    let judged = of.judged;
+    let code = match judged.outcome {
+        Outcome::Journal => "32",
+        Outcome::DeadLetter if judged.reason.is_some_and(|reason| reason.is_parked()) => "33",
+        Outcome::DeadLetter => "31",
+        Outcome::Internal | Outcome::Skipped => "2",
     };
     let linkedid = paint.on("1", &safe(&judged.record.linkedid));
-    let mut line = format!("{linkedid}  {}", paint.on(code, &outcome));
+    let outcome = paint.on(code, &outcome(judged));
+    let date = paint.dim(&times.date(of.call.started));
+    let mut text = format!("{linkedid}  {outcome}  {date}\n");
     if !judged.message.is_empty() {
-        let _ = write!(line, ": {}", safe(&judged.message));
+        let _ = writeln!(text, "  {}", safe(&judged.message));
     }
-    line.push('\n');
-    line
+    text
 }
 
 /// A call being explained.
-struct Explained<'a> {
-    judged: &'a Judged,
-    call: &'a FinishedCall,
-    rules: &'a Rules,
-    people: &'a People,
+#[derive(Clone, Copy)]
+pub struct Explained<'a> {
+    /// What became of it.
+    pub judged: &'a Judged,
+    /// As the PBX told it.
+    pub call: &'a FinishedCall,
+    /// It was judged by these.
+    pub rules: &'a Rules,
+    /// Lists of leads and employees.
+    pub people: &'a People,
 }
 
 impl Explained<'_> {
-    fn rows(&self) -> Vec<Row> {
+    /// Its values, each with its reason.
+    pub fn rows(&self) -> Vec<Row> {
         let record = &self.judged.record;
         let direction = match record.direction {
             Direction::Inbound => "INBOUND",
@@ -164,11 +200,7 @@ impl Explained<'_> {
             rows.push(plain("estimate", "yes", "told by CDRs alone"));
         }
         if let Some(uuid) = record.uuid {
-            rows.push(plain(
-                "uuid",
-                &uuid.to_string(),
-                &format!("of PBX {}", record.pbx),
-            ));
+            rows.push(plain("uuid", &uuid.to_string(), &of_pbx(&record.pbx)));
         }
         rows
     }
@@ -182,8 +214,7 @@ impl Explained<'_> {
     fn because(&self, name: &'static str, value: &str, by: &str) -> Row {
         let mut row = plain(name, value, "");
         if let Some(because) = self.call.why.iter().find(|because| because.value == by) {
-            row.at = because.at.to_string();
-            row.channel = safe(&because.channel);
+            row.by = Some((because.at, safe(&because.channel)));
             row.words = safe(&because.words);
         }
         row
@@ -244,21 +275,33 @@ fn plain(name: &'static str, value: &str, words: &str) -> Row {
     Row {
         name,
         value: value.to_owned(),
-        at: String::new(),
-        channel: String::new(),
+        by: None,
         words: safe(words),
     }
+}
+
+/// What the uuid is made with.
+fn of_pbx(pbx: &str) -> String {
+    if pbx == super::PBX {
+        return "run makes its own: give --pbx-id as there".to_owned();
+    }
+    format!("of PBX {pbx}")
 }
 
 fn or_none(text: Option<&str>) -> String {
     text.map_or_else(|| "none".to_owned(), safe)
 }
 
-/// Names and numbers come from outside: nothing in them may move the cursor or end a line.
-fn safe(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
+/// Names and numbers come from outside: nothing in them may move the cursor, end a line or turn its
+/// direction.
+pub fn safe(text: &str) -> String {
+    let hostile = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+            || c == '\u{feff}'
+    };
+    let shown = |c: char| if hostile(c) { '\u{fffd}' } else { c };
+    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]
@@ -277,7 +320,18 @@ mod tests {
         };
         let people = People::default();
         let judged = judge(call, "pbx1", &rules, &people, call.ended);
-        block(&judged, call, &rules, &people, Paint { colour })
+        let of = Explained {
+            judged: &judged,
+            call,
+            rules: &rules,
+            people: &people,
+        };
+        block(
+            &of,
+            &Times::new(None, call.started),
+            Depth::Values,
+            Paint { colour },
+        )
     }
 
     fn told() -> FinishedCall {
@@ -299,8 +353,8 @@ mod tests {
 
     #[test]
     fn each_value_stands_with_the_event_that_decided_it() {
-        insta::assert_snapshot!(explained(&told(), false), @"
-        1795151317.146  journal
+        insta::assert_snapshot!(explained(&told(), false), @r#"
+        1795151317.146  journal  2026-11-20 05:08:37 UTC
           direction         INBOUND  1795151317.833600  PJSIP/city-4f  came in on a trunk
           answered          yes
           trunk             city
@@ -312,7 +366,7 @@ mod tests {
           durationSec       5
           talkTimeSec       4
           uuid              0ceb32a8-260a-5ba6-b8f1-30205fcc212d  of PBX pbx1
-        ");
+        "#);
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub use row::{
     UnreadBytes,
 };
 pub use state::{FIRST_POLL, Refused, State, Step, TokenPrint, next};
-pub use store::{Recount, Store};
+pub use store::{Recount, Search, Store};
 pub use writer::{Guard, Handle, Health, Integrity};
 
 pub use crate::ops::status::Books;

@@ -62,7 +62,7 @@ pub async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
             let words = format!("the daemon is of another version: {error}");
             Failure::new(Code::Unreachable, words)
         })?;
-        print(kept.show(explain.json, &config.rules, paint).as_bytes())
+        print(kept.show(explain, paint)?.as_bytes())
     };
     converse(state, Ask::Call { id }, config.rules.clone(), show).await?;
     Ok(())

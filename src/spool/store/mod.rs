@@ -11,6 +11,7 @@ mod parked;
 mod positions;
 mod purge;
 pub(super) mod schema;
+mod search;
 mod slots;
 mod step;
 mod tally;
@@ -18,6 +19,7 @@ mod tombstones;
 mod unreadable;
 
 pub(super) use meta::CLEAN;
+pub use search::Search;
 pub use tally::Recount;
 
 use super::op::{Done, Op, RowId};

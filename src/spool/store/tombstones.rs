@@ -55,7 +55,14 @@ impl Store {
     /// When the file cannot be read.
     pub(super) fn uuid_by_any_id(&self, id: &str) -> Result<Option<CallUuid>, Error> {
         let mut found = self.prepare(
-            "SELECT uuid FROM tombstones WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
+            // From one PBX to the next, for the whole table would be a long way.
+            "WITH RECURSIVE each(pbx) AS (
+                 SELECT min(pbx) FROM tombstones
+                 UNION ALL
+                 SELECT (SELECT min(pbx) FROM tombstones WHERE pbx > each.pbx) FROM each
+                 WHERE each.pbx IS NOT NULL)
+             SELECT uuid FROM each JOIN tombstones USING (pbx)
+             WHERE id = ?1 AND uuid IS NOT NULL ORDER BY own DESC",
         )?;
         let uuid = found.query_row([id], |row| row.get::<_, [u8; 16]>(0));
         Ok(sql(self, uuid.optional())?.map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes))))

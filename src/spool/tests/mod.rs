@@ -9,6 +9,7 @@ mod letters;
 mod model;
 mod plans;
 mod round_trip;
+mod search;
 mod sender;
 mod table;
 mod words;

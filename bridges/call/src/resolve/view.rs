@@ -127,7 +127,7 @@ fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
         return (Way::CameIn, fact.at, "born in state Ring", true);
     }
     if let Some(fact) = of(|what| matches!(what, What::Dialled { .. })) {
-        return (Way::Dialled, fact.at, "named as what is dialled", true);
+        return (Way::Dialled, fact.at, "named as dialled", true);
     }
     let born_down = of(|what| matches!(what, What::Born(Down)));
     if let Some(fact) = born_down.filter(|_| trunk::technology(leg.name()) == "PJSIP") {

@@ -1,0 +1,232 @@
+//! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
+//! or by the beginning of a uuid.
+
+use super::reading::Heard;
+use crate::cli::{Code, Failure};
+use crate::journal::Judged;
+use callbridge_call::FinishedCall;
+
+/// A uuid's beginning is at least so long, so that few calls share it.
+pub const PREFIX_MIN: usize = 4;
+/// Calls that are named when several may be meant.
+const NAMED_MAX: usize = 20;
+/// Calls of one id that are kept: several PBXs, or several customers in one conference.
+const KEPT_MAX: usize = 64;
+
+/// How well an id fits a call; the best wins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Fit {
+    /// No id was given: it fits as well as any other.
+    Any,
+    /// Its uuid begins so.
+    Beginning,
+    /// One of its channels, or a linkedid it once had.
+    Channel,
+    /// The id it is known by.
+    Own,
+}
+
+/// Looks at one call after the other, and keeps those that are meant.
+#[derive(Debug)]
+pub struct Choice {
+    wanted: Option<String>,
+    best: Option<Fit>,
+    kept: Vec<(Heard, Judged)>,
+    fitting: usize,
+    names: Vec<String>,
+}
+
+impl Choice {
+    /// Of this id; of the only call there is, for `None`.
+    pub fn new(wanted: Option<&str>) -> Self {
+        Self {
+            wanted: wanted.map(str::to_owned),
+            best: None,
+            kept: Vec::new(),
+            fitting: 0,
+            names: Vec::new(),
+        }
+    }
+
+    /// Looks at a call.
+    pub fn offer(&mut self, heard: Heard, judged: Judged) {
+        let fit = match &self.wanted {
+            Some(id) => fit(id, &heard.call, &judged),
+            None => Some(Fit::Any),
+        };
+        let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
+            return;
+        };
+        if Some(fit) > self.best {
+            self.best = Some(fit);
+            self.kept.clear();
+            self.names.clear();
+            self.fitting = 0;
+        }
+        self.fitting += 1;
+        if self.names.len() < NAMED_MAX {
+            self.names.push(name(&judged));
+        }
+        let most = if fit < Fit::Channel { 1 } else { KEPT_MAX };
+        if self.kept.len() < most {
+            self.kept.push((heard, judged));
+        }
+    }
+
+    /// The calls that are meant. Several only where all of them have the very id.
+    ///
+    /// # Errors
+    /// 1 when there is none, or when several may be meant and are not the same.
+    pub fn made(self, place: &str) -> Result<Vec<(Heard, Judged)>, Failure> {
+        let failed = |words: String| Err(Failure::new(Code::Failed, words));
+        let sure = self.best >= Some(Fit::Channel);
+        if self.kept.is_empty() {
+            return failed(match &self.wanted {
+                Some(id) => format!("{place}: no finished call is {id}"),
+                None => format!("{place}: there is no finished call in it"),
+            });
+        }
+        if sure || self.fitting == 1 {
+            return Ok(self.kept);
+        }
+        let mut words = match &self.wanted {
+            Some(id) => format!("{place}: {} uuids begin with {id}:", self.fitting),
+            None => format!(
+                "{place}: {} calls are in it; choose one with --call:",
+                self.fitting
+            ),
+        };
+        for name in &self.names {
+            words.push_str("\n  ");
+            words.push_str(name);
+        }
+        if self.fitting > self.names.len() {
+            let more = self.fitting - self.names.len();
+            words.push_str(&format!("\n  and {more} more"));
+        }
+        failed(words)
+    }
+}
+
+fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<Fit> {
+    let uuid = judged.record.uuid.map(|uuid| uuid.to_string());
+    let asked = id.to_ascii_lowercase();
+    let is_uuid = uuid.as_deref() == Some(asked.as_str());
+    let begins = uuid.is_some_and(|uuid| uuid.starts_with(&asked) && id.len() >= PREFIX_MIN);
+    if call.linkedid.as_str() == id || is_uuid {
+        Some(Fit::Own)
+    } else if call.also_known_as.iter().any(|own| own.as_str() == id) {
+        Some(Fit::Channel)
+    } else {
+        begins.then_some(Fit::Beginning)
+    }
+}
+
+/// `1795163537.6  inbound, journal, +998…`
+fn name(judged: &Judged) -> String {
+    let record = &judged.record;
+    let direction = format!("{:?}", record.direction).to_lowercase();
+    let mut words = vec![direction, super::text::outcome(judged)];
+    words.extend(
+        record
+            .client_phone
+            .as_ref()
+            .map(|phone| phone.as_str().to_owned()),
+    );
+    let linkedid = super::text::safe(&record.linkedid);
+    let mut name = format!("{linkedid}  {}", words.join(", "));
+    if let Some(uuid) = record.uuid {
+        name.push_str(&format!("  {uuid}"));
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{Rules, judge, tests::call};
+    use crate::people::People;
+    use callbridge_call::UniqueId;
+
+    fn heard(linkedid: &str, channel: &str) -> (Heard, Judged) {
+        let mut call = call();
+        call.linkedid = UniqueId::new(linkedid).expect("not empty");
+        call.also_known_as = UniqueId::new(channel).into_iter().collect();
+        let judged = judge(
+            &call,
+            "pbx1",
+            &Rules::default(),
+            &People::default(),
+            call.ended,
+        );
+        let pbx = "pbx1".to_owned();
+        (Heard { pbx, call }, judged)
+    }
+
+    fn chosen(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {
+        let mut choice = Choice::new(wanted);
+        for (linkedid, channel) in calls {
+            let (heard, judged) = heard(linkedid, channel);
+            choice.offer(heard, judged);
+        }
+        let made = choice
+            .made("a.raw")
+            .map_err(|failure| failure.to_string())?;
+        let ids = made
+            .into_iter()
+            .map(|(heard, _)| heard.call.linkedid.to_string());
+        Ok(ids.collect())
+    }
+
+    const TWO: [(&str, &str); 2] = [
+        ("1795151317.1", "1795151317.2"),
+        ("1795151317.5", "1795151317.1"),
+    ];
+
+    #[test]
+    fn a_calls_own_id_goes_before_another_calls_channel() {
+        assert_eq!(
+            chosen(Some("1795151317.1"), &TWO),
+            Ok(vec!["1795151317.1".to_owned()])
+        );
+        assert_eq!(
+            chosen(Some("1795151317.2"), &TWO),
+            Ok(vec!["1795151317.1".to_owned()])
+        );
+        let none = chosen(Some("1795151317.9"), &TWO).expect_err("no such call");
+        assert_eq!(none, "a.raw: no finished call is 1795151317.9");
+    }
+
+    #[test]
+    fn the_beginning_of_a_uuid_serves_while_only_one_begins_so() {
+        let uuids = TWO.map(|(linkedid, channel)| {
+            let (_, judged) = heard(linkedid, channel);
+            judged.record.uuid.expect("a uuid").to_string()
+        });
+        assert_ne!(uuids[0][..4], uuids[1][..4], "as these ids happen to be");
+        let upper = uuids[1][..6].to_uppercase();
+        assert_eq!(
+            chosen(Some(&upper), &TWO),
+            Ok(vec!["1795151317.5".to_owned()])
+        );
+        let short = chosen(Some(&uuids[1][..3]), &TWO).expect_err("too short");
+        assert!(short.contains("no finished call is"), "{short}");
+        let twice = [TWO[0], TWO[0]];
+        let words = chosen(Some(&uuids[0][..6]), &twice).expect_err("two begin so");
+        assert!(words.contains("2 uuids begin with"), "{words}");
+    }
+
+    #[test]
+    fn without_an_id_the_only_call_is_meant_and_of_several_each_is_named() {
+        assert_eq!(chosen(None, &TWO[..1]), Ok(vec!["1795151317.1".to_owned()]));
+        let words = chosen(None, &TWO).expect_err("two calls");
+        assert!(
+            words.starts_with("a.raw: 2 calls are in it; choose one with --call:\n"),
+            "{words}"
+        );
+        assert!(words.contains("\n  1795151317.1  inbound, "), "{words}");
+        let many = vec![TWO[0]; 30];
+        let words = chosen(None, &many).expect_err("thirty calls");
+        assert!(words.ends_with("and 10 more"), "{words}");
+    }
+}

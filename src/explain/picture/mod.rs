@@ -1,0 +1,101 @@
+//! A call as one self-contained SVG: a lane a channel, bridges and talk over time, the values with
+//! their reasons beneath. Readable on light and dark pages; its text can be selected.
+//!
+//! | module | draws |
+//! |---|---|
+//! | `canvas` | elements, escaped |
+//! | `scale` | times to places |
+//! | `lanes` | the channels, their bridges, diallings and talk |
+//! | `values` | the table beneath |
+
+mod canvas;
+mod lanes;
+mod scale;
+mod values;
+
+use super::story::{Times, seconds, short};
+use super::text::{Explained, outcome};
+use callbridge_call::timeline::Timeline;
+use callbridge_call::{Direction, EventTime};
+use canvas::Canvas;
+use lanes::Lanes;
+use scale::Scale;
+
+const WIDTH: f64 = 1280.0;
+/// Where the axis begins; names stand before it.
+const AXIS_LEFT: f64 = 330.0;
+const AXIS_RIGHT: f64 = WIDTH - 40.0;
+/// Between the page's edge and anything on it.
+const MARGIN: f64 = 24.0;
+/// Where the first lane begins.
+const LANES_TOP: f64 = 112.0;
+
+/// Classes rather than variables: not every viewer knows those.
+const STYLE: &str = include_str!("style.css");
+
+/// The picture of a call; `None` where no channel events told of it.
+pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
+    let timeline = of.call.timeline.as_ref()?;
+    let scale = Scale::new(moments(timeline), AXIS_LEFT, AXIS_RIGHT);
+    let mut canvas = Canvas::default();
+    heading(&mut canvas, of, times);
+    let lanes = Lanes::new(timeline, &scale, LANES_TOP);
+    lanes.bands(&mut canvas);
+    axis(&mut canvas, &scale, times, lanes.bottom());
+    lanes.draw(&mut canvas, times);
+    let legend = lanes.bottom() + 34.0;
+    lanes::legend(&mut canvas, legend, timeline);
+    let bottom = values::draw(&mut canvas, of, times, legend + 40.0);
+    let title = format!("call {}: {}", of.judged.record.linkedid, outcome(of.judged));
+    Some(canvas.file(WIDTH, bottom + MARGIN, &title, STYLE))
+}
+
+/// All that the axis must show.
+fn moments(timeline: &Timeline) -> Vec<EventTime> {
+    let of_channels = timeline.channels.iter().flat_map(|channel| {
+        let moments = channel.moments.iter().map(|moment| moment.at);
+        let stays = channel.stays.iter().flat_map(|stay| [stay.from, stay.to]);
+        moments.chain(stays).chain([channel.from, channel.to])
+    });
+    of_channels.collect()
+}
+
+fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
+    let record = &of.judged.record;
+    let title = format!("Call {}", short(&record.linkedid, 60));
+    canvas.text("h1", MARGIN, 40.0, &title);
+    let mut words = vec![outcome(of.judged)];
+    // An internal call's outcome says so already.
+    if record.direction != Direction::Internal {
+        words.push(format!("{:?}", record.direction).to_lowercase());
+    }
+    words.push(times.date(of.call.started));
+    let talk = if record.answered {
+        format!("talk {}", seconds(of.call.talk))
+    } else {
+        "not answered".to_owned()
+    };
+    let lasted = of.call.ended.since(of.call.started);
+    words.extend([format!("lasted {}", seconds(lasted)), talk]);
+    let sentence = words.join("  ·  ");
+    canvas.text("h2", MARGIN, 62.0, &sentence);
+}
+
+/// Round times above the lanes and lines through them; what was cut short, with its length.
+fn axis(canvas: &mut Canvas, scale: &Scale, times: &Times, bottom: f64) {
+    let top = LANES_TOP - 6.0;
+    for tick in scale.ticks(times.beginning()) {
+        let line = [("x1", tick.x), ("x2", tick.x), ("y1", top), ("y2", bottom)];
+        canvas.element("line", "grid", &line);
+        canvas.text("tick", tick.x, top - 18.0, &times.short_clock(tick.at));
+        canvas.text("tick dim", tick.x, top - 5.0, &times.short_after(tick.at));
+    }
+    for cut in scale.cuts() {
+        for x in [cut.x - 4.0, cut.x + 4.0] {
+            let slant = [('M', x + 3.0, top), ('L', x - 3.0, bottom)];
+            canvas.path("cut", &slant);
+        }
+        let words = format!("{} cut short", seconds(cut.lasts));
+        canvas.text("tick dim", cut.x, bottom + 13.0, &words);
+    }
+}

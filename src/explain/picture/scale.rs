@@ -1,0 +1,222 @@
+//! Times to places on the axis.
+//!
+//! The axis is straight while that shows everything. In a long call, what matters happens in a few
+//! seconds at its ends: there the long stretches in which nothing happens are cut short, and marked.
+
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// A call of less seconds is shown as it is.
+const SHORT_CALL: f64 = 90.0;
+/// A stretch without events that is at least this part of the call may be cut short.
+const LONG_PART: f64 = 1.0 / 20.0;
+/// Seconds at both ends of such a stretch that are not.
+const AROUND: f64 = 2.0;
+/// It is cut short where all else would fill less than this part of the axis.
+const CROWDED: f64 = 0.05;
+/// What all else fills then.
+const CLEARED: f64 = 0.4;
+/// Between two labels of the axis, in pixels.
+const LABEL_GAP: f64 = 86.0;
+/// Steps of the axis, in seconds.
+const STEPS: [f64; 20] = [
+    0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0, 60.0, 120.0, 300.0, 600.0, 900.0, 1800.0,
+    3600.0, 7200.0, 14400.0, 21600.0, 43200.0,
+];
+
+/// A stretch of the axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Stretch {
+    from: EventTime,
+    to: EventTime,
+    left: f64,
+    right: f64,
+    cut: bool,
+}
+
+impl Stretch {
+    fn seconds(&self) -> f64 {
+        self.to.since(self.from).as_secs_f64()
+    }
+}
+
+/// A label of the axis.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Tick {
+    /// Its place.
+    pub x: f64,
+    /// Its time.
+    pub at: EventTime,
+}
+
+/// A stretch that was cut short.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Cut {
+    /// Its middle.
+    pub x: f64,
+    /// How long it is.
+    pub lasts: Duration,
+}
+
+/// The axis.
+#[derive(Clone, Debug)]
+pub struct Scale {
+    stretches: Vec<Stretch>,
+}
+
+impl Scale {
+    /// An axis from `left` to `right` for these moments, in any order.
+    pub fn new(mut moments: Vec<EventTime>, left: f64, right: f64) -> Self {
+        moments.sort_unstable();
+        moments.dedup();
+        let first = moments
+            .first()
+            .copied()
+            .unwrap_or(EventTime::from_seconds(0));
+        let last = moments.last().copied().unwrap_or(first);
+        // A call of no length at all still has a place.
+        let last = last.max(first.plus(Duration::from_millis(100)));
+        let total = last.since(first).as_secs_f64();
+        let gaps = moments.windows(2).map(|pair| (pair[0], pair[1]));
+        let long = gaps.filter(|(from, to)| to.since(*from).as_secs_f64() > total * LONG_PART);
+        let around = Duration::from_secs_f64(AROUND);
+        let long: Vec<(EventTime, EventTime)> = long
+            .map(|(from, to)| (from.plus(around), to.minus(around)))
+            .collect();
+        let spent: f64 = long.iter().map(|(a, b)| b.since(*a).as_secs_f64()).sum();
+        let rest = total - spent;
+        let crowded = total > SHORT_CALL && !long.is_empty() && rest < total * CROWDED;
+        let mut axis = Self {
+            stretches: Vec::new(),
+        };
+        if !crowded {
+            axis.push(first, last, left, right, false);
+            return axis;
+        }
+        let width = right - left;
+        // Longer is wider, but not by as much as it is longer.
+        let weight = |from: EventTime, to: EventTime| to.since(from).as_secs_f64().sqrt();
+        let weights: f64 = long.iter().map(|&(a, b)| weight(a, b)).sum();
+        let mut x = left;
+        let mut from = first;
+        for (begins, ends) in long.into_iter().chain([(last, last)]) {
+            let clear = begins.since(from).as_secs_f64() / rest.max(0.001) * width * CLEARED;
+            axis.push(from, begins, x, x + clear, false);
+            let cut = weight(begins, ends) / weights * width * (1.0 - CLEARED);
+            axis.push(begins, ends, x + clear, x + clear + cut, true);
+            x += clear + cut;
+            from = ends;
+        }
+        axis
+    }
+
+    fn push(&mut self, from: EventTime, to: EventTime, left: f64, right: f64, cut: bool) {
+        if to > from {
+            self.stretches.push(Stretch {
+                from,
+                to,
+                left,
+                right,
+                cut,
+            });
+        }
+    }
+
+    /// The place of a moment; outside the axis, its nearer end.
+    pub fn x(&self, at: EventTime) -> f64 {
+        let of = |stretch: &Stretch| {
+            let part = at.since(stretch.from).as_secs_f64() / stretch.seconds();
+            stretch.left + part.clamp(0.0, 1.0) * (stretch.right - stretch.left)
+        };
+        let holds = self.stretches.iter().find(|stretch| at <= stretch.to);
+        holds.or(self.stretches.last()).map_or(0.0, of)
+    }
+
+    /// Times a round while from `origin`, with room for their labels.
+    pub fn ticks(&self, origin: EventTime) -> Vec<Tick> {
+        let mut ticks: Vec<Tick> = Vec::new();
+        for stretch in &self.stretches {
+            let room = (stretch.right - stretch.left) / LABEL_GAP;
+            let least = stretch.seconds() / room.max(0.1);
+            let Some(&step) = STEPS.iter().find(|&&step| step >= least) else {
+                continue;
+            };
+            let before = origin.micros().saturating_sub(stretch.from.micros()) as f64 / 1e6;
+            let mut n = (-before / step).ceil();
+            loop {
+                let late = (n * step * 1e6).round() as i64;
+                let at = EventTime::from_micros(origin.micros().saturating_add(late));
+                if at > stretch.to || late == i64::MAX {
+                    break;
+                }
+                let x = self.x(at);
+                if ticks
+                    .last()
+                    .is_none_or(|last| x - last.x >= LABEL_GAP * 0.9)
+                {
+                    ticks.push(Tick { x, at });
+                }
+                n += 1.0;
+            }
+        }
+        ticks
+    }
+
+    /// The stretches that were cut short.
+    pub fn cuts(&self) -> impl Iterator<Item = Cut> {
+        let cut = self.stretches.iter().filter(|stretch| stretch.cut);
+        cut.map(|stretch| Cut {
+            x: f64::midpoint(stretch.left, stretch.right),
+            lasts: stretch.to.since(stretch.from),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(seconds: f64) -> EventTime {
+        EventTime::from_micros((1_795_000_000.0 * 1e6 + seconds * 1e6) as i64)
+    }
+
+    fn scale(moments: &[f64]) -> Scale {
+        Scale::new(moments.iter().map(|&s| at(s)).collect(), 100.0, 1100.0)
+    }
+
+    #[test]
+    fn a_short_call_has_a_straight_axis() {
+        let scale = scale(&[0.0, 0.1, 1.0, 2.0]);
+        assert!((scale.x(at(1.0)) - 600.0).abs() < 0.01);
+        assert_eq!(scale.cuts().count(), 0);
+        let ticks = scale.ticks(at(0.0));
+        assert!((5..=12).contains(&ticks.len()), "{ticks:?}");
+        assert!(ticks.windows(2).all(|pair| pair[1].x - pair[0].x >= 70.0));
+    }
+
+    #[test]
+    fn twelve_hours_leave_room_for_the_seconds_at_both_ends() {
+        let scale = scale(&[0.0, 2.0, 5.0, 43_190.0, 43_195.0, 43_200.0]);
+        let widths =
+            [(0.0, 5.0), (43_190.0, 43_200.0)].map(|(a, b)| scale.x(at(b)) - scale.x(at(a)));
+        assert!(widths.iter().all(|width| *width > 100.0), "{widths:?}");
+        let cuts: Vec<Cut> = scale.cuts().collect();
+        assert_eq!(cuts.len(), 1);
+        assert_eq!(
+            cuts[0].lasts.as_secs(),
+            43_181,
+            "but for two seconds at each end"
+        );
+        assert!((scale.x(at(43_200.0)) - 1100.0).abs() < 0.01);
+        assert!(scale.ticks(at(0.0)).len() >= 6);
+    }
+
+    #[test]
+    fn a_call_of_one_moment_has_a_place_and_times_never_run_backwards() {
+        let one = scale(&[0.0]);
+        assert!((one.x(at(0.0)) - 100.0).abs() < 0.01 && !one.ticks(at(0.0)).is_empty());
+        let scale = scale(&[0.0, 1.0, 700.0, 701.0, 5_000.0]);
+        let xs: Vec<f64> = (0..=5_000).map(|s| scale.x(at(f64::from(s)))).collect();
+        assert!(xs.windows(2).all(|pair| pair[1] >= pair[0]));
+    }
+}

@@ -1,0 +1,385 @@
+//! What happened in a call, a line an event that matters.
+
+use super::text::{Paint, safe};
+use callbridge_call::EventTime;
+use callbridge_call::timeline::{Channel, Role, Talk, Timeline, Way, What};
+use jiff::tz::TimeZone;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// Columns that a dial string may fill.
+const DIAL_STRING_MAX: usize = 40;
+/// Columns that a channel's name may fill.
+const NAME_MAX: usize = 44;
+
+/// Times as people read them: in one zone, and from the call's beginning on.
+#[derive(Clone, Debug)]
+pub struct Times {
+    zone: TimeZone,
+    from: EventTime,
+}
+
+impl Times {
+    /// In this zone (UTC for none), from this moment on.
+    pub fn new(zone: Option<&TimeZone>, from: EventTime) -> Self {
+        let zone = zone.cloned().unwrap_or(TimeZone::UTC);
+        Self { zone, from }
+    }
+
+    /// The call's beginning.
+    pub fn beginning(&self) -> EventTime {
+        self.from
+    }
+
+    fn format(&self, at: EventTime, format: &str) -> Option<String> {
+        let zoned = jiff::Timestamp::from_microsecond(at.micros()).ok()?;
+        Some(
+            zoned
+                .to_zoned(self.zone.clone())
+                .strftime(format)
+                .to_string(),
+        )
+    }
+
+    /// `2026-11-20 11:48:37 UTC`; the seconds alone where they are of no year that can be.
+    pub fn date(&self, at: EventTime) -> String {
+        let date = self.format(at, "%Y-%m-%d %H:%M:%S %Z");
+        date.unwrap_or_else(|| at.to_string())
+    }
+
+    /// `2026-11-20`
+    pub fn day(&self, at: EventTime) -> String {
+        self.format(at, "%Y-%m-%d").unwrap_or_default()
+    }
+
+    /// `11:48:37.833`
+    pub fn clock(&self, at: EventTime) -> String {
+        let clock = self.format(at, "%H:%M:%S%.3f");
+        clock.unwrap_or_else(|| at.to_string())
+    }
+
+    /// `11:48:37`, for a label; tenths where there are some.
+    pub fn short_clock(&self, at: EventTime) -> String {
+        let whole = at.micros() % 1_000_000 < 100_000;
+        let format = if whole { "%H:%M:%S" } else { "%H:%M:%S%.1f" };
+        self.format(at, format).unwrap_or_else(|| at.to_string())
+    }
+
+    /// `+2 s`, `+1:30`, `+2:03:00`, for a label.
+    pub fn short_after(&self, at: EventTime) -> String {
+        let sign = if at < self.from { '-' } else { '+' };
+        let after = at.since(self.from).max(self.from.since(at));
+        let whole = after.as_secs();
+        match whole {
+            0..60 => format!("{sign}{} s", (after.as_secs_f64() * 10.0).round() / 10.0),
+            60..3600 => format!("{sign}{}:{:02}", whole / 60, whole % 60),
+            _ => {
+                let (hours, minutes) = (whole / 3600, whole / 60 % 60);
+                format!("{sign}{hours}:{minutes:02}:{:02}", whole % 60)
+            }
+        }
+    }
+
+    /// `+1.277`, in seconds from the beginning; `+2:03:04.277` from an hour on.
+    pub fn after(&self, at: EventTime) -> String {
+        let late = at.micros().saturating_sub(self.from.micros());
+        let sign = if late < 0 { '-' } else { '+' };
+        let millis = late.unsigned_abs() / 1000;
+        let (seconds, millis) = (millis / 1000, millis % 1000);
+        if seconds < 3600 {
+            return format!("{sign}{seconds}.{millis:03}");
+        }
+        let (hours, minutes) = (seconds / 3600, seconds / 60 % 60);
+        format!("{sign}{hours}:{minutes:02}:{:02}.{millis:03}", seconds % 60)
+    }
+}
+
+/// `A` to `Z`, then `AA`.
+pub fn label(number: usize) -> String {
+    let letter = |n: usize| char::from(b'A' + u8::try_from(n % 26).unwrap_or(0));
+    if number < 26 {
+        letter(number).to_string()
+    } else {
+        format!("{}{}", letter(number / 26 - 1), letter(number))
+    }
+}
+
+/// Whose the channel is and how it came to be: `customer on city, came in`.
+pub fn party(channel: &Channel) -> String {
+    let whose = match &channel.party {
+        Role::Customer(Some(trunk)) => format!("customer on {}", safe(trunk)),
+        Role::Customer(None) => "the first to call".to_owned(),
+        Role::Trunk(trunk) => format!("trunk {}", safe(trunk)),
+        Role::Extension(extension) => format!("extension {}", safe(extension)),
+        Role::Plumbing => return "plumbing of the PBX".to_owned(),
+    };
+    let calls = matches!(channel.party, Role::Extension(_));
+    match channel.way {
+        Way::CameIn if calls => format!("{whose}, called"),
+        Way::CameIn => format!("{whose}, came in"),
+        Way::Dialled => format!("{whose}, dialled"),
+    }
+}
+
+/// One event of the story. Of the same moment, the smaller `rank` is told first.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Line {
+    at: EventTime,
+    rank: u8,
+    channel: usize,
+    words: String,
+}
+
+fn line(at: EventTime, rank: u8, channel: usize, words: impl Into<String>) -> Line {
+    Line {
+        at,
+        rank,
+        channel,
+        words: words.into(),
+    }
+}
+
+/// The channels with their letters, then the events by time.
+pub fn block(timeline: &Timeline, times: &Times, paint: Paint) -> String {
+    let mut text = channels(timeline, paint);
+    let lines = lines(timeline);
+    let widths = lines.iter().map(|line| times.after(line.at).len());
+    let late = widths.max().unwrap_or(0).max(10);
+    let (time, after) = ("time", "from start");
+    let head = format!("  {time:<12}  {after:>late$}  talk  event");
+    let _ = writeln!(text, "\n{}", paint.dim(&head));
+    let mut day = times.day(times.from);
+    for line in lines {
+        let today = times.day(line.at);
+        if today != day {
+            let _ = writeln!(text, "  {}", paint.dim(&today));
+            day = today;
+        }
+        let talk = match timeline.talk.iter().any(|talk| covers(talk, line.at)) {
+            true => paint.on("32", "|   "),
+            false => "    ".to_owned(),
+        };
+        let plumbing = timeline.channels[line.channel].party == Role::Plumbing;
+        let words = format!("{:<2} {}", label(line.channel), line.words);
+        let _ = writeln!(
+            text,
+            "  {}  {:>late$}  {talk}  {}",
+            paint.dim(&times.clock(line.at)),
+            times.after(line.at),
+            if plumbing { paint.dim(&words) } else { words }
+        );
+    }
+    if timeline.left_out > 0 {
+        let _ = writeln!(text, "  {} more are not kept", timeline.left_out);
+    }
+    text
+}
+
+fn covers(talk: &Talk, at: EventTime) -> bool {
+    talk.from <= at && at <= talk.to
+}
+
+fn channels(timeline: &Timeline, paint: Paint) -> String {
+    let rows = timeline.channels.iter().map(|it| {
+        let name = short(&it.name, NAME_MAX);
+        (name, party(it), safe(it.id.as_str()))
+    });
+    let rows: Vec<(String, String, String)> = rows.collect();
+    let widest = |of: fn(&(String, String, String)) -> &str| {
+        rows.iter().map(|row| of(row).chars().count()).max()
+    };
+    let name = widest(|row| &row.0).unwrap_or(0);
+    let whose = widest(|row| &row.1).unwrap_or(0);
+    let mut text = String::new();
+    for (i, row) in rows.iter().enumerate() {
+        let line = format!(
+            "  {:<2}  {:<name$}  {:<whose$}  {}",
+            label(i),
+            row.0,
+            row.1,
+            row.2
+        );
+        let plumbing = timeline.channels[i].party == Role::Plumbing;
+        let line = if plumbing { paint.dim(&line) } else { line };
+        let _ = writeln!(text, "{line}");
+    }
+    text
+}
+
+/// Every event that matters, by time.
+fn lines(timeline: &Timeline) -> Vec<Line> {
+    let mut all = Vec::new();
+    for (i, channel) in timeline.channels.iter().enumerate() {
+        all.extend(of_channel(i, channel));
+    }
+    for talk in &timeline.talk {
+        let with = usize::from(talk.with);
+        let Some(channel) = timeline.channels.get(with) else {
+            continue;
+        };
+        let who = match &channel.party {
+            Role::Extension(extension) => format!("extension {}", safe(extension)),
+            Role::Trunk(trunk) => format!("the other party on {}", safe(trunk)),
+            Role::Customer(_) | Role::Plumbing => "this channel".to_owned(),
+        };
+        let words = format!("talk of the customer with {who} begins");
+        all.push(line(talk.from, 8, with, words));
+        let lasted = seconds(talk.to.since(talk.from));
+        let words = format!("talk with {who} ends after {lasted}");
+        all.push(line(talk.to, 5, with, words));
+    }
+    for (i, channel) in timeline.channels.iter().enumerate() {
+        for stay in &channel.stays {
+            let (enters, leaves) = if stay.holding {
+                ("waits in", "leaves")
+            } else {
+                ("enters", "leaves")
+            };
+            let bridge = bridge(stay.bridge);
+            all.push(line(stay.from, 7, i, format!("{enters} {bridge}")));
+            all.push(line(stay.to, 6, i, format!("{leaves} {bridge}")));
+        }
+    }
+    all.sort();
+    name_bridges(&mut all, timeline);
+    all
+}
+
+fn bridge(number: u16) -> String {
+    format!("bridge {}", u32::from(number) + 1)
+}
+
+/// A bridge's id stands where the bridge is met first.
+fn name_bridges(lines: &mut [Line], timeline: &Timeline) {
+    let holding = timeline.channels.iter().flat_map(|it| &it.stays);
+    let holding: BTreeSet<u16> = holding
+        .filter(|stay| stay.holding)
+        .map(|stay| stay.bridge)
+        .collect();
+    for (number, id) in (0..).zip(&timeline.bridges) {
+        let name = bridge(number);
+        let mut met = lines.iter_mut().filter(|line| line.rank == 7);
+        let Some(first) = met.find(|line| line.words.ends_with(&format!(" {name}"))) else {
+            continue;
+        };
+        if !id.is_empty() {
+            let _ = write!(first.words, " ({})", short(id, NAME_MAX));
+        }
+        if holding.contains(&number) {
+            first.words.push_str(": nobody hears anybody");
+        }
+    }
+}
+
+fn of_channel(i: usize, channel: &Channel) -> Vec<Line> {
+    let mut all = Vec::new();
+    let dialled = |what: &What| matches!(what, What::Dialled { .. });
+    let begins = match (channel.way, &channel.party) {
+        (_, Role::Plumbing) => Some("is made"),
+        (Way::CameIn, Role::Extension(_)) => Some("calls"),
+        (Way::CameIn, Role::Customer(_) | Role::Trunk(_)) => Some("comes in"),
+        // The dialling says more than the birth just before it.
+        (Way::Dialled, _) if channel.moments.iter().any(|it| dialled(&it.what)) => None,
+        (Way::Dialled, _) => Some("is made"),
+    };
+    if let Some(begins) = begins {
+        let words = format!("{begins}: {}", channel.how);
+        all.push(line(channel.from, 0, i, words));
+    }
+    for moment in &channel.moments {
+        let (rank, words) = match &moment.what {
+            What::Dialled { by, string } => (1, dialling(*by, string)),
+            What::Rings => (2, "rings".to_owned()),
+            What::Up => (3, "is up".to_owned()),
+            What::DialEnded(status) if status.is_empty() || status == "ANSWER" => continue,
+            What::DialEnded(status) => (4, format!("dialling it ended: {}", safe(status))),
+            What::HungUp { cause } => (9, hang_up(*cause)),
+        };
+        let new = line(moment.at, rank, i, words);
+        // Each side of a Local channel may tell of the same end.
+        let again = |told: &Line| told.rank == 4 && told.words == new.words;
+        if !all.iter().any(again) {
+            all.push(new);
+        }
+    }
+    if !channel.hung_up() {
+        let words = "was heard of last here: no hang-up was told";
+        all.push(line(channel.to, 9, i, words));
+    }
+    all
+}
+
+fn dialling(by: Option<u16>, string: &str) -> String {
+    let mut words = match by {
+        Some(by) => format!("is dialled by {}", label(usize::from(by))),
+        None => "is dialled".to_owned(),
+    };
+    if !string.is_empty() {
+        let _ = write!(words, " as {}", short(string, DIAL_STRING_MAX));
+    }
+    words
+}
+
+fn hang_up(cause: Option<u16>) -> String {
+    match cause {
+        None | Some(0) => "hangs up".to_owned(),
+        Some(cause) => match cause_words(cause) {
+            Some(words) => format!("hangs up: {words} ({cause})"),
+            None => format!("hangs up: cause {cause}"),
+        },
+    }
+}
+
+/// Q.850 in words, as far as PBXs use it.
+pub fn cause_words(cause: u16) -> Option<&'static str> {
+    Some(match cause {
+        1 => "number not assigned",
+        3 => "no route to the destination",
+        16 => "normal clearing",
+        17 => "busy",
+        18 => "no user responding",
+        19 => "no answer",
+        20 => "subscriber absent",
+        21 => "call rejected",
+        22 => "number changed",
+        26 => "answered elsewhere",
+        27 => "destination out of order",
+        28 => "number incomplete",
+        31 => "normal, unspecified",
+        34 => "no circuit available",
+        38 => "network out of order",
+        41 => "temporary failure",
+        42 => "congestion",
+        44 => "channel not available",
+        50 => "not subscribed",
+        58 => "bearer capability not available",
+        88 => "incompatible destination",
+        102 => "timer expired",
+        127 => "interworking",
+        _ => return None,
+    })
+}
+
+/// `4.010 s`, `3 min 02 s`, `2 h 03 min`.
+pub fn seconds(span: Duration) -> String {
+    let whole = span.as_secs();
+    match whole {
+        0..60 => format!("{:.3} s", span.as_secs_f64()),
+        60..3600 => format!("{} min {:02} s", whole / 60, whole % 60),
+        _ => format!("{} h {:02} min", whole / 3600, whole / 60 % 60),
+    }
+}
+
+/// Fit for a line, and no longer than this; what is too long shows both its ends.
+pub fn short(text: &str, most: usize) -> String {
+    let text = safe(text);
+    let length = text.chars().count();
+    if length <= most {
+        return text;
+    }
+    let head: String = text.chars().take(most / 2).collect();
+    let tail = length - (most - most / 2 - 1);
+    let tail: String = text.chars().skip(tail).collect();
+    format!("{head}…{tail}")
+}

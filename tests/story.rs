@@ -1,0 +1,340 @@
+//! `explain --call` and `--picture`, run as a program over every recording: what happened in a
+//! call, in text, as JSON and drawn.
+
+use callbridge::cli::Environment;
+use callbridge::cli::command::{Asked, Command as Checked, read};
+use quick_xml::Reader;
+use quick_xml::events::{BytesStart, Event};
+use serde_json::Value;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const TRUNKS: [&str; 4] = [
+    "--trunk",
+    "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
+    "--trunk",
+    "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",
+];
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/recordings")
+        .join(name)
+}
+
+fn every_recording() -> Vec<PathBuf> {
+    let entries = fs::read_dir(recording("")).expect("the recordings");
+    let all = entries.map(|entry| entry.expect("an entry").path().join("ami.raw"));
+    let mut all: Vec<PathBuf> = all.filter(|path| path.exists()).collect();
+    all.sort();
+    assert!(all.len() >= 16, "only {} recordings", all.len());
+    all
+}
+
+fn words(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+/// `explain` in this process: the tables of numbering plans are loaded once.
+fn told(arguments: &[&str]) -> Result<String, String> {
+    let environment = Environment::default();
+    let all = ["callbridge", "explain", "--format=ami"];
+    let all = all.iter().chain(arguments).map(OsString::from);
+    let command = match read(all, &environment).expect("good flags") {
+        Asked::Command(command) => *command,
+        Asked::Show(text) => panic!("{text}"),
+    };
+    let Checked::Explain(explain) = command else {
+        panic!("{command:?}")
+    };
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let ended = callbridge::explain::run(&explain, &environment, &mut out, &mut notes);
+    ended.map_err(|failure| failure.to_string())?;
+    Ok(String::from_utf8(out).expect("UTF-8"))
+}
+
+fn lines(text: &str) -> Vec<Value> {
+    let json = |line: &str| serde_json::from_str(line).expect("JSON");
+    text.lines().map(json).collect()
+}
+
+/// The ids of a recording's calls.
+fn calls(path: &Path) -> Vec<String> {
+    let all = told(&[&["--json", words(path)], &TRUNKS[..]].concat()).expect("told");
+    let id = |call: &Value| call["linkedid"].as_str().expect("a linkedid").to_owned();
+    lines(&all).iter().map(id).collect()
+}
+
+/// The one call of this id, with its timeline.
+fn story(path: &Path, id: &str) -> Value {
+    let flags = [&["--json", "--call", id, words(path)], &TRUNKS[..]].concat();
+    let mut all = lines(&told(&flags).expect("told"));
+    assert_eq!(all.len(), 1, "{id}");
+    all.remove(0)
+}
+
+/// What an SVG holds; panics where it is no well-formed XML.
+#[derive(Debug, Default)]
+struct Drawn {
+    lanes: usize,
+    stays: usize,
+    talks: usize,
+    texts: Vec<String>,
+}
+
+fn class(element: &BytesStart<'_>) -> String {
+    let class = element.try_get_attribute("class").expect("attributes");
+    let class = class.map(|it| String::from_utf8(it.value.into_owned()).expect("UTF-8"));
+    class.unwrap_or_default()
+}
+
+fn drawn(svg: &str) -> Drawn {
+    let mut reader = Reader::from_str(svg);
+    reader.config_mut().check_end_names = true;
+    let (mut drawn, mut depth, mut text) = (Drawn::default(), 0, String::new());
+    loop {
+        match reader.read_event().expect("well-formed") {
+            Event::Start(element) => {
+                depth += 1;
+                drawn.lanes += usize::from(class(&element) == "lane");
+                text.clear();
+            }
+            Event::Empty(element) => {
+                let class = class(&element);
+                let classes: Vec<&str> = class.split(' ').collect();
+                drawn.stays += usize::from(classes[0] == "stay");
+                drawn.talks += usize::from(class == "talk");
+            }
+            Event::Text(part) => text.push_str(&part.decode().expect("UTF-8")),
+            Event::GeneralRef(part) => {
+                let name = part.decode().expect("UTF-8");
+                assert!(["amp", "lt", "gt", "quot"].contains(&&*name), "{name}");
+                text.push_str(&format!("&{name};"));
+            }
+            Event::End(element) => {
+                depth -= 1;
+                if element.name().as_ref() == b"text" {
+                    drawn.texts.push(text.clone());
+                }
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    assert_eq!(depth, 0, "every element is closed");
+    drawn
+}
+
+#[test]
+fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("call.svg");
+    let picture = format!("--picture={}", file.display());
+    let mut pictures = 0;
+    for path in every_recording() {
+        for id in calls(&path) {
+            let flags = [&["--call", &id, &picture, words(&path)], &TRUNKS[..]].concat();
+            told(&flags).expect("drawn");
+            let svg = fs::read_to_string(&file).expect("a picture");
+            let drawn = drawn(&svg);
+            let story = story(&path, &id);
+            let channels = story["timeline"]["channels"].as_array().expect("channels");
+            let stays = channels
+                .iter()
+                .map(|it| it["bridges"].as_array().expect("bridges").len());
+            let at = words(&path);
+            assert_eq!(drawn.lanes, channels.len(), "{at} {id}");
+            assert_eq!(drawn.stays, stays.sum::<usize>(), "{at} {id}");
+            let talks = story["timeline"]["talk"].as_array().expect("talk").len();
+            // Each shades the lane of the other party, and the customer's; one is in the legend.
+            assert!(
+                drawn.talks >= talks && (drawn.talks > 0) == (talks > 0),
+                "{at} {id}"
+            );
+            for row in ["direction", "startedAt", "durationSec", "talkTimeSec"] {
+                assert!(
+                    drawn.texts.iter().any(|text| text == row),
+                    "{at} {id}: no {row}"
+                );
+            }
+            assert!(
+                !svg.contains("http") || svg.matches("http").count() == 1,
+                "only the namespace"
+            );
+            pictures += 1;
+        }
+    }
+    assert!(pictures >= 60, "only {pictures}");
+}
+
+#[test]
+fn talk_in_the_timeline_is_the_talk_of_the_journal() {
+    for path in every_recording() {
+        for id in calls(&path) {
+            let story = story(&path, &id);
+            let of = |talk: &Value| {
+                let moment = |key: &str| talk[key].as_f64().expect("a moment");
+                (moment("from"), moment("to"))
+            };
+            let talks = story["timeline"]["talk"].as_array().expect("talk");
+            let mut until = f64::MIN;
+            let mut total = 0.0;
+            for (from, to) in talks.iter().map(of) {
+                total += (to - from.max(until)).max(0.0);
+                until = until.max(to);
+            }
+            let told = story["talkTimeSec"].as_f64().expect("talk");
+            let told = if story["answered"] == true {
+                told
+            } else {
+                total
+            };
+            assert!(
+                (total - told).abs() <= 1.0,
+                "{} {id}: {total} {told}",
+                words(&path)
+            );
+        }
+    }
+}
+
+#[test]
+fn every_story_stands_within_the_width_of_a_page_and_has_no_control_characters() {
+    for path in every_recording() {
+        for id in calls(&path) {
+            let flags = [&["--call", &id, words(&path)], &TRUNKS[..]].concat();
+            let text = told(&flags).expect("told");
+            let hostile = |c: char| c.is_control() && c != '\n';
+            assert!(!text.chars().any(hostile), "{} {id}", words(&path));
+            let widest = text.lines().map(|line| line.chars().count()).max();
+            assert!(
+                widest.unwrap_or(0) <= 120,
+                "{} {id}: {widest:?}\n{text}",
+                words(&path)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_pickup_is_told_a_line_an_event() {
+    let path = recording("pickup/ami.raw");
+    let flags = [
+        &["--call=1795163529.0", "--pbx-id=pbx1", words(&path)],
+        &TRUNKS[..],
+    ]
+    .concat();
+    insta::assert_snapshot!(told(&flags).expect("told"), @r#"
+    1795163529.0  journal  2026-11-20 08:32:09 UTC
+
+      A   PJSIP/city-00000000  customer on city, came in  1795163529.0
+      B   PJSIP/101-00000001   extension 101, dialled     1795163529.1
+      C   PJSIP/102-00000002   extension 102, called      1795163531.2
+
+      time          from start  talk  event
+      08:32:09.597      +0.000        A  comes in: born in state Ring
+      08:32:09.600      +0.003        B  is dialled by A as 101
+      08:32:09.601      +0.003        B  rings
+      08:32:11.789      +2.191        C  calls: born in state Ring
+      08:32:11.790      +2.192        C  is up
+      08:32:12.293      +2.695        A  is up
+      08:32:12.294      +2.696        B  hangs up: normal clearing (16)
+      08:32:12.295      +2.698        C  enters bridge 1 (f8f3d726-967f-439d-b209-dc052fcfe99f)
+      08:32:12.296      +2.698  |     A  enters bridge 1
+      08:32:12.296      +2.698  |     C  talk of the customer with extension 102 begins
+      08:32:14.940      +5.342  |     C  talk with extension 102 ends after 2.644 s
+      08:32:14.940      +5.342  |     A  leaves bridge 1
+      08:32:14.941      +5.343        C  leaves bridge 1
+      08:32:14.942      +5.344        C  hangs up: normal clearing (16)
+      08:32:14.943      +5.345        A  hangs up: normal clearing (16)
+
+      direction         INBOUND        08:32:09.598   +0.000  A  came in on trunk city: born in state Ring
+      answered          yes            08:32:12.296   +2.698  C  in a bridge with the customer
+      trunk             city           08:32:09.597   +0.000  A  the channel belongs to city
+      clientPhone       +998901110001  08:32:09.597   +0.000  A  the caller's number
+      leadId            4001           08:32:09.600   +0.003  A  variable LEAD_ID
+      employee          102            08:32:12.296   +2.698  C  the last to begin to talk
+      startedAt         1795163529     08:32:09.597   +0.000  A  the first event of the call
+      durationSec       5              08:32:14.943   +5.345  A  the last hang-up of the customer
+      talkTimeSec       3              08:32:14.940   +5.342  A  the last bridge with another party ended
+      uuid              6478bb66-f9c1-5640-af12-131b1f1020ce  of PBX pbx1
+    "#);
+}
+
+#[test]
+fn the_pbxs_own_zone_is_used_where_it_is_given() {
+    let path = recording("pickup/ami.raw");
+    let zone = "--pbx-timezone=Asia/Tashkent";
+    let flags = [&["--call=1795163529.0", zone, words(&path)], &TRUNKS[..]].concat();
+    let text = told(&flags).expect("told");
+    assert!(
+        text.starts_with("1795163529.0  journal  2026-11-20 13:32:09 +05\n"),
+        "{text}"
+    );
+    assert!(text.contains("\n  13:32:09.597      +0.000  "), "{text}");
+}
+
+#[test]
+fn hostile_names_are_harmless_in_text_and_picture() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, picture) = (
+        folder.path().join("ami.raw"),
+        folder.path().join("call.svg"),
+    );
+    let recorded = fs::read(recording("inbound_answered/ami.raw")).expect("readable");
+    // A channel's name is whatever the device was registered with.
+    let hostile = "PJSIP/&lt;\"]]>\u{1b}[31m\u{202e}01-";
+    let text = String::from_utf8_lossy(&recorded).replace("PJSIP/101-", hostile);
+    fs::write(&file, text).expect("written");
+    let drawing = format!("--picture={}", picture.display());
+    let text = told(&[&[drawing.as_str(), words(&file)], &TRUNKS[..]].concat()).expect("told");
+    assert!(!text.contains(['\u{1b}', '\u{202e}']), "{text}");
+    let svg = fs::read_to_string(&picture).expect("a picture");
+    let drawn = drawn(&svg);
+    assert_eq!(drawn.lanes, 2);
+    let name = "PJSIP/&amp;lt;&quot;]]&gt;\u{fffd}[31m\u{fffd}01-";
+    assert!(
+        drawn.texts.iter().any(|text| text.starts_with(name)),
+        "{:?}",
+        drawn.texts
+    );
+}
+
+/// The program itself, for its exit codes.
+fn explain(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .env_clear()
+        .args(["explain", "--format=ami"])
+        .args(arguments)
+        .output()
+        .expect("the program runs")
+}
+
+#[test]
+fn several_calls_are_named_and_a_picture_that_cannot_be_written_is_73() {
+    let two = recording("two_customers_conference/ami.raw");
+    let one = recording("pickup/ami.raw");
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("call.svg");
+    let picture = format!("--picture={}", file.display());
+    let output = explain(&[&[words(&two), picture.as_str()], &TRUNKS[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.contains("2 calls are in it; choose one with --call:\n  1795163633.89  "),
+        "{said}"
+    );
+    assert!(!file.exists());
+    let output = explain(&[&[words(&one), picture.as_str()], &TRUNKS[..]].concat());
+    assert!(output.status.success() && file.exists());
+    let nowhere = format!(
+        "--picture={}",
+        folder.path().join("no/such/call.svg").display()
+    );
+    let output = explain(&[&[words(&one), nowhere.as_str()], &TRUNKS[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(73), "{said}");
+    assert!(said.contains("call.svg: cannot be written"), "{said}");
+}
