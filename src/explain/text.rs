@@ -295,11 +295,9 @@ fn or_none(text: Option<&str>) -> String {
 /// Names and numbers come from outside: nothing in them may move the cursor, end a line or turn its
 /// direction.
 pub fn safe(text: &str) -> String {
-    let hostile = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-            || c == '\u{feff}'
-    };
+    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2066}'..='\u{2069}');
+    let breaks = |c: char| matches!(c, '\u{2028}'..='\u{202e}' | '\u{feff}');
+    let hostile = |c: char| c.is_control() || turns(c) || breaks(c);
     let shown = |c: char| if hostile(c) { '\u{fffd}' } else { c };
     text.chars().map(shown).collect()
 }

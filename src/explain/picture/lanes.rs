@@ -2,7 +2,7 @@
 
 use super::canvas::Canvas;
 use super::scale::Scale;
-use super::{AXIS_LEFT, AXIS_RIGHT, MARGIN, WIDTH};
+use super::{AXIS_RIGHT, MARGIN, WIDTH};
 use crate::explain::story::{Times, cause_words, label, party, seconds, short};
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, Role, Stay, Talk, Timeline, Way, What};
@@ -305,95 +305,4 @@ fn united(talks: &[Talk]) -> Vec<Talk> {
         }
     }
     all
-}
-
-/// What the signs stand for: those that are used.
-pub fn legend(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
-    let stays = || timeline.channels.iter().flat_map(|channel| &channel.stays);
-    let moments = || {
-        timeline
-            .channels
-            .iter()
-            .flat_map(|channel| &channel.moments)
-    };
-    let line = |canvas: &mut Canvas, class: &str, x: f64| {
-        let ends = [("x1", x), ("x2", x + 22.0), ("y1", y), ("y2", y)];
-        canvas.element("line", class, &ends);
-    };
-    let rect = |canvas: &mut Canvas, class: &str, x: f64| {
-        let bar = [
-            ("x", x),
-            ("y", y - 7.0),
-            ("width", 22.0),
-            ("height", 14.0),
-            ("rx", 3.0),
-        ];
-        canvas.element("rect", class, &bar);
-    };
-    let mut x = AXIS_LEFT;
-    let mut word =
-        |canvas: &mut Canvas, used: bool, draw: &dyn Fn(&mut Canvas, f64), text: &str| {
-            if used {
-                draw(canvas, x);
-                canvas.text("party", x + 28.0, y + 4.0, text);
-                x += 48.0 + 6.4 * text.len() as f64;
-            }
-        };
-    let rings = moments().any(|moment| moment.what == What::Rings);
-    word(
-        canvas,
-        rings,
-        &|canvas, x| line(canvas, "rings", x),
-        "rings",
-    );
-    word(canvas, true, &|canvas, x| line(canvas, "up", x), "up");
-    let bridged = stays().any(|stay| !stay.holding);
-    word(
-        canvas,
-        bridged,
-        &|canvas, x| rect(canvas, "b0", x),
-        "in a bridge",
-    );
-    let holds = stays().any(|stay| stay.holding);
-    let waits = "waits: nobody hears anybody";
-    word(
-        canvas,
-        holds,
-        &|canvas, x| rect(canvas, "holding", x),
-        waits,
-    );
-    let talks = !timeline.talk.is_empty();
-    word(canvas, talks, &|canvas, x| rect(canvas, "talk", x), "talk");
-    let dials = moments().any(|moment| matches!(moment.what, What::Dialled { .. }));
-    let arrow = |canvas: &mut Canvas, x: f64| {
-        canvas.path(
-            "dial",
-            &[('M', x + 11.0, y - 8.0), ('L', x + 11.0, y + 3.0)],
-        );
-        let head = [
-            ('M', x + 7.0, y),
-            ('L', x + 15.0, y),
-            ('L', x + 11.0, y + 7.0),
-        ];
-        canvas.path("head", &head);
-    };
-    word(canvas, dials, &arrow, "dials");
-    let cross = |canvas: &mut Canvas, x: f64| {
-        let (near, far) = (x + 7.0, x + 15.0);
-        let cross = [
-            ('M', near, y - 4.0),
-            ('L', far, y + 4.0),
-            ('M', near, y + 4.0),
-            ('L', far, y - 4.0),
-        ];
-        canvas.path("hangup", &cross);
-    };
-    word(canvas, true, &cross, "hangs up");
-    if timeline.left_out > 0 {
-        let words = format!(
-            "{} more channels and events are not kept",
-            timeline.left_out
-        );
-        word(canvas, true, &|_, _| {}, &words);
-    }
 }

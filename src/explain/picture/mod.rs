@@ -6,10 +6,12 @@
 //! | `canvas` | elements, escaped |
 //! | `scale` | times to places |
 //! | `lanes` | the channels, their bridges, diallings and talk |
+//! | `legend` | what the signs stand for |
 //! | `values` | the table beneath |
 
 mod canvas;
 mod lanes;
+mod legend;
 mod scale;
 mod values;
 
@@ -43,9 +45,9 @@ pub fn svg(of: &Explained<'_>, times: &Times) -> Option<String> {
     lanes.bands(&mut canvas);
     axis(&mut canvas, &scale, times, lanes.bottom());
     lanes.draw(&mut canvas, times);
-    let legend = lanes.bottom() + 34.0;
-    lanes::legend(&mut canvas, legend, timeline);
-    let bottom = values::draw(&mut canvas, of, times, legend + 40.0);
+    let legend_y = lanes.bottom() + 34.0;
+    legend::draw(&mut canvas, legend_y, timeline);
+    let bottom = values::draw(&mut canvas, of, times, legend_y + 40.0);
     let title = format!("call {}: {}", of.judged.record.linkedid, outcome(of.judged));
     Some(canvas.file(WIDTH, bottom + MARGIN, &title, STYLE))
 }

@@ -1,7 +1,8 @@
 //! Times to places on the axis.
 //!
-//! The axis is straight while that shows everything. In a long call, what matters happens in a few
-//! seconds at its ends: there the long stretches in which nothing happens are cut short, and marked.
+//! The axis is straight while that shows everything. In a long call, what matters happens in a
+//! few seconds at its ends: there the long stretches in which nothing happens are cut short, and
+//! marked.
 
 use callbridge_call::EventTime;
 use std::time::Duration;
