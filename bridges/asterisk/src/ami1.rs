@@ -134,6 +134,8 @@ const fn keys(old: Old) -> &'static [(&'static [u8], Place)] {
             (b"DestUniqueID", OtherId),
             (b"Dialstring", Word),
             (b"DialStatus", Word),
+            // The application's data, as some vendors of 1.4 add it.
+            (b"Data", Word),
         ],
         Old::Link { .. } => &[
             (b"Bridgestate", EndsBy(b"Unlink")),

@@ -125,20 +125,6 @@ impl<'a> CelRow<'a> {
                 } = self.extra.told();
                 Kind::BridgeLeave { bridge, technology }
             }
-            b"BRIDGE_START" | b"BRIDGE_UPDATE" if !self.peer.is_empty() => Kind::Linked {
-                with: named(self.peer),
-            },
-            b"CONF_ENTER" if !self.app_data.is_empty() => Kind::BridgeEnter {
-                bridge: room(&self.app_data),
-                technology: Cow::Borrowed("softmix"),
-            },
-            b"CONF_EXIT" if !self.app_data.is_empty() => Kind::BridgeLeave {
-                bridge: room(&self.app_data),
-                technology: Cow::Borrowed("softmix"),
-            },
-            b"BRIDGE_END" if !self.peer.is_empty() => Kind::Unlinked {
-                with: named(self.peer),
-            },
             b"PICKUP"
             | b"ATTENDEDTRANSFER"
             | b"BLINDTRANSFER"
@@ -156,7 +142,7 @@ impl<'a> CelRow<'a> {
                     Kind::Joined { with }
                 }
             }
-            _ => Kind::Seen,
+            event => before_12(event, &self.peer, &self.app_data).unwrap_or(Kind::Seen),
         };
         let mut channel = self.channel;
         (channel.application, channel.app_data) = (self.application, self.app_data);
@@ -180,6 +166,28 @@ impl<'a> CelRow<'a> {
             repaired,
         }
     }
+}
+
+/// Bridges as CEL told them before Asterisk 12.
+fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'a>> {
+    let technology = Cow::Borrowed("softmix");
+    Some(match event {
+        b"BRIDGE_START" | b"BRIDGE_UPDATE" if !peer.is_empty() => Kind::Linked {
+            with: named(peer.clone()),
+        },
+        b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked {
+            with: named(peer.clone()),
+        },
+        b"CONF_ENTER" if !app_data.is_empty() => Kind::BridgeEnter {
+            bridge: room(app_data),
+            technology,
+        },
+        b"CONF_EXIT" if !app_data.is_empty() => Kind::BridgeLeave {
+            bridge: room(app_data),
+            technology,
+        },
+        _ => return None,
+    })
 }
 
 /// The conference that `MeetMe` or `ConfBridge` was told to enter, as AMI 1.x's events name it.

@@ -178,7 +178,7 @@ fn bare(segment: &str) -> Option<&str> {
         .find(|scheme| lower.starts_with(**scheme));
     let text = &segment[scheme.map_or(0, |scheme| scheme.len())..];
     let text = text
-        .split(['@', '!', ';', '?', ',', ':', 'w', 'W'])
+        .split(['@', '!', ';', '?', ',', '|', ':', 'w', 'W'])
         .next()
         .unwrap_or(text);
     let clean = text
