@@ -316,6 +316,7 @@ fn the_help_of_run_teaches_by_groups_and_examples() {
         "--crm-proxy",
         "--pbx-id",
         "--pbx-timezone",
+        "--columns",
         "--settle",
         "--cdr-wait",
         "--max-call",

@@ -106,6 +106,10 @@ pub struct SourceFlags {
     /// Zone of local times in CEL and CDR files, as Asia/Tashkent
     #[arg(long, value_name = "ZONE")]
     pub pbx_timezone: Option<String>,
+    /// Names of the columns of CEL files without a header, where they are not recognised, as in
+    /// cel_custom.conf: eventtype,eventtime,channame,uniqueid,linkedid,…
+    #[arg(long, value_name = "LIST")]
+    pub columns: Option<String>,
 }
 
 /// The trunks.
@@ -232,7 +236,7 @@ pub struct LogFlags {
 pub struct ExplainFlags {
     /// The recording
     pub file: Option<String>,
-    /// How it is written: ami, ami-json or cel-csv
+    /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr or wazo
     #[arg(long, value_name = "F")]
     pub format: Option<String>,
     /// One JSON object a call

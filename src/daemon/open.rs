@@ -203,6 +203,7 @@ async fn restored(
         max_call: config.calls.max_call,
         max_open_calls: config.calls.max_open_calls,
         zone: config.pbx_timezone.clone(),
+        cel_columns: config.cel_columns.clone(),
         rules: Rules {
             since: since(config, &sources),
             ..config.rules.clone()

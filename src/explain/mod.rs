@@ -23,7 +23,7 @@ use crate::cli::{Code, Config, Environment, Failure, logging};
 use crate::journal::{self, Judged, Rules};
 use crate::people::People;
 use crate::people::files::Watched;
-use callbridge_asterisk::Format;
+use callbridge_asterisk::{Columns, Format};
 use callbridge_call::{EventTime, Settings};
 use choice::Choice;
 use jiff::tz::TimeZone;
@@ -136,6 +136,7 @@ fn rules(config: &Config, format: Format) -> reading::Rules {
         trunks: trunks.clone(),
         settings,
         zone: config.pbx_timezone.clone(),
+        cel_columns: config.cel_columns.clone(),
     }
 }
 
@@ -303,8 +304,39 @@ fn unreadable(path: &Path, format: Format) -> String {
     let shown = path.display();
     match like.filter(|like| *like != format) {
         Some(like) => format!("{shown}: nothing in it is {format}; it looks like --format {like}"),
-        None => format!("{shown}: nothing in it is {format}, nor any other format known here"),
+        None => {
+            let columns = (format == Format::CelCsv).then(|| columns_seen(&beginning));
+            columns.flatten().map_or_else(
+                || format!("{shown}: nothing in it is {format}, nor any other format known here"),
+                |seen| format!("{shown}: {seen}"),
+            )
+        }
     }
+}
+
+/// The columns of a file that could be CEL, and how to name them; `None` if it has none.
+fn columns_seen(beginning: &[u8]) -> Option<String> {
+    const SHOWN_CHARS_MAX: usize = 24;
+    let row = callbridge_asterisk::Frames::new(Format::CelCsv, beginning).next()?;
+    let callbridge_asterisk::Frame::Message(row) = row else {
+        return None;
+    };
+    let fields = Columns::seen(row);
+    if fields.len() < 3 {
+        return None;
+    }
+    let fields = fields.iter().enumerate().map(|(at, field)| {
+        let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
+        let more = if shown.len() < field.len() { "…" } else { "" };
+        format!("  {:2}  {}{more}", at + 1, text::safe(&shown))
+    });
+    Some(format!(
+        "its columns stand in no order known here. Its first row:\n{}\nName them in this order, \
+         `-` for what is not listed: --columns eventtype,eventtime,cid_num,exten,context,channame,\
+         appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, channame, \
+         uniqueid, linkedid)",
+        fields.collect::<Vec<_>>().join("\n")
+    ))
 }
 
 fn summary(reading: &Reading, config: &Config) -> String {

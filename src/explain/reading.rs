@@ -30,6 +30,8 @@ pub struct Rules {
     pub settings: Settings,
     /// `--pbx-timezone`
     pub zone: Option<jiff::tz::TimeZone>,
+    /// `--columns`
+    pub cel_columns: Option<callbridge_asterisk::Columns>,
 }
 
 /// What became of its messages.
@@ -90,7 +92,7 @@ impl Reading {
     pub fn new(rules: Rules) -> Self {
         let settings = DecoderSettings {
             zone: rules.zone.clone(),
-            ..DecoderSettings::default()
+            cel_columns: rules.cel_columns.clone(),
         };
         let hearing = Hearing {
             decoder: Decoder::new(rules.format, settings),

@@ -9,7 +9,7 @@ use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
-use callbridge_asterisk::{Decoded, Format};
+use callbridge_asterisk::{Decoded, DecoderSettings, Format};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
@@ -60,8 +60,11 @@ impl Intake {
         };
         for source in sources {
             intake.pbx(&source.pbx)?;
-            let zone = intake.settings.zone.clone();
-            intake.sources.push(Source::new(source, zone));
+            let decoder = DecoderSettings {
+                zone: intake.settings.zone.clone(),
+                cel_columns: intake.settings.cel_columns.clone(),
+            };
+            intake.sources.push(Source::new(source, decoder));
         }
         Ok(intake)
     }

@@ -23,6 +23,7 @@ fn intake(formats: &[Format]) -> Intake {
         cdr_wait: Duration::from_secs(10),
         max_call: Duration::from_secs(3600),
         max_open_calls: 1_000,
+        cel_columns: None,
         zone: None,
         rules: Rules {
             trunks: Trunks::new(vec![trunk]).expect("trunks"),

@@ -19,6 +19,8 @@ pub struct Settings {
     pub max_open_calls: usize,
     /// `--pbx-timezone`
     pub zone: Option<jiff::tz::TimeZone>,
+    /// `--columns`
+    pub cel_columns: Option<callbridge_asterisk::Columns>,
     /// Trunks and what is journaled of them.
     pub rules: Rules,
 }

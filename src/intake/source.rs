@@ -6,7 +6,6 @@ use crate::spool::Op;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Mark};
 use callbridge_source::Frame;
-use jiff::tz::TimeZone;
 use std::time::Duration;
 
 /// Two marks of one restart (a login and `FullyBooted`) come this close together.
@@ -26,11 +25,7 @@ pub(super) struct Source {
 
 impl Source {
     /// A source that has told nothing yet.
-    pub(super) fn new(settings: SourceSettings, zone: Option<TimeZone>) -> Self {
-        let decoder = DecoderSettings {
-            zone,
-            ..DecoderSettings::default()
-        };
+    pub(super) fn new(settings: SourceSettings, decoder: DecoderSettings) -> Self {
         Self {
             decoder: Decoder::new(settings.format, decoder),
             status: status::Source {

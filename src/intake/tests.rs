@@ -24,6 +24,7 @@ fn settings() -> Settings {
         max_call: Duration::from_secs(3600),
         max_open_calls: 1_000,
         zone: None,
+        cel_columns: None,
         rules: Rules {
             trunks,
             ..Rules::default()

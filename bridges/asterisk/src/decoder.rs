@@ -2,7 +2,8 @@
 
 use crate::cdr_csv::CdrRows;
 use crate::cdr_time::CdrClock;
-use crate::cel_csv::{Columns, CsvRows};
+use crate::cel_columns::Columns;
+use crate::cel_csv::CsvRows;
 use crate::cel_time::CelClock;
 use crate::format::Format;
 use crate::mend::Scratch;
@@ -16,9 +17,9 @@ pub struct DecoderSettings {
     /// The zone of times that the PBX writes without one (`--pbx-timezone`). Without it the
     /// distance is learned from the epoch in unique ids.
     pub zone: Option<jiff::tz::TimeZone>,
-    /// The columns of `cel-csv`; Asterisk's sample mapping by default. A header row in the file
-    /// wins over them.
-    pub cel_columns: Columns,
+    /// The columns of `cel-csv` (`--columns`); without them they are recognised. A header row in
+    /// the file wins over both.
+    pub cel_columns: Option<Columns>,
 }
 
 /// What a message tells, and whose message it is.
@@ -66,6 +67,9 @@ pub enum Unreadable {
     /// Fewer columns than a CEL row needs.
     #[error("the row has too few columns to be a CEL event")]
     TooFewColumns,
+    /// A row of CEL, perhaps, in an order of columns that is none known here.
+    #[error("the columns of the row stand in no order known here: name them with --columns")]
+    UnknownColumns,
     /// No row of `cdr_csv` or `cdr_custom`: its beginning or its end is missing.
     #[error("the row is no whole CDR: no three times and two counts of seconds stand in it")]
     NotACdr,

@@ -11,7 +11,7 @@
 //! | [`pairs`], `text` | an AMI message to borrowed pairs; bytes to text |
 //! | `ami`, `event`, `key` | AMI's events |
 //! | `json`, `mend`, `frame_json`, `names`, `ami_json` | the same as JSON, mended where broken |
-//! | `cel`, `cel_csv`, `cel_amqp` | channel event logging |
+//! | `cel`, `cel_columns`, `cel_csv`, `cel_amqp` | channel event logging |
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
@@ -25,6 +25,7 @@ mod cdr_csv;
 mod cdr_time;
 mod cel;
 mod cel_amqp;
+mod cel_columns;
 mod cel_csv;
 mod cel_time;
 mod csv_record;
@@ -43,7 +44,7 @@ pub mod pairs;
 mod split;
 mod text;
 
-pub use cel_csv::{Columns, MissingColumn};
+pub use cel_columns::{Columns, MissingColumn};
 pub use decoder::{Decoded, Decoder, DecoderSettings, Heard, Unreadable};
 pub use event::DECODED;
 pub use format::{Format, Framing, UnknownFormat};

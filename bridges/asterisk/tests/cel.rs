@@ -243,7 +243,7 @@ fn columns_come_from_a_header_or_from_the_settings() {
     assert_eq!(rows, 2);
     let cel_columns = header.trim().parse().expect("columns");
     let settings = DecoderSettings {
-        cel_columns,
+        cel_columns: Some(cel_columns),
         ..DecoderSettings::default()
     };
     let mut decoder = Decoder::new(Format::CelCsv, settings);
@@ -326,4 +326,96 @@ fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
             },
         );
     }
+}
+/// A bridge entered, in the layouts of several writers (FreePBX's `asteriskcdrdb.cel`, Wazo's and
+/// cel_odbc's tables, Asterisk's sample), each with what that writer does of its own.
+#[test]
+fn the_layouts_of_several_writers_are_recognised_with_and_without_a_header() {
+    let (time, channel, ids) = (
+        "2026-11-20 10:08:38",
+        "PJSIP/city-0000004f",
+        "1795151317.146",
+    );
+    let extra = r#""{""bridge_id"":""b-1"",""bridge_technology"":""simple_bridge""}""#;
+    let mysql = r#""{\"bridge_id\":\"b-1\",\"bridge_technology\":\"simple_bridge\"}""#;
+    let freepbx = "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
+                   channame,src,dst,channel,dstchannel,appname,appdata,amaflags,accountcode,\
+                   uniqueid,linkedid,peer,userdeftype,extra,userfield";
+    let row = |columns: &str, extra: &str| {
+        let fields = columns.split(',').map(|column| match column {
+            "eventtype" => "BRIDGE_ENTER",
+            "eventtime" => time,
+            "cid_num" => "998901110001",
+            "exten" => "7001",
+            "channame" => channel,
+            "uniqueid" | "linkedid" => ids,
+            "extra" | "eventextra" => extra,
+            "id" => "4711",
+            "call_log_id" => "NULL",
+            _ => "",
+        });
+        fields.collect::<Vec<_>>().join(",")
+    };
+    let wazo = "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,\
+                exten,context,channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,\
+                linkedid,userfield,peer,call_log_id,extra";
+    let odd = "linkedid,uniqueid,extra,channame,exten,cid_num,eventtime,eventtype";
+    let semicolons = format!("{}\n{}", odd.replace(',', ";"), {
+        let row = row(odd, "@").replace(',', ";");
+        row.replace('@', extra)
+    });
+    for file in [
+        row(freepbx, extra),
+        row(freepbx, mysql),
+        row(&format!("id,{freepbx}"), extra),
+        format!("{freepbx}\n{}", row(freepbx, extra)),
+        format!("\u{feff}{odd}\r\n{}\r\n", row(odd, extra)),
+        row(wazo, extra),
+        semicolons,
+    ] {
+        let mut rows = 0;
+        each(Format::CelCsv, file.as_bytes(), |event| {
+            rows += 1;
+            let (bridge, technology) = ("b-1".into(), "simple_bridge".into());
+            assert_eq!(
+                event.kind,
+                Kind::BridgeEnter { bridge, technology },
+                "{file}"
+            );
+            assert_eq!(event.channel.name, channel);
+            assert_eq!(
+                (&*event.channel.uniqueid, &*event.channel.linkedid),
+                (ids, ids)
+            );
+            assert_eq!(event.channel.caller_number, "998901110001");
+            assert_eq!(event.channel.exten, "7001");
+        });
+        assert_eq!(rows, 1, "{file}");
+    }
+}
+
+#[test]
+fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
+    let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
+    let row = vec!["1795151317.146"; 20].join(",");
+    let why = decoder.decode(row.as_bytes());
+    assert_eq!(why, Decoded::Unreadable(Unreadable::UnknownColumns));
+    let columns = "${CSV_QUOTE(${CHANNEL(linkedid)})},${CHANNEL(uniqueid)},-,eventtype,eventtime,\
+                   CHANNEL(channame)";
+    let columns: callbridge_asterisk::Columns = columns.parse().expect("all there");
+    let settings = DecoderSettings {
+        cel_columns: Some(columns),
+        ..DecoderSettings::default()
+    };
+    let mut decoder = Decoder::new(Format::CelCsv, settings);
+    let row = b"1795151317.146,1795151317.147,x,HANGUP,1795151320.5,PJSIP/101-00000050";
+    let Decoded::Event { heard, .. } = decoder.decode(row) else {
+        panic!("no event")
+    };
+    let Told::Channel(event) = &heard.told else {
+        panic!("{heard:?}")
+    };
+    assert_eq!(event.channel.linkedid, "1795151317.146");
+    assert_eq!(event.channel.uniqueid, "1795151317.147");
+    assert_eq!(event.kind, Kind::Hangup { cause: None });
 }

@@ -19,6 +19,7 @@ use super::secrets::Place;
 use crate::crm::{Address, FieldNames};
 use crate::journal::Rules;
 use crate::sender::rate::Rate;
+use callbridge_asterisk::Columns;
 use callbridge_source::url::{QueueUrl, SourceUrl};
 use jiff::tz::TimeZone;
 use std::net::SocketAddr;
@@ -36,6 +37,8 @@ pub struct Config {
     pub pbx_id: Option<String>,
     /// `--pbx-timezone`
     pub pbx_timezone: Option<TimeZone>,
+    /// `--columns`
+    pub cel_columns: Option<Columns>,
     /// Trunks, `--not-before`, `--require-employee`.
     pub rules: Rules,
     /// Where calls are journaled; `None` in `explain` and dry runs without `--crm-url`.

@@ -7,6 +7,7 @@ use crate::cli::options::SourceFlags;
 use crate::cli::secrets::{self, Place};
 use crate::cli::values;
 use crate::trunk;
+use callbridge_asterisk::Columns;
 use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.
@@ -47,6 +48,13 @@ pub(super) fn check(
         );
     }
     sources
+}
+
+/// `--columns`
+pub(super) fn columns(text: &str) -> Result<Columns, String> {
+    text.parse().map_err(|missing| {
+        format!("{missing}; name every column of the file in its order, `-` for what has no name")
+    })
 }
 
 fn source_secret(

@@ -57,6 +57,8 @@ impl TryFrom<Typed<'_>> for Config {
         let pbx_timezone =
             pbx_timezone.and_then(|text| faults.take("--pbx-timezone", values::zone(text)));
         let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
+        let columns = flags.sources.columns.as_deref();
+        let cel_columns = columns.and_then(|text| faults.take("--columns", sources::columns(text)));
         let not_before = date(flags.calls.not_before.as_deref(), &zone, &mut faults);
         let trunks = trunks::check(&flags.trunks, needs, &mut faults);
         trunks::known_pbxs(
@@ -85,6 +87,7 @@ impl TryFrom<Typed<'_>> for Config {
             sources,
             pbx_id: flags.sources.pbx_id,
             pbx_timezone,
+            cel_columns,
             rules: Rules {
                 trunks,
                 not_before,

@@ -1,0 +1,195 @@
+//! Which column of a CEL file holds what: by its header, by the flags, or by trying the layouts
+//! that Asterisk's samples, FreePBX and Wazo have.
+
+use crate::csv_record::CsvRecord;
+use callbridge_call::UniqueId;
+use std::str::FromStr;
+
+/// What a column of a CEL file holds, as far as calls depend on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Column {
+    Event,
+    Time,
+    Number,
+    Exten,
+    Context,
+    Channel,
+    Application,
+    AppData,
+    Uniqueid,
+    Linkedid,
+    Userfield,
+    Peer,
+    Extra,
+    Other,
+}
+
+/// Fewer columns make no CEL row.
+pub(crate) const COLUMNS_MIN: usize = 5;
+
+/// The columns of a CEL file, in order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Columns(Vec<Column>);
+
+/// The layouts of files without a header, the likeliest first.
+const KNOWN: [&str; 6] = [
+    // Asterisk's sample mapping (`cel_custom.conf.sample`).
+    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,appname,\
+     appdata,amaflags,accountcode,uniqueid,linkedid,peer,userfield,userdeftype,eventextra",
+    // The table `cel` of FreePBX, with and without its number.
+    "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,\
+     dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
+     userdeftype,extra,userfield",
+    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,dst,\
+     channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userdeftype,\
+     extra,userfield",
+    // The table `cel` of Wazo.
+    "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
+     channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,userfield,peer,\
+     call_log_id,extra",
+    // Asterisk's samples for databases (`contrib/realtime`, the documentation of cel_odbc).
+    "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
+     channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,userfield,peer",
+    "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
+     appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userdeftype,userfield,extra",
+];
+
+impl Default for Columns {
+    /// Asterisk's sample mapping.
+    fn default() -> Self {
+        Self::listed(KNOWN[0])
+    }
+}
+
+impl FromStr for Columns {
+    type Err = MissingColumn;
+
+    /// Names separated by commas, as a header row or the mapping in `cel_custom.conf` has them.
+    fn from_str(names: &str) -> Result<Self, MissingColumn> {
+        Self::of(names.split(','))
+    }
+}
+
+/// A CEL file without this column tells of no call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a CEL file needs the column {0}")]
+pub struct MissingColumn(&'static str);
+
+impl Columns {
+    fn listed(names: &str) -> Self {
+        Self(once_each(names.split(',').map(Column::named)))
+    }
+
+    fn of<'n>(names: impl Iterator<Item = &'n str>) -> Result<Self, MissingColumn> {
+        let columns = once_each(names.map(Column::named));
+        for (column, name) in [
+            (Column::Event, "eventtype"),
+            (Column::Time, "eventtime"),
+            (Column::Channel, "channame"),
+            (Column::Uniqueid, "uniqueid"),
+            (Column::Linkedid, "linkedid"),
+        ] {
+            if !columns.contains(&column) {
+                return Err(MissingColumn(name));
+            }
+        }
+        Ok(Self(columns))
+    }
+
+    /// The fields of a record, for whoever is to name its columns.
+    pub fn seen(record: &[u8]) -> Vec<String> {
+        let mut fields = CsvRecord::new();
+        fields.read(record, COLUMNS_MIN);
+        let text = |at| String::from_utf8_lossy(fields.field(at)).into_owned();
+        (0..fields.len()).map(text).collect()
+    }
+
+    /// The columns, if this record is a header.
+    pub(crate) fn header(record: &CsvRecord) -> Option<Self> {
+        Self::of((0..record.len()).map(|index| record.text(index))).ok()
+    }
+
+    /// The layout that this record has, of those known.
+    pub(crate) fn recognised(record: &CsvRecord) -> Option<Self> {
+        let mut known = KNOWN.iter().map(|names| Self::listed(names));
+        known.find(|columns| columns.fit(record))
+    }
+
+    /// Whether the record holds in these columns what they should.
+    pub(crate) fn fit(&self, record: &CsvRecord) -> bool {
+        let text = |column| self.place(column).map_or("", |at| record.text(at));
+        is_event(text(Column::Event))
+            && (text(Column::Channel).contains('/') || text(Column::Channel).is_empty())
+            && [Column::Uniqueid, Column::Linkedid]
+                .into_iter()
+                .all(|id| is_id(text(id)))
+    }
+
+    /// Where a column stands.
+    pub(crate) fn place(&self, column: Column) -> Option<usize> {
+        self.0.iter().position(|&other| other == column)
+    }
+
+    /// Each column and where it stands.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, Column)> {
+        self.0.iter().copied().enumerate()
+    }
+}
+
+/// Of several columns of a kind the first counts: FreePBX's table has an empty `channel` after
+/// `channame`.
+fn once_each(columns: impl Iterator<Item = Column>) -> Vec<Column> {
+    let mut each: Vec<Column> = Vec::new();
+    for column in columns {
+        let again = each.contains(&column);
+        each.push(if again { Column::Other } else { column });
+    }
+    each
+}
+
+/// `CHAN_START`, `OF_A_LATER_RELEASE`
+pub(crate) fn is_event(text: &str) -> bool {
+    let is_name = |byte: u8| byte.is_ascii_uppercase() || matches!(byte, b'_' | b'0'..=b'9');
+    text.starts_with(|first: char| first.is_ascii_uppercase()) && text.bytes().all(is_name)
+}
+
+fn is_id(text: &str) -> bool {
+    UniqueId::new(text).is_some_and(|id| id.age().0 < u64::MAX)
+}
+
+impl Column {
+    /// By the name in the mapping, in AMI, or in a database's table: `${CHANNEL(channame)}`,
+    /// `${CSV_QUOTE(${eventtype})}`, `Channel`, `channame`.
+    fn named(name: &str) -> Self {
+        let name = name.trim().trim_start_matches('\u{feff}').to_lowercase();
+        let name = name.trim_matches(|c| matches!(c, '"' | '`' | '\'' | ' '));
+        let inner = name
+            .strip_prefix("${csv_quote(")
+            .and_then(|inner| inner.strip_suffix(")}"));
+        let name = inner.unwrap_or(name);
+        let name = name
+            .strip_prefix("${")
+            .unwrap_or(name)
+            .trim_end_matches('}');
+        let name = name
+            .strip_prefix("channel(")
+            .map_or(name, |n| n.trim_end_matches(')'));
+        match name {
+            "eventtype" | "event_type" | "event" | "eventname" | "event_name" => Self::Event,
+            "eventtime" | "event_time" | "time" => Self::Time,
+            "callerid(num)" | "cid_num" | "cidnum" | "calleridnum" | "callerid_num" => Self::Number,
+            "exten" | "extension" => Self::Exten,
+            "context" => Self::Context,
+            "channame" | "chan_name" | "channel_name" => Self::Channel,
+            "channel" => Self::Channel,
+            "appname" | "app_name" | "application" | "app" => Self::Application,
+            "appdata" | "app_data" | "applicationdata" => Self::AppData,
+            "uniqueid" | "unique_id" => Self::Uniqueid,
+            "linkedid" | "linked_id" => Self::Linkedid,
+            "userfield" | "user_field" => Self::Userfield,
+            "bridgepeer" | "peer" => Self::Peer,
+            "eventextra" | "event_extra" | "extra" => Self::Extra,
+            _ => Self::Other,
+        }
+    }
+}
