@@ -18,6 +18,7 @@ mod pbx;
 mod people;
 mod program;
 mod recordings;
+mod records;
 mod secrets;
 mod survival;
 mod wait;

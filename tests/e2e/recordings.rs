@@ -140,6 +140,12 @@ impl Recording {
         cel.map(|event| body(&pairs(event)).to_string()).collect()
     }
 
+    /// The CDRs as `cdr_csv` wrote them.
+    pub fn rows(&self) -> Vec<u8> {
+        let file = folder().join(&self.name).join("cdr.csv");
+        std::fs::read(file).expect("rows of CDRs")
+    }
+
     /// The CDRs as asterisk-cdr-amqp publishes them.
     pub fn cdrs(&self) -> Vec<String> {
         let cdrs = self

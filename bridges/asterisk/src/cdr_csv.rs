@@ -69,11 +69,10 @@ impl CdrRows {
         }
     }
 
-    /// The columns, if this row is a header: it names a channel and a start, and holds neither.
+    /// The columns, if this row is a header: it names a channel, a start and a disposition.
     fn read_header(&self) -> Option<Vec<Option<Field>>> {
-        let names = (0..self.record.len()).map(|at| self.record.text(at).trim());
-        let names = names.map(|name| name.trim_start_matches('\u{feff}').trim_matches('"'));
-        let fields: Vec<Option<Field>> = names.map(|name| cdr::field(name.as_bytes())).collect();
+        let names = (0..self.record.len()).map(|at| named(self.record.text(at)));
+        let fields: Vec<Option<Field>> = names.collect();
         let has = |field: Field| fields.contains(&Some(field));
         (has(Field::Channel) && has(Field::Start) && has(Field::Disposition)).then_some(fields)
     }
@@ -135,6 +134,26 @@ impl CdrRows {
         }
         columns
     }
+}
+
+/// A column of a header, by its name in `cdr.conf`, in a table or in a report:
+/// `dstchannel`, `Destination Channel`, `Billable (secs)`.
+fn named(name: &str) -> Option<Field> {
+    let letters = name.chars().filter(char::is_ascii_alphanumeric);
+    let name: String = letters.map(|c| c.to_ascii_lowercase()).collect();
+    let plain = match name.as_str() {
+        "sourcechannel" => "channel",
+        "destchannel" | "dstchan" => "dstchannel",
+        "lastapparg" | "lastappdata" | "appdata" => "lastdata",
+        "starttime" | "startdate" => "start",
+        "answeredtime" | "answerdate" => "answer",
+        "enddate" => "end",
+        "durationsecs" => "duration",
+        "billablesecs" => "billsec",
+        "callersource" | "callernumber" => "src",
+        other => other,
+    };
+    cdr::field(plain.as_bytes())
 }
 
 fn of_cdr_custom() -> Vec<Option<Field>> {

@@ -8,8 +8,8 @@
 //! Nothing among records says that a call is over. So the records of a call are waited for:
 //!
 //! - Those of a call that happens now: until `--cdr-wait` has passed since the last one came.
-//! - Late ones (a PBX that posts in batches, a queue's backlog): until records that ended so much
-//!   later have come, or for 10 minutes.
+//! - Those of a PBX that posts in batches, which is seen by its calls coming late time and again:
+//!   until records that ended later have come, or until 10 minutes after the end.
 //! - Those of which another is missing (a linkedid whose own channel told none, one half of a Local
 //!   channel), and those without a trunk, which may be the beginning of a customer's call: until
 //!   that came, or for `--max-call`.
@@ -45,6 +45,8 @@ use std::time::Duration;
 
 /// A PBX that posts records in batches does so within this time (`cdr.conf`: 300 s).
 const BATCH: Duration = Duration::from_secs(600);
+/// Two batches lie farther apart; the records of one come at once.
+const BATCHES_APART: Duration = Duration::from_secs(30);
 /// A record that arrives so soon after its end happens now.
 const LIVE: Duration = Duration::from_secs(5);
 /// Ids and names of folded calls that are remembered here; the spool remembers more, and longer.
@@ -68,6 +70,9 @@ pub struct Folder {
     stream: Option<EventTime>,
     /// The PBX tells channel events as well, and has told them up to here.
     events: Option<EventTime>,
+    /// When a call was told minutes after its end first, and whether it was again since.
+    batch: Option<EventTime>,
+    batches: bool,
 }
 
 impl Folder {
@@ -85,6 +90,8 @@ impl Folder {
             published: BTreeSet::new(),
             stream: None,
             events: None,
+            batch: None,
+            batches: false,
         }
     }
 
@@ -106,7 +113,7 @@ impl Folder {
             None => self.counts.doubled += 1,
         }
         while self.groups.len() > self.settings.max_open_calls.max(1) {
-            let Some(key) = self.groups.ended_first() else {
+            let Some(key) = self.groups.longest_silent() else {
                 break;
             };
             self.finish(key);
@@ -122,14 +129,14 @@ impl Folder {
 
     /// A record of a folded call: by its ids, or because its channel was that of a folded call.
     fn is_late(&self, record: &Record) -> bool {
-        let ids = [&record.uniqueid, &record.linkedid];
-        let known = |id: &&String| !id.is_empty() && self.done.contains_key(id.as_str());
-        if ids.iter().any(known) {
-            return true;
-        }
-        let end = self.done.get(&record.channel);
-        end.is_some_and(|&end| record.start <= end.plus(Duration::from_secs(1)))
-            && record.linkedid.is_empty()
+        let near = |text: &String, apart: Duration| {
+            let end = self.done.get(text).filter(|_| !text.is_empty());
+            end.is_some_and(|&end| record.start <= end.plus(apart))
+        };
+        let by_id = |id: &String| near(id, group::FAR_APART);
+        by_id(&record.uniqueid)
+            || by_id(&record.linkedid)
+            || record.linkedid.is_empty() && near(&record.channel, Duration::from_secs(1))
     }
 
     /// Says what time it is; call it at [`Folder::next_deadline`] at the latest.
@@ -147,10 +154,11 @@ impl Folder {
             return group.arrived.plus(self.settings.max_call);
         }
         let told_on = self.stream >= Some(group.end().plus(self.wait()));
-        if group.live || told_on {
-            group.arrived.plus(self.wait())
+        let waited = group.arrived.plus(self.wait());
+        if group.live || told_on || !self.batches {
+            waited
         } else {
-            group.arrived.plus(BATCH.max(self.wait()))
+            waited.max(group.end().plus(BATCH))
         }
     }
 
@@ -188,7 +196,7 @@ impl Folder {
 
     /// No more records will come: every call is folded without further waiting.
     pub fn finish_all(&mut self, _now: EventTime) {
-        while let Some(key) = self.groups.ended_first() {
+        while let Some(key) = self.groups.longest_silent() {
             self.finish(key);
         }
     }
@@ -198,6 +206,7 @@ impl Folder {
         let Some(group) = self.groups.remove(key) else {
             return;
         };
+        self.learn_batches(&group);
         let calls = finish::calls(&group, &self.settings.endpoints);
         self.counts.nobody += u64::from(calls.is_empty());
         self.counts.facts_dropped += u64::from(group.dropped);
@@ -208,6 +217,16 @@ impl Folder {
             self.remember(&group);
         }
         self.finished.extend(calls);
+    }
+
+    /// A PBX that posts in batches tells every call late; one backlog does so once.
+    fn learn_batches(&mut self, group: &Group) {
+        let late = group.arrived.since(group.end());
+        if late <= LIVE || late > BATCH {
+            return;
+        }
+        let first = *self.batch.get_or_insert(group.arrived);
+        self.batches |= group.arrived.since(first) > BATCHES_APART;
     }
 
     fn remember(&mut self, group: &Group) {

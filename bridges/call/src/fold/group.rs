@@ -11,6 +11,8 @@ use std::time::Duration;
 const RECORDS_MAX: usize = 256;
 /// Whole seconds: one record may end in the second before the next begins.
 const TOUCHING: Duration = Duration::from_secs(1);
+/// Records of one call follow each other; of another call, this much lies between.
+pub(super) const FAR_APART: Duration = Duration::from_secs(60);
 
 /// The records of one call, as far as they have come. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -81,6 +83,22 @@ impl Group {
         names.any(|name| endpoints.of(name).is_some())
     }
 
+    /// The record has the unique id of a record here, and is that of another channel, long before
+    /// or after everything here: an id that was given again.
+    fn gave_its_id_away(&self, record: &Record) -> bool {
+        let mut same = self
+            .records
+            .iter()
+            .filter(|it| it.uniqueid == record.uniqueid);
+        let other = |it: &Record| it.channel != record.channel;
+        let far = |it: &Record| {
+            it.start > record.end.plus(FAR_APART) || record.start > it.end.plus(FAR_APART)
+        };
+        !record.uniqueid.is_empty()
+            && same.next().is_some_and(|it| other(it) && same.all(other))
+            && self.records.iter().all(far)
+    }
+
     fn absorb(&mut self, other: Self) {
         self.arrived = self.arrived.max(other.arrived);
         self.live &= other.live;
@@ -116,7 +134,9 @@ fn same_channel(a: &Record, b: &Record) -> bool {
     let own = !a.uniqueid.is_empty() && !b.uniqueid.is_empty() && a.uniqueid != b.uniqueid;
     let continued = a.channel == b.channel && !own;
     let exactly = a.uniqueid.is_empty() && (a.end == b.start || b.end == a.start);
-    if continued && (near(&a.channel) || exactly) {
+    let apart = a.start <= b.end.plus(FAR_APART) && b.start <= a.end.plus(FAR_APART);
+    let goes_on = apart && is_unique(&a.channel);
+    if continued && (near(&a.channel) || exactly || goes_on) {
         return true;
     }
     let crossed = [
@@ -149,7 +169,10 @@ pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
     ids: BTreeMap<String, u64>,
     names: BTreeMap<String, BTreeSet<u64>>,
-    ends: BTreeSet<(EventTime, u64)>,
+    /// By when a record came last, as a count.
+    touches: BTreeSet<(u64, u64)>,
+    touched: BTreeMap<u64, u64>,
+    count: u64,
     next: u64,
 }
 
@@ -170,9 +193,9 @@ impl Groups {
         self.ids.contains_key(id)
     }
 
-    /// The group whose last record ended longest ago.
-    pub(super) fn ended_first(&self) -> Option<u64> {
-        self.ends.first().map(|&(_, key)| key)
+    /// The group that no record came of for the longest time.
+    pub(super) fn longest_silent(&self) -> Option<u64> {
+        self.touches.first().map(|&(_, key)| key)
     }
 
     /// Puts the record where it belongs: the number of its group, and those of groups that became
@@ -205,11 +228,12 @@ impl Groups {
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
         let ids = [&record.uniqueid, &record.linkedid];
-        let mut keys: BTreeSet<u64> = ids
-            .iter()
-            .filter_map(|id| self.ids.get(*id))
-            .copied()
-            .collect();
+        let known = ids.iter().filter_map(|id| self.ids.get(*id)).copied();
+        let one = |key: &u64| {
+            let group = self.groups.get(key);
+            group.is_some_and(|group| !group.gave_its_id_away(record))
+        };
+        let mut keys: BTreeSet<u64> = known.filter(one).collect();
         for name in [&record.channel, &record.dest] {
             let near = self.names.get(shared_name(name)).into_iter().flatten();
             let same = near.filter(|key| {
@@ -237,14 +261,18 @@ impl Groups {
                 }
             }
         }
-        self.ends.insert((group.end(), key));
+        self.count += 1;
+        self.touches.insert((self.count, key));
+        self.touched.insert(key, self.count);
         self.groups.insert(key, group);
     }
 
     /// Takes a group out, with everything that leads to it.
     pub(super) fn remove(&mut self, key: u64) -> Option<Group> {
         let group = self.groups.remove(&key)?;
-        self.ends.remove(&(group.end(), key));
+        if let Some(touched) = self.touched.remove(&key) {
+            self.touches.remove(&(touched, key));
+        }
         for record in &group.records {
             for id in [&record.uniqueid, &record.linkedid] {
                 if self.ids.get(id) == Some(&key) {

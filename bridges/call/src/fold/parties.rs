@@ -3,7 +3,7 @@
 use super::group::Group;
 use super::record::Record;
 use crate::trunk::{self, Endpoint, Endpoints, Party};
-use crate::units::{EventTime, Extension};
+use crate::units::{EventTime, Extension, UniqueId};
 
 /// A channel, by its name: a record tells the unique id of one of its two channels alone.
 #[derive(Clone, Debug)]
@@ -63,7 +63,7 @@ pub(super) fn channels<'a>(
     endpoints: &'a Endpoints,
 ) -> (Vec<&'a Record>, Vec<Channel<'a>>) {
     let mut records: Vec<&Record> = group.records.iter().collect();
-    records.sort_by(|a, b| order(a).cmp(&order(b)));
+    records.sort_by_key(|record| order(record));
     let mut channels: Vec<Channel<'a>> = Vec::new();
     for record in &records {
         for (name, told) in [(&record.channel, true), (&record.dest, false)] {
@@ -91,11 +91,13 @@ pub(super) fn channels<'a>(
     (records, channels)
 }
 
-/// By start; of those of one second, the other side of a dialling last, then by age.
-fn order(record: &Record) -> (EventTime, bool, (u64, u64), &str) {
-    let age = crate::units::UniqueId::new(record.uniqueid.as_str());
+/// By start; of those of one second, the other side of a dialling last, then by age, and what a
+/// Local channel did after what dialled it.
+fn order(record: &Record) -> (EventTime, bool, (u64, u64), bool) {
+    let age = UniqueId::new(record.uniqueid.as_str());
     let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
-    (record.start, record.is_dialled_side(), age, &record.channel)
+    let local = trunk::local_pair(&record.channel).is_some();
+    (record.start, record.is_dialled_side(), age, local)
 }
 
 /// As everywhere; and an `Agent/1001` of Asterisk before 12 stands for the telephone at which

@@ -2,6 +2,7 @@
 
 use crate::assembler::leg::unmarked;
 use crate::event::Cdr;
+use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -82,14 +83,12 @@ impl Record {
         let start = cdr.started_at.or(born);
         let told = cdr.ended_at.or(cdr.at).unwrap_or(arrived);
         let start = start.unwrap_or_else(|| told.minus(lasted.unwrap_or_default()));
-        let ended = cdr.ended_at;
-        let end = ended.unwrap_or_else(|| start.plus(lasted.unwrap_or_default()));
-        let end = end.max(start);
+        let end = end(cdr.ended_at, start, lasted.unwrap_or_default());
         Some(Self {
             uniqueid: clip(&cdr.uniqueid),
             linkedid: clip(&cdr.linkedid),
-            channel: clip(channel),
-            dest: clip(unmarked(&cdr.dest_channel)),
+            channel: clip(whole(channel)),
+            dest: clip(whole(unmarked(&cdr.dest_channel))),
             source: clip(&cdr.source),
             caller_id: clip(&cdr.caller_id),
             destination: clip(&cdr.destination),
@@ -143,6 +142,27 @@ impl Record {
     pub(super) fn is_birth(&self) -> bool {
         birth(&self.uniqueid).is_some_and(|born| self.start <= born.plus(BIRTH_SLACK))
     }
+}
+
+/// The end that was told; a record that lasted longer was told before its end.
+fn end(told: Option<EventTime>, start: EventTime, lasted: Duration) -> EventTime {
+    let lasted = start.plus(lasted);
+    let told = told.unwrap_or(lasted).max(start);
+    if lasted > told.plus(BIRTH_SLACK) {
+        lasted
+    } else {
+        told
+    }
+}
+
+/// A name without the half that a channel keeps which took the place of a Local one.
+fn whole(name: &str) -> &str {
+    if trunk::local_pair(name).is_some() {
+        return name;
+    }
+    name.strip_suffix(";1")
+        .or_else(|| name.strip_suffix(";2"))
+        .unwrap_or(name)
 }
 
 /// The second in which the channel with this unique id was made.

@@ -248,39 +248,88 @@ fn a_live_call_is_folded_when_no_record_came_for_the_wait() {
 }
 
 #[test]
-fn records_that_come_in_batches_wait_for_the_next_batch() {
+fn records_of_a_pbx_that_posts_in_batches_wait_for_the_next_batch() {
     let mut folder = folder();
-    let early = cdr(&Row(CITY, ANNA, "Dial", 0, 20, None, (0, 1)));
-    folder.hear(&early, at(200));
-    folder.tick(at(400));
+    let other = |n: u32, end: i64| {
+        let mut row = cdr(&Row(
+            CITY,
+            ANNA,
+            "Dial",
+            end - 20,
+            end,
+            Some(15),
+            (end - 20, n),
+        ));
+        row.channel = format!("PJSIP/gsm-{n:08x}").into();
+        row.dest_channel = format!("PJSIP/101-1{n:07x}").into();
+        row
+    };
+    // The first batch could be a backlog; after the second, the third is expected.
+    for (n, batch) in [(20, 300), (21, 600)] {
+        folder.hear(&other(n, batch - 100), at(batch));
+        folder.tick(at(batch + 10));
+        assert_eq!(folder.take_finished().len(), 1);
+    }
+    let early = Row(CITY, ANNA, "Dial", 880, 895, None, (880, 1));
+    folder.hear(&cdr(&early), at(901));
+    folder.tick(at(1_100));
     assert!(
         folder.take_finished().is_empty(),
         "the rest may be in the next batch"
     );
-    let rest = cdr(&Row(CITY, BORIS, "Dial", 20, 60, Some(30), (0, 1)));
-    folder.hear(&rest, at(500));
-    folder.hear(
-        &cdr(&Row(
-            "PJSIP/gsm-0000000d",
-            ANNA,
-            "Dial",
-            300,
-            400,
-            Some(9),
-            (300, 9),
-        )),
-        at(500),
-    );
-    folder.tick(at(511));
+    let rest = Row(CITY, BORIS, "Dial", 895, 899, Some(3), (880, 1));
+    folder.hear(&cdr(&rest), at(1_200));
+    folder.hear(&other(22, 1_000), at(1_200));
+    folder.tick(at(1_210));
     let calls = folder.take_finished();
     assert_eq!(calls.len(), 1);
     assert_eq!(calls[0].employee.as_ref().expect("Boris").as_str(), "102");
-    folder.tick(at(500 + 601));
+    folder.tick(at(1_600));
     assert_eq!(
         folder.take_finished().len(),
         1,
         "nothing stays open for ever"
     );
+}
+
+#[test]
+fn a_backlog_is_folded_when_no_record_came_for_the_wait() {
+    let mut folder = folder();
+    folder.hear(
+        &cdr(&Row(CITY, ANNA, "Dial", 0, 20, Some(15), (0, 1))),
+        at(300),
+    );
+    assert_eq!(folder.next_deadline(), Some(at(310)));
+}
+
+#[test]
+fn an_id_that_was_given_again_to_another_channel_is_another_call() {
+    let again = Cdr {
+        channel: "PJSIP/city-0000000e".into(),
+        ..cdr(&Row(CITY, BORIS, "Dial", 1_900, 1_945, Some(38), (0, 1)))
+    };
+    let first = cdr(&Row(CITY, ANNA, "Dial", 0, 113, None, (0, 1)));
+    let mut folder = folder();
+    folder.hear(&first, at(113));
+    folder.hear(&again, at(1_945));
+    folder.finish_all(at(2_000));
+    assert_eq!(folder.take_finished().len(), 2);
+}
+
+#[test]
+fn a_record_told_before_its_end_lasts_as_long_as_it_says() {
+    let row = Cdr {
+        ended_at: Some(at(0)),
+        answered_at: None,
+        duration_sec: Some(45),
+        billable_sec: Some(38),
+        ..cdr(&Row(CITY, ANNA, "Dial", 0, 0, Some(38), (0, 1)))
+    };
+    let mut folder = folder();
+    folder.hear(&row, at(45));
+    folder.finish_all(at(45));
+    let call = folder.take_finished().remove(0);
+    assert_eq!((call.ended, call.talk), (at(45), Duration::from_secs(38)));
 }
 
 #[test]
