@@ -4,6 +4,7 @@
 use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command as Checked, read};
 use serde_json::Value;
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -141,11 +142,8 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).expect("JSON")
 }
 
-#[test]
-fn every_recording_comes_out_as_expected_in_both_formats() {
-    // Frames that were cut in the caller's name hold no variables; the CDR's user field does.
-    let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
-    let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
+/// The names of all recordings of whole lines.
+fn recordings() -> Vec<String> {
     let entries = fs::read_dir(recording("")).expect("the recordings");
     let mut names: Vec<String> = entries
         .map(|entry| {
@@ -159,6 +157,15 @@ fn every_recording_comes_out_as_expected_in_both_formats() {
         .collect();
     names.sort();
     assert!(names.len() >= 16, "only {} recordings", names.len());
+    names
+}
+
+#[test]
+fn every_recording_comes_out_as_expected_in_both_formats() {
+    // Frames that were cut in the caller's name hold no variables; the CDR's user field does.
+    let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
+    let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
+    let names = recordings();
     let mut wrong = Vec::new();
     for name in &names {
         let expected = json(&recording(name).join("expected.json"));
@@ -176,6 +183,49 @@ fn every_recording_comes_out_as_expected_in_both_formats() {
                     .map(|words| format!("{name} {format}: {words}")),
             );
         }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// As `timestampevents=no` tells it, neither is there a time in CEL's fields: how long things
+/// lasted is lost with it, who talked with whom is not.
+#[test]
+fn recordings_without_times_tell_direction_answer_and_people_and_are_incomplete() {
+    const KEPT: [&str; 6] = [
+        "linkedid",
+        "direction",
+        "answered",
+        "trunk",
+        "employee",
+        "employeesInOrder",
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let timeless = folder.path().join("ami.raw");
+    let mut wrong = Vec::new();
+    for name in recordings() {
+        let bytes = fs::read(recording(&name).join("ami.raw")).expect("readable");
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let timed =
+            |line: &&[u8]| line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:");
+        let kept: Vec<u8> = lines
+            .filter(|line| !timed(line))
+            .flatten()
+            .copied()
+            .collect();
+        fs::write(&timeless, kept).expect("written");
+        let path = timeless.to_str().expect("UTF-8");
+        let mut told = explained(&[&["--format=ami", path], &TRUNKS[..]].concat());
+        told.retain(|call| call["outcome"] != "internal");
+        let expected = json(&recording(&name).join("expected.json"));
+        let of = |call: &Value| KEPT.map(|key| call[key].to_string());
+        let expected = expected["calls"].as_array().expect("calls");
+        let wanted: BTreeSet<_> = expected.iter().map(of).collect();
+        let got: BTreeSet<_> = told.iter().map(of).collect();
+        if got != wanted {
+            wrong.push(format!("{name}: {wanted:?}\n  is told as {got:?}"));
+        }
+        let whole = told.iter().find(|call| call["incomplete"] != true);
+        wrong.extend(whole.map(|call| format!("{name}: not incomplete: {call}")));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

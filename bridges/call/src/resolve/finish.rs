@@ -25,7 +25,7 @@ pub(super) fn finish(
     let started = started(legs, plan, &mut why);
     let ended = ended(legs, plan, &mut why).max(started);
     let talk = plan.talk.total.min(ended.since(started));
-    let answered = talk >= talk::ANSWERED_FROM;
+    let answered = plan.talk.would_answer(talk);
     talked(legs, plan, customer, &mut why);
     let variables = variables::variables(legs, plan);
     for source in &variables {

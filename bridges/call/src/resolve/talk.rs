@@ -32,7 +32,12 @@ pub(super) struct Talk {
 impl Talk {
     /// There was talk of half a second or more; where no times were told, any.
     pub(super) fn is_answer(&self) -> bool {
-        self.total >= ANSWERED_FROM || self.untimed && self.total > Duration::ZERO
+        self.would_answer(self.total)
+    }
+
+    /// Whether talk of this length is enough to be an answer.
+    pub(super) fn would_answer(&self, talk: Duration) -> bool {
+        talk >= ANSWERED_FROM || self.untimed && talk > Duration::ZERO
     }
 
     /// These channels are connected with the customer in this span; `last` is each one's latest.
