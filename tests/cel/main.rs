@@ -113,3 +113,25 @@ fn linkedid_end_says_nothing_however_early_it_comes() {
         *rows = first.into_iter().chain(rest).collect();
     });
 }
+
+fn takes_a_bridge(row: &Message) -> bool {
+    value(row, "EventName").starts_with("BRIDGE_")
+}
+
+#[test]
+fn bridges_without_ids_are_known_by_those_who_are_in_them() {
+    check_changed(|rows| {
+        let bridges = rows.iter_mut().filter(|row| takes_a_bridge(row));
+        bridges.for_each(|row| set(row, "Extra", ""));
+    });
+}
+
+#[test]
+fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
+    check_changed(|rows| {
+        for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
+            set(row, "Extra", "");
+            set(row, "Peer", "");
+        }
+    });
+}

@@ -5,7 +5,7 @@ use crate::decoder::{Decoded, Heard, Unreadable};
 use crate::json::{Json, Members};
 use crate::key::is;
 use crate::text::{Raw, epoch, known, number};
-use callbridge_call::event::{ChannelState, Text};
+use callbridge_call::event::{ChannelState, Text, UNNAMED};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
 
@@ -117,12 +117,14 @@ impl<'a> CelRow<'a> {
                 let Told {
                     bridge, technology, ..
                 } = self.extra.told();
+                let bridge = or_unnamed(bridge, &self.application, &self.app_data, &self.peer);
                 Kind::BridgeEnter { bridge, technology }
             }
             b"BRIDGE_EXIT" => {
                 let Told {
                     bridge, technology, ..
                 } = self.extra.told();
+                let bridge = or_unnamed(bridge, &self.application, &self.app_data, "");
                 Kind::BridgeLeave { bridge, technology }
             }
             b"PICKUP"
@@ -188,6 +190,18 @@ fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'
         },
         _ => return None,
     })
+}
+
+/// A bridge whose id stands in no `Extra`: a conference is known by its room, any other by those
+/// who are in it already.
+fn or_unnamed<'a>(bridge: Text<'a>, application: &str, data: &str, peers: &str) -> Text<'a> {
+    if !bridge.is_empty() {
+        return bridge;
+    }
+    match application {
+        "ConfBridge" | "MeetMe" if !data.is_empty() => room(data),
+        _ => Cow::Owned(format!("{UNNAMED}{peers}")),
+    }
 }
 
 /// The conference that `MeetMe` or `ConfBridge` was told to enter, as AMI 1.x's events name it.

@@ -141,7 +141,7 @@ fn extra_is_read_as_an_object_and_as_a_text() {
     }
     for broken in [r#""""#, "null", r#""{torn""#, "[1]"] {
         event(Format::CelAmqp, &amqp("BRIDGE_EXIT", broken), |event| {
-            let (bridge, technology) = ("".into(), "".into());
+            let (bridge, technology) = ("?".into(), "".into());
             assert_eq!(
                 event.kind,
                 Kind::BridgeLeave { bridge, technology },

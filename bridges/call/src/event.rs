@@ -3,6 +3,9 @@
 use crate::units::EventTime;
 use std::borrow::Cow;
 
+/// Begins what stands for the id of a bridge that was not told.
+pub const UNNAMED: &str = "?";
+
 /// Text borrowed from the source's bytes where it could be, owned where it had to be unescaped
 /// or repaired.
 pub type Text<'a> = Cow<'a, str>;
@@ -138,14 +141,15 @@ pub enum Kind<'a> {
     },
     /// `BridgeEnter`, `BRIDGE_ENTER`
     BridgeEnter {
-        /// The bridge's id; empty where CEL does not tell it.
+        /// The bridge's id; where CEL does not tell it, [`UNNAMED`] and the names of the channels
+        /// that are in it already, as far as those are told, separated by commas.
         bridge: Text<'a>,
         /// `simple_bridge`, `softmix`, `holding_bridge`…; empty if not told.
         technology: Text<'a>,
     },
     /// `BridgeLeave`, `BRIDGE_EXIT`
     BridgeLeave {
-        /// The bridge's id; empty where CEL does not tell it.
+        /// The bridge's id; [`UNNAMED`] where CEL does not tell it.
         bridge: Text<'a>,
         /// As of [`Kind::BridgeEnter`].
         technology: Text<'a>,

@@ -21,6 +21,7 @@ mod seats;
 mod split;
 mod talk;
 mod timeline;
+mod unnamed;
 mod variables;
 mod view;
 
@@ -76,6 +77,11 @@ pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> V
     let legs: Vec<&Leg> = match &seated {
         Some(seated) => seated.legs.iter().collect(),
         None => call.legs.values().collect(),
+    };
+    let named = unnamed::named(&legs);
+    let legs = match &named {
+        Some(named) => named.iter().collect(),
+        None => legs,
     };
     let joined = seated
         .as_ref()

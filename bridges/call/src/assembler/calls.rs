@@ -4,7 +4,7 @@ use super::leg::{Leg, is_holding};
 use super::names::is_renamed;
 use super::open::{OpenCall, Ties};
 
-use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
+use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -44,7 +44,8 @@ pub(super) fn ties<'a>(
             by = dialler.as_deref();
         }
         Kind::BridgeEnter { bridge, technology } => {
-            met = Some(bridge).filter(|_| !is_holding(technology));
+            let named = !bridge.starts_with(UNNAMED);
+            met = Some(bridge).filter(|_| named && !is_holding(technology));
         }
         Kind::Joined { with: others } => with = others,
         Kind::Linked { with: other } | Kind::Unlinked { with: other } => by = Some(other),

@@ -14,5 +14,6 @@ mod settling;
 mod story;
 mod talk;
 mod timeline;
+mod unnamed;
 mod variables;
 mod why;

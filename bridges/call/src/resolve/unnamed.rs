@@ -1,0 +1,218 @@
+//! Bridges that nobody named: CEL whose `Extra` is not written tells that a channel entered or left
+//! one, and not which.
+//!
+//! A source that writes `Peer` names those already there, and that says it all. One that does not
+//! leaves the times: two channels that enter within a second of each other meet; one that enters
+//! alone takes the place that another left beside somebody who waits.
+
+use crate::assembler::leg::{Leg, What};
+use crate::event::{Origin, UNNAMED};
+use crate::trunk;
+use crate::units::EventTime;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Both sides of a new bridge enter it within this time.
+const TOGETHER: Duration = Duration::from_secs(1);
+
+/// A channel entered or left.
+struct Step<'a> {
+    at: EventTime,
+    leg: usize,
+    fact: usize,
+    enters: bool,
+    /// The names of those already there.
+    peers: Vec<&'a str>,
+}
+
+/// A bridge, and who is in it.
+#[derive(Default)]
+struct Group<'a> {
+    members: BTreeSet<usize>,
+    /// Named as being there, and not yet heard to enter.
+    expected: BTreeSet<&'a str>,
+    /// When somebody entered or left last.
+    changed: Option<EventTime>,
+}
+
+/// The channels with their bridges named; `None` where each is named already.
+pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
+    let steps = steps(legs);
+    if steps.is_empty() {
+        return None;
+    }
+    let mut own: Vec<Leg> = legs.iter().map(|&leg| leg.clone()).collect();
+    // AMI's own events name theirs, and CEL's tell of the same.
+    let told_otherwise = legs.iter().any(|leg| {
+        let mut facts = leg.facts.iter();
+        facts.any(|fact| fact.origin == Origin::Channel && matches!(fact.what, What::Enter { .. }))
+    });
+    let groups = if told_otherwise {
+        vec![None; steps.len()]
+    } else {
+        Meeting::of(legs, &steps).walk(&steps)
+    };
+    for (step, group) in steps.iter().zip(groups) {
+        let what = &mut own[step.leg].facts[step.fact].what;
+        match (what, group) {
+            (What::Enter { bridge, .. } | What::Leave { bridge, .. }, Some(group)) => {
+                *bridge = format!("{UNNAMED}{group}");
+            }
+            (what, _) => *what = What::DialEnded,
+        }
+    }
+    Some(own)
+}
+
+/// All comings and goings without a bridge's name, in the order of their times.
+fn steps<'a>(legs: &[&'a Leg]) -> Vec<Step<'a>> {
+    let mut steps = Vec::new();
+    for (leg, it) in legs.iter().enumerate() {
+        for (fact, told) in it.facts.iter().enumerate() {
+            let (bridge, enters) = match &told.what {
+                What::Enter { bridge, .. } => (bridge, true),
+                What::Leave { bridge, .. } => (bridge, false),
+                What::Born(_)
+                | What::State(_)
+                | What::Dialled { .. }
+                | What::DialEnded
+                | What::App
+                | What::Linked { .. }
+                | What::Unlinked { .. }
+                | What::Renamed { .. }
+                | What::Hangup
+                | What::Gone => continue,
+            };
+            let unnamed = if bridge.is_empty() {
+                Some("")
+            } else {
+                bridge.strip_prefix(UNNAMED)
+            };
+            let Some(peers) = unnamed else { continue };
+            let peers = peers.split(',').filter(|peer| !peer.is_empty());
+            steps.push(Step {
+                at: told.at,
+                leg,
+                fact,
+                enters,
+                peers: peers.collect(),
+            });
+        }
+    }
+    // A channel's own facts stay in their order: it leaves before it enters the next.
+    steps.sort_by_key(|step| step.at);
+    steps
+}
+
+/// Who is where.
+struct Meeting<'l, 'a> {
+    legs: &'l [&'a Leg],
+    /// `Peer` is written.
+    told: bool,
+    groups: Vec<Group<'a>>,
+    /// The bridge each channel is in, and the one it left last.
+    sits: Vec<Option<usize>>,
+    left: Vec<Option<usize>>,
+}
+
+impl<'l, 'a> Meeting<'l, 'a> {
+    fn of(legs: &'l [&'a Leg], steps: &[Step<'a>]) -> Self {
+        Self {
+            legs,
+            told: steps.iter().any(|step| !step.peers.is_empty()),
+            groups: Vec::new(),
+            sits: vec![None; legs.len()],
+            left: vec![None; legs.len()],
+        }
+    }
+
+    /// The bridge of each step; `None` for one who left what was not entered.
+    fn walk(mut self, steps: &[Step<'a>]) -> Vec<Option<usize>> {
+        let mut bridges = Vec::new();
+        for (at, step) in steps.iter().enumerate() {
+            let group = if step.enters {
+                self.leave(step);
+                let found = if self.told {
+                    self.by_peers(step)
+                } else {
+                    self.by_time(step, &steps[at + 1..])
+                };
+                Some(self.enter(step, found))
+            } else {
+                self.leave(step)
+            };
+            bridges.push(group);
+        }
+        bridges
+    }
+
+    fn leave(&mut self, step: &Step<'a>) -> Option<usize> {
+        let group = self.sits[step.leg].take()?;
+        self.left[step.leg] = Some(group);
+        let there = &mut self.groups[group];
+        there.members.remove(&step.leg);
+        there.changed = Some(step.at);
+        Some(group)
+    }
+
+    fn enter(&mut self, step: &Step<'a>, found: Option<usize>) -> usize {
+        let group = found.unwrap_or(self.groups.len());
+        if found.is_none() {
+            self.groups.push(Group::default());
+        }
+        let there = &mut self.groups[group];
+        there.members.insert(step.leg);
+        there.changed = Some(step.at);
+        there.expected.extend(&step.peers);
+        for &member in &there.members {
+            there.expected.remove(self.legs[member].name());
+        }
+        self.sits[step.leg] = Some(group);
+        group
+    }
+
+    /// The bridge in which one of those named is, or is expected, with this one.
+    fn by_peers(&self, step: &Step<'a>) -> Option<usize> {
+        let named = |&leg: &usize| {
+            let mut names = self.legs[leg].names.iter();
+            names.any(|name| step.peers.contains(&name.text.as_str()))
+        };
+        let there = (0..self.legs.len()).filter(named);
+        let there = there.filter_map(|leg| self.sits[leg]).next();
+        let name = self.legs[step.leg].name();
+        there.or_else(|| {
+            let mut groups = self.groups.iter();
+            groups.position(|group| group.expected.contains(name) && !group.members.is_empty())
+        })
+    }
+
+    /// The bridge in which somebody waits alone, of several the one that changed last.
+    fn by_time(&self, step: &Step<'a>, later: &[Step<'a>]) -> Option<usize> {
+        let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
+        let own = pair(step.leg);
+        let waiting = |group: &usize| {
+            let there = &self.groups[*group];
+            let other_half = |&leg: &usize| own.is_some() && pair(leg) == own;
+            there.members.len() == 1
+                && self.left[step.leg] != Some(*group)
+                && !there.members.iter().any(other_half)
+        };
+        let recent = |group: &usize| {
+            let changed = self.groups[*group].changed;
+            changed.is_some_and(|changed| step.at.since(changed) <= TOGETHER)
+        };
+        let alone: Vec<usize> = (0..self.groups.len()).filter(waiting).collect();
+        let last = |groups: &mut dyn Iterator<Item = usize>| {
+            groups.max_by_key(|&group| self.groups[group].changed)
+        };
+        if let Some(group) = last(&mut alone.iter().copied().filter(recent)) {
+            return Some(group);
+        }
+        let next = later
+            .iter()
+            .find(|next| next.enters && next.leg != step.leg);
+        let meets = next.is_some_and(|next| next.at.since(step.at) <= TOGETHER);
+        let waits = last(&mut alone.iter().copied());
+        waits.filter(|_| !meets)
+    }
+}

@@ -1,0 +1,68 @@
+//! Bridges whose ids nobody told: CEL without `Extra`.
+
+use crate::story::{Story, channel, customer, extensions, seconds};
+use callbridge_call::Origin;
+use callbridge_call::event::ChannelState::Unknown;
+
+/// A Local channel that dialled a mobile over a trunk, then the user's phone, and optimised itself
+/// away: the shape of CEL tables in wazo-call-logd's tests, which have neither `extra` nor `peer`.
+#[test]
+fn a_phone_that_takes_the_place_of_a_local_channel_talks_with_who_waits_there() {
+    let one = channel("Local/mobile@out-00000005;1", 20);
+    let two = channel("Local/mobile@out-00000005;2", 21).of(&one);
+    let city = channel("SIP/carrier-00000008", 22).of(&one);
+    let phone = channel("SIP/103-00000009", 23).of(&one);
+    let mut story = Story::new();
+    story.by(Origin::Cel);
+    story.at(0.0).born(&one, Unknown).born(&two, Unknown);
+    story
+        .at(0.2)
+        .born(&city, Unknown)
+        .at(5.6)
+        .born(&phone, Unknown);
+    story.at(4.85).enter(&city, "?").at(4.86).enter(&two, "?");
+    story.at(8.65).enter(&phone, "?").at(8.67).enter(&one, "?");
+    story.at(8.68).leave(&phone, "?").leave(&two, "?");
+    story.at(8.69).enter(&phone, "?").leave(&one, "?");
+    story.at(8.70).hangups(&[&one, &two]);
+    story.at(10.9).leave(&phone, "?").hangup(&phone);
+    story.at(11.0).leave(&city, "?").hangup(&city);
+    let call = story.call();
+    let (talk, length) = seconds(&call);
+    assert!((talk - 2.25).abs() < 0.1, "{talk}");
+    assert_eq!(length, 11.0);
+    assert_eq!(extensions(&call), ["103"]);
+}
+
+#[test]
+fn a_customer_who_waits_while_others_consult_does_not_talk_with_them() {
+    for told in [true, false] {
+        let (city, first) = (customer(1), channel("PJSIP/101-00000002", 2));
+        let (first, second) = (first.of(&city), channel("PJSIP/102-00000003", 3).of(&city));
+        let with = |name: &str| format!("?{}", if told { name } else { "" });
+        let mut story = Story::new();
+        story.by(Origin::Cel);
+        story
+            .at(0.0)
+            .born(&city, Unknown)
+            .at(0.1)
+            .born(&first, Unknown);
+        story.at(1.0).enter(&first, "?");
+        story.at(1.01).enter(&city, &with("PJSIP/101-00000002"));
+        story.at(3.0).leave(&first, "?").at(3.01).enter(&first, "?");
+        story.at(3.5).born(&second, Unknown);
+        story.at(3.6).enter(&second, &with("PJSIP/101-00000002"));
+        story.at(8.0).leave(&second, "?").hangup(&second);
+        story.at(8.1).leave(&first, "?");
+        story.at(8.11).enter(&first, &with(&city.0.name));
+        story.at(10.0).leave(&first, "?").leave(&city, "?");
+        story.hangups(&[&first, &city]);
+        let call = story.call();
+        assert!(
+            (seconds(&call).0 - 3.88).abs() < 0.1,
+            "{told} {:?}",
+            seconds(&call)
+        );
+        assert_eq!(extensions(&call), ["101"]);
+    }
+}
