@@ -308,8 +308,8 @@ fn what_cannot_be_read_is_65_and_what_is_not_there_66() {
             65,
             "nothing in it is ami-json",
         ),
-        (frames, "ami", 65, "it looks like --format ami-json"),
-        (frames, "cel-csv", 65, "it looks like --format ami-json"),
+        (frames, "ami", 65, "use --format ami-json"),
+        (frames, "cel-csv", 65, "use --format ami-json"),
     ] {
         let output = explain(&["--format", format, file]);
         let told = String::from_utf8_lossy(&output.stderr);

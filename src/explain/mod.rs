@@ -23,7 +23,7 @@ use crate::cli::{Code, Config, Environment, Failure, logging};
 use crate::journal::{self, Judged, Rules};
 use crate::people::People;
 use crate::people::files::Watched;
-use callbridge_asterisk::{Columns, Format};
+use callbridge_asterisk::{Columns, Format, Likeness};
 use callbridge_call::{EventTime, Settings};
 use choice::Choice;
 use jiff::tz::TimeZone;
@@ -82,13 +82,15 @@ pub fn run(
         out,
     };
     let mut reading = Reading::new(rules(config, *format));
-    match read(file, path, &mut reading, &mut printing) {
+    match read(file, (path, *format), &mut reading, &mut printing) {
         Err(Ended::Closed) => return Ok(()),
         Err(Ended::Failed(failure)) => return Err(failure),
         Ok(()) => {}
     }
-    if !reading.counts().is_readable() && !reading.counts().is_empty() {
-        return Err(Failure::new(Code::Input, unreadable(path, *format)));
+    if reading.counts().is_doubtful()
+        && let Some(words) = unreadable(path, *format, reading.counts().is_readable())
+    {
+        return Err(Failure::new(Code::Input, words));
     }
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
@@ -149,12 +151,13 @@ enum Ended {
 
 fn read(
     mut file: File,
-    path: &Path,
+    (path, format): (&Path, Format),
     reading: &mut Reading,
     printing: &mut Printing<'_>,
 ) -> Result<(), Ended> {
     let failed = |code, words: String| Ended::Failed(Failure::new(code, words));
     let conflict = |error| failed(Code::Usage, format!("--trunk: {error}"));
+    let mut begun = false;
     loop {
         let read = match file.read(reading.space(PIECE_BYTES)) {
             Ok(read) => read,
@@ -163,6 +166,11 @@ fn read(
                 return Err(failed(Code::Input, format!("{}: {error}", path.display())));
             }
         };
+        if !std::mem::replace(&mut begun, true)
+            && let Some(like) = is_of_bus(format, &reading.space(PIECE_BYTES)[..read])
+        {
+            return Err(failed(Code::Input, instead(path, format, &like)));
+        }
         let calls = if read == 0 {
             reading.finish()
         } else {
@@ -296,22 +304,43 @@ fn draw(of: &text::Explained<'_>, zone: Option<&TimeZone>, file: &Path) -> Resul
     })
 }
 
-fn unreadable(path: &Path, format: Format) -> String {
+/// Why nothing could be read; `None` if some of it is written in the format, and no other.
+fn unreadable(path: &Path, format: Format, partly: bool) -> Option<String> {
     let mut beginning = Vec::new();
     let looked =
         File::open(path).and_then(|file| file.take(PIECE_BYTES as u64).read_to_end(&mut beginning));
-    let like = looked.ok().and_then(|_| reading::looks_like(&beginning));
+    let like = looked.ok().and_then(|_| Likeness::of(&beginning));
     let shown = path.display();
-    match like.filter(|like| *like != format) {
-        Some(like) => format!("{shown}: nothing in it is {format}; it looks like --format {like}"),
+    match like.filter(|like| like.format != Some(format)) {
+        Some(like) => Some(instead(path, format, &like)),
+        None if partly => None,
         None => {
             let columns = (format == Format::CelCsv).then(|| columns_seen(&beginning));
-            columns.flatten().map_or_else(
-                || format!("{shown}: nothing in it is {format}, nor any other format known here"),
+            Some(columns.flatten().map_or_else(
+                || {
+                    format!(
+                        "{shown}: nothing in it is {format}, nor any other format known \
+                     here"
+                    )
+                },
                 |seen| format!("{shown}: {seen}"),
-            )
+            ))
         }
     }
+}
+
+/// What a file of another format is, and which flag to give.
+fn instead(path: &Path, format: Format, like: &Likeness) -> String {
+    let shown = path.display();
+    let like = like.with_advice("--format ");
+    format!("{shown}: nothing in it is {format}; this looks like {like}")
+}
+
+/// Wazo's messages are AMI as JSON in another envelope, and in no order that could be relied on.
+fn is_of_bus(format: Format, beginning: &[u8]) -> Option<Likeness> {
+    let like = (format == Format::AmiJson).then(|| Likeness::of(beginning));
+    like.flatten()
+        .filter(|like| like.format == Some(Format::Wazo))
 }
 
 /// The columns of a file that could be CEL, and how to name them; `None` if it has none.

@@ -1,7 +1,7 @@
 //! A recording's bytes in, its finished calls out. Pure: time is the recording's own.
 
 use crate::trunk::Trunks;
-use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, Settings, Told, UniqueId};
 use std::collections::BTreeMap;
@@ -13,9 +13,6 @@ const REPLAY: Duration = Duration::from_secs(3600);
 
 /// Events without a time are told apart by so little: what came first stays first.
 const ORDER: Duration = Duration::from_micros(1);
-
-/// So many bytes of a file that cannot be read are looked at, to say what it is.
-const LOOKED_AT_MAX: usize = 256 << 10;
 
 /// How a recording is read.
 #[derive(Clone, Debug)]
@@ -53,6 +50,11 @@ impl Counts {
     /// Something in it is written in the format.
     pub fn is_readable(&self) -> bool {
         self.read + self.skipped > 0
+    }
+
+    /// Nothing in it tells of a call, and something could not be read.
+    pub fn is_doubtful(&self) -> bool {
+        self.read == 0 && self.unreadable > 0
     }
 
     /// There was nothing in it.
@@ -304,23 +306,4 @@ fn time_of(told: &Told<'_>) -> Time {
         Told::Cdr(cdr) => cdr.at.or(cdr.ended_at).map_or(Time::None, Time::Told),
         Told::Mark(_) => Time::None,
     }
-}
-
-/// Which format the beginning of a file is written in, by trying each.
-pub fn looks_like(bytes: &[u8]) -> Option<Format> {
-    let bytes = &bytes[..bytes.len().min(LOOKED_AT_MAX)];
-    let events = |format: &Format| {
-        let mut decoder = Decoder::new(*format, DecoderSettings::default());
-        Frames::new(*format, bytes)
-            .filter(|frame| match frame {
-                Frame::Message(message) => {
-                    matches!(decoder.decode(message), Decoded::Event { .. })
-                }
-                Frame::TooLong { .. } => false,
-            })
-            .count()
-    };
-    let counted = Format::ALL.iter().map(|format| (events(format), *format));
-    let best = counted.max_by_key(|(events, _)| *events)?;
-    (best.0 > 0).then_some(best.1)
 }

@@ -9,7 +9,7 @@ use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
-use callbridge_asterisk::{Decoded, DecoderSettings, Format};
+use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
@@ -196,7 +196,13 @@ impl Intake {
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
-                self.ops.push(source.set_aside(frame, why.to_string()));
+                let words = match Likeness::of(&frame.bytes) {
+                    Some(like) if like.format != Some(source.settings.format) => {
+                        format!("{why}; this looks like {}", like.with_advice("format="))
+                    }
+                    Some(_) | None => why.to_string(),
+                };
+                self.ops.push(source.set_aside(frame, words));
                 return Ok(());
             }
             Decoded::Event { heard, repaired } => {

@@ -71,6 +71,10 @@ pub(crate) fn decode_amqp<'a>(message: &'a [u8], scratch: &'a mut Scratch) -> De
         return Decoded::Unreadable(Unreadable::NotJson);
     };
     match tell(texts(members), &mut repaired) {
+        // A channel event of another module, or of ARI: no record is without times and outcome.
+        Ok(Told::Cdr(cdr)) if cdr.start.is_empty() && cdr.disposition.is_empty() => {
+            Decoded::Unreadable(Unreadable::NoEvent)
+        }
         Ok(told) => Decoded::Event {
             heard: Heard { server: None, told },
             repaired,

@@ -15,6 +15,7 @@
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
+//! | [`likeness`] | what bytes in the wrong format look like |
 //! | [`decoder`] | the one entry for all of them |
 
 mod ami;
@@ -36,6 +37,7 @@ mod frame_json;
 pub mod framer;
 mod json;
 mod key;
+pub mod likeness;
 mod local_time;
 pub mod login;
 mod mend;
@@ -49,4 +51,5 @@ pub use decoder::{Decoded, Decoder, DecoderSettings, Heard, Unreadable};
 pub use event::DECODED;
 pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames, MESSAGE_BYTES_MAX};
+pub use likeness::Likeness;
 pub use pairs::Pairs;

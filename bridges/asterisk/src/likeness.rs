@@ -1,0 +1,185 @@
+//! What bytes look like that were read in the wrong format, and which format to give instead.
+
+use crate::ami::is_banner;
+use crate::decoder::{Decoded, Decoder, DecoderSettings};
+use crate::format::Format;
+use crate::framer::{Frame, Frames};
+use std::fmt;
+
+/// So many bytes are looked at.
+pub const LOOKED_AT_MAX: usize = 256 << 10;
+
+/// Lines in which a banner is looked for.
+const BANNER_LINES: usize = 50;
+
+/// What bytes look like.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Likeness {
+    /// The format that reads them; `None` if they are known and not read.
+    pub format: Option<Format>,
+    /// `AMI 1.1 of Asterisk 1.8`
+    what: String,
+}
+
+impl fmt::Display for Likeness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)
+    }
+}
+
+impl Likeness {
+    /// What it looks like, and what to give instead: the name of the flag stands before the
+    /// format's.
+    pub fn with_advice(&self, flag: &str) -> String {
+        match self.format {
+            Some(format) => format!("{self}; use {flag}{format}"),
+            None => self.what.clone(),
+        }
+    }
+
+    /// What the beginning of a source looks like, by trying each format; `None` if it is nothing
+    /// known here.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let bytes = &bytes[..bytes.len().min(LOOKED_AT_MAX)];
+        let counted = Format::ALL.map(|format| (events(format, bytes), format));
+        // Of two that read as much, the later is the stricter one.
+        let (count, format) = counted.into_iter().max_by_key(|&(count, _)| count)?;
+        if count == 0 {
+            return foreign(bytes);
+        }
+        let what = match format {
+            Format::Ami => ami(bytes),
+            Format::AmiJson => "AMI as JSON, as amiws sends it".to_owned(),
+            Format::CelCsv => "CEL rows of cel_custom".to_owned(),
+            Format::CelAmqp => "messages of asterisk-cel-amqp".to_owned(),
+            Format::CdrAmqp => "messages of asterisk-cdr-amqp".to_owned(),
+            Format::CdrCsv => "CDR rows of cdr_csv".to_owned(),
+            Format::Wazo => "messages of Wazo's bus".to_owned(),
+        };
+        let format = Some(format);
+        Some(Self { format, what })
+    }
+}
+
+/// How many messages tell something.
+fn events(format: Format, bytes: &[u8]) -> usize {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    Frames::new(format, bytes)
+        .filter(|frame| match frame {
+            Frame::Message(message) => matches!(decoder.decode(message), Decoded::Event { .. }),
+            Frame::TooLong { .. } => false,
+        })
+        .count()
+}
+
+/// Which AMI: its banner says so, else the events do.
+fn ami(bytes: &[u8]) -> String {
+    let banner = bytes
+        .split(|&byte| byte == b'\n')
+        .take(BANNER_LINES)
+        .find(|line| is_banner(line));
+    let version = banner.and_then(|line| {
+        let line = std::str::from_utf8(line.trim_ascii_end()).ok()?;
+        line.rsplit_once('/').map(|(_, version)| version)
+    });
+    if let Some(version) = version {
+        return match asterisk(version) {
+            Some(asterisk) => format!("AMI {version} of Asterisk {asterisk}"),
+            None => format!("AMI {version}"),
+        };
+    }
+    let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
+    if has(b"Linkedid:") || has(b"LinkedID:") || has(b"Event: BridgeEnter") {
+        "AMI of Asterisk 12 or later".to_owned()
+    } else if has(b"SrcUniqueID:") || has(b"Event: Link\r") || has(b"Event: Link\n") {
+        "AMI 1.0 of Asterisk 1.4".to_owned()
+    } else {
+        "AMI 1.x of Asterisk 1.8 to 11".to_owned()
+    }
+}
+
+/// The release that speaks this AMI. From 14 on each release has a number of its own.
+fn asterisk(version: &str) -> Option<String> {
+    let mut numbers = version
+        .split('.')
+        .map_while(|number| number.parse::<u32>().ok());
+    let (major, minor) = (numbers.next()?, numbers.next().unwrap_or(0));
+    Some(match (major, minor) {
+        (1, 0) => "1.4".to_owned(),
+        (1, 1) => "1.8 or 1.6".to_owned(),
+        (1, 2) => "10".to_owned(),
+        (1, _) => "11".to_owned(),
+        (2, 0..=4) => "12".to_owned(),
+        (2, _) => "13".to_owned(),
+        (3..=20, _) => (major + 11).to_string(),
+        _ => return None,
+    })
+}
+
+/// What is known by sight, and not read.
+fn foreign(bytes: &[u8]) -> Option<Likeness> {
+    let has = |text: &[u8]| memchr::memmem::find(bytes, text).is_some();
+    let what = if has(b"FreeSWITCH") || has(b"variable_uuid") || has(b"Caller-Channel-Name") {
+        "what FreeSWITCH sends, which is not read here"
+    } else if has(b"\"StasisStart\"") || has(b"\"ChannelCreated\"") || has(b"\"ChannelDestroyed\"")
+    {
+        "events of Asterisk's REST interface (ARI), which are not read here"
+    } else if has(b"|ENTERQUEUE|") || has(b"|QUEUESTART|") || has(b"|CONFIGRELOAD|") {
+        "a queue_log, which is not read here"
+    } else {
+        return None;
+    };
+    let what = what.to_owned();
+    Some(Likeness { format: None, what })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_release_is_known_by_its_ami() {
+        for (version, release) in [
+            ("1.0", Some("1.4")),
+            ("1.1", Some("1.8 or 1.6")),
+            ("1.2", Some("10")),
+            ("1.3", Some("11")),
+            ("2.4.0", Some("12")),
+            ("2.10.4", Some("13")),
+            ("5.0.1", Some("16")),
+            ("11.0.0", Some("22")),
+            ("99.0.0", None),
+            ("x", None),
+        ] {
+            assert_eq!(asterisk(version).as_deref(), release, "{version}");
+        }
+    }
+
+    #[test]
+    fn ami_without_a_banner_is_known_by_its_events() {
+        let told = |event: &str| {
+            let message = format!("{event}\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n");
+            Likeness::of(message.as_bytes()).map(|likeness| likeness.to_string())
+        };
+        let new = told("Event: Newchannel\r\nLinkedid: 17.1");
+        assert_eq!(new.as_deref(), Some("AMI of Asterisk 12 or later"));
+        let old = told("Event: Newchannel\r\nChannelStateDesc: Down");
+        assert_eq!(old.as_deref(), Some("AMI 1.x of Asterisk 1.8 to 11"));
+        let oldest = told("Event: Dial\r\nSource: SIP/101-1\r\nSrcUniqueID: 17.1");
+        assert_eq!(oldest.as_deref(), Some("AMI 1.0 of Asterisk 1.4"));
+        assert_eq!(told("Event: Hello"), None);
+    }
+
+    #[test]
+    fn what_others_send_is_named_and_noise_is_not() {
+        let named = |bytes: &[u8]| Likeness::of(bytes).map(|it| (it.format, it.to_string()));
+        let (format, words) = named(b"{\"variable_uuid\":\"1\"}\n").expect("known");
+        assert_eq!(format, None);
+        assert!(words.contains("FreeSWITCH"), "{words}");
+        assert!(named(b"{\"type\":\"StasisStart\"}\n").is_some());
+        assert!(named(b"1795151318|1795151318.1|q|NONE|ENTERQUEUE||99890|1\n").is_some());
+        assert_eq!(named(b"<html>403</html>\n"), None);
+        assert_eq!(named(b"\xff\x00\x01"), None);
+        assert_eq!(named(b""), None);
+    }
+}

@@ -1,0 +1,149 @@
+//! Each format's file under each other format's flag: what it is gets named, and which flag to
+//! give; nothing is made of it. The same of messages on a source of the wrong format.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Likeness};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// A file of each format, and what it looks like.
+const FILES: [(&str, &str, &str); 8] = [
+    (
+        "recordings/inbound_answered/ami.raw",
+        "ami",
+        "AMI 11.0.0 of Asterisk 22",
+    ),
+    ("matrix/ami-1.1.raw", "ami", "AMI 1.1 of Asterisk 1.8"),
+    (
+        "recordings/inbound_answered/amiws.jsonl",
+        "ami-json",
+        "AMI as JSON",
+    ),
+    (
+        "recordings/cel-custom/epoch.csv",
+        "cel-csv",
+        "CEL rows of cel_custom",
+    ),
+    (
+        "matrix/asterisk-cel.jsonl",
+        "asterisk-cel",
+        "messages of asterisk-cel-amqp",
+    ),
+    (
+        "matrix/asterisk-cdr.jsonl",
+        "asterisk-cdr",
+        "messages of asterisk-cdr-amqp",
+    ),
+    (
+        "recordings/inbound_answered/cdr.csv",
+        "cdr-csv",
+        "CDR rows of cdr_csv",
+    ),
+    ("matrix/wazo.jsonl", "wazo", "messages of Wazo's bus"),
+];
+
+fn at(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests")
+        .join(name)
+}
+
+fn explain(format: &str, file: &Path) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .args([
+            "explain",
+            "--json",
+            "--format",
+            format,
+            "--trunk",
+            "city=PJSIP/city",
+        ])
+        .arg(file)
+        .env_clear()
+        .output()
+        .expect("callbridge runs")
+}
+
+#[test]
+fn every_file_under_every_flag_is_read_or_named() {
+    for (name, written, looks) in FILES {
+        for format in Format::ALL {
+            let output = explain(format.name(), &at(name));
+            let told = String::from_utf8_lossy(&output.stderr);
+            let shown = format!("{name} under {format}: {told}");
+            if format.name() == written {
+                assert_eq!(output.status.code(), Some(0), "{shown}");
+                assert!(!output.stdout.is_empty(), "{shown}");
+                continue;
+            }
+            assert_eq!(output.status.code(), Some(65), "{shown}");
+            assert!(output.stdout.is_empty(), "{shown}");
+            assert!(
+                told.contains(&format!("this looks like {looks}")),
+                "{shown}"
+            );
+            assert!(
+                told.contains(&format!("use --format {written}\n")),
+                "{shown}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_no_format_reads_is_unknown_under_every_flag() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let queue_log = "1795151318|1795151318.1|sales|NONE|ENTERQUEUE||998901110001|1\n";
+    for (bytes, words) in [
+        (
+            "<html><body>403 Forbidden</body></html>\n",
+            "nor any other format known here",
+        ),
+        (
+            "{\"type\":\"StasisStart\",\"channel\":{\"name\":\"PJSIP/city-1\"}}\n",
+            "(ARI)",
+        ),
+        (
+            "{\"variable_uuid\":\"b1\",\"variable_direction\":\"inbound\"}\n",
+            "FreeSWITCH",
+        ),
+        (queue_log, "a queue_log"),
+    ] {
+        let file = folder.path().join("file");
+        std::fs::write(&file, bytes).expect("written");
+        for format in Format::ALL {
+            let output = explain(format.name(), &file);
+            let told = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(65), "{bytes}{format}: {told}");
+            assert!(told.contains(words), "{bytes}{format}: {told}");
+        }
+    }
+}
+
+#[test]
+fn a_message_on_a_source_of_the_wrong_format_is_refused_and_named() {
+    for (name, written, looks) in FILES {
+        let bytes = std::fs::read(at(name)).expect("a file");
+        let of = written.parse::<Format>().expect("a format");
+        for format in Format::ALL.into_iter().filter(|format| *format != of) {
+            // Wazo's messages carry AMI's pairs: one by one they cannot be told apart.
+            if of == Format::Wazo && format == Format::AmiJson {
+                continue;
+            }
+            let mut decoder = Decoder::new(format, DecoderSettings::default());
+            let mut named = 0;
+            for frame in Frames::new(of, &bytes) {
+                let Frame::Message(message) = frame else {
+                    continue;
+                };
+                let decoded = decoder.decode(message);
+                assert!(
+                    !matches!(decoded, Decoded::Event { .. }),
+                    "{name} {format}: {decoded:?}"
+                );
+                let like = Likeness::of(message);
+                named += usize::from(like.is_some_and(|like| like.format == Some(of)));
+            }
+            assert!(named > 0, "{name} {format} {looks}");
+        }
+    }
+}
