@@ -97,7 +97,7 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     };
     let value = width(&|row| row.value.chars().count(), 36);
     let at = width(&|row| stamp(row).chars().count(), 24);
-    let channel = width(&|row| row.channel(story).chars().count(), 28);
+    let channel = width(&|row| row.channel(story).chars().count(), 34);
     for row in &rows {
         let name = paint.dim(&format!("{:<16}", row.name));
         let shown = format!("{:<value$}", row.value);

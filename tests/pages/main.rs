@@ -1,0 +1,219 @@
+//! Every line that an administrator may copy from a page is run: what explains a recording is
+//! carried out, of all else the flags are checked as the program checks them.
+
+use callbridge::cli::Environment;
+use callbridge::cli::command::{Asked, Command, read};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// The pages, and how many lines of ours each has at least.
+const PAGES: [(&str, usize); 5] = [
+    ("README.md", 6),
+    ("deploy/asterisk/README.md", 10),
+    ("deploy/freepbx/README.md", 7),
+    ("deploy/mikopbx/README.md", 4),
+    ("deploy/wazo/README.md", 4),
+];
+
+/// Where pages put flags, secrets and lists.
+const FOLDER: &str = "/etc/callbridge/";
+
+/// A fenced block: its language and its text.
+struct Block {
+    language: String,
+    text: String,
+}
+
+fn blocks(page: &str) -> Vec<Block> {
+    let mut blocks: Vec<Block> = Vec::new();
+    let mut open = false;
+    for line in page.lines() {
+        let line = line.strip_prefix("   ").unwrap_or(line);
+        match line.strip_prefix("```") {
+            Some(language) if !open => {
+                let (language, text) = (language.trim().to_owned(), String::new());
+                blocks.push(Block { language, text });
+                open = true;
+            }
+            Some(_) => open = false,
+            None if open => {
+                let block = blocks.last_mut().expect("one is open");
+                block.text.push_str(line);
+                block.text.push('\n');
+            }
+            None => {}
+        }
+    }
+    assert!(!open, "every block is closed");
+    blocks
+}
+
+/// The command lines of ours in a page, each as its words.
+fn commands(page: &str) -> Vec<Vec<String>> {
+    let shell = blocks(page)
+        .into_iter()
+        .filter(|block| block.language == "sh");
+    let texts = shell.map(|block| block.text.replace("\\\n", " "));
+    let lines: Vec<String> = texts.flat_map(|text| own_lines(&text)).collect();
+    lines.iter().map(|line| words(line)).collect()
+}
+
+fn own_lines(text: &str) -> Vec<String> {
+    let own = text.lines().filter(|line| line.starts_with("callbridge "));
+    own.map(str::to_owned).collect()
+}
+
+/// As a shell splits them: single quotes hold, a `#` after a space begins a comment.
+fn words(line: &str) -> Vec<String> {
+    let (mut words, mut word, mut quoted) = (Vec::new(), String::new(), false);
+    for c in line.chars() {
+        match c {
+            '\'' => quoted = !quoted,
+            '#' if !quoted && word.is_empty() => break,
+            ' ' if !quoted => {
+                words.extend(Some(std::mem::take(&mut word)).filter(|w| !w.is_empty()))
+            }
+            c => word.push(c),
+        }
+    }
+    assert!(!quoted, "a quote is open: {line}");
+    words.extend(Some(word).filter(|word| !word.is_empty()));
+    words
+}
+
+fn root(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(path)
+}
+
+/// A folder with all that a page's lines name: its flags files, secrets and lists.
+fn folder(page: &str) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().expect("a folder");
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        let mut options = fs::OpenOptions::new();
+        let file = options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = file.open(path).expect("a file");
+        std::io::Write::write_all(&mut file, text.as_bytes()).expect("written");
+    };
+    for (name, text) in [
+        ("token", "svc_pat_page\n"),
+        ("ami.secret", "secret\n"),
+        ("amqp.secret", "secret\n"),
+        ("leads.csv", "phone,leadId\n998901110001,4001\n"),
+        ("employees.csv", "extension,employeeId\n101,501\n"),
+    ] {
+        write(name, text);
+    }
+    for (name, text) in flags_files(page) {
+        write(&name, &replaced(&text, folder.path()));
+    }
+    folder
+}
+
+/// The blocks that begin with `# /etc/callbridge/NAME.flags`.
+fn flags_files(page: &str) -> BTreeMap<String, String> {
+    let named = blocks(page).into_iter().filter_map(|block| {
+        let first = block.text.lines().next()?.strip_prefix("# ")?;
+        let (name, _) = first.strip_prefix(FOLDER)?.split_once(".flags")?;
+        Some((format!("{name}.flags"), block.text))
+    });
+    named.collect()
+}
+
+/// The same text with the folder of a test in the place of the system's.
+fn replaced(text: &str, folder: &Path) -> String {
+    let here = format!("{}/", folder.display());
+    let state = folder.join("state").display().to_string();
+    text.replace(FOLDER, &here)
+        .replace("/var/lib/callbridge", &state)
+        .replace(
+            "/tmp/call.svg",
+            &folder.join("call.svg").display().to_string(),
+        )
+        .replace(
+            "tests/recordings/",
+            &format!("{}/", root("tests/recordings").display()),
+        )
+        .replace(
+            "tests/pages/",
+            &format!("{}/", root("tests/pages").display()),
+        )
+}
+
+/// Reads a line as the program would, and carries out what explains a recording.
+fn run(line: &[String], folder: &Path) {
+    let shown = line.join(" ");
+    let arguments = line
+        .iter()
+        .map(|word| OsString::from(replaced(word, folder)));
+    let environment = Environment::of([("HOME", folder.to_str().expect("UTF-8"))]);
+    let asked = read(arguments, &environment);
+    let asked = asked.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
+    let Asked::Command(command) = asked else {
+        panic!("{shown}: no command");
+    };
+    let Command::Explain(explain) = *command else {
+        return;
+    };
+    if explain.file.is_none() {
+        return;
+    }
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    let ended = callbridge::explain::run(&explain, &environment, &mut out, &mut notes);
+    ended.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
+    let told = String::from_utf8(out).expect("UTF-8");
+    assert!(told.contains("\n  direction "), "{shown}\n{told}");
+    assert!(
+        !told.contains("INTERNAL"),
+        "the trunk is named rightly: {shown}\n{told}"
+    );
+    let notes = String::from_utf8(notes).expect("UTF-8");
+    assert!(notes.contains(" 0 unreadable\n"), "{shown}\n{notes}");
+    if let Some(picture) = &explain.picture {
+        let svg = fs::read_to_string(picture).expect("a picture");
+        assert!(svg.starts_with("<svg "), "{shown}");
+    }
+}
+
+#[test]
+fn every_line_of_every_page_has_flags_without_a_fault_and_explains_what_it_says() {
+    for (page, least) in PAGES {
+        let text = fs::read_to_string(root(page)).expect("a page");
+        let folder = folder(&text);
+        let lines = commands(&text);
+        for line in &lines {
+            run(line, folder.path());
+        }
+        assert!(lines.len() >= least, "{page}: only {} lines", lines.len());
+    }
+}
+
+#[test]
+fn a_wrong_flag_in_a_page_would_be_found() {
+    let page = "```sh\ncallbridge check --pbx-idd x  # comment\n```\n";
+    let line = &commands(page)[0];
+    assert_eq!(line[..], ["callbridge", "check", "--pbx-idd", "x"]);
+    let arguments = line.iter().map(OsString::from);
+    assert!(read(arguments, &Environment::default()).is_err());
+}
+
+#[test]
+fn links_between_pages_lead_somewhere() {
+    for (page, _) in PAGES {
+        let text = fs::read_to_string(root(page)).expect("a page");
+        let folder = root(page).parent().expect("a folder").to_owned();
+        // Asterisk's own `[general](+)` is no link.
+        let prose: String = text.split("```").step_by(2).collect();
+        for part in prose.split("](").skip(1) {
+            let target = part.split(')').next().unwrap_or_default();
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") {
+                continue;
+            }
+            assert!(folder.join(file).exists(), "{page}: {target} leads nowhere");
+        }
+    }
+}
