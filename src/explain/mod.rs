@@ -294,8 +294,7 @@ fn told(of: &text::Explained<'_>, json: bool, zone: Option<&TimeZone>, paint: Pa
 fn draw(of: &text::Explained<'_>, zone: Option<&TimeZone>, file: &Path) -> Result<(), Failure> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
-        let words =
-            "--picture: no channel events are kept of this call, so there is nothing to draw";
+        let words = "--picture: no channel events are kept of this call: nothing can be drawn";
         return Err(Failure::new(Code::Failed, words));
     };
     std::fs::write(file, svg).map_err(|error| {
