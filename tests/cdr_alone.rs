@@ -79,7 +79,15 @@ enum Way {
     Bare,
 }
 
-fn folded(folder: &Path, told: Way) -> Vec<FinishedCall> {
+/// In which order the records come.
+#[derive(Clone, Copy, Debug)]
+enum Order {
+    AsTold,
+    Backwards,
+    Twice,
+}
+
+fn folded(folder: &Path, told: Way, order: Order) -> Vec<FinishedCall> {
     let (file, format) = match told {
         Way::Linked | Way::Unlinked => ("ami.raw", Format::Ami),
         Way::Rows | Way::Bare => ("cdr.csv", Format::CdrCsv),
@@ -91,10 +99,17 @@ fn folded(folder: &Path, told: Way) -> Vec<FinishedCall> {
     let mut folder = Folder::new(Settings::new(endpoints));
     let mut decoder = Decoder::new(format, DecoderSettings::default());
     let mut now = EventTime::from_seconds(0);
-    for frame in Frames::new(format, &bytes) {
-        let Frame::Message(message) = frame else {
-            continue;
-        };
+    let messages = Frames::new(format, &bytes).filter_map(|frame| match frame {
+        Frame::Message(message) => Some(message),
+        Frame::TooLong { .. } => None,
+    });
+    let mut messages: Vec<&[u8]> = messages.collect();
+    match order {
+        Order::AsTold => {}
+        Order::Backwards => messages.reverse(),
+        Order::Twice => messages = messages.repeat(2),
+    }
+    for message in messages {
         if let Decoded::Event { heard, .. } = decoder.decode(message)
             && let Told::Cdr(cdr) = heard.told
         {
@@ -205,7 +220,7 @@ fn records_alone_tell_every_recorded_call_but_for_what_they_cannot_know() {
         let text = fs::read_to_string(folder.join("expected.json")).expect("expected.json");
         let expected: Expected = serde_json::from_str(&text).expect("its shape");
         for told in [Way::Linked, Way::Unlinked, Way::Rows, Way::Bare] {
-            let calls = folded(&folder, told);
+            let calls = folded(&folder, told, Order::AsTold);
             if calls.len() != expected.calls.len() {
                 wrong.push(format!("{name} {told:?}: {} calls", calls.len()));
                 continue;
@@ -228,4 +243,28 @@ fn records_alone_tell_every_recorded_call_but_for_what_they_cannot_know() {
     let unmet = BEYOND_RECORDS.iter().zip(met).filter(|(_, met)| !met);
     wrong.extend(unmet.map(|(it, _)| format!("{} {}: no longer differs", it.0, it.1)));
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn records_that_come_backwards_or_twice_tell_the_same_calls() {
+    let plain = |call: FinishedCall| FinishedCall {
+        why: Vec::new(),
+        live: false,
+        userfields: Vec::new(),
+        ..call
+    };
+    for folder in recordings() {
+        for told in [Way::Linked, Way::Rows, Way::Bare] {
+            let calls = |order| -> Vec<FinishedCall> {
+                folded(&folder, told, order)
+                    .into_iter()
+                    .map(plain)
+                    .collect()
+            };
+            let wanted = calls(Order::AsTold);
+            for order in [Order::Backwards, Order::Twice] {
+                assert_eq!(calls(order), wanted, "{folder:?} {told:?} {order:?}");
+            }
+        }
+    }
 }

@@ -52,8 +52,7 @@ impl CdrRows {
             self.header = Some(header);
             return Decoded::Skipped;
         }
-        let columns = self.columns();
-        let Some(columns) = columns.or_else(|| self.header.clone()) else {
+        let Some(columns) = self.columns().or_else(|| self.by_header()) else {
             return Decoded::Unreadable(Unreadable::NotACdr);
         };
         let fields = columns.into_iter().enumerate();
@@ -77,15 +76,24 @@ impl CdrRows {
         (has(Field::Channel) && has(Field::Start) && has(Field::Disposition)).then_some(fields)
     }
 
+    /// The header's columns, if the row has its start where they say.
+    fn by_header(&self) -> Option<Vec<Option<Field>>> {
+        let header = self.header.as_ref()?;
+        let start = header
+            .iter()
+            .position(|field| *field == Some(Field::Start))?;
+        (is_time(self.record.text(start)) && self.record.len() + 1 >= header.len())
+            .then(|| header.clone())
+    }
+
     /// The columns that this row shows by its times.
     fn columns(&self) -> Option<Vec<Option<Field>>> {
-        match [9, 8]
-            .into_iter()
-            .find(|&start| self.times_stand_at(start))?
-        {
-            9 => Some(self.of_cdr_csv()),
-            _ => Some(of_cdr_custom()),
+        if self.times_stand_at(9) {
+            return Some(self.of_cdr_csv());
         }
+        // A row of cdr_csv that lost its first column has its times there, too.
+        let custom = self.times_stand_at(8) && is_uniqueid(self.record.text(16));
+        custom.then(of_cdr_custom)
     }
 
     /// Whether start, answer, end, duration and billed seconds stand from this column on.

@@ -25,6 +25,8 @@ pub(crate) struct CdrClock {
     offset_sec: Option<i64>,
     /// The channel of the last record: its next record tells no birth.
     last: String,
+    /// Nothing told the zone of the record at hand.
+    zoneless: bool,
 }
 
 /// A time as it was written.
@@ -39,6 +41,7 @@ impl CdrClock {
             zone,
             offset_sec: None,
             last: String::new(),
+            zoneless: false,
         }
     }
 
@@ -50,6 +53,7 @@ impl CdrClock {
         let first = cdr.uniqueid != self.last.as_str();
         self.last.clear();
         self.last.push_str(&cdr.uniqueid);
+        self.zoneless = false;
         let start = match written(&cdr.start) {
             Some(Written::Absolute(micros)) => Some((micros, None)),
             Some(Written::Local(local)) => {
@@ -74,6 +78,7 @@ impl CdrClock {
             &cdr.answer,
             end.zip(billed).map(|(end, billed)| end - billed),
         );
+        cdr.zoneless = self.zoneless;
         cdr.started_at = Some(EventTime::from_micros(start));
         cdr.ended_at = end.map(EventTime::from_micros);
         cdr.answered_at = answer.map(EventTime::from_micros);
@@ -98,8 +103,9 @@ impl CdrClock {
             let ahead = Some(ahead).filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC)?;
             Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
         };
-        let offset = self.offset_sec.or_else(hint)?;
-        Some(as_utc(local)? - offset * 1_000_000)
+        let offset = self.offset_sec.or_else(hint);
+        self.zoneless = offset.is_none();
+        Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
     }
 
     /// A later local time of a record: the moment nearest to the wanted one. The clocks may have
@@ -288,6 +294,18 @@ mod tests {
             19,
         );
         assert_eq!(utc, (1_536_293_101, 1_536_293_120));
+    }
+
+    #[test]
+    fn local_times_of_an_unknown_zone_are_said_to_be_so() {
+        let mut clock = CdrClock::default();
+        let mut cdr = Cdr {
+            start: "2018-09-07 11:05:01".into(),
+            ..Cdr::default()
+        };
+        clock.place(&mut cdr);
+        assert!(cdr.zoneless);
+        assert_eq!(cdr.started_at, Some(EventTime::from_seconds(1_536_318_301)));
     }
 
     #[test]

@@ -234,10 +234,12 @@ pub struct Cdr<'a> {
     pub userfield: Text<'a>,
     /// `clid`: `"Anna" <998901110001>`
     pub caller_id: Text<'a>,
-    /// `start` made absolute; `None` where its zone cannot be known.
+    /// `start` made absolute.
     pub started_at: Option<EventTime>,
     /// `answer` made absolute; `None` when unanswered.
     pub answered_at: Option<EventTime>,
     /// `end` made absolute.
     pub ended_at: Option<EventTime>,
+    /// Nothing tells the zone of its local times: they were taken for UTC.
+    pub zoneless: bool,
 }

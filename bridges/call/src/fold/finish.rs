@@ -3,7 +3,7 @@
 use super::group::Group;
 use super::parties::{self, Channel};
 use super::plan::{self, Plan};
-use super::record::Record;
+use super::record::{Record, birth};
 use super::talk;
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
 use crate::resolve::{in_dial_data, is_number};
@@ -11,6 +11,10 @@ use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
+
+/// A channel's first record can be missing, as the first row of a file that was cut; so much
+/// earlier it may have begun.
+const BEGUN_BEFORE: Duration = Duration::from_secs(300);
 
 /// The finished calls that these records were.
 pub(super) fn calls(group: &Group, endpoints: &Endpoints) -> Vec<FinishedCall> {
@@ -83,10 +87,7 @@ impl Folding<'_, '_> {
             incomplete: self.incomplete(),
             estimate: true,
             live: self.group.live,
-            remarks: vec![format!(
-                "folded from {} records alone: an estimate",
-                plan.own.len()
-            )],
+            remarks: Vec::new(),
             why: why.0,
             timeline: None,
         }
@@ -109,28 +110,31 @@ impl Folding<'_, '_> {
         why.note("direction", at, customer.name, words);
     }
 
-    /// The start of the first record; of a customer who came in, of those with the same id.
+    /// The start of the first record; of a customer who came in, of those with the same id. Where
+    /// the record of the first channel's beginning is missing, its unique id tells it.
     fn started(&self, why: &mut Why) -> EventTime {
         let plan = self.plan;
         let root = self.channels[plan.customers[0]].told.first();
-        let root = root
-            .filter(|_| plan.direction == Direction::Inbound)
-            .and_then(|it| it.id());
-        let own = plan
-            .own
-            .iter()
-            .filter(|it| root.is_none() || it.id() == root);
+        let root = root.filter(|_| plan.direction == Direction::Inbound);
+        let id = root.and_then(|it| it.id());
+        let own = plan.own.iter().filter(|it| id.is_none() || it.id() == id);
         let first = own.min_by_key(|record| record.start);
         let Some(first) = first.or(plan.own.first()).or(self.records.first()) else {
             return self.group.end();
         };
-        why.note(
-            "startedAt",
-            first.start,
-            &first.channel,
-            "the start of the first record",
-        );
-        first.start
+        let own_id = || first.id().filter(|id| *id == plan.linkedid);
+        let born = root.map_or_else(own_id, |root| UniqueId::new(root.uniqueid.as_str()));
+        let born = born.and_then(|id| birth(id.as_str()));
+        let soon = |born: &EventTime| {
+            let late = first.start.since(*born);
+            late > Duration::from_secs(1) && late <= BEGUN_BEFORE
+        };
+        let (at, words) = match born.filter(soon) {
+            Some(born) => (born, "the birth of the first channel, by its unique id"),
+            None => (first.start, "the start of the first record"),
+        };
+        why.note("startedAt", at, &first.channel, words);
+        at
     }
 
     /// The end of the last record of the customer.

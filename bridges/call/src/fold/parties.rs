@@ -63,7 +63,7 @@ pub(super) fn channels<'a>(
     endpoints: &'a Endpoints,
 ) -> (Vec<&'a Record>, Vec<Channel<'a>>) {
     let mut records: Vec<&Record> = group.records.iter().collect();
-    records.sort_by_key(|record| order(record));
+    records.sort_by(|a, b| order(a).cmp(&order(b)));
     let mut channels: Vec<Channel<'a>> = Vec::new();
     for record in &records {
         for (name, told) in [(&record.channel, true), (&record.dest, false)] {
@@ -93,11 +93,12 @@ pub(super) fn channels<'a>(
 
 /// By start; of those of one second, the other side of a dialling last, then by age, and what a
 /// Local channel did after what dialled it.
-fn order(record: &Record) -> (EventTime, bool, (u64, u64), bool) {
+fn order(record: &Record) -> (EventTime, bool, (u64, u64), bool, &str) {
     let age = UniqueId::new(record.uniqueid.as_str());
     let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
     let local = trunk::local_pair(&record.channel).is_some();
-    (record.start, record.is_dialled_side(), age, local)
+    let name = record.channel.as_str();
+    (record.start, record.is_dialled_side(), age, local, name)
 }
 
 /// As everywhere; and an `Agent/1001` of Asterisk before 12 stands for the telephone at which

@@ -12,9 +12,11 @@ const TEXT_BYTES_MAX: usize = 512;
 /// A channel's first record begins in the second of its unique id, or in the next.
 const BIRTH_SLACK: Duration = Duration::from_secs(1);
 
-/// Applications that answer a call and connect it with nobody. Asterisk before 12 keeps the
-/// destination channel of a `Dial` that failed beside the application that came after it.
-const CONNECTS_NOBODY: [&str; 27] = [
+/// Applications that connect a call with nobody. Asterisk before 12 keeps the destination channel
+/// of a `Dial` that failed beside the application that came after it; of one that was answered, it
+/// ends the record with the bridge, so that `Dial` stays there.
+const CONNECTS_NOBODY: [&str; 28] = [
+    "Hangup",
     "VoiceMail",
     "VoiceMailMain",
     "Playback",
@@ -100,7 +102,7 @@ impl Record {
             end,
             billed_from: billed_from(cdr, start, end),
             answer: cdr.answered_at,
-            placed: cdr.started_at.is_some() || born.is_some(),
+            placed: !cdr.zoneless,
         })
     }
 

@@ -114,9 +114,11 @@ fn an_announcement_that_answered_is_no_answer() {
 #[test]
 fn a_mailbox_that_answered_after_an_unanswered_dial_is_no_answer() {
     // Asterisk before 12 keeps the destination channel of the Dial in the one record of the call.
-    let call = one(&[Row(CITY, ANNA, "VoiceMail", 0, 60, Some(40), (0, 1))]);
-    assert!(!call.answered);
-    assert_eq!(call.employee.expect("it was dialled").as_str(), "101");
+    for app in ["VoiceMail", "Hangup", "Congestion"] {
+        let call = one(&[Row(CITY, ANNA, app, 0, 60, Some(40), (0, 1))]);
+        assert!(!call.answered, "{app}");
+        assert_eq!(call.employee.expect("it was dialled").as_str(), "101");
+    }
 }
 
 #[test]
@@ -129,6 +131,25 @@ fn an_unanswered_record_with_billed_seconds_is_no_talk() {
     let call = folder.take_finished().remove(0);
     assert!(!call.answered);
     assert_eq!((call.talk, call.ended), (Duration::ZERO, at(15)));
+}
+
+#[test]
+fn a_call_whose_first_record_is_missing_began_with_its_channel() {
+    let call = one(&[Row(CITY, BORIS, "Dial", 19, 60, Some(30), (0, 1))]);
+    assert_eq!(call.started, at(0));
+    let reused = one(&[Row(CITY, BORIS, "Dial", 1_900, 1_960, Some(30), (0, 1))]);
+    assert_eq!(reused.started, at(1_900));
+}
+
+#[test]
+fn a_call_of_an_unknown_zone_is_incomplete() {
+    let mut row = cdr(&Row(CITY, ANNA, "Dial", 0, 60, Some(30), (0, 1)));
+    row.zoneless = true;
+    let mut folder = folder();
+    folder.hear(&row, at(60));
+    folder.finish_all(at(60));
+    let why = folder.take_finished().remove(0).incomplete;
+    assert!(why.expect("incomplete").contains("--pbx-timezone"));
 }
 
 #[test]

@@ -1,0 +1,148 @@
+//! Rows of call detail records in all their shapes. The shapes are those of Asterisk's
+//! `cdr_csv.c` (16 to 21 columns), of `cdr_custom.conf.sample`, of FreePBX's export of its report
+//! and of a billing report; names, numbers and ids are made up.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
+use callbridge_call::{Cdr, Told};
+
+const SIXTEEN: &str = r#""acct","998901110001","100","did","""Ann, ""the"" B"" <998901110001>","PJSIP/city-0000000a","PJSIP/101-0000000b","Dial","PJSIP/101,20,tT","2026-11-20 10:00:00","2026-11-20 10:00:05","2026-11-20 10:01:00",60,55,"ANSWERED","DOCUMENTATION""#;
+
+/// What each row of a file gives: a record, or why none.
+fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
+    let mut decoder = Decoder::new(Format::CdrCsv, DecoderSettings::default());
+    let mut rows = Vec::new();
+    for frame in Frames::new(Format::CdrCsv, text.as_bytes()) {
+        let Frame::Message(row) = frame else {
+            continue;
+        };
+        match decoder.decode(row) {
+            Decoded::Event { heard, .. } => match heard.told {
+                Told::Cdr(cdr) => rows.push(Ok(owned(&cdr))),
+                told => panic!("{told:?}"),
+            },
+            Decoded::Skipped => {}
+            Decoded::Unreadable(why) => rows.push(Err(why)),
+        }
+    }
+    rows
+}
+
+/// The fields that tests look at.
+fn owned(cdr: &Cdr<'_>) -> Cdr<'static> {
+    let text = |text: &str| text.to_owned().into();
+    Cdr {
+        uniqueid: text(&cdr.uniqueid),
+        linkedid: text(&cdr.linkedid),
+        channel: text(&cdr.channel),
+        dest_channel: text(&cdr.dest_channel),
+        source: text(&cdr.source),
+        destination: text(&cdr.destination),
+        caller_id: text(&cdr.caller_id),
+        last_app: text(&cdr.last_app),
+        last_data: text(&cdr.last_data),
+        disposition: text(&cdr.disposition),
+        userfield: text(&cdr.userfield),
+        duration_sec: cdr.duration_sec,
+        billable_sec: cdr.billable_sec,
+        started_at: cdr.started_at,
+        answered_at: cdr.answered_at,
+        ended_at: cdr.ended_at,
+        ..Cdr::default()
+    }
+}
+
+fn one(text: &str) -> Cdr<'static> {
+    let mut rows = rows(text);
+    assert_eq!(rows.len(), 1, "{rows:?}");
+    rows.remove(0).expect("a record")
+}
+
+#[test]
+fn rows_of_sixteen_to_twenty_one_columns_are_read_by_how_many_they_are() {
+    let ids = |more: &str| {
+        let cdr = one(&format!("{SIXTEEN}{more}\n"));
+        assert_eq!(cdr.channel, "PJSIP/city-0000000a", "{more}");
+        assert_eq!(cdr.caller_id, r#""Ann, "the" B" <998901110001>"#, "{more}");
+        let ids = [cdr.uniqueid, cdr.linkedid, cdr.userfield];
+        ids.map(|id| id.into_owned())
+    };
+    let (id, user, new) = (r#","pbx-1.2""#, r#","lead=7""#, r#","p","1.1",9"#);
+    assert_eq!(ids(""), ["", "", ""]);
+    assert_eq!(ids(id), ["pbx-1.2", "", ""]);
+    assert_eq!(ids(user), ["", "", "lead=7"]);
+    assert_eq!(ids(&format!("{id}{user}")), ["pbx-1.2", "", "lead=7"]);
+    assert_eq!(ids(new), ["", "1.1", ""]);
+    assert_eq!(ids(&format!("{id}{new}")), ["pbx-1.2", "1.1", ""]);
+    assert_eq!(ids(&format!("{user}{new}")), ["", "1.1", "lead=7"]);
+    assert_eq!(
+        ids(&format!("{id}{user}{new}")),
+        ["pbx-1.2", "1.1", "lead=7"]
+    );
+    let more = format!("{id}{user}{new},\"an own column\"");
+    assert_eq!(ids(&more), ["pbx-1.2", "1.1", "lead=7"]);
+    assert_eq!(
+        ids(&format!(",{user}")),
+        ["", "", "lead=7"],
+        "an empty unique id"
+    );
+}
+
+#[test]
+fn a_torn_row_is_unreadable_alone() {
+    for cut in [10, 60, 150, 200, SIXTEEN.len() - 40] {
+        let torn = &SIXTEEN[cut..];
+        let rows = rows(&format!(
+            "{torn}\n{SIXTEEN},\"1.2\",\"\"\n{SIXTEEN},\"1.3\",\"\"\n"
+        ));
+        let read: Vec<bool> = rows.iter().map(Result::is_ok).collect();
+        assert_eq!(read, [false, true, true], "{torn}");
+    }
+    assert_eq!(rows("\"\",\"1\",\"2\"\n"), [Err(Unreadable::NotACdr)]);
+}
+
+#[test]
+fn line_ends_in_a_quoted_field_belong_to_it() {
+    let text = SIXTEEN.replace("Ann, ", "Ann\r\nof the\n");
+    let cdr = one(&format!("{text},\"1.2\",\"two\nlines\"\n"));
+    assert_eq!(cdr.userfield, "two\nlines");
+    assert!(cdr.caller_id.contains("of the"));
+}
+
+#[test]
+fn rows_of_the_sample_of_cdr_custom_are_known_by_where_their_times_stand() {
+    let row = r#"""Ann" <101>","101","998901110001","internal","PJSIP/101-0000000b","PJSIP/city-0000000a","Dial","PJSIP/998901110001@city","2026-11-20 10:00:00","","2026-11-20 10:00:20","20","0","NO ANSWER","3","","1.2","lead=7","5""#;
+    let cdr = one(row);
+    assert_eq!(
+        (&*cdr.source, &*cdr.dest_channel),
+        ("101", "PJSIP/city-0000000a")
+    );
+    assert_eq!((&*cdr.uniqueid, &*cdr.userfield), ("1.2", "lead=7"));
+    assert_eq!((cdr.duration_sec, cdr.answered_at), (Some(20), None));
+}
+
+#[test]
+fn a_header_names_the_columns_of_tables_and_reports() {
+    let table = "calldate;clid;src;dst;dcontext;channel;dstchannel;lastapp;lastdata;duration;\
+        billsec;disposition;amaflags;accountcode;uniqueid;userfield;did;linkedid\n\
+        2026-11-20 10:00:00;Ann <101>;101;998901110001;internal;PJSIP/101-0000000b;\
+        PJSIP/city-0000000a;Dial;PJSIP/998901110001@city,20;87;62;ANSWERED;3;;1795168800.2;;;\
+        1795168800.2\n";
+    let cdr = one(table);
+    assert_eq!(
+        (&*cdr.linkedid, cdr.billable_sec),
+        ("1795168800.2", Some(62))
+    );
+    let lasted = cdr
+        .ended_at
+        .expect("an end")
+        .since(cdr.started_at.expect("a start"));
+    assert_eq!(lasted.as_secs(), 87, "an end follows from the duration");
+    let report = "Unique ID,Account Code,Source,Destination,Context,Caller Id,Source Channel,\
+        Destination Channel,Last App,Last App Arg,Start Time,Answered Time,End Time,\
+        Duration (secs),Billable (secs),Disposition,AMA Flags,Userfield\n\
+        1795168800.2,a,101,998901110001,internal,101,Zap/8-1,Zap/18-1,Dial,Zap/g1/998901110001|60,\
+        2026-11-20 10:00:00,2026-11-20 10:00:16,2026-11-20 10:01:05,65,49,ANSWERED,3,lead=7\n";
+    let cdr = one(report);
+    assert_eq!((&*cdr.channel, &*cdr.dest_channel), ("Zap/8-1", "Zap/18-1"));
+    assert_eq!((cdr.billable_sec, &*cdr.userfield), (Some(49), "lead=7"));
+}
