@@ -14,6 +14,8 @@ const QUARTER_HOUR_SEC: i64 = 900;
 const FARTHEST_ZONE_SEC: i64 = 15 * 3600;
 /// A channel's first record begins within so many seconds of its unique id.
 const SLACK_SEC: i64 = 5;
+/// PBXs on one stream; beyond it the one heard of first is forgotten.
+const WALLS_MAX: usize = 64;
 /// No PBX of ours tells of calls before 2000: an epoch of 1970 says that there was none.
 const EARLIEST_SEC: i64 = 946_684_800;
 
@@ -21,12 +23,24 @@ const EARLIEST_SEC: i64 = 946_684_800;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CdrClock {
     zone: Option<TimeZone>,
-    /// Learned from the last first record of a channel.
-    offset_sec: Option<i64>,
+    /// Learned from the first records of channels.
+    walls: Vec<Wall>,
+    /// Of these, the one that tells the record at hand.
+    wall: usize,
     /// The channel of the last record: its next record tells no birth.
     last: String,
     /// Nothing told the zone of the record at hand.
     zoneless: bool,
+}
+
+/// The clock on the wall of one PBX: one stream may tell of several.
+#[derive(Clone, Debug)]
+struct Wall {
+    /// The server, and the system name that stands before its unique ids.
+    name: String,
+    offset_sec: Option<i64>,
+    /// Another offset that one record told of.
+    other_sec: Option<i64>,
 }
 
 /// A time as it was written.
@@ -39,14 +53,17 @@ impl CdrClock {
     pub(crate) fn new(zone: Option<TimeZone>) -> Self {
         Self {
             zone,
-            offset_sec: None,
+            walls: Vec::new(),
+            wall: 0,
             last: String::new(),
             zoneless: false,
         }
     }
 
-    /// Places start, answer and end. A record without an end ends after its duration.
-    pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>) {
+    /// Places start, answer and end. A record without an end ends after its duration. `server`:
+    /// whose record it is, where one stream tells of several.
+    pub(crate) fn place(&mut self, cdr: &mut Cdr<'_>, server: Option<&str>) {
+        self.face(server.unwrap_or_default(), &cdr.uniqueid);
         let born = UniqueId::new(cdr.uniqueid.as_ref()).map(|id| id.age().0);
         let born = born.and_then(|epoch| i64::try_from(epoch).ok());
         let born = born.filter(|epoch| (EARLIEST_SEC..i64::MAX).contains(epoch));
@@ -96,16 +113,54 @@ impl CdrClock {
             return Some(as_utc(local)? - offset * 1_000_000);
         }
         if let (true, Some(offset)) = (first, born.and_then(|born| offset(local, born))) {
-            self.offset_sec = Some(offset);
+            self.learn(offset);
         }
         let hint = || {
             let ahead = as_utc(local)?.div_euclid(1_000_000) - born?;
             let ahead = Some(ahead).filter(|ahead| ahead.abs() <= FARTHEST_ZONE_SEC)?;
             Some((ahead + SLACK_SEC).div_euclid(QUARTER_HOUR_SEC) * QUARTER_HOUR_SEC)
         };
-        let offset = self.offset_sec.or_else(hint);
+        let wall = self.walls.get(self.wall);
+        let offset = wall.and_then(|wall| wall.offset_sec).or_else(hint);
         self.zoneless = offset.is_none();
         Some(as_utc(local)? - offset.unwrap_or(0) * 1_000_000)
+    }
+
+    /// Turns to the clock of the PBX whose record is at hand; a record without an id is told by
+    /// the same as the one before it.
+    fn face(&mut self, server: &str, uniqueid: &str) {
+        if uniqueid.is_empty() && self.walls.get(self.wall).is_some() {
+            return;
+        }
+        let system = uniqueid.rsplit_once('-').map_or("", |(system, _)| system);
+        let name = format!("{server}\n{system}");
+        let known = self.walls.iter().position(|wall| wall.name == name);
+        if known.is_none() && self.walls.len() >= WALLS_MAX {
+            self.walls.remove(0);
+        }
+        self.wall = known.unwrap_or_else(|| {
+            self.walls.push(Wall {
+                name,
+                offset_sec: None,
+                other_sec: None,
+            });
+            self.walls.len() - 1
+        });
+    }
+
+    /// Clocks are changed by an hour at most. A record that tells another distance may be a later
+    /// one of its channel; two that tell the same are believed.
+    fn learn(&mut self, offset: i64) {
+        let Some(wall) = self.walls.get_mut(self.wall) else {
+            return;
+        };
+        let near = |known: i64| [0, 1800, 3600].contains(&(known - offset).abs());
+        if wall.offset_sec.is_none_or(near) || wall.other_sec == Some(offset) {
+            wall.offset_sec = Some(offset);
+            wall.other_sec = None;
+        } else {
+            wall.other_sec = Some(offset);
+        }
     }
 
     /// A later local time of a record: the moment nearest to the wanted one. The clocks may have
@@ -202,7 +257,7 @@ mod tests {
             duration_sec: Some(duration),
             ..Cdr::default()
         };
-        clock.place(&mut cdr);
+        clock.place(&mut cdr, None);
         let sec = |at: Option<EventTime>| at.map_or(0, |at| at.floor_seconds().get());
         (sec(cdr.started_at), sec(cdr.ended_at))
     }
@@ -268,6 +323,30 @@ mod tests {
     }
 
     #[test]
+    fn each_pbx_on_one_stream_has_a_zone_of_its_own() {
+        let mut clock = CdrClock::default();
+        let mut at = |server, id: &'static str, start: &'static str| {
+            let mut cdr = Cdr {
+                uniqueid: id.into(),
+                start: start.into(),
+                ..Cdr::default()
+            };
+            clock.place(&mut cdr, Some(server));
+            cdr.started_at.map(|at| at.floor_seconds().get())
+        };
+        let first = Some(1_536_293_101);
+        assert_eq!(at("a", "1536293101.1", "2018-09-07 11:05:01"), first);
+        assert_eq!(at("b", "b-1536293101.1", "2018-09-07 06:05:01"), first);
+        // Later records of their channels.
+        let later = Some(1_536_293_101 + 1_000);
+        assert_eq!(at("a", "1536293101.1", "2018-09-07 11:21:41"), later);
+        assert_eq!(at("b", "b-1536293101.1", "2018-09-07 06:21:41"), later);
+        // A quarter of an hour after its birth is no other zone.
+        let quarter = Some(1_536_293_101 + 900);
+        assert_eq!(at("a", "1536293101.1", "2018-09-07 11:20:01"), quarter);
+    }
+
+    #[test]
     fn clocks_changed_in_mid_call_are_seen_by_the_duration_without_a_zone() {
         let mut clock = CdrClock::default();
         let id = "1792889700.2";
@@ -303,7 +382,7 @@ mod tests {
             start: "2018-09-07 11:05:01".into(),
             ..Cdr::default()
         };
-        clock.place(&mut cdr);
+        clock.place(&mut cdr, None);
         assert!(cdr.zoneless);
         assert_eq!(cdr.started_at, Some(EventTime::from_seconds(1_536_318_301)));
     }

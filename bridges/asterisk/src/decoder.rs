@@ -127,7 +127,7 @@ impl Decoder {
         if let Decoded::Event { heard, .. } = &mut decoded
             && let Told::Cdr(cdr) = &mut heard.told
         {
-            self.cdr_clock.place(cdr);
+            self.cdr_clock.place(cdr, heard.server.as_deref());
         }
         decoded
     }

@@ -5,7 +5,12 @@
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Unreadable};
 use callbridge_call::{Cdr, Told};
 
-const SIXTEEN: &str = r#""acct","998901110001","100","did","""Ann, ""the"" B"" <998901110001>","PJSIP/city-0000000a","PJSIP/101-0000000b","Dial","PJSIP/101,20,tT","2026-11-20 10:00:00","2026-11-20 10:00:05","2026-11-20 10:01:00",60,55,"ANSWERED","DOCUMENTATION""#;
+const SIXTEEN: &str = concat!(
+    r#""acct","998901110001","100","did","""Ann, ""the"" B"" <998901110001>","#,
+    r#""PJSIP/city-0000000a","PJSIP/101-0000000b","Dial","PJSIP/101,20,tT","#,
+    r#""2026-11-20 10:00:00","2026-11-20 10:00:05","2026-11-20 10:01:00","#,
+    r#"60,55,"ANSWERED","DOCUMENTATION""#
+);
 
 /// What each row of a file gives: a record, or why none.
 fn rows(text: &str) -> Vec<Result<Cdr<'static>, Unreadable>> {
@@ -110,7 +115,12 @@ fn line_ends_in_a_quoted_field_belong_to_it() {
 
 #[test]
 fn rows_of_the_sample_of_cdr_custom_are_known_by_where_their_times_stand() {
-    let row = r#"""Ann" <101>","101","998901110001","internal","PJSIP/101-0000000b","PJSIP/city-0000000a","Dial","PJSIP/998901110001@city","2026-11-20 10:00:00","","2026-11-20 10:00:20","20","0","NO ANSWER","3","","1.2","lead=7","5""#;
+    let row = concat!(
+        r#"""Ann" <101>","101","998901110001","internal","PJSIP/101-0000000b","#,
+        r#""PJSIP/city-0000000a","Dial","PJSIP/998901110001@city","#,
+        r#""2026-11-20 10:00:00","","2026-11-20 10:00:20","20","0","NO ANSWER","3","","#,
+        r#""1.2","lead=7","5""#
+    );
     let cdr = one(row);
     assert_eq!(
         (&*cdr.source, &*cdr.dest_channel),
