@@ -8,7 +8,7 @@ use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
 use crate::intake::identity;
 use crate::intake::{Intake, Settings, SourceSettings};
-use crate::journal::Rules;
+use crate::journal::{Rules, figures};
 use crate::ops::metrics::Durations;
 use crate::spool::{self, Guard, Handle, Memory, Op};
 use callbridge_source::url::{Format, From, Transport};
@@ -204,6 +204,7 @@ async fn restored(
         max_open_calls: config.calls.max_open_calls,
         zone: config.pbx_timezone.clone(),
         cel_columns: config.cel_columns.clone(),
+        clock_right_from: figures::right_from(),
         rules: Rules {
             since: since(config, &sources),
             ..config.rules.clone()

@@ -6,6 +6,7 @@ use crate::cli::secrets::Place;
 use crate::crm::Client;
 use crate::crm::client::Setup;
 use crate::dead_letter::queue::Queue;
+use crate::journal::figures;
 use crate::ops::metrics::Durations;
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
@@ -35,6 +36,7 @@ pub fn start_sender(
             fields: crm.fields.clone(),
             dry_run: config.dry_run,
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
+            clock_right_from: Some(figures::right_from()),
         },
         durations: durations.clone(),
     };

@@ -27,6 +27,14 @@ pub struct Batch {
     pub verdicts: Vec<(SourceId, Verdict)>,
 }
 
+/// Our own clock, as of the last tick.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Clock {
+    Unknown,
+    Wrong,
+    Right(EventTime),
+}
+
 /// The intake of all sources.
 pub struct Intake {
     settings: Settings,
@@ -37,6 +45,7 @@ pub struct Intake {
     /// PBXs whose CDRs come by a source of their own.
     cdr_apart: BTreeSet<String>,
     ops: Vec<Op>,
+    clock: Clock,
 }
 
 impl Intake {
@@ -56,6 +65,7 @@ impl Intake {
             pbxes: BTreeMap::new(),
             servers,
             ops: Vec::new(),
+            clock: Clock::Unknown,
             settings,
         };
         for source in sources {
@@ -234,8 +244,17 @@ impl Intake {
             self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
+        let arrived = match self.clock {
+            Clock::Unknown | Clock::Wrong if frame.arrived < self.settings.clock_right_from => {
+                pbx.assembler.hold();
+                frame.arrived
+            }
+            // It came while the clock was wrong, and was taken after that.
+            Clock::Right(now) if frame.arrived < self.settings.clock_right_from => now,
+            Clock::Unknown | Clock::Wrong | Clock::Right(_) => frame.arrived,
+        };
         let known = |unique: &str| finished(&name, unique);
-        if let Some(counter) = pbx.hear(&told, frame.arrived, known) {
+        if let Some(counter) = pbx.hear(&told, arrived, known) {
             let counter = counter.to_owned();
             self.ops.push(Op::Count { counter, by: 1 });
         }
@@ -244,14 +263,33 @@ impl Intake {
 
     /// Says what time it is.
     pub fn tick(&mut self, now: EventTime) {
+        if now < self.settings.clock_right_from {
+            self.clock = Clock::Wrong;
+            self.pbxes.values_mut().for_each(|pbx| pbx.assembler.hold());
+            return;
+        }
+        if !matches!(self.clock, Clock::Right(_)) {
+            let right_from = self.settings.clock_right_from;
+            let pbxes = self.pbxes.values_mut();
+            pbxes.for_each(|pbx| pbx.assembler.release(now, right_from));
+        }
+        self.clock = Clock::Right(now);
         for pbx in self.pbxes.values_mut() {
             pbx.assembler.tick(now);
         }
     }
 
+    /// Our clock is wrong: calls are kept, and none is finished.
+    pub fn is_held(&self) -> bool {
+        self.clock == Clock::Wrong
+    }
+
     /// Folds records of calls that no event told of; after each tick. `finished` is that of
     /// [`Intake::frame`].
     pub fn fold(&mut self, now: EventTime, finished: &mut dyn FnMut(&str, &str) -> Option<Known>) {
+        if self.clock == Clock::Wrong {
+            return;
+        }
         for (name, pbx) in &mut self.pbxes {
             pbx.fold(now, &mut |id| finished(name, id));
         }
@@ -259,6 +297,9 @@ impl Intake {
 
     /// When the next call could be finished if nothing else is heard.
     pub fn next_deadline(&self) -> Option<EventTime> {
+        if self.clock == Clock::Wrong {
+            return None;
+        }
         self.pbxes
             .values()
             .flat_map(|pbx| [pbx.assembler.next_deadline(), pbx.records.next_deadline()])

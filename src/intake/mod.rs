@@ -10,6 +10,8 @@
 //! | `records` | its call detail records, where no events tell of a call |
 //! | [`identity`] | which PBX a source's calls belong to |
 
+#[cfg(test)]
+mod clock_tests;
 pub mod core;
 pub mod identity;
 mod pbx;

@@ -24,6 +24,7 @@ fn intake(formats: &[Format]) -> Intake {
         max_call: Duration::from_secs(3600),
         max_open_calls: 1_000,
         cel_columns: None,
+        clock_right_from: EventTime::from_seconds(0),
         zone: None,
         rules: Rules {
             trunks: Trunks::new(vec![trunk]).expect("trunks"),

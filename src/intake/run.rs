@@ -66,7 +66,16 @@ impl Shell {
                 self.fill()?;
             }
             let now = clock::now().wall;
+            let held = self.intake.is_held();
             self.intake.tick(now);
+            match (held, self.intake.is_held()) {
+                (false, true) => tracing::warn!(
+                    reason = "clock",
+                    "our clock is behind the making of this program: calls are kept until it is set"
+                ),
+                (true, false) => tracing::info!(reason = "clock", "our clock is right: going on"),
+                (true, true) | (false, false) => {}
+            }
             let memory = &mut self.memory;
             self.intake
                 .fold(now, &mut |pbx, id| memory.finished(pbx, id));

@@ -3,6 +3,7 @@
 use crate::journal::Rules;
 use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
+use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
 use std::time::Duration;
 
@@ -21,6 +22,8 @@ pub struct Settings {
     pub zone: Option<jiff::tz::TimeZone>,
     /// `--columns`
     pub cel_columns: Option<callbridge_asterisk::Columns>,
+    /// Our own clock is plainly wrong while it shows an earlier time: calls are held then.
+    pub clock_right_from: EventTime,
     /// Trunks and what is journaled of them.
     pub rules: Rules,
 }

@@ -25,6 +25,7 @@ fn settings() -> Settings {
         max_open_calls: 1_000,
         zone: None,
         cel_columns: None,
+        clock_right_from: EventTime::from_seconds(0),
         rules: Rules {
             trunks,
             ..Rules::default()

@@ -9,9 +9,15 @@ use crate::clock::Now;
 use crate::spool::{Due, Head, RowId, Unconfirmed};
 use std::time::Duration;
 
+/// A clock that is wrong is looked at this often.
+const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
 impl Core {
     /// The best request now.
     pub fn next(&mut self, now: Now, head: &Head) -> Decision {
+        if self.clock_is_wrong(now) {
+            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
+        }
         let under_way = self.flights.len();
         let polls_first = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
             Permit::Calls(most) if under_way < most => false,

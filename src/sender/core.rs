@@ -190,6 +190,11 @@ impl Core {
         self.flights.len()
     }
 
+    /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
+    pub(super) fn clock_is_wrong(&self, now: Now) -> bool {
+        (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
+    }
+
     /// What to show.
     pub fn status(&self, now: Now, head: &Head) -> SenderStatus {
         let cause = self.line.pause_cause();
@@ -197,6 +202,14 @@ impl Core {
             reason: status::word(cause).to_owned(),
             cure: status::cure(cause, why),
         });
+        if self.clock_is_wrong(now) {
+            pause = Some(Pause {
+                reason: "clock".to_owned(),
+                cure: "our clock shows a time before this program was made: set it (timedatectl, \
+                       NTP); calls are kept meanwhile"
+                    .to_owned(),
+            });
+        }
         if pause.is_none() && self.settings.dry_run {
             pause = Some(Pause {
                 reason: "dry_run".to_owned(),

@@ -172,6 +172,24 @@ fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
 }
 
 #[test]
+fn while_our_clock_is_wrong_nothing_is_sent_and_that_is_said() {
+    let mut core = ready(Settings::default());
+    core.settings.clock_right_from = Some(at(10).wall);
+    let head = Head {
+        live: Some(due(1)),
+        ..Head::default()
+    };
+    let Decision::WaitUntil(until) = core.next(at(9), &head) else {
+        panic!("sent by a wrong clock");
+    };
+    assert_eq!(until, at(10).boot);
+    let pause = core.status(at(9), &head).pause.expect("a pause");
+    assert_eq!(pause.reason, "clock");
+    assert_eq!(lane(&mut core, at(10), &head), Some(Lane::Live));
+    assert_eq!(core.status(at(10), &head).pause, None);
+}
+
+#[test]
 fn a_dry_run_submits_nothing_and_says_so() {
     let settings = Settings {
         dry_run: true,

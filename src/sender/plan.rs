@@ -3,6 +3,7 @@
 use super::rate::Rate;
 use crate::crm::{Endpoint, FieldNames, Request};
 use crate::spool::{Binding, Op, RowId, SlotRow, Unconfirmed};
+use callbridge_call::EventTime;
 use std::time::Duration;
 
 /// How the sender works.
@@ -16,6 +17,8 @@ pub struct Settings {
     pub dry_run: bool,
     /// Of the jitter: a run with the same seed and events is the same.
     pub seed: u64,
+    /// While our clock shows an earlier time nothing is sent: it is plainly wrong.
+    pub clock_right_from: Option<EventTime>,
 }
 
 /// What is known at a start.

@@ -2,6 +2,7 @@
 
 mod calls;
 mod cdrs;
+mod hold;
 pub(crate) mod leg;
 mod names;
 pub(crate) mod open;
@@ -46,6 +47,8 @@ pub struct Assembler {
     stream_arrived: Option<EventTime>,
     /// The event being heard has no time.
     untimed: bool,
+    /// Nothing is finished: our clock is wrong.
+    held: Option<hold::Held>,
 }
 
 impl Assembler {
@@ -63,6 +66,7 @@ impl Assembler {
             stream: None,
             stream_arrived: None,
             untimed: false,
+            held: None,
         }
     }
 
@@ -225,6 +229,9 @@ impl Assembler {
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
         self.advance(now);
+        if self.held.is_some() {
+            return;
+        }
         let due = |key: &u64| self.due(*key).is_some_and(|due| now >= due);
         let due: Vec<u64> = self.settling.iter().copied().filter(due).collect();
         for key in due {
@@ -238,6 +245,9 @@ impl Assembler {
 
     /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
     fn advance(&mut self, now: EventTime) -> bool {
+        if self.held.is_some() {
+            return false;
+        }
         let open = self.calls.len();
         let due = |key: &&u64| {
             let Some(call) = self.calls.get(**key) else {
@@ -296,6 +306,9 @@ impl Assembler {
     /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
     /// others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
+        if self.is_held_at_end() {
+            return;
+        }
         self.advance(now);
         for key in self.calls.hung_up() {
             self.finish(key, Ended::HungUp);

@@ -327,6 +327,35 @@ impl Calls {
         self.opened_arrived.first().map(|&(at, _)| at)
     }
 
+    /// Calls of which something arrived before this moment.
+    pub(super) fn arrived_before(&self, moment: EventTime) -> Vec<u64> {
+        let old = self.calls.iter().filter(|(_, call)| {
+            let first = call.opened_arrived.min(call.heard_arrived);
+            first.min(call.quiet_arrived) < moment
+        });
+        old.map(|(&key, _)| key).collect()
+    }
+
+    /// What arrived of a call before `right_from` arrived now; the call is none that is told live.
+    pub(super) fn arrived(&mut self, key: u64, now: EventTime, right_from: EventTime) {
+        let Some(mut call) = self.remove(key) else {
+            return;
+        };
+        let stamps = [
+            &mut call.opened_arrived,
+            &mut call.heard_arrived,
+            &mut call.quiet_arrived,
+        ];
+        for stamp in stamps {
+            if *stamp < right_from {
+                *stamp = now;
+            }
+        }
+        call.live = false;
+        call.untimed += u32::from(call.opened < right_from);
+        self.insert(key, call);
+    }
+
     /// Calls open longer than `most`, by our own clock.
     pub(super) fn older_than(&self, now: EventTime, most: Duration) -> Vec<u64> {
         let old = self

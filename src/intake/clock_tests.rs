@@ -1,0 +1,135 @@
+//! Our own clock is behind the program's making, as on a board without a battery at its boot.
+
+use super::{Intake, Settings, SourceSettings};
+use crate::journal::{Outcome, Rules};
+use crate::people::People;
+use crate::spool::{Finished, Op};
+use crate::trunk::{self, Trunks};
+use callbridge_asterisk::Format;
+use callbridge_call::EventTime;
+use callbridge_source::{Frame, SourceId};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const FRAMES: &str = include_str!("../../tests/recordings/inbound_answered/amiws.jsonl");
+const SOURCE: SourceId = SourceId(0);
+/// The recording was made at 1795151317.
+const RIGHT_FROM: i64 = 1_795_000_000;
+
+fn intake() -> Intake {
+    let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
+    let trunk = trunk::parse(trunk, &trunk::Defaults::default()).expect("a trunk");
+    let settings = Settings {
+        settle: Duration::from_millis(500),
+        cdr_wait: Duration::from_secs(10),
+        max_call: Duration::from_secs(12 * 3600),
+        max_open_calls: 1_000,
+        zone: None,
+        cel_columns: None,
+        clock_right_from: EventTime::from_seconds(RIGHT_FROM),
+        rules: Rules {
+            trunks: Trunks::new(vec![trunk]).expect("trunks"),
+            ..Rules::default()
+        },
+    };
+    let source = SourceSettings {
+        shown: "ws://pbx/".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::AmiJson,
+        file: false,
+    };
+    Intake::new(settings, vec![source], BTreeMap::new()).expect("an intake")
+}
+
+fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {
+    for (seq, line) in (1..).zip(lines) {
+        let frame = Frame {
+            seq,
+            arrived: EventTime::from_seconds(arrived),
+            bytes: line.as_bytes().to_vec().into(),
+            position: None,
+        };
+        let taken = intake.frame(SOURCE, &frame, &mut |_, _| None);
+        taken.expect("taken");
+    }
+}
+
+/// What is stored at this moment, by our clock.
+fn stored(intake: &mut Intake, now: i64) -> (Vec<Finished>, usize) {
+    let now = EventTime::from_seconds(now);
+    intake.tick(now);
+    let batch = intake.take(&People::default(), now);
+    let open = |op: &&Op| {
+        matches!(
+            op,
+            Op::Open {
+                snapshot: Some(_),
+                ..
+            }
+        )
+    };
+    let open = batch.ops.iter().filter(open).count();
+    let finished = batch.ops.into_iter().filter_map(|op| match op {
+        Op::Finish(finished) => Some(*finished),
+        _ => None,
+    });
+    (finished.collect(), open)
+}
+
+fn frames() -> Vec<String> {
+    FRAMES.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn while_our_clock_is_wrong_calls_are_kept_and_none_is_judged() {
+    let mut intake = intake();
+    tell(&mut intake, &frames(), 100);
+    let (finished, open) = stored(&mut intake, 101);
+    assert_eq!((finished.len(), open), (0, 1), "kept on the disk, open");
+    let (finished, _) = stored(&mut intake, 50_000);
+    assert_eq!(finished.len(), 0, "however long it lasts");
+    assert_eq!(intake.next_deadline(), None);
+    // The clock is set; nothing is ended for having been open since 1970.
+    let (finished, _) = stored(&mut intake, 1_795_151_400);
+    assert_eq!(finished.len(), 0, "the settling time begins now");
+    let (finished, _) = stored(&mut intake, 1_795_151_402);
+    assert_eq!(finished.len(), 1);
+    let record = &finished[0].judged.record;
+    assert_eq!(finished[0].judged.outcome, Outcome::Journal);
+    assert_eq!(record.started_at.get(), 1_795_151_317);
+    assert_eq!((record.duration_sec, record.talk_time_sec), (5, 4));
+}
+
+#[test]
+fn a_call_through_the_setting_of_the_clock_is_whole() {
+    let mut intake = intake();
+    let frames = frames();
+    let (before, after) = frames.split_at(frames.len() / 2);
+    tell(&mut intake, before, 100);
+    stored(&mut intake, 101);
+    // Some came before the clock was set, and were taken after.
+    stored(&mut intake, 1_795_151_321);
+    tell(&mut intake, &after[..after.len() / 2], 102);
+    tell(&mut intake, &after[after.len() / 2..], 1_795_151_322);
+    let (finished, _) = stored(&mut intake, 1_795_151_330);
+    assert_eq!(finished.len(), 1);
+    let record = &finished[0].judged.record;
+    assert_eq!(finished[0].judged.outcome, Outcome::Journal);
+    assert_eq!((record.duration_sec, record.talk_time_sec), (5, 4));
+}
+
+#[test]
+fn events_without_a_time_that_came_while_the_clock_was_wrong_make_no_record() {
+    let mut intake = intake();
+    let timeless = frames().into_iter().map(|line| {
+        let (before, after) = line.split_once("\"Timestamp\"").unwrap_or((&line, ""));
+        let after = after.split_once(',').map_or(after, |(_, after)| after);
+        format!("{before}{after}")
+    });
+    tell(&mut intake, &timeless.collect::<Vec<_>>(), 100);
+    stored(&mut intake, 101);
+    stored(&mut intake, 1_795_151_400);
+    let (finished, _) = stored(&mut intake, 1_795_151_402);
+    assert_eq!(finished.len(), 1);
+    assert_eq!(finished[0].judged.outcome, Outcome::DeadLetter);
+}
