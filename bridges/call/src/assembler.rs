@@ -6,6 +6,7 @@ mod hold;
 pub(crate) mod leg;
 mod names;
 pub(crate) mod open;
+mod relief;
 mod report;
 mod settings;
 
@@ -175,6 +176,9 @@ impl Assembler {
             self.changed.insert(key);
             self.settle_or_not(key);
         }
+        if self.calls.get(key).is_some_and(OpenCall::is_crowded) {
+            self.relieve(key);
+        }
     }
 
     /// A channel was met for the first time, the event's or the one that dials it: what was told by
@@ -237,9 +241,8 @@ impl Assembler {
         for key in due {
             self.finish(key, Ended::HungUp);
         }
-        for key in self.calls.older_than(now, self.settings.max_call) {
-            self.finish(key, Ended::TooLong);
-        }
+        let most = self.settings.max_call;
+        self.end_too_long(|calls| calls.older_than(now, most));
         self.forget_early(now);
     }
 
@@ -268,9 +271,8 @@ impl Assembler {
             self.finish(key, Ended::HungUp);
         }
         if let Some(stream) = self.stream {
-            for key in self.calls.stream_older_than(stream, self.settings.max_call) {
-                self.finish(key, Ended::TooLong);
-            }
+            let most = self.settings.max_call;
+            self.end_too_long(|calls| calls.stream_older_than(stream, most));
         }
         self.calls.len() < open
     }

@@ -94,7 +94,7 @@ pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> V
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
-        let plans = customers::plans(&legs);
+        let plans = customers::plans(&legs, call.relieved.then_some(&call.given));
         for (i, plan) in plans.iter().enumerate() {
             let others: Vec<UniqueId> = plans
                 .iter()

@@ -85,6 +85,10 @@ pub(super) struct Calls {
     /// When each call's first event arrived, and its own time.
     opened_arrived: BTreeSet<(EventTime, u64)>,
     opened: BTreeSet<(EventTime, u64)>,
+    /// The calls by when something was heard of them, as far as that was noted: it is set right
+    /// when the longest silent is asked for, not at every event.
+    silent: BTreeSet<(EventTime, u64)>,
+    silent_since: BTreeMap<u64, EventTime>,
     next: u64,
     finished: BTreeSet<String>,
     finished_order: VecDeque<String>,
@@ -209,6 +213,8 @@ impl Calls {
     fn insert(&mut self, key: u64, call: OpenCall) {
         self.opened_arrived.insert((call.opened_arrived, key));
         self.opened.insert((call.opened, key));
+        self.silent.insert((call.heard_arrived, key));
+        self.silent_since.insert(key, call.heard_arrived);
         self.calls.insert(key, call);
     }
 
@@ -265,6 +271,9 @@ impl Calls {
         let call = self.calls.remove(&key)?;
         self.opened_arrived.remove(&(call.opened_arrived, key));
         self.opened.remove(&(call.opened, key));
+        if let Some(since) = self.silent_since.remove(&key) {
+            self.silent.remove(&(since, key));
+        }
         Some(call)
     }
 
@@ -289,6 +298,48 @@ impl Calls {
         Some(call)
     }
 
+    /// Part of a call is over, while the rest of it goes on.
+    pub(super) fn forget_past(&mut self, key: u64, past: &OpenCall) {
+        self.remember_finished_ids(past.ties.ids.iter().map(String::as_str));
+        for id in &past.ties.ids {
+            self.ids.remove(id);
+        }
+        let Some(call) = self.calls.get_mut(&key) else {
+            return;
+        };
+        call.ties.ids.retain(|id| !past.ties.ids.contains(id));
+        let over = |leg: &&Leg| past.ties.ids.contains(leg.id.as_str());
+        for leg in past.legs.values().filter(over) {
+            if self.names.get(leg.name()) == Some(&leg.id) {
+                self.names.remove(leg.name());
+            }
+            if let Some(local) = trunk::local_pair(leg.name()) {
+                self.locals.remove(local);
+                call.ties.locals.remove(local);
+            }
+        }
+        let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
+        let empty: Vec<String> = call
+            .ties
+            .bridges
+            .iter()
+            .filter(|bridge| !still(bridge))
+            .cloned()
+            .collect();
+        for bridge in empty {
+            self.bridges.remove(&bridge);
+            call.ties.bridges.remove(&bridge);
+        }
+    }
+
+    /// The call counts as opened when it was last heard of: by its own time, and by ours.
+    pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
+        if let Some(mut call) = self.remove(key) {
+            (call.opened, call.opened_arrived) = (at, arrived);
+            self.insert(key, call);
+        }
+    }
+
     pub(super) fn forget_finished(&mut self) {
         self.finished.clear();
         self.finished_order.clear();
@@ -297,7 +348,11 @@ impl Calls {
     /// Late events with one of the call's ids raise no ghost.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
         let names = call.legs.values().map(|leg| leg.name());
-        for id in call.ties.ids.iter().map(String::as_str).chain(names) {
+        self.remember_finished_ids(call.ties.ids.iter().map(String::as_str).chain(names));
+    }
+
+    fn remember_finished_ids<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
+        for id in ids {
             if !id.is_empty() && self.finished.insert(id.to_owned()) {
                 self.finished_order.push_back(id.to_owned());
             }
@@ -376,11 +431,19 @@ impl Calls {
     }
 
     /// The call that nothing was heard of for the longest time.
-    pub(super) fn longest_silent(&self) -> Option<u64> {
-        let silent = self
-            .calls
-            .iter()
-            .min_by_key(|&(&key, call)| (call.heard_arrived, key));
-        silent.map(|(&key, _)| key)
+    pub(super) fn longest_silent(&mut self) -> Option<u64> {
+        loop {
+            let (noted, key) = *self.silent.first()?;
+            let heard = self
+                .calls
+                .get(&key)
+                .map_or(noted, |call| call.heard_arrived);
+            if heard == noted {
+                return Some(key);
+            }
+            self.silent.remove(&(noted, key));
+            self.silent.insert((heard, key));
+            self.silent_since.insert(key, heard);
+        }
     }
 }

@@ -257,6 +257,12 @@ impl Leg {
         facts.any(|fact| matches!(fact.what, What::Born(_)))
     }
 
+    /// It was in this bridge once.
+    pub(crate) fn was_in(&self, name: &str) -> bool {
+        let enters = |what: &What| matches!(what, What::Enter { bridge, .. } if bridge == name);
+        self.facts.iter().any(|fact| enters(&fact.what))
+    }
+
     /// It has hung up.
     pub(crate) fn is_over(&self) -> bool {
         self.facts.iter().any(|fact| fact.what.is_end())

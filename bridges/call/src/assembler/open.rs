@@ -43,7 +43,16 @@ pub(crate) struct OpenCall {
     pub(crate) untimed: u32,
     /// Facts that found no room.
     pub(crate) dropped: u32,
-    facts: usize,
+    pub(super) facts: usize,
+    /// Parts of it were given out already.
+    #[serde(default)]
+    pub(crate) relieved: bool,
+    /// Channels still in it by whose id such a part is known.
+    #[serde(default)]
+    pub(crate) given: BTreeSet<UniqueId>,
+    /// The facts it held when it was last looked through for what is past.
+    #[serde(default)]
+    pub(super) looked_through: usize,
 }
 
 /// All that leads from an event to a call.
@@ -95,6 +104,9 @@ impl OpenCall {
             untimed: 0,
             dropped: 0,
             facts: 0,
+            relieved: false,
+            given: BTreeSet::new(),
+            looked_through: 0,
         }
     }
 
@@ -307,6 +319,8 @@ impl OpenCall {
         self.untimed += other.untimed;
         self.dropped += other.dropped;
         self.facts += other.facts;
+        self.relieved |= other.relieved;
+        self.given.extend(other.given);
     }
 }
 

@@ -22,9 +22,12 @@ pub(super) struct Plan {
     pub(super) talk: Talk,
 }
 
-/// The calls that these channels, sorted by age, were; none when nobody took part.
-pub(super) fn plans(legs: &[&View<'_>]) -> Vec<Plan> {
-    let Some(first) = legs.iter().position(|leg| leg.is_real()) else {
+/// The calls that these channels, sorted by age, were; none when nobody took part. Where parts of
+/// an open call were given out before, each is known by its customer's own channel, and no channel
+/// by which such a part is known begins another.
+pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
+    let known = |leg: &View<'_>| given.is_some_and(|given| given.contains(&leg.leg.id));
+    let Some(first) = legs.iter().position(|leg| leg.is_real() && !known(leg)) else {
         return Vec::new();
     };
     let all: Vec<usize> = (0..legs.len()).collect();
@@ -67,13 +70,13 @@ pub(super) fn plans(legs: &[&View<'_>]) -> Vec<Plan> {
         };
         // Colleagues who were in a room before the customer came do not begin the call.
         let joined_later = direction == Direction::Inbound && first != customers[0];
-        let begins_with = if i == 0 && joined_later {
+        let begins_with = if i == 0 && (joined_later || given.is_some()) {
             with_linkedid(legs, &customers).into_iter().collect()
         } else {
             own.clone()
         };
         made.push(Plan {
-            linkedid: if i == 0 {
+            linkedid: if i == 0 && given.is_none() {
                 oldest(legs)
             } else {
                 legs[customers[0]].leg.id.clone()

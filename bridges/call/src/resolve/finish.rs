@@ -111,6 +111,9 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
 
 /// Of several channels of the customer: the one that was connected, else the one tried last.
 fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
+    if let [only] = plan.customers.as_slice() {
+        return *only;
+    }
     let talked = |i: usize| talk::talk(legs, &[i]).total;
     let longest = plan
         .customers

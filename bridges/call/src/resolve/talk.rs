@@ -73,8 +73,17 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
             presences.push((stay.from, stay.to, bridge, i));
         }
     }
+    let own = customers.iter().flat_map(|&i| &legs[i].stays);
+    let reach = own.fold(None, |reach: Option<(EventTime, EventTime)>, stay| {
+        let (from, to) = reach.unwrap_or((stay.from, stay.to));
+        Some((from.min(stay.from), to.max(stay.to)))
+    });
+    // Without the customer nobody talks: of a room that is never empty, little is left.
+    presences.retain(|p| reach.is_some_and(|(from, to)| p.0 <= to && p.1 >= from));
     presences.sort_unstable();
-    let mut times: Vec<EventTime> = presences.iter().flat_map(|p| [p.0, p.1]).collect();
+    let times = presences.iter().flat_map(|p| [p.0, p.1]);
+    let within = |at: &EventTime| reach.is_some_and(|(from, to)| (from..=to).contains(at));
+    let mut times: Vec<EventTime> = times.filter(within).collect();
     times.sort_unstable();
     times.dedup();
     let pairs = local_pairs(legs);

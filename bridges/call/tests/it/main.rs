@@ -7,6 +7,7 @@ mod durability;
 mod employee;
 mod fold;
 mod joining;
+mod limits;
 mod number;
 mod properties;
 mod seats;

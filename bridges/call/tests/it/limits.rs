@@ -1,0 +1,203 @@
+//! Input without measure: memory stays within limits, and what finds no room is said to.
+
+use crate::story::{
+    Channel, Story, assembler, channel, customer, employee, moment, seconds, settings,
+};
+use callbridge_call::event::ChannelState::{Down, Ring};
+use callbridge_call::{Assembler, Direction, FinishedCall, Settings};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+fn tell(assembler: &mut Assembler, story: &Story) {
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+}
+
+/// Bytes of all open calls, as they would be kept on disk.
+fn bytes(assembler: &mut Assembler) -> usize {
+    let changes = assembler.take_changes();
+    let snapshots = changes.into_iter().filter_map(|change| change.snapshot);
+    snapshots.map(|snapshot| snapshot.len()).max().unwrap_or(0)
+}
+
+#[test]
+fn of_a_hundred_thousand_open_calls_only_so_many_are_kept() {
+    let mut assembler = Assembler::new(Settings {
+        max_open_calls: 500,
+        ..settings()
+    });
+    let mut incomplete = 0;
+    for number in 0..100_000 {
+        let mut story = Story::new();
+        story
+            .at(f64::from(number) / 1000.0)
+            .born(&customer(number), Ring);
+        tell(&mut assembler, &story);
+        assert!(assembler.open_calls() <= 500);
+        let finished = assembler.take_finished();
+        incomplete += finished
+            .iter()
+            .filter(|call| call.incomplete.is_some())
+            .count();
+    }
+    assert_eq!((incomplete, assembler.counts().forced), (99_500, 99_500));
+}
+
+#[test]
+fn of_open_calls_the_longest_silent_goes_though_it_came_last() {
+    let mut assembler = Assembler::new(Settings {
+        max_open_calls: 2,
+        ..settings()
+    });
+    let [first, second, third] = [1, 2, 3].map(customer);
+    let mut story = Story::new();
+    story.at(0.0).born(&first, Ring).at(1.0).born(&second, Ring);
+    story.at(2.0).seen(&first).at(3.0).born(&third, Ring);
+    tell(&mut assembler, &story);
+    let finished = assembler.take_finished();
+    assert_eq!(finished[0].linkedid.as_str(), second.id());
+    assert!(assembler.knows(first.id()));
+}
+
+#[test]
+fn a_call_of_ten_thousand_channels_is_bounded_and_says_so() {
+    let city = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring);
+    let phones: Vec<Channel> = (2..10_002)
+        .map(|number| channel(&format!("PJSIP/101-{number:08x}"), number).of(&city))
+        .collect();
+    for phone in &phones {
+        story.at(1.0).born(phone, Down);
+    }
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assert!(bytes(&mut assembler) < 4 << 20);
+    let mut end = Story::new();
+    end.at(5.0).hangup(&city);
+    for phone in &phones {
+        end.at(5.0).hangup(phone);
+    }
+    tell(&mut assembler, &end);
+    assembler.tick(moment(6.0));
+    let calls = assembler.take_finished();
+    let call = calls
+        .iter()
+        .find(|call| call.direction == Direction::Inbound);
+    let why = call.and_then(|call| call.incomplete.as_deref());
+    assert_eq!(why, Some("the call had more than 4096 events that matter"));
+    assert!(assembler.counts().facts_dropped > 5_000);
+}
+
+#[test]
+fn a_linkedid_that_a_hundred_thousand_channels_share_does_not_grow_without_limit() {
+    let city = customer(1);
+    let mut assembler = assembler();
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring);
+    tell(&mut assembler, &story);
+    for number in 2..100_002 {
+        let phone = channel(&format!("PJSIP/101-{number:08x}"), number).of(&city);
+        let mut story = Story::new();
+        let at = f64::from(number) / 100.0;
+        story.at(at).born(&phone, Down).hangup(&phone);
+        tell(&mut assembler, &story);
+    }
+    assert_eq!(assembler.open_calls(), 1);
+    assert!(bytes(&mut assembler) < 4 << 20);
+}
+
+#[test]
+fn variables_without_end_are_cut_off() {
+    let mut assembler = assembler();
+    for number in 0..2_000_u32 {
+        let text = "x".repeat(2_000);
+        let city = customer(1).variable(&format!("V{number}"), &text);
+        let mut story = Story::new();
+        story
+            .at(0.0)
+            .born(&city, Ring)
+            .seen(&city.caller(&format!("{number}{text}")));
+        tell(&mut assembler, &story);
+    }
+    let bytes = bytes(&mut assembler);
+    assert!(bytes < 256 << 10, "{bytes}");
+}
+
+/// A room's telephone that stays for weeks, and customers who come and go.
+fn visits(
+    assembler: &mut Assembler,
+    room: &Channel,
+    count: u32,
+    overlap: f64,
+) -> Vec<FinishedCall> {
+    let mut story = Story::new();
+    story
+        .at(0.0)
+        .born(room, Ring)
+        .enter_kind(room, "room", "softmix");
+    let mut events = Vec::new();
+    for number in 0..count {
+        let city = customer(10 + number);
+        let at = 10.0 + 60.0 * f64::from(number);
+        events.push((at, 0, city.clone()));
+        events.push((at + 1.0, 1, city.clone()));
+        events.push((at + 60.0 * overlap, 2, city));
+    }
+    events.sort_by(|a, b| a.0.total_cmp(&b.0));
+    for (at, what, city) in events {
+        match what {
+            0 => story.at(at).born(&city, Ring),
+            1 => story.at(at).enter_kind(&city, "room", "softmix"),
+            _ => story.at(at).hangup(&city),
+        };
+    }
+    let mut finished = Vec::new();
+    for (at, told) in &story.events {
+        assembler.tick(*at);
+        assembler.hear(told, *at);
+        finished.append(&mut assembler.take_finished());
+    }
+    finished
+}
+
+#[test]
+fn customers_of_a_room_that_is_never_empty_are_given_out_whole() {
+    let room = channel("PJSIP/101-00000001", 1);
+    let mut assembler = assembler();
+    // Four days of customers, one after the other.
+    let mut calls = visits(&mut assembler, &room, 6_000, 0.5);
+    assert!(calls.len() > 5_000, "{} while it goes on", calls.len());
+    assert!(bytes(&mut assembler) < 2 << 20);
+    let end = moment(10.0 + 6_001.0 * 60.0);
+    let mut story = Story::new();
+    story.at(10.0 + 6_000.0 * 60.0).hangup(&room);
+    tell(&mut assembler, &story);
+    assembler.tick(end.plus(Duration::from_secs(60)));
+    calls.append(&mut assembler.take_finished());
+    assert_eq!((calls.len(), assembler.open_calls()), (6_000, 0));
+    let ids: BTreeSet<_> = calls.iter().map(|call| call.linkedid.clone()).collect();
+    assert_eq!(ids.len(), 6_000, "each is known by an id of its own");
+    for call in &calls {
+        assert_eq!(call.incomplete, None);
+        assert_eq!((seconds(call), employee(call)), ((29.0, 30.0), Some("101")));
+        assert_eq!(call.direction, Direction::Inbound);
+    }
+}
+
+#[test]
+fn customers_who_overlap_without_end_wait_for_the_last_of_them() {
+    let room = channel("PJSIP/101-00000001", 1);
+    let mut assembler = assembler();
+    let calls = visits(&mut assembler, &room, 600, 1.5);
+    // Each hears the next: none is over for good before the longest a call may last.
+    assert!(
+        calls
+            .iter()
+            .all(|call| call.talk <= call.ended.since(call.started))
+    );
+    assembler.tick(moment(10.0 + 602.0 * 60.0));
+    let ids: BTreeSet<_> = calls.iter().map(|call| call.linkedid.clone()).collect();
+    assert_eq!(ids.len(), calls.len());
+}
