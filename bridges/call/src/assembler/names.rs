@@ -61,27 +61,15 @@ impl Calls {
                 dial_string: dial_string.clone(),
             },
             Kind::Joined { with } if with.iter().any(|other| other.contains('/')) => {
-                let id = |other: &Text<'a>| {
-                    if !other.contains('/') {
-                        return Some(other.clone());
-                    }
-                    let id = self.names.get(unmarked(other))?;
-                    Some(Cow::Owned(id.to_string()))
-                };
-                Kind::Joined {
-                    with: with.iter().filter_map(id).collect(),
-                }
+                let with = with.iter().filter_map(|other| self.id_of(other)).collect();
+                Kind::Joined { with }
             }
             Kind::Renamed { to, .. } => {
-                let to_name = unmarked(to);
-                let line = trunk::is_line(to_name) && trunk::is_line(&event.channel.name);
-                if line && trunk::extension(to_name) == trunk::extension(&event.channel.name) {
-                    return None;
-                }
-                let holder = self.holder(to_name).filter(|holder| holder != id)?;
+                let holder = self.parts_with(to, &event.channel.name);
+                let holder = holder.filter(|holder| holder != id)?.to_string().into();
                 Kind::Renamed {
                     to: to.clone(),
-                    holder: holder.to_string().into(),
+                    holder,
                 }
             }
             Kind::Born { .. }
@@ -108,6 +96,25 @@ impl Calls {
         })
     }
 
+    /// The unique id, where a name stands for it.
+    fn id_of<'a>(&self, other: &Text<'a>) -> Option<Text<'a>> {
+        if !other.contains('/') {
+            return Some(other.clone());
+        }
+        let id = self.names.get(unmarked(other))?;
+        Some(Cow::Owned(id.to_string()))
+    }
+
+    /// Who gives up the name `to` to a channel that was called `from`. The two subchannels of one
+    /// DAHDI line are one telephone.
+    fn parts_with(&self, to: &str, from: &str) -> Option<UniqueId> {
+        let name = unmarked(to);
+        let line = trunk::is_line(name) && trunk::is_line(from);
+        let same = line && trunk::extension(name) == trunk::extension(from);
+        let holder = (!same && !to.ends_with("<MASQ>")).then(|| self.holder(name));
+        holder.flatten()
+    }
+
     /// The channel that is up and has this name now.
     fn holder(&self, name: &str) -> Option<UniqueId> {
         let id = self.names.get(name)?;
@@ -116,12 +123,12 @@ impl Calls {
         (!leg.is_over()).then(|| id.clone())
     }
 
-    /// A channel goes on under another name. A zombie has it only to hang up.
+    /// A channel goes on under another name; `<MASQ>` and `<ZOMBIE>` are steps on the way.
     pub(super) fn renamed(&mut self, key: u64, id: &UniqueId, to: &str) {
         let name = unmarked(to);
         if let Some(call) = self.calls.get_mut(&key)
             && !name.is_empty()
-            && !to.ends_with("<ZOMBIE>")
+            && !to.ends_with('>')
         {
             self.names.insert(name.to_owned(), id.clone());
             call.renamed_to.insert(name.to_owned());

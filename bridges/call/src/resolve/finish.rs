@@ -51,7 +51,9 @@ pub(super) fn finish(
         talk: if answered { talk } else { Duration::ZERO },
         variables: variables.collect(),
         userfields: variables::userfields(legs, plan, &call.userfields),
-        incomplete: incomplete.or_else(|| beginning_missed(legs, plan)),
+        incomplete: incomplete
+            .or_else(|| beginning_missed(legs, plan))
+            .or_else(|| dialler_untold(legs, plan)),
         estimate: false,
         live: call.live,
         remarks: remarks(call, plan),
@@ -107,6 +109,16 @@ fn beginning_missed(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let begun = plan.customers.iter().any(|&i| legs[i].begun);
     let rooted = legs.iter().any(|leg| leg.leg.id == plan.linkedid);
     (!begun || !rooted).then(|| "the beginning of the call was not heard".to_owned())
+}
+
+/// AMI 1.x tells neither of a queue's dialling nor of an originated call that nobody answered: a
+/// trunk that rang for nobody may have been a customer, or an agent's mobile telephone.
+fn dialler_untold(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let old = legs.iter().all(|leg| leg.leg.linkedids.first().is_none());
+    let dialled = plan.customers.iter().any(|&i| legs[i].was_dialled());
+    let unknown =
+        plan.direction == Direction::Outbound && old && !dialled && !plan.talk.is_answer();
+    unknown.then(|| "it was not told who dialled, or which number".to_owned())
 }
 
 /// Of several channels of the customer: the one that was connected, else the one tried last.

@@ -194,6 +194,9 @@ fn change(
 ) -> Option<(usize, usize)> {
     if name.ends_with("<ZOMBIE>") {
         seats[seat].zombie = Some(at);
+    } else if name.ends_with("<MASQ>") {
+        // A step on the way, not a place.
+        return None;
     }
     let name = name.split_once('<').map_or(name, |(name, _)| name);
     let sits = |seats: &[Seat<'_>], i: usize| seats[i].sits.last().map_or(i, |&(_, who)| who);
