@@ -361,8 +361,8 @@ fn columns_seen(beginning: &[u8]) -> Option<String> {
     Some(format!(
         "its columns stand in no order known here. Its first row:\n{}\nName them in this order, \
          `-` for what is not listed: --columns eventtype,eventtime,cid_num,exten,context,channame,\
-         appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, channame, \
-         uniqueid, linkedid)",
+         appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, \
+         channame, uniqueid, linkedid)",
         fields.collect::<Vec<_>>().join("\n")
     ))
 }

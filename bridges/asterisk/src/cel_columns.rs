@@ -34,14 +34,15 @@ pub struct Columns(Vec<Column>);
 /// The layouts of files without a header, the likeliest first.
 const KNOWN: [&str; 6] = [
     // Asterisk's sample mapping (`cel_custom.conf.sample`).
-    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,appname,\
-     appdata,amaflags,accountcode,uniqueid,linkedid,peer,userfield,userdeftype,eventextra",
+    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
+     appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userfield,userdeftype,\
+     eventextra",
     // The table `cel` of FreePBX, with and without its number.
     "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,\
      dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
      userdeftype,extra,userfield",
-    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,dst,\
-     channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userdeftype,\
+    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,\
+     dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userdeftype,\
      extra,userfield",
     // The table `cel` of Wazo.
     "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
