@@ -20,5 +20,6 @@ mod program;
 mod recordings;
 mod records;
 mod secrets;
+mod stories;
 mod survival;
 mod wait;
