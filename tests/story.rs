@@ -37,10 +37,14 @@ fn words(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
-/// `explain` in this process: the tables of numbering plans are loaded once.
+/// `explain` of AMI in this process: the tables of numbering plans are loaded once.
 fn told(arguments: &[&str]) -> Result<String, String> {
+    told_as("--format=ami", arguments)
+}
+
+fn told_as(format: &str, arguments: &[&str]) -> Result<String, String> {
     let environment = Environment::default();
-    let all = ["callbridge", "explain", "--format=ami"];
+    let all = ["callbridge", "explain", format];
     let all = all.iter().chain(arguments).map(OsString::from);
     let command = match read(all, &environment).expect("good flags") {
         Asked::Command(command) => *command,
@@ -169,28 +173,68 @@ fn every_call_is_drawn_with_a_lane_a_channel_and_a_bar_a_stay() {
     assert!(pictures >= 60, "only {pictures}");
 }
 
+/// How long somebody talked with the customer, in seconds.
+fn talk_of(story: &Value) -> f64 {
+    let of = |talk: &Value| {
+        let moment = |key: &str| talk[key].as_f64().expect("a moment");
+        (moment("from"), moment("to"))
+    };
+    let talks = story["timeline"]["talk"].as_array().expect("talk");
+    let (mut until, mut total) = (f64::MIN, 0.0);
+    for (from, to) in talks.iter().map(of) {
+        total += (to - from.max(until)).max(0.0);
+        until = until.max(to);
+    }
+    total
+}
+
 #[test]
 fn talk_in_the_timeline_is_the_talk_of_the_journal() {
     for path in every_recording() {
         for id in calls(&path) {
             let story = story(&path, &id);
-            let of = |talk: &Value| {
-                let moment = |key: &str| talk[key].as_f64().expect("a moment");
-                (moment("from"), moment("to"))
-            };
-            let talks = story["timeline"]["talk"].as_array().expect("talk");
-            let mut until = f64::MIN;
-            let mut total = 0.0;
-            for (from, to) in talks.iter().map(of) {
-                total += (to - from.max(until)).max(0.0);
-                until = until.max(to);
-            }
+            let total = talk_of(&story);
             let told = story["talkTimeSec"].as_f64().expect("talk");
             let told = if story["answered"] == true {
                 told
             } else {
                 total
             };
+            assert!(
+                (total - told).abs() <= 1.0,
+                "{} {id}: {total} {told}",
+                words(&path)
+            );
+        }
+    }
+}
+
+#[test]
+fn a_call_told_by_cdrs_alone_is_told_and_drawn_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("call.svg");
+    let picture = format!("--picture={}", file.display());
+    let by_cdr = |flags: &[&str]| {
+        let flags = [flags, &["--pbx-timezone=UTC"], &TRUNKS[..]].concat();
+        told_as("--format=cdr-csv", &flags).expect("told")
+    };
+    for path in every_recording() {
+        let path = path.with_file_name("cdr.csv");
+        for call in lines(&by_cdr(&["--json", words(&path)])) {
+            let id = call["linkedid"].as_str().expect("a linkedid");
+            let told = by_cdr(&["--json", "--call", id, &picture, words(&path)]);
+            let story = &lines(&told)[0];
+            let channels = story["timeline"]["channels"].as_array().expect("channels");
+            let drawn = drawn(&fs::read_to_string(&file).expect("a picture"));
+            assert_eq!(
+                (drawn.lanes, drawn.stays),
+                (channels.len(), 0),
+                "{}",
+                words(&path)
+            );
+            let estimate = |text: &String| text.contains("an estimate by CDRs alone");
+            assert!(drawn.texts.iter().any(estimate), "{}", words(&path));
+            let (total, told) = (talk_of(story), story["talkTimeSec"].as_f64().expect("talk"));
             assert!(
                 (total - told).abs() <= 1.0,
                 "{} {id}: {total} {told}",

@@ -122,6 +122,12 @@ pub fn party(channel: &Channel) -> String {
     }
 }
 
+/// Its unique id, where that was told: of a CDR's destination the name alone is known.
+pub fn unique_id(channel: &Channel) -> Option<&str> {
+    let id = channel.id.as_str();
+    (id != channel.name).then_some(id)
+}
+
 /// One event of the story. Of the same moment, the smaller `rank` is told first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Line {
@@ -183,7 +189,7 @@ fn covers(talk: &Talk, at: EventTime) -> bool {
 fn channels(timeline: &Timeline, paint: Paint) -> String {
     let rows = timeline.channels.iter().map(|it| {
         let name = short(&it.name, NAME_MAX);
-        (name, party(it), safe(it.id.as_str()))
+        (name, party(it), unique_id(it).map(safe).unwrap_or_default())
     });
     let rows: Vec<(String, String, String)> = rows.collect();
     let widest = |of: fn(&(String, String, String)) -> &str| {
@@ -201,7 +207,12 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
             row.2
         );
         let plumbing = timeline.channels[i].party == Role::Plumbing;
-        let line = if plumbing { paint.dim(&line) } else { line };
+        let line = line.trim_end();
+        let line = if plumbing {
+            paint.dim(line)
+        } else {
+            line.to_owned()
+        };
         let _ = writeln!(text, "{line}");
     }
     text

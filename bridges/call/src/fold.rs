@@ -26,6 +26,7 @@
 //! | `talk` | when the customer was connected, and with whom |
 //! | `plan` | who the customer is, and how many calls the records are |
 //! | `finish` | the values of the finished call |
+//! | `timeline` | what happened, to be kept and drawn |
 
 mod finish;
 mod group;
@@ -33,6 +34,7 @@ mod parties;
 mod plan;
 mod record;
 mod talk;
+mod timeline;
 
 use crate::assembler::{Counts, Error, OpenChange, Settings};
 use crate::call::{Direction, FinishedCall};

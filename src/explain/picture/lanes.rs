@@ -3,7 +3,7 @@
 use super::canvas::Canvas;
 use super::scale::Scale;
 use super::{AXIS_RIGHT, MARGIN, WIDTH};
-use crate::explain::story::{Times, cause_words, label, party, seconds, short};
+use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, Role, Stay, Talk, Timeline, Way, What};
 
@@ -96,7 +96,10 @@ impl<'a> Lanes<'a> {
             y - 3.0,
             &short(&channel.name, NAME_MAX),
         );
-        let whose = format!("{}  ·  {}", party(channel), channel.id);
+        let whose = match unique_id(channel) {
+            Some(id) => format!("{}  ·  {id}", party(channel)),
+            None => party(channel),
+        };
         canvas.text("party", MARGIN + 26.0, y + 11.0, &short(&whose, 54));
     }
 
@@ -122,7 +125,12 @@ impl<'a> Lanes<'a> {
 
     /// Of several channels of the customer, the one that talks is the one in a bridge.
     fn is_bridged(&self, lane: usize, talk: &Talk) -> bool {
-        let stays = self.timeline.channels[lane].stays.iter();
+        let channel = &self.timeline.channels[lane];
+        // CDRs tell of no bridges.
+        if self.timeline.bridges.is_empty() {
+            return channel.from < talk.to && talk.from < channel.to;
+        }
+        let stays = channel.stays.iter();
         let mut open = stays.filter(|stay| !stay.holding);
         open.any(|stay| stay.from < talk.to && talk.from < stay.to)
     }

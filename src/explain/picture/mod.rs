@@ -72,6 +72,9 @@ fn heading(canvas: &mut Canvas, of: &Explained<'_>, times: &Times) {
         words.push(format!("{:?}", record.direction).to_lowercase());
     }
     words.push(times.date(of.call.started));
+    if record.estimate {
+        words.push("an estimate by CDRs alone".to_owned());
+    }
     let talk = if record.answered {
         format!("talk {}", seconds(of.call.talk))
     } else {

@@ -4,7 +4,7 @@ use super::group::Group;
 use super::parties::{self, Channel};
 use super::plan::{self, Plan};
 use super::record::{Record, birth};
-use super::talk;
+use super::{talk, timeline};
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
 use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::Endpoints;
@@ -89,7 +89,7 @@ impl Folding<'_, '_> {
             live: self.group.live,
             remarks: Vec::new(),
             why: why.0,
-            timeline: None,
+            timeline: Some(timeline::timeline(self.channels, plan)),
         }
     }
 

@@ -11,6 +11,9 @@ use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;
 
+/// How many of the latest spans may be the one that goes on.
+const SPANS_LOOKED_AT: usize = 256;
+
 /// The customer's connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Talk {
@@ -20,11 +23,24 @@ pub(super) struct Talk {
     pub(super) last: Option<EventTime>,
     /// Each time somebody became connected with the customer: when, and which channel.
     pub(super) began: Vec<(EventTime, usize)>,
+    /// From when until when which channel was connected with the customer.
+    pub(super) spans: Vec<(EventTime, EventTime, usize)>,
 }
 
 impl Talk {
     pub(super) fn is_answer(&self) -> bool {
         self.total >= crate::resolve::ANSWERED_FROM
+    }
+
+    /// These channels are connected with the customer in this span.
+    fn connect(&mut self, from: EventTime, to: EventTime, with: &[usize]) {
+        for &channel in with {
+            let mut known = self.spans.iter_mut().rev().take(SPANS_LOOKED_AT);
+            match known.find(|span| span.2 == channel && span.1 == from) {
+                Some(span) => span.1 = to,
+                None => self.spans.push((from, to, channel)),
+            }
+        }
     }
 }
 
@@ -56,6 +72,7 @@ pub(super) fn talk(records: &[&Record], channels: &[Channel<'_>], customers: &[u
             talk.first = talk.first.or(Some((from, first)));
             talk.last = Some(to);
         }
+        talk.connect(from, to, &with);
         let new = with.iter().filter(|channel| !before.contains(channel));
         talk.began.extend(new.map(|&channel| (from, channel)));
         before = with;
