@@ -8,6 +8,7 @@
 //! Nothing among records says that a call is over. So the records of a call are waited for:
 //!
 //! - Those of a call that happens now: until `--cdr-wait` has passed since the last one came.
+//! - Those of a backlog: until no record of any call has come for `--cdr-wait`.
 //! - Those of a PBX that posts in batches, which is seen by its calls coming late time and again:
 //!   until records that ended later have come, or until 10 minutes after the end.
 //! - Those of which another is missing (a linkedid whose own channel told none, one half of a Local
@@ -40,7 +41,7 @@ use crate::assembler::{Counts, Error, OpenChange, Settings};
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
 use crate::units::EventTime;
-use group::{Group, Groups};
+use group::{Group, Groups, LIVE};
 use record::Record;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -49,8 +50,6 @@ use std::time::Duration;
 const BATCH: Duration = Duration::from_secs(600);
 /// Two batches lie farther apart; the records of one come at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
-/// A record that arrives so soon after its end happens now.
-const LIVE: Duration = Duration::from_secs(5);
 /// Ids and names of folded calls that are remembered here; the spool remembers more, and longer.
 const FINISHED_MAX: usize = 8192;
 
@@ -68,8 +67,9 @@ pub struct Folder {
     changed: BTreeSet<u64>,
     /// Groups that were given out as open.
     published: BTreeSet<u64>,
-    /// The latest end of a record.
+    /// The latest end of a record, and when the last one arrived.
     stream: Option<EventTime>,
+    stream_arrived: Option<EventTime>,
     /// The PBX tells channel events as well, and has told them up to here.
     events: Option<EventTime>,
     /// When a call was told minutes after its end first, and whether it was again since.
@@ -91,6 +91,7 @@ impl Folder {
             changed: BTreeSet::new(),
             published: BTreeSet::new(),
             stream: None,
+            stream_arrived: None,
             events: None,
             batch: None,
             batches: false,
@@ -109,8 +110,8 @@ impl Folder {
             return false;
         }
         self.stream = self.stream.max(Some(record.end));
-        let live = arrived <= record.end.plus(LIVE);
-        match self.groups.take_in(record, arrived, live) {
+        self.stream_arrived = self.stream_arrived.max(Some(arrived));
+        match self.groups.take_in(record, arrived) {
             Some((key, absorbed)) => self.changed.extend(absorbed.into_iter().chain([key])),
             None => self.counts.doubled += 1,
         }
@@ -157,10 +158,17 @@ impl Folder {
         }
         let told_on = self.stream >= Some(group.end().plus(self.wait()));
         let waited = group.arrived.plus(self.wait());
-        if group.live || told_on || !self.batches {
-            waited
-        } else {
-            waited.max(group.end().plus(BATCH))
+        let batch = group.end().plus(BATCH);
+        match (group.is_live(), self.batches) {
+            (true, _) => waited,
+            (false, true) if told_on => waited,
+            (false, true) => waited.max(batch),
+            // The rest of a backlog may still be on its way.
+            (false, false) => {
+                let last = self.stream_arrived.unwrap_or(group.arrived);
+                let quiet = last.max(group.arrived).plus(self.wait());
+                quiet.min(group.arrived.plus(BATCH.max(self.wait())))
+            }
         }
     }
 
@@ -187,7 +195,7 @@ impl Folder {
         let long_ago = now.minus(self.settings.max_call);
         let over = |(key, group): (u64, &Group)| {
             let end = group.end();
-            let old = !group.live && end <= before && !group.awaits_more();
+            let old = !group.is_live() && end <= before && !group.awaits_more();
             (old || end <= long_ago).then_some(key)
         };
         let over: Vec<u64> = self.groups.iter().filter_map(over).collect();

@@ -86,7 +86,7 @@ impl Folding<'_, '_> {
             userfields: self.userfields(),
             incomplete: self.incomplete(),
             estimate: true,
-            live: self.group.live,
+            live: self.group.is_live(),
             remarks: Vec::new(),
             why: why.0,
             timeline: Some(timeline::timeline(self.channels, plan)),

@@ -11,6 +11,8 @@ use std::time::Duration;
 const RECORDS_MAX: usize = 256;
 /// Whole seconds: one record may end in the second before the next begins.
 const TOUCHING: Duration = Duration::from_secs(1);
+/// A record that arrives so soon after its end happens now.
+pub(super) const LIVE: Duration = Duration::from_secs(5);
 /// Records of one call follow each other; of another call, this much lies between.
 pub(super) const FAR_APART: Duration = Duration::from_secs(60);
 
@@ -20,8 +22,6 @@ pub(super) struct Group {
     pub(super) records: Vec<Record>,
     /// When the last record arrived.
     pub(super) arrived: EventTime,
-    /// The last record arrived soon after its end.
-    pub(super) live: bool,
     /// Records that found no room.
     pub(super) dropped: u32,
 }
@@ -31,7 +31,6 @@ impl Group {
         Self {
             records: Vec::new(),
             arrived,
-            live: false,
             dropped: 0,
         }
     }
@@ -54,6 +53,11 @@ impl Group {
     pub(super) fn end(&self) -> EventTime {
         let ends = self.records.iter().map(|record| record.end);
         ends.max().unwrap_or(self.arrived)
+    }
+
+    /// Its last record arrived soon after its end: it happens now.
+    pub(super) fn is_live(&self) -> bool {
+        self.arrived <= self.end().plus(LIVE)
     }
 
     /// A record of it is still to come, for its channel outlives those that were told of: the one
@@ -101,7 +105,6 @@ impl Group {
 
     fn absorb(&mut self, other: Self) {
         self.arrived = self.arrived.max(other.arrived);
-        self.live &= other.live;
         self.dropped += other.dropped;
         let arrived = self.arrived;
         for record in other.records {
@@ -204,7 +207,6 @@ impl Groups {
         &mut self,
         record: Record,
         arrived: EventTime,
-        live: bool,
     ) -> Option<(u64, Vec<u64>)> {
         let mut keys = self.belongs_to(&record);
         let key = keys.pop_first().unwrap_or_else(|| {
@@ -219,9 +221,6 @@ impl Groups {
             }
         }
         let new = group.add(record, arrived);
-        if new {
-            group.live = live;
-        }
         self.put(key, group);
         (new || !keys.is_empty()).then(|| (key, keys.into_iter().collect()))
     }

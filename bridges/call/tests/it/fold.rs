@@ -428,3 +428,39 @@ fn too_many_open_calls_make_room_by_the_one_that_ended_first() {
     }
     assert_eq!(folder.take_finished().len(), 7);
 }
+
+#[test]
+fn a_backlog_is_read_to_its_end_before_its_calls_are_folded() {
+    let mut folder = folder();
+    let root = Row(ANNA, CITY, "Dial", 0, 20, Some(15), (0, 1));
+    folder.hear(&cdr(&root), at(50_000));
+    // Hours of other calls; then the customer, whom Anna had transferred to Boris.
+    for n in 0..20_u32 {
+        let end = i64::from(n) * 100 + 100;
+        let mut other = cdr(&Row(
+            CITY,
+            BORIS,
+            "Dial",
+            end - 20,
+            end,
+            Some(9),
+            (end - 20, n + 50),
+        ));
+        other.channel = format!("PJSIP/gsm-{n:08x}").into();
+        other.dest_channel = format!("PJSIP/103-{n:08x}").into();
+        folder.hear(&other, at(50_000 + i64::from(n)));
+        folder.tick(at(50_000 + i64::from(n)));
+    }
+    assert!(folder.take_finished().is_empty());
+    let rest = Row(CITY, BORIS, "Dial", 20, 2_000, Some(1_980), (0, 2));
+    folder.hear(&cdr(&rest), at(50_020));
+    folder.tick(at(50_030));
+    let calls = folder.take_finished();
+    assert_eq!(calls.len(), 21);
+    let call = calls
+        .iter()
+        .find(|call| call.ended == at(2_000))
+        .expect("the whole call");
+    assert_eq!(call.direction, Direction::Outbound);
+    assert_eq!(call.talk, Duration::from_secs(1_995));
+}
