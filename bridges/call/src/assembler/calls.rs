@@ -233,6 +233,17 @@ impl Calls {
     /// Ties something to the call `key`. If that was tied to another call, the two become one
     /// under the smaller number, which `key` becomes; the number that is no more is returned.
     pub(super) fn tie(&mut self, key: &mut u64, tie: Tie<'_>) -> Option<u64> {
+        if let Tie::Local(pair) = tie
+            && let Some(other) = self.locals.get(pair).filter(|other| *other != key)
+        {
+            // A PBX that has started again counts its Locals from nought again.
+            if self.get(*key)?.has_ended_local(pair) {
+                return None;
+            }
+            if self.get(*other).is_none_or(|it| it.has_ended_local(pair)) {
+                self.locals.remove(pair);
+            }
+        }
         let call = self.calls.get_mut(key)?;
         let (index, texts, text) = match tie {
             Tie::Id(text) if self.finished.contains(text) => return None,
@@ -286,7 +297,9 @@ impl Calls {
             (&mut self.locals, &call.ties.locals),
         ] {
             for text in texts {
-                index.remove(text);
+                if index.get(text) == Some(&key) {
+                    index.remove(text);
+                }
             }
         }
         let born = call.legs.values().map(|leg| leg.name());

@@ -2,6 +2,7 @@
 
 use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
 use crate::event::{ChannelEvent, ChannelRef, Kind};
+use crate::trunk::local_pair;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -292,6 +293,14 @@ impl OpenCall {
             self.userfields.push(text.to_owned());
         }
         new
+    }
+
+    /// Whether both halves of this Local were here and have hung up: the name is free again.
+    pub(crate) fn has_ended_local(&self, pair: &str) -> bool {
+        let halves = self.legs.values();
+        let mut halves = halves.filter(|leg| local_pair(leg.name()) == Some(pair));
+        let ended = [halves.next(), halves.next()];
+        ended.iter().all(|half| half.is_some_and(Leg::is_over))
     }
 
     /// Takes over all that another call holds.
