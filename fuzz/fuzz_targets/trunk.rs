@@ -1,0 +1,9 @@
+//! Any text as a `--trunk` flag.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|text: &str| {
+    let defaults = callbridge::trunk::Defaults::default();
+    if let Ok(trunk) = callbridge::trunk::parse(text, &defaults) {
+        assert!(!trunk.name.is_empty());
+    }
+});

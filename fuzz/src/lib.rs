@@ -1,0 +1,97 @@
+//! What has to be true of any bytes and of any events.
+
+pub mod script;
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
+use callbridge_call::{
+    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told, trunk,
+};
+use std::time::Duration;
+
+/// The second at which all bytes arrive.
+pub const NOW: i64 = 1_795_000_000;
+
+/// An assembler with the recordings' trunks.
+pub fn assembler() -> Assembler {
+    let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
+    let trunks = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    Assembler::new(Settings::new(
+        Endpoints::new(trunks.to_vec()).expect("no conflict"),
+    ))
+}
+
+/// Bytes of a format become calls with sound figures, or none.
+pub fn decoded(format: Format, bytes: &[u8]) {
+    let mut decoder = Decoder::new(format, DecoderSettings::default());
+    let mut assembler = assembler();
+    let mut now = EventTime::from_seconds(NOW);
+    for frame in Frames::new(format, bytes) {
+        let Frame::Message(message) = frame else {
+            continue;
+        };
+        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+            continue;
+        };
+        if let Told::Channel(event) = &heard.told {
+            let named = !event.channel.name.is_empty() || !event.channel.uniqueid.is_empty();
+            assert!(named, "an event of no channel: {event:?}");
+        }
+        now = now.plus(Duration::from_millis(1));
+        assembler.hear(&heard.told, now);
+    }
+    finish(&mut assembler, now);
+}
+
+/// Lets all time pass: no call stays open, and each has sound figures.
+pub fn finish(assembler: &mut Assembler, now: EventTime) -> Vec<FinishedCall> {
+    let mut now = now;
+    while let Some(next) = assembler.next_deadline() {
+        now = now.max(next);
+        assembler.tick(now);
+    }
+    assert_eq!(assembler.open_calls(), 0, "calls stay open for ever");
+    let calls = assembler.take_finished();
+    for call in &calls {
+        assert!(call.ended >= call.started, "{call:?}");
+        assert!(call.talk <= call.ended.since(call.started), "{call:?}");
+        let talked = call.talk >= Duration::from_millis(500);
+        assert!(call.estimate || call.answered == talked, "{call:?}");
+        assert!(!call.also_known_as.contains(&call.linkedid), "{call:?}");
+    }
+    calls
+}
+
+/// However the bytes are cut into pieces, the messages are the same.
+pub fn framed(bytes: &[u8]) {
+    let [format, size, bytes @ ..] = bytes else {
+        return;
+    };
+    let format = Format::ALL[usize::from(*format) % Format::ALL.len()];
+    let whole: Vec<String> = Frames::new(format, bytes)
+        .map(|frame| format!("{frame:?}"))
+        .collect();
+    let mut framer = Framer::new(format);
+    let mut pieces = Vec::new();
+    for piece in bytes.chunks(usize::from(*size).max(1)) {
+        framer.push(piece);
+        while let Some(frame) = framer.next() {
+            pieces.push(format!("{frame:?}"));
+        }
+    }
+    while let Some(frame) = framer.finish() {
+        pieces.push(format!("{frame:?}"));
+    }
+    assert_eq!(whole, pieces);
+}
+
+/// Endpoints that do not conflict are never equally long where they match one channel.
+pub fn endpoints((a, b, name): (&str, &str, &str)) {
+    let (a, b) = (Endpoint::new("a", a), Endpoint::new("b", b));
+    let both = a.matches(name) && b.matches(name);
+    let equal = a.pattern().chars().count() == b.pattern().chars().count();
+    let Ok(endpoints) = Endpoints::new(vec![a, b]) else {
+        return;
+    };
+    assert!(!(both && equal), "both match, and are no conflict");
+    let _ = trunk::party(name, &endpoints);
+}

@@ -1,0 +1,216 @@
+//! Events made of any bytes.
+
+use crate::{NOW, assembler, finish};
+use arbitrary::Arbitrary;
+use callbridge_call::event::ChannelState;
+use callbridge_call::{Cdr, ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, Told};
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Names, of which a channel has the one at its number.
+const NAMES: [&str; 8] = [
+    "PJSIP/city-0000000",
+    "PJSIP/gsm-0000000",
+    "PJSIP/101-0000000",
+    "SIP/102-0000000",
+    "Local/in@x-0000000c;1",
+    "Local/in@x-0000000c;2",
+    "Snoop/1-0000000",
+    "DAHDI/i1/",
+];
+
+/// What happens, and to whom.
+#[derive(Arbitrary, Debug)]
+pub struct Step {
+    what: What,
+    channel: u8,
+    other: u8,
+    linkedid: u8,
+    wait_ms: u16,
+    cel: bool,
+    timeless: bool,
+    /// Nothing of the channel but its name is told.
+    name_alone: bool,
+}
+
+#[derive(Arbitrary, Debug)]
+enum What {
+    Born(u8),
+    State(u8),
+    Dial(Box<str>),
+    Originate,
+    DialEnd,
+    App(Box<str>),
+    Enter(u8),
+    EnterLot,
+    Leave(u8),
+    Joined,
+    Hangup,
+    Gone,
+    LinkedidEnd,
+    Seen,
+    Cdr(Box<str>),
+    Mark,
+    /// The program is started anew.
+    Restart,
+    Tick,
+}
+
+/// A run of events.
+#[derive(Arbitrary, Debug)]
+pub struct Script {
+    steps: Vec<Step>,
+    /// They arrive so long after they happened.
+    behind_sec: u16,
+}
+
+fn state(number: u8) -> ChannelState {
+    use ChannelState::{Down, PreRing, Ring, Ringing, Unknown, Up};
+    [Down, Ring, PreRing, Ringing, Up, Unknown][usize::from(number) % 6]
+}
+
+fn id(number: u8) -> String {
+    format!("{NOW}.{}", number % 16)
+}
+
+fn channel(step: &Step, number: u8) -> ChannelRef<'static> {
+    let name = NAMES[usize::from(number) % NAMES.len()];
+    let name = match name.ends_with("0000000") {
+        true => format!("{name}{:x}", number % 16),
+        false => name.to_owned(),
+    };
+    let told = |text: String| match step.name_alone {
+        true => Cow::Borrowed(""),
+        false => Cow::Owned(text),
+    };
+    ChannelRef {
+        name: Cow::Owned(name),
+        uniqueid: told(id(number)),
+        linkedid: told(id(step.linkedid.min(number))),
+        caller_number: Cow::Borrowed("998901110001"),
+        variables: vec![(Cow::Borrowed("LEAD_ID"), Cow::Owned(step.other.to_string()))],
+        ..ChannelRef::default()
+    }
+}
+
+fn kind(step: &Step) -> Option<Kind<'static>> {
+    let bridge = |number: &u8| Cow::Owned(format!("b{}", number % 4));
+    let other = Some(Box::new(channel(step, step.other)));
+    Some(match &step.what {
+        What::Born(number) => Kind::Born {
+            state: state(*number),
+        },
+        What::State(number) => Kind::State {
+            state: state(*number),
+        },
+        What::Dial(text) => Kind::DialBegin {
+            by: other,
+            dial_string: Cow::Owned(text.to_string()),
+        },
+        What::Originate => Kind::DialBegin {
+            by: None,
+            dial_string: Cow::Borrowed("1@city"),
+        },
+        What::DialEnd => Kind::DialEnd {
+            by: other,
+            status: Cow::Borrowed("ANSWER"),
+        },
+        What::App(data) => Kind::App {
+            name: Cow::Borrowed("Dial"),
+            data: Cow::Owned(data.to_string()),
+        },
+        What::Enter(number) => Kind::BridgeEnter {
+            bridge: bridge(number),
+            technology: Cow::Borrowed("simple_bridge"),
+        },
+        What::EnterLot => Kind::BridgeEnter {
+            bridge: Cow::Borrowed("lot"),
+            technology: Cow::Borrowed("holding_bridge"),
+        },
+        What::Leave(number) => Kind::BridgeLeave {
+            bridge: bridge(number),
+            technology: Cow::Borrowed("simple_bridge"),
+        },
+        What::Joined => Kind::Joined {
+            with: vec![Cow::Owned(id(step.other))],
+        },
+        What::Hangup => Kind::Hangup { cause: Some(16) },
+        What::Gone => Kind::Gone,
+        What::LinkedidEnd => Kind::LinkedidEnd,
+        What::Seen => Kind::Seen,
+        What::Cdr(_) | What::Mark | What::Restart | What::Tick => return None,
+    })
+}
+
+impl Step {
+    fn told(&self, at: EventTime) -> Option<Told<'static>> {
+        let at = (!self.timeless).then_some(at);
+        Some(match &self.what {
+            What::Cdr(text) => Told::Cdr(Box::new(Cdr {
+                at,
+                uniqueid: Cow::Owned(id(self.channel)),
+                linkedid: Cow::Owned(id(self.linkedid)),
+                userfield: Cow::Owned(text.to_string()),
+                ..Cdr::default()
+            })),
+            What::Mark => Told::Mark(Mark::LoggedIn),
+            What::Restart | What::Tick => return None,
+            _ => Told::Channel(ChannelEvent {
+                at,
+                origin: if self.cel {
+                    Origin::Cel
+                } else {
+                    Origin::Channel
+                },
+                channel: channel(self, self.channel),
+                kind: kind(self)?,
+            }),
+        })
+    }
+}
+
+impl Script {
+    /// Whatever is told: nothing panics, no call stays open, all figures are sound, and every line
+    /// to a customer that was born is part of a call.
+    pub fn play(&self) {
+        let mut assembler = assembler();
+        let mut at = EventTime::from_seconds(NOW);
+        let behind = Duration::from_secs(u64::from(self.behind_sec));
+        let mut born = BTreeSet::new();
+        for step in &self.steps {
+            at = at.plus(Duration::from_millis(u64::from(step.wait_ms)));
+            let now = at.plus(behind);
+            if matches!(step.what, What::Tick) {
+                assembler.tick(now);
+            }
+            if matches!(step.what, What::Restart) {
+                let changes = assembler.take_changes();
+                for change in changes {
+                    if let Some(snapshot) = change.snapshot {
+                        assembler
+                            .restore(change.key, &snapshot)
+                            .expect("its own snapshot");
+                    }
+                }
+            }
+            let Some(told) = step.told(at) else { continue };
+            let heard = assembler.hear(&told, now);
+            let customer = matches!(step.channel % 8, 0 | 1) && !step.name_alone;
+            if heard && customer && matches!(step.what, What::Born(_)) {
+                born.insert(id(step.channel));
+            }
+        }
+        let calls = finish(&mut assembler, at.plus(behind));
+        for id in born {
+            let known = |call: &callbridge_call::FinishedCall| {
+                let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
+                ids.any(|known| known.as_str() == id)
+            };
+            assert!(
+                calls.iter().any(known),
+                "{id} is part of no call: {calls:?}"
+            );
+        }
+    }
+}
