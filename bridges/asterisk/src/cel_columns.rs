@@ -38,19 +38,20 @@ const KNOWN: [&str; 6] = [
      appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userfield,userdeftype,\
      eventextra",
     // The table `cel` of FreePBX, with and without its number.
-    "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,\
-     dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
+    "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
+     src,dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
      userdeftype,extra,userfield",
-    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,src,\
-     dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userdeftype,\
-     extra,userfield",
+    "eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
+     src,dst,channel,dstchannel,appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,\
+     userdeftype,extra,userfield",
     // The table `cel` of Wazo.
-    "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
-     channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,userfield,peer,\
-     call_log_id,extra",
+    "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,\
+     context,channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,\
+     userfield,peer,call_log_id,extra",
     // Asterisk's samples for databases (`contrib/realtime`, the documentation of cel_odbc).
-    "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,\
-     channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,userfield,peer",
+    "id,eventtype,eventtime,userdeftype,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,\
+     context,channame,appname,appdata,amaflags,accountcode,peeraccount,uniqueid,linkedid,\
+     userfield,peer",
     "id,eventtype,eventtime,cid_name,cid_num,cid_ani,cid_rdnis,cid_dnid,exten,context,channame,\
      appname,appdata,amaflags,accountcode,uniqueid,linkedid,peer,userdeftype,userfield,extra",
 ];

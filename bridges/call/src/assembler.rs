@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
-const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// Groups channel events into calls, and gives each out when it is over.
 #[derive(Debug)]

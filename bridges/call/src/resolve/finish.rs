@@ -3,6 +3,8 @@
 use super::customers::Plan;
 use super::view::View;
 use super::{employee, number, talk, timeline, variables};
+use crate::assembler::CLOCK_TOLERANCE;
+use crate::assembler::leg::What;
 use crate::assembler::open::OpenCall;
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
 use crate::units::{EventTime, Extension, UniqueId};
@@ -53,7 +55,8 @@ pub(super) fn finish(
         userfields: variables::userfields(legs, plan, &call.userfields),
         incomplete: incomplete
             .or_else(|| beginning_missed(legs, plan))
-            .or_else(|| dialler_untold(legs, plan)),
+            .or_else(|| dialler_untold(legs, plan))
+            .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
         live: call.live,
         remarks: remarks(call, plan),
@@ -119,6 +122,29 @@ fn dialler_untold(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
     let unknown =
         plan.direction == Direction::Outbound && old && !dialled && !plan.talk.is_answer();
     unknown.then(|| "it was not told who dialled, or which number".to_owned())
+}
+
+/// Why nobody can tell how long the call lasted: a channel of the customer did something before it
+/// was born, or after it had hung up, so the PBX's clock was set back in between.
+fn clock_set_back(legs: &[&View<'_>], plan: &Plan) -> Option<String> {
+    let contradicts = |&i: &usize| {
+        let leg = legs[i];
+        let times = |wanted: fn(&What) -> bool| {
+            let facts = leg.leg.facts.iter().filter(move |fact| wanted(&fact.what));
+            facts.map(|fact| fact.at)
+        };
+        let (born, ended) = (
+            times(|what| matches!(what, What::Born(_))),
+            times(What::is_end),
+        );
+        let (first, last) = (times(|_| true).min(), times(|_| true).max());
+        let far = |a: Option<EventTime>, b: Option<EventTime>| {
+            a.zip(b).is_some_and(|(a, b)| b.since(a) > CLOCK_TOLERANCE)
+        };
+        leg.timed && (far(first, born.max()) || far(ended.min(), last))
+    };
+    let set_back = plan.customers.iter().any(contradicts);
+    set_back.then(|| "the PBX's clock was set back during the call".to_owned())
 }
 
 /// Of several channels of the customer: the one that was connected, else the one tried last.

@@ -1,6 +1,7 @@
 //! Event times, arrival times, and which of them counts.
 
-use crate::story::{Story, answered_by_101, assembler, moment, seconds};
+use crate::story::{Story, answered_by_101, assembler, channel, customer, moment, seconds};
+use callbridge_call::event::ChannelState::{Down, Ring};
 use callbridge_call::{EventTime, FinishedCall, Told};
 use std::time::Duration;
 
@@ -103,4 +104,32 @@ fn without_event_times_the_time_of_arrival_serves() {
         (seconds(&call), call.started, call.live),
         ((4.0, 5.0), moment(1000.0), true)
     );
+}
+
+#[test]
+fn a_clock_set_back_in_a_call_of_a_file_leaves_it_incomplete_with_sound_figures() {
+    for back in [4.0, 8.0, 60.0, 3600.0] {
+        let (city, phone) = (
+            customer(1),
+            channel("PJSIP/101-00000002", 2).of(&customer(1)),
+        );
+        let mut story = Story::new();
+        story.at(0.0).born(&city, Ring).at(0.5).born(&phone, Down);
+        story.at(6.0).enter(&phone, "b").enter(&city, "b");
+        // The call goes on for two seconds, by a clock that shows an earlier time.
+        story.at(8.0 - back).leave(&phone, "b").leave(&city, "b");
+        story.hangups(&[&phone, &city]);
+        let hour = Duration::from_secs(3600);
+        let mut assembler = assembler();
+        for (at, event) in &story.events {
+            assembler.hear(event, at.plus(hour));
+        }
+        assembler.finish_all(moment(10_000.0));
+        let calls = assembler.take_finished();
+        assert_eq!(calls.len(), 1, "{back}");
+        let (talk, length) = seconds(&calls[0]);
+        assert!(talk <= length, "{back}: {talk} of {length}");
+        // Four seconds back nothing contradicts itself.
+        assert_eq!(calls[0].incomplete.is_some(), back > 5.0, "{back}");
+    }
 }
