@@ -100,6 +100,10 @@ pub struct SourceFlags {
     /// May be repeated: the first source of a PBX is its primary
     #[arg(long, value_name = "URL")]
     pub source: Vec<String>,
+    /// file:///PATH?format=cel-csv|cdr-csv: what the PBX itself writes of its calls. Fills what
+    /// the sources could not hear; takes pbx=. May be repeated
+    #[arg(long, value_name = "URL")]
+    pub catch_up: Vec<String>,
     /// The PBX's name, part of every call's uuid: never change it
     #[arg(long, value_name = "NAME")]
     pub pbx_id: Option<String>,

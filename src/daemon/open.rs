@@ -7,7 +7,7 @@ use crate::clock;
 use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
 use crate::intake::identity;
-use crate::intake::{Intake, Settings, SourceSettings};
+use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
 use crate::ops::metrics::Durations;
 use crate::spool::{self, Guard, Handle, Memory, Op};
@@ -64,7 +64,13 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
     let intake = restored(config, settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
-        sources.push(source(at, flag, &spool).await?);
+        let begin = if flag.catch_up && intake.was_listening(at) {
+            // Seen for the first time, but not before anybody listened.
+            Some(From::Start)
+        } else {
+            None
+        };
+        sources.push(source(at, flag, begin, &spool).await?);
     }
     let is_file = config
         .sources
@@ -140,6 +146,11 @@ fn settings_of(source: &SourceFlag, default_pbx: &str) -> Result<SourceSettings,
             .unwrap_or_else(|| default_pbx.to_owned()),
         format,
         file: is_file(&source.url.transport),
+        forgets: match &source.url.transport {
+            Transport::Ami { .. } | Transport::WebSocket { .. } => true,
+            Transport::Amqp(_) | Transport::File { .. } => false,
+        },
+        catch_up: source.catch_up,
     })
 }
 
@@ -186,17 +197,7 @@ async fn restored(
     sources: Vec<SourceSettings>,
     spool: &Handle,
 ) -> Result<Intake, Failure> {
-    let mut servers = BTreeMap::new();
-    for source in &sources {
-        let key = Intake::server_key(&source.pbx);
-        let first = spool
-            .read(move |store| store.meta(&key))
-            .await
-            .map_err(failure)?;
-        if let Some(first) = first {
-            servers.insert(source.pbx.clone(), first);
-        }
-    }
+    let memory = remembered(&sources, spool).await?;
     let settings = Settings {
         settle: config.calls.settle,
         cdr_wait: config.calls.cdr_wait,
@@ -210,7 +211,7 @@ async fn restored(
             ..config.rules.clone()
         },
     };
-    let mut intake = Intake::new(settings, sources, servers)
+    let mut intake = Intake::new(settings, sources, memory)
         .map_err(|conflict| Failure::new(Code::Usage, conflict.to_string()))?;
     let open = spool
         .read(|store| store.all_open_calls())
@@ -222,6 +223,7 @@ async fn restored(
             tracing::error!(pbx, key, error, "an open call cannot be restored");
         }
     }
+    intake.was_away();
     if count > 0 {
         tracing::info!(
             calls = count,
@@ -231,7 +233,38 @@ async fn restored(
     Ok(intake)
 }
 
-async fn source(at: usize, flag: &SourceFlag, spool: &Handle) -> Result<Source, Failure> {
+/// What an earlier run has left behind of these sources.
+async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Remembered, Failure> {
+    let mut memory = Remembered::default();
+    let moment = |text: String| text.parse().ok().map(EventTime::from_micros);
+    for source in sources {
+        let (pbx, shown) = (&source.pbx, &source.shown);
+        let keys = [
+            Intake::server_key(pbx),
+            Intake::heard_key(shown),
+            Intake::since_key(pbx),
+        ];
+        let read = spool.read(move |store| {
+            let [server, heard, since] = keys.map(|key| store.meta(&key));
+            Ok((server?, heard?, since?))
+        });
+        let (server, heard, since) = read.await.map_err(failure)?;
+        let server = server.map(|server| (pbx.clone(), server));
+        memory.servers.extend(server);
+        let heard = heard.and_then(moment).map(|at| (shown.clone(), at));
+        memory.heard.extend(heard);
+        let since = since.and_then(moment).map(|at| (pbx.clone(), at));
+        memory.since.extend(since);
+    }
+    Ok(memory)
+}
+
+async fn source(
+    at: usize,
+    flag: &SourceFlag,
+    begin: Option<From>,
+    spool: &Handle,
+) -> Result<Source, Failure> {
     let shown = flag.url.to_string();
     let position = spool
         .read(move |store| store.position(&shown))
@@ -244,7 +277,11 @@ async fn source(at: usize, flag: &SourceFlag, spool: &Handle) -> Result<Source, 
             None
         }
     });
-    Ok(source_of(at, flag, position))
+    let mut flag = flag.clone();
+    if let (Some(begin), Transport::File { from, .. }) = (begin, &mut flag.url.transport) {
+        *from = begin;
+    }
+    Ok(source_of(at, &flag, position))
 }
 
 /// A source as its flag says it, beginning at this position.

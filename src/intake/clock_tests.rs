@@ -1,6 +1,6 @@
 //! Our own clock is behind the program's making, as on a board without a battery at its boot.
 
-use super::{Intake, Settings, SourceSettings};
+use super::{Intake, Memory, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
 use crate::people::People;
 use crate::spool::{Finished, Op};
@@ -8,7 +8,6 @@ use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_source::{Frame, SourceId};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const FRAMES: &str = include_str!("../../tests/recordings/inbound_answered/amiws.jsonl");
@@ -37,8 +36,10 @@ fn intake() -> Intake {
         pbx: "hq".to_owned(),
         format: Format::AmiJson,
         file: false,
+        forgets: false,
+        catch_up: false,
     };
-    Intake::new(settings, vec![source], BTreeMap::new()).expect("an intake")
+    Intake::new(settings, vec![source], Memory::default()).expect("an intake")
 }
 
 fn tell(intake: &mut Intake, lines: &[String], arrived: i64) {

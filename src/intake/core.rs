@@ -1,9 +1,11 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
+use super::gaps::Gap;
 use super::pbx::{Pbx, pbx_of};
 use super::records::Records;
-use super::settings::{Settings, SourceSettings};
-use super::source::{Source, note_mark};
+use super::second::{self, Second};
+use super::settings::{Memory, Settings, SourceSettings};
+use super::source::Source;
 use crate::journal;
 use crate::ops::status;
 use crate::people::People;
@@ -11,7 +13,7 @@ use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{EventTime, Told};
+use callbridge_call::{EventTime, Patience, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,43 +40,53 @@ enum Clock {
 /// The intake of all sources.
 pub struct Intake {
     settings: Settings,
-    sources: Vec<Source>,
-    pbxes: BTreeMap<String, Pbx>,
+    pub(super) sources: Vec<Source>,
+    pub(super) pbxes: BTreeMap<String, Pbx>,
     /// `server_name` first heard on a stream of this PBX: it is the PBX itself, others beside it.
-    servers: BTreeMap<String, String>,
+    pub(super) servers: BTreeMap<String, String>,
     /// PBXs whose CDRs come by a source of their own.
     cdr_apart: BTreeSet<String>,
-    ops: Vec<Op>,
     clock: Clock,
+    /// Since when each PBX is listened to.
+    pub(super) since: BTreeMap<String, EventTime>,
+    pub(super) gaps: Vec<Gap>,
+    pub(super) ops: Vec<Op>,
 }
 
 impl Intake {
-    /// An intake without open calls. `servers`: as [`Intake::server_key`] has stored them.
+    /// An intake without open calls, with what an earlier run has stored.
     ///
     /// # Errors
     /// When two equally long endpoints can match one channel.
     pub fn new(
         settings: Settings,
         sources: Vec<SourceSettings>,
-        servers: BTreeMap<String, String>,
+        memory: Memory,
     ) -> Result<Self, Conflict> {
         let of_cdrs = sources.iter().filter(|it| it.format == Format::CdrAmqp);
         let mut intake = Self {
             cdr_apart: of_cdrs.map(|source| source.pbx.clone()).collect(),
             sources: Vec::new(),
             pbxes: BTreeMap::new(),
-            servers,
+            servers: memory.servers,
+            since: memory.since,
+            gaps: Vec::new(),
             ops: Vec::new(),
             clock: Clock::Unknown,
             settings,
         };
-        for source in sources {
-            intake.pbx(&source.pbx)?;
+        for settings in sources {
             let decoder = DecoderSettings {
                 zone: intake.settings.zone.clone(),
                 cel_columns: intake.settings.cel_columns.clone(),
             };
-            intake.sources.push(Source::new(source, decoder));
+            let mut source = Source::new(settings, decoder);
+            source.heard = memory.heard.get(&source.settings.shown).copied();
+            intake.sources.push(source);
+        }
+        for at in 0..intake.sources.len() {
+            let pbx = intake.sources[at].settings.pbx.clone();
+            intake.pbx(&pbx)?;
         }
         Ok(intake)
     }
@@ -88,7 +100,25 @@ impl Intake {
         if !self.pbxes.contains_key(id) {
             let mut settings = self.settings.assembler(id)?;
             settings.cdr_apart = self.cdr_apart.contains(id);
-            self.pbxes.insert(id.to_owned(), Pbx::new(settings));
+            let mut pbx = Pbx::new(settings.clone());
+            // A stream below it has no second account: its file tells of the PBX alone.
+            let mut files = self.sources.iter().map(|source| &source.settings);
+            if files.any(|source| source.catch_up && source.pbx == id) {
+                let cdr = |source: &Source| {
+                    source.settings.catch_up
+                        && source.settings.pbx == id
+                        && source.settings.format == Format::CdrCsv
+                };
+                let patience = if self.sources.iter().any(cdr) {
+                    Patience::CDR
+                } else {
+                    Patience::CEL
+                };
+                let mut second = Second::new(settings, patience);
+                second.since = self.since.get(id).copied();
+                pbx.second = Some(second);
+            }
+            self.pbxes.insert(id.to_owned(), pbx);
         }
         Ok(self.pbxes.get_mut(id).expect("put there above"))
     }
@@ -102,18 +132,36 @@ impl Intake {
         if let Some(pbx) = Records::pbx_of(pbx) {
             return self.pbx(pbx).map_err(conflict)?.records.restore(key, bytes);
         }
+        let (pbx, keeping) = second::kept_as(pbx);
         let pbx = self.pbx(pbx).map_err(conflict)?;
-        pbx.assembler
-            .restore(key, bytes)
+        let restored = match (keeping, &mut pbx.second) {
+            ("", _) => Some(pbx.assembler.restore(key, bytes)),
+            (_, Some(second)) => second.restore(keeping, key, bytes),
+            // What it held is known to the spool as an open call, until the file is given again.
+            (_, None) => None,
+        };
+        restored
+            .transpose()
+            .map(|_| ())
             .map_err(|error| error.to_string())
     }
 
     /// How each source is doing, in the order of the flags.
     pub fn statuses(&self) -> Vec<status::Source> {
-        self.sources
-            .iter()
-            .map(|source| source.status.clone())
-            .collect()
+        let waits = |source: &Source| {
+            let pbx = self.pbxes.get(&source.settings.pbx);
+            let second = pbx.and_then(|pbx| pbx.second.as_ref());
+            source.settings.catch_up && second.is_some_and(|second| !second.is_idle())
+        };
+        let status = |source: &Source| {
+            let mut status = source.status.clone();
+            // What is held is not decided: more may be read.
+            if status.state == status::SourceState::Done && waits(source) {
+                status.state = status::SourceState::Reading;
+            }
+            status
+        };
+        self.sources.iter().map(status).collect()
     }
 
     /// Calls that are open now.
@@ -125,8 +173,9 @@ impl Intake {
     }
 
     /// The source's line is up.
-    pub fn up(&mut self, id: SourceId) {
-        let Some(source) = self.sources.get_mut(usize::from(id.0)) else {
+    pub fn up(&mut self, id: SourceId, now: EventTime) {
+        let at = usize::from(id.0);
+        let Some(source) = self.sources.get_mut(at) else {
             return;
         };
         source.status.state = if source.settings.file {
@@ -136,22 +185,18 @@ impl Intake {
         };
         source.status.why = None;
         source.up_since_frame = true;
+        self.listens(at, now);
     }
 
-    /// The source's line is down.
-    pub fn down(&mut self, id: SourceId, why: String) {
-        let Some(source) = self.sources.get_mut(usize::from(id.0)) else {
+    /// The source's line is down; up to `since` nothing of it was lost.
+    pub fn down(&mut self, id: SourceId, why: String, since: EventTime) {
+        let at = usize::from(id.0);
+        let Some(source) = self.sources.get_mut(at) else {
             return;
         };
         source.status.state = status::SourceState::Down;
         source.status.why = Some(why);
-    }
-
-    /// Events of the source may have been missed.
-    pub fn gap(&mut self, id: SourceId) {
-        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            source.status.gaps += 1;
-        }
+        self.is_deaf(at, since);
     }
 
     /// A file was read to this place, whether it gave a frame or not.
@@ -168,6 +213,12 @@ impl Intake {
         };
         source.status.state = status::SourceState::Done;
         let pbx = source.settings.pbx.clone();
+        if source.settings.catch_up {
+            let second = self.pbxes.get_mut(&pbx);
+            if let Some(second) = second.and_then(|pbx| pbx.second.as_mut()) {
+                second.at_end(now);
+            }
+        }
         let mut of_pbx = self
             .sources
             .iter()
@@ -196,7 +247,8 @@ impl Intake {
         frame: &Frame,
         finished: &mut dyn FnMut(&str, &str) -> Option<Known>,
     ) -> Result<(), Conflict> {
-        let Some(source) = self.sources.get_mut(usize::from(id.0)) else {
+        let at = usize::from(id.0);
+        let Some(source) = self.sources.get_mut(at) else {
             return Ok(());
         };
         source.note(frame);
@@ -221,15 +273,17 @@ impl Intake {
                 (heard.server, heard.told)
             }
         };
+        if source.settings.catch_up {
+            let pbx = self.pbxes.get_mut(&source.settings.pbx);
+            if let Some(second) = pbx.and_then(|pbx| pbx.second.as_mut()) {
+                second.hear(&told, frame.arrived);
+            }
+            return Ok(());
+        }
         if let Told::Mark(mark) = told {
-            let just_up = source.up_since_frame;
-            note_mark(
-                &mut source.status,
-                &mut source.last_mark,
-                just_up,
-                mark,
-                frame,
-            );
+            let server = server.map(|server| server.into_owned());
+            self.hear_mark(at, mark, server.as_deref(), frame);
+            return Ok(());
         }
         source.up_since_frame = false;
         let (pbx, first) = (&source.settings.pbx, server.as_deref());
@@ -276,6 +330,29 @@ impl Intake {
         self.clock = Clock::Right(now);
         for pbx in self.pbxes.values_mut() {
             pbx.assembler.tick(now);
+            if let Some(second) = &mut pbx.second {
+                second.tick(now);
+            }
+        }
+    }
+
+    /// Brings what the catch-up files told together with what was heard; before each take.
+    pub fn reconcile(
+        &mut self,
+        now: EventTime,
+        finished: &mut dyn FnMut(&str, &str) -> Option<Known>,
+    ) {
+        if self.clock == Clock::Wrong {
+            return;
+        }
+        for (name, pbx) in &mut self.pbxes {
+            let done = |source: &Source| {
+                let done = source.status.state == status::SourceState::Done;
+                source.settings.file && done
+            };
+            let mut of_pbx = self.sources.iter().filter(|it| it.settings.pbx == *name);
+            let over = of_pbx.all(done);
+            pbx.reconcile(now, over, &mut |id| finished(name, id));
         }
     }
 
@@ -302,7 +379,11 @@ impl Intake {
         }
         self.pbxes
             .values()
-            .flat_map(|pbx| [pbx.assembler.next_deadline(), pbx.records.next_deadline()])
+            .flat_map(|pbx| {
+                let second = pbx.second.as_ref().and_then(Second::next_deadline);
+                let records = pbx.records.next_deadline();
+                [pbx.assembler.next_deadline(), records, second]
+            })
             .flatten()
             .min()
     }
@@ -312,7 +393,7 @@ impl Intake {
     pub fn take(&mut self, people: &People, now: EventTime) -> Batch {
         let mut ops = std::mem::take(&mut self.ops);
         for (name, pbx) in &mut self.pbxes {
-            for call in pbx.take_finished() {
+            for call in pbx.take_finished(now) {
                 let judged = journal::judge(&call, name, &self.settings.rules, people, now);
                 ops.push(Op::Finish(Box::new(Finished { judged, call })));
             }
@@ -325,11 +406,15 @@ impl Intake {
                 });
             }
             pbx.records.keep(name, &mut ops);
+            if let Some(second) = &mut pbx.second {
+                second.keep(name, &mut ops);
+            }
             pbx.count(&mut ops);
         }
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
+            ops.extend(source.heard_at());
             if let Some(position) = source.position.take() {
                 ops.push(Op::Position {
                     source: source.settings.shown.clone(),

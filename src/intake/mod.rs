@@ -8,21 +8,26 @@
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls |
 //! | `records` | its call detail records, where no events tell of a call |
+//! | `gaps` | where each gap begins and ends, and whose calls it touches |
+//! | `second` | the second account of a PBX's calls (`--catch-up`) |
 //! | [`identity`] | which PBX a source's calls belong to |
 
 #[cfg(test)]
 mod clock_tests;
 pub mod core;
+mod gaps;
 pub mod identity;
 mod pbx;
 mod records;
 #[cfg(test)]
 mod records_tests;
 pub mod run;
+mod second;
 pub mod settings;
 mod source;
 #[cfg(test)]
 mod tests;
 
 pub use self::core::{Batch, Intake};
-pub use settings::{Settings, SourceSettings};
+pub use gaps::Gap;
+pub use settings::{Memory, Settings, SourceSettings};

@@ -1,12 +1,15 @@
 //! One PBX: the assembler of its calls, and which PBX a frame speaks of.
 
 use super::core::Intake;
+use super::gaps::Deaf;
 use super::records::Records;
+use super::second::Second;
 use crate::spool::{Known, Op};
 use callbridge_call::{
     Assembler, Counts, Direction, EventTime, FinishedCall, Kind, Told, UniqueId,
 };
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 /// Counts events of calls that were over.
 pub(super) const LATE: &str = "late";
@@ -20,7 +23,11 @@ pub(super) struct Pbx {
     counted: Counts,
     finished: Vec<FinishedCall>,
     /// By each id of those: the spool does not know them yet.
-    just_finished: BTreeMap<String, Known>,
+    pub(super) just_finished: BTreeMap<String, Known>,
+    /// When nobody listened.
+    pub(super) deaf: Deaf,
+    /// The second account of its calls (`--catch-up`).
+    pub(super) second: Option<Second>,
 }
 
 impl Pbx {
@@ -31,7 +38,21 @@ impl Pbx {
             counted: Counts::default(),
             finished: Vec::new(),
             just_finished: BTreeMap::new(),
+            deaf: Deaf::default(),
+            second: None,
         }
+    }
+
+    /// Nobody listens since then.
+    pub(super) fn lost(&mut self, since: EventTime) {
+        self.assembler.lost(since);
+        self.deaf.begins(since);
+    }
+
+    /// The stream goes on.
+    pub(super) fn back(&mut self, now: EventTime) {
+        self.assembler.back(now);
+        self.deaf.ends(now);
     }
 
     /// Takes in what was told; `known` says which stored call a unique id belongs to. Events of a
@@ -57,7 +78,7 @@ impl Pbx {
         if is_open && self.assembler.hear(told, arrived) {
             return None;
         }
-        self.collect();
+        self.collect(arrived);
         let just = self.just_finished.get(uniqueid.as_ref()).cloned();
         match just.or_else(|| known(uniqueid)) {
             Some(known) if begins_another(told, &known) => {
@@ -78,22 +99,34 @@ impl Pbx {
     }
 
     /// The calls finished since the last time.
-    pub(super) fn take_finished(&mut self) -> Vec<FinishedCall> {
-        self.collect();
+    pub(super) fn take_finished(&mut self, now: EventTime) -> Vec<FinishedCall> {
+        self.collect(now);
         std::mem::take(&mut self.finished)
     }
 
-    pub(super) fn collect(&mut self) {
+    /// Takes what the assembler has finished; what a second account may complete is held back.
+    pub(super) fn collect(&mut self, now: EventTime) {
         for call in self.assembler.take_finished() {
-            self.finish(call);
+            let call = match &mut self.second {
+                Some(second) => second.heard(call, now),
+                None => Some(call),
+            };
+            if let Some(call) = call {
+                self.finish(call);
+            }
         }
     }
 
+    /// The call is over and decided.
     pub(super) fn finish(&mut self, call: FinishedCall) {
         for id in std::iter::once(&call.linkedid).chain(&call.also_known_as) {
-            let known = || remembered(&call, id);
-            let id = id.as_str().to_owned();
-            self.just_finished.entry(id).or_insert_with(known);
+            let new = remembered(&call, id);
+            match self.just_finished.entry(id.as_str().to_owned()) {
+                Entry::Vacant(place) => drop(place.insert(new)),
+                // A better account of the same.
+                Entry::Occupied(mut known) if known.get().incomplete => drop(known.insert(new)),
+                Entry::Occupied(_) => {}
+            }
         }
         self.finished.push(call);
     }
@@ -151,6 +184,7 @@ fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
         own: *id == call.linkedid,
         started: call.started.floor_seconds(),
         caller: caller.map(|number| number.text.clone()),
+        incomplete: call.incomplete.is_some(),
     }
 }
 

@@ -97,7 +97,7 @@ impl Pbx {
         if folded.is_empty() {
             return;
         }
-        self.collect();
+        self.collect(now);
         for call in folded {
             if self.has_heard_of(&call, known) {
                 self.records.known += 1;

@@ -1,6 +1,6 @@
 //! Call detail records through the intake: folded where no event tells of their call.
 
-use super::{Batch, Intake, Settings, SourceSettings};
+use super::{Batch, Intake, Memory, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
 use crate::people::People;
 use crate::spool::{Finished, Known, Op};
@@ -8,7 +8,6 @@ use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_source::{Frame, SourceId, Verdict};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const SOURCE: SourceId = SourceId(0);
@@ -36,9 +35,11 @@ fn intake(formats: &[Format]) -> Intake {
         pbx: "hq".to_owned(),
         format: *format,
         file: false,
+        forgets: false,
+        catch_up: false,
     };
     let sources = formats.iter().map(source).collect();
-    Intake::new(settings, sources, BTreeMap::new()).expect("an intake")
+    Intake::new(settings, sources, Memory::default()).expect("an intake")
 }
 
 /// A record of the customer's channel, as asterisk-cdr-amqp publishes it.
@@ -92,6 +93,7 @@ fn at(intake: &mut Intake, second: i64, known: bool) -> Batch {
             own: true,
             started: EventTime::from_seconds(BEGAN).floor_seconds(),
             caller: None,
+            incomplete: false,
         })
     });
     intake.take(&People::default(), now)

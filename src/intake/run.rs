@@ -123,19 +123,19 @@ impl Shell {
         match item {
             Item::Up => {
                 tracing::info!(source = self.name(source), "the source is up");
-                self.intake.up(source);
+                self.intake.up(source, clock::now().wall);
                 self.seen_up.send_if_modified(|seen| {
                     let place = seen.get_mut(usize::from(source.0));
                     place.is_some_and(|up| !std::mem::replace(up, true))
                 });
             }
-            Item::Down { why } => {
+            Item::Down { why, since } => {
                 tracing::warn!(source = self.name(source), reason = %why, "the source is down");
-                self.intake.down(source, why);
+                self.intake.down(source, why, since);
             }
             Item::Gap { why } => {
                 tracing::warn!(source = self.name(source), reason = %why, "events may be missing");
-                self.intake.gap(source);
+                self.intake.gap(source, clock::now().wall);
             }
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
@@ -163,6 +163,18 @@ impl Shell {
             Ok(people) => Arc::clone(&people),
             Err(poisoned) => Arc::clone(&poisoned.into_inner()),
         };
+        let (memory, now) = (&mut self.memory, clock::now().wall);
+        let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
+        self.intake.reconcile(now, &mut finished);
+        for gap in self.intake.take_gaps() {
+            tracing::warn!(
+                source = gap.source,
+                from = %gap.from,
+                until = %gap.until,
+                missing_sec = gap.until.since(gap.from).as_secs(),
+                "a gap: what happened in it was not heard"
+            );
+        }
         let Batch { ops, verdicts } = self.intake.take(&people, clock::now().wall);
         if !ops.is_empty() {
             self.log(&ops);

@@ -5,6 +5,7 @@ use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What the flags say of assembling.
@@ -59,4 +60,19 @@ pub struct SourceSettings {
     pub format: Format,
     /// It is a file.
     pub file: bool,
+    /// It tells what happens once and never again (AMI, WebSocket): what nobody hears is lost.
+    pub forgets: bool,
+    /// `--catch-up`: a second account of the calls that another source tells.
+    pub catch_up: bool,
+}
+
+/// What an earlier run left behind beside open calls.
+#[derive(Clone, Debug, Default)]
+pub struct Memory {
+    /// `server_name` first heard on a stream of this PBX.
+    pub servers: BTreeMap<String, String>,
+    /// When each source, by its URL, was last heard.
+    pub heard: BTreeMap<String, EventTime>,
+    /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
+    pub since: BTreeMap<String, EventTime>,
 }

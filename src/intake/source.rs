@@ -4,12 +4,8 @@ use super::settings::SourceSettings;
 use crate::ops::status;
 use crate::spool::Op;
 use callbridge_asterisk::{Decoder, DecoderSettings};
-use callbridge_call::{EventTime, Mark};
+use callbridge_call::EventTime;
 use callbridge_source::Frame;
-use std::time::Duration;
-
-/// Two marks of one restart (a login and `FullyBooted`) come this close together.
-const ONE_RESTART: Duration = Duration::from_secs(5);
 
 /// A source as the intake sees it.
 pub(super) struct Source {
@@ -18,6 +14,16 @@ pub(super) struct Source {
     pub(super) status: status::Source,
     pub(super) last_mark: Option<EventTime>,
     pub(super) up_since_frame: bool,
+    /// When it was last heard: up to here nothing of it is missing.
+    pub(super) heard: Option<EventTime>,
+    /// When it was heard before that.
+    pub(super) heard_before: Option<EventTime>,
+    /// It was heard since that was stored.
+    pub(super) heard_more: bool,
+    /// The gap that lasts now began here.
+    pub(super) gap_since: Option<EventTime>,
+    /// The gap that ended last is going to be told once more, by the line itself.
+    pub(super) gap_known: bool,
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
     pub(super) position: Option<serde_json::Value>,
@@ -36,6 +42,11 @@ impl Source {
             settings,
             last_mark: None,
             up_since_frame: true,
+            heard: None,
+            heard_before: None,
+            heard_more: false,
+            gap_since: None,
+            gap_known: false,
             through: None,
             refused: Vec::new(),
             position: None,
@@ -45,6 +56,9 @@ impl Source {
     /// Where the source stands after this frame.
     pub(super) fn note(&mut self, frame: &Frame) {
         self.through = Some(frame.seq);
+        self.heard_before = self.heard;
+        self.heard = self.heard.max(Some(frame.arrived));
+        self.heard_more = true;
         self.status.last_event_at = Some(frame.arrived.floor_seconds().get());
         if self.settings.file {
             self.status.state = status::SourceState::Reading;
@@ -65,21 +79,5 @@ impl Source {
             why,
             at: frame.arrived,
         }
-    }
-}
-
-/// A restart of the PBX, or of the gateway's line to it, in the middle of the stream: a gap.
-pub(super) fn note_mark(
-    status: &mut status::Source,
-    last: &mut Option<EventTime>,
-    just_up: bool,
-    mark: Mark,
-    frame: &Frame,
-) {
-    let same = last.is_some_and(|last| frame.arrived.since(last) < ONE_RESTART);
-    *last = Some(frame.arrived);
-    let greeting = just_up && mark != Mark::Shutdown;
-    if !same && !greeting {
-        status.gaps += 1;
     }
 }

@@ -1,6 +1,6 @@
 //! The intake over recorded frames, without clock, socket or file.
 
-use super::{Batch, Intake, Settings, SourceSettings};
+use super::{Batch, Intake, Memory, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
 use crate::people::People;
 use crate::spool::{self, Done, Finished, Known, Op, Store};
@@ -8,7 +8,6 @@ use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_source::{Frame, SourceId, Verdict};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
@@ -39,8 +38,10 @@ fn intake() -> Intake {
         pbx: "hq".to_owned(),
         format: Format::AmiJson,
         file: true,
+        forgets: false,
+        catch_up: false,
     };
-    Intake::new(settings(), vec![source], BTreeMap::new()).expect("an intake")
+    Intake::new(settings(), vec![source], Memory::default()).expect("an intake")
 }
 
 /// Time of the recording, so that its calls are live.
@@ -154,6 +155,7 @@ fn told_before(id: &str) -> Option<Known> {
         own: id == "1795151317.146",
         started: EpochSeconds::new(1_795_151_317),
         caller: Some("998901110001".to_owned()),
+        incomplete: false,
     })
 }
 

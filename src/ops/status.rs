@@ -147,8 +147,20 @@ pub struct Source {
     pub unreadable: u64,
     /// Times at which events may have been missed.
     pub gaps: u64,
+    /// The last of them; not there before the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_gap: Option<Gap>,
     /// Why it is down; `null` otherwise.
     pub why: Option<String>,
+}
+
+/// A time in which events may have been missed, in epoch seconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gap {
+    /// The last event before it that is stored.
+    pub from: i64,
+    /// When events were heard again.
+    pub until: i64,
 }
 
 /// What is known of the token.

@@ -29,7 +29,8 @@ impl Memory {
     /// it says none: a call told twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let found = self.db.prepare_cached(
-            "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction')
+            "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
+                    c.state = 'dead' AND c.reason = 'incomplete'
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2",
         );
         let known = |row: &rusqlite::Row<'_>| {
@@ -40,6 +41,7 @@ impl Memory {
                 caller: row
                     .get::<_, Option<String>>(2)?
                     .filter(|_| direction.as_deref() == Some("INBOUND")),
+                incomplete: row.get::<_, Option<bool>>(4)?.unwrap_or(false),
             })
         };
         let found = found.and_then(|mut found| found.query_row((pbx, id), known).optional());
@@ -59,6 +61,8 @@ pub struct Known {
     pub started: EpochSeconds,
     /// Who called in, as the PBX wrote it; `None` where nobody did or it is not known any more.
     pub caller: Option<String>,
+    /// It is a letter `incomplete` that waits for somebody.
+    pub incomplete: bool,
 }
 
 impl Known {
@@ -102,6 +106,7 @@ mod tests {
             own,
             started: at(100),
             caller: Some("+998901110001".into()),
+            incomplete: false,
         };
         let call = known(true);
         assert!(

@@ -45,7 +45,10 @@ pub enum Op {
     /// Parked are the reasons of [`Reason::is_parked`](crate::journal::Reason::is_parked). In each
     /// case its linkedid and all of `also_known_as` become tombstones.
     ///
-    /// The same call again changes nothing but the counter `repeats` ([`Done::Repeat`]). The same
+    /// A letter `incomplete` that nobody has retried is corrected by a better account of the same
+    /// call ([`Done::Corrected`]), and given up where it proves to be a part of another call.
+    /// Otherwise the same call again changes nothing but the counter `repeats`
+    /// ([`Done::Repeat`]). The same
     /// uuid with a start that is more than a second off, or another number, is another call: a
     /// dead letter `uuid_conflict` ([`Done::Conflict`]; finished + 1, dead + 1). A number that one
     /// side does not know is no other number. Calls without a uuid are known by their linkedid.
@@ -180,6 +183,9 @@ pub enum Done {
     Repeat(Option<RowId>),
     /// `Finish`: another call with a known uuid; its letter.
     Conflict(RowId),
+    /// `Finish`: a better account of a call that waits as a letter `incomplete`: the letter now
+    /// has its values, and its place in the books is that of the new verdict.
+    Corrected(RowId),
     /// `Unreadable`: its letter; `None` when it was only counted.
     Unreadable(Option<RowId>),
     /// `Step`: where the call stands now.

@@ -63,7 +63,7 @@ async fn what_a_crash_left_unacknowledged_comes_again() {
         // The broker may take a moment to notice that the first consumer has died.
         match again.next().await {
             Item::Up => break,
-            Item::Down { why } => assert!(why.contains("another consumer"), "{why}"),
+            Item::Down { why, .. } => assert!(why.contains("another consumer"), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -234,7 +234,7 @@ async fn a_deleted_queue_is_told_and_had_again() {
     loop {
         match stage.next().await {
             Item::Up => break,
-            Item::Down { why } => assert!(why.contains("no queue deleted"), "{why}"),
+            Item::Down { why, .. } => assert!(why.contains("no queue deleted"), "{why}"),
             other => panic!("{other:?}"),
         }
     }
@@ -337,7 +337,7 @@ async fn a_silent_line_is_given_up_by_the_heartbeat() {
     loop {
         match stage.next().await {
             Item::Up => break,
-            Item::Down { why } => assert!(why.contains("another consumer"), "{why}"),
+            Item::Down { why, .. } => assert!(why.contains("another consumer"), "{why}"),
             other => panic!("{other:?}"),
         }
     }

@@ -116,7 +116,7 @@ impl Stage {
     /// Why it is down.
     pub async fn down(&mut self) -> String {
         match self.next().await {
-            Item::Down { why } => why,
+            Item::Down { why, .. } => why,
             other => panic!("{other:?} instead of a reason"),
         }
     }

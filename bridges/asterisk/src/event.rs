@@ -10,6 +10,7 @@ use crate::{cdr, key};
 use callbridge_call::event::{ChannelState, Text};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Mark, Origin, Told};
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// What is read out of an event. An event without a rule is skipped after its name: none of
 /// `VarSet`, `Newexten`, `DeviceStateChange`, `RTCPSent`, `QueueMemberStatus`… says anything that
@@ -40,10 +41,12 @@ pub(crate) enum Plain {
     Leave,
     Hangup,
     Seen,
+    /// Among the channels that are up, as `CoreShowChannels` lists them.
+    Listed,
 }
 
 /// The events that are read; all others are skipped after their name.
-pub const DECODED: [&str; 37] = [
+pub const DECODED: [&str; 39] = [
     "CEL",
     "Newchannel",
     "Newstate",
@@ -81,6 +84,8 @@ pub const DECODED: [&str; 37] = [
     "AgentConnect",
     "OriginateResponse",
     "Transfer",
+    "CoreShowChannel",
+    "CoreShowChannelsComplete",
 ];
 
 /// The rule for an event's name.
@@ -101,8 +106,10 @@ pub(crate) fn rule(event: &[u8]) -> Option<Rule> {
         b"Pickup" => Rule::Joined(Side::Picker),
         b"AttendedTransfer" => Rule::Joined(Side::OrigTransferer),
         b"BlindTransfer" => Rule::Joined(Side::Transferer),
-        b"FullyBooted" => Rule::Mark(Mark::FullyBooted),
+        b"FullyBooted" => Rule::Mark(Mark::FullyBooted { uptime: None }),
         b"Shutdown" => Rule::Mark(Mark::Shutdown),
+        b"CoreShowChannel" => Rule::Plain(Plain::Listed),
+        b"CoreShowChannelsComplete" => Rule::Mark(Mark::ListEnd),
         _ => return Old::of(event).map(Rule::Old),
     })
 }
@@ -122,12 +129,29 @@ pub(crate) fn tell<'a, K: AsRef<[u8]>, V: Raw<'a>>(
         Rule::Cel => CelRow::from_pairs(pairs, mended).tell(clock),
         Rule::Old(old) => return Ok(ami1::tell(old, pairs, mended).map(Told::Channel)),
         Rule::Cdr => return cdr::tell(pairs, mended).map(Some),
-        Rule::Mark(mark) => return Ok(Some(Told::Mark(mark))),
+        Rule::Mark(mark) => return Ok(Some(Told::Mark(with_uptime(mark, pairs)))),
     };
     if event.channel.name.is_empty() && event.channel.uniqueid.is_empty() {
         return Err(Unreadable::NoChannel);
     }
     Ok(Some(Told::Channel(event)))
+}
+
+/// How long the PBX had been up when it said that it is.
+fn with_uptime<'a, K: AsRef<[u8]>, V: Raw<'a>>(
+    mark: Mark,
+    mut pairs: impl Iterator<Item = (K, V)>,
+) -> Mark {
+    match mark {
+        Mark::FullyBooted { .. } => {
+            let told = pairs.find(|(name, _)| crate::text::same(name.as_ref(), b"Uptime"));
+            let seconds = told.and_then(|(_, value)| number::<u64>(value.as_ref()));
+            Mark::FullyBooted {
+                uptime: seconds.map(Duration::from_secs),
+            }
+        }
+        Mark::LoggedIn | Mark::Shutdown | Mark::ListEnd => mark,
+    }
 }
 
 /// Puts a pair into the channel it describes; gives back what is not a channel's.
@@ -209,10 +233,14 @@ fn tell_plain<'a, K: AsRef<[u8]>, V: Raw<'a>>(
             Key::Cause => cause = number(value.as_ref()),
             Key::BridgeUniqueid => bridge = known(value, mended),
             Key::BridgeTechnology => technology = known(value, mended),
+            _ if plain == Plain::Listed && crate::text::same(name.as_ref(), b"BridgeId") => {
+                bridge = known(value, mended);
+            }
             _ => {}
         }
     }
     let kind = match plain {
+        Plain::Listed => Kind::Listed { bridge },
         Plain::Born => Kind::Born { state },
         Plain::State => Kind::State { state },
         Plain::Enter => Kind::BridgeEnter { bridge, technology },

@@ -3,6 +3,7 @@
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Unreadable};
 use callbridge_call::event::ChannelState;
 use callbridge_call::{Cdr, ChannelEvent, EventTime, Kind, Mark, Origin, Told};
+use std::time::Duration;
 
 fn decode(message: &str, check: impl FnOnce(Decoded<'_>)) {
     let message = message.replace('\n', "\r\n");
@@ -186,11 +187,39 @@ fn transfers_and_pickups_join_the_channels_they_name() {
 }
 
 #[test]
+fn a_listed_channel_tells_its_ids_and_its_bridge() {
+    let message = "Event: CoreShowChannel\nActionID: callbridge-3\nChannel: PJSIP/city-0000004f\n\
+                   ChannelStateDesc: Up\nCallerIDNum: +998901110001\nUniqueid: 1795151317.146\n\
+                   Linkedid: 1795151317.146\nDuration: 00:01:05\nBridgeId: b-7\n";
+    decode(message, |decoded| {
+        let Decoded::Event { heard, .. } = decoded else {
+            panic!("{decoded:?}")
+        };
+        let Told::Channel(event) = heard.told else {
+            panic!("{:?}", heard.told)
+        };
+        assert_eq!(event.channel.uniqueid, "1795151317.146");
+        let bridge = "b-7".into();
+        assert_eq!((event.at, event.kind), (None, Kind::Listed { bridge }));
+    });
+}
+
+#[test]
 fn the_beginning_and_the_end_of_the_stream_are_marked() {
     for (message, mark) in [
         (
             "Event: FullyBooted\nStatus: Fully Booted\n",
-            Mark::FullyBooted,
+            Mark::FullyBooted { uptime: None },
+        ),
+        (
+            "Event: FullyBooted\nUptime: 443\nLastReload: 39\nStatus: Fully Booted\n",
+            Mark::FullyBooted {
+                uptime: Some(Duration::from_secs(443)),
+            },
+        ),
+        (
+            "Event: CoreShowChannelsComplete\nEventList: Complete\nListItems: 0\n",
+            Mark::ListEnd,
         ),
         (
             "Event: Shutdown\nShutdown: Cleanly\nRestart: False\n",

@@ -2,6 +2,7 @@
 
 mod calls;
 mod cdrs;
+pub(crate) mod gaps;
 mod hold;
 pub(crate) mod leg;
 mod names;
@@ -14,7 +15,7 @@ pub use report::{Counts, Error, OpenChange};
 pub use settings::Settings;
 
 use crate::call::FinishedCall;
-use crate::event::{ChannelEvent, Kind, Mark, Told};
+use crate::event::{ChannelEvent, Kind, Told};
 use crate::resolve::{self, Ended};
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
@@ -50,6 +51,10 @@ pub struct Assembler {
     untimed: bool,
     /// Nothing is finished: our clock is wrong.
     held: Option<hold::Held>,
+    /// When the stream's latest event arrived.
+    stream_told: Option<EventTime>,
+    listening: gaps::Listening,
+    listed: gaps::Listed,
 }
 
 impl Assembler {
@@ -68,6 +73,9 @@ impl Assembler {
             stream_arrived: None,
             untimed: false,
             held: None,
+            stream_told: None,
+            listening: gaps::Listening::default(),
+            listed: gaps::Listed::new(),
         }
     }
 
@@ -79,7 +87,7 @@ impl Assembler {
         match told {
             Told::Channel(event) => self.hear_channel(event, arrived),
             Told::Cdr(cdr) => self.hear_cdr(cdr, arrived),
-            Told::Mark(mark) => self.hear_mark(*mark),
+            Told::Mark(mark) => self.hear_mark(*mark, arrived),
         }
         self.counts.late == late
     }
@@ -111,6 +119,8 @@ impl Assembler {
         let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
         self.stream = Some(at);
+        self.stream_told = Some(arrived);
+        self.is_whole(arrived);
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
         }
@@ -120,7 +130,10 @@ impl Assembler {
                 self.counts.late += 1;
                 return;
             }
-            Found::Unknown => self.calls.open(OpenCall::new(at, arrived, !far)),
+            Found::Unknown => {
+                self.calls
+                    .open(OpenCall::new(at, arrived, !far && !self.settings.history))
+            }
         };
         let key = if self.calls.is_tied(key, &id, event) {
             key
@@ -150,12 +163,19 @@ impl Assembler {
         at: EventTime,
         arrived: EventTime,
     ) {
+        if let Kind::Listed { .. } = event.kind {
+            self.is_listed(id);
+        }
+        let back = self.back_since();
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
         let dropped = call.dropped;
         let outcome = call.hear(id, at, event);
         call.backwards = at < call.heard;
+        if outcome.new_leg && back.is_some() {
+            call.late = back;
+        }
         call.heard = call.heard.max(at);
         call.heard_arrived = call.heard_arrived.max(arrived);
         if outcome.new_leg || outcome.effect == Effect::HungUp {
@@ -223,13 +243,6 @@ impl Assembler {
         }
     }
 
-    /// Where a gap in the stream will be dealt with; open calls are left as they are.
-    fn hear_mark(&mut self, mark: Mark) {
-        match mark {
-            Mark::FullyBooted | Mark::LoggedIn | Mark::Shutdown => self.counts.marks += 1,
-        }
-    }
-
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
         self.advance(now);
@@ -243,6 +256,7 @@ impl Assembler {
         }
         let most = self.settings.max_call;
         self.end_too_long(|calls| calls.older_than(now, most));
+        self.give_out_overdue(now);
         self.forget_early(now);
     }
 
@@ -301,7 +315,10 @@ impl Assembler {
             .calls
             .opened_first()
             .map(|at| at.plus(self.settings.max_call));
-        [settled, longest].into_iter().flatten().min()
+        [settled, longest, self.overdue_at()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished

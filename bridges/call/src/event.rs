@@ -2,6 +2,7 @@
 
 use crate::units::EventTime;
 use std::borrow::Cow;
+use std::time::Duration;
 
 /// Begins what stands for the id of a bridge that was not told.
 pub const UNNAMED: &str = "?";
@@ -28,12 +29,18 @@ pub enum Told<'a> {
 /// A point at which events may be missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
-    /// The PBX is up (`FullyBooted`).
-    FullyBooted,
+    /// The PBX is up (`FullyBooted`); it says so when it has booted, and after each login.
+    FullyBooted {
+        /// How long it has been up (`Uptime`), where told.
+        uptime: Option<Duration>,
+    },
     /// A login was accepted: the stream begins (anew) here.
     LoggedIn,
     /// The PBX says that it stops (`Shutdown`).
     Shutdown,
+    /// The list of live channels ends here (`CoreShowChannelsComplete`); the channels came before,
+    /// as [`Kind::Listed`].
+    ListEnd,
 }
 
 /// Which of Asterisk's two vocabularies told an event. Both may tell of the same thing.
@@ -190,6 +197,11 @@ pub enum Kind<'a> {
     Gone,
     /// CEL `LINKEDID_END`: says nothing reliable.
     LinkedidEnd,
+    /// The PBX lists the channel among those that are up (`CoreShowChannel`).
+    Listed {
+        /// The bridge it is in (`BridgeId`); empty where it is in none.
+        bridge: Text<'a>,
+    },
     /// Any other message that shows the channel alive, with its linkedid and variables.
     Seen,
 }

@@ -14,12 +14,14 @@
 //! | [`trunk`] | which channel names belong to which trunk |
 //! | [`assembler`] | [`Assembler`]: groups channels into open calls, and says when one is over |
 //! | [`fold`] | [`Folder`]: call detail records alone to finished calls |
+//! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
 //! | `resolve` | the facts of an open call's channels to finished calls |
 
 pub mod assembler;
 pub mod call;
 pub mod event;
 pub mod fold;
+pub mod reconcile;
 mod resolve;
 pub mod timeline;
 pub mod trunk;
@@ -29,5 +31,6 @@ pub use assembler::{Assembler, Counts, OpenChange, Settings};
 pub use call::{Direction, FinishedCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
 pub use fold::Folder;
+pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use trunk::{Endpoint, Endpoints};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

@@ -9,11 +9,13 @@
 //! | `seats` | which telephone was behind a unique id when (AMI 1.x)? |
 //! | `split` | which channels really belong together? |
 //! | `customers` | who is the customer, and how many calls are these? |
+//! | `doubt` | may something of it have been missed? |
 //! | `talk` | when was the customer connected, and with whom? |
 //! | `number`, `variables`, `employee` | the values of the finished call |
 //! | `timeline` | what happened, to be kept and drawn |
 
 mod customers;
+mod doubt;
 mod employee;
 mod finish;
 mod number;
@@ -51,6 +53,8 @@ pub(crate) enum Ended {
     TooLong,
     /// Too many calls were open, and nothing was heard of this one for the longest time.
     TooMany,
+    /// Its end was missed: another account told of it, or nothing does.
+    Missed,
 }
 
 impl Ended {
@@ -66,6 +70,10 @@ impl Ended {
             Self::TooMany => {
                 Some("no hang-up was heard, and --max-open-calls were open".to_owned())
             }
+            Self::Missed => Some(match doubt::doubt(call) {
+                Some(doubt) => format!("its end was not heard: {doubt}"),
+                None => "its end was not heard".to_owned(),
+            }),
         }
     }
 }
@@ -90,7 +98,7 @@ pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> V
     let views = legs.iter().map(|leg| View::of(leg, endpoints, timed));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
-    let incomplete = ended.incomplete(call);
+    let incomplete = ended.incomplete(call).or_else(|| doubt::doubt(call));
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();

@@ -25,6 +25,9 @@ pub enum Item {
     Down {
         /// What is wrong and what to do, in words; never a secret.
         why: String,
+        /// Up to this moment nothing was lost with the line: now where its end was noticed at
+        /// once, when the last byte came where it fell silent.
+        since: EventTime,
     },
     /// One framed message.
     Frame(Frame),

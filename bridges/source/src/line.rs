@@ -68,8 +68,8 @@ impl Line {
         Ok(())
     }
 
-    /// The line is down; told when the reason is new.
-    pub(crate) async fn down(&mut self, why: String) -> Result<(), Gone> {
+    /// The line is down, and was `silent` for so long before; told when the reason is new.
+    pub(crate) async fn down(&mut self, why: String, silent: Duration) -> Result<(), Gone> {
         if self.up.take().is_some() {
             self.counts.reconnect();
         }
@@ -79,7 +79,8 @@ impl Line {
         }
         tracing::debug!(source = %self.shown, reason = %why, "source is down");
         self.told = Some(why.clone());
-        self.ring.tell(self.id, Item::Down { why }).await
+        let since = (self.clock)().minus(silent);
+        self.ring.tell(self.id, Item::Down { why, since }).await
     }
 
     /// How long the line has been up; nothing when it is down.

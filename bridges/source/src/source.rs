@@ -281,11 +281,13 @@ async fn work(
         }
         // Silence took its time to be noticed; waiting longer would break the promise that a
         // dead line is opened again within a minute.
+        let mut silent = Duration::ZERO;
         if matches!(error, Error::Silent { .. }) {
             backoff.reset();
+            silent = context.access.settings.silent_after;
         }
         let wait = backoff.wait(context.line.up_for(), chance());
-        context.line.down(error.to_string()).await?;
+        context.line.down(error.to_string(), silent).await?;
         let waited = async {
             tokio::time::sleep(wait).await;
             Error::Paused

@@ -4,10 +4,12 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`typed`] | the way from [`Flags`](super::options::Flags) to a [`Config`] |
+//! | `catch_up` | `--catch-up` |
 //! | `sources` | `--source` and its secrets |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | `crm` | `--crm-url`, its token, rate and field names |
 
+mod catch_up;
 mod crm;
 mod sources;
 mod trunks;
@@ -31,7 +33,7 @@ use url::Url;
 /// Checked flags.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// In the order of their flags: the first of a PBX is its primary.
+    /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
     pub sources: Vec<Source>,
     /// `--pbx-id`
     pub pbx_id: Option<String>,
@@ -70,6 +72,8 @@ pub struct Source {
     pub pbx: Option<String>,
     /// Where its secret is; `None` where it needs none.
     pub secret: Option<Place>,
+    /// `--catch-up`: a second account of what another source tells.
+    pub catch_up: bool,
 }
 
 /// The CRM.

@@ -1,6 +1,6 @@
 //! The sources of a command line: formats that this release reads, names, secrets.
 
-use super::Source;
+use super::{Source, catch_up};
 use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::SourceFlags;
@@ -11,7 +11,8 @@ use callbridge_asterisk::Columns;
 use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.
-const NAMES: &str = "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
+pub(super) const NAMES: &str =
+    "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
 
 /// Every `--source`, in the order of the flags.
 pub(super) fn check(
@@ -37,7 +38,12 @@ pub(super) fn check(
                 }
                 let pbx = url.pbx.clone().or_else(|| flags.pbx_id.clone());
                 let secret = source_secret(&url, needs, environment, faults);
-                sources.push(Source { url, pbx, secret });
+                sources.push(Source {
+                    url,
+                    pbx,
+                    secret,
+                    catch_up: false,
+                });
             }
         }
     }
@@ -47,6 +53,8 @@ pub(super) fn check(
             "is missing: give the PBX, as ami://USER@HOST or file:///PATH",
         );
     }
+    let files = catch_up::check(flags, &sources, faults);
+    sources.extend(files);
     sources
 }
 

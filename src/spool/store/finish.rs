@@ -19,20 +19,22 @@ const REPEATS: &str = "repeats";
 /// A judged call in the form of its columns.
 #[derive(Debug)]
 pub(in crate::spool) struct FinishRow {
-    outcome: Outcome,
-    uuid: Option<CallUuid>,
-    reason: Option<Reason>,
-    message: String,
+    pub(super) outcome: Outcome,
+    pub(super) uuid: Option<CallUuid>,
+    pub(super) reason: Option<Reason>,
+    pub(super) message: String,
     live: bool,
-    at: EventTime,
-    pbx: String,
-    linkedid: String,
-    aliases: Vec<String>,
-    started: i64,
-    phone: Option<String>,
-    heard: Option<String>,
-    record: String,
-    call: String,
+    pub(super) at: EventTime,
+    pub(super) pbx: String,
+    pub(super) linkedid: String,
+    pub(super) aliases: Vec<String>,
+    pub(super) started: i64,
+    pub(super) phone: Option<String>,
+    pub(super) heard: Option<String>,
+    pub(super) record: String,
+    pub(super) call: String,
+    /// From its start to its end.
+    pub(super) span_micros: i64,
 }
 
 /// Serializes a value for a text column.
@@ -85,6 +87,7 @@ impl FinishRow {
                 .as_ref()
                 .map(|phone| phone.as_str().to_owned()),
             heard: call.number.as_ref().map(|number| number.text.clone()),
+            span_micros: call.ended.micros().saturating_sub(call.started.micros()),
             record: if stored {
                 json("a call record", record)?
             } else {
@@ -96,6 +99,15 @@ impl FinishRow {
                 String::new()
             },
         })
+    }
+
+    /// Where it goes first.
+    pub(super) fn state(&self) -> State {
+        match self.outcome {
+            Outcome::Journal => State::Ready,
+            _ if self.reason.is_some_and(Reason::is_parked) => State::Parked,
+            _ => State::Dead,
+        }
     }
 
     fn same_start(&self, started: i64) -> bool {
@@ -159,6 +171,11 @@ impl Store {
 
     fn keep(&mut self, new: &FinishRow, buried: &Buried) -> Result<Done, Error> {
         if let Buried::Before { started } = buried {
+            if let Some(done) = self.corrected(new)? {
+                self.bury_aliases(new)?;
+                self.give_up_parts(new)?;
+                return Ok(done);
+            }
             return match self.known(new)? {
                 Some(known) if known.is(new) => self.repeated(Some(known.row)),
                 Some(_) => self.conflict(new),
@@ -166,12 +183,8 @@ impl Store {
                 None => self.conflict(new),
             };
         }
-        let state = match new.outcome {
-            Outcome::Journal => State::Ready,
-            _ if new.reason.is_some_and(Reason::is_parked) => State::Parked,
-            _ => State::Dead,
-        };
-        if let Some(row) = self.insert(new, state, new.reason, &new.message, false)? {
+        self.give_up_parts(new)?;
+        if let Some(row) = self.insert(new, new.state(), new.reason, &new.message, false)? {
             return Ok(Done::New(row));
         }
         // Its tombstone is gone, its row is not.

@@ -1,6 +1,7 @@
 //! All SQL. A [`Store`] is synchronous and knows no clock and no thread.
 
 mod calls;
+mod correct;
 mod finish;
 mod head;
 mod letters;

@@ -92,7 +92,7 @@ impl Store {
         }
     }
 
-    fn letter_appeared(&self, row: RowId) -> Result<(), Error> {
+    pub(super) fn letter_appeared(&self, row: RowId) -> Result<(), Error> {
         self.execute(
             "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1",
             [row.0],

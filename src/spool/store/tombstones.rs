@@ -1,5 +1,6 @@
 //! The ids of calls that are over, so that late events raise no ghosts.
 
+use super::finish::FinishRow;
 use super::{Store, sql};
 use crate::journal::CallUuid;
 use crate::spool::{Error, Tombstone};
@@ -40,6 +41,26 @@ impl Store {
             let started = known.map_or(started, |known| known.started.get());
             return Ok(Buried::Before { started });
         }
+        self.bury_under(pbx, linkedid, aliases, uuid, started, at)?;
+        Ok(Buried::Now)
+    }
+
+    /// Buries a call that is known by its own id under its other ids as well.
+    pub(super) fn bury_aliases(&self, new: &FinishRow) -> Result<(), Error> {
+        let uuid = new.uuid.map(|uuid| uuid.0.into_bytes());
+        let (pbx, linkedid) = (&new.pbx, &new.linkedid);
+        self.bury_under(pbx, linkedid, &new.aliases, uuid, new.started, new.at)
+    }
+
+    fn bury_under(
+        &self,
+        pbx: &str,
+        linkedid: &str,
+        aliases: &[String],
+        uuid: Option<[u8; 16]>,
+        started: i64,
+        at: EventTime,
+    ) -> Result<(), Error> {
         for alias in aliases.iter().filter(|alias| *alias != linkedid) {
             self.execute(
                 "INSERT INTO tombstones (pbx, id, uuid, own, started, at)
@@ -47,8 +68,9 @@ impl Store {
                 (pbx, alias, uuid, started, at.micros()),
             )?;
         }
-        Ok(Buried::Now)
+        Ok(())
     }
+
     /// The uuid of a finished call by its linkedid or one of its unique ids, on any PBX.
     ///
     /// # Errors

@@ -43,7 +43,8 @@ pub(super) fn ties<'a>(
         Kind::DialBegin { by: dialler, .. } | Kind::DialEnd { by: dialler, .. } => {
             by = dialler.as_deref();
         }
-        Kind::BridgeEnter { bridge, technology } => {
+        // Who leaves has entered, though that may not have been heard.
+        Kind::BridgeEnter { bridge, technology } | Kind::BridgeLeave { bridge, technology } => {
             let named = !bridge.starts_with(UNNAMED);
             met = Some(bridge).filter(|_| named && !is_holding(technology));
         }
@@ -53,10 +54,10 @@ pub(super) fn ties<'a>(
         Kind::Born { .. }
         | Kind::State { .. }
         | Kind::App { .. }
-        | Kind::BridgeLeave { .. }
         | Kind::Hangup { .. }
         | Kind::Gone
         | Kind::LinkedidEnd
+        | Kind::Listed { .. }
         | Kind::Seen => {}
     }
     let of_channel = |channel: &'a ChannelRef<'_>| {
@@ -97,6 +98,10 @@ pub(super) struct Calls {
 impl Calls {
     pub(super) fn len(&self) -> usize {
         self.calls.len()
+    }
+
+    pub(super) fn keys(&self) -> Vec<u64> {
+        self.calls.keys().copied().collect()
     }
 
     pub(super) fn get(&self, key: u64) -> Option<&OpenCall> {
@@ -163,11 +168,15 @@ impl Calls {
             Kind::Born { .. }
             | Kind::State { .. }
             | Kind::App { .. }
-            | Kind::BridgeLeave { .. }
             | Kind::Hangup { .. }
             | Kind::Gone
             | Kind::LinkedidEnd
+            | Kind::Listed { .. }
             | Kind::Seen => false,
+            Kind::BridgeLeave { bridge, .. } => {
+                let call = self.calls.get(&key);
+                call.is_none_or(|call| !call.ties.bridges.contains(bridge.as_ref()))
+            }
         };
         let leg = self.get(key).and_then(|call| call.legs.get(id));
         let known = |leg: &Leg| linkedid.is_empty() || leg.linkedids.has(linkedid);

@@ -184,6 +184,9 @@ pub(crate) struct Leg {
     /// When it was first seen to run what only a dialled channel runs.
     pub(crate) outgoing: Option<EventTime>,
     pub(crate) facts: Vec<Fact>,
+    /// How many of its facts were known at each gap.
+    #[serde(default)]
+    pub(crate) blinds: Vec<usize>,
 }
 
 /// What an event did to a channel.
@@ -214,6 +217,7 @@ impl Leg {
             dials: Vec::new(),
             outgoing: None,
             facts: Vec::new(),
+            blinds: Vec::new(),
         }
     }
 
@@ -251,6 +255,49 @@ impl Leg {
         self.names.first().map_or("", |name| &name.text)
     }
 
+    /// Something may be missed of it from now on.
+    pub(crate) fn touch(&mut self) {
+        let known = self.facts.len();
+        if self.blinds.last() != Some(&known) {
+            self.blinds.push(known);
+        }
+    }
+
+    /// The PBX lists it in this bridge.
+    pub(crate) fn is_in(&mut self, at: EventTime, bridge: &str) {
+        let passages = self.facts.iter().rev().filter_map(|fact| match &fact.what {
+            What::Enter { bridge, .. } => Some(Some(bridge)),
+            What::Leave { .. } => Some(None),
+            What::Born(_)
+            | What::State(_)
+            | What::Dialled { .. }
+            | What::DialEnded
+            | What::App
+            | What::Linked { .. }
+            | What::Unlinked { .. }
+            | What::Renamed { .. }
+            | What::Hangup
+            | What::Gone => None,
+        });
+        let known = { passages }.next().flatten();
+        if known.is_none_or(|known| known != bridge) {
+            self.facts.push(Fact {
+                at,
+                origin: Origin::Channel,
+                what: What::Enter {
+                    bridge: clip(bridge, TEXT_BYTES_MAX),
+                    holding: false,
+                },
+                note: None,
+            });
+        }
+    }
+
+    /// It ended, though nobody heard it.
+    pub(crate) fn gone(&mut self, at: EventTime) {
+        self.facts.push(super::gaps::gone(at));
+    }
+
     /// Its birth was heard.
     pub(crate) fn is_born(&self) -> bool {
         let mut facts = self.facts.iter();
@@ -261,6 +308,13 @@ impl Leg {
     pub(crate) fn was_in(&self, name: &str) -> bool {
         let enters = |what: &What| matches!(what, What::Enter { bridge, .. } if bridge == name);
         self.facts.iter().any(|fact| enters(&fact.what))
+    }
+
+    /// By its id, it was born after this moment, so that its birth cannot have been missed then.
+    pub(crate) fn born_after(&self, moment: EventTime) -> bool {
+        let (epoch, counter, _) = self.id.age();
+        let moment = moment.floor_seconds().get().saturating_add(1);
+        counter != u64::MAX && i64::try_from(epoch).is_ok_and(|epoch| epoch > moment)
     }
 
     /// It has hung up.
@@ -443,6 +497,8 @@ fn fact_of(kind: &Kind<'_>) -> Option<What> {
         Kind::Renamed { to, .. } => What::Renamed {
             to: clip(to, TEXT_BYTES_MAX),
         },
+        // It is up, in whatever state.
+        Kind::Listed { .. } => What::State(ChannelState::Unknown),
         Kind::Hangup { .. } => What::Hangup,
         Kind::Gone => What::Gone,
         Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
@@ -469,6 +525,7 @@ fn note_of(kind: &Kind<'_>) -> Option<Note> {
         | Kind::Renamed { .. }
         | Kind::Gone
         | Kind::LinkedidEnd
+        | Kind::Listed { .. }
         | Kind::Seen => None,
     }
 }

@@ -42,8 +42,7 @@ impl Calls {
         id: &UniqueId,
         event: &ChannelEvent<'a>,
     ) -> Option<ChannelEvent<'a>> {
-        let nameless =
-            |channel: &ChannelRef<'_>| !channel.name.is_empty() && channel.uniqueid.is_empty();
+        let nameless = |it: &ChannelRef<'_>| !it.name.is_empty() && it.uniqueid.is_empty();
         let filled = |channel: &ChannelRef<'a>| {
             let mut channel = channel.clone();
             let id = self.identify(&channel);
@@ -85,6 +84,7 @@ impl Calls {
             | Kind::Hangup { .. }
             | Kind::Gone
             | Kind::LinkedidEnd
+            | Kind::Listed { .. }
             | Kind::Seen => return None,
         };
         let (at, origin, channel) = (event.at, event.origin, event.channel.clone());

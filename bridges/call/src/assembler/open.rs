@@ -1,8 +1,9 @@
 //! An open call: channels that belong together, as far as is known by now.
 
+use super::gaps::Blind;
 use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
 use crate::event::{ChannelEvent, ChannelRef, Kind};
-use crate::trunk::local_pair;
+use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -54,6 +55,21 @@ pub(crate) struct OpenCall {
     /// The facts it held when it was last looked through for what is past.
     #[serde(default)]
     pub(super) looked_through: usize,
+    /// Times in which nobody listened while it was open.
+    #[serde(default)]
+    pub(crate) blinds: Vec<Blind>,
+    /// When listening had begun anew, if one of its channels was first heard of after that.
+    #[serde(default)]
+    pub(crate) late: Option<EventTime>,
+    /// It was given out as far as it is known, though its end was not heard.
+    #[serde(default)]
+    pub(crate) overdue: bool,
+    /// The channel of its linkedid, never heard of, is not up any more.
+    #[serde(default)]
+    pub(crate) rootless: bool,
+    /// It was in a conference, which anybody may join.
+    #[serde(default)]
+    pub(crate) conference: bool,
 }
 
 /// All that leads from an event to a call.
@@ -108,6 +124,11 @@ impl OpenCall {
             relieved: false,
             given: BTreeSet::new(),
             looked_through: 0,
+            blinds: Vec::new(),
+            late: None,
+            overdue: false,
+            rootless: false,
+            conference: false,
         }
     }
 
@@ -120,6 +141,11 @@ impl OpenCall {
     ) -> Outcome {
         let room = self.facts < FACTS_MAX;
         let joined = self.joined.len();
+        if let Kind::BridgeEnter { technology, .. } | Kind::BridgeLeave { technology, .. } =
+            &event.kind
+        {
+            self.conference |= technology == "softmix";
+        }
         if let Kind::Joined { with } = &event.kind {
             let others = with
                 .iter()
@@ -150,6 +176,13 @@ impl OpenCall {
         let before = leg.facts.len();
         outcome.effect = leg.hear(at, event, room);
         outcome.changed |= self.ties.note_linkedid(leg, at, &event.channel);
+        // Of a bridge never heard of nobody knows whether it joins who is in it.
+        if let Kind::Listed { bridge } = &event.kind
+            && room
+            && self.ties.bridges.contains(bridge.as_ref())
+        {
+            leg.is_in(at, bridge);
+        }
         let gained = leg.facts.len() - before;
         let lost = outcome.effect == Effect::Learned && gained == 0 && !room;
         self.dropped += u32::from(lost);
@@ -207,7 +240,12 @@ impl OpenCall {
 
     /// No channel of it was seen to do anything: scraps that came after the end of a call.
     pub(crate) fn is_ghost(&self) -> bool {
-        !self.legs.values().any(Leg::is_real)
+        // A hang-up alone tells of a call, where all before it may have been missed.
+        let missed = |leg: &Leg| {
+            let before = self.late.is_some_and(|late| !leg.born_after(late));
+            before && leg.is_over() && trunk::extension(leg.name()).is_some()
+        };
+        !self.legs.values().any(|leg| leg.is_real() || missed(leg))
     }
 
     /// All channels heard of have hung up.
@@ -248,7 +286,7 @@ impl OpenCall {
     /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
     /// channel that may still be up: a caller who waited in a queue before we listened.
     pub(crate) fn is_over(&self) -> bool {
-        self.has_hung_up() && (self.is_ghost() || self.unheard_root().is_none())
+        self.has_hung_up() && (self.is_ghost() || self.rootless || self.unheard_root().is_none())
     }
 
     /// It is told backwards, and its beginning is still to come.
@@ -267,7 +305,7 @@ impl OpenCall {
     }
 
     /// A linkedid whose own channel was never heard of.
-    fn unheard_root(&self) -> Option<&str> {
+    pub(super) fn unheard_root(&self) -> Option<&str> {
         let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
         let heard = |linkedid: &&str| self.legs.keys().any(|id| id.as_str() == *linkedid);
         let mut texts = linkedids.map(|linkedid| linkedid.text.as_str());
@@ -330,6 +368,10 @@ impl OpenCall {
         self.facts += other.facts;
         self.relieved |= other.relieved;
         self.given.extend(other.given);
+        self.blinds.extend(other.blinds);
+        self.late = self.late.max(other.late);
+        self.overdue |= other.overdue;
+        self.conference |= other.conference;
     }
 }
 
@@ -348,6 +390,7 @@ pub(super) fn other_channel<'e, 'a>(kind: &'e Kind<'a>) -> Option<&'e ChannelRef
         | Kind::Hangup { .. }
         | Kind::Gone
         | Kind::LinkedidEnd
+        | Kind::Listed { .. }
         | Kind::Seen => None,
     }
 }

@@ -20,6 +20,12 @@ pub struct Settings {
     pub max_call: Duration,
     /// More open calls than this: the one longest silent is ended, and incomplete.
     pub max_open_calls: usize,
+    /// A call that was open while nobody listened, and is silent for this long after that, is given
+    /// out as far as it is known, and incomplete. It stays open, and is given out again when its
+    /// end is heard.
+    pub lost_after: Duration,
+    /// What is told is history: whenever it arrives, event times alone count.
+    pub history: bool,
 }
 
 impl Settings {
@@ -32,6 +38,8 @@ impl Settings {
             cdr_apart: false,
             max_call: Duration::from_secs(12 * 3600),
             max_open_calls: 10_000,
+            lost_after: Duration::from_secs(60),
+            history: false,
         }
     }
 }

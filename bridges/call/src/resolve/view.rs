@@ -223,13 +223,13 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>
     (only(stays), only(waits))
 }
 
-struct Passage<'a> {
-    bridge: &'a str,
+pub(super) struct Passage<'a> {
+    pub(super) bridge: &'a str,
     holding: bool,
-    enters: bool,
+    pub(super) enters: bool,
 }
 
-fn passage(what: &What) -> Option<Passage<'_>> {
+pub(super) fn passage(what: &What) -> Option<Passage<'_>> {
     match what {
         What::Enter { bridge, holding } => Some(Passage {
             bridge,

@@ -4,7 +4,7 @@ use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, number, seconds, settings,
 };
 use callbridge_call::event::ChannelState::{Down, Ring};
-use callbridge_call::{Assembler, Endpoint, Endpoints, Mark, Settings, Told};
+use callbridge_call::{Assembler, Endpoint, Endpoints, Settings};
 use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
@@ -311,17 +311,6 @@ fn a_caller_who_waits_since_before_we_listened_is_not_lost() {
         call.incomplete.as_deref(),
         Some("the beginning of the call was not heard")
     );
-}
-
-#[test]
-fn a_mark_leaves_open_calls_as_they_are() {
-    let (story, _, _) = answered_by_101();
-    let mut assembler = assembler();
-    tell(&mut assembler, &story);
-    for mark in [Mark::Shutdown, Mark::LoggedIn, Mark::FullyBooted] {
-        assembler.hear(&Told::Mark(mark), moment(2.0));
-    }
-    assert_eq!((assembler.open_calls(), assembler.counts().marks), (1, 3));
 }
 
 #[test]

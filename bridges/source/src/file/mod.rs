@@ -13,6 +13,7 @@ use crate::{Error, FilePosition, Gone, Item, VerdictReader};
 use follow::{Follower, Sight};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
@@ -123,7 +124,7 @@ impl Tail {
             }
             Sight::Open => line.up(false).await,
             Sight::Gap(why) => line.gap(why).await,
-            Sight::Trouble(why) => line.down(why).await,
+            Sight::Trouble(why) => line.down(why, Duration::ZERO).await,
             Sight::Wait => Ok(()),
             Sight::End(position) => {
                 let now = Instant::now();

@@ -1,0 +1,286 @@
+//! Times in which nobody listened: which calls they touch, and what becomes of these.
+//!
+//! ```text
+//!            lost            back
+//!  ──────────┤░░░░░░░░░░░░░░░├──────────▶
+//!  touched:  ████████████████████          open when the line was lost
+//!  late:             ████████████          first heard of in its middle, after it
+//! ```
+//! A touched call is complete only if it is plain that nothing of it was missed (`resolve::doubt`).
+
+use super::Assembler;
+use super::leg::What;
+use super::open::OpenCall;
+use crate::event::{Mark, Origin};
+use crate::resolve::{self, Ended};
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Gaps remembered of one call; more are one with the last.
+const BLINDS_MAX: usize = 32;
+/// Nobody leaves a conversation, calls somebody and comes back within this.
+const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
+/// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
+/// longer.
+const SHORT_WAITS: u32 = 10;
+
+/// A time in which nobody listened, by our own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Blind {
+    /// The last moment at which the stream was whole.
+    pub(crate) from: EventTime,
+    /// When it went on; `None` while it has not.
+    pub(crate) until: Option<EventTime>,
+}
+
+impl Blind {
+    /// It was so short that nobody can have left a conversation, called somebody and come back.
+    pub(crate) fn is_short(&self) -> bool {
+        self.until
+            .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
+    }
+}
+
+/// What the assembler remembers of gaps beside its open calls.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Listening {
+    /// When the stream was last known to be whole: its last event, or the end of a gap.
+    whole: Option<EventTime>,
+    /// Nobody listens now.
+    lost: bool,
+    /// When listening began anew, last.
+    back: Option<EventTime>,
+}
+
+impl OpenCall {
+    /// Something may be missed of it from now on.
+    fn touch(&mut self, from: EventTime) {
+        let room = self.blinds.len() < BLINDS_MAX;
+        match self.blinds.last_mut() {
+            Some(last) if last.until.is_none() => last.from = last.from.min(from),
+            Some(last) if !room => last.until = None,
+            Some(_) | None => self.blinds.push(Blind { from, until: None }),
+        }
+        self.legs.values_mut().for_each(|leg| leg.touch());
+    }
+
+    /// When it is to be given out as far as it is known, because it is silent for `after` since its
+    /// last gap; later after one in which hardly anything can have been missed.
+    fn overdue_at(&self, after: Duration) -> Option<EventTime> {
+        if self.overdue {
+            return None;
+        }
+        let Some(last) = self.blinds.last() else {
+            // All that is known of it has hung up, and who began it may have before we listened.
+            let over = self.late.is_some() && self.has_hung_up();
+            return over.then(|| self.heard_arrived.plus(after));
+        };
+        let short = self.blinds.iter().all(Blind::is_short);
+        let after = if short { after * SHORT_WAITS } else { after };
+        Some(last.until?.max(self.heard_arrived).plus(after))
+    }
+
+    /// Every channel that is up, or could be, is gone at `at`; at its own last sign of life if
+    /// `None`. `false` if there was none.
+    fn all_gone(&mut self, at: Option<EventTime>) -> bool {
+        let mut gone = false;
+        for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
+            leg.gone(at.unwrap_or(leg.last));
+            gone = true;
+        }
+        gone
+    }
+}
+
+impl Assembler {
+    /// Nobody listens since `since` (by our own clock): whatever happens to the open calls now may
+    /// be missed.
+    pub fn lost(&mut self, since: EventTime) {
+        self.listening.lost = true;
+        for key in self.calls.keys() {
+            if let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) {
+                call.touch(since);
+                self.changed.insert(key);
+            }
+        }
+    }
+
+    /// The stream goes on from `now`. Calls that are first heard of in their middle from here on
+    /// are known to have begun while nobody listened.
+    pub fn back(&mut self, now: EventTime) {
+        self.listening = Listening {
+            whole: Some(now),
+            lost: false,
+            back: Some(now),
+        };
+        for key in self.calls.keys() {
+            let Some(call) = self.calls.get_mut(key) else {
+                continue;
+            };
+            if let Some(last) = call.blinds.last_mut().filter(|last| last.until.is_none()) {
+                last.until = Some(now.max(last.from));
+                self.changed.insert(key);
+            }
+        }
+    }
+
+    /// Whether an open call with this id may have missed something; `None` if none has this id.
+    pub fn in_doubt(&self, id: &str) -> Option<bool> {
+        let call = self.calls.get(self.calls.knows(id)?)?;
+        Some(!call.blinds.is_empty() || call.late.is_some())
+    }
+
+    /// Ends the open call with this id at its last sign of life, because another way told of its
+    /// end. It comes out of [`Assembler::take_finished`], and is incomplete.
+    pub fn end_unheard(&mut self, id: &str) {
+        if let Some(key) = self.calls.knows(id) {
+            self.finish(key, Ended::Missed);
+        }
+    }
+
+    /// A mark in the stream: what happened between the last event and it may be missed.
+    pub(super) fn hear_mark(&mut self, mark: Mark, arrived: EventTime) {
+        self.counts.marks += 1;
+        match mark {
+            Mark::Shutdown => {
+                let at = self.there(arrived);
+                self.gone(|_| true, Some(at), arrived);
+            }
+            Mark::LoggedIn => self.begins_anew(arrived),
+            Mark::FullyBooted { uptime } => {
+                self.begins_anew(arrived);
+                let booted = uptime.map(|uptime| arrived.minus(uptime));
+                let before = |call: &OpenCall| booted.is_some_and(|at| call.heard_arrived < at);
+                self.gone(before, None, arrived);
+            }
+            Mark::ListEnd => self.list_ends(arrived),
+        }
+    }
+
+    /// The stream begins anew in its middle, unless that is known already.
+    fn begins_anew(&mut self, arrived: EventTime) {
+        let whole = self.listening.whole.unwrap_or(arrived);
+        if whole < arrived || self.listening.lost {
+            self.lost(whole);
+            self.back(arrived);
+        }
+    }
+
+    /// What our clock's `arrived` is by the clock of the events.
+    fn there(&self, arrived: EventTime) -> EventTime {
+        match (self.stream, self.stream_told) {
+            (Some(stream), Some(told)) if super::apart(stream, told) > super::CLOCK_TOLERANCE => {
+                stream
+            }
+            _ => arrived,
+        }
+    }
+
+    /// All channels of these calls are gone.
+    fn gone(
+        &mut self,
+        which: impl Fn(&OpenCall) -> bool,
+        at: Option<EventTime>,
+        arrived: EventTime,
+    ) {
+        for key in self.calls.keys() {
+            let Some(call) = self.calls.get_mut(key).filter(|call| which(call)) else {
+                continue;
+            };
+            if call.all_gone(at) {
+                call.quiet = call.quiet.max(at.unwrap_or(call.heard));
+                call.quiet_arrived = call.quiet_arrived.max(arrived);
+                // The channel that a linkedid names is gone with all others.
+                call.rootless = true;
+                self.changed.insert(key);
+                self.settling.insert(key);
+            }
+        }
+    }
+
+    /// The PBX has listed its live channels: those that are not among them ended unheard.
+    fn list_ends(&mut self, arrived: EventTime) {
+        let live = std::mem::take(&mut self.listed);
+        for key in self.calls.keys() {
+            let Some(call) = self.calls.get_mut(key).filter(|it| !it.blinds.is_empty()) else {
+                continue;
+            };
+            let mut ended = false;
+            for leg in call.legs.values_mut() {
+                if !leg.is_over() && !live.contains(leg.id.as_str()) {
+                    leg.gone(leg.last);
+                    ended = true;
+                }
+            }
+            // A root that was never heard of, and is not listed, is not up either.
+            let root = call.unheard_root().map(str::to_owned);
+            call.rootless |= root.is_some_and(|root| !live.contains(&root));
+            if ended {
+                call.quiet_arrived = call.quiet_arrived.max(arrived);
+                self.changed.insert(key);
+            }
+            self.settle_or_not(key);
+        }
+    }
+
+    /// A channel that the PBX lists as live, with the bridge it is in.
+    pub(super) fn is_listed(&mut self, id: &UniqueId) {
+        self.listed.insert(id.as_str().to_owned());
+    }
+
+    /// An event arrived: the stream is whole up to here.
+    pub(super) fn is_whole(&mut self, arrived: EventTime) {
+        self.listening.whole = self.listening.whole.max(Some(arrived));
+    }
+
+    /// When listening began anew, for a call whose channel is first heard of now.
+    pub(super) fn back_since(&self) -> Option<EventTime> {
+        self.listening.back
+    }
+
+    /// Calls of which nothing was heard for `lost_after` since a gap ended: they are given out as
+    /// far as they are known, and stay open, for a long talk is as silent.
+    pub(super) fn give_out_overdue(&mut self, now: EventTime) {
+        let after = self.settings.lost_after;
+        let overdue = |key: &u64| {
+            let at = self.calls.get(*key).and_then(|it| it.overdue_at(after));
+            at.is_some_and(|at| now >= at)
+        };
+        let overdue: Vec<u64> = self.calls.keys().into_iter().filter(overdue).collect();
+        for key in overdue {
+            let Some(call) = self.calls.get_mut(key) else {
+                continue;
+            };
+            call.overdue = true;
+            self.changed.insert(key);
+            if call.is_ghost() {
+                continue;
+            }
+            let mut known = resolve::resolve(call, &self.settings.endpoints, Ended::Missed);
+            self.finished.append(&mut known);
+        }
+    }
+
+    /// When the next such call is to be given out.
+    pub(super) fn overdue_at(&self) -> Option<EventTime> {
+        let after = self.settings.lost_after;
+        let touched = self.calls.keys();
+        let touched = touched.iter().filter_map(|&key| self.calls.get(key));
+        touched.filter_map(|call| call.overdue_at(after)).min()
+    }
+}
+
+/// Unique ids of the channels listed since the last list ended.
+pub(super) type Listed = BTreeSet<String>;
+
+/// The fact that a channel is gone, though nobody heard it go.
+pub(super) fn gone(at: EventTime) -> super::leg::Fact {
+    super::leg::Fact {
+        at,
+        origin: Origin::Channel,
+        what: What::Gone,
+        note: None,
+    }
+}

@@ -1,0 +1,352 @@
+//! What a second account of a PBX's calls (a file of CEL or CDRs: `--catch-up`) adds to the first.
+//!
+//! The primary source tells calls as they happen. Of a call that it may have missed something of,
+//! the finished call is held here until the second account has told it, too. A call told by the
+//! second account alone is added when the primary has had its chance to tell of it. All others are
+//! known, and change nothing.
+//!
+//! ```text
+//! primary ──▶ complete ───────────────────────────────▶ finished
+//!        └──▶ incomplete: held ──▶ patience is over ──▶ finished, incomplete
+//!                   │
+//!                   ▼
+//! second  ──▶ told ─┴─ the same call ─────────────────▶ finished, by the second account
+//!               ├──── unknown, and its chance is over ─▶ finished
+//!               └──── known ──▶ forgotten
+//! ```
+//! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
+
+use crate::assembler::{Error, OpenChange};
+use crate::call::FinishedCall;
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Calls held at most, of each account; the one held longest is decided as if its time were over.
+const HELD_MAX: usize = 10_000;
+
+/// How long is waited for what.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Patience {
+    /// For the second account to tell of a call that the primary may have missed something of.
+    pub second: Duration,
+    /// For the primary to tell of a call that the second account alone has told of.
+    pub primary: Duration,
+}
+
+impl Patience {
+    /// CEL is written as it happens.
+    pub const CEL: Self = Self {
+        second: Duration::from_secs(15),
+        primary: Duration::from_secs(60),
+    };
+    /// CDRs in batch mode are written every 300 s by default.
+    pub const CDR: Self = Self {
+        second: Duration::from_secs(330),
+        primary: Duration::from_secs(60),
+    };
+}
+
+/// What is known of a unique id beside what is held here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// Nothing.
+    Unknown,
+    /// The primary has it in an open call; `doubt`: something of it may have been missed.
+    Open {
+        /// Something of it may have been missed.
+        doubt: bool,
+    },
+    /// It is part of a finished call; `incomplete`: of one that may still be corrected.
+    Finished {
+        /// That call waits as an incomplete one, and nobody has sent it.
+        incomplete: bool,
+    },
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// This call is finished. It may be a better account of an incomplete one.
+    Finish(Box<FinishedCall>),
+    /// The second account told the end of a call that the primary still has open: it is to be
+    /// [ended](crate::Assembler::end_unheard) by this id.
+    End(UniqueId),
+}
+
+/// Whose account a held call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum By {
+    Primary,
+    Second,
+}
+
+/// Serialized to survive a restart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Held {
+    by: By,
+    /// When it came, by our own clock.
+    since: EventTime,
+    call: FinishedCall,
+}
+
+/// Holds what is not decided yet.
+#[derive(Debug)]
+pub struct Reconciler {
+    patience: Patience,
+    held: BTreeMap<u64, Held>,
+    next: u64,
+    changed: BTreeSet<u64>,
+    published: BTreeSet<u64>,
+}
+
+/// All ids of a call.
+fn ids(call: &FinishedCall) -> impl Iterator<Item = &UniqueId> {
+    std::iter::once(&call.linkedid).chain(&call.also_known_as)
+}
+
+fn share(a: &FinishedCall, b: &FinishedCall) -> bool {
+    ids(a).any(|id| ids(b).any(|other| id == other))
+}
+
+impl Reconciler {
+    /// Nothing held.
+    pub fn new(patience: Patience) -> Self {
+        Self {
+            patience,
+            held: BTreeMap::new(),
+            next: 0,
+            changed: BTreeSet::new(),
+            published: BTreeSet::new(),
+        }
+    }
+
+    /// Nothing waits for a decision.
+    pub fn is_empty(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Calls of the primary that wait for the second account.
+    pub fn waiting(&self) -> usize {
+        self.of(By::Primary).count()
+    }
+
+    /// The primary has finished a call: it is given back at once if nothing of it is missing.
+    pub fn heard(&mut self, call: FinishedCall, now: EventTime) -> Option<FinishedCall> {
+        let earlier = self.of(By::Primary);
+        let earlier = earlier.filter(|(_, held)| held.call.linkedid == call.linkedid);
+        for key in earlier.map(|(key, _)| key).collect::<Vec<_>>() {
+            self.drop(key);
+        }
+        if call.incomplete.is_none() {
+            return Some(call);
+        }
+        self.hold(By::Primary, call, now);
+        None
+    }
+
+    /// The second account has finished a call.
+    pub fn told(&mut self, call: FinishedCall, now: EventTime) {
+        self.hold(By::Second, call, now);
+    }
+
+    fn hold(&mut self, by: By, call: FinishedCall, since: EventTime) {
+        let key = self.next;
+        self.next += 1;
+        self.held.insert(key, Held { by, since, call });
+        self.changed.insert(key);
+    }
+
+    fn drop(&mut self, key: u64) -> Option<Held> {
+        self.changed.insert(key);
+        self.held.remove(&key)
+    }
+
+    fn of(&self, by: By) -> impl Iterator<Item = (u64, &Held)> {
+        let own = self.held.iter().filter(move |(_, held)| held.by == by);
+        own.map(|(key, held)| (*key, held))
+    }
+
+    /// Everything that can be decided by `now`. `known` says what is known of an id; `unheard` that
+    /// the primary could not hear of a call, for nobody listened; `telling` that the second account
+    /// is in the middle of a call with this id.
+    pub fn decide(
+        &mut self,
+        now: EventTime,
+        unheard: &dyn Fn(&FinishedCall) -> bool,
+        known: &mut dyn FnMut(&UniqueId) -> Knowledge,
+        telling: &dyn Fn(&UniqueId) -> bool,
+    ) -> Vec<Decision> {
+        let mut decisions = Vec::new();
+        let mut done = BTreeSet::new();
+        for (key, held) in self.of(By::Second) {
+            let heard = self
+                .of(By::Primary)
+                .filter(|(_, it)| share(&it.call, &held.call));
+            let heard: Vec<(u64, &Held)> = heard.collect();
+            let crowded = self.held.len() > HELD_MAX;
+            let Some(decision) = self.second(held, &heard, now, unheard, crowded, known) else {
+                continue;
+            };
+            match &decision {
+                Second::Known => {}
+                Second::End(id) => {
+                    decisions.push(Decision::End(id.clone()));
+                    continue;
+                }
+                Second::Finish(call) => {
+                    decisions.push(Decision::Finish(call.clone()));
+                    done.extend(heard.iter().map(|(key, _)| *key));
+                }
+            }
+            done.insert(key);
+        }
+        let crowded = self.held.len() > HELD_MAX;
+        for (key, held) in self.of(By::Primary) {
+            let over = now >= held.since.plus(self.patience.second);
+            let goes_on = ids(&held.call).any(telling);
+            if (crowded || (over && !goes_on)) && !done.contains(&key) {
+                decisions.push(Decision::Finish(Box::new(held.call.clone())));
+                done.insert(key);
+            }
+        }
+        for key in done {
+            self.drop(key);
+        }
+        decisions
+    }
+
+    fn second(
+        &self,
+        held: &Held,
+        heard: &[(u64, &Held)],
+        now: EventTime,
+        unheard: &dyn Fn(&FinishedCall) -> bool,
+        crowded: bool,
+        known: &mut dyn FnMut(&UniqueId) -> Knowledge,
+    ) -> Option<Second> {
+        let call = &held.call;
+        let whole = call.incomplete.is_none();
+        let chance_over = crowded || now >= held.since.plus(self.patience.primary);
+        let (mut open, mut finished, mut correctable) = (false, false, false);
+        for id in ids(call) {
+            match known(id) {
+                Knowledge::Unknown => {}
+                Knowledge::Open { doubt } => {
+                    if whole && (doubt || chance_over) {
+                        return Some(Second::End(id.clone()));
+                    }
+                    open = true;
+                }
+                Knowledge::Finished { incomplete } => {
+                    finished |= !incomplete;
+                    correctable |= incomplete;
+                }
+            }
+        }
+        if open && !finished {
+            return None;
+        }
+        // Two halves make no whole: the primary's is kept.
+        if finished || (!whole && (correctable || !heard.is_empty())) {
+            return Some(Second::Known);
+        }
+        if !heard.is_empty() {
+            return Some(Second::Finish(Box::new(by_both(call, heard))));
+        }
+        (correctable || chance_over || unheard(call))
+            .then(|| Second::Finish(Box::new(call.clone())))
+    }
+
+    /// When something held can be decided by the time alone.
+    pub fn next_deadline(&self) -> Option<EventTime> {
+        let at = |held: &Held| match held.by {
+            By::Primary => held.since.plus(self.patience.second),
+            By::Second => held.since.plus(self.patience.primary),
+        };
+        self.held.values().map(at).min()
+    }
+
+    /// What is held, or is no more, since the last take.
+    pub fn take_changes(&mut self) -> Vec<OpenChange> {
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.changed) {
+            let held = self.held.get(&key).map(serde_json::to_vec);
+            let snapshot = held.and_then(Result::ok);
+            let known = match &snapshot {
+                Some(_) => {
+                    self.published.insert(key);
+                    true
+                }
+                None => self.published.remove(&key),
+            };
+            if known {
+                changes.push(OpenChange { key, snapshot });
+            }
+        }
+        changes
+    }
+
+    /// Puts back what was held.
+    ///
+    /// # Errors
+    /// When the bytes are not a snapshot.
+    pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
+        let held =
+            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        self.next = self.next.max(key + 1);
+        self.held.insert(key, held);
+        self.published.insert(key);
+        Ok(())
+    }
+}
+
+/// What becomes of a call of the second account.
+enum Second {
+    Finish(Box<FinishedCall>),
+    End(UniqueId),
+    Known,
+}
+
+/// The second account's call, with what only the primary can know of it.
+fn by_both(told: &FinishedCall, heard: &[(u64, &Held)]) -> FinishedCall {
+    let mut call = told.clone();
+    for (_, held) in heard {
+        let half = &held.call;
+        call.live |= half.live;
+        for variable in &half.variables {
+            if call
+                .variables
+                .iter()
+                .all(|known| known.name != variable.name)
+            {
+                call.variables.push(variable.clone());
+            }
+        }
+        for field in &half.userfields {
+            if !call.userfields.contains(field) {
+                call.userfields.push(field.clone());
+            }
+        }
+        // What the primary takes for a number without having seen it dialled may be another's.
+        let dialled = half.number.as_ref().filter(|it| it.from_dial_string);
+        call.number = call.number.take().or_else(|| dialled.cloned());
+        if let Some(why) = &half.incomplete {
+            call.remarks
+                .push(format!("filled from the catch-up file: {why}"));
+        }
+    }
+    if call.estimate {
+        // Records do not always name the channel that the call began with.
+        let roots = heard.iter().map(|(_, held)| &held.call.linkedid);
+        let oldest = roots.chain([&told.linkedid]).min_by_key(|id| id.age());
+        if let Some(oldest) = oldest.filter(|oldest| **oldest != told.linkedid) {
+            call.also_known_as.retain(|id| id != oldest);
+            call.also_known_as.push(told.linkedid.clone());
+            call.linkedid = oldest.clone();
+        }
+    }
+    call.variables.sort_by(|a, b| a.name.cmp(&b.name));
+    call
+}

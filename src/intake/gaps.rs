@@ -1,0 +1,274 @@
+//! Gaps: where each begins and ends, and which PBX's calls it touches.
+//!
+//! A gap begins with the last event that is stored, for what came after it may be lost with us, and
+//! ends with the login after it. It touches a PBX's open calls only while no other source tells of
+//! them.
+
+use super::core::Intake;
+use super::pbx::pbx_of;
+use super::source::Source;
+use crate::ops::status;
+use crate::spool::Op;
+use callbridge_asterisk::Format;
+use callbridge_call::{EventTime, FinishedCall, Mark, Told};
+use callbridge_source::{Frame, SourceId};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// Two marks of one restart (a login and `FullyBooted`) come this close together.
+const ONE_RESTART: Duration = Duration::from_secs(5);
+
+/// The PBX's clock and ours may be so far apart.
+const CLOCKS_APART: Duration = Duration::from_secs(5);
+/// Times remembered of one PBX.
+const TIMES_MAX: usize = 64;
+
+/// A gap that has ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The source, as shown.
+    pub source: String,
+    /// The last event before it that is stored.
+    pub from: EventTime,
+    /// When events were heard again.
+    pub until: EventTime,
+}
+
+/// When nobody listened to a PBX, by our own clock.
+#[derive(Debug, Default)]
+pub(super) struct Deaf {
+    /// Since when, and until when.
+    times: VecDeque<(EventTime, Option<EventTime>)>,
+}
+
+impl Deaf {
+    pub(super) fn begins(&mut self, since: EventTime) {
+        if let Some((from, None)) = self.times.back_mut() {
+            *from = since.min(*from);
+            return;
+        }
+        if self.times.len() >= TIMES_MAX {
+            self.times.pop_front();
+        }
+        self.times.push_back((since, None));
+    }
+
+    pub(super) fn ends(&mut self, now: EventTime) {
+        if let Some((_, until)) = self.times.back_mut() {
+            *until = until.or(Some(now));
+        }
+    }
+
+    /// Nobody listened from the call's beginning to its end.
+    pub(super) fn covers(&self, call: &FinishedCall) -> bool {
+        self.times.iter().any(|(since, until)| {
+            let ended = |until: EventTime| call.ended <= until.plus(CLOCKS_APART);
+            call.started.plus(CLOCKS_APART) >= *since && until.is_none_or(ended)
+        })
+    }
+}
+
+impl Source {
+    /// Ends the gap that lasts, or one that begins and ends here; counted once.
+    fn gap_ends(&mut self, from: EventTime, until: EventTime) -> Gap {
+        self.gap_since = None;
+        self.status.gaps += 1;
+        self.status.last_gap = Some(status::Gap {
+            from: from.floor_seconds().get(),
+            until: until.floor_seconds().get(),
+        });
+        Gap {
+            source: self.settings.shown.clone(),
+            from,
+            until,
+        }
+    }
+
+    /// Everything up to now was heard.
+    fn whole(&mut self, now: EventTime) {
+        self.heard = self.heard.max(Some(now));
+        self.heard_more = true;
+    }
+
+    /// When it was heard last, to be stored with what it told.
+    pub(super) fn heard_at(&mut self) -> Option<Op> {
+        let more = std::mem::take(&mut self.heard_more) && self.settings.forgets;
+        let heard = self.heard.filter(|_| more)?;
+        Some(Op::Meta {
+            key: Intake::heard_key(&self.settings.shown),
+            value: heard.micros().to_string(),
+        })
+    }
+
+    /// It tells of channels, and of all that another source of its PBX does not.
+    fn tells_events(&self) -> bool {
+        match self.settings.format {
+            Format::CdrAmqp | Format::CdrCsv => false,
+            Format::Ami | Format::AmiJson | Format::CelCsv | Format::CelAmqp | Format::Wazo => {
+                !self.settings.catch_up
+            }
+        }
+    }
+}
+
+impl Intake {
+    /// Under which name the spool keeps when a source was last heard.
+    pub fn heard_key(shown: &str) -> String {
+        format!("heard:{shown}")
+    }
+
+    /// Under which name the spool keeps since when a PBX is listened to.
+    pub fn since_key(pbx: &str) -> String {
+        format!("since:{pbx}")
+    }
+
+    /// The PBX of this source was listened to before: a catch-up file that is new to us holds what
+    /// was missed since.
+    pub fn was_listening(&self, at: usize) -> bool {
+        let source = self.sources.get(at);
+        source.is_some_and(|source| self.since.contains_key(&source.settings.pbx))
+    }
+
+    /// The gaps that ended since the last take.
+    pub fn take_gaps(&mut self) -> Vec<Gap> {
+        std::mem::take(&mut self.gaps)
+    }
+
+    /// What was open when the process ended may have changed since: told once, when all that was
+    /// open is restored.
+    pub fn was_away(&mut self) {
+        for at in 0..self.sources.len() {
+            let source = &mut self.sources[at];
+            source.gap_since = source.heard.filter(|_| source.settings.forgets);
+            if let Some(since) = source.gap_since {
+                self.lost(at, since);
+            }
+        }
+    }
+
+    /// The line of a source that forgets is up.
+    pub(super) fn listens(&mut self, at: usize, now: EventTime) {
+        let source = &mut self.sources[at];
+        if !source.settings.forgets {
+            return;
+        }
+        if let Some(from) = source.gap_since {
+            let gap = source.gap_ends(from, now);
+            self.gaps.push(gap);
+        }
+        let source = &mut self.sources[at];
+        source.gap_known = true;
+        source.whole(now);
+        self.back(at, now);
+        let pbx = self.sources[at].settings.pbx.clone();
+        if !self.since.contains_key(&pbx) {
+            let key = Self::since_key(&pbx);
+            let value = now.micros().to_string();
+            self.ops.push(Op::Meta { key, value });
+            self.since.insert(pbx.clone(), now);
+            let second = self.pbxes.get_mut(&pbx).and_then(|pbx| pbx.second.as_mut());
+            if let Some(second) = second {
+                second.since = Some(now);
+            }
+        }
+    }
+
+    /// The line is lost; up to `since` nothing was.
+    pub(super) fn is_deaf(&mut self, at: usize, since: EventTime) {
+        let source = &mut self.sources[at];
+        if source.settings.forgets && source.heard.is_some() {
+            source.gap_since = source.gap_since.or(source.heard);
+            self.lost(at, since);
+        }
+    }
+
+    /// Events of the source may have been missed.
+    pub fn gap(&mut self, id: SourceId, now: EventTime) {
+        let at = usize::from(id.0);
+        let Some(source) = self.sources.get_mut(at) else {
+            return;
+        };
+        if std::mem::take(&mut source.gap_known) {
+            return;
+        }
+        let from = source.heard.unwrap_or(now);
+        let gap = source.gap_ends(from, now);
+        self.gaps.push(gap);
+        if self.sources[at].settings.forgets {
+            self.lost(at, from);
+            self.back(at, now);
+            self.sources[at].whole(now);
+        }
+    }
+
+    /// Takes in a mark: the gap that it ends, and what that does to the calls of the PBX that
+    /// `server` is.
+    pub(super) fn hear_mark(&mut self, at: usize, mark: Mark, server: Option<&str>, frame: &Frame) {
+        let touches = self.mark(at, mark, frame);
+        let source = &mut self.sources[at];
+        source.up_since_frame = false;
+        let pbx = &source.settings.pbx;
+        let name = pbx_of(pbx, server, &mut self.servers, &mut self.ops);
+        if let Some(pbx) = self.pbxes.get_mut(&name).filter(|_| touches) {
+            pbx.assembler.hear(&Told::Mark(mark), frame.arrived);
+        }
+    }
+
+    /// A mark in the stream. `false`: the calls are not touched by it.
+    fn mark(&mut self, at: usize, mark: Mark, frame: &Frame) -> bool {
+        let heard_elsewhere = self.heard_elsewhere(at);
+        let source = &mut self.sources[at];
+        let greeting = source.up_since_frame;
+        match mark {
+            Mark::ListEnd => return true,
+            Mark::Shutdown => {
+                // What comes next is a login, or nothing.
+                source.gap_since = source.gap_since.or(Some(frame.arrived));
+                return true;
+            }
+            Mark::LoggedIn | Mark::FullyBooted { .. } => {}
+        }
+        let last = source.last_mark.replace(frame.arrived);
+        let same = last.is_some_and(|last| frame.arrived.since(last) < ONE_RESTART);
+        if greeting || same {
+            return !heard_elsewhere;
+        }
+        let from = source.gap_since.or(source.heard_before);
+        let from = from.unwrap_or(frame.arrived);
+        let gap = source.gap_ends(from, frame.arrived);
+        self.gaps.push(gap);
+        !heard_elsewhere
+    }
+
+    /// Another source of the same PBX tells of its channels, or will.
+    fn heard_elsewhere(&self, at: usize) -> bool {
+        let pbx = &self.sources[at].settings.pbx;
+        let others = self.sources.iter().enumerate();
+        let mut others = others.filter(|(i, it)| *i != at && it.settings.pbx == *pbx);
+        others.any(|(_, other)| {
+            let up = other.status.state == status::SourceState::Up;
+            other.tells_events() && (up || !other.settings.forgets)
+        })
+    }
+
+    fn lost(&mut self, at: usize, since: EventTime) {
+        if !self.heard_elsewhere(at) {
+            self.each_pbx(at, |pbx| pbx.lost(since));
+        }
+    }
+
+    fn back(&mut self, at: usize, now: EventTime) {
+        self.each_pbx(at, |pbx| pbx.back(now));
+    }
+
+    /// Every PBX that the source tells of.
+    fn each_pbx(&mut self, at: usize, mut touch: impl FnMut(&mut super::pbx::Pbx)) {
+        let pbx = &self.sources[at].settings.pbx;
+        let below = format!("{pbx}/");
+        for (name, of_stream) in &mut self.pbxes {
+            if name == pbx || name.starts_with(&below) {
+                touch(of_stream);
+            }
+        }
+    }
+}

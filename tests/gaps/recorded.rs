@@ -1,0 +1,184 @@
+//! Recordings as decoded events, told to an assembler with a part left out.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
+use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+/// A recording: its messages with their times, in the order told.
+pub struct Recording {
+    pub name: String,
+    pub messages: Vec<(EventTime, Vec<u8>)>,
+}
+
+/// Which messages of a recording are told.
+pub type Wanted = fn(&[u8]) -> bool;
+
+/// AMI's own channel events.
+pub fn channel_events(message: &[u8]) -> bool {
+    !message.starts_with(b"Event: CEL")
+}
+
+/// Rows of CEL alone.
+pub fn cel(message: &[u8]) -> bool {
+    message.starts_with(b"Event: CEL")
+}
+
+/// All recordings that hold CEL beside channel events.
+pub fn all() -> Vec<Recording> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let entries = std::fs::read_dir(folder).expect("the recordings");
+    let mut all: Vec<Recording> = entries
+        .filter_map(|entry| read(&entry.expect("an entry").path()))
+        .filter(|recording| recording.messages.iter().any(|(_, it)| cel(it)))
+        .collect();
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    assert!(all.len() >= 80, "only {} recordings", all.len());
+    all
+}
+
+fn read(folder: &Path) -> Option<Recording> {
+    let bytes = std::fs::read(folder.join("ami.raw")).ok()?;
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    let mut messages = Vec::new();
+    for frame in Frames::new(Format::Ami, &bytes) {
+        let Frame::Message(message) = frame else {
+            continue;
+        };
+        let Decoded::Event { heard, .. } = decoder.decode(message) else {
+            continue;
+        };
+        if let Told::Channel(event) = heard.told {
+            messages.push((event.at.expect("a time"), message.to_vec()));
+        }
+    }
+    Some(Recording {
+        name: folder.file_name()?.to_string_lossy().into_owned(),
+        messages,
+    })
+}
+
+pub fn assembler() -> Assembler {
+    let trunks = [("city", "PJSIP/city"), ("gsm", "PJSIP/gsm")];
+    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = Endpoints::new(endpoints.to_vec()).expect("no conflict");
+    Assembler::new(Settings::new(endpoints))
+}
+
+/// Tells one message.
+pub fn tell(assembler: &mut Assembler, at: EventTime, message: &[u8]) {
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    if let Decoded::Event { heard, .. } = decoder.decode(message) {
+        assembler.hear(&heard.told, at);
+    }
+}
+
+impl Recording {
+    /// The finished calls by their ids, with the messages from `cut.0` to before `cut.1` unheard.
+    /// A call given out again is a better account of the same.
+    pub fn calls(
+        &self,
+        wanted: Wanted,
+        cut: Option<(EventTime, EventTime)>,
+    ) -> BTreeMap<String, FinishedCall> {
+        let mut assembler = assembler();
+        let mut lost = cut;
+        let mut last = self.messages[0].0;
+        for (at, message) in &self.messages {
+            if let Some((from, until)) = lost.filter(|(_, until)| at >= until) {
+                lost = None;
+                assembler.lost(from);
+                assembler.back(until);
+            }
+            last = last.max(*at);
+            let unheard = cut.is_some_and(|(from, until)| (from..until).contains(at));
+            if !unheard && wanted(message) {
+                assembler.tick(*at);
+                tell(&mut assembler, *at, message);
+            }
+        }
+        if let Some((from, until)) = lost {
+            assembler.lost(from);
+            assembler.back(until);
+        }
+        assembler.tick(last.plus(Duration::from_secs(5)));
+        assembler.tick(last.plus(Duration::from_secs(3600)));
+        let finished = assembler.take_finished().into_iter();
+        finished
+            .map(|call| (call.linkedid.as_str().to_owned(), call))
+            .collect()
+    }
+
+    /// Moments between two messages: places to cut at.
+    pub fn places(&self) -> Vec<EventTime> {
+        let mut times: Vec<EventTime> = self.messages.iter().map(|(at, _)| *at).collect();
+        times.sort_unstable();
+        times.dedup();
+        let begin = times[0].minus(Duration::from_secs(1));
+        let end = times[times.len() - 1].plus(Duration::from_secs(1));
+        let between = times.windows(2).map(|pair| {
+            let half = pair[1].since(pair[0]) / 2;
+            pair[0].plus(half.max(Duration::from_micros(1)))
+        });
+        [begin].into_iter().chain(between).chain([end]).collect()
+    }
+}
+
+/// The columns of a row of `cel_custom`, as AMI names them.
+const COLUMNS: [&str; 20] = [
+    "EventName",
+    "EventTime",
+    "CallerIDname",
+    "CallerIDnum",
+    "CallerIDani",
+    "CallerIDrdnis",
+    "CallerIDdnid",
+    "Exten",
+    "Context",
+    "Channel",
+    "Application",
+    "AppData",
+    "AMAFlags",
+    "AccountCode",
+    "UniqueID",
+    "LinkedID",
+    "Peer",
+    "Userfield",
+    "",
+    "Extra",
+];
+
+impl Recording {
+    /// The CEL of the recording as rows of `cel_custom`, with the time each was written.
+    pub fn rows(&self) -> Vec<(EventTime, Vec<u8>)> {
+        let rows = self.messages.iter().filter(|(_, message)| cel(message));
+        rows.map(|(at, message)| (*at, row(*at, message))).collect()
+    }
+}
+
+fn row(at: EventTime, message: &[u8]) -> Vec<u8> {
+    let value = |name: &str| {
+        let mut lines = message.split(|byte| *byte == b'\n');
+        let head = format!("{name}: ");
+        let line = lines.find_map(|line| line.strip_prefix(head.as_bytes()));
+        line.unwrap_or_default().trim_ascii_end().to_vec()
+    };
+    let mut row = Vec::new();
+    for name in COLUMNS {
+        let text = match name {
+            "EventTime" => at.to_string().into_bytes(),
+            name => value(name),
+        };
+        row.extend_from_slice(if row.is_empty() { b"\"" } else { b",\"" });
+        for byte in text {
+            row.extend_from_slice(if byte == b'"' {
+                b"\"\""
+            } else {
+                std::slice::from_ref(&byte)
+            });
+        }
+        row.push(b'"');
+    }
+    row
+}
