@@ -23,7 +23,7 @@ fn intake(formats: &[Format]) -> Intake {
         max_call: Duration::from_secs(3600),
         max_open_calls: 1_000,
         cel_columns: None,
-        clock_right_from: EventTime::from_seconds(0),
+        clock_right_from: EventTime::from_seconds(BEGAN - 86_400),
         zone: None,
         rules: Rules {
             trunks: Trunks::new(vec![trunk]).expect("trunks"),
@@ -214,4 +214,22 @@ fn an_account_that_hears_cdr_events_alone_has_its_calls_folded() {
     let calls = finished(&batch);
     assert_eq!(calls.len(), 1);
     assert!(calls[0].judged.record.estimate && calls[0].judged.record.answered);
+}
+
+#[test]
+fn records_are_kept_while_our_clock_is_plainly_wrong() {
+    let mut intake = intake(&[Format::CdrAmqp]);
+    let reset = BEGAN - 800_000_000;
+    for (seq, body) in (1..).zip(bodies()) {
+        tell(&mut intake, SOURCE, seq, &body, reset);
+    }
+    let batch = at(&mut intake, reset + 3_600, false);
+    assert!(finished(&batch).is_empty());
+    assert_eq!(
+        batch.verdicts.len(),
+        1,
+        "they are kept, so they are acknowledged"
+    );
+    let batch = at(&mut intake, BEGAN + 3_600, false);
+    assert_eq!(finished(&batch).len(), 1);
 }
