@@ -87,20 +87,9 @@ impl Group {
         names.any(|name| endpoints.of(name).is_some())
     }
 
-    /// The record has the unique id of a record here, and is that of another channel, long before
-    /// or after everything here: an id that was given again.
-    fn gave_its_id_away(&self, record: &Record) -> bool {
-        let mut same = self
-            .records
-            .iter()
-            .filter(|it| it.uniqueid == record.uniqueid);
-        let other = |it: &Record| it.channel != record.channel;
-        let far = |it: &Record| {
-            it.start > record.end.plus(FAR_APART) || record.start > it.end.plus(FAR_APART)
-        };
-        !record.uniqueid.is_empty()
-            && same.next().is_some_and(|it| other(it) && same.all(other))
-            && self.records.iter().all(far)
+    /// One of these has an id of the record.
+    fn shares_id(&self, record: &Record) -> bool {
+        self.records.iter().any(|known| same_id(known, record))
     }
 
     fn absorb(&mut self, other: Self) {
@@ -116,6 +105,16 @@ impl Group {
     fn shares_channel(&self, record: &Record) -> bool {
         self.records.iter().any(|known| same_channel(known, record))
     }
+}
+
+/// Two records have an id in common. Of two channels, long after each other, it is one that was
+/// given again.
+fn same_id(a: &Record, b: &Record) -> bool {
+    let ids = [&b.uniqueid, &b.linkedid];
+    let common = |id: &String| !id.is_empty() && ids.contains(&id);
+    let far = || a.start > b.end.plus(FAR_APART) || b.start > a.end.plus(FAR_APART);
+    let again = a.uniqueid == b.uniqueid && a.channel != b.channel && far();
+    !again && (common(&a.uniqueid) || common(&a.linkedid))
 }
 
 /// Two records name one channel that lived in both. A name may come again: a channel has one
@@ -136,7 +135,8 @@ fn same_channel(a: &Record, b: &Record) -> bool {
     let local = |name: &str| trunk::local_pair(name).map(str::to_owned);
     let own = !a.uniqueid.is_empty() && !b.uniqueid.is_empty() && a.uniqueid != b.uniqueid;
     let continued = a.channel == b.channel && !own;
-    let exactly = a.uniqueid.is_empty() && (a.end == b.start || b.end == a.start);
+    let bare = a.uniqueid.is_empty() || b.uniqueid.is_empty();
+    let exactly = bare && (a.end == b.start || b.end == a.start);
     let apart = a.start <= b.end.plus(FAR_APART) && b.start <= a.end.plus(FAR_APART);
     let goes_on = apart && is_unique(&a.channel);
     if continued && (near(&a.channel) || exactly || goes_on) {
@@ -170,7 +170,7 @@ pub(super) fn is_unique(name: &str) -> bool {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: BTreeMap<u64, Group>,
-    ids: BTreeMap<String, u64>,
+    ids: BTreeMap<String, BTreeSet<u64>>,
     names: BTreeMap<String, BTreeSet<u64>>,
     /// By when a record came last, as a count.
     touches: BTreeSet<(u64, u64)>,
@@ -227,10 +227,14 @@ impl Groups {
 
     fn belongs_to(&self, record: &Record) -> BTreeSet<u64> {
         let ids = [&record.uniqueid, &record.linkedid];
-        let known = ids.iter().filter_map(|id| self.ids.get(*id)).copied();
+        let known = ids
+            .iter()
+            .filter_map(|id| self.ids.get(*id))
+            .flatten()
+            .copied();
         let one = |key: &u64| {
             let group = self.groups.get(key);
-            group.is_some_and(|group| !group.gave_its_id_away(record))
+            group.is_some_and(|group| group.shares_id(record))
         };
         let mut keys: BTreeSet<u64> = known.filter(one).collect();
         for name in [&record.channel, &record.dest] {
@@ -250,7 +254,7 @@ impl Groups {
         for record in &group.records {
             for id in [&record.uniqueid, &record.linkedid] {
                 if !id.is_empty() {
-                    self.ids.insert(id.clone(), key);
+                    self.ids.entry(id.clone()).or_default().insert(key);
                 }
             }
             for name in [&record.channel, &record.dest] {
@@ -274,21 +278,22 @@ impl Groups {
         }
         for record in &group.records {
             for id in [&record.uniqueid, &record.linkedid] {
-                if self.ids.get(id) == Some(&key) {
-                    self.ids.remove(id);
-                }
+                forget(&mut self.ids, id, key);
             }
             for name in [&record.channel, &record.dest] {
-                let name = shared_name(name);
-                if let Some(keys) = self.names.get_mut(name) {
-                    keys.remove(&key);
-                    if keys.is_empty() {
-                        self.names.remove(name);
-                    }
-                }
+                forget(&mut self.names, shared_name(name), key);
             }
         }
         Some(group)
+    }
+}
+
+fn forget(index: &mut BTreeMap<String, BTreeSet<u64>>, text: &str, key: u64) {
+    if let Some(keys) = index.get_mut(text) {
+        keys.remove(&key);
+        if keys.is_empty() {
+            index.remove(text);
+        }
     }
 }
 

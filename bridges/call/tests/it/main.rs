@@ -6,6 +6,7 @@ mod direction;
 mod durability;
 mod employee;
 mod fold;
+mod fold_properties;
 mod joining;
 mod limits;
 mod number;

@@ -1,0 +1,138 @@
+//! Whatever records say, and in whatever order: what folded calls always keep.
+
+use crate::story::settings;
+use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const NAMES: [&str; 9] = [
+    "PJSIP/city-0000000a",
+    "PJSIP/gsm-0000000b",
+    "PJSIP/101-0000000c",
+    "PJSIP/102-0000000d",
+    "Local/101@in-00000001;1",
+    "Local/101@in-00000001;2",
+    "DAHDI/1-1",
+    "Agent/7",
+    "",
+];
+const APPS: [&str; 6] = [
+    "Dial",
+    "Queue",
+    "AppDial",
+    "AppDial2",
+    "VoiceMail",
+    "ConfBridge",
+];
+
+prop_compose! {
+    fn record()(
+        channel in 0..NAMES.len(),
+        dest in 0..NAMES.len(),
+        app in 0..APPS.len(),
+        id in 0..6_i64,
+        linked in 0..3_i64,
+        start in 0..400_i64,
+        lasted in 0..300_u32,
+        billed in 0..400_u32,
+        answered: bool,
+        ended: bool,
+    ) -> Cdr<'static> {
+        let at = |second: i64| EventTime::from_seconds(1_700_000_000 + second);
+        let id_of = |n: i64| match n {
+            0 => String::new(),
+            n => format!("{}.{n}", 1_700_000_000 + n * 40),
+        };
+        Cdr {
+            uniqueid: id_of(id).into(),
+            linkedid: id_of(linked).into(),
+            channel: NAMES[channel].into(),
+            dest_channel: NAMES[dest].into(),
+            source: "998901110001".into(),
+            destination: "100".into(),
+            last_app: APPS[app].into(),
+            disposition: if answered { "ANSWERED" } else { "NO ANSWER" }.into(),
+            started_at: Some(at(start)),
+            ended_at: ended.then(|| at(start + i64::from(lasted))),
+            duration_sec: Some(lasted),
+            billable_sec: Some(billed),
+            ..Cdr::default()
+        }
+    }
+}
+
+fn folder() -> Folder {
+    Folder::new(Settings {
+        max_open_calls: 4,
+        ..settings()
+    })
+}
+
+fn folded(records: &[Cdr<'static>]) -> Vec<FinishedCall> {
+    let mut folder = Folder::new(settings());
+    for record in records {
+        folder.hear(record, EventTime::from_seconds(1_700_010_000));
+    }
+    folder.finish_all(EventTime::from_seconds(1_700_020_000));
+    let mut calls = folder.take_finished();
+    calls.sort_by_key(|call| (call.started, call.linkedid.clone(), call.trunk.clone()));
+    calls
+}
+
+proptest! {
+    #[test]
+    fn figures_hold_and_nothing_stays_open(records in prop::collection::vec(record(), 1..30)) {
+        let mut folder = folder();
+        let mut calls = Vec::new();
+        for (n, record) in (0_i64..).zip(&records) {
+            let now = EventTime::from_seconds(1_700_000_300 + n * 20);
+            folder.hear(record, now);
+            folder.tick(now);
+            prop_assert!(folder.open_calls() <= 4);
+            calls.extend(folder.take_finished());
+        }
+        let due = folder.next_deadline();
+        prop_assert_eq!(due.is_some(), folder.open_calls() > 0);
+        folder.tick(EventTime::from_seconds(1_700_000_300).plus(Duration::from_secs(90_000)));
+        prop_assert_eq!(folder.open_calls(), 0);
+        calls.extend(folder.take_finished());
+        for call in &calls {
+            prop_assert!(call.estimate);
+            prop_assert!(call.started <= call.ended);
+            prop_assert!(call.talk <= call.ended.since(call.started));
+            prop_assert_eq!(call.answered, call.talk >= Duration::from_millis(500));
+            prop_assert!(call.answered || call.employees_in_order.len() <= 4);
+        }
+    }
+
+    #[test]
+    fn doubling_changes_nothing(records in prop::collection::vec(record(), 1..20)) {
+        let twice: Vec<Cdr<'static>> = records.iter().chain(&records).cloned().collect();
+        prop_assert_eq!(folded(&twice), folded(&records));
+    }
+
+    #[test]
+    fn a_restart_in_between_changes_nothing(
+        records in prop::collection::vec(record(), 2..20),
+        cut in 1..19_usize,
+    ) {
+        let arrived = EventTime::from_seconds(1_700_010_000);
+        let cut = cut.min(records.len() - 1);
+        let mut before = Folder::new(settings());
+        for record in &records[..cut] {
+            before.hear(record, arrived);
+        }
+        let mut after = Folder::new(settings());
+        for change in before.take_changes() {
+            let bytes = change.snapshot.expect("open");
+            after.restore(change.key, &bytes).expect("restored");
+        }
+        for record in &records[cut..] {
+            after.hear(record, arrived);
+        }
+        after.finish_all(arrived);
+        let mut calls = after.take_finished();
+        calls.sort_by_key(|call| (call.started, call.linkedid.clone(), call.trunk.clone()));
+        prop_assert_eq!(calls, folded(&records));
+    }
+}
