@@ -7,9 +7,12 @@ mod authority;
 #[path = "../support/broker.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod broker;
+#[path = "../support/cel_rows.rs"]
+mod cel_rows;
 mod crm;
 mod demo;
 mod every_recording;
+mod gaps;
 mod kills;
 mod operations;
 #[path = "../support/pbx.rs"]

@@ -1,5 +1,6 @@
 //! The recorded calls, as each way brings them.
 
+use crate::cel_rows;
 use crate::crm::Expected;
 use jiff::tz::{Offset, TimeZone};
 use serde_json::{Map, Value, json};
@@ -144,6 +145,21 @@ impl Recording {
     pub fn rows(&self) -> Vec<u8> {
         let file = folder().join(&self.name).join("cdr.csv");
         std::fs::read(file).expect("rows of CDRs")
+    }
+
+    /// The CEL as lines of `cel_custom`.
+    pub fn cel_lines(&self) -> Vec<u8> {
+        let cel = self
+            .events()
+            .filter(|event| event.starts_with(b"Event: CEL"));
+        let line = |event| [cel_rows::row(event), b"\n".to_vec()].concat();
+        cel.flat_map(line).collect()
+    }
+
+    /// AMI's own events, as a PBX without CEL over AMI tells them.
+    pub fn channel_events(&self) -> Vec<&[u8]> {
+        let own = |event: &&[u8]| !event.starts_with(b"Event: CEL");
+        self.events().filter(own).collect()
     }
 
     /// The CDRs as asterisk-cdr-amqp publishes them.

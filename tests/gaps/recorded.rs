@@ -1,5 +1,6 @@
 //! Recordings as decoded events, told to an assembler with a part left out.
 
+use crate::cel_rows;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told};
 use std::collections::BTreeMap;
@@ -125,60 +126,11 @@ impl Recording {
     }
 }
 
-/// The columns of a row of `cel_custom`, as AMI names them.
-const COLUMNS: [&str; 20] = [
-    "EventName",
-    "EventTime",
-    "CallerIDname",
-    "CallerIDnum",
-    "CallerIDani",
-    "CallerIDrdnis",
-    "CallerIDdnid",
-    "Exten",
-    "Context",
-    "Channel",
-    "Application",
-    "AppData",
-    "AMAFlags",
-    "AccountCode",
-    "UniqueID",
-    "LinkedID",
-    "Peer",
-    "Userfield",
-    "",
-    "Extra",
-];
-
 impl Recording {
     /// The CEL of the recording as rows of `cel_custom`, with the time each was written.
     pub fn rows(&self) -> Vec<(EventTime, Vec<u8>)> {
         let rows = self.messages.iter().filter(|(_, message)| cel(message));
-        rows.map(|(at, message)| (*at, row(*at, message))).collect()
+        rows.map(|(at, message)| (*at, cel_rows::row(message)))
+            .collect()
     }
-}
-
-fn row(at: EventTime, message: &[u8]) -> Vec<u8> {
-    let value = |name: &str| {
-        let mut lines = message.split(|byte| *byte == b'\n');
-        let head = format!("{name}: ");
-        let line = lines.find_map(|line| line.strip_prefix(head.as_bytes()));
-        line.unwrap_or_default().trim_ascii_end().to_vec()
-    };
-    let mut row = Vec::new();
-    for name in COLUMNS {
-        let text = match name {
-            "EventTime" => at.to_string().into_bytes(),
-            name => value(name),
-        };
-        row.extend_from_slice(if row.is_empty() { b"\"" } else { b",\"" });
-        for byte in text {
-            row.extend_from_slice(if byte == b'"' {
-                b"\"\""
-            } else {
-                std::slice::from_ref(&byte)
-            });
-        }
-        row.push(b'"');
-    }
-    row
 }

@@ -18,6 +18,9 @@ use tokio_tungstenite::tungstenite::{Bytes, Message};
 pub const SECRET: &str = "secret of the manager";
 /// What an MD5 login hashes together with the secret.
 const CHALLENGE: &str = "471147114";
+/// The end of a list of live channels that has none.
+const NO_CHANNELS: &str =
+    "Event: CoreShowChannelsComplete\r\nEventList: Complete\r\nListItems: 0\r\n\r\n";
 const LOGIN_WITHIN: Duration = Duration::from_secs(90);
 
 /// What a test has a line say.
@@ -37,6 +40,8 @@ pub struct Pbx {
 struct Shared {
     line: Mutex<Option<mpsc::Sender<Say>>>,
     asked: Mutex<Vec<String>>,
+    /// Answers `CoreShowChannels`.
+    lists: std::sync::atomic::AtomicBool,
 }
 
 /// One connection, seen from the PBX.
@@ -99,6 +104,12 @@ impl Pbx {
         self.addr
     }
 
+    /// From now on it lists its live channels to who asks: there are none.
+    pub fn lists_no_channels(&self) {
+        let lists = &self.shared.lists;
+        lists.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
     /// Waits until somebody has logged in for the `n`-th time.
     pub async fn logged_in(&self, n: u64) {
         let mut logins = self.logins.clone();
@@ -148,7 +159,11 @@ async fn ami_line(line: Line) {
         let bytes = tokio::select! {
             action = actions.recv() => match action {
                 Some(action) => {
-                    let (answer, login) = answer(&action);
+                    let (mut answer, login) = answer(&action);
+                    let list = action.iter().any(|line| line == "Action: CoreShowChannels");
+                    if list && shared.lists.load(std::sync::atomic::Ordering::Relaxed) {
+                        answer.push_str(NO_CHANNELS);
+                    }
                     shared.ask(action.join("\n"));
                     open |= login;
                     logins.send_if_modified(|count| {

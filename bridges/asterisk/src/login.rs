@@ -235,6 +235,12 @@ impl Login {
         self.action(&[("Action", "Ping")])
     }
 
+    /// Asks which channels are live: what began or ended while nobody listened shows in it. Needs
+    /// `write = system`; refused, it tells nothing.
+    pub fn list(&mut self) -> Outgoing {
+        self.action(&[("Action", "CoreShowChannels")])
+    }
+
     /// The farewell.
     pub fn logoff(&mut self) -> Outgoing {
         self.action(&[("Action", "Logoff")])

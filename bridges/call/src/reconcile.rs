@@ -39,7 +39,7 @@ impl Patience {
     /// CEL is written as it happens.
     pub const CEL: Self = Self {
         second: Duration::from_secs(15),
-        primary: Duration::from_secs(60),
+        primary: Duration::from_secs(30),
     };
     /// CDRs in batch mode are written every 300 s by default.
     pub const CDR: Self = Self {

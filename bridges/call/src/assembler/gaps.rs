@@ -148,7 +148,11 @@ impl Assembler {
                 let at = self.there(arrived);
                 self.gone(|_| true, Some(at), arrived);
             }
-            Mark::LoggedIn => self.begins_anew(arrived),
+            Mark::LoggedIn => {
+                // A list that the line broke off told of another time.
+                self.listed.clear();
+                self.begins_anew(arrived);
+            }
             Mark::FullyBooted { uptime } => {
                 self.begins_anew(arrived);
                 let booted = uptime.map(|uptime| arrived.minus(uptime));

@@ -57,6 +57,8 @@ impl Ami {
         context.line.up(true).await?;
         context.line.offer(open.accepted.clone())?;
         let silent_after = context.access.settings.silent_after;
+        let list = open.login.list();
+        open.send(&list, silent_after).await?;
         let mut pings = interval(context.access.settings.ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();

@@ -1,0 +1,166 @@
+//! Does every call reach the journal once and right, when the line to the PBX is really cut?
+
+use crate::crm::{self, RATE_FLAG};
+use crate::every_recording::LEADS;
+use crate::pbx::{self, Pbx};
+use crate::program::{Place, Program};
+use crate::recordings::{self, Recording};
+use callbridge::ops::Status;
+use callbridge::sandbox::Server;
+
+/// A recording that takes place in a moment: what began before anybody listened is no gap.
+fn soon(name: &str) -> Recording {
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    recordings::one(name).moved_to(now + 2)
+}
+
+/// The recordings' leads come from a list, for CEL has no variables.
+fn trunk(place: &Place) -> String {
+    let leads = place.write("leads.csv", LEADS);
+    format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}")
+}
+
+fn ami(place: &Place, pbx: &Pbx) -> String {
+    let secret = place.write("secret", pbx::SECRET);
+    format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
+}
+
+fn catch_up(place: &Place) -> String {
+    format!("--catch-up=file://{}?format=cel-csv", place.path("cel.csv"))
+}
+
+async fn heard(program: &mut Program, messages: u64) {
+    let all = |it: &Status| it.sources[0].read + it.sources[0].skipped >= messages;
+    program.until("what was said", all).await;
+}
+
+async fn ends_right(place: &Place, crm: &Server, mut program: Program, calls: &[Recording]) {
+    let expected = recordings::expected(calls);
+    let finished = u64::try_from(expected.len()).expect("few");
+    program.settled(finished).await;
+    program.terminate().await;
+    crm::judge(crm, &place.letters().await, &expected);
+}
+
+#[tokio::test]
+async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_catch_up_file() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    place.write("cel.csv", "");
+    let flags = [
+        ami(&place, &pbx),
+        catch_up(&place),
+        trunk(&place),
+        RATE_FLAG.to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+
+    let (ends, lies, begins) = ("inbound_answered", "outbound_answered", "ring_group");
+    let (ends, lies, begins) = (soon(ends), soon(lies), soon(begins));
+    let events = ends.channel_events();
+    let before = &events[..8];
+    pbx.say(&before.concat()).await;
+    heard(&mut program, 8).await;
+    pbx.cut().await;
+    for call in [&ends, &lies, &begins] {
+        place.append("cel.csv", &call.cel_lines());
+    }
+    pbx.logged_in(2).await;
+    let events = begins.channel_events();
+    pbx.say(&events[events.len() / 2..].concat()).await;
+
+    ends_right(&place, &crm, program, &[ends, lies, begins]).await;
+    assert!(
+        place
+            .logs()
+            .contains("a gap: what happened in it was not heard")
+    );
+}
+
+#[tokio::test]
+async fn a_call_cut_by_a_kill_is_whole_by_the_catch_up_file_though_nobody_heard_its_end() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    place.write("cel.csv", "");
+    let flags = [
+        ami(&place, &pbx),
+        catch_up(&place),
+        trunk(&place),
+        RATE_FLAG.to_owned(),
+    ];
+    let program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    let call = soon("attended_transfer");
+    let events = call.channel_events();
+    let mut program = program;
+    pbx.say(&events[..events.len() / 2].concat()).await;
+    heard(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
+    program.kill().await;
+
+    place.append("cel.csv", &call.cel_lines());
+    let program = place.run(&crm.url(), &flags);
+    pbx.logged_in(2).await;
+    ends_right(&place, &crm, program, &[call]).await;
+}
+
+#[tokio::test]
+async fn without_a_file_a_call_that_the_pbx_lists_no_more_is_a_letter_that_can_be_sent() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let flags = [ami(&place, &pbx), trunk(&place), RATE_FLAG.to_owned()];
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    let call = soon("inbound_answered");
+    let events = call.channel_events();
+    // All but the last two: the hang-ups are missed.
+    pbx.say(&events[..events.len() / 2].concat()).await;
+    heard(&mut program, u64::try_from(events.len() / 2).expect("few")).await;
+    pbx.lists_no_channels();
+    pbx.cut().await;
+    pbx.logged_in(2).await;
+    let status = program.until("a letter", |it| it.books.dead == 1).await;
+    let gap = status.sources[0].last_gap.expect("a gap");
+    assert!(
+        gap.from <= gap.until && status.sources[0].gaps == 1,
+        "{status:?}"
+    );
+    let letters = place.letters().await;
+    assert_eq!(letters[0]["reason"], "incomplete");
+    assert_eq!(letters[0]["call"]["leadId"], 4001);
+
+    let retried = place.command(&["dead", "retry", "--all"]).await;
+    assert!(retried.status.success(), "{retried:?}");
+    program.settled(1).await;
+    program.terminate().await;
+    assert_eq!(crm.journal().len(), 1);
+    let asked = pbx.asked().join("\n");
+    assert!(asked.contains("Action: CoreShowChannels"), "{asked}");
+}
+
+#[tokio::test]
+async fn a_websocket_is_sent_nothing_and_its_gap_is_filled_from_the_file_as_well() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::websocket().await);
+    place.write("cel.csv", "");
+    let source = format!("--source=ws://{}/", pbx.addr());
+    let flags = [
+        source,
+        catch_up(&place),
+        trunk(&place),
+        RATE_FLAG.to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    let call = soon("blind_transfer");
+    let frames: Vec<&[u8]> = call.frames().collect();
+    for frame in &frames[..frames.len() / 3] {
+        pbx.say(frame).await;
+    }
+    heard(&mut program, u64::try_from(frames.len() / 3).expect("few")).await;
+    pbx.cut().await;
+    place.append("cel.csv", &call.cel_lines());
+    pbx.logged_in(2).await;
+    ends_right(&place, &crm, program, &[call]).await;
+    assert_eq!(
+        pbx.asked(),
+        [""; 0],
+        "what is sent becomes an action of the PBX"
+    );
+}

@@ -1,0 +1,52 @@
+//! CEL events of AMI as rows of `cel_custom`.
+
+/// The columns of a row of `cel_custom`, as AMI names them.
+const COLUMNS: [&str; 20] = [
+    "EventName",
+    "EventTime",
+    "CallerIDname",
+    "CallerIDnum",
+    "CallerIDani",
+    "CallerIDrdnis",
+    "CallerIDdnid",
+    "Exten",
+    "Context",
+    "Channel",
+    "Application",
+    "AppData",
+    "AMAFlags",
+    "AccountCode",
+    "UniqueID",
+    "LinkedID",
+    "Peer",
+    "Userfield",
+    "",
+    "Extra",
+];
+
+/// The row of a CEL event of AMI; its time is what `Timestamp` says.
+pub fn row(message: &[u8]) -> Vec<u8> {
+    let value = |name: &str| {
+        let mut lines = message.split(|byte| *byte == b'\n');
+        let head = format!("{name}: ");
+        let line = lines.find_map(|line| line.strip_prefix(head.as_bytes()));
+        line.unwrap_or_default().trim_ascii_end().to_vec()
+    };
+    let mut row = Vec::new();
+    for name in COLUMNS {
+        let text = match name {
+            "EventTime" => value("Timestamp"),
+            name => value(name),
+        };
+        row.extend_from_slice(if row.is_empty() { b"\"" } else { b",\"" });
+        for byte in text {
+            row.extend_from_slice(if byte == b'"' {
+                b"\"\""
+            } else {
+                std::slice::from_ref(&byte)
+            });
+        }
+        row.push(b'"');
+    }
+    row
+}
