@@ -135,3 +135,31 @@ fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
         }
     });
 }
+
+/// Asterisk 11 and older, without `Peer`, where the call is a dialling and a bridge and no more.
+#[test]
+fn bridges_told_by_the_dialling_side_alone_are_talk_with_who_answered() {
+    check_changed(|rows| {
+        let simple = ["Dial", ""];
+        let dials = |row: &&Message| value(row, "EventName") == "APP_START";
+        let entered = rows
+            .iter()
+            .filter(|row| value(row, "EventName") == "BRIDGE_ENTER");
+        let plain = rows
+            .iter()
+            .filter(dials)
+            .all(|row| simple.contains(&value(row, "Application")));
+        if entered.count() != 2 || !plain {
+            return;
+        }
+        rows.retain(|row| !takes_a_bridge(row) || value(row, "Application") == "Dial");
+        for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
+            let old = value(row, "EventName")
+                .replace("ENTER", "START")
+                .replace("EXIT", "END");
+            for (key, new) in [("EventName", old.as_str()), ("Extra", ""), ("Peer", "")] {
+                set(row, key, new);
+            }
+        }
+    });
+}

@@ -5,7 +5,7 @@ use crate::decoder::{Decoded, Heard, Unreadable};
 use crate::json::{Json, Members};
 use crate::key::is;
 use crate::text::{Raw, epoch, known, number};
-use callbridge_call::event::{ChannelState, Text, UNNAMED};
+use callbridge_call::event::{ChannelState, Text, UNNAMED, WHO_ANSWERED};
 use callbridge_call::{ChannelEvent, ChannelRef, EventTime, Kind, Origin};
 use std::borrow::Cow;
 
@@ -179,6 +179,14 @@ fn before_12<'a>(event: &[u8], peer: &Text<'a>, app_data: &str) -> Option<Kind<'
         },
         b"BRIDGE_END" if !peer.is_empty() => Kind::Unlinked {
             with: named(peer.clone()),
+        },
+        b"BRIDGE_START" => Kind::BridgeEnter {
+            bridge: Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}")),
+            technology: Cow::Borrowed(""),
+        },
+        b"BRIDGE_END" => Kind::BridgeLeave {
+            bridge: Cow::Owned(format!("{UNNAMED}{WHO_ANSWERED}")),
+            technology: Cow::Borrowed(""),
         },
         b"CONF_ENTER" if !app_data.is_empty() => Kind::BridgeEnter {
             bridge: room(app_data),

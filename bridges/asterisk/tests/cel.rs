@@ -312,9 +312,6 @@ fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
             assert_eq!((&*with.name, &*with.uniqueid), ("SIP/101-00000002", ""));
             assert_eq!(matches!(event.kind, Kind::Linked { .. }), begins);
         });
-        each(Format::CelCsv, row(event, "").as_bytes(), |event| {
-            assert_eq!(event.kind, Kind::Seen);
-        });
     }
     for event in ["PICKUP", "ATTENDEDTRANSFER", "BLINDTRANSFER"] {
         each(

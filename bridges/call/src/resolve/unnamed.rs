@@ -3,10 +3,11 @@
 //!
 //! A source that writes `Peer` names those already there, and that says it all. One that does not
 //! leaves the times: two channels that enter within a second of each other meet; one that enters
-//! alone takes the place that another left beside somebody who waits.
+//! alone takes the place that another left beside somebody who waits. Before Asterisk 12 the dialling
+//! channel alone tells of its bridge, and without `Peer` the other side is whoever answered last.
 
-use crate::assembler::leg::{Leg, What};
-use crate::event::{Origin, UNNAMED};
+use crate::assembler::leg::{Fact, Leg, What};
+use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
 use crate::trunk;
 use crate::units::EventTime;
 use std::collections::BTreeSet;
@@ -23,6 +24,17 @@ struct Step<'a> {
     enters: bool,
     /// The names of those already there.
     peers: Vec<&'a str>,
+}
+
+impl Step<'_> {
+    /// It tells of both sides, and names neither.
+    fn is_of_both(&self) -> bool {
+        self.peers == [WHO_ANSWERED]
+    }
+
+    fn names_peers(&self) -> bool {
+        !self.peers.is_empty() && !self.is_of_both()
+    }
 }
 
 /// A bridge, and who is in it.
@@ -47,11 +59,14 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
         let mut facts = leg.facts.iter();
         facts.any(|fact| fact.origin == Origin::Channel && matches!(fact.what, What::Enter { .. }))
     });
-    let groups = if told_otherwise {
-        vec![None; steps.len()]
+    let (groups, partners) = if told_otherwise {
+        (vec![None; steps.len()], Vec::new())
     } else {
         Meeting::of(legs, &steps).walk(&steps)
     };
+    for (leg, fact) in partners {
+        own[leg].facts.push(fact);
+    }
     for (step, group) in steps.iter().zip(groups) {
         let what = &mut own[step.leg].facts[step.fact].what;
         match (what, group) {
@@ -113,24 +128,30 @@ struct Meeting<'l, 'a> {
     /// The bridge each channel is in, and the one it left last.
     sits: Vec<Option<usize>>,
     left: Vec<Option<usize>>,
+    /// Comings and goings that only the other side told of.
+    partners: Vec<(usize, Fact)>,
 }
 
 impl<'l, 'a> Meeting<'l, 'a> {
     fn of(legs: &'l [&'a Leg], steps: &[Step<'a>]) -> Self {
         Self {
             legs,
-            told: steps.iter().any(|step| !step.peers.is_empty()),
+            told: steps.iter().any(Step::names_peers),
             groups: Vec::new(),
             sits: vec![None; legs.len()],
             left: vec![None; legs.len()],
+            partners: Vec::new(),
         }
     }
 
-    /// The bridge of each step; `None` for one who left what was not entered.
-    fn walk(mut self, steps: &[Step<'a>]) -> Vec<Option<usize>> {
+    /// The bridge of each step, `None` for one who left what was not entered; and the steps of the
+    /// other sides.
+    fn walk(mut self, steps: &[Step<'a>]) -> (Vec<Option<usize>>, Vec<(usize, Fact)>) {
         let mut bridges = Vec::new();
         for (at, step) in steps.iter().enumerate() {
-            let group = if step.enters {
+            let group = if step.is_of_both() {
+                self.both(step)
+            } else if step.enters {
                 self.leave(step);
                 let found = if self.told {
                     self.by_peers(step)
@@ -143,7 +164,71 @@ impl<'l, 'a> Meeting<'l, 'a> {
             };
             bridges.push(group);
         }
-        bridges
+        (bridges, self.partners)
+    }
+
+    /// A bridge that begins or ends for its two sides at once.
+    fn both(&mut self, step: &Step<'a>) -> Option<usize> {
+        let group = if step.enters {
+            let partner = self.answered_last(step)?;
+            self.leave(step);
+            let group = self.enter(step, None);
+            self.follow(step, partner, Some(group));
+            group
+        } else {
+            let group = self.leave(step)?;
+            let rest: Vec<usize> = self.groups[group].members.iter().copied().collect();
+            rest.into_iter()
+                .for_each(|leg| self.follow(step, leg, None));
+            group
+        };
+        Some(group)
+    }
+
+    /// The other side does the same.
+    fn follow(&mut self, step: &Step<'a>, leg: usize, into: Option<usize>) {
+        let its = Step {
+            leg,
+            peers: Vec::new(),
+            ..*step
+        };
+        let left = self.leave(&its);
+        let group = into.map(|group| self.enter(&its, Some(group))).or(left);
+        let Some(group) = group else { return };
+        let (bridge, holding) = (format!("{UNNAMED}{group}"), false);
+        let what = if step.enters {
+            What::Enter { bridge, holding }
+        } else {
+            What::Leave { bridge, holding }
+        };
+        let fact = Fact {
+            at: step.at,
+            origin: Origin::Cel,
+            what,
+            note: None,
+        };
+        self.partners.push((leg, fact));
+    }
+
+    /// Of the channels that are up and in no bridge, the one that answered last before.
+    fn answered_last(&self, step: &Step<'a>) -> Option<usize> {
+        let free = (0..self.legs.len()).filter(|&leg| leg != step.leg && self.sits[leg].is_none());
+        let answered = free.filter_map(|leg| {
+            let facts = || {
+                self.legs[leg]
+                    .facts
+                    .iter()
+                    .filter(|fact| fact.at <= step.at)
+            };
+            let up = |what: &What| matches!(what, What::State(ChannelState::Up));
+            let at = facts()
+                .filter(|fact| up(&fact.what))
+                .map(|fact| fact.at)
+                .max()?;
+            let gone = facts().any(|fact| fact.what.is_end() && fact.at < step.at);
+            (!gone).then_some((at, leg))
+        });
+        answered.max().map(|(_, leg)| leg)
     }
 
     fn leave(&mut self, step: &Step<'a>) -> Option<usize> {

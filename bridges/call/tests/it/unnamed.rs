@@ -2,7 +2,7 @@
 
 use crate::story::{Story, channel, customer, extensions, seconds};
 use callbridge_call::Origin;
-use callbridge_call::event::ChannelState::Unknown;
+use callbridge_call::event::ChannelState::{Unknown, Up};
 
 /// A Local channel that dialled a mobile over a trunk, then the user's phone, and optimised itself
 /// away: the shape of CEL tables in wazo-call-logd's tests, which have neither `extra` nor `peer`.
@@ -65,4 +65,30 @@ fn a_customer_who_waits_while_others_consult_does_not_talk_with_them() {
         );
         assert_eq!(extensions(&call), ["101"]);
     }
+}
+
+/// CEL of Asterisk 11 without `Peer`: the shape of the tables in XiVO's acceptance tests.
+#[test]
+fn a_bridge_told_by_one_side_alone_is_with_whoever_answered_last() {
+    let city = customer(1).caller("998901110001").exten("7001");
+    let busy = channel("SIP/102-00000002", 2).of(&city);
+    let phone = channel("SIP/101-00000003", 3).of(&city);
+    let mut story = Story::new();
+    story.by(Origin::Cel);
+    story
+        .at(0.0)
+        .born(&city, Unknown)
+        .at(0.1)
+        .born(&busy, Unknown)
+        .born(&phone, Unknown);
+    story.at(3.9).hangup(&busy);
+    story.at(4.0).state(&phone, Up).at(4.1).state(&city, Up);
+    story.at(4.2).enter(&city, "?*");
+    story.at(7.0).leave(&city, "?*");
+    story.at(7.1).hangup(&phone).at(7.3).hangup(&city);
+    let call = story.call();
+    let (talk, length) = seconds(&call);
+    assert!((talk - 2.8).abs() < 1e-6, "{talk}");
+    assert!((length - 7.3).abs() < 1e-6);
+    assert_eq!(extensions(&call), ["101"]);
 }
