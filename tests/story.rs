@@ -377,3 +377,15 @@ fn several_calls_are_named_and_a_picture_that_cannot_be_written_is_73() {
     assert_eq!(output.status.code(), Some(73), "{said}");
     assert!(said.contains("call.svg: cannot be written"), "{said}");
 }
+
+#[test]
+fn without_a_trunk_the_endpoints_that_could_be_one_are_named() {
+    let path = recording("queue_local_members/ami.raw");
+    let output = explain(&[words(&path)]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let named = "which of its endpoints are trunks? PJSIP/101, PJSIP/102, PJSIP/city\n";
+    assert!(said.contains(named), "{said}");
+    let output = explain(&[&[words(&path)], &TRUNKS[..]].concat());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!said.contains("endpoints"), "{said}");
+}

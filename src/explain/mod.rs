@@ -8,6 +8,7 @@
 //! | [`reading`] | bytes to finished calls, by the recording's own time |
 //! | [`shape`] | `--json` |
 //! | [`story`] | what happened in a call, a line an event |
+//! | `summary` | what was read, for stderr |
 //! | [`text`] | for people |
 
 pub mod choice;
@@ -16,6 +17,7 @@ pub mod picture;
 pub mod reading;
 pub mod shape;
 pub mod story;
+mod summary;
 pub mod text;
 
 use crate::cli::command::Explain;
@@ -27,11 +29,12 @@ use callbridge_asterisk::{Columns, Format, Likeness};
 use callbridge_call::{EventTime, Settings};
 use choice::Choice;
 use jiff::tz::TimeZone;
-use reading::{Counts, Heard, Reading};
+use reading::{Heard, Reading};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
 use story::Times;
+use summary::{Endpoints, Summary};
 use text::{Depth, Paint};
 
 /// The PBX's id where no flag gives one: the uuids are then not those of `run`.
@@ -79,6 +82,7 @@ pub fn run(
             colour: logging::colour(environment, terminal),
         },
         waiting: Vec::new(),
+        endpoints: Endpoints::default(),
         out,
     };
     let mut reading = Reading::new(rules(config, *format));
@@ -94,7 +98,8 @@ pub fn run(
     }
     let choice = printing.choice.take();
     // Whoever closed stderr does not want to know.
-    let _ = notes.write_all(summary(&reading, config).as_bytes());
+    let summary = Summary::of(&reading, &printing.endpoints, config);
+    let _ = notes.write_all(summary.to_text().as_bytes());
     let Some(choice) = choice else { return Ok(()) };
     let chosen = choice.made(&path.display().to_string())?;
     printing.chosen(&chosen, explain.picture.as_deref())
@@ -193,6 +198,7 @@ struct Printing<'a> {
     json: bool,
     paint: Paint,
     waiting: Vec<Heard>,
+    endpoints: Endpoints,
     out: &'a mut dyn Write,
 }
 
@@ -218,6 +224,7 @@ impl Printing<'_> {
 
     fn call(&mut self, heard: Heard, now: EventTime) -> Result<(), Ended> {
         let Heard { pbx, call } = &heard;
+        self.endpoints.of(call);
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
         if let Some(choice) = &mut self.choice {
             choice.offer(heard, judged);
@@ -365,31 +372,4 @@ fn columns_seen(beginning: &[u8]) -> Option<String> {
          channame, uniqueid, linkedid)",
         fields.collect::<Vec<_>>().join("\n")
     ))
-}
-
-fn summary(reading: &Reading, config: &Config) -> String {
-    let Counts {
-        read,
-        skipped,
-        repaired,
-        unreadable,
-        timeless,
-    } = reading.counts();
-    let mut lines = vec![format!(
-        "{read} events read ({repaired} repaired), {skipped} skipped, {unreadable} unreadable"
-    )];
-    let open = reading.open_calls();
-    if open > 0 {
-        lines.push(format!("{open} calls have no end in it and are not shown"));
-    }
-    if timeless > 0 {
-        lines.push(format!(
-            "{timeless} events carry no time, so seconds are not exact: set timestampevents=yes"
-        ));
-    }
-    if config.rules.trunks.is_empty() {
-        lines.push("no --trunk is given, so every call looks internal".to_owned());
-    }
-    lines.push(String::new());
-    lines.join("\n")
 }

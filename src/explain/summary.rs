@@ -1,0 +1,102 @@
+//! What was read of a recording, for stderr.
+
+use super::reading::{Counts, Reading};
+use super::text::safe;
+use crate::cli::Config;
+use callbridge_call::FinishedCall;
+use callbridge_call::timeline::Role;
+use callbridge_call::trunk::extension;
+use std::collections::BTreeMap;
+
+/// Endpoints that are named at most.
+const NAMED_MAX: usize = 12;
+/// Endpoints that are counted at most.
+const KNOWN_MAX: usize = 4096;
+
+/// What channels were called, without their suffixes: one of these is the trunk that is missing.
+#[derive(Debug, Default)]
+pub struct Endpoints(BTreeMap<String, u64>);
+
+impl Endpoints {
+    /// Counts those of a call.
+    pub fn of(&mut self, call: &FinishedCall) {
+        let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
+        let real = channels.filter(|channel| channel.party != Role::Plumbing);
+        for name in real.map(|channel| channel.name.as_str()) {
+            let technology = name.split('/').next().unwrap_or_default();
+            let Some(device) = extension(name) else {
+                continue;
+            };
+            let endpoint = format!("{technology}/{device}");
+            if self.0.len() < KNOWN_MAX || self.0.contains_key(&endpoint) {
+                *self.0.entry(endpoint).or_default() += 1;
+            }
+        }
+    }
+
+    /// The most frequent ones: `PJSIP/city, PJSIP/101`.
+    fn named(&self) -> String {
+        let mut all: Vec<(&String, &u64)> = self.0.iter().collect();
+        all.sort_by_key(|&(endpoint, count)| (std::cmp::Reverse(count), endpoint));
+        let more = if all.len() > NAMED_MAX { ", …" } else { "" };
+        let named = all
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(endpoint, _)| safe(endpoint));
+        named.collect::<Vec<_>>().join(", ") + more
+    }
+}
+
+/// What was read.
+#[derive(Debug)]
+pub struct Summary<'a> {
+    counts: Counts,
+    open: usize,
+    endpoints: &'a Endpoints,
+    has_trunks: bool,
+}
+
+impl<'a> Summary<'a> {
+    /// Of a recording that was read to its end.
+    pub fn of(reading: &Reading, endpoints: &'a Endpoints, config: &Config) -> Self {
+        Self {
+            counts: reading.counts(),
+            open: reading.open_calls(),
+            endpoints,
+            has_trunks: !config.rules.trunks.is_empty(),
+        }
+    }
+
+    /// A line each.
+    pub fn to_text(&self) -> String {
+        let Counts {
+            read,
+            skipped,
+            repaired,
+            unreadable,
+            timeless,
+        } = self.counts;
+        let mut lines = vec![format!(
+            "{read} events read ({repaired} repaired), {skipped} skipped, {unreadable} unreadable"
+        )];
+        match self.open {
+            0 => {}
+            1 => lines.push("1 call has no end in it and is not shown".to_owned()),
+            open => lines.push(format!("{open} calls have no end in it and are not shown")),
+        }
+        if timeless > 0 {
+            lines.push(format!(
+                "{timeless} events carry no time, so seconds are not exact: set timestampevents=yes"
+            ));
+        }
+        if !self.has_trunks {
+            lines.push("no --trunk is given, so every call looks internal".to_owned());
+            if !self.endpoints.0.is_empty() {
+                let named = self.endpoints.named();
+                lines.push(format!("which of its endpoints are trunks? {named}"));
+            }
+        }
+        lines.push(String::new());
+        lines.join("\n")
+    }
+}
