@@ -140,7 +140,7 @@ async fn play_all(options: &Options, chosen: Vec<Scenario>) -> Result<bool> {
         let verdict = play(options, &mut stage, &mut judge, scenario).await;
         if verdict { right += 1 } else { wrong += 1 }
     }
-    for words in judge.at_the_end(&mut stage).await? {
+    for words in judge.at_the_end(&mut stage, wrong == 0).await? {
         println!("  {words}");
         wrong += 1;
     }

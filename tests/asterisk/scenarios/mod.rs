@@ -7,6 +7,7 @@ mod missed;
 mod outages;
 mod outbound;
 mod routing;
+mod tangles;
 mod transfers;
 
 use crate::stage::Stage;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<Scenario> {
     all.extend(conferences::SCENARIOS);
     all.extend(missed::SCENARIOS);
     all.extend(outbound::SCENARIOS);
+    all.extend(tangles::SCENARIOS);
     all.extend(outages::SCENARIOS);
     all
 }
