@@ -194,6 +194,17 @@ impl Dialog {
         Ok(sip::request("ACK", target, &headers, None))
     }
 
+    /// Whether either side has ended it.
+    pub fn has_ended(&self) -> bool {
+        self.state.borrow().ended()
+    }
+
+    /// The `BYE` of a phone that hangs up by itself.
+    pub fn bye(&self, socket: &Socket) -> String {
+        self.becomes(State::Left);
+        self.next("BYE", socket, &[], None).1
+    }
+
     /// The next request inside the dialogue, and its number. A `CANCEL` has that of its `INVITE`.
     fn next(
         &self,

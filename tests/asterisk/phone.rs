@@ -109,6 +109,14 @@ impl Socket {
                 self.answer(&message, "200 OK", None).await?;
                 dialog.becomes(State::HungUp);
             }
+            ("NOTIFY", Some(dialog)) => {
+                self.answer(&message, "200 OK", None).await?;
+                let state = message.header("subscription-state").unwrap_or_default();
+                // The other side is handed over: the phone hangs up by itself.
+                if state.starts_with("terminated") && !dialog.has_ended() {
+                    self.send(&dialog.bye(self)).await?;
+                }
+            }
             ("ACK", Some(dialog)) => dialog.acknowledged(),
             ("ACK", None) => {}
             (_, None) => self.answer(&message, "481 No Such Call", None).await?,

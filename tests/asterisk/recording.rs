@@ -89,8 +89,12 @@ impl Recorder {
             cdrs.get(self.cdrs_from..).unwrap_or_default(),
         )?;
         let text = String::from_utf8_lossy(&bytes);
-        let calls: Result<Vec<Value>> = truths.iter().map(|truth| expected(&text, truth)).collect();
-        let expected = json!({ "story": story, "calls": calls? });
+        let mut taken = Vec::new();
+        let mut calls = Vec::new();
+        for truth in truths {
+            calls.push(expected(&text, truth, &mut taken)?);
+        }
+        let expected = json!({ "story": story, "calls": calls });
         fs::write(
             folder.join("expected.json"),
             serde_json::to_string_pretty(&expected)? + "\n",
@@ -100,16 +104,19 @@ impl Recorder {
 }
 
 /// The call with the ids that Asterisk gave it: those of the first leg of its trunk that began
-/// after the script had placed it, and the second in which its linkedid is first heard.
-fn expected(text: &str, truth: &Truth) -> Result<Value> {
-    let messages: Vec<&str> = text.split("\r\n\r\n").collect();
+/// after the script had placed it and is no other call's. It begins in the second in which its
+/// linkedid is first heard.
+fn expected<'a>(text: &'a str, truth: &Truth, taken: &mut Vec<&'a str>) -> Result<Value> {
+    let messages: Vec<&'a str> = text.split("\r\n\r\n").collect();
     let at = |message: &str| value(message, "Timestamp").and_then(|at| at.parse::<f64>().ok());
     let born = messages.iter().find(|message| {
         value(message, "Event") == Some("Newchannel")
-            && value(message, "Channel").is_some_and(|name| truth.is_leg(name))
+            && value(message, "Channel")
+                .is_some_and(|name| truth.is_leg(name) && !taken.contains(&name))
             && at(message).is_some_and(|at| at > truth.started() - 0.2)
     });
     let born = born.with_context(|| format!("no leg of {}", truth.words()))?;
+    taken.extend(value(born, "Channel"));
     let linkedid = value(born, "Linkedid").context("no linkedid")?;
     let first = messages
         .iter()

@@ -2,7 +2,7 @@
 
 use crate::bridge::Bridge;
 use crate::line::Line;
-use crate::manager::Manager;
+use crate::manager::{Heard, Manager};
 use crate::pbx::{Pbx, Plan, free_udp};
 use crate::phone::Phone;
 use crate::relay::Relay;
@@ -118,6 +118,22 @@ impl Stage {
     /// The employee of this extension dials.
     pub async fn dials(&mut self, extension: &str, number: &str) -> Result<Line> {
         self.phone(extension)?.dials(number, None).await
+    }
+
+    /// The employee of this extension fetches who is parked at 701: returns when they are joined,
+    /// half a second after the lot has answered her.
+    pub async fn fetches(&mut self, extension: &str) -> Result<Line> {
+        // What this account has heard of others who were fetched does not count.
+        self.ami = self.pbx.manager().await?;
+        let line = self.dials(extension, "701").await?;
+        line.is_up().await?;
+        let unparked = |heard: &Heard| {
+            heard
+                .get("Event")
+                .is_some_and(|event| event == "UnParkedCall")
+        };
+        self.ami.hears("UnParkedCall", unparked).await?;
+        Ok(line)
     }
 
     /// Waits until a call has come to this phone or carrier, and lets it ring.

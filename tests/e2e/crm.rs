@@ -136,9 +136,10 @@ impl Expected {
     }
 }
 
-/// The employee of an extension: `101` is 501.
+/// The employee of an extension: `101` is 501, `105-desk` 505.
 fn employee(extension: &str) -> i64 {
-    extension.parse::<i64>().expect("an extension") + 400
+    let digits = extension.split('-').next().unwrap_or_default();
+    digits.parse::<i64>().expect("an extension") + 400
 }
 
 /// The uuid of a call of `pbx1`.

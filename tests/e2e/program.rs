@@ -78,7 +78,7 @@ impl Place {
             format!("--token-file={}", self.path("token")),
             format!("--state={}", self.path("state")),
             "--pbx-id=pbx1".to_owned(),
-            "--employees=101:501;102:502;103:503;104:504".to_owned(),
+            "--employees=101:501;102:502;103:503;104:504;105-desk:505".to_owned(),
         ];
         arguments.extend(flags.iter().map(|flag| flag.as_ref().to_owned()));
         self.start(&arguments, &[])

@@ -210,11 +210,10 @@ impl Recording {
     /// The PBX itself called the customer first, as Originate does.
     pub fn placed_by_the_pbx(&self) -> bool {
         let first = self.values("Channel").next().unwrap_or_default();
-        let outbound = self
-            .calls
-            .iter()
-            .any(|call| call["direction"] == "OUTBOUND");
-        outbound && first.starts_with("PJSIP/") && !first.starts_with("PJSIP/1")
+        let outbound = |call: &Value| call["direction"] == "OUTBOUND";
+        self.calls.iter().all(outbound)
+            && first.starts_with("PJSIP/")
+            && !first.starts_with("PJSIP/1")
     }
 
     /// The same with all times and unique ids moved, to begin at `begin`.

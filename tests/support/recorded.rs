@@ -37,8 +37,12 @@ pub struct ExpectedCall {
 
 /// Calls that began by dialling the customer: CEL has no dial string, and the number that such a
 /// channel carries there is the company's own.
-const NUMBER_UNTOLD_BY_CEL: [&str; 3] =
-    ["campaign_extension", "campaign_no_answer", "campaign_queue"];
+const NUMBER_UNTOLD_BY_CEL: [&str; 4] = [
+    "call_file",
+    "campaign_extension",
+    "campaign_no_answer",
+    "campaign_queue",
+];
 
 /// Recorded with the settings of `deploy/asterisk`: no CEL over AMI.
 const WITHOUT_CEL: &str = "deployed_";

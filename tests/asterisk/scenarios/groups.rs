@@ -6,7 +6,7 @@ use crate::truth::Truth;
 use anyhow::Result;
 
 /// All of this file.
-pub const SCENARIOS: [Scenario; 9] = [
+pub const SCENARIOS: [Scenario; 10] = [
     scenario!(
         ring_group,
         "101 and 102 ring, 103 is busy; 102 answers; talk 2 s."
@@ -44,6 +44,11 @@ pub const SCENARIOS: [Scenario; 9] = [
         queue_agent_logged_in,
         "101 has logged in as an agent and hears music; the queue joins her with the \
          customer; talk 2 s; she stays logged in after it, and ends 1 s later."
+    ),
+    scenario!(
+        queue_agent_two_customers,
+        "101 has logged in as an agent; the queue joins her with customer 1, who hangs up \
+         after 2 s, then with customer 2, 2 s: two calls."
     ),
 ];
 
@@ -147,11 +152,11 @@ async fn queue_left_during_announcement(stage: &mut Stage) -> Result<Vec<Truth>>
     Ok(vec![call])
 }
 
-async fn queue_agent_logged_in(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let agent = stage.dials("101", "620").await?;
-    agent.is_up().await?;
-    agent.goes_on(seconds(2.0)).await?;
-    let (customer, mut call) = stage.customer(3, "7010").await?;
+/// A customer calls the agents' queue, and 101 talks with him for two seconds.
+async fn with_the_agent(stage: &mut Stage, n: u32) -> Result<Truth> {
+    // Each is announced once; what was heard of the one before does not count.
+    stage.ami = stage.pbx.manager().await?;
+    let (customer, mut call) = stage.customer(n, "7010").await?;
     stage
         .ami
         .hears("the two joined", |heard| {
@@ -165,7 +170,27 @@ async fn queue_agent_logged_in(stage: &mut Stage) -> Result<Vec<Truth>> {
     customer.goes_on(seconds(2.0)).await?;
     customer.hangs_up().await?;
     call.over();
+    Ok(call)
+}
+
+async fn queue_agent_logged_in(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let agent = stage.dials("101", "620").await?;
+    agent.is_up().await?;
+    agent.goes_on(seconds(2.0)).await?;
+    let call = with_the_agent(stage, 3).await?;
     agent.goes_on(seconds(1.0)).await?;
     agent.hangs_up().await?;
     Ok(vec![call])
+}
+
+async fn queue_agent_two_customers(stage: &mut Stage) -> Result<Vec<Truth>> {
+    let agent = stage.dials("101", "620").await?;
+    agent.is_up().await?;
+    agent.goes_on(seconds(1.0)).await?;
+    let first = with_the_agent(stage, 1).await?;
+    agent.goes_on(seconds(2.0)).await?;
+    let second = with_the_agent(stage, 2).await?;
+    agent.goes_on(seconds(1.0)).await?;
+    agent.hangs_up().await?;
+    Ok(vec![first, second])
 }

@@ -143,7 +143,6 @@ async fn transfer_into_a_queue(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, line, mut call) = first_second(stage, 3).await?;
     line.refers("610").await?;
     call.silent();
-    line.hangs_up().await?;
     stage.called("101").await?.refuses("486 Busy Here").await?;
     Ok(vec![ends_with(stage, "102", &customer, call).await?])
 }
@@ -233,16 +232,14 @@ async fn parked_twice(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, line, mut call) = first_second(stage, 5).await?;
     line.refers("700").await?;
     call.silent();
-    line.hangs_up().await?;
-    let second = stage.dials("102", "701").await?;
-    second.is_up().await?;
+    line.is_over().await?;
+    let second = stage.fetches("102").await?;
     call.with("102");
     second.goes_on(seconds(1.0)).await?;
     second.refers("700").await?;
     call.silent();
-    second.hangs_up().await?;
-    let third = stage.dials("103", "701").await?;
-    third.is_up().await?;
+    second.is_over().await?;
+    let third = stage.fetches("103").await?;
     call.with("103");
     third.goes_on(seconds(2.0)).await?;
     customer.hangs_up().await?;

@@ -278,8 +278,7 @@ async fn park(stage: &mut Stage) -> Result<Vec<Truth>> {
     call.silent();
     first.is_over().await?;
     customer.goes_on(seconds(2.0)).await?;
-    let second = stage.dials("102", "701").await?;
-    second.is_up().await?;
+    let second = stage.fetches("102").await?;
     call.with("102");
     second.goes_on(seconds(2.0)).await?;
     customer.hangs_up().await?;
