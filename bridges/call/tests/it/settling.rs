@@ -275,6 +275,41 @@ fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
     }
 }
 
+/// A customer's call to 101 through a Local, all with channel numbers from `first`.
+fn through_a_local(at: f64, first: u32) -> Story {
+    let city = channel("PJSIP/city-00000000", first);
+    let one = channel("Local/101@in-00000000;1", first + 1).of(&city);
+    let two = channel("Local/101@in-00000000;2", first + 2).of(&city);
+    let phone = channel("PJSIP/101-00000001", first + 3).of(&city);
+    let mut story = Story::new();
+    story.at(at).born(&city, Ring);
+    story.born(&one, Down).born(&two, Ring).born(&phone, Down);
+    let [near, far] = ["near", "far"].map(|bridge| format!("{bridge}-{first}"));
+    story.at(at + 1.0).enter(&phone, &far).enter(&two, &far);
+    story.enter(&one, &near).enter(&city, &near);
+    story.at(at + 3.0).hangups(&[&phone, &two, &one, &city]);
+    story
+}
+
+#[test]
+fn a_local_whose_name_a_restarted_pbx_gives_again_is_no_part_of_a_call_that_waits_for_its_cdr() {
+    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    let mut assembler = Assembler::new(Settings {
+        cdr_wait: Some(Duration::from_secs(10)),
+        ..Settings::new(Endpoints::new(endpoints).expect("no conflict"))
+    });
+    let before = through_a_local(0.0, 1);
+    let after = through_a_local(6.0, 101);
+    tell(&mut assembler, &before);
+    tell(&mut assembler, &after);
+    // What comes twice ties nothing either.
+    tell(&mut assembler, &before);
+    assembler.tick(moment(60.0));
+    let calls = assembler.take_finished();
+    let told: Vec<_> = calls.iter().map(|call| call.talk.as_secs()).collect();
+    assert_eq!(told, [2, 2]);
+}
+
 #[test]
 fn a_call_begun_before_we_listened_is_incomplete() {
     let (story, city, phone) = answered_by_101();
