@@ -312,13 +312,13 @@ impl OpenCall {
         texts.find(|linkedid| !heard(linkedid))
     }
 
-    /// It has heard a user field.
+    /// It has heard a user field in which a lead can stand: a lead is a number, and the record of
+    /// a consultation may come first with `lead=` and nothing after it.
     pub(crate) fn has_userfield(&self) -> bool {
-        !self.userfields.is_empty()
-            || self
-                .legs
-                .values()
-                .any(|leg| leg.userfields.iter().next().is_some())
+        let of_legs = self.legs.values().flat_map(|leg| leg.userfields.iter());
+        let of_legs = of_legs.map(|field| &field.text);
+        let mut texts = self.userfields.iter().chain(of_legs);
+        texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
     }
 
     /// Remembers the user field of a CDR; `true` if it was new.

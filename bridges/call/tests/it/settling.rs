@@ -253,6 +253,7 @@ fn a_call_whose_lead_stands_in_the_cdr_waits_for_it() {
     for (cdr_at, userfield, finished_at) in [
         (7.0, "lead=4001", 7.0),
         (7.0, "", 15.0),
+        (7.0, "lead=", 15.0),
         (5.2, "lead=4001", 5.5),
     ] {
         let mut assembler = Assembler::new(Settings {
