@@ -92,13 +92,17 @@ pub(super) fn channels<'a>(
 }
 
 /// By start; of those of one second, the other side of a dialling last, then by age, and what a
-/// Local channel did after what dialled it.
-fn order(record: &Record) -> (EventTime, bool, (u64, u64), bool, &str) {
+/// Local channel did after what dialled it; then by end and names, so that it is one order however
+/// the records came.
+fn order(record: &Record) -> impl Ord {
     let age = UniqueId::new(record.uniqueid.as_str());
     let age = age.map_or((u64::MAX, u64::MAX), |id| (id.age().0, id.age().1));
     let local = trunk::local_pair(&record.channel).is_some();
-    let name = record.channel.as_str();
-    (record.start, record.is_dialled_side(), age, local, name)
+    let names = (record.channel.as_str(), record.dest.as_str());
+    (
+        (record.start, record.is_dialled_side(), age, local),
+        (record.end, names),
+    )
 }
 
 /// As everywhere; and an `Agent/1001` of Asterisk before 12 stands for the telephone at which
