@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `view` | what is each channel, did it come in or was it dialled, in which bridges was it? |
 //! | `seats` | which telephone was behind a unique id when (AMI 1.x)? |
+//! | `unnamed` | which bridge was it that nobody named? |
 //! | `split` | which channels really belong together? |
 //! | `customers` | who is the customer, and how many calls are these? |
 //! | `doubt` | may something of it have been missed? |
@@ -32,7 +33,7 @@ use crate::assembler::open::{FACTS_MAX, OpenCall};
 use crate::call::FinishedCall;
 use crate::trunk::Endpoints;
 use crate::units::UniqueId;
-use view::View;
+use view::{Told, View};
 
 pub(crate) use customers::subscriber;
 pub(crate) use number::{in_dial_data, is_number};
@@ -94,8 +95,14 @@ pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> V
     let joined = seated
         .as_ref()
         .map_or(&call.joined, |seated| &seated.joined);
-    let timed = call.untimed == 0;
-    let views = legs.iter().map(|leg| View::of(leg, endpoints, timed));
+    let told = Told {
+        times: call.untimed == 0,
+        numbers: legs.iter().any(|leg| {
+            let mut texts = leg.extens.iter().chain(leg.callers.iter());
+            texts.next().is_some()
+        }),
+    };
+    let views = legs.iter().map(|leg| View::of(leg, endpoints, told));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
     let incomplete = ended.incomplete(call).or_else(|| doubt::doubt(call));

@@ -73,7 +73,8 @@ pub(super) fn named(legs: &[&Leg]) -> Option<Vec<Leg>> {
             (What::Enter { bridge, .. } | What::Leave { bridge, .. }, Some(group)) => {
                 *bridge = format!("{UNNAMED}{group}");
             }
-            (what, _) => *what = What::DialEnded,
+            // It says nothing more.
+            (what, _) => *what = What::App,
         }
     }
     Some(own)
@@ -210,9 +211,20 @@ impl<'l, 'a> Meeting<'l, 'a> {
         self.partners.push((leg, fact));
     }
 
-    /// Of the channels that are up and in no bridge, the one that answered last before.
+    /// Of the channels that are up and in no bridge, the one that answered last before. In files
+    /// without fractions of a second several do at once: rather one that was made after this one,
+    /// and never the other half of its own Local channel.
     fn answered_last(&self, step: &Step<'a>) -> Option<usize> {
-        let free = (0..self.legs.len()).filter(|&leg| leg != step.leg && self.sits[leg].is_none());
+        let pair = |leg: usize| trunk::local_pair(self.legs[leg].name());
+        let own = pair(step.leg);
+        let age = |leg: usize| {
+            let (epoch, counter, _) = self.legs[leg].id.age();
+            (epoch, counter)
+        };
+        let free = (0..self.legs.len()).filter(|&leg| {
+            let other_half = own.is_some() && pair(leg) == own;
+            leg != step.leg && self.sits[leg].is_none() && !other_half
+        });
         let answered = free.filter_map(|leg| {
             let facts = || {
                 self.legs[leg]
@@ -226,9 +238,9 @@ impl<'l, 'a> Meeting<'l, 'a> {
                 .map(|fact| fact.at)
                 .max()?;
             let gone = facts().any(|fact| fact.what.is_end() && fact.at < step.at);
-            (!gone).then_some((at, leg))
+            (!gone).then_some((age(leg) > age(step.leg), at, age(leg), leg))
         });
-        answered.max().map(|(_, leg)| leg)
+        answered.max().map(|(.., leg)| leg)
     }
 
     fn leave(&mut self, step: &Step<'a>) -> Option<usize> {

@@ -22,6 +22,15 @@ pub(super) struct Stay<'a> {
     pub(super) to: EventTime,
 }
 
+/// What the source tells at all.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Told {
+    /// When events happened.
+    pub(super) times: bool,
+    /// Extensions, or callers' numbers.
+    pub(super) numbers: bool,
+}
+
 /// A channel.
 #[derive(Clone, Debug)]
 pub(super) struct View<'a> {
@@ -43,11 +52,11 @@ pub(super) struct View<'a> {
 }
 
 impl<'a> View<'a> {
-    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, timed: bool) -> Self {
+    pub(super) fn of(leg: &'a Leg, endpoints: &'a Endpoints, told: Told) -> Self {
         let mut facts: Vec<&Fact> = leg.facts.iter().collect();
         facts.sort_by_key(|fact| fact.at);
         let name = leg.name();
-        let (way, at, words, begun) = way(leg, &facts);
+        let (way, at, words, begun) = way(leg, &facts, told.numbers);
         let end = end(leg, &facts);
         let (stays, waits) = stays(&facts, end);
         Self {
@@ -60,7 +69,7 @@ impl<'a> View<'a> {
             end,
             stays,
             waits,
-            timed,
+            timed: told.times,
         }
     }
 
@@ -120,7 +129,7 @@ impl<'a> View<'a> {
 }
 
 /// Whether the channel came in or was dialled, by which event, and whether that is known at all.
-fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
+fn way(leg: &Leg, facts: &[&Fact], numbers: bool) -> (Way, EventTime, &'static str, bool) {
     use ChannelState::{Down, PreRing, Ring, Ringing};
     let of = |wanted: fn(&What) -> bool| facts.iter().find(|fact| wanted(&fact.what));
     if let Some(fact) = of(|what| matches!(what, What::Born(Ring | PreRing))) {
@@ -144,15 +153,17 @@ fn way(leg: &Leg, facts: &[&Fact]) -> (Way, EventTime, &'static str, bool) {
     if let Some(fact) = of(|what| matches!(what, What::DialEnded)) {
         return (Way::Dialled, fact.at, "named as what was dialled", true);
     }
-    way_without_state(
-        leg,
-        of(|what| matches!(what, What::Born(_))).map(|fact| fact.at),
-    )
+    let born = of(|what| matches!(what, What::Born(_))).map(|fact| fact.at);
+    way_without_state(leg, born, numbers)
 }
 
 /// CEL has no state and no dialling. A channel born into another's call was dialled; one on the
-/// extension `s` was, too, unless somebody's number came with it.
-fn way_without_state(leg: &Leg, born: Option<EventTime>) -> (Way, EventTime, &'static str, bool) {
+/// extension `s` was, too, unless somebody's number came with it, or a source tells neither.
+fn way_without_state(
+    leg: &Leg,
+    born: Option<EventTime>,
+    numbers: bool,
+) -> (Way, EventTime, &'static str, bool) {
     let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
     if let Some(at) = leg.outgoing {
         return (Way::Dialled, at, "ran the other side of a dialling", begun);
@@ -171,7 +182,7 @@ fn way_without_state(leg: &Leg, born: Option<EventTime>) -> (Way, EventTime, &'s
     }
     let exten = leg.extens.first().map_or("", |exten| exten.text.as_str());
     let caller = leg.callers.first().filter(|caller| caller.at <= at);
-    if matches!(exten, "" | "s") && caller.is_none() {
+    if numbers && matches!(exten, "" | "s") && caller.is_none() {
         return (
             Way::Dialled,
             at,

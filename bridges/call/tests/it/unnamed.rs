@@ -1,6 +1,7 @@
 //! Bridges whose ids nobody told: CEL without `Extra`.
 
 use crate::story::{Story, channel, customer, extensions, seconds};
+use callbridge_call::Direction::{Inbound, Outbound};
 use callbridge_call::Origin;
 use callbridge_call::event::ChannelState::{Unknown, Up};
 
@@ -91,4 +92,73 @@ fn a_bridge_told_by_one_side_alone_is_with_whoever_answered_last() {
     assert!((talk - 2.8).abs() < 1e-6, "{talk}");
     assert!((length - 7.3).abs() < 1e-6);
     assert_eq!(extensions(&call), ["101"]);
+}
+
+/// CEL of Asterisk 11 without `Peer`, and without fractions of a second.
+#[test]
+fn bridges_of_which_one_side_is_told_join_through_a_local_channel() {
+    let city = channel("SIP/carrier-0000000a", 10).caller("901112233");
+    let one = channel("Local/202@ring-0001;1", 11).of(&city);
+    let two = channel("Local/202@ring-0001;2", 12).of(&city);
+    let phone = channel("SIP/202-0000000c", 13).of(&city);
+    let mut story = Story::cel();
+    story
+        .at(0.0)
+        .born(&city, Unknown)
+        .at(0.1)
+        .born(&one, Unknown);
+    story.born(&two, Unknown).at(0.2).born(&phone, Unknown);
+    // All within the same second, as files without fractions tell it.
+    story.at(3.0).state(&phone, Up).state(&two, Up);
+    story.enter(&two, "?*").state(&one, Up).state(&city, Up);
+    story.enter(&city, "?*");
+    story.at(8.0).leave(&two, "?*").hangups(&[&phone, &two]);
+    story.leave(&city, "?*").hangups(&[&one, &city]);
+    let call = story.call();
+    assert_eq!(seconds(&call), (5.0, 8.0));
+    assert_eq!(extensions(&call), ["202"]);
+}
+
+/// A second colleague is asked, one after the other: each bridge is with who was there then.
+#[test]
+fn two_bridges_in_turn_of_which_one_side_is_told_are_with_two_people() {
+    let phone = channel("SIP/201-0000000a", 10).caller("201").exten("0");
+    let first = channel("SIP/carrier-0000000b", 11).of(&phone);
+    let second = channel("SIP/carrier-0000000c", 12).of(&phone);
+    let mut story = Story::cel();
+    story
+        .at(0.0)
+        .born(&phone, Unknown)
+        .at(0.1)
+        .born(&first, Unknown);
+    story.at(2.0).state(&first, Up).state(&phone, Up);
+    story.enter(&phone, "?*").at(4.0).leave(&phone, "?*");
+    story.hangup(&first).at(4.5).born(&second, Unknown);
+    story.at(6.0).state(&second, Up).enter(&phone, "?*");
+    story
+        .at(9.0)
+        .leave(&phone, "?*")
+        .hangups(&[&second, &phone]);
+    let call = story.call();
+    assert_eq!(call.direction, Outbound);
+    assert_eq!(seconds(&call).0, 5.0);
+}
+
+/// `SELECT eventtype, eventtime, channame, uniqueid, linkedid`: neither extensions nor numbers
+/// are in the file, so a call that begins on a trunk came in, as most do.
+#[test]
+fn a_file_without_extensions_and_numbers_says_nothing_of_the_extension_s() {
+    let city = channel("PJSIP/city-00000001", 1);
+    let phone = channel("PJSIP/101-00000002", 2).of(&city);
+    let mut story = Story::cel();
+    story
+        .at(0.0)
+        .born(&city, Unknown)
+        .at(1.0)
+        .born(&phone, Unknown);
+    story.at(3.0).enter(&phone, "?").enter(&city, "?");
+    story.at(5.0).hangups(&[&phone, &city]);
+    let call = story.call();
+    assert_eq!(call.direction, Inbound);
+    assert_eq!(seconds(&call).0, 2.0);
 }
