@@ -3,16 +3,13 @@
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_call::trunk::Conflict;
-use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, Settings, Told, UniqueId};
+use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, Settings, Told};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Events of a recording arrive so long after their own time: none of its calls happens now, so
 /// that event times alone count.
 const REPLAY: Duration = Duration::from_secs(3600);
-
-/// Events without a time are told apart by so little: what came first stays first.
-const ORDER: Duration = Duration::from_micros(1);
 
 /// How a recording is read.
 #[derive(Clone, Debug)]
@@ -175,12 +172,9 @@ impl Pbx {
         }
     }
 
-    fn hear(&mut self, told: &Told<'_>, arrived: EventTime, untimed: bool) {
-        if untimed {
-            self.assembler.hear_untimed(told, arrived);
-        } else {
-            self.assembler.hear(told, arrived);
-        }
+    fn hear(&mut self, told: &Told<'_>, arrived: EventTime, order: Option<EventTime>) {
+        self.assembler.order(order);
+        self.assembler.hear(told, arrived);
         if let Told::Cdr(cdr) = told {
             let ids = [&cdr.uniqueid, &cdr.linkedid];
             if !ids.iter().any(|id| self.assembler.has_heard(id)) {
@@ -234,22 +228,13 @@ impl Hearing {
             };
             self.pbxes.insert(pbx.clone(), Pbx::new(settings));
         }
-        let mut untimed = false;
-        let arrived = match time_of(&heard.told) {
-            Time::Told(at) => {
-                self.now = self.now.max(at);
-                at.plus(REPLAY)
-            }
-            Time::Born(at) => {
-                self.counts.timeless += 1;
-                untimed = true;
-                self.now = self.now.max(at).plus(ORDER);
-                self.now
-            }
-            Time::None => self.now,
-        };
+        let order = heard.told.order_after(self.now);
+        self.counts.timeless += u64::from(order.is_some());
+        let told_at = order.or_else(|| time_of(&heard.told));
+        self.now = self.now.max(told_at.unwrap_or(self.now));
+        let arrived = told_at.unwrap_or(self.now).plus(REPLAY);
         if let Some(pbx) = self.pbxes.get_mut(&pbx) {
-            pbx.hear(&heard.told, arrived, untimed);
+            pbx.hear(&heard.told, arrived, order);
         }
         Ok(())
     }
@@ -281,29 +266,11 @@ fn pbx_of(pbx: &str, server: Option<&str>, first: &mut Option<String>) -> String
     }
 }
 
-enum Time {
-    /// The event's own.
-    Told(EventTime),
-    /// It has none: its channel's birth, which the unique id tells, is the earliest it can be.
-    Born(EventTime),
-    None,
-}
-
-fn time_of(told: &Told<'_>) -> Time {
+/// The time that is told beside the event.
+fn time_of(told: &Told<'_>) -> Option<EventTime> {
     match told {
-        Told::Channel(event) => event.at.map_or_else(
-            || {
-                let id = UniqueId::new(event.channel.uniqueid.as_ref());
-                let born = id
-                    .map(|id| id.age().0)
-                    .and_then(|epoch| i64::try_from(epoch).ok());
-                born.map_or(Time::None, |epoch| {
-                    Time::Born(EventTime::from_seconds(epoch))
-                })
-            },
-            Time::Told,
-        ),
-        Told::Cdr(cdr) => cdr.at.or(cdr.ended_at).map_or(Time::None, Time::Told),
-        Told::Mark(_) => Time::None,
+        Told::Channel(event) => event.at,
+        Told::Cdr(cdr) => cdr.at.or(cdr.ended_at),
+        Told::Mark(_) => None,
     }
 }

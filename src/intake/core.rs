@@ -11,7 +11,7 @@ use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
-use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness};
+use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Patience, Told};
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
@@ -258,13 +258,8 @@ impl Intake {
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
-                let words = match Likeness::of(&frame.bytes) {
-                    Some(like) if like.format != Some(source.settings.format) => {
-                        format!("{why}; this looks like {}", like.with_advice("format="))
-                    }
-                    Some(_) | None => why.to_string(),
-                };
-                self.ops.push(source.set_aside(frame, words));
+                let why = in_words(why, source.settings.format, &frame.bytes);
+                self.ops.push(source.set_aside(frame, why));
                 return Ok(());
             }
             Decoded::Event { heard, repaired } => {
@@ -286,6 +281,9 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
+        let order = told.order_after(source.ordered);
+        let order = order.filter(|_| source.settings.file);
+        source.ordered = order.unwrap_or(source.ordered);
         let (pbx, first) = (&source.settings.pbx, server.as_deref());
         let name = pbx_of(pbx, first, &mut self.servers, &mut self.ops);
         if !self.pbxes.contains_key(&name) {
@@ -308,6 +306,7 @@ impl Intake {
             Clock::Unknown | Clock::Wrong | Clock::Right(_) => frame.arrived,
         };
         let known = |unique: &str| finished(&name, unique);
+        pbx.assembler.order(order);
         if let Some(counter) = pbx.hear(&told, arrived, known) {
             let counter = counter.to_owned();
             self.ops.push(Op::Count { counter, by: 1 });
@@ -442,5 +441,15 @@ impl Intake {
     /// The trunks, for whoever judges calls anew.
     pub fn trunks(&self) -> &Trunks {
         self.settings.trunks()
+    }
+}
+
+/// Why a frame cannot be read; if it is written in another format than its source, that one.
+fn in_words(why: Unreadable, format: Format, bytes: &[u8]) -> String {
+    match Likeness::of(bytes) {
+        Some(like) if like.format != Some(format) => {
+            format!("{why}; this looks like {}", like.with_advice("format="))
+        }
+        Some(_) | None => why.to_string(),
     }
 }

@@ -27,6 +27,9 @@ pub(super) struct Source {
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
     pub(super) position: Option<serde_json::Value>,
+    /// Where the last event without a time stands among those of its file, whose arrival says
+    /// nothing.
+    pub(super) ordered: EventTime,
 }
 
 impl Source {
@@ -50,6 +53,7 @@ impl Source {
             through: None,
             refused: Vec::new(),
             position: None,
+            ordered: EventTime::from_seconds(0),
         }
     }
 

@@ -108,6 +108,34 @@ fn a_recording_becomes_one_judged_call_and_its_frames_are_committed() {
 }
 
 #[test]
+fn of_a_file_without_times_no_time_of_reading_is_taken_for_that_of_the_call() {
+    let mut intake = intake();
+    for (seq, line) in (1..).zip(FRAMES.lines()) {
+        let timeless = line.replace("\"Timestamp\"", "\"NoTime\"");
+        let timeless = timeless.replace("\"EventTime\"", "\"NoEventTime\"");
+        let frame = Frame {
+            seq,
+            arrived: EventTime::from_seconds(1_800_000_000),
+            bytes: timeless.into_bytes().into(),
+            position: None,
+        };
+        intake
+            .frame(SOURCE, &frame, &mut |_, _| None)
+            .expect("taken");
+    }
+    let after = EventTime::from_seconds(1_800_000_100);
+    intake.at_end(SOURCE, after);
+    let batch = intake.take(&People::default(), after);
+    let calls = finished(&batch);
+    assert_eq!(calls.len(), 1);
+    let call = &calls[0].judged;
+    assert_eq!(call.outcome, Outcome::DeadLetter);
+    let second = call.record.started_at.get();
+    assert_eq!(second, 1_795_151_317, "that of the unique id");
+    assert!(call.record.answered, "who talked is known");
+}
+
+#[test]
 fn the_same_ids_of_two_pbxs_on_one_stream_are_two_calls() {
     let mut intake = intake();
     for (seq, line) in (1..).step_by(2).zip(FRAMES.lines()) {

@@ -47,8 +47,8 @@ pub struct Assembler {
     stream: Option<EventTime>,
     /// When the stream's last event arrived.
     stream_arrived: Option<EventTime>,
-    /// The event being heard has no time.
-    untimed: bool,
+    /// For events without a time that lie in a file.
+    order: Option<EventTime>,
     /// Nothing is finished: our clock is wrong.
     held: Option<hold::Held>,
     /// When the stream's latest event arrived.
@@ -71,7 +71,7 @@ impl Assembler {
             settling: BTreeSet::new(),
             stream: None,
             stream_arrived: None,
-            untimed: false,
+            order: None,
             held: None,
             stream_told: None,
             listening: gaps::Listening::default(),
@@ -92,14 +92,12 @@ impl Assembler {
         self.counts.late == late
     }
 
-    /// As [`Assembler::hear`], of an event that has no time of its own and arrives out of a file:
-    /// `order` says only what came before what. How long things lasted cannot be told then, and a
-    /// call that needs such an event is incomplete.
-    pub fn hear_untimed(&mut self, told: &Told<'_>, order: EventTime) -> bool {
-        self.untimed = true;
-        let changed = self.hear(told, order);
-        self.untimed = false;
-        changed
+    /// From here on events that have no time of their own come out of a file, where their arrival
+    /// says nothing: `order` says only what came before what, and about when at the earliest. How
+    /// long things lasted cannot be told then, and a call with such an event is incomplete. `None`:
+    /// their arrival says when they happened.
+    pub fn order(&mut self, order: Option<EventTime>) {
+        self.order = order;
     }
 
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
@@ -113,7 +111,7 @@ impl Assembler {
         };
         let completed = self.calls.completed(&id, event);
         let event = completed.as_ref().unwrap_or(event);
-        let told_at = event.at.unwrap_or(arrived);
+        let told_at = event.at.or(self.order).unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
         let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
@@ -148,7 +146,7 @@ impl Assembler {
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
             call.clamped += u32::from(clamped);
-            call.untimed += u32::from(self.untimed && event.at.is_none());
+            call.untimed += u32::from(self.order.is_some() && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open_calls();

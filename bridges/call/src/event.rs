@@ -1,6 +1,6 @@
 //! What a PBX told: one [`Told`] a message, borrowed from the bytes that came in.
 
-use crate::units::EventTime;
+use crate::units::{EventTime, UniqueId};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -28,6 +28,24 @@ pub enum Told<'a> {
     Cdr(Box<Cdr<'a>>),
     /// The stream of events begins, ends or was interrupted here.
     Mark(Mark),
+}
+
+impl Told<'_> {
+    /// Where an event without a time of its own stands among those of its file: after the `last`
+    /// one, and not before its channel was made, which the unique id tells. `None` for all else.
+    pub fn order_after(&self, last: EventTime) -> Option<EventTime> {
+        const STEP: Duration = Duration::from_micros(1);
+        let Told::Channel(event) = self else {
+            return None;
+        };
+        if event.at.is_some() {
+            return None;
+        }
+        let id = UniqueId::new(event.channel.uniqueid.as_ref());
+        let epoch = id.and_then(|id| i64::try_from(id.age().0).ok());
+        let born = epoch.map_or(last, EventTime::from_seconds);
+        Some(last.max(born).plus(STEP))
+    }
 }
 
 /// A point at which events may be missing.
