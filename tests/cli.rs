@@ -275,6 +275,25 @@ fn a_reader_who_left_is_no_failure() {
 }
 
 #[test]
+fn two_managers_without_names_are_refused_and_with_names_are_two_pbxs_or_one() {
+    let said = |first: &str, second: &str| {
+        let sources = [
+            format!("--source=ami://bridge@10.0.0.5:5038?secret-file=/s{first}"),
+            format!("--source=ami://bridge@10.0.0.6:5038?secret-file=/s{second}"),
+        ];
+        let arguments = ["run", &sources[0], &sources[1]];
+        let output = callbridge(&arguments, &[]);
+        assert_eq!(output.status.code(), Some(64), "no trunk is given");
+        String::from_utf8(output.stderr).expect("UTF-8")
+    };
+    let refused = "is it another PBX than";
+    assert!(said("", "").contains(refused));
+    for (first, second) in [("&pbx=a", "&pbx=b"), ("&pbx=a", "&pbx=a"), ("", "&pbx=b")] {
+        assert!(!said(first, second).contains(refused), "{first} {second}");
+    }
+}
+
+#[test]
 fn the_help_of_run_teaches_by_groups_and_examples() {
     let output = callbridge(&["run", "--help"], &[("COLUMNS", "100")]);
     let help = String::from_utf8(output.stdout).expect("UTF-8");

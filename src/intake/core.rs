@@ -37,6 +37,18 @@ enum Clock {
     Right(EventTime),
 }
 
+impl Clock {
+    /// When a frame arrived, and whether that is of a clock that is wrong still. What came while it
+    /// was wrong, and is taken after that, arrived now.
+    fn arrived(self, arrived: EventTime, right_from: EventTime) -> (EventTime, bool) {
+        match self {
+            Self::Right(now) if arrived < right_from => (now, false),
+            Self::Right(_) => (arrived, false),
+            Self::Unknown | Self::Wrong => (arrived, arrived < right_from),
+        }
+    }
+}
+
 /// The intake of all sources.
 pub struct Intake {
     settings: Settings,
@@ -296,15 +308,11 @@ impl Intake {
             self.pbxes.insert(name.clone(), pbx);
         }
         let pbx = self.pbxes.get_mut(&name).expect("put there above");
-        let arrived = match self.clock {
-            Clock::Unknown | Clock::Wrong if frame.arrived < self.settings.clock_right_from => {
-                pbx.assembler.hold();
-                frame.arrived
-            }
-            // It came while the clock was wrong, and was taken after that.
-            Clock::Right(now) if frame.arrived < self.settings.clock_right_from => now,
-            Clock::Unknown | Clock::Wrong | Clock::Right(_) => frame.arrived,
-        };
+        let right_from = self.settings.clock_right_from;
+        let (arrived, held) = self.clock.arrived(frame.arrived, right_from);
+        if held {
+            pbx.assembler.hold();
+        }
         let known = |unique: &str| finished(&name, unique);
         pbx.assembler.order(order);
         if let Some(counter) = pbx.hear(&told, arrived, known) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 /// Begins what stands for the id of a bridge that was not told.
 pub const UNNAMED: &str = "?";
 
-/// Stands behind [`UNNAMED`] for the other side of a bridge that begins or ends for its two channels
-/// at once: whoever answered last.
+/// Stands behind [`UNNAMED`] for the other side of a bridge that begins or ends for both its
+/// channels at once: whoever answered last.
 pub const WHO_ANSWERED: &str = "*";
 
 /// Text borrowed from the source's bytes where it could be, owned where it had to be unescaped

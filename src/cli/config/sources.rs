@@ -47,6 +47,7 @@ pub(super) fn check(
             }
         }
     }
+    two_unnamed(&sources, faults);
     if needs && flags.source.is_empty() {
         faults.add(
             "--source",
@@ -56,6 +57,35 @@ pub(super) fn check(
     let files = catch_up::check(flags, &sources, faults);
     sources.extend(files);
     sources
+}
+
+/// Two managers, or two gateways, that no `pbx=` names: if they are of two PBXs, a unique id of the
+/// one may be one of the other, and the second call would be taken for the first.
+fn two_unnamed(sources: &[Source], faults: &mut Faults) {
+    let unnamed = || sources.iter().filter(|source| source.url.pbx.is_none());
+    let place = |source: &Source| match &source.url.transport {
+        Transport::Ami { endpoint, .. } => Some((true, endpoint.to_string())),
+        Transport::WebSocket { endpoint, .. } => Some((false, endpoint.to_string())),
+        Transport::Amqp(_) | Transport::File { .. } => None,
+    };
+    for (at, source) in unnamed().enumerate() {
+        let Some((manager, own)) = place(source) else {
+            continue;
+        };
+        let other = unnamed().take(at).find(|other| {
+            place(other).is_some_and(|(kind, theirs)| kind == manager && theirs != own)
+        });
+        if let Some(other) = other {
+            faults.add(
+                &format!("--source {}", source.url),
+                format!(
+                    "is it another PBX than {}? Calls of two PBXs may have the same ids: give each \
+                     pbx=NAME of its own, or both the same name if they are one PBX",
+                    other.url
+                ),
+            );
+        }
+    }
 }
 
 /// `--columns`
