@@ -214,6 +214,8 @@ fn configure(
     ] {
         fs::create_dir_all(folder.join(name))?;
     }
+    // Asterisk makes it with its first call; callbridge looks for it before.
+    fs::write(folder.join("log/cel-custom/Master.csv"), "")?;
     let project = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut values = plan.values;
     values.insert("INSIDE", inside.display().to_string());

@@ -1,6 +1,6 @@
 //! What a scenario plays on: an Asterisk with phones and carriers, callbridge beside it, a CRM.
 
-use crate::bridge::Bridge;
+use crate::bridge::{Bridge, line};
 use crate::line::Line;
 use crate::manager::{Heard, Manager};
 use crate::pbx::{Pbx, Plan, free_udp};
@@ -23,9 +23,6 @@ const PHONES: [(&str, &str); 6] = [
     ("city", "PORTCITY"),
     ("gsm", "PORTGSM"),
 ];
-
-/// Whether gaps are filled from the CEL file.
-const CATCH_UP: bool = false;
 
 /// Everything a scenario may use.
 pub struct Stage {
@@ -63,17 +60,11 @@ impl Stage {
             .insert("PORT104", silent.local_addr()?.port().to_string());
         let pbx = Pbx::start(plan, sip).await?;
         let relay = Relay::start(pbx.ami()).await?;
-        let mut flags = vec![format!(
-            "--source=ami://callbridge@127.0.0.1:{}",
-            relay.port()
-        )];
-        if CATCH_UP {
-            let file = pbx.file("log/cel-custom/Master.csv");
-            flags.push(format!(
-                "--catch-up=file://{}?format=cel-csv",
-                file.display()
-            ));
-        }
+        let file = pbx.file("log/cel-custom/Master.csv");
+        let flags = [
+            format!("--source=ami://callbridge@127.0.0.1:{}", relay.port()),
+            format!("--catch-up=file://{}?format=cel-csv", file.display()),
+        ];
         let ami = pbx.manager().await?;
         let mut bridge = Bridge::new(&flags).await?;
         bridge.starts().await?;
@@ -189,12 +180,7 @@ impl Stage {
     /// Cuts the line between the PBX and callbridge; returns when callbridge knows.
     pub async fn cut(&mut self) -> Result<()> {
         self.relay.cut();
-        let down = |status: &Status| {
-            status
-                .sources
-                .iter()
-                .any(|source| source.state == SourceState::Down)
-        };
+        let down = |status: &Status| line(status) == Some(SourceState::Down);
         self.bridge
             .until("a line that is down", down)
             .await
@@ -205,13 +191,6 @@ impl Stage {
     pub async fn mend(&mut self) -> Result<()> {
         self.relay.mend();
         self.bridge.hears().await
-    }
-
-    /// What fell into a gap is known only where a file fills it.
-    pub fn unless_caught_up(&self, call: &mut Truth) {
-        if !CATCH_UP {
-            call.incomplete();
-        }
     }
 
     /// Ends what a scenario has left.
