@@ -5,7 +5,7 @@ use super::pbx::{Pbx, pbx_of};
 use super::records::Records;
 use super::second::{self, Second};
 use super::settings::{Memory, Settings, SourceSettings};
-use super::source::Source;
+use super::source::{Source, order};
 use crate::journal;
 use crate::ops::status;
 use crate::people::People;
@@ -293,9 +293,7 @@ impl Intake {
             return Ok(());
         }
         source.up_since_frame = false;
-        let order = told.order_after(source.ordered);
-        let order = order.filter(|_| source.settings.file);
-        source.ordered = order.unwrap_or(source.ordered);
+        let order = order(&mut source.ordered, source.settings.file, &told);
         let (pbx, first) = (&source.settings.pbx, server.as_deref());
         let name = pbx_of(pbx, first, &mut self.servers, &mut self.ops);
         if !self.pbxes.contains_key(&name) {

@@ -4,7 +4,7 @@ use super::settings::SourceSettings;
 use crate::ops::status;
 use crate::spool::Op;
 use callbridge_asterisk::{Decoder, DecoderSettings};
-use callbridge_call::EventTime;
+use callbridge_call::{EventTime, Told};
 use callbridge_source::Frame;
 
 /// A source as the intake sees it.
@@ -84,4 +84,11 @@ impl Source {
             at: frame.arrived,
         }
     }
+}
+
+/// Where an event without a time stands among those of its file; `None` for all else.
+pub(super) fn order(ordered: &mut EventTime, file: bool, told: &Told<'_>) -> Option<EventTime> {
+    let order = told.order_after(*ordered).filter(|_| file);
+    *ordered = order.unwrap_or(*ordered);
+    order
 }
