@@ -7,6 +7,7 @@
 //! | [`inward`] | sources, trunks, lists, the queue for dead letters |
 //! | [`service`] | the CRM: address, token, grant, company |
 
+pub mod catch_up;
 pub mod finding;
 pub mod inward;
 pub mod place;
@@ -56,7 +57,11 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     show(inward::trunks(config), &mut findings)?;
     show(inward::lists(config), &mut findings)?;
     for source in &config.sources {
-        show(vec![inward::source(source).await], &mut findings)?;
+        let mut found = inward::source(source).await;
+        if source.catch_up && found.fault.is_none() {
+            found = catch_up::file(config, source);
+        }
+        show(vec![found], &mut findings)?;
     }
     let queue = inward::dead_letters(config).await;
     show(queue.into_iter().collect(), &mut findings)?;

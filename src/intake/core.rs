@@ -281,10 +281,7 @@ impl Intake {
             }
         };
         if source.settings.catch_up {
-            let pbx = self.pbxes.get_mut(&source.settings.pbx);
-            if let Some(second) = pbx.and_then(|pbx| pbx.second.as_mut()) {
-                second.hear(&told, frame.arrived);
-            }
+            second::hear(&mut self.pbxes, &source.settings.pbx, &told, frame.arrived);
             return Ok(());
         }
         if let Told::Mark(mark) = told {

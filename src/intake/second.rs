@@ -7,6 +7,7 @@ use callbridge_call::{
     Assembler, Decision, EventTime, FinishedCall, Folder, Knowledge, Patience, Reconciler,
     Settings, Told, UniqueId,
 };
+use std::collections::BTreeMap;
 
 /// Kept with the open calls of a PBX, under its name and one of these.
 const OPEN: &str = "?second";
@@ -39,7 +40,7 @@ impl Second {
     }
 
     /// Takes in what the second account tells.
-    pub(super) fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
+    fn hear(&mut self, told: &Told<'_>, arrived: EventTime) {
         match told {
             Told::Channel(_) => drop(self.assembler.hear(told, arrived)),
             Told::Cdr(cdr) => drop(self.folder.hear(cdr, arrived)),
@@ -193,6 +194,19 @@ impl Pbx {
 
 /// Longer than anything is waited for.
 const FOREVER: std::time::Duration = std::time::Duration::from_secs(86_400 * 365);
+
+/// Takes in what the second account of this PBX tells.
+pub(super) fn hear(
+    pbxes: &mut BTreeMap<String, Pbx>,
+    pbx: &str,
+    told: &Told<'_>,
+    arrived: EventTime,
+) {
+    let second = pbxes.get_mut(pbx).and_then(|pbx| pbx.second.as_mut());
+    if let Some(second) = second {
+        second.hear(told, arrived);
+    }
+}
 
 /// The PBX and which of its keepings a name in the spool means: `hq?held` is `hq` and `?held`.
 pub(super) fn kept_as(name: &str) -> (&str, &str) {

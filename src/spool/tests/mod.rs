@@ -1,6 +1,7 @@
 //! Tests of the spool, filed by the question they answer.
 
 mod call;
+mod correct;
 mod disk;
 mod durability;
 mod finish;

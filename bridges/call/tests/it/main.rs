@@ -7,6 +7,7 @@ mod durability;
 mod employee;
 mod fold;
 mod fold_properties;
+mod gaps;
 mod joining;
 mod limits;
 mod number;

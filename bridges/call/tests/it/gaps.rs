@@ -1,0 +1,103 @@
+//! Nobody listens for a while, or the PBX stops.
+
+use crate::story::{Story, answered_by_101, assembler, moment, seconds};
+use callbridge_call::{Assembler, FinishedCall, Kind, Mark, Told};
+use std::time::Duration;
+
+fn tell(assembler: &mut Assembler, story: &Story) {
+    for (at, told) in &story.events {
+        assembler.hear(told, *at);
+    }
+}
+
+fn finished(assembler: &mut Assembler, at: f64) -> Vec<FinishedCall> {
+    assembler.tick(moment(at));
+    assembler.take_finished()
+}
+
+#[test]
+fn a_call_that_the_pbx_ended_by_stopping_ends_at_that_moment_and_is_complete() {
+    let (story, _, _) = answered_by_101();
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.hear(&Told::Mark(Mark::Shutdown), moment(7.0));
+    let calls = finished(&mut assembler, 8.0);
+    assert_eq!(seconds(&calls[0]), (6.0, 7.0));
+    assert_eq!(calls[0].incomplete, None);
+}
+
+#[test]
+fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
+    let (story, _, _) = answered_by_101();
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.lost(moment(2.0));
+    assembler.back(moment(60.0));
+    let uptime = Some(Duration::from_secs(20));
+    assembler.hear(&Told::Mark(Mark::FullyBooted { uptime }), moment(60.0));
+    let calls = finished(&mut assembler, 61.0);
+    assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
+    assert_eq!(seconds(&calls[0]), (0.0, 1.0));
+    assert!(calls[0].incomplete.is_some());
+}
+
+#[test]
+fn a_channel_that_is_listed_no_more_has_ended_and_one_that_is_lives_on() {
+    let (story, city, phone) = answered_by_101();
+    for listed in [true, false] {
+        let mut assembler = assembler();
+        tell(&mut assembler, &story);
+        assembler.lost(moment(2.0));
+        assembler.back(moment(30.0));
+        let mut list = Story::new();
+        let bridge = "b1".into();
+        list.at(30.0).tell(&city, Kind::Listed { bridge });
+        let bridge = "b1".into();
+        list.tell(&phone, Kind::Listed { bridge });
+        if listed {
+            tell(&mut assembler, &list);
+        }
+        assembler.hear(&Told::Mark(Mark::ListEnd), moment(30.1));
+        let calls = finished(&mut assembler, 31.0);
+        assert_eq!(calls.len(), usize::from(!listed));
+        assert_eq!(assembler.open_calls(), usize::from(listed));
+    }
+}
+
+#[test]
+fn a_call_that_nothing_more_is_heard_of_is_given_out_after_a_minute_and_again_at_its_end() {
+    let (mut story, city, phone) = answered_by_101();
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.lost(moment(2.0));
+    assembler.back(moment(30.0));
+    assert!(finished(&mut assembler, 80.0).is_empty());
+    let early = finished(&mut assembler, 91.0);
+    assert!(early[0].incomplete.is_some());
+    story.events.clear();
+    story.at(100.0).leave(&city, "b1").leave(&phone, "b1");
+    story.hangups(&[&city, &phone]);
+    tell(&mut assembler, &story);
+    let last = finished(&mut assembler, 101.0);
+    assert_eq!(last[0].linkedid, early[0].linkedid);
+    assert_eq!(seconds(&last[0]), (99.0, 100.0));
+    assert!(last[0].incomplete.is_some(), "half a minute is long");
+}
+
+#[test]
+fn a_second_without_anybody_listening_is_nothing_to_a_conversation() {
+    let (mut story, city, phone) = answered_by_101();
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    assembler.lost(moment(2.0));
+    assembler.back(moment(3.0));
+    story.events.clear();
+    story.at(9.0).leave(&city, "b1").leave(&phone, "b1");
+    story.hangups(&[&city, &phone]);
+    tell(&mut assembler, &story);
+    let calls = finished(&mut assembler, 10.0);
+    assert_eq!(
+        (seconds(&calls[0]), &calls[0].incomplete),
+        ((8.0, 9.0), &None)
+    );
+}
