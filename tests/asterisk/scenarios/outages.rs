@@ -31,7 +31,8 @@ pub const SCENARIOS: [Scenario; 8] = [
     ),
     scenario!(
         line_cut_over_a_whole_call,
-        "The AMI line is cut; 101 talks 2 s and hangs up; the line is mended: the CEL file tells it."
+        "The AMI line is cut; 101 talks 2 s and hangs up; the line is mended: the CEL file \
+         tells it."
     ),
     scenario!(
         asterisk_restarted_in_mid_call,
