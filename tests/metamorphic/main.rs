@@ -7,9 +7,11 @@
 //! | `recording` | the recordings as messages, each with its time |
 //! | `answer` | the calls of a run of messages, as text |
 //! | `change` | the changes, and what each does to the answer's own words |
+//! | `explained` | the changed recordings through `callbridge explain`, beside `expected.json` |
 
 mod answer;
 mod change;
+mod explained;
 mod recording;
 
 use answer::{Answer, Hear, Hearing};
