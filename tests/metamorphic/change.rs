@@ -23,14 +23,15 @@ impl Chance {
 
     /// Each message arrives up to 400 ms late.
     pub fn shuffle(&mut self, messages: &mut [Message]) {
-        for message in messages.iter_mut() {
+        for message in messages.iter_mut().filter(|message| !message.is_mark()) {
             message.at = message.at.plus(Duration::from_micros(self.below(400_000)));
         }
         messages.sort_by_key(|message| message.at);
     }
 
     /// Each message arrives by one of two connections, of which one is slower.
-    pub fn spread(&mut self, messages: &mut [Message]) {
+    pub fn spread(&mut self, messages: &mut Vec<Message>) {
+        messages.retain(|message| !message.is_mark());
         for message in messages.iter_mut() {
             message.connection = usize::from(self.below(2) == 1);
             let late = 180_000 * message.connection as u64;

@@ -142,7 +142,8 @@ fn two_recordings_at_once_are_the_calls_of_both() {
         }
         let by = pair[0].begins() - pair[1].begins();
         let apart = Rename::apart(by);
-        let second: Vec<Message> = pair[1].messages.iter().map(|m| apart.message(m)).collect();
+        let second = pair[1].messages.iter().filter(|m| !m.is_mark());
+        let second: Vec<Message> = second.map(|m| apart.message(m)).collect();
         for hear in pair[0]
             .heard()
             .into_iter()
@@ -154,6 +155,7 @@ fn two_recordings_at_once_are_the_calls_of_both() {
             before.extend(calls.iter().map(|call| apart.answer(call)));
             before.sort();
             let mut both = [pair[0].messages.clone(), second.clone()].concat();
+            both.retain(|message| !message.is_mark());
             both.sort_by_key(|message| message.at);
             let after = hearing.of(&pair[0], hear, &both);
             let name = format!("{} with {}", pair[0].name(hear), pair[1].folder);

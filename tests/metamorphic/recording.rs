@@ -44,6 +44,13 @@ impl Message {
         }
     }
 
+    /// It tells of the connection itself, whose order no delay changes: a login, a start.
+    pub fn is_mark(&self) -> bool {
+        let event = self.event();
+        let response = memchr::memmem::find(&self.bytes, b"Response").is_some();
+        event == "FullyBooted" || event.is_empty() && response
+    }
+
     /// Puts another name into the event.
     pub fn callers_name(&mut self, name: &[u8]) {
         let put = |found: &regex::bytes::Captures<'_>| [&found[1], name].concat();
