@@ -1,0 +1,284 @@
+//! A day of calls from a CEL file, and what an open call costs.
+//!
+//! `cargo bench --bench day`, or without the whole program's libraries
+//! `cargo bench -p callbridge-asterisk --bench day`. The file holds 100,000 answered calls of
+//! fifteen rows each, as `cel_custom` writes them, thirty of them up at any time.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{
+    Assembler, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Kind, Origin, Settings,
+    Told,
+};
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+const CALLS: u32 = 100_000;
+const OPEN: u32 = 50_000;
+const MIDNIGHT: u32 = 1_795_132_800;
+
+fn main() {
+    let folder = std::env::temp_dir().join(format!("callbridge-day-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder for the day");
+    let file = folder.join("Master.csv");
+    let (rows, bytes) = write_day(&file);
+    let mb = bytes as f64 / 1e6;
+    println!(
+        "a day: {CALLS} calls, {rows} CEL rows, {mb:.0} MB; peak memory grows while it is read"
+    );
+    println!(
+        "{:<34} {:>8} {:>14} {:>10}  to reach",
+        "", "seconds", "rows/s", "memory"
+    );
+    let day = |name: &str, goal: &str, read: fn(&Path) -> u64| {
+        let (before, start) = (peak_kb(), Instant::now());
+        let what = read(&file);
+        let seconds = start.elapsed().as_secs_f64();
+        let (rate, grown) = (rows as f64 / seconds / 1e6, peak_kb() - before);
+        println!("{name:<34} {seconds:>8.2} {rate:>12.2} M {grown:>7} KB  {goal}");
+        black_box(what);
+    };
+    day("the bytes alone (read)", "", bytes_alone);
+    day("lines, as a plain script reads", "", lines_alone);
+    day("rows → Told (Decoder)", "", told);
+    day("rows → finished calls", "10 s, flat", calls);
+    std::fs::remove_dir_all(&folder).expect("the folder goes");
+    open_calls();
+}
+
+/// A row of `cel_custom`, as deploy/asterisk/cel_custom.conf maps it.
+fn row(out: &mut String, event: &str, at: f64, channel: &str, more: [&str; 5]) {
+    let [number, exten, application, data, extra] = more;
+    let ids = channel.split_once('|').unwrap_or((channel, ""));
+    let (name, ids) = ids;
+    let (own, root) = ids.split_once('|').unwrap_or((ids, ids));
+    let _ = writeln!(
+        out,
+        "\"{event}\",\"{at:.6}\",\"\",\"{number}\",\"\",\"\",\"\",\"{exten}\",\"in\",\"{name}\",\
+         \"{application}\",\"{data}\",\"3\",\"\",\"{own}\",\"{root}\",\"\",\"\",\"\",\"{extra}\""
+    );
+}
+
+/// The rows of one call, each with its time.
+fn call(number: u32) -> Vec<(f64, String)> {
+    let begins = f64::from(MIDNIGHT) + f64::from(number) * 86_400.0 / f64::from(CALLS);
+    let epoch = begins as u32;
+    let root = format!("{epoch}.{}", 2 * number);
+    let city = format!("PJSIP/city-{:08x}|{root}|{root}", 2 * number);
+    let phone = format!(
+        "PJSIP/101-{:08x}|{epoch}.{}|{root}",
+        2 * number + 1,
+        2 * number + 1
+    );
+    let bridge = format!(
+        "{{\"\"bridge_id\"\":\"\"b-{number}\"\",\"\"bridge_technology\"\":\"\"simple_bridge\"\"}}"
+    );
+    let caller = format!("+9989{:08}", number);
+    let dial = "PJSIP/101,15,tT";
+    let mut rows = Vec::new();
+    let mut tell = |after: f64, event: &str, of_city: bool, extra: &str| {
+        let mut line = String::new();
+        let channel = if of_city { &city } else { &phone };
+        let more = match of_city {
+            true => [caller.as_str(), "7001", "Dial", dial, extra],
+            false => ["101", "s", "AppDial", "(Outgoing Line)", extra],
+        };
+        row(&mut line, event, begins + after, channel, more);
+        rows.push((begins + after, line));
+    };
+    tell(0.0, "CHAN_START", true, "");
+    tell(0.001, "APP_START", true, "");
+    tell(0.002, "CHAN_START", false, "");
+    tell(5.0, "ANSWER", false, "");
+    tell(5.001, "ANSWER", true, "");
+    tell(5.002, "BRIDGE_ENTER", false, &bridge);
+    tell(5.003, "BRIDGE_ENTER", true, &bridge);
+    tell(26.0, "BRIDGE_EXIT", true, &bridge);
+    tell(26.001, "BRIDGE_EXIT", false, &bridge);
+    for of_city in [false, true] {
+        tell(26.002, "HANGUP", of_city, "");
+        tell(26.002, "CHAN_END", of_city, "");
+    }
+    tell(26.003, "LINKEDID_END", true, "");
+    rows
+}
+
+/// Writes the day in the order of its rows; how many those are, and how many bytes.
+fn write_day(file: &Path) -> (u64, u64) {
+    let mut out = std::io::BufWriter::new(File::create(file).expect("the day's file"));
+    let (mut rows, mut bytes) = (0, 0);
+    let mut waiting: Vec<(f64, String)> = Vec::new();
+    for number in 0..CALLS + 40 {
+        if number < CALLS {
+            waiting.extend(call(number));
+        }
+        let now = f64::from(MIDNIGHT) + f64::from(number) * 86_400.0 / f64::from(CALLS);
+        waiting.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let due = waiting.iter().take_while(|(at, _)| *at < now).count();
+        let due = if number >= CALLS + 39 {
+            waiting.len()
+        } else {
+            due
+        };
+        for (_, line) in waiting.drain(..due) {
+            rows += 1;
+            bytes += line.len() as u64;
+            out.write_all(line.as_bytes()).expect("written");
+        }
+    }
+    out.flush().expect("written");
+    (rows, bytes)
+}
+
+/// Reads the file piece by piece.
+fn pieces(file: &Path, mut each: impl FnMut(&[u8])) {
+    let mut file = File::open(file).expect("the day");
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        let read = file.read(&mut piece).expect("readable");
+        if read == 0 {
+            return;
+        }
+        each(&piece[..read]);
+    }
+}
+
+fn bytes_alone(file: &Path) -> u64 {
+    let mut sum = 0;
+    pieces(file, |piece| sum += u64::from(piece[0]));
+    sum
+}
+
+fn lines_alone(file: &Path) -> u64 {
+    let mut lines = 0;
+    pieces(file, |piece| {
+        lines += Frames::new(Format::AmiJson, piece).count() as u64
+    });
+    lines
+}
+
+fn messages(file: &Path, mut each: impl FnMut(&Told<'_>)) {
+    let mut framer = Framer::new(Format::CelCsv);
+    let mut decoder = Decoder::new(Format::CelCsv, DecoderSettings::default());
+    pieces(file, |piece| {
+        framer.push(piece);
+        while let Some(frame) = framer.next() {
+            let Frame::Message(message) = frame else {
+                continue;
+            };
+            if let Decoded::Event { heard, .. } = decoder.decode(message) {
+                each(&heard.told);
+            }
+        }
+    });
+}
+
+fn told(file: &Path) -> u64 {
+    let mut count = 0;
+    messages(file, |told| {
+        black_box(told);
+        count += 1;
+    });
+    count
+}
+
+fn assembler(max_open_calls: usize) -> Assembler {
+    let trunk = Endpoint::new("city", "PJSIP/city");
+    Assembler::new(Settings {
+        max_open_calls,
+        ..Settings::new(Endpoints::new(vec![trunk]).expect("no conflict"))
+    })
+}
+
+fn calls(file: &Path) -> u64 {
+    let mut assembler = assembler(10_000);
+    let now = EventTime::from_seconds(i64::from(MIDNIGHT) + 30 * 86_400);
+    let (mut finished, mut most_open) = (0, 0);
+    messages(file, |told| {
+        assembler.hear(told, now);
+        most_open = most_open.max(assembler.open_calls());
+        finished += assembler.take_finished().len();
+    });
+    assembler.finish_all(now);
+    finished += assembler.take_finished().len();
+    assert_eq!(finished, CALLS as usize, "every call of the day");
+    assert!(most_open < 100, "{most_open} calls open at once");
+    finished as u64
+}
+
+/// Memory of calls that are up: two channels in a bridge each.
+fn open_calls() {
+    let mut assembler = assembler(OPEN as usize + 1);
+    let before = resident_kb();
+    let start = Instant::now();
+    let now = EventTime::from_seconds(i64::from(MIDNIGHT));
+    for number in 0..OPEN {
+        let root = format!("{MIDNIGHT}.{}", 2 * number);
+        for (name, uniqueid) in [
+            (format!("PJSIP/city-{:08x}", 2 * number), root.clone()),
+            (
+                format!("PJSIP/101-{:08x}", 2 * number + 1),
+                format!("{MIDNIGHT}.{}", 2 * number + 1),
+            ),
+        ] {
+            for kind in kinds(number) {
+                let channel = ChannelRef {
+                    name: Cow::Borrowed(&name),
+                    uniqueid: Cow::Borrowed(&uniqueid),
+                    linkedid: Cow::Borrowed(&root),
+                    caller_number: Cow::Borrowed("+998901110001"),
+                    exten: Cow::Borrowed("7001"),
+                    ..ChannelRef::default()
+                };
+                let (at, origin) = (Some(now), Origin::Channel);
+                let event = ChannelEvent {
+                    at,
+                    origin,
+                    channel,
+                    kind,
+                };
+                assembler.hear(&Told::Channel(event), now);
+            }
+        }
+    }
+    let took: Duration = start.elapsed();
+    let bytes = (resident_kb() - before) * 1024 / u64::from(OPEN);
+    println!("\n{OPEN} open calls of two channels: {bytes} bytes each, made in {took:.2?}");
+    assert_eq!(assembler.open_calls(), OPEN as usize);
+}
+
+fn kinds(number: u32) -> [Kind<'static>; 3] {
+    [
+        Kind::Born {
+            state: ChannelState::Ring,
+        },
+        Kind::State {
+            state: ChannelState::Up,
+        },
+        Kind::BridgeEnter {
+            bridge: Cow::Owned(format!("bridge-{number}")),
+            technology: Cow::Borrowed("simple_bridge"),
+        },
+    ]
+}
+
+fn status_kb(key: &str) -> u64 {
+    let path = PathBuf::from("/proc/self/status");
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix(key));
+    let number = line.and_then(|rest| rest.split_whitespace().nth(1));
+    number.and_then(|kb| kb.parse().ok()).unwrap_or(0)
+}
+
+fn peak_kb() -> u64 {
+    status_kb("VmHWM")
+}
+
+fn resident_kb() -> u64 {
+    status_kb("VmRSS")
+}
