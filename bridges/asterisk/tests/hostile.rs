@@ -338,7 +338,7 @@ fn an_accepted_login_of_the_gateway_is_marked_and_other_answers_are_not() {
     assert_eq!(decode(accepted).as_deref(), Some("Mark(LoggedIn)"));
     assert_eq!(
         decode(r#"{"Event":"FullyBooted"}"#).as_deref(),
-        Some("Mark(FullyBooted)")
+        Some("Mark(FullyBooted { uptime: None })")
     );
     assert_eq!(decode(r#"{"Response":"Success","Ping":"Pong"}"#), None);
     assert_eq!(

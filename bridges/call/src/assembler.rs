@@ -137,11 +137,12 @@ impl Assembler {
             key
         } else {
             let holder = self.calls.holder_of_name(key, &id, event);
-            let key = self.tie(key, holder.iter().map(|holder| Tie::Id(holder.as_str())));
+            let held = holder.iter().map(|holder| Tie::Id(holder.as_str()));
+            let key = self.tie(key, held, at);
             if holder.is_some() {
                 self.calls.renamed(key, &id, &event.channel.name);
             }
-            self.tie(key, calls::ties(&id, event))
+            self.tie(key, calls::ties(&id, event), at)
         };
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
@@ -183,7 +184,7 @@ impl Assembler {
         self.counts.facts_dropped += u64::from(call.dropped - dropped);
         self.counts.doubled += u64::from(outcome.effect == Effect::Doubled);
         let key = if outcome.new_leg {
-            self.met(key, id, event)
+            self.met(key, id, event, at)
         } else {
             key
         };
@@ -201,7 +202,7 @@ impl Assembler {
 
     /// A channel was met for the first time, the event's or the one that dials it: what was told by
     /// its name alone is its own.
-    fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> u64 {
+    fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>, at: EventTime) -> u64 {
         let mut met = vec![(id.clone(), leg::unmarked(&event.channel.name))];
         if let Some(other) = open::other_channel(&event.kind) {
             let id = UniqueId::new(other.uniqueid.as_ref());
@@ -209,7 +210,7 @@ impl Assembler {
         }
         for (id, name) in met {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {
-                key = self.tie(key, [Tie::Id(stand_in.as_str())]);
+                key = self.tie(key, [Tie::Id(stand_in.as_str())], at);
                 if let Some(call) = self.calls.get_mut(key) {
                     call.is_really(&stand_in, &id);
                 }
@@ -222,9 +223,14 @@ impl Assembler {
     }
 
     /// Brings together what the event ties to the call; the key of the call that came of it.
-    fn tie<'a>(&mut self, mut key: u64, ties: impl IntoIterator<Item = Tie<'a>>) -> u64 {
+    fn tie<'a>(
+        &mut self,
+        mut key: u64,
+        ties: impl IntoIterator<Item = Tie<'a>>,
+        at: EventTime,
+    ) -> u64 {
         for tie in ties {
-            if let Some(absorbed) = self.calls.tie(&mut key, tie) {
+            if let Some(absorbed) = self.calls.tie(&mut key, tie, at) {
                 self.settling.remove(&absorbed);
                 self.changed.insert(absorbed);
                 self.changed.insert(key);

@@ -241,15 +241,17 @@ impl Calls {
 
     /// Ties something to the call `key`. If that was tied to another call, the two become one
     /// under the smaller number, which `key` becomes; the number that is no more is returned.
-    pub(super) fn tie(&mut self, key: &mut u64, tie: Tie<'_>) -> Option<u64> {
+    pub(super) fn tie(&mut self, key: &mut u64, tie: Tie<'_>, at: EventTime) -> Option<u64> {
         if let Tie::Local(pair) = tie
             && let Some(other) = self.locals.get(pair).filter(|other| *other != key)
         {
             // A PBX that has started again counts its Locals from nought again.
-            if self.get(*key)?.has_ended_local(pair) {
+            let holder = self.get(*other);
+            let taken = holder.and_then(|it| it.began_local(pair)).unwrap_or(at);
+            if self.get(*key)?.has_ended_local(pair, taken) {
                 return None;
             }
-            if self.get(*other).is_none_or(|it| it.has_ended_local(pair)) {
+            if holder.is_none_or(|it| it.has_ended_local(pair, at)) {
                 self.locals.remove(pair);
             }
         }

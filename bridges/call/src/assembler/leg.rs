@@ -322,6 +322,12 @@ impl Leg {
         self.facts.iter().any(|fact| fact.what.is_end())
     }
 
+    /// When it hung up first, if it did.
+    pub(crate) fn ended(&self) -> Option<EventTime> {
+        let ends = self.facts.iter().filter(|fact| fact.what.is_end());
+        ends.map(|fact| fact.at).min()
+    }
+
     /// It was seen to do something: more than a scrap that came after its end, and more than
     /// leaving something under a stand-in, whose own id may have left already.
     pub(crate) fn is_real(&self) -> bool {

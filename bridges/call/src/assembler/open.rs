@@ -7,6 +7,11 @@ use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
+/// order comes sooner.
+const RESTART: Duration = Duration::from_secs(2);
 
 /// Facts and channels one call may hold; a call with more is incomplete.
 pub(crate) const FACTS_MAX: usize = 4096;
@@ -333,12 +338,24 @@ impl OpenCall {
         new
     }
 
-    /// Whether both halves of this Local were here and have hung up: the name is free again.
-    pub(crate) fn has_ended_local(&self, pair: &str) -> bool {
-        let halves = self.legs.values();
-        let mut halves = halves.filter(|leg| local_pair(leg.name()) == Some(pair));
-        let ended = [halves.next(), halves.next()];
-        ended.iter().all(|half| half.is_some_and(Leg::is_over))
+    fn halves(&self, pair: &str) -> impl Iterator<Item = &Leg> {
+        let legs = self.legs.values();
+        legs.filter(move |leg| local_pair(leg.name()) == Some(pair))
+    }
+
+    /// When the first half of this Local was first heard of.
+    pub(crate) fn began_local(&self, pair: &str) -> Option<EventTime> {
+        self.halves(pair).map(|leg| leg.first).min()
+    }
+
+    /// Whether both halves of this Local were here and had hung up long before `at`: the name is
+    /// free again.
+    pub(crate) fn has_ended_local(&self, pair: &str, at: EventTime) -> bool {
+        let mut halves = self.halves(pair).map(Leg::ended);
+        let long_ago = |half: Option<Option<EventTime>>| {
+            half.flatten().is_some_and(|end| at.since(end) >= RESTART)
+        };
+        long_ago(halves.next()) && long_ago(halves.next())
     }
 
     /// Takes over all that another call holds.

@@ -13,18 +13,18 @@ const NAMES: [&str; 8] = [
     "PJSIP/101-0000000",
     "PJSIP/102-0000000",
     "SIP/carrier-0000000",
-    "Local/101@in-0000000c;1",
-    "Local/101@in-0000000c;2",
+    "Local/101@in-0000000;1",
+    "Local/101@in-0000000;2",
     "Snoop/1-0000000",
 ];
 
 fn some_channel() -> impl Strategy<Value = Channel> {
     (0..16_u32, 0..16_u32).prop_map(|(number, linked)| {
         let name = NAMES[number as usize % NAMES.len()];
-        let full = if name.starts_with("Local") {
-            name.to_owned()
-        } else {
-            format!("{name}{number:x}")
+        let full = match name.split_once(';') {
+            // Each name is one channel's, as on a PBX.
+            Some((local, half)) => format!("{local}{};{half}", number as usize / NAMES.len()),
+            None => format!("{name}{number:x}"),
         };
         let linkedid = channel("", linked.min(number));
         channel(&full, number)
@@ -45,7 +45,9 @@ fn add(story: &mut Story, kind: u8, a: &Channel, b: &Channel, state: ChannelStat
     match kind % 12 {
         0 | 1 => story.born(a, state),
         2 => story.state(a, state),
-        3 => story.dial(a, b, "998901110001@city"),
+        // No channel dials itself, with two linkedids at once.
+        3 if a.id() != b.id() => story.dial(a, b, "998901110001@city"),
+        3 => story.seen(a),
         4 => story.originate(a, "998901110002@gsm"),
         5 | 6 => story.enter(a, &bridge),
         7 => story.leave(a, &bridge),
