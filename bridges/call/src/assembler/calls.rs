@@ -397,7 +397,8 @@ impl Calls {
 
     /// Calls in which nobody is left, though not every hang-up was heard.
     pub(super) fn deserted(&self) -> Vec<u64> {
-        let left = self.calls.iter().filter(|(_, call)| call.is_deserted());
+        let left = |call: &OpenCall| call.is_deserted() || call.is_told_over();
+        let left = self.calls.iter().filter(|(_, call)| left(call));
         left.map(|(&key, _)| key).collect()
     }
 

@@ -45,6 +45,9 @@ pub(crate) struct OpenCall {
     pub(crate) quiet_arrived: EventTime,
     /// How often the time of arrival was taken for an event's own.
     pub(crate) clamped: u32,
+    /// When the PBX was last heard to say that no channel of its linkedid is left.
+    #[serde(default)]
+    pub(crate) linkedid_ended: Option<EventTime>,
     /// Events whose time is that of no clock.
     #[serde(default)]
     pub(crate) untimed: u32,
@@ -123,6 +126,7 @@ impl OpenCall {
             quiet: at,
             quiet_arrived: arrived,
             clamped: 0,
+            linkedid_ended: None,
             untimed: 0,
             dropped: 0,
             facts: 0,
@@ -288,6 +292,31 @@ impl OpenCall {
         old && !self.is_ghost() && up.all(is_left)
     }
 
+    /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever is
+    /// still up has left all bridges. Only where a recording ends does that say anything.
+    pub(crate) fn is_told_over(&self) -> bool {
+        let last = self.linkedid_ended.is_some_and(|at| at >= self.heard);
+        let first = self.legs.values().min_by_key(|leg| leg.first);
+        let away = |leg: &Leg| {
+            let passages = leg.facts.iter().filter_map(|fact| match &fact.what {
+                What::Enter { .. } | What::Linked { .. } => Some((fact.at, true)),
+                What::Leave { .. } | What::Unlinked { .. } => Some((fact.at, false)),
+                What::Born(_)
+                | What::State(_)
+                | What::Dialled { .. }
+                | What::DialEnded
+                | What::App
+                | What::Renamed { .. }
+                | What::Hangup
+                | What::Gone => None,
+            });
+            let last = passages.max_by_key(|&(at, _)| at);
+            last.is_none_or(|(_, enters)| !enters)
+        };
+        let mut up = self.legs.values().filter(|leg| leg.is_up());
+        last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(away)
+    }
+
     /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
     /// channel that may still be up: a caller who waited in a queue before we listened.
     pub(crate) fn is_over(&self) -> bool {
@@ -380,6 +409,7 @@ impl OpenCall {
         self.quiet = self.quiet.max(other.quiet);
         self.quiet_arrived = self.quiet_arrived.max(other.quiet_arrived);
         self.clamped += other.clamped;
+        self.linkedid_ended = self.linkedid_ended.max(other.linkedid_ended);
         self.untimed += other.untimed;
         self.dropped += other.dropped;
         self.facts += other.facts;

@@ -1,6 +1,8 @@
 //! Which channels are one call, and under which id.
 
-use crate::story::{Story, answered_by_101, channel, customer, employee, extensions, seconds};
+use crate::story::{
+    Story, answered_by_101, assembler, channel, customer, employee, extensions, moment, seconds,
+};
 use callbridge_call::Direction;
 use callbridge_call::event::ChannelState::{Down, Ring, Ringing, Up};
 use callbridge_call::event::Kind;
@@ -176,6 +178,37 @@ fn the_end_of_a_linkedid_is_no_end_of_a_call() {
     story.at(2.0).tell(&phone, Kind::LinkedidEnd);
     story.at(9.0).hangups(&[&phone, &city]);
     assert_eq!(seconds(&story.call()), (8.0, 9.0));
+}
+
+/// A FreePBX table of which only the customer's own hang-up was kept, not that of a queue's Local
+/// channels; `LINKEDID_END` is its last row.
+#[test]
+fn where_a_recording_ends_the_end_of_a_linkedid_is_that_of_those_who_left_their_bridges() {
+    for (leaves, cut) in [(true, false), (false, false), (true, true)] {
+        let (mut story, city, phone) = answered_by_101();
+        if leaves {
+            story.at(8.0).leave(&phone, "b1");
+        }
+        story.at(8.0).leave(&city, "b1").hangup(&city);
+        if !cut {
+            story.at(8.0).tell(&city, Kind::LinkedidEnd);
+        }
+        let mut assembler = assembler();
+        for (at, told) in &story.events {
+            assembler.hear(told, *at);
+        }
+        assembler.finish_all(moment(8.0));
+        let calls = assembler.take_finished();
+        if !leaves || cut {
+            assert_eq!(calls, []);
+            continue;
+        }
+        assert_eq!(seconds(&calls[0]), (7.0, 8.0));
+        assert_eq!(
+            calls[0].incomplete.as_deref(),
+            Some("a hang-up was not heard")
+        );
+    }
 }
 
 #[test]
