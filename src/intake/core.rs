@@ -112,20 +112,21 @@ impl Intake {
         if !self.pbxes.contains_key(id) {
             let mut settings = self.settings.assembler(id)?;
             settings.cdr_apart = self.cdr_apart.contains(id);
-            let mut pbx = Pbx::new(settings.clone());
             // A stream below it has no second account: its file tells of the PBX alone.
-            let mut files = self.sources.iter().map(|source| &source.settings);
-            if files.any(|source| source.catch_up && source.pbx == id) {
-                let cdr = |source: &Source| {
-                    source.settings.catch_up
-                        && source.settings.pbx == id
-                        && source.settings.format == Format::CdrCsv
-                };
-                let patience = if self.sources.iter().any(cdr) {
-                    Patience::CDR
-                } else {
-                    Patience::CEL
-                };
+            let files = self.sources.iter().map(|source| &source.settings);
+            let mut files = files
+                .filter(|file| file.catch_up && file.pbx == id)
+                .peekable();
+            let second = files.peek().is_some();
+            let (cdr, cel): (Vec<_>, Vec<_>) = files.partition(|it| it.format == Format::CdrCsv);
+            // What a file of CDRs tells is an estimate: what events tell for sure is better.
+            settings.caught_up = !cel.is_empty();
+            let patience = match cdr.is_empty() {
+                true => Patience::CEL,
+                false => Patience::CDR,
+            };
+            let mut pbx = Pbx::new(settings.clone());
+            if second {
                 let mut second = Second::new(settings, patience);
                 second.since = self.since.get(id).copied();
                 pbx.second = Some(second);

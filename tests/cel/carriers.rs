@@ -92,7 +92,7 @@ pub fn as_wazo(messages: &[Message]) -> Vec<u8> {
 }
 
 /// Bodies of asterisk-cel-amqp, the times in the zone of Tashkent.
-pub fn as_amqp(rows: &[Message]) -> Vec<u8> {
+pub fn as_amqp(rows: &[Message], times: &str) -> Vec<u8> {
     let mut lines = String::new();
     for row in rows {
         let time: f64 = value(row, "Timestamp").parse().expect("a time");
@@ -107,7 +107,7 @@ pub fn as_amqp(rows: &[Message]) -> Vec<u8> {
             "channel": value(row, "Channel"),
             "application": value(row, "Application"),
             "app_data": value(row, "AppData"),
-            "event_time": time.to_zoned(zone).strftime("%Y-%m-%dT%H:%M:%S.%3f%z").to_string(),
+            "event_time": time.to_zoned(zone).strftime(times).to_string(),
             "unique_id": value(row, "UniqueID"),
             "linked_id": value(row, "LinkedID"),
             "user_field": value(row, "Userfield"),

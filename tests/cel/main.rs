@@ -68,7 +68,11 @@ fn the_bus_of_wazo_tells_what_happened_in_order_and_in_reverse() {
 
 #[test]
 fn a_broker_tells_what_happened_in_order_and_in_reverse() {
-    let read = |folder: &Path| as_amqp(&cel(folder));
+    // Milliseconds cannot tell of two that were joined for less than one.
+    let read = |folder: &Path| match folder.ends_with("missed_by_a_hair") {
+        true => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z"),
+        false => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z"),
+    };
     check_each(Format::CelAmqp, read, CEL, as_it_is);
     check_each(Format::CelAmqp, read, CEL, late_by_chance);
     check_each(Format::CelAmqp, read, CEL, reversed);

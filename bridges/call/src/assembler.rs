@@ -375,7 +375,7 @@ impl Assembler {
         }
         self.counts.forced += u64::from(ended != Ended::HungUp);
         self.calls.remember_finished(&call);
-        let mut finished = resolve::resolve(&call, &self.settings.endpoints, ended);
+        let mut finished = resolve::resolve(&call, &self.settings, ended);
         self.counts.nobody += u64::from(finished.is_empty());
         self.finished.append(&mut finished);
     }

@@ -28,10 +28,10 @@ mod unnamed;
 mod variables;
 mod view;
 
+use crate::assembler::Settings;
 use crate::assembler::leg::Leg;
 use crate::assembler::open::{FACTS_MAX, OpenCall};
 use crate::call::FinishedCall;
-use crate::trunk::Endpoints;
 use crate::units::UniqueId;
 use view::{Told, View};
 
@@ -59,7 +59,7 @@ pub(crate) enum Ended {
 }
 
 impl Ended {
-    fn incomplete(self, call: &OpenCall) -> Option<String> {
+    fn incomplete(self, call: &OpenCall, caught_up: bool) -> Option<String> {
         match self {
             Self::HungUp if call.dropped > 0 => Some(format!(
                 "the call had more than {FACTS_MAX} events that matter"
@@ -71,7 +71,7 @@ impl Ended {
             Self::TooMany => {
                 Some("no hang-up was heard, and --max-open-calls were open".to_owned())
             }
-            Self::Missed => Some(match doubt::doubt(call) {
+            Self::Missed => Some(match doubt::doubt(call, caught_up) {
                 Some(doubt) => format!("its end was not heard: {doubt}"),
                 None => "its end was not heard".to_owned(),
             }),
@@ -81,7 +81,12 @@ impl Ended {
 
 /// The finished calls that these channels were: none when nobody took part, several when several
 /// customers did, or when channels had met only by the way.
-pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> Vec<FinishedCall> {
+pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: Ended) -> Vec<FinishedCall> {
+    let Settings {
+        endpoints,
+        caught_up,
+        ..
+    } = settings;
     let seated = seats::seated(call);
     let legs: Vec<&Leg> = match &seated {
         Some(seated) => seated.legs.iter().collect(),
@@ -105,7 +110,8 @@ pub(crate) fn resolve(call: &OpenCall, endpoints: &Endpoints, ended: Ended) -> V
     let views = legs.iter().map(|leg| View::of(leg, endpoints, told));
     let mut views: Vec<View<'_>> = views.collect();
     views.sort_by(|a, b| a.order().cmp(&b.order()));
-    let incomplete = ended.incomplete(call).or_else(|| doubt::doubt(call));
+    let incomplete = ended.incomplete(call, *caught_up);
+    let incomplete = incomplete.or_else(|| doubt::doubt(call, *caught_up));
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();

@@ -262,7 +262,7 @@ impl Assembler {
             if call.is_ghost() {
                 continue;
             }
-            let mut known = resolve::resolve(call, &self.settings.endpoints, Ended::Missed);
+            let mut known = resolve::resolve(call, &self.settings, Ended::Missed);
             self.finished.append(&mut known);
         }
     }

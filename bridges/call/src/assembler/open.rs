@@ -292,8 +292,8 @@ impl OpenCall {
         old && !self.is_ghost() && up.all(is_left)
     }
 
-    /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever is
-    /// still up has left all bridges. Only where a recording ends does that say anything.
+    /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever
+    /// is still up has left all bridges. Only where a recording ends does that say anything.
     pub(crate) fn is_told_over(&self) -> bool {
         let last = self.linkedid_ended.is_some_and(|at| at >= self.heard);
         let first = self.legs.values().min_by_key(|leg| leg.first);

@@ -112,7 +112,7 @@ impl Assembler {
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
-        let mut finished = resolve::resolve(&past, &self.settings.endpoints, Ended::HungUp);
+        let mut finished = resolve::resolve(&past, &self.settings, Ended::HungUp);
         // Colleagues among themselves are not over: they are still in there.
         finished.retain(|call| call.direction != Direction::Internal);
         for call in &mut finished {

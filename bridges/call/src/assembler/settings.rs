@@ -24,6 +24,9 @@ pub struct Settings {
     /// out as far as it is known, and incomplete. It stays open, and is given out again when its
     /// end is heard.
     pub lost_after: Duration,
+    /// Another account tells what was missed (`--catch-up`): a call of which anything may have been
+    /// missed is incomplete, and waits for that account.
+    pub caught_up: bool,
     /// What is told is history: whenever it arrives, event times alone count.
     pub history: bool,
 }
@@ -39,6 +42,7 @@ impl Settings {
             max_call: Duration::from_secs(12 * 3600),
             max_open_calls: 10_000,
             lost_after: Duration::from_secs(60),
+            caught_up: false,
             history: false,
         }
     }

@@ -1,9 +1,12 @@
 //! Whether something of a call may have been missed, though its end was heard.
 //!
-//! Nothing that AMI tells proves that nothing was missed. So a call that was open while nobody
-//! listened is complete only if that lasted no longer than anybody needs to leave a bridge, do
-//! something elsewhere and come back, and what is told of each of its channels goes on after it
-//! where it had come to before. Any other is incomplete.
+//! A call that was open while nobody listened is complete if what is told of each of its channels
+//! goes on after it where it had come to before: in the same bridge, which a conversation of two
+//! does not outlive. Where no bridge tells, only if that lasted no longer than anybody needs to
+//! enter a bridge and leave it. Any other is incomplete.
+//!
+//! A consultation that was begun and broken off meanwhile does not show. So where another account
+//! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
 use super::view::passage;
 use crate::assembler::gaps::Blind;
@@ -12,14 +15,15 @@ use crate::assembler::open::OpenCall;
 use crate::event::{ChannelState, Origin};
 
 /// Why something of the call may be missing; `None` if nothing is.
-pub(super) fn doubt(call: &OpenCall) -> Option<String> {
-    let long = |blind: &&Blind| !blind.is_short();
-    if let Some(blind) = call.blinds.iter().find(long) {
+pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
+    let long = call.blinds.iter().find(|blind| !blind.is_short());
+    if let Some(blind) = long.filter(|_| caught_up) {
         return Some(words(blind));
     }
+    let mut legs = call.legs.values();
     // Who joins a conference may have come by a call of his own.
-    if let Some(blind) = call.blinds.first()
-        && (call.conference || !call.legs.values().all(is_well_told))
+    if let Some(blind) = long.or(call.blinds.first())
+        && (call.conference || !legs.all(|leg| is_well_told(leg, long.is_none())))
     {
         return Some(words(blind));
     }
@@ -40,9 +44,9 @@ fn words(blind: &Blind) -> String {
     }
 }
 
-/// At each gap the channel was over; or in a bridge that it left after the gap; or it was plain how
-/// it came to be, and it entered its first bridge after the gap.
-fn is_well_told(leg: &Leg) -> bool {
+/// At each gap the channel was over; or in a bridge that it left after the gap; or, where all gaps
+/// were short, it was plain how it came to be, and it entered its first bridge after the gap.
+fn is_well_told(leg: &Leg, short: bool) -> bool {
     leg.blinds.iter().all(|&heard| {
         let (before, after) = leg.facts.split_at(heard.min(leg.facts.len()));
         if before.iter().any(|fact| fact.what.is_end()) {
@@ -64,7 +68,7 @@ fn is_well_told(leg: &Leg) -> bool {
                     !next.enters && last.bridge == next.bridge
                 }
                 (Some(_), Some(_)) => false,
-                (None, Some(next)) => next.enters && is_begun(before),
+                (None, Some(next)) => short && next.enters && is_begun(before),
                 (Some(_) | None, None) => false,
             }
         });

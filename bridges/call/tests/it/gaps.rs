@@ -1,7 +1,7 @@
 //! Nobody listens for a while, or the PBX stops.
 
-use crate::story::{Story, answered_by_101, assembler, moment, seconds};
-use callbridge_call::{Assembler, FinishedCall, Kind, Mark, Told};
+use crate::story::{Story, answered_by_101, assembler, moment, seconds, settings};
+use callbridge_call::{Assembler, FinishedCall, Kind, Mark, Settings, Told};
 use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
@@ -81,7 +81,27 @@ fn a_call_that_nothing_more_is_heard_of_is_given_out_after_a_minute_and_again_at
     let last = finished(&mut assembler, 101.0);
     assert_eq!(last[0].linkedid, early[0].linkedid);
     assert_eq!(seconds(&last[0]), (99.0, 100.0));
-    assert!(last[0].incomplete.is_some(), "half a minute is long");
+    assert_eq!(last[0].incomplete, None, "each went on where it was");
+}
+
+#[test]
+fn where_another_account_tells_what_was_missed_a_talk_over_a_long_gap_waits_for_it() {
+    for (until, whole) in [(3.0, true), (30.0, false)] {
+        let (mut story, city, phone) = answered_by_101();
+        let mut assembler = Assembler::new(Settings {
+            caught_up: true,
+            ..settings()
+        });
+        tell(&mut assembler, &story);
+        assembler.lost(moment(2.0));
+        assembler.back(moment(until));
+        story.events.clear();
+        story.at(40.0).leave(&city, "b1").leave(&phone, "b1");
+        story.hangups(&[&city, &phone]);
+        tell(&mut assembler, &story);
+        let calls = finished(&mut assembler, 41.0);
+        assert_eq!(calls[0].incomplete.is_none(), whole, "{until}");
+    }
 }
 
 #[test]
