@@ -202,8 +202,9 @@ fn recordings_without_times_tell_direction_answer_and_people_and_are_incomplete(
     let folder = tempfile::tempdir().expect("a folder");
     let timeless = folder.path().join("ami.raw");
     let mut wrong = Vec::new();
-    for name in recordings() {
-        let bytes = fs::read(recording(&name).join("ami.raw")).expect("readable");
+    // There two are joined for less than half a second: without times, that is an answer.
+    for name in recordings().iter().filter(|it| *it != "missed_by_a_hair") {
+        let bytes = fs::read(recording(name).join("ami.raw")).expect("readable");
         let lines = bytes.split_inclusive(|byte| *byte == b'\n');
         let timed =
             |line: &&[u8]| line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:");
@@ -216,7 +217,7 @@ fn recordings_without_times_tell_direction_answer_and_people_and_are_incomplete(
         let path = timeless.to_str().expect("UTF-8");
         let mut told = explained(&[&["--format=ami", path], &TRUNKS[..]].concat());
         told.retain(|call| call["outcome"] != "internal");
-        let expected = json(&recording(&name).join("expected.json"));
+        let expected = json(&recording(name).join("expected.json"));
         let of = |call: &Value| KEPT.map(|key| call[key].to_string());
         let expected = expected["calls"].as_array().expect("calls");
         let wanted: BTreeSet<_> = expected.iter().map(of).collect();
