@@ -171,7 +171,12 @@ impl Pbx {
                 })
         };
         let deaf = &self.deaf;
-        let telling = |id: &UniqueId| !over && second.assembler.knows(id.as_str());
+        // What the primary knows to be over, the second account may never tell the end of.
+        let goes_on = |id: &str| self.assembler.in_doubt(id).is_some();
+        let telling = |id: &UniqueId| {
+            let id = id.as_str();
+            !over && second.assembler.knows(id) && goes_on(id)
+        };
         // All that was waited for is over, too.
         let then = if over { now.plus(FOREVER) } else { now };
         let decisions =

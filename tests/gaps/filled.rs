@@ -123,9 +123,14 @@ fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stor
         steps.push((from, Step::Down));
         steps.push((until, Step::Up));
     }
+    live(steps, 200)
+}
+
+/// Does these steps, and lets some seconds pass after them.
+fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
     steps.sort_by_key(|(at, _)| *at);
     let (mut intake, mut stored) = (intake(), Stored::default());
-    let mut now = begin;
+    let mut now = steps[0].0;
     for (seq, (at, step)) in (1..).zip(steps) {
         now = at;
         match step {
@@ -145,7 +150,7 @@ fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stor
         }
         take(&mut intake, &mut stored, now);
     }
-    for second in 1..=200 {
+    for second in 1..=seconds {
         take(
             &mut intake,
             &mut stored,
@@ -206,4 +211,40 @@ fn with_a_file_of_cel_every_call_is_told_once_and_right_whatever_was_cut() {
         wrong.len()
     );
     assert!(tried > 200, "only {tried} cuts");
+}
+
+/// The PBX dies in the middle of a talk: its file has no end of the call, and never will.
+#[test]
+fn a_call_whose_end_stands_nowhere_is_given_out_incomplete_soon() {
+    const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";
+    let recordings = all();
+    let recording = recordings.iter().find(|it| it.name == "hold_unhold");
+    let recording = recording.expect("it is there");
+    let is_end = |(_, message): &&(EventTime, Vec<u8>)| message.starts_with(b"Event: Hangup\r\n");
+    let died = recording.messages.iter().find(is_end).expect("an end").0;
+    let back = died.plus(Duration::from_secs(5));
+    let begin = recording.messages[0].0.minus(Duration::from_secs(60));
+    let rows = recording.rows();
+    let mut steps = vec![
+        (begin, Step::Up),
+        (died, Step::Down),
+        (back, Step::Up),
+        (back, Step::Hears(LINE, BOOTED)),
+    ];
+    let heard = recording.messages.iter().filter(|(_, it)| !cel(it));
+    let lived = |(at, _): &&(EventTime, Vec<u8>)| *at < died;
+    steps.extend(
+        heard
+            .filter(lived)
+            .map(|(at, it)| (*at, Step::Hears(LINE, it))),
+    );
+    let written = rows.iter().filter(lived);
+    steps.extend(written.map(|(at, row)| (at.plus(READ_AFTER), Step::Hears(FILE, row))));
+    let stored = live(steps, 30);
+    let calls: Vec<_> = stored.calls.values().map(values).collect();
+    assert_eq!((calls.len(), stored.finished), (1, 1), "{calls:?}");
+    assert!(
+        stored.calls.values().all(|call| call.incomplete),
+        "{calls:?}"
+    );
 }
