@@ -6,6 +6,7 @@ use super::plan::{self, Plan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
+use crate::resolve::ANSWERED_FROM;
 use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
@@ -55,7 +56,8 @@ impl Folding<'_, '_> {
         let started = self.started(&mut why);
         self.direction(customer, started, &mut why);
         let ended = self.ended(&mut why).max(started);
-        let answered = plan.talk.is_answer();
+        let talk = plan.talk.total.min(ended.since(started));
+        let answered = talk >= ANSWERED_FROM;
         self.talked(customer, ended, &mut why);
         let number = self.number(customer, &mut why);
         let employee = self.employee(customer, ended, &mut why);
@@ -77,11 +79,7 @@ impl Folding<'_, '_> {
             employees_in_order: self.in_order(),
             started,
             ended,
-            talk: if answered {
-                plan.talk.total.min(ended.since(started))
-            } else {
-                Duration::ZERO
-            },
+            talk: if answered { talk } else { Duration::ZERO },
             variables: Vec::new(),
             userfields: self.userfields(),
             incomplete: self.incomplete(),

@@ -2,7 +2,7 @@
 
 use crate::story::{Channel, Story, assembler, channel, moment, settings};
 use callbridge_call::event::ChannelState;
-use callbridge_call::{Assembler, EventTime, FinishedCall, Origin, Settings, Told};
+use callbridge_call::{Assembler, Direction, EventTime, FinishedCall, Origin, Settings, Told};
 use proptest::prelude::*;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -102,6 +102,19 @@ fn run(story: &Story, late: bool) -> (Vec<FinishedCall>, usize, u64) {
     (assembler.take_finished(), open, late)
 }
 
+/// Each linkedid belongs to a channel that was heard before, as on a PBX: else a room that is
+/// never empty may give a call out under the id of a channel that comes later.
+fn roots_come_first(story: &Story) -> bool {
+    let mut heard = BTreeSet::new();
+    story.events.iter().all(|(_, told)| {
+        let Told::Channel(event) = told else {
+            return true;
+        };
+        heard.insert(event.channel.uniqueid.as_ref());
+        heard.contains(event.channel.linkedid.as_ref())
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
@@ -115,7 +128,10 @@ proptest! {
             prop_assert!(call.talk <= call.ended.since(call.started));
             prop_assert_eq!(call.answered, call.talk >= Duration::from_millis(500));
             prop_assert!(!call.also_known_as.contains(&call.linkedid));
-            prop_assert!(ids.insert(call.linkedid.clone()), "{} twice", call.linkedid);
+            let first = ids.insert(call.linkedid.clone());
+            let journaled = call.direction != Direction::Internal;
+            let sure = journaled && roots_come_first(&story);
+            prop_assert!(first || !sure, "{} twice", call.linkedid);
             if let Some(last) = call.employees_in_order.last() {
                 prop_assert_eq!(call.employee.as_ref(), Some(last));
             }
@@ -123,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn every_channel_of_a_party_is_part_of_a_call(story in some_story()) {
+    fn every_channel_of_a_customer_is_part_of_a_call(story in some_story()) {
         let (calls, _, late) = run(&story, false);
         prop_assume!(late == 0);
         let known: BTreeSet<&str> = calls
@@ -134,7 +150,9 @@ proptest! {
         for (_, told) in &story.events {
             let Told::Channel(event) = told else { continue };
             let born = matches!(event.kind, callbridge_call::Kind::Born { .. });
-            if born && event.channel.name.starts_with("PJSIP") {
+            let trunks = ["PJSIP/city", "PJSIP/gsm"];
+            // What colleagues said among themselves in a room that is never empty is not kept.
+            if born && trunks.iter().any(|it| event.channel.name.starts_with(it)) {
                 prop_assert!(known.contains(event.channel.uniqueid.as_ref()));
             }
         }
