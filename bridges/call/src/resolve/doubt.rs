@@ -2,8 +2,8 @@
 //!
 //! A call that was open while nobody listened is complete if what is told of each of its channels
 //! goes on after it where it had come to before: in the same bridge, which a conversation of two
-//! does not outlive. Where no bridge tells, only if that lasted no longer than anybody needs to
-//! enter a bridge and leave it. Any other is incomplete.
+//! does not outlive; or in the first bridge of two that were called before. Else only if nobody
+//! listened for no longer than it takes to enter a bridge and leave it. Any other is incomplete.
 //!
 //! A consultation that was begun and broken off meanwhile does not show. So where another account
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
@@ -13,6 +13,7 @@ use crate::assembler::gaps::Blind;
 use crate::assembler::leg::{Fact, Leg, What};
 use crate::assembler::open::OpenCall;
 use crate::event::{ChannelState, Origin};
+use crate::trunk::local_pair;
 
 /// Why something of the call may be missing; `None` if nothing is.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
@@ -22,8 +23,17 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
     }
     let mut legs = call.legs.values();
     // Who joins a conference may have come by a call of his own.
+    let sure = |bridge: &str| long.is_none() || is_first(call, bridge);
+    let waited = call.legs.values().any(rang_on);
+    let unbridged = |leg: &Leg| {
+        waited
+            && leg
+                .blinds
+                .iter()
+                .all(|&heard| is_begun(split(leg, heard).0))
+    };
     if let Some(blind) = long.or(call.blinds.first())
-        && (call.conference || !legs.all(|leg| is_well_told(leg, long.is_none())))
+        && (call.conference || !legs.all(|leg| is_well_told(leg, &sure, &unbridged)))
     {
         return Some(words(blind));
     }
@@ -44,11 +54,52 @@ fn words(blind: &Blind) -> String {
     }
 }
 
-/// At each gap the channel was over; or in a bridge that it left after the gap; or, where all gaps
-/// were short, it was plain how it came to be, and it entered its first bridge after the gap.
-fn is_well_told(leg: &Leg, short: bool) -> bool {
+/// What is told of a channel before a gap, and after it.
+fn split(leg: &Leg, heard: usize) -> (&[Fact], &[Fact]) {
+    leg.facts.split_at(heard.min(leg.facts.len()))
+}
+
+/// It was dialled before each gap, and that ended after it: nobody talked meanwhile, neither on it
+/// nor on whoever dialled it.
+fn rang_on(leg: &Leg) -> bool {
+    let ended = |facts: &[Fact]| facts.iter().any(|fact| fact.what == What::DialEnded);
+    let dialled = |what: &What| matches!(what, What::Dialled { .. });
+    local_pair(leg.name()).is_none()
+        && !leg.blinds.is_empty()
+        && leg.blinds.iter().all(|&heard| {
+            let (before, after) = split(leg, heard);
+            before.iter().any(|fact| dialled(&fact.what)) && !ended(before) && ended(after)
+        })
+}
+
+/// Whether two telephones that were there before a gap, and in no bridge, met in this one after it:
+/// then it is the first of both.
+fn is_first(call: &OpenCall, bridge: &str) -> bool {
+    let rang = |leg: &&Leg| {
+        let (before, after) = split(leg, leg.blinds.last().copied().unwrap_or(0));
+        let passages = |facts| [Origin::Channel, Origin::Cel].map(|it| passages(facts, it).next());
+        let entered = passages(after).into_iter().flatten().next();
+        local_pair(leg.name()).is_none()
+            && is_begun(before)
+            && passages(before).iter().all(Option::is_none)
+            && entered.is_some_and(|it| it.enters && it.bridge == bridge)
+    };
+    call.legs.values().filter(rang).count() > 1
+}
+
+/// At each gap the channel was over; or in a bridge that it left after the gap; or it was plain how
+/// it came to be, and it entered after the gap what is for `sure` its first bridge.
+fn is_well_told(
+    leg: &Leg,
+    sure: &impl Fn(&str) -> bool,
+    unbridged: &impl Fn(&Leg) -> bool,
+) -> bool {
+    let bridged = leg.facts.iter().any(|fact| passage(&fact.what).is_some());
+    if !bridged && unbridged(leg) && leg.facts.iter().any(|fact| fact.what == What::Hangup) {
+        return true;
+    }
     leg.blinds.iter().all(|&heard| {
-        let (before, after) = leg.facts.split_at(heard.min(leg.facts.len()));
+        let (before, after) = split(leg, heard);
         if before.iter().any(|fact| fact.what.is_end()) {
             return true;
         }
@@ -68,7 +119,7 @@ fn is_well_told(leg: &Leg, short: bool) -> bool {
                     !next.enters && last.bridge == next.bridge
                 }
                 (Some(_), Some(_)) => false,
-                (None, Some(next)) => short && next.enters && is_begun(before),
+                (None, Some(next)) => next.enters && is_begun(before) && sure(next.bridge),
                 (Some(_) | None, None) => false,
             }
         });

@@ -1,6 +1,9 @@
 //! Nobody listens for a while, or the PBX stops.
 
-use crate::story::{Story, answered_by_101, assembler, moment, seconds, settings};
+use crate::story::{
+    Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
+};
+use callbridge_call::event::ChannelState::{Down, Ring};
 use callbridge_call::{Assembler, FinishedCall, Kind, Mark, Settings, Told};
 use std::time::Duration;
 
@@ -120,4 +123,54 @@ fn a_second_without_anybody_listening_is_nothing_to_a_conversation() {
         (seconds(&calls[0]), &calls[0].incomplete),
         ((8.0, 9.0), &None)
     );
+}
+
+#[test]
+fn a_call_that_rang_before_a_gap_and_is_answered_after_it_is_complete() {
+    let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
+    for (rang, whole) in [(true, true), (false, false)] {
+        let phone = phone.clone().of(&city);
+        let mut before = Story::new();
+        before.at(0.0).born(&city, Ring);
+        let mut after = Story::new();
+        let dialled = if rang { &mut before } else { &mut after };
+        dialled.at(if rang { 0.1 } else { 30.0 });
+        dialled.born(&phone, Down).dial(&city, &phone, "101");
+        after.at(31.0).enter(&phone, "b1").enter(&city, "b1");
+        after.at(39.0).leave(&city, "b1").leave(&phone, "b1");
+        after.hangups(&[&city, &phone]);
+        let mut assembler = assembler();
+        tell(&mut assembler, &before);
+        assembler.lost(moment(2.0));
+        assembler.back(moment(30.0));
+        tell(&mut assembler, &after);
+        let calls = finished(&mut assembler, 40.0);
+        assert_eq!(calls[0].incomplete.is_none(), whole, "{calls:?}");
+    }
+}
+
+#[test]
+fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to_end() {
+    for heard in [true, false] {
+        let city = customer(1);
+        let phone = channel("PJSIP/101-00000002", 2).of(&city);
+        let mut before = Story::new();
+        before.at(0.0).born(&city, Ring).born(&phone, Down);
+        before.dial(&city, &phone, "101");
+        let mut after = Story::new();
+        after.at(31.0);
+        if heard {
+            let (by, status) = (Some(Box::new(city.0.clone())), "CANCEL".into());
+            after.tell(&phone, Kind::DialEnd { by, status });
+        }
+        after.hangups(&[&phone, &city]);
+        let mut assembler = assembler();
+        tell(&mut assembler, &before);
+        assembler.lost(moment(2.0));
+        assembler.back(moment(30.0));
+        tell(&mut assembler, &after);
+        let calls = finished(&mut assembler, 40.0);
+        assert!(!calls[0].answered);
+        assert_eq!(calls[0].incomplete.is_none(), heard, "{calls:?}");
+    }
 }
