@@ -16,13 +16,14 @@
 //! | [`pacer`], [`rate`] | the budget: may a request go now? |
 //! | [`mod@line`], [`cause`] | open, paused or on trial, and why |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
-//! | [`verdict`] | what an answer means |
+//! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
 //! | [`status`] | what is shown |
 //! | [`token`] | where the token comes from, and whether it is another now |
 
 pub mod cause;
 mod choice;
 pub mod core;
+pub mod kind;
 pub mod line;
 mod log;
 pub mod outcome;

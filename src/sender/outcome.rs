@@ -1,6 +1,7 @@
 //! What an answer changes: steps and slots for the spool, the line, the counters.
 
 use super::core::{Core, Flight};
+use super::kind::Kind;
 use super::plan::Task;
 use super::schedule::next_poll;
 use super::verdict::{Halt, Verdict, judge};
@@ -25,6 +26,8 @@ pub struct Outcome {
     pub ended: Ended,
     /// The verdict's word, as in metrics.
     pub verdict: &'static str,
+    /// Its kind.
+    pub kind: Kind,
     /// What the service or the transport said, where it refused or failed.
     pub words: String,
 }
@@ -73,7 +76,7 @@ impl Core {
         }
         let endpoint = flight.plan.task.endpoint();
         let verdict = judge(endpoint, heard.answer, self.context(&flight));
-        let (word, ended) = (verdict.word(), Ended::of(&verdict));
+        let (word, kind, ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
         *self
             .requests
             .entry((endpoint.word().to_owned(), word.to_owned()))
@@ -92,6 +95,7 @@ impl Core {
             endpoint,
             ended,
             verdict: word,
+            kind,
             words,
         })
     }

@@ -1,0 +1,112 @@
+//! The kinds of verdict, to be counted and listed.
+
+use super::plan::Lane;
+use super::verdict::{Halt, Verdict};
+
+/// A verdict without what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Accepted.
+    Submitted,
+    /// In the journal.
+    Journaled,
+    /// Not decided yet.
+    NotYet,
+    /// The token's record.
+    Known,
+    /// A page of the journal.
+    Swept,
+    /// The journal cannot be swept.
+    Unswept,
+    /// A dead letter.
+    Dead,
+    /// The requestId is worth nothing.
+    Resubmit,
+    /// The service failed, or the way, after the request may have arrived.
+    Fault,
+    /// Nothing got through.
+    Unreached,
+    /// The token is dead.
+    TokenRefused,
+    /// A grant is missing.
+    NoGrant,
+    /// The service is not there.
+    WrongAddress,
+    /// The limit is used up.
+    TooMany,
+}
+
+impl Kind {
+    /// Every kind, in the order of the enum.
+    pub const ALL: [Self; 14] = [
+        Self::Submitted,
+        Self::Journaled,
+        Self::NotYet,
+        Self::Known,
+        Self::Swept,
+        Self::Unswept,
+        Self::Dead,
+        Self::Resubmit,
+        Self::Fault,
+        Self::Unreached,
+        Self::TokenRefused,
+        Self::NoGrant,
+        Self::WrongAddress,
+        Self::TooMany,
+    ];
+
+    /// The kind of a verdict.
+    pub const fn of(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Submitted { .. } => Self::Submitted,
+            Verdict::Journaled => Self::Journaled,
+            Verdict::NotYet => Self::NotYet,
+            Verdict::Known(_) => Self::Known,
+            Verdict::Swept(_) => Self::Swept,
+            Verdict::Unswept { .. } => Self::Unswept,
+            Verdict::Dead { .. } => Self::Dead,
+            Verdict::Resubmit { .. } => Self::Resubmit,
+            Verdict::Fault {
+                nothing_gets_through: false,
+                ..
+            } => Self::Fault,
+            Verdict::Fault {
+                nothing_gets_through: true,
+                ..
+            } => Self::Unreached,
+            Verdict::Halt { halt, .. } => match halt {
+                Halt::TokenRefused => Self::TokenRefused,
+                Halt::NoGrant(_) => Self::NoGrant,
+                Halt::WrongAddress => Self::WrongAddress,
+            },
+            Verdict::TooMany => Self::TooMany,
+        }
+    }
+}
+
+impl Lane {
+    /// Every lane, in the order of the enum.
+    pub const ALL: [Self; 6] = [
+        Self::Token,
+        Self::Deadline,
+        Self::Live,
+        Self::OldPoll,
+        Self::Backlog,
+        Self::Poll,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_stand_in_the_order_of_their_enums() {
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at);
+        }
+        for (at, lane) in Lane::ALL.into_iter().enumerate() {
+            assert_eq!(lane as usize, at);
+        }
+    }
+}
