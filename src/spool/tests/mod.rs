@@ -5,6 +5,7 @@ mod correct;
 mod disk;
 mod durability;
 mod finish;
+mod frozen;
 mod handle;
 mod letters;
 mod model;
