@@ -193,7 +193,8 @@ pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
             format!("{address} answers, and is not the Open API"),
             "give --crm-url the host's address, without a path",
         )],
-        Answer::NotConnected { why } | Answer::Lost { why } => vec![not_reached(crm, why)],
+        Answer::NotConnected { why } => vec![not_reached(why)],
+        Answer::Lost { why } => vec![not_reached(format!("{address}: {why}"))],
         Answer::TlsRefused { why } => {
             let (why, todo) = why
                 .split_once("; ")
@@ -225,18 +226,13 @@ pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
     }
 }
 
-fn not_reached(crm: &Crm, why: String) -> Finding {
+fn not_reached(why: String) -> Finding {
     if why.starts_with("--crm-ca-file") {
         let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
         return Finding::fault(Code::Configuration, "crm", why, todo);
     }
-    let address = crm.address.as_str();
-    let what = match &crm.proxy {
-        Some(proxy) => format!("{address} by way of {proxy}: {why}"),
-        None => format!("{address}: {why}"),
-    };
     let todo = "look at the address, network, proxy and firewall";
-    Finding::fault(Code::Unreachable, "crm", what, todo)
+    Finding::fault(Code::Unreachable, "crm", why, todo)
 }
 
 fn works_not(address: &str, said: &str) -> Finding {

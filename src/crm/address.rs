@@ -88,6 +88,15 @@ impl Address {
         url
     }
 
+    /// Host and port, for words about the way there: `crm.example.uz:443`.
+    pub fn place(&self) -> String {
+        let host = self.base.host_str().unwrap_or_default();
+        match self.base.port_or_known_default() {
+            Some(port) => format!("{host}:{port}"),
+            None => host.to_owned(),
+        }
+    }
+
     /// The address as it is bound and shown: `https://crm.example.uz`.
     pub fn as_str(&self) -> &str {
         self.base.as_str().trim_end_matches('/')

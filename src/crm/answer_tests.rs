@@ -224,6 +224,219 @@ fn an_expiry_warning_is_a_fact_beside_the_answer() {
     }
 }
 
+#[test]
+fn a_status_is_found_under_other_keys_one_or_two_levels_deep_and_in_lower_case() {
+    for data in [
+        json!({"request": {"requestStatus": "success"}}),
+        json!({"requestId": "r1", "request": {"result": {"outcome": " Success "}}}),
+        json!({"status": {"name": "SUCCESS", "title": "Bajarildi"}}),
+        json!({"status": {"code": "success"}}),
+        json!([{"requestId": "r1", "status": "SUCCESS"}]),
+        json!(["SUCCESS"]),
+        json!({"requestId": "r1", "persisting": "SUCCESS"}),
+        json!({"entry": {"phase": "success", "message": "FAILED"}}),
+        json!({"status": "SUCCESS", "lead": {"status": "ARCHIVED"}}),
+    ] {
+        let body = json!({"data": data, "accept": true, "message": "Success"});
+        assert_eq!(
+            answer(Endpoint::Poll, 200, body.clone()),
+            Answer::StatusSuccess,
+            "{body}"
+        );
+        let failed = body.to_string().replace("SUCCESS", "FAILED");
+        let failed = failed
+            .replace("success", "failed")
+            .replace(" Success ", "Failed");
+        let failed = read(Endpoint::Poll, 200, failed.as_bytes()).answer;
+        assert!(
+            matches!(failed, Answer::StatusFailed { .. }),
+            "{failed:?} of {body}"
+        );
+    }
+    let beside = json!({"data": null, "status": "success", "accept": true});
+    assert_eq!(answer(Endpoint::Poll, 200, beside), Answer::StatusSuccess);
+}
+
+#[test]
+fn a_text_for_people_or_two_words_that_differ_are_no_status() {
+    for data in [
+        json!({"message": "Success"}),
+        json!({"description": "FAILED", "id": 7}),
+        json!({"note": "SUCCESS", "sync": "FAILED"}),
+        json!({"a": {"status": "SUCCESS"}, "b": {"status": "FAILED"}}),
+        json!([{"status": "SUCCESS"}, {"status": "FAILED"}]),
+        json!(true),
+        json!(1),
+        json!({"status": 3}),
+        json!({"status": ""}),
+        json!({"status": "x".repeat(65)}),
+        json!({}),
+    ] {
+        let body = json!({"data": data, "accept": true, "message": "Success"});
+        let answer = answer(Endpoint::Poll, 200, body.clone());
+        assert!(
+            matches!(answer, Answer::BrokenBody { .. }),
+            "{answer:?} of {body}"
+        );
+    }
+    let waiting = json!({"data": {"status": "IN_PROGRESS", "message": "Success"}});
+    let pending = Answer::StatusPending {
+        word: "IN_PROGRESS".to_owned(),
+    };
+    assert_eq!(answer(Endpoint::Poll, 200, waiting), pending);
+}
+
+#[test]
+fn a_row_names_its_call_under_any_key() {
+    let id = "5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11";
+    let uuid = CallUuid(uuid::Uuid::try_parse(id).expect("a uuid"));
+    for row in [
+        json!(id),
+        json!(format!("oapi-{id}")),
+        json!(format!("OAPI-{}", id.to_uppercase())),
+        json!({"callId": format!("oapi-{id}")}),
+        json!({"id": 71, "uuid": null, "externalId": id}),
+        json!({"id": 71, "call": {"uuid": format!("oapi-{id}"), "kind": "CALL"}}),
+        json!({"uuid": format!("oapi-{id}"), "callId": id}),
+        json!({"uuid": "5f0c2f54-0000-5a8b-9d7e-0c4b6f5c1a11", "sent": id}),
+    ] {
+        let page = page(json!({"data": {"rows": [row.clone(), 17, null, "x"]}}));
+        assert!(page.uuids.contains(&uuid), "{row}");
+        assert_eq!(page.rows, 4);
+    }
+    let numbers = page(json!({"data": [1, 2, 3], "totalPages": 1}));
+    assert_eq!((numbers.rows, numbers.uuids), (3, vec![]));
+}
+
+#[test]
+fn a_page_is_read_with_its_rows_and_numbers_at_any_depth_or_without_numbers() {
+    let row = json!({"uuid": "oapi-5f0c2f54-6f2e-5a8b-9d7e-0c4b6f5c1a11"});
+    for (body, numbers) in [
+        (
+            json!({"data": {"calls": {"content": [row]}, "currentPage": 2, "totalPages": 9}}),
+            true,
+        ),
+        (
+            json!({"data": {"page": {"list": [row], "currentPage": "2", "totalPages": 9.0}}}),
+            true,
+        ),
+        (
+            json!({"data": {"list": [row], "paging": {"currentPage": 2, "totalPages": 9}}}),
+            true,
+        ),
+        (
+            json!({"data": [row], "currentPage": 2, "totalPages": 9}),
+            true,
+        ),
+        (json!({"data": [row], "paging": {"page": 2}}), false),
+        (
+            json!({"data": {"list": [row], "currentPage": null, "totalPages": -1}}),
+            false,
+        ),
+        (
+            json!({"data": {"list": [row], "currentPage": 2.5, "totalPages": 1e300}}),
+            false,
+        ),
+    ] {
+        let page = page(body.clone());
+        assert_eq!((page.rows, page.uuids.len()), (1, 1), "{body}");
+        let expected = if numbers {
+            (Some(2), Some(9))
+        } else {
+            (None, None)
+        };
+        assert_eq!((page.current, page.total), expected, "{body}");
+    }
+    for body in [
+        json!({"data": null}),
+        json!({"data": "rows"}),
+        json!({"data": {"list": {"a": 1}}}),
+        json!({}),
+    ] {
+        let answer = answer(Endpoint::Filter, 200, body.clone());
+        assert!(
+            matches!(answer, Answer::BrokenBody { .. }),
+            "{answer:?} of {body}"
+        );
+    }
+}
+
+#[test]
+fn a_status_that_http_does_not_have_is_a_broken_answer_and_one_of_its_classes_is_read_as_that() {
+    let body = json!({"data": null, "accept": true, "requestId": "r1", "message": "Success"});
+    for status in [0, 100, 101, 199, 600, 700, 999, u16::MAX] {
+        let answer = answer(Endpoint::Submit, status, body.clone());
+        assert!(
+            matches!(answer, Answer::BrokenBody { .. }),
+            "{status}: {answer:?}"
+        );
+    }
+    for status in [200, 201, 202, 203, 226, 299] {
+        let answer = answer(Endpoint::Submit, status, body.clone());
+        assert!(
+            matches!(answer, Answer::Accepted { .. }),
+            "{status}: {answer:?}"
+        );
+    }
+    for status in [204, 205] {
+        let heard = read(Endpoint::Submit, status, b"");
+        let why = format!("status {status}, the body is empty");
+        assert_eq!(heard.answer, Answer::BrokenBody { why });
+    }
+    for status in [507, 520, 524, 599] {
+        let answer = answer(Endpoint::Submit, status, body.clone());
+        assert!(
+            matches!(answer, Answer::ServerError { .. }),
+            "{status}: {answer:?}"
+        );
+    }
+}
+
+#[test]
+fn a_refusal_is_a_refusal_whatever_its_body_claims() {
+    let lie = json!({"data": "SUCCESS", "accept": true, "requestId": "r1", "message": "Success"});
+    for status in 300..600 {
+        for endpoint in Endpoint::ALL {
+            let heard = heard(endpoint, status, lie.clone());
+            let passes = matches!(
+                heard.answer,
+                Answer::Accepted { .. }
+                    | Answer::StatusSuccess
+                    | Answer::StatusFailed { .. }
+                    | Answer::StatusPending { .. }
+                    | Answer::TokenInfo(_)
+                    | Answer::Page(_)
+            );
+            assert!(!passes, "{status}: {:?}", heard.answer);
+            assert_eq!(heard.expiry, None);
+        }
+    }
+}
+
+#[test]
+fn words_and_errors_of_any_size_and_kind_are_kept_within_a_bearable_length() {
+    let errors: Vec<Value> = (0..1000).map(|n| json!({"field": n})).collect();
+    let body = json!({"message": "ў".repeat(200_000), "errors": errors, "accept": false});
+    let Answer::Rejected { message, errors } = answer(Endpoint::Submit, 400, body) else {
+        panic!("not rejected");
+    };
+    assert_eq!(message.chars().count(), 1000);
+    assert_eq!(errors.as_array().map(Vec::len), Some(100));
+    for (message, words) in [
+        (json!(null), ""),
+        (json!({"uz": "xato"}), r#"{"uz":"xato"}"#),
+        (json!(["a", 1]), r#"["a",1]"#),
+        (json!(7), "7"),
+    ] {
+        let body = json!({"message": message, "errors": "none"});
+        let rejected = Answer::Rejected {
+            message: words.to_owned(),
+            errors: Value::Null,
+        };
+        assert_eq!(answer(Endpoint::Submit, 400, body), rejected);
+    }
+}
+
 fn any_json() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

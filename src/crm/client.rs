@@ -7,7 +7,7 @@
 use super::answer::{Answer, Heard, read};
 use super::{Address, Request, failure};
 use crate::secret::{ExposeSecret, Secret};
-use reqwest::header::{CONTENT_TYPE, HeaderValue};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -101,7 +101,7 @@ impl Client {
         match exchange(http, &self.setup.address, request, token).await {
             Ok(heard) => heard,
             Err(error) => Heard {
-                answer: failure::read(error),
+                answer: failure::read(error, &self.setup),
                 expiry: None,
             },
         }
@@ -139,29 +139,56 @@ async fn exchange(
         });
     };
     secret.set_sensitive(true);
-    let mut response = builder.header(TOKEN, secret).send().await?;
+    let plain = HeaderValue::from_static("identity");
+    let builder = builder.header(TOKEN, secret).header(ACCEPT_ENCODING, plain);
+    let mut response = builder.send().await?;
     let status = response.status().as_u16();
+    if let Some(why) = packed(&response) {
+        // never unpacked: a few bytes can hold gigabytes
+        return Ok(unread(why, status));
+    }
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
         if body.len() + chunk.len() > endpoint.body_max() {
-            return Ok(Heard {
-                answer: oversized(endpoint.body_max(), status),
-                expiry: None,
-            });
+            let why = format!("the body is larger than {} bytes", endpoint.body_max());
+            return Ok(unread(why, status));
         }
         body.extend_from_slice(&chunk);
     }
     Ok(read(endpoint, status, &body))
 }
 
-/// The status still says what it says; only a success is worthless without its body.
-fn oversized(max: usize, status: u16) -> Answer {
+/// Why a body is not worth reading: it is compressed, which was not asked for.
+fn packed(response: &reqwest::Response) -> Option<String> {
+    let how = response.headers().get(CONTENT_ENCODING)?;
+    let how = String::from_utf8_lossy(how.as_bytes())
+        .trim()
+        .to_lowercase();
+    let known = ["gzip", "x-gzip", "deflate", "br", "zstd", "compress"];
+    let shown = known.into_iter().find(|name| how.contains(name));
+    match (how.as_str(), shown) {
+        ("" | "identity", _) => None,
+        (_, Some(name)) => Some(format!(
+            "the body is compressed ({name}) though it was asked for as it is; \
+             see whether --crm-url leads to the Open API itself"
+        )),
+        (_, None) => Some("the body has an encoding that was not asked for".to_owned()),
+    }
+}
+
+/// An answer whose body is left unread. The status still says what it says; only a success is
+/// worthless without its body.
+fn unread(why: String, status: u16) -> Heard {
     if (200..300).contains(&status) {
-        return Answer::BrokenBody {
-            why: format!("the body is larger than {max} bytes"),
+        let answer = Answer::BrokenBody {
+            why: format!("status {status}, {why}"),
+        };
+        return Heard {
+            answer,
+            expiry: None,
         };
     }
-    read(super::Endpoint::Submit, status, b"").answer
+    read(super::Endpoint::Submit, status, b"")
 }
 
 fn build(setup: &Setup) -> Result<reqwest::Client, String> {

@@ -2,6 +2,7 @@
 //! where it may stand, unknown fields pass by.
 
 use super::answer::{Expiry, Grant, Page, TokenInfo};
+use super::lenient;
 use crate::journal::CallUuid;
 use callbridge_call::EpochSeconds;
 use serde_json::{Map, Value};
@@ -15,16 +16,33 @@ const WORDS_MAX: usize = 1000;
 /// Bytes of a requestId; a longer one is no id.
 const REQUEST_ID_MAX: usize = 256;
 
+/// How deep inside `data` a status is looked for, and inside a row a uuid.
+const STATUS_DEPTH: u32 = 2;
+const ROW_DEPTH: u32 = 2;
+
+/// Keys that hold a status, the likeliest first.
+const STATUS_KEYS: [&str; 5] = ["status", "requestStatus", "state", "result", "outcome"];
+
+/// Keys that hold a text for people.
+const SAID_KEYS: [&str; 6] = [
+    "message",
+    "error",
+    "reason",
+    "errorMessage",
+    "description",
+    "title",
+];
+
 /// An answer's JSON object.
 pub(super) struct Envelope(Map<String, Value>);
 
 impl Envelope {
     /// `Err` says why the body is no JSON object.
     pub(super) fn read(body: &[u8]) -> Result<Self, String> {
-        match serde_json::from_slice(body) {
+        match lenient::read(body) {
             Ok(Value::Object(map)) => Ok(Self(map)),
             Ok(_) => Err("the body is JSON, but no object".to_owned()),
-            Err(error) => Err(format!("the body is not JSON: {error}")),
+            Err(why) => Err(why),
         }
     }
 
@@ -62,15 +80,15 @@ impl Envelope {
         (1..=REQUEST_ID_MAX).contains(&id.len()).then_some(id)
     }
 
-    /// The status of an asynchronous write: `data` as a bare word, or an object (perhaps one
-    /// deeper) with the word under `status`, `requestStatus` or `state`; else the envelope's.
+    /// The status of an asynchronous write: `data` as a bare word, or an object (perhaps one or
+    /// two deeper) with the word under a key that says so; else one of the two words that the
+    /// document names (§3.2), wherever in `data` it stands; else the envelope's own status.
     pub(super) fn status(&self) -> Option<(String, String)> {
-        let places = [self.0.get("data"), self.0.get("data").and_then(only_object)];
-        let found = places.into_iter().flatten().find_map(|place| match place {
+        let data = self.0.get("data").unwrap_or(&Value::Null);
+        let found = match alone(data) {
             Value::String(word) => Some((word.clone(), String::new())),
-            Value::Object(map) => status_of(map),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
-        });
+            data => keyed(data, STATUS_DEPTH).or_else(|| named(data)),
+        };
         let (word, said) = found.or_else(|| status_of(&self.0))?;
         let word = word.trim().to_uppercase();
         (1..=64)
@@ -103,30 +121,45 @@ impl Envelope {
         })
     }
 
-    /// A page of the journal: rows as strings or objects with a `uuid`, under whatever key holds
-    /// the array; `currentPage` and `totalPages` beside it or outside `data`.
+    /// A page of the journal: rows of any kind under whatever key holds the array, in `data` or
+    /// one object deeper; `currentPage` and `totalPages` beside it, above it, or nowhere.
     pub(super) fn page(&self) -> Option<Page> {
         let data = self.0.get("data")?;
         let rows = match data {
             Value::Array(rows) => rows,
-            Value::Object(map) => map.values().filter_map(Value::as_array).max_by_key(|a| {
-                (
-                    a.iter().filter(|row| uuid_of(row).is_some()).count(),
-                    a.len(),
+            Value::Object(map) => best_rows(map)
+                .into_iter()
+                .chain(
+                    map.values()
+                        .filter_map(Value::as_object)
+                        .filter_map(best_rows),
                 )
-            })?,
+                .max_by_key(|rows| {
+                    (
+                        rows.iter().filter(|row| names_a_call(row)).count(),
+                        rows.len(),
+                    )
+                })?,
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return None,
         };
+        let inside = data
+            .as_object()
+            .into_iter()
+            .flat_map(|map| std::iter::once(map).chain(map.values().filter_map(Value::as_object)));
+        let places: Vec<&Map<String, Value>> = inside.chain(std::iter::once(&self.0)).collect();
         let count = |name: &str| {
-            let value = data
-                .get(name)
-                .or_else(|| self.0.get(name))
-                .and_then(integer);
+            let value = places
+                .iter()
+                .find_map(|place| place.get(name).and_then(integer));
             value.and_then(|value| u32::try_from(value).ok())
         };
+        let mut uuids = Vec::new();
+        for row in rows {
+            collect_uuids(row, ROW_DEPTH, &mut uuids);
+        }
         Some(Page {
             rows: u32::try_from(rows.len()).unwrap_or(u32::MAX),
-            uuids: rows.iter().filter_map(uuid_of).collect(),
+            uuids,
             current: count("currentPage"),
             total: count("totalPages"),
         })
@@ -150,21 +183,70 @@ impl Envelope {
     }
 }
 
-/// The one object inside an object that has no status of its own: `{"request": {…}}`.
-fn only_object(data: &Value) -> Option<&Value> {
-    let mut objects = data.as_object()?.values().filter(|value| value.is_object());
-    let only = objects.next()?;
-    objects.next().is_none().then_some(only)
+/// A list of one is that one.
+fn alone(value: &Value) -> &Value {
+    match value.as_array().map(Vec::as_slice) {
+        Some([one]) => one,
+        Some(_) | None => value,
+    }
+}
+
+/// A status under its key, in this object or in those inside it; the outermost wins.
+fn keyed(value: &Value, depth: u32) -> Option<(String, String)> {
+    let map = alone(value).as_object()?;
+    let here = status_of(map);
+    if here.is_some() || depth == 0 {
+        return here;
+    }
+    let mut inside = map.values().filter_map(|value| keyed(value, depth - 1));
+    let (word, said) = inside.next()?;
+    // two that differ: nobody can tell whose status is asked for
+    inside
+        .all(|(other, _)| other.eq_ignore_ascii_case(&word))
+        .then_some((word, said))
 }
 
 fn status_of(map: &Map<String, Value>) -> Option<(String, String)> {
-    let word = ["status", "requestStatus", "state"]
+    let word = STATUS_KEYS
         .into_iter()
-        .find_map(|key| map.get(key).and_then(Value::as_str))?;
-    let said = ["message", "error", "reason", "errorMessage", "description"]
+        .find_map(|key| map.get(key).and_then(word_of))?;
+    let said = SAID_KEYS
         .into_iter()
         .find_map(|key| map.get(key).filter(|value| !value.is_null()).map(words));
     Some((word.to_owned(), said.unwrap_or_default()))
+}
+
+/// `"SUCCESS"`, or `{"name": "SUCCESS"}` as enums are sometimes written.
+fn word_of(value: &Value) -> Option<&str> {
+    match value {
+        Value::String(word) => Some(word),
+        Value::Object(map) => ["name", "code", "value", "key", "status"]
+            .into_iter()
+            .find_map(|key| map.get(key).and_then(Value::as_str)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
+    }
+}
+
+/// `SUCCESS` or `FAILED` under a key of any name, but for those that hold texts for people: a
+/// message `Success` is on every good answer (§2.1).
+fn named(data: &Value) -> Option<(String, String)> {
+    let map = data.as_object()?;
+    let deeper = map.values().filter_map(Value::as_object);
+    let mut finals = std::iter::once(map).chain(deeper).flat_map(|map| {
+        map.iter().filter_map(move |(key, value)| {
+            let word = value
+                .as_str()
+                .filter(|_| !SAID_KEYS.contains(&key.as_str()))?;
+            let word = word.trim().to_uppercase();
+            matches!(word.as_str(), "SUCCESS" | "FAILED").then_some((word, map))
+        })
+    });
+    let (word, map) = finals.next()?;
+    let mut said = SAID_KEYS.into_iter().filter_map(|key| map.get(key));
+    let said = said.find(|value| !value.is_null()).map(words);
+    finals
+        .all(|(other, _)| other == word)
+        .then_some((word, said.unwrap_or_default()))
 }
 
 fn grant(value: &Value) -> Option<Grant> {
@@ -184,22 +266,57 @@ fn grant(value: &Value) -> Option<Grant> {
     }
 }
 
-fn uuid_of(row: &Value) -> Option<CallUuid> {
-    let text = match row {
-        Value::String(text) => text,
-        Value::Object(map) => map.get("uuid")?.as_str()?,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => return None,
+/// Of the arrays in an object, the one that is most likely the rows.
+fn best_rows(map: &Map<String, Value>) -> Option<&Vec<Value>> {
+    map.values().filter_map(Value::as_array).max_by_key(|rows| {
+        (
+            rows.iter().filter(|row| names_a_call(row)).count(),
+            rows.len(),
+        )
+    })
+}
+
+fn names_a_call(row: &Value) -> bool {
+    let mut found = Vec::new();
+    collect_uuids(row, ROW_DEPTH, &mut found);
+    !found.is_empty()
+}
+
+/// Everything in a row that can be the uuid of a call of ours, under whatever key. A uuid of ours
+/// is made from its call alone, so that it can stand in a row of the journal by no other cause.
+fn collect_uuids(row: &Value, depth: u32, found: &mut Vec<CallUuid>) {
+    match row {
+        Value::String(text) => found.extend(uuid_in(text).filter(|uuid| !found.contains(uuid))),
+        Value::Object(map) if depth > 0 => {
+            map.values()
+                .for_each(|value| collect_uuids(value, depth - 1, found));
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {}
+    }
+}
+
+fn uuid_in(text: &str) -> Option<CallUuid> {
+    let text = text.trim();
+    let bare = match text.split_at_checked(PREFIX.len()) {
+        Some((prefix, bare)) if prefix.eq_ignore_ascii_case(PREFIX) => bare,
+        Some(_) | None => text,
     };
-    let bare = text.strip_prefix(PREFIX).unwrap_or(text);
     uuid::Uuid::try_parse(bare).ok().map(CallUuid)
 }
 
 fn integer(value: &Value) -> Option<i64> {
     match value {
-        Value::Number(number) => number.as_i64(),
+        // 3.0 is written by some for 3
+        Value::Number(number) => number.as_i64().or_else(|| whole(number.as_f64()?)),
         Value::String(text) => text.trim().parse().ok(),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     }
+}
+
+fn whole(number: f64) -> Option<i64> {
+    // beyond this a float no longer tells one integer from the next
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    (number.fract() == 0.0 && number.abs() < EXACT).then_some(number as i64)
 }
 
 /// A text for people: a string as it is, anything else as JSON; cut to a bearable length.

@@ -1,26 +1,54 @@
 //! Why no answer came, told apart by what it means: nothing was sent, or it may have arrived.
 
+use super::Setup;
 use super::answer::Answer;
 use std::error::Error as StdError;
 
 /// Longest text of a transport error that is kept.
 const WORDS_MAX: usize = 300;
 
-/// The answer that a failed exchange amounts to. The URL is left out of the words: it may hold a
-/// requestId, never a secret, but it says nothing new.
-pub(super) fn read(error: reqwest::Error) -> Answer {
+/// The answer that a failed exchange with the service behind `way` amounts to. The URL is left out
+/// of the words: it may hold a requestId, never a secret, but it says nothing new.
+pub(super) fn read(error: reqwest::Error, way: &Setup) -> Answer {
     let error = error.without_url();
     let why = words(&error);
-    if let Some(tls) = tls_words(&error) {
-        return Answer::TlsRefused { why: tls };
+    if let Some(tls) = chain(&error).find_map(find_tls) {
+        return Answer::TlsRefused {
+            why: tls_words(tls),
+        };
     }
     if error.is_timeout() && !error.is_connect() {
         return Answer::TimedOut;
     }
-    if error.is_connect() || error.is_builder() {
+    if error.is_builder() {
         return Answer::NotConnected { why };
     }
-    Answer::Lost { why }
+    if error.is_connect() {
+        let place = match &way.proxy {
+            Some(proxy) => format!("{} by way of {proxy}", way.address.place()),
+            None => way.address.place(),
+        };
+        let why = if error.is_timeout() {
+            format!("{place} does not answer (nor perhaps the DNS that knows it)")
+        } else {
+            format!("{place}: {why}")
+        };
+        return Answer::NotConnected { why };
+    }
+    match chain(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
+        // an answer came, and it is none of HTTP's
+        Some(hyper) if hyper.is_parse_too_large() => Answer::BrokenBody {
+            why: "the head of the answer is too large to be read".to_owned(),
+        },
+        Some(hyper) if hyper.is_parse() => Answer::BrokenBody {
+            why: format!(
+                "what answers at {} does not speak HTTP ({why}); see whether --crm-url has the \
+                 right scheme and port",
+                way.address.place()
+            ),
+        },
+        Some(_) | None => Answer::Lost { why },
+    }
 }
 
 /// The innermost cause is the one that says something.
@@ -31,10 +59,9 @@ fn words(error: &(dyn StdError + 'static)) -> String {
     innermost.chars().take(WORDS_MAX).collect()
 }
 
-fn tls_words(error: &(dyn StdError + 'static)) -> Option<String> {
+fn tls_words(tls: &rustls::Error) -> String {
     use rustls::{CertificateError as Certificate, Error as Tls};
-    let tls = chain(error).find_map(find_tls)?;
-    Some(match tls {
+    match tls {
         Tls::InvalidCertificate(Certificate::NotValidForName)
         | Tls::InvalidCertificate(Certificate::NotValidForNameContext { .. }) => {
             "the certificate is for another name; give --crm-url the name that it is for".to_owned()
@@ -43,13 +70,27 @@ fn tls_words(error: &(dyn StdError + 'static)) -> Option<String> {
         | Tls::InvalidCertificate(Certificate::ExpiredContext { .. }) => {
             "the certificate has expired; it has to be renewed at the CRM".to_owned()
         }
+        Tls::InvalidCertificate(Certificate::NotValidYet)
+        | Tls::InvalidCertificate(Certificate::NotValidYetContext { .. }) => {
+            "the certificate is not valid yet; see whether our clock is right".to_owned()
+        }
         Tls::InvalidCertificate(Certificate::UnknownIssuer | Certificate::BadSignature) => {
             "the certificate is self-signed, or signed by an authority that is not trusted here; \
              if it is your own, give it with --crm-ca-file"
                 .to_owned()
         }
-        other => other.to_string(),
-    })
+        // as `openssl req -x509` makes them
+        Tls::InvalidCertificate(other) if format!("{other:?}").contains("CaUsedAsEndEntity") => {
+            "the certificate is an authority's (CA:TRUE) and no server's; issue one for the \
+             server, signed by that authority, and give the authority's with --crm-ca-file"
+                .to_owned()
+        }
+        Tls::InvalidMessage(_) => {
+            "what answers there does not speak TLS; see whether --crm-url has the right port"
+                .to_owned()
+        }
+        other => other.to_string().chars().take(WORDS_MAX).collect(),
+    }
 }
 
 /// rustls errors travel inside `io::Error`, whose `source` steps over the error it wraps.

@@ -162,18 +162,73 @@ fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
         errors: Value::Null,
     };
     assert_eq!(first(Endpoint::Submit, conflict), dead);
-    let other = Answer::OtherClientError {
-        status: 422,
-        message: String::new(),
-        errors: Value::Null,
-    };
-    let message = "422".to_owned();
-    let dead = Verdict::Dead {
-        reason: Reason::Rejected,
-        message,
-        errors: Value::Null,
-    };
-    assert_eq!(first(Endpoint::Submit, other), dead);
+    for status in [402, 407, 408, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
+        let other = Answer::OtherClientError {
+            status,
+            message: String::new(),
+            errors: Value::Null,
+        };
+        let dead = Verdict::Dead {
+            reason: Reason::Rejected,
+            message: status.to_string(),
+            errors: Value::Null,
+        };
+        assert_eq!(first(Endpoint::Submit, other), dead);
+    }
+}
+
+#[test]
+fn a_status_or_body_that_nobody_knows_is_as_5xx_on_every_endpoint() {
+    for (status, body) in [
+        (101, "{}"),
+        (200, ""),
+        (200, "<html>welcome</html>"),
+        (200, "[]"),
+        (200, "{\"accept\":true"),
+        (204, ""),
+        (600, "{}"),
+        (999, "{}"),
+        (503, "<html>bad gateway</html>"),
+    ] {
+        for endpoint in Endpoint::ALL {
+            let answer = crate::crm::read(endpoint, status, body.as_bytes()).answer;
+            let verdict = first(endpoint, answer);
+            assert!(is_fault(&verdict), "{status} {body}: {verdict:?}");
+        }
+    }
+}
+
+#[test]
+fn each_status_of_the_table_has_its_verdict_from_the_bytes_to_the_end() {
+    let body = json!({"message": "xato", "accept": false, "data": null}).to_string();
+    for (statuses, submit, token_info) in [
+        (
+            &[301, 302, 304, 307, 308][..],
+            "wrong_address",
+            "wrong_address",
+        ),
+        (&[404, 405, 415], "wrong_address", "wrong_address"),
+        (&[400, 422], "rejected", "fault"),
+        (&[401, 406], "token_refused", "token_refused"),
+        (&[403], "no_grant", "no_grant"),
+        (&[409], "conflict", "fault"),
+        (&[429], "too_many", "too_many"),
+        (&[500, 502, 503, 504, 599, 600], "fault", "fault"),
+    ] {
+        for status in statuses {
+            for (endpoint, word) in [
+                (Endpoint::Submit, submit),
+                (Endpoint::TokenInfo, token_info),
+            ] {
+                let answer = crate::crm::read(endpoint, *status, body.as_bytes()).answer;
+                assert_eq!(
+                    first(endpoint, answer).word(),
+                    word,
+                    "{status} of {endpoint}"
+                );
+            }
+        }
+    }
 }
 
 #[test]

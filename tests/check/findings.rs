@@ -57,6 +57,12 @@ impl Checked {
         assert_eq!(self.err, "");
     }
 
+    /// The flags were refused with these words, and nothing was looked at.
+    pub fn is_refused(&self, words: &str) {
+        assert_eq!((self.code, self.findings.len()), (64, 0), "{self:#?}");
+        assert!(self.err.contains(words), "{}", self.err);
+    }
+
     /// The check whose name begins so went well.
     pub fn well(&self, name: &str) -> &Value {
         let of_name = self.of(true);

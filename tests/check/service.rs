@@ -259,7 +259,14 @@ async fn what_stands_between_is_named() {
     let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let proxy = format!("http://{}", nobody.local_addr().expect("bound"));
     drop(nobody);
+    let authority = Authority::new();
+    let ca_file = authority.ca_file().display().to_string();
     let by_proxy = with(flags.clone(), "--crm-proxy", &proxy);
+    let refused = check(&place, &by_proxy).await;
+    refused.is_refused("--crm-proxy: would be given the token in clear");
+    let by_proxy = with(by_proxy, "--crm-url", "https://crm.example.uz");
+    let by_proxy = with(by_proxy, "--crm-ca-file", &ca_file);
+    let by_proxy = with(by_proxy, "--rate", "60/60s");
     let checked = check(&place, &by_proxy).await;
     checked.fails(69, "crm", &format!("by way of {proxy}"), "proxy");
     let flags = with(flags, "--crm-url", "https://localhost:1");

@@ -16,20 +16,20 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
 
-const ACCEPTED: &str = r#"{"data":null,"message":"Success","accept":true,"requestId":"r1"}"#;
+pub const ACCEPTED: &str = r#"{"data":null,"message":"Success","accept":true,"requestId":"r1"}"#;
 
 /// A server that answers every connection with these bytes, and tells what it was asked.
-struct Server {
-    addr: SocketAddr,
+pub struct Server {
+    pub addr: SocketAddr,
     asked: mpsc::Receiver<String>,
-    connections: Arc<AtomicUsize>,
+    pub connections: Arc<AtomicUsize>,
 }
 
-async fn serve(answer: Vec<u8>) -> Server {
+pub async fn serve(answer: Vec<u8>) -> Server {
     serve_over(answer, None).await
 }
 
-async fn serve_over(answer: Vec<u8>, tls: Option<TlsAcceptor>) -> Server {
+pub async fn serve_over(answer: Vec<u8>, tls: Option<TlsAcceptor>) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let addr = listener.local_addr().expect("its address");
     let (tell, asked) = mpsc::channel(16);
@@ -72,7 +72,7 @@ async fn converse<S: AsyncRead + AsyncWrite + Unpin>(mut socket: S, answer: &[u8
     String::from_utf8(asked).expect("text")
 }
 
-fn is_whole(asked: &[u8]) -> bool {
+pub fn is_whole(asked: &[u8]) -> bool {
     let text = String::from_utf8_lossy(asked);
     let Some((head, body)) = text.split_once("\r\n\r\n") else {
         return false;
@@ -85,12 +85,12 @@ fn is_whole(asked: &[u8]) -> bool {
     body.len() >= length.unwrap_or(0)
 }
 
-fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
+pub fn http(status: &str, headers: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n{headers}\r\n{body}").into_bytes()
 }
 
-fn client(url: &str, ca_file: Option<PathBuf>) -> Client {
+pub fn client(url: &str, ca_file: Option<PathBuf>) -> Client {
     // whoever comes second finds it installed, which is as good
     let _ = rustls::crypto::ring::default_provider().install_default();
     let address = Address::parse(url).expect("an address");
@@ -105,15 +105,15 @@ fn client(url: &str, ca_file: Option<PathBuf>) -> Client {
     })
 }
 
-fn plain(addr: SocketAddr) -> Client {
+pub fn plain(addr: SocketAddr) -> Client {
     client(&format!("http://{addr}"), None)
 }
 
-fn submit() -> Request {
+pub fn submit() -> Request {
     Request::Submit(serde_json::json!({ "leadId": 4001 }))
 }
 
-async fn send(client: &Client) -> Answer {
+pub async fn send(client: &Client) -> Answer {
     client
         .send(&submit(), &Secret::from("svc_pat_secret"))
         .await
@@ -248,13 +248,13 @@ async fn a_proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
 }
 
 /// A certificate, its key, and the file that makes a client trust its authority.
-struct Identity {
-    acceptor: TlsAcceptor,
-    ca_file: PathBuf,
+pub struct Identity {
+    pub acceptor: TlsAcceptor,
+    pub ca_file: PathBuf,
     _folder: tempfile::TempDir,
 }
 
-fn identity(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
+pub fn identity(name: &str, change: impl FnOnce(&mut CertificateParams)) -> Identity {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let ca_key = KeyPair::generate().expect("a key");
     let mut ca = CertificateParams::new(Vec::new()).expect("parameters");
@@ -285,7 +285,7 @@ fn self_signed() -> TlsAcceptor {
     acceptor(&params.self_signed(&key).expect("a certificate"), &key)
 }
 
-fn acceptor(cert: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
+pub fn acceptor(cert: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
     let der = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
     let config = ServerConfig::builder()
         .with_no_client_auth()
@@ -301,7 +301,7 @@ async fn over_tls(server: &Identity, trusted: Option<&Identity>) -> Answer {
     send(&client(&url, trusted.map(|it| it.ca_file.clone()))).await
 }
 
-fn refused(answer: Answer) -> String {
+pub fn refused(answer: Answer) -> String {
     match answer {
         Answer::TlsRefused { why } => why,
         other => panic!("not refused: {other:?}"),

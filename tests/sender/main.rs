@@ -4,4 +4,5 @@
 #[allow(dead_code)] // the dice are the simulation's
 mod calls;
 mod client;
+mod hostile;
 mod work;

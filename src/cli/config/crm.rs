@@ -43,6 +43,12 @@ pub(super) fn check(
         .crm_proxy
         .as_deref()
         .and_then(|text| faults.take("--crm-proxy", proxy(text)));
+    if proxy.is_some() && own.as_ref().is_some_and(Address::is_plain) {
+        faults.add(
+            "--crm-proxy",
+            "would be given the token in clear: with an http:// --crm-url no proxy is used",
+        );
+    }
     let token_file = path("--token-file", flags.token_file.as_deref(), faults);
     let token = match Place::find(secrets::Kind::Token, token_file.as_deref(), environment) {
         Err(words) if needs => {

@@ -1,0 +1,139 @@
+//! JSON as it comes: what is broken in a value that nobody needs does not spoil the rest.
+//!
+//! serde_json refuses the whole of a body for one number beyond a float (`1e400`), half a
+//! surrogate in a message, or a value nested deeper than 128. An accepted call is accepted all the
+//! same, and sending it again because of a stranger's field would be the worse fault.
+
+use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
+use serde_json::{Map, Value};
+use std::borrow::Cow;
+use std::fmt;
+
+/// The keys of an envelope (§2.1) that can matter, those of unpublished shapes included.
+const KEYS: [&str; 11] = [
+    "data",
+    "message",
+    "error",
+    "accept",
+    "errors",
+    "requestId",
+    "status",
+    "requestStatus",
+    "state",
+    "currentPage",
+    "totalPages",
+];
+
+/// The value of a body, or in words why there is none.
+///
+/// # Errors
+/// The body is not JSON from its first byte to its last.
+pub(super) fn read(body: &[u8]) -> Result<Value, String> {
+    let text = text(body);
+    if text.trim().is_empty() {
+        return Err("the body is empty".to_owned());
+    }
+    match serde_json::from_str(&text) {
+        Ok(value) => Ok(value),
+        Err(error) => match pieces(&text) {
+            Some(map) if !map.is_empty() => Ok(Value::Object(map)),
+            Some(_) | None => Err(format!("the body is not JSON: {error}")),
+        },
+    }
+}
+
+/// Without the mark of UTF-8; bytes that are none of it become the replacement character.
+fn text(body: &[u8]) -> Cow<'_, str> {
+    let bare = body.strip_prefix(b"\xef\xbb\xbf").unwrap_or(body);
+    String::from_utf8_lossy(bare)
+}
+
+/// What can be read of a whole object, key by key; `None` when it is no object or not whole.
+fn pieces(text: &str) -> Option<Map<String, Value>> {
+    serde_json::from_str::<IgnoredAny>(text).ok()?;
+    let read = |key: &'static str| {
+        let value = One(key).of(text).ok().flatten()?;
+        Some((key.to_owned(), value))
+    };
+    Some(KEYS.into_iter().filter_map(read).collect())
+}
+
+/// Reads the value of one key and passes over the others unread.
+struct One(&'static str);
+
+impl One {
+    fn of(self, text: &str) -> serde_json::Result<Option<Value>> {
+        serde_json::Deserializer::from_str(text).deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for One {
+    type Value = Option<Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut found = None;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == self.0 {
+                found = Some(map.next_value()?);
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_broken_value_that_nobody_needs_does_not_spoil_the_rest() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        for odd in ["1e400", "-1e999", "\"\\ud800\"", deep.as_str()] {
+            let body = format!(r#"{{"debug":{odd},"requestId":"r1","accept":true}}"#);
+            assert!(serde_json::from_str::<Value>(&body).is_err(), "{odd:.20}");
+            let read = read(body.as_bytes()).expect("readable");
+            assert_eq!(
+                read,
+                json!({"requestId": "r1", "accept": true}),
+                "{odd:.20}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_mark_before_the_text_and_foreign_bytes_in_it_are_borne() {
+        let marked = b"\xef\xbb\xbf{\"accept\":true}";
+        assert_eq!(read(marked), Ok(json!({"accept": true})));
+        let foreign = read(b"{\"message\":\"\xcf\xf0\",\"requestId\":\"r\"}");
+        assert_eq!(foreign.expect("readable")["requestId"], "r");
+    }
+
+    #[test]
+    fn what_is_not_whole_is_not_json_at_all() {
+        for body in [
+            "",
+            " \n",
+            "{\"requestId\":\"r1\"",
+            "<html>",
+            "{\"a\":1e400",
+            "nul",
+        ] {
+            let why = read(body.as_bytes()).expect_err(body);
+            let empty = body.trim().is_empty();
+            let words = if empty {
+                "the body is empty"
+            } else {
+                "the body is not JSON: "
+            };
+            assert!(why.starts_with(words), "{body}: {why}");
+        }
+        assert!(read(b"[1e400]").is_err(), "no object");
+    }
+}
