@@ -147,6 +147,8 @@ fn what_was_answered_survives_kill_9_and_nothing_is_there_by_half() {
 /// Opens what the child left: everything answered, each request whole, books that balance.
 fn check(dir: &Path, answered: &BTreeSet<u32>, expected: &Integrity) {
     let (handle, guard) = open(dir, Settings::default()).expect("opens after the kill");
+    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    assert_eq!(restored, Ok(false), "a file that was killed in is no copy");
     let opened = handle.read_blocking(|store| store.open_calls("pbx1"));
     let opened: BTreeSet<u64> = opened
         .expect("readable")

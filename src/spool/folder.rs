@@ -1,13 +1,13 @@
 //! Opening the state folder: who may, what is found, and what is checked beside the work.
 
+use super::identity::Seen;
 use super::store::{CLEAN, Store};
 use super::writer::{Guard, Handle, Integrity, start};
-use super::{Error, Op, Settings};
+use super::{Error, Settings};
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Read as _, Seek as _, Write as _};
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -18,7 +18,8 @@ pub const FILE: &str = "spool.db";
 pub const LOCK: &str = "spool.lock";
 
 /// Opens the state in `dir`: makes it if allowed, locks it, brings it up to date, starts the
-/// thread. After an unclean stop the file is checked beside the work ([`Handle::health`]).
+/// thread. After an unclean stop the file is checked beside the work ([`Handle::health`]). A file
+/// that is a copy is recognised ([`Store::restored`]).
 ///
 /// # Errors
 /// [`Error::Locked`], [`Error::Missing`], [`Error::NotWritable`], [`Error::NewerSchema`],
@@ -30,16 +31,22 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
         return Err(Error::Missing { dir });
     }
     make_folder(dir)?;
-    let lock = lock(dir)?;
-    let is_new = make_private(&file)?;
+    let lock = Lock::take(dir)?;
+    let seen = make_private(&file)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let db =
         Connection::open_with_flags(&file, flags).map_err(|error| Error::sqlite(&file, &error))?;
     let on_commit = settings.on_commit.clone();
     let mut store = Store::over(db, &file, settings)?;
-    let clean = is_new || store.meta(CLEAN)?.is_some();
+    let clean = seen.is_none() || store.meta(CLEAN)?.is_some();
+    if let Some(seen) = &seen {
+        store.compare_identity(seen, lock.stamp.as_deref(), clean)?;
+    }
     // From here on an end without farewell is seen by the next start.
-    store.write(vec![Op::MetaGone { key: CLEAN.into() }])?;
+    let now = file
+        .metadata()
+        .map_err(|error| not_writable(&file, &error))?;
+    store.begin(&Seen::of(&now))?;
     let (handle, mut guard) =
         start(store, Some(lock), on_commit).map_err(|error| not_writable(&file, &error))?;
     if !clean {
@@ -72,8 +79,8 @@ fn make_folder(dir: &Path) -> Result<(), Error> {
 }
 
 /// Makes the file for this user alone before SQLite opens it; `-wal` and `-shm` take its mode.
-/// True when it was not there, or empty.
-fn make_private(file: &Path) -> Result<bool, Error> {
+/// As it was found; `None` when it was not there, or empty.
+fn make_private(file: &Path) -> Result<Option<Seen>, Error> {
     let wrong = |error: io::Error| not_writable(file, &error);
     let made = OpenOptions::new()
         .create(true)
@@ -86,42 +93,77 @@ fn make_private(file: &Path) -> Result<bool, Error> {
         made.set_permissions(Permissions::from_mode(0o600))
             .map_err(wrong)?;
     }
-    Ok(meta.len() == 0)
+    Ok((meta.len() > 0).then(|| Seen::of(&meta)))
 }
 
-/// Takes the lock and leaves our number in it. flock ends with the process, however it ends.
-fn lock(dir: &Path) -> Result<OwnedFd, Error> {
-    let path = dir.join(LOCK);
-    let wrong = |error: io::Error| not_writable(&path, &error);
-    let mut file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .read(true)
-        .write(true)
-        .mode(0o600)
-        .open(&path)
-        .map_err(wrong)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Ok(()) => {}
-        Err(rustix::io::Errno::WOULDBLOCK) => {
-            return Err(Error::Locked {
-                dir: dir.to_path_buf(),
-                pid: holder(&mut file),
-            });
+/// The folder's lock. flock ends with the process, however it ends. It is dropped after the store
+/// is closed, and leaves behind how the file looked then.
+pub(super) struct Lock {
+    held: File,
+    file: PathBuf,
+    /// What the last one left behind.
+    stamp: Option<String>,
+}
+
+impl Lock {
+    /// Takes it and leaves our number in it.
+    fn take(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(LOCK);
+        let wrong = |error: io::Error| not_writable(&path, &error);
+        let mut held = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(wrong)?;
+        let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
+        let text = words(&mut held);
+        let mut lines = text.lines();
+        let pid = lines.next().and_then(|pid| pid.trim().parse().ok());
+        match locked {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::Locked {
+                    dir: dir.to_path_buf(),
+                    pid,
+                });
+            }
+            Err(error) => return Err(wrong(error.into())),
         }
-        Err(error) => return Err(wrong(error.into())),
+        held.set_len(0)
+            .and_then(|()| held.rewind())
+            .and_then(|()| writeln!(held, "{}", std::process::id()))
+            .map_err(wrong)?;
+        Ok(Self {
+            held,
+            file: dir.join(FILE),
+            stamp: lines.next().map(str::to_owned),
+        })
     }
-    file.set_len(0)
-        .and_then(|()| file.rewind())
-        .and_then(|()| writeln!(file, "{}", std::process::id()))
-        .map_err(wrong)?;
-    Ok(file.into())
 }
 
-fn holder(file: &mut File) -> Option<u32> {
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where this fails the next start is in doubt, which is right.
+        if let Ok(meta) = self.file.metadata() {
+            writeln!(self.held, "{}", Seen::of(&meta).stamp).ok();
+        }
+    }
+}
+
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// What stands in the lock: the holder's number, and after an orderly end the file's stamp.
+fn words(held: &mut File) -> String {
     let mut text = String::new();
-    file.take(32).read_to_string(&mut text).ok()?;
-    text.trim().parse().ok()
+    held.take(256).read_to_string(&mut text).ok();
+    text
 }
 
 /// A check under way; dropping it breaks it off.

@@ -13,6 +13,7 @@
 //! | [`store`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
 //! | [`folder`] | opening: lock, modes, damage, the check after an unclean stop |
+//! | `identity` | whether the file is a copy |
 //! | [`memory`] | finished calls, looked up beside the writer |
 //! | [`binding`] | whose calls these are |
 //! | [`mod@hint`] | what to do about a letter |
@@ -21,12 +22,13 @@
 //! | file in the state folder | what it is |
 //! |---|---|
 //! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
-//! | `spool.lock` | locked while in use; holds the number of the process that has it |
+//! | `spool.lock` | locked while in use; who has it, and what the file was like at the last end |
 
 pub mod binding;
 pub mod error;
 pub mod folder;
 pub mod hint;
+mod identity;
 pub mod memory;
 pub mod op;
 pub mod row;

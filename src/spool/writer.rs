@@ -4,10 +4,10 @@
 //! follow its commit. Reads run between groups, in the order asked, so a read sees every write
 //! asked for before it.
 
+use super::folder::Lock;
 use super::op::{Done, Op};
 use super::store::{CLEAN, Store, Work, prepare};
 use super::{CommitHook, Error};
-use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -202,7 +202,7 @@ impl Drop for Guard {
 /// Starts the thread over an open store. `lock` is held as long as it runs.
 pub(super) fn start(
     store: Store,
-    lock: Option<OwnedFd>,
+    lock: Option<Lock>,
     on_commit: Option<CommitHook>,
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
@@ -249,7 +249,8 @@ struct Writer {
     health: Arc<Mutex<Health>>,
     stop: Arc<AtomicBool>,
     on_commit: Option<CommitHook>,
-    _lock: Option<OwnedFd>,
+    /// Let go last, when the file is closed.
+    _lock: Option<Lock>,
 }
 
 impl Writer {

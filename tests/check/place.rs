@@ -123,3 +123,16 @@ async fn an_address_that_is_taken_is_64_unless_the_daemon_has_it() {
     check(&place, &flags).await.is_clean();
     daemon.stop().await;
 }
+
+#[tokio::test]
+async fn with_a_copy_of_a_state_nothing_is_asked_before_the_daemon_has_waited() {
+    let (place, _crm, flags) = stage().await;
+    check(&place, &flags).await.is_clean();
+    let file = place.path("state").join(spool::folder::FILE);
+    std::fs::copy(&file, place.path("backup")).expect("copied");
+    std::fs::rename(place.path("backup"), &file).expect("put back");
+    for _ in 0..2 {
+        let checked = check(&place, &flags).await;
+        checked.fails(69, "crm", "the state is a copy", "callbridge run");
+    }
+}

@@ -1,7 +1,8 @@
 //! Small durable settings, and whose calls these are.
 
-use super::super::op::Done;
+use super::super::op::{Done, Op};
 use super::{Store, sql};
+use crate::spool::identity::Seen;
 use crate::spool::{Binding, Error, Fit};
 use rusqlite::OptionalExtension as _;
 
@@ -9,6 +10,10 @@ use rusqlite::OptionalExtension as _;
 pub(super) const HIGHEST_ID: &str = "spool.highest_id";
 /// `yes` after an orderly end.
 pub(in crate::spool) const CLEAN: &str = "spool.clean";
+/// Which file this is ([`Seen::identity`]).
+const FILE: &str = "spool.file";
+/// `yes` in a copy, until a request was made with it.
+const RESTORED: &str = "spool.restored";
 const ADDRESS: &str = "bound.address";
 const COMPANY: &str = "bound.company";
 const APPLICATION: &str = "bound.application";
@@ -25,6 +30,56 @@ impl Store {
     pub(super) fn drop_meta(&self, key: &str) -> Result<Done, Error> {
         self.execute("DELETE FROM meta WHERE key = ?1", [key])?;
         Ok(Done::Stored)
+    }
+
+    /// Sees whether this is the file that was used here last.
+    pub(in crate::spool) fn compare_identity(
+        &mut self,
+        seen: &Seen,
+        stamp: Option<&str>,
+        clean: bool,
+    ) -> Result<(), Error> {
+        let own = self.meta(FILE)?;
+        let used = !self.slots()?.is_empty();
+        let doubtful = seen.is_doubtful(own.as_deref(), stamp, clean, used);
+        self.restored = doubtful || self.meta(RESTORED)?.is_some();
+        Ok(())
+    }
+
+    /// The first commit of a process: an end without farewell is seen by the next start, and so is
+    /// a copy of this file.
+    pub(in crate::spool) fn begin(&mut self, seen: &Seen) -> Result<(), Error> {
+        let identity = seen.identity.clone();
+        let mut ops = vec![
+            Op::MetaGone { key: CLEAN.into() },
+            Op::Meta {
+                key: FILE.into(),
+                value: identity,
+            },
+        ];
+        if self.restored {
+            ops.push(Op::Meta {
+                key: RESTORED.into(),
+                value: "yes".into(),
+            });
+        }
+        self.write(ops).map(drop)
+    }
+
+    /// The file was found to be a copy when this process opened it, or by an earlier process that
+    /// made no request since: requests may have been made that it does not know of, and its slots
+    /// are in doubt. A request makes an end of that for the processes to come: the first
+    /// [`Op::Slot`] says that its sender has waited.
+    pub const fn restored(&self) -> bool {
+        self.restored
+    }
+
+    /// A request is made: the doubt is over for those who open the file after us.
+    pub(super) fn settle_identity(&self) -> Result<(), Error> {
+        if self.restored {
+            self.drop_meta(RESTORED)?;
+        }
+        Ok(())
     }
 
     pub(super) fn remember_highest_id(&self) -> Result<(), Error> {

@@ -39,6 +39,7 @@ pub struct Store {
     settings: Settings,
     tally: Tally,
     next_id: i64,
+    restored: bool,
     /// Where the purge of tombstones goes on.
     tombstone_cursor: (String, String),
 }
@@ -102,6 +103,7 @@ impl Store {
             settings,
             tally,
             next_id: 1,
+            restored: false,
             tombstone_cursor: (String::new(), String::new()),
         };
         store.next_id = store.highest_id()? + 1;

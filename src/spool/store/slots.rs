@@ -17,6 +17,7 @@ fn since_boot(nanos: i64) -> Duration {
 
 impl Store {
     pub(super) fn set_slot(&self, slot: &SlotRow) -> Result<Done, Error> {
+        self.settle_identity()?;
         self.execute(
             "INSERT OR REPLACE INTO slots (slot, token, boot_id, sent, answered, wall_sent)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

@@ -10,6 +10,7 @@ mod handle;
 mod letters;
 mod model;
 mod plans;
+mod restored;
 mod round_trip;
 mod search;
 mod sender;

@@ -1,0 +1,104 @@
+//! Is this the file that was used here last, or a copy of it?
+//!
+//! A state folder that was restored from a backup does not know the requests made since: its
+//! slots are in doubt. Three signs tell a copy:
+//!
+//! | sign | where it is kept | tells |
+//! |---|---|---|
+//! | inode and birth of the file | in the file: `spool.file` | a file made anew |
+//! | those and its last change | in `spool.lock`, at an orderly end | one written over in place |
+//! | data and inode changed at one time | – | as that, when the end was not orderly |
+//!
+//! A sign may err on the side of doubt (`chown` changes the inode), never the other way but for
+//! a snapshot of the whole machine.
+
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::time::UNIX_EPOCH;
+
+/// A file as its folder shows it before it is opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// The same for the file's whole life, and another one's for any copy.
+    pub identity: String,
+    /// The same until somebody changes the file.
+    pub stamp: String,
+    /// Its data was changed when its inode was: nobody has set its times.
+    pub natural: bool,
+}
+
+impl Seen {
+    /// A file by its metadata.
+    pub fn of(meta: &Metadata) -> Self {
+        // Inodes are given again at once, so the birth matters. Where there is none: the device.
+        let birth = meta.created().ok();
+        let birth = birth.and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let identity = match birth {
+            Some(birth) => format!("{}:{}", meta.ino(), birth.as_nanos()),
+            None => format!("{}:dev{}", meta.ino(), meta.dev()),
+        };
+        let (ctime, nanos) = (meta.ctime(), meta.ctime_nsec());
+        Self {
+            stamp: format!("{identity}:{}:{ctime}.{nanos:09}", meta.len()),
+            natural: (meta.mtime(), meta.mtime_nsec()) == (ctime, nanos),
+            identity,
+        }
+    }
+
+    /// Whether this is in doubt the file that says `own` of itself, ended in order (`clean`) and
+    /// left `stamp` behind. `used`: requests were made with it.
+    pub fn is_doubtful(
+        &self,
+        own: Option<&str>,
+        stamp: Option<&str>,
+        clean: bool,
+        used: bool,
+    ) -> bool {
+        match own {
+            // Of a version that wrote no identity.
+            None => used,
+            Some(own) if own != self.identity => true,
+            Some(_) => match stamp {
+                Some(stamp) => !clean || stamp != self.stamp,
+                // Killed, perhaps between its farewell and the stamp.
+                None => !self.natural,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seen() -> Seen {
+        Seen {
+            identity: "7:1".into(),
+            stamp: "7:1:100:5.0".into(),
+            natural: true,
+        }
+    }
+
+    #[test]
+    fn the_same_file_is_not_in_doubt() {
+        let file = seen();
+        assert!(!file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), true, true));
+        assert!(!file.is_doubtful(Some("7:1"), None, false, true), "killed");
+        assert!(!file.is_doubtful(Some("7:1"), None, true, true), "late");
+        assert!(!file.is_doubtful(None, None, true, false), "no request yet");
+    }
+
+    #[test]
+    fn every_sign_alone_raises_the_doubt() {
+        let file = seen();
+        assert!(file.is_doubtful(Some("8:1"), Some("7:1:100:5.0"), true, true));
+        assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:4.0"), true, true));
+        assert!(file.is_doubtful(Some("7:1"), Some("7:1:100:5.0"), false, true));
+        assert!(file.is_doubtful(None, None, false, true));
+        let dated = Seen {
+            natural: false,
+            ..seen()
+        };
+        assert!(dated.is_doubtful(Some("7:1"), None, false, true));
+    }
+}
