@@ -1,0 +1,304 @@
+//! Does the judge see each breach? One made by hand for each.
+
+use crate::judge::rules::{Law, Times, breaches};
+use crate::judge::seen::{Answered, Seen};
+use crate::judge::truth::{self, Expected};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const HOST: &str = "127.0.0.1:8480";
+const UUID: &str = "6a5c2b64-0000-5000-8000-000000000001";
+
+fn law() -> Law {
+    Law {
+        requests: 60,
+        window: Duration::from_secs(60),
+        host: HOST.to_owned(),
+        refused_pages: 1,
+        again_after_change: 1,
+    }
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+/// A request of the token `t` at a moment, answered 10 ms later.
+fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Seen {
+    let header = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    Seen {
+        at: ms(at),
+        method: method.to_owned(),
+        path: format!("/v1/open-api/{path}"),
+        headers: vec![
+            header("x-open-api-token", "t"),
+            header("host", HOST),
+            header("content-type", "application/json"),
+        ],
+        answer: Some(Answered {
+            status,
+            body: answer.to_string().into_bytes(),
+            whole: true,
+        }),
+        ended: Some(ms(at + 10)),
+        ..Seen::default()
+    }
+}
+
+fn accepted(id: &str) -> Value {
+    json!({"accept": true, "requestId": id})
+}
+
+fn submission(at: u64, status: u16, answer: &Value) -> Seen {
+    Seen {
+        body: json!({"uuid": UUID, "leadId": 4001})
+            .to_string()
+            .into_bytes(),
+        ..request(at, "POST", "call-history", status, answer)
+    }
+}
+
+fn poll(at: u64, id: &str) -> Seen {
+    let answer = json!({"data": "PENDING"});
+    request(at, "GET", &format!("request/{id}"), 200, &answer)
+}
+
+fn info(at: u64, status: u16) -> Seen {
+    request(at, "GET", "token/info", status, &Value::Null)
+}
+
+/// Exactly one breach, and one with these words.
+fn found(words: &str, seen: &[Seen], times: &Times) {
+    let all = breaches(seen, times, &law());
+    assert!(all.len() == 1 && all[0].contains(words), "{words}: {all:?}");
+}
+
+fn fine(seen: &[Seen], times: &Times) {
+    assert_eq!(breaches(seen, times, &law()), [""; 0]);
+}
+
+#[test]
+fn a_call_that_is_submitted_polled_and_done_breaks_nothing() {
+    let seen = [
+        info(0, 200),
+        submission(100, 200, &accepted("a")),
+        poll(2_100, "a"),
+        poll(5_100, "a"),
+    ];
+    fine(&seen, &Times::default());
+}
+
+#[test]
+fn sixty_one_requests_in_any_span_are_too_many_and_401_does_not_count() {
+    let many = |status| {
+        (0..61)
+            .map(move |n| info(30_000 + n * 900, status))
+            .collect::<Vec<_>>()
+    };
+    found("61 requests", &many(200), &Times::default());
+    let mut apart = many(200);
+    apart[60].at = ms(90_000);
+    fine(&apart, &Times::default());
+    let limited = [info(0, 429)];
+    found("429", &limited, &Times::default());
+}
+
+#[test]
+fn a_uuid_again_after_its_200_is_found_unless_a_kill_hid_the_answer() {
+    let seen = [
+        submission(0, 200, &accepted("a")),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    found("sent again after a 200", &seen, &Times::default());
+    let killed = Times {
+        kills: vec![ms(500)],
+        ..Times::default()
+    };
+    fine(&seen, &killed);
+    let later = Times {
+        kills: vec![ms(4_000)],
+        ..Times::default()
+    };
+    found("sent again after a 200", &seen, &later);
+}
+
+#[test]
+fn a_uuid_again_after_an_answer_that_was_damaged_is_allowed() {
+    let mut seen = [
+        submission(0, 200, &accepted("a")),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    seen[0].answer.as_mut().expect("answered").whole = false;
+    fine(&seen, &Times::default());
+}
+
+#[test]
+fn a_uuid_with_another_body_again_after_400_or_twice_at_a_time_is_found() {
+    let mut changed = [
+        submission(0, 500, &Value::Null),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    fine(&changed, &Times::default());
+    changed[1].body = json!({"uuid": UUID, "leadId": 4002})
+        .to_string()
+        .into_bytes();
+    found("changed when sent again", &changed, &Times::default());
+    let refused = [
+        submission(0, 400, &Value::Null),
+        submission(5_000, 200, &accepted("b")),
+    ];
+    found("after its refusal", &refused, &Times::default());
+    let twice = [
+        submission(0, 500, &Value::Null),
+        submission(5, 200, &accepted("b")),
+    ];
+    found("at the same time", &twice, &Times::default());
+}
+
+#[test]
+fn a_refused_token_is_asked_about_once_a_minute_and_used_for_nothing() {
+    fine(
+        &[info(0, 401), info(60_000, 401), info(120_000, 200)],
+        &Times::default(),
+    );
+    found(
+        "asked about again",
+        &[info(0, 401), info(20_000, 401)],
+        &Times::default(),
+    );
+    let mut used = [
+        info(0, 401),
+        request(20_000, "POST", "call-history/filter", 401, &Value::Null),
+        submission(21_000, 401, &Value::Null),
+    ];
+    used[1].body = json!({"page": 1, "size": 1}).to_string().into_bytes();
+    let all = breaches(&used, &Times::default(), &law());
+    assert_eq!(
+        all.iter().filter(|it| it.contains("refused token")).count(),
+        2,
+        "{all:?}"
+    );
+}
+
+#[test]
+fn a_missing_grant_is_not_tried_again_within_a_minute() {
+    let denied = |at| submission(at, 403, &Value::Null);
+    found(
+        "after its 403",
+        &[denied(0), denied(20_000)],
+        &Times::default(),
+    );
+    fine(
+        &[denied(0), info(10_000, 200), denied(20_000)],
+        &Times::default(),
+    );
+}
+
+#[test]
+fn polls_of_unknown_ids_of_other_tokens_in_a_hurry_or_after_the_end_are_found() {
+    found("never given", &[poll(0, "a")], &Times::default());
+    let given = submission(0, 200, &accepted("a"));
+    let mut foreign = poll(2_000, "a");
+    foreign.headers[0].1 = "u".to_owned();
+    found(
+        "another token",
+        &[given.clone(), foreign],
+        &Times::default(),
+    );
+    let hurried = [given.clone(), poll(2_000, "a"), poll(2_100, "a")];
+    found("busy loop", &hurried, &Times::default());
+    let mut done = poll(2_000, "a");
+    done.answer.as_mut().expect("answered").body = b"{\"data\":\"SUCCESS\"}".to_vec();
+    let over = [given, done, poll(9_000, "a")];
+    found("after its outcome", &over, &Times::default());
+}
+
+#[test]
+fn wrong_headers_paths_hosts_and_fields_are_found() {
+    let mut two = info(0, 200);
+    two.headers.push(two.headers[0].clone());
+    found("not one token", &[two], &Times::default());
+    let mut bearer = info(0, 200);
+    bearer
+        .headers
+        .push(("authorization".to_owned(), "Bearer t".to_owned()));
+    found("Authorization", &[bearer], &Times::default());
+    let mut foreign = info(0, 200);
+    foreign.headers[1].1 = "elsewhere".to_owned();
+    found("another host", &[foreign], &Times::default());
+    let unknown = request(0, "GET", "moved", 404, &Value::Null);
+    found("no such endpoint", &[unknown], &Times::default());
+    let mut page = request(0, "POST", "call-history/filter", 200, &Value::Null);
+    page.body = json!({"page": 1, "size": 100, "uuids": []})
+        .to_string()
+        .into_bytes();
+    found("not published", &[page.clone()], &Times::default());
+    page.body = json!({"page": 1, "size": 101}).to_string().into_bytes();
+    found("no such size", &[page], &Times::default());
+    let mut bare = submission(0, 400, &Value::Null);
+    bare.headers.pop();
+    found("no JSON type", &[bare], &Times::default());
+    let elsewhere = Times {
+        elsewhere: 1,
+        ..Times::default()
+    };
+    found("redirect", &[], &elsewhere);
+}
+
+fn call() -> (Expected, Value) {
+    let expected = Expected {
+        uuid: UUID.to_owned(),
+        lead: Some(4001),
+        employee: Some(501),
+        direction: "INBOUND".to_owned(),
+        answered: true,
+        started_at: 1_795_151_317,
+        duration: 5.2,
+        talk: 4.1,
+    };
+    let row = json!({
+        "sentUuid": UUID, "uuid": format!("oapi-{UUID}"), "leadId": 4001, "employeeId": 501,
+        "direction": "INBOUND", "answered": true, "startedAt": 1_795_151_317_i64,
+        "durationSec": 5, "talkTimeSec": 4, "endedAt": 1_795_151_322_i64,
+        "hangupCause": "ANSWER", "provider": "OPEN_API", "companyId": 1,
+        "clientPhone": null, "others": {},
+    });
+    (expected, row)
+}
+
+#[test]
+fn a_record_is_right_only_if_every_field_of_it_is() {
+    let (expected, row) = call();
+    let wrong = |row: &Value| truth::journal(&json!([row]), std::slice::from_ref(&expected));
+    assert_eq!(wrong(&row), [""; 0]);
+    for (name, value) in [
+        ("leadId", json!(4002)),
+        ("employeeId", json!(null)),
+        ("direction", json!("OUTBOUND")),
+        ("answered", json!(false)),
+        ("startedAt", json!(1_795_151_318_i64)),
+        ("durationSec", json!(7)),
+        ("talkTimeSec", json!(6)),
+        ("endedAt", json!(0)),
+        ("hangupCause", json!("BUSY")),
+        ("companyId", json!(2)),
+        ("clientPhone", json!("+998901110001")),
+        ("others", json!({"a": 1})),
+        ("uuid", json!(UUID)),
+    ] {
+        let mut changed = row.clone();
+        changed[name] = value;
+        assert!(!wrong(&changed).is_empty(), "{name} is not looked at");
+    }
+}
+
+#[test]
+fn a_record_missing_doubled_or_invented_is_found() {
+    let (expected, row) = call();
+    let expected = [expected];
+    assert!(truth::journal(&json!([]), &expected)[0].starts_with("missing"));
+    let twice = truth::journal(&json!([row, row]), &expected);
+    assert!(twice[0].starts_with("doubled"), "{twice:?}");
+    let invented = truth::journal(&json!([row]), &[]);
+    assert!(invented[0].starts_with("invented"), "{invented:?}");
+}

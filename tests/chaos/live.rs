@@ -1,0 +1,53 @@
+//! Calls that end while older ones wait.
+
+use crate::judge::seen::Seen;
+use crate::pbx::{self, Pbx};
+use crate::recordings::{self, Recording};
+use crate::stage::Scene;
+use callbridge::ops::Status;
+
+/// A customer's call that has just taken place.
+fn just_now() -> Recording {
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    recordings::one("inbound_answered").moved_to(now - 3)
+}
+
+#[tokio::test]
+async fn a_live_call_over_ami_goes_before_the_backlog_that_drains() {
+    let pbx = Pbx::ami().await;
+    let mut scene = Scene::set("live and backlog", &["--rate=12/2s"]).await;
+    let secret = scene.place.write("secret", pbx::SECRET);
+    scene.flag(&format!(
+        "--source=ami://bridge@{}?secret-file={secret}&pbx=pbx1",
+        pbx.addr()
+    ));
+    scene.slower(12);
+    scene.tell_all();
+    let mut program = scene.run();
+    pbx.logged_in(1).await;
+    scene.judge.reaches(10).await;
+    let call = just_now();
+    let before = scene.judge.count();
+    pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
+    let calls = scene.scale.calls as u64 + 1;
+    let heard = |it: &Status| it.books.finished == calls;
+    scene
+        .wait_for(&mut program, "the live call's end", heard)
+        .await;
+    let waiting = program.status().await.map_or(0, |it| it.books.ready);
+    scene.also(call.clone());
+    scene.journaled(&mut program, scene.scale.calls + 1).await;
+    program.terminate().await;
+    scene.judged().await;
+
+    let uuid = recordings::expected(&[call])[0].uuid.clone();
+    let order: Vec<String> = scene.judge.seen().iter().filter_map(Seen::uuid).collect();
+    let place = order.iter().position(|it| *it == uuid).expect("submitted");
+    let after = order.len() - 1 - place;
+    // Four others may have been under way when it ended.
+    let after_it = usize::try_from(waiting).expect("few").saturating_sub(8);
+    assert!(
+        after >= after_it,
+        "{after} of {waiting} after it ({before})"
+    );
+}

@@ -1,0 +1,69 @@
+//! The CRM is gone, is silent, or sends us elsewhere.
+
+use crate::judge::Port;
+use crate::judge::fault::Fault;
+use crate::stage::Scene;
+
+#[tokio::test]
+async fn an_outage_with_the_port_closed_dead_letters_nothing() {
+    let scene = Scene::set("CRM gone", &[]).await;
+    scene.bad_weather();
+    let story = async {
+        scene.under_way().await;
+        scene.judge.port(Port::Closed);
+        scene.crm.kill().await;
+        scene.trouble().await;
+        scene.crm.again().await;
+        scene.judge.behind(scene.crm.addr());
+        scene.judge.port(Port::Open);
+    };
+    tokio::join!(scene.work(scene.scale.kills), story);
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn an_outage_is_told_with_its_cure_and_ends_by_itself() {
+    let scene = Scene::set("CRM gone, no kill", &[]).await;
+    let story = async {
+        scene.under_way().await;
+        scene.judge.port(Port::Closed);
+        scene.crm.kill().await;
+        scene.trouble().await;
+        scene.crm.again().await;
+        scene.judge.behind(scene.crm.addr());
+        scene.judge.port(Port::Open);
+    };
+    tokio::join!(scene.work(0), story);
+    let cure = scene.cure("outage");
+    assert!(cure.contains("comes back by itself"), "{cure}");
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn a_port_that_is_open_and_silent_for_a_while_loses_doubles_and_breaks_nothing() {
+    let scene = Scene::set("CRM silent", &[]).await;
+    scene.bad_weather();
+    let story = async {
+        scene.under_way().await;
+        scene.judge.port(Port::Silent);
+        scene.trouble().await;
+        scene.judge.port(Port::Open);
+    };
+    tokio::join!(scene.work(scene.scale.kills), story);
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn a_redirect_to_another_host_is_not_followed_and_named_as_a_wrong_address() {
+    let scene = Scene::set("redirected", &[]).await;
+    let story = async {
+        scene.under_way().await;
+        scene.judge.weather(100, &[Fault::Redirect]);
+        scene.trouble().await;
+        scene.judge.weather(0, &[]);
+    };
+    tokio::join!(scene.work(0), story);
+    let cure = scene.cure("wrong_address");
+    assert!(cure.contains("--crm-url"), "{cure}");
+    scene.judged().await;
+}

@@ -1,0 +1,68 @@
+//! What the document leaves open, in shapes that are not the usual ones.
+
+use crate::stage::Scene;
+
+/// Records of other telephony in the journal, more than a page.
+const OTHERS: &str = "{\"count\": 130}";
+
+async fn through(name: &'static str, shape: &str, refused_pages: usize) {
+    let flag = format!("--faults={shape}");
+    let mut scene = Scene::set(name, &[&flag]).await;
+    scene.law.refused_pages = refused_pages;
+    if refused_pages > 0 {
+        scene.allowed = &["repeat_after200", "invalid"];
+    }
+    scene.crm.admin("records", OTHERS).await;
+    scene.bad_weather();
+    let story = async {
+        scene.under_way().await;
+        scene.crm.admin("records", OTHERS).await;
+    };
+    tokio::join!(scene.work(scene.scale.kills), story);
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn statuses_as_bare_words_rows_as_strings_and_flat_pages_are_read() {
+    let shape = "shape status bare; shape rows strings; shape page beside";
+    through("other shapes", shape, 0).await;
+}
+
+#[tokio::test]
+async fn rows_under_another_key_and_an_unknown_status_while_pending_are_read() {
+    let shape = "shape rows-key items; shape pending QUEUED";
+    through("other words", shape, 0).await;
+}
+
+#[tokio::test]
+async fn a_journal_that_refuses_a_range_is_read_without_one() {
+    through("range refused", "shape range refused", 2).await;
+}
+
+#[tokio::test]
+async fn a_journal_that_ignores_a_range_is_read_all_the_same() {
+    through("range ignored", "shape range ignored", 0).await;
+}
+
+#[tokio::test]
+async fn a_journal_whose_range_is_of_the_calls_beginnings_is_read_all_the_same() {
+    through("range of beginnings", "shape registered started", 0).await;
+}
+
+#[tokio::test]
+async fn a_journal_with_pages_of_thirty_is_read_all_the_same() {
+    through("pages of thirty", "shape size-max 30", 3).await;
+}
+
+#[tokio::test]
+async fn a_crm_that_writes_long_after_accepting_is_waited_for() {
+    let persist = if crate::stage::scale().calls > 100 {
+        "--persist-after=30s"
+    } else {
+        "--persist-after=6s"
+    };
+    let scene = Scene::set("late writing", &[persist]).await;
+    scene.bad_weather();
+    scene.work(scene.scale.kills).await;
+    scene.judged().await;
+}

@@ -1,0 +1,321 @@
+//! One scenario: callbridge, the judge, the CRM behind it, and the calls to be journaled.
+
+use crate::crm::{Crm, Expected};
+use crate::judge::fault::{Dice, WEATHER};
+use crate::judge::rules::{self, Law};
+use crate::judge::{Judge, purposes, truth};
+use crate::program::{Place, Program, TOKEN};
+use crate::recordings::{self, Recording, TRUNKS};
+use crate::spool;
+use crate::wait::{pass, until};
+use callbridge::ops::Status;
+use serde_json::Value;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How much of it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scale {
+    pub calls: usize,
+    /// Seconds that a window of 60 requests lasts.
+    pub window: u64,
+    /// Kills of a scenario that kills.
+    pub kills: usize,
+    /// Milliseconds between two kills.
+    pub apart: (u64, u64),
+    /// Of a hundred requests so many meet a fault.
+    pub percent: u64,
+    /// Seconds that something is out of order.
+    pub trouble: u64,
+}
+
+const SHORT: Scale = Scale {
+    calls: 60,
+    window: 2,
+    kills: 5,
+    apart: (700, 2_500),
+    percent: 8,
+    trouble: 3,
+};
+/// As `tests/run soak` has it.
+const LONG: Scale = Scale {
+    calls: 300,
+    window: 6,
+    kills: 25,
+    apart: (2_000, 4_000),
+    percent: 12,
+    trouble: 20,
+};
+
+/// The scale of this run.
+pub fn scale() -> Scale {
+    match std::env::var("CALLBRIDGE_CHAOS").as_deref() {
+        Ok("long") => LONG,
+        _ => SHORT,
+    }
+}
+
+/// See the module.
+pub struct Scene {
+    name: &'static str,
+    pub place: Place,
+    pub crm: Crm,
+    pub judge: Judge,
+    pub scale: Scale,
+    pub law: Law,
+    /// Breaches that the CRM counts, and that the scenario asks for.
+    pub allowed: &'static [&'static str],
+    calls: Vec<Recording>,
+    flags: Vec<String>,
+    dice: Mutex<Dice>,
+    begun: Instant,
+    pauses: Mutex<Vec<(String, String)>>,
+}
+
+/// Calls of five kinds, one after the other, the last some minutes ago.
+fn calls(many: usize) -> Vec<Recording> {
+    let kinds = [
+        "inbound_answered",
+        "outbound_answered",
+        "inbound_no_answer",
+        "ring_group",
+        "blind_transfer",
+    ]
+    .map(recordings::one);
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let many = i64::try_from(many).expect("few");
+    (0..many)
+        .zip(kinds.iter().cycle())
+        .map(|(n, kind)| kind.moved_to(now - 600 - (many - n) * 20))
+        .collect()
+}
+
+/// Of a scenario's dice: another for each, and for each `CALLBRIDGE_CHAOS_SEED`.
+fn seed(name: &str) -> u64 {
+    let given = std::env::var("CALLBRIDGE_CHAOS_SEED").ok();
+    let given: u64 = given.and_then(|text| text.parse().ok()).unwrap_or(1);
+    let named = |sum: u64, byte: u8| sum.wrapping_mul(31).wrapping_add(u64::from(byte));
+    name.bytes().fold(given, named)
+}
+
+impl Scene {
+    /// Sets one up; `crm` are flags of the CRM beside its rate.
+    pub async fn set(name: &'static str, crm: &[&str]) -> Self {
+        let scale = scale();
+        let rate = format!("--rate=60/{}s", scale.window);
+        let mut flags = Vec::new();
+        if !crm.iter().any(|flag| flag.starts_with("--rate")) {
+            flags.push(rate.as_str());
+        }
+        if !crm.iter().any(|flag| flag.starts_with("--persist-after")) {
+            flags.push("--persist-after=400ms");
+        }
+        flags.extend(crm);
+        let crm = Crm::start(TOKEN, &flags).await;
+        let judge = Judge::start(crm.addr(), seed(name)).await;
+        let place = Place::new();
+        let source = place.file("recorded", "ami");
+        place.append("recorded", b"");
+        let law = Law {
+            requests: 60,
+            window: Duration::from_secs(scale.window),
+            host: judge.host(),
+            refused_pages: 0,
+            again_after_change: 1,
+        };
+        let flags = [&source, TRUNKS[0], TRUNKS[1], &rate];
+        Self {
+            name,
+            flags: flags.iter().map(|it| (*it).to_owned()).collect(),
+            calls: calls(scale.calls),
+            place,
+            crm,
+            judge,
+            scale,
+            law,
+            allowed: &["repeat_after200"],
+            dice: Mutex::new(Dice::new(seed(name))),
+            begun: Instant::now(),
+            pauses: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// Between these two, as the dice fall.
+    fn between(&self, (least, most): (u64, u64)) -> u64 {
+        let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
+        least + dice.below(most - least + 1)
+    }
+
+    pub fn bad_weather(&self) {
+        self.judge.weather(self.scale.percent, &WEATHER);
+    }
+
+    /// Waits until the work is well under way.
+    pub async fn under_way(&self) {
+        self.judge.reaches(self.scale.calls / 3).await;
+    }
+
+    /// As long as trouble lasts here.
+    pub async fn trouble(&self) {
+        pass(Duration::from_secs(self.scale.trouble)).await;
+    }
+
+    pub fn run(&self) -> Program {
+        self.place.run(&self.judge.url(), &self.flags)
+    }
+
+    /// Tells the calls part by part, kills the program after each part but the last, and waits
+    /// until all are confirmed.
+    pub async fn work(&self, kills: usize) {
+        let told: Vec<&[u8]> = self.calls.iter().map(|call| call.ami.as_slice()).collect();
+        let text = told.concat();
+        let mut parts = text.chunks(text.len().div_ceil(kills + 1));
+        for _ in 0..kills {
+            self.tell(parts.next().unwrap_or_default());
+            let program = self.run();
+            pass(Duration::from_millis(self.between(self.scale.apart))).await;
+            program.kill().await;
+            self.judge.killed();
+            spool::assert_whole(&self.place.at("state"));
+        }
+        parts.for_each(|part| self.tell(part));
+        let mut program = self.run();
+        self.journaled(&mut program, self.calls.len()).await;
+        program.terminate().await;
+    }
+
+    /// One flag more for callbridge.
+    pub fn flag(&mut self, flag: &str) {
+        self.flags.push(flag.to_owned());
+    }
+
+    /// So many requests in two seconds, for callbridge as for the CRM.
+    pub fn slower(&mut self, requests: usize) {
+        self.flags.retain(|flag| !flag.starts_with("--rate"));
+        self.flag(&format!("--rate={requests}/2s"));
+        self.law.requests = requests;
+        self.law.window = Duration::from_secs(2);
+    }
+
+    /// One call more, told another way.
+    pub fn also(&mut self, call: Recording) {
+        self.calls.push(call);
+    }
+
+    /// Tells all calls at once.
+    pub fn tell_all(&self) {
+        self.calls.iter().for_each(|call| self.tell(&call.ami));
+    }
+
+    /// Adds to what the PBX has told.
+    pub fn tell(&self, part: &[u8]) {
+        self.place.append("recorded", part);
+    }
+
+    /// Waits until so many calls are confirmed, and notes every pause on the way.
+    pub async fn journaled(&self, program: &mut Program, calls: usize) {
+        let calls = u64::try_from(calls).expect("few");
+        let finished = |it: &Status| it.books.finished == calls;
+        self.wait_for(program, "every call's end", finished).await;
+        let told = Instant::now();
+        let confirmed = |it: &Status| it.books.journaled == calls;
+        self.wait_for(program, "every call's record", confirmed)
+            .await;
+        let (name, drained) = (self.name, told.elapsed());
+        println!("{name}: {drained:.0?} from the last call to the last record");
+    }
+
+    /// Waits until its status is as wanted, and notes every pause on the way.
+    pub async fn wait_for(
+        &self,
+        program: &mut Program,
+        what: &str,
+        holds: impl Fn(&Status) -> bool,
+    ) {
+        let begun = Instant::now();
+        let mut last = None;
+        until(what, async || {
+            let status = program.status().await;
+            if let Some(status) = &status {
+                self.note(status);
+                assert!(status.books.balance(), "{:?}", status.books);
+                let dead = status.books.dead + status.books.parked;
+                assert_eq!(dead, 0, "{}", program.log());
+            }
+            let done = status.as_ref().is_some_and(&holds);
+            let late = begun.elapsed() > Duration::from_secs(40 * self.scale.window + 600);
+            assert!(!late, "{what}: {last:?}\n{}", program.log());
+            last = status.or(last.take());
+            done
+        })
+        .await;
+    }
+
+    fn note(&self, status: &Status) {
+        let mut pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = status.pause.as_ref().map_or("", |it| it.reason.as_str());
+        if pauses.last().map_or("", |(last, _)| last) != reason {
+            let cure = status.pause.as_ref().map_or("", |it| it.cure.as_str());
+            let at = self.begun.elapsed();
+            println!("{} {at:.1?}: `{reason}` {cure}", self.name);
+            pauses.push((reason.to_owned(), cure.to_owned()));
+        }
+    }
+
+    /// The cure that `status` showed for a pause.
+    pub fn cure(&self, reason: &str) -> String {
+        let pauses = self.pauses.lock().unwrap_or_else(PoisonError::into_inner);
+        let shown = pauses.iter().find(|(shown, _)| shown == reason);
+        shown
+            .unwrap_or_else(|| panic!("no pause {reason} in {pauses:?}"))
+            .1
+            .clone()
+    }
+
+    pub fn expected(&self) -> Vec<Expected> {
+        recordings::expected(&self.calls)
+    }
+
+    /// Everything that is wrong in the end fails the test.
+    pub async fn judged(&self) {
+        let (seen, times) = (self.judge.seen(), self.judge.times());
+        let expected = self.expected();
+        let mut wrong = rules::breaches(&seen, &times, &self.law);
+        wrong.extend(truth::submitted(&seen, &expected));
+        wrong.extend(truth::journal(&self.crm.look("journal").await, &expected));
+        wrong.extend(self.complaints().await);
+        spool::assert_whole(&self.place.at("state"));
+        let each = seen.len() as f64 / expected.len() as f64;
+        println!(
+            "{}: {} calls in {:.0?}, {} kills, {}, {each:.2} a call\n  faults: {}",
+            self.name,
+            expected.len(),
+            self.begun.elapsed(),
+            times.kills.len(),
+            purposes(&seen),
+            self.judge.struck()
+        );
+        let words = wrong.join("\n");
+        assert!(wrong.is_empty(), "{}: {words}", self.name);
+    }
+
+    /// What the CRM itself says of the client.
+    async fn complaints(&self) -> Vec<String> {
+        let breaches = self.crm.look("breaches").await;
+        let allowed = |breach: &&Value| {
+            let kind = breach["kind"].as_str().unwrap_or_default();
+            self.allowed.contains(&kind)
+        };
+        let all = breaches.as_array().expect("a list").iter();
+        let mut wrong: Vec<String> = all
+            .filter(|it| !allowed(it))
+            .map(|breach| format!("the CRM counts {breach}"))
+            .collect();
+        let requests = self.crm.look("requests").await;
+        let fullest = requests["fullest"]["inAWindow"].as_u64();
+        if fullest > Some(60) {
+            wrong.push(format!("the CRM counts {fullest:?} in a window"));
+        }
+        wrong
+    }
+}

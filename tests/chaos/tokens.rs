@@ -1,0 +1,125 @@
+//! The token is replaced, is another company's for a while, or may not do what it could before.
+
+use crate::judge::seen::{Purpose, Seen};
+use crate::program::TOKEN;
+use crate::stage::Scene;
+
+/// A token that is not the first one.
+const OTHER: &str = "svc_pat_after_it";
+
+#[tokio::test]
+async fn a_pat_replaced_amid_faults_and_kills_loses_doubles_and_breaks_nothing() {
+    let scene = Scene::set("token replaced", &[]).await;
+    scene.bad_weather();
+    let story = async {
+        scene.under_way().await;
+        scene.crm.issue(OTHER, 1).await;
+        scene.judge.changed();
+        scene.trouble().await;
+        scene.place.write("token", OTHER);
+        scene.judge.changed();
+    };
+    tokio::join!(scene.work(scene.scale.kills), story);
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
+    let scene = Scene::set("token replaced, no kill", &[]).await;
+    let story = async {
+        scene.under_way().await;
+        scene.crm.issue(OTHER, 1).await;
+        scene.judge.changed();
+        scene.trouble().await;
+        scene.place.write("token", OTHER);
+        scene.judge.changed();
+    };
+    tokio::join!(scene.work(0), story);
+    let cure = scene.cure("token_refused");
+    assert!(cure.contains("--token-file"), "{cure}");
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn a_grant_taken_for_a_while_keeps_every_call() {
+    let scene = Scene::set("grant taken", &[]).await;
+    let story = async {
+        scene.under_way().await;
+        scene.crm.grant(&["READ"]).await;
+        scene.judge.changed();
+        scene.trouble().await;
+        scene.crm.grant(&["SAVE", "READ"]).await;
+        scene.judge.changed();
+    };
+    tokio::join!(scene.work(0), story);
+    let cure = scene.cure("no_grant");
+    assert!(cure.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{cure}");
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn a_grant_taken_for_a_while_amid_faults_and_kills_keeps_every_call() {
+    let scene = Scene::set("grant taken, kills", &[]).await;
+    scene.bad_weather();
+    let story = async {
+        scene.under_way().await;
+        scene.crm.grant(&["READ"]).await;
+        scene.judge.changed();
+        scene.trouble().await;
+        scene.crm.grant(&["SAVE", "READ"]).await;
+        scene.judge.changed();
+    };
+    tokio::join!(scene.work(scene.scale.kills), story);
+    scene.judged().await;
+}
+
+/// Another company's token was used for nothing but to ask whose it is.
+fn assert_untouched(seen: &[Seen]) {
+    let with_it = seen.iter().filter(|it| it.token() == OTHER);
+    let purposes: Vec<Purpose> = with_it.map(Seen::purpose).collect();
+    assert!(purposes.contains(&Purpose::TokenInfo), "it was never asked");
+    let asked = |it: &Purpose| *it == Purpose::TokenInfo;
+    assert!(purposes.iter().all(asked), "{purposes:?}");
+}
+
+#[tokio::test]
+async fn with_another_companys_token_for_a_while_none_of_its_leads_is_touched() {
+    let scene = Scene::set("another company", &[]).await;
+    scene.crm.issue(OTHER, 2).await;
+    let story = async {
+        scene.under_way().await;
+        scene.place.write("token", OTHER);
+        scene.trouble().await;
+        scene.place.write("token", TOKEN);
+    };
+    tokio::join!(scene.work(0), story);
+    let cure = scene.cure("wrong_company");
+    assert!(cure.contains("--rebind"), "{cure}");
+    assert_untouched(&scene.judge.seen());
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn with_another_companys_token_amid_faults_and_kills_none_of_its_leads_is_touched() {
+    let scene = Scene::set("another company, kills", &[]).await;
+    scene.bad_weather();
+    scene.crm.issue(OTHER, 2).await;
+    let story = async {
+        scene.under_way().await;
+        scene.place.write("token", OTHER);
+        scene.trouble().await;
+        scene.place.write("token", TOKEN);
+    };
+    tokio::join!(scene.work(scene.scale.kills), story);
+    assert_untouched(&scene.judge.seen());
+    scene.judged().await;
+}
+
+#[tokio::test]
+async fn without_the_grant_to_read_the_journal_every_call_is_confirmed_all_the_same() {
+    let grants = "--grants=PERMISSION_OPEN_API_CALL:SAVE";
+    let scene = Scene::set("filter not granted", &[grants]).await;
+    scene.bad_weather();
+    scene.work(scene.scale.kills).await;
+    scene.judged().await;
+}
