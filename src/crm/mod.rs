@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`address`] | where the CRM is, checked once |
 //! | [`request`] | pure: endpoints and bodies |
-//! | [`answer`] | pure: status and body to one enum; `envelope`, `lenient`: the body around it (§2.1) |
+//! | [`answer`] | pure: status and body to one enum; `envelope`, `lenient`: its body (§2.1) |
 //! | [`client`] | the shell: one request out, its answer back |
 //! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
 
