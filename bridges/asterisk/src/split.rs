@@ -182,6 +182,21 @@ fn before_cr(body: &[u8], end: usize) -> usize {
     }
 }
 
+/// No quote is open at the end of the line: it is a record, as nearly every line is. Only the
+/// quotes are looked at.
+fn is_whole(line: &[u8]) -> bool {
+    let (mut quoted, mut from) = (false, 0);
+    while let Some(at) = memchr(b'"', &line[from..]).map(|at| from + at) {
+        from = at + 1;
+        match quoted {
+            true if line.get(from) == Some(&b'"') => from += 1,
+            true => quoted = false,
+            false => quoted = at == 0 || line[at - 1] == b',',
+        }
+    }
+    !quoted
+}
+
 /// A record ends at a line end outside quotes. A quote that opened and cannot have been meant
 /// (no such record is that long, or goes on like this) belongs to a torn line: that line alone.
 fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<End> {
@@ -193,6 +208,14 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
         return line(body, 0, at_end);
     }
     let first = memchr(b'\n', body);
+    match first.filter(|&first| is_whole(&body[..first])) {
+        Some(first) => Some((before_cr(body, first), first + 1)),
+        None => quoted_record(body, first, at_end),
+    }
+}
+
+/// The same for a record that has a line end in quotes, or seems to; `first` is its first.
+fn quoted_record(body: &[u8], first: Option<usize>, at_end: bool) -> Option<End> {
     let torn = |first: usize| Some((before_cr(body, first), first + 1));
     let (mut at, mut lines, mut quoted, mut field_starts) = (0, 0, false, true);
     while at < body.len() {
@@ -221,5 +244,25 @@ fn record(body: &[u8], searched: usize, dropping: bool, at_end: bool) -> Option<
     match (first, quoted) {
         (Some(first), true) if at_end => torn(first),
         _ => rest(body, at_end),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// The record's end as the general search finds it, without the short cut.
+    fn found(body: &[u8]) -> Option<End> {
+        quoted_record(body, memchr(b'\n', body), true)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(4000))]
+        #[test]
+        fn a_whole_line_ends_where_the_general_search_ends_it(text in "[\",a\r\n]{0,24}\n?") {
+            let body = text.as_bytes();
+            prop_assert_eq!(record(body, 0, false, true), found(body));
+        }
     }
 }

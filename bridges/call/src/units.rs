@@ -112,15 +112,21 @@ impl UniqueId {
     /// Age order: epoch, then counter, as integers (`…17.99` is older than `…17.146`), after an
     /// optional system name. Ids of another form sort after all others, by their text.
     pub fn age(&self) -> (u64, u64, &str) {
-        let tail = self
-            .0
-            .rsplit_once('-')
-            .map_or(self.0.as_str(), |(_, tail)| tail);
-        let numbers = tail.split_once('.').and_then(|(epoch, counter)| {
-            Some((epoch.parse::<u64>().ok()?, counter.parse::<u64>().ok()?))
-        });
-        numbers.map_or((u64::MAX, u64::MAX, &self.0), |(e, c)| (e, c, &self.0))
+        numbers(&self.0).map_or((u64::MAX, u64::MAX, &self.0), |(e, c)| (e, c, &self.0))
     }
+
+    /// The seconds since the epoch that stand in a unique id of the usual form.
+    pub fn epoch_in(text: &str) -> Option<u64> {
+        let (epoch, _) = numbers(text)?;
+        (epoch < u64::MAX).then_some(epoch)
+    }
+}
+
+/// Epoch and counter of `pbx1-1795151317.146`.
+fn numbers(text: &str) -> Option<(u64, u64)> {
+    let tail = text.rsplit_once('-').map_or(text, |(_, tail)| tail);
+    let (epoch, counter) = tail.split_once('.')?;
+    Some((epoch.parse().ok()?, counter.parse().ok()?))
 }
 
 impl fmt::Display for UniqueId {
