@@ -49,7 +49,7 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
         let code = match pause.reason.as_str() {
             "token_missing" | "token_refused" | "no_grant" | "wrong_company" => Code::NoPermission,
             "wrong_address" => Code::Configuration,
-            "disk" | "spool" => Code::CannotWrite,
+            "disk" => Code::CannotWrite,
             _ => Code::Unreachable,
         };
         let what = format!("the daemon is paused: {}", pause.reason.replace('_', " "));

@@ -78,7 +78,16 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     systemd::stopping();
     daemon.stop().await;
-    ended.map_err(|error| Failure::of(Code::Configuration, error))
+    ended.map_err(failed_at_work)
+}
+
+/// A part of the daemon has failed; where the spool has, with the code of that.
+fn failed_at_work(error: anyhow::Error) -> Failure {
+    let of_spool = error.downcast_ref::<crate::spool::Error>();
+    let code = of_spool.map_or(Code::Configuration, |error| {
+        Code::of_number(error.exit_code())
+    });
+    Failure::of(code, error)
 }
 
 impl Daemon {
@@ -91,7 +100,6 @@ impl Daemon {
         let opened = open::open(&config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
         let (statuses, sources) = watch::channel(opened.intake.statuses());
-        let (trouble, troubled) = watch::channel(None);
         let lists = lists::load(&config.rules);
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
@@ -108,7 +116,6 @@ impl Daemon {
             memory: opened.memory,
             people: Arc::clone(&people),
             statuses,
-            trouble,
             seen_up: seen,
             stopped: stopped.clone(),
             mask_phones: !config.log.phones,
@@ -130,7 +137,6 @@ impl Daemon {
             spool: opened.spool.clone(),
             sources,
             sender,
-            trouble: troubled,
             durations,
             seen_up,
         });
@@ -340,7 +346,12 @@ async fn watch_spool(spool: crate::spool::Handle) -> anyhow::Result<()> {
             () = spool.closed() => anyhow::bail!("the spool has ended"),
             _ = look.tick() => {}
         }
-        let integrity = spool.health().integrity;
+        let health = spool.health();
+        if health.trouble.is_some() {
+            // Whoever was refused may never ask again; that it passed must be seen all the same.
+            spool.write(Vec::new()).await.ok();
+        }
+        let integrity = health.integrity;
         if integrity == told {
             continue;
         }

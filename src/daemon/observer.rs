@@ -19,8 +19,6 @@ pub struct Observer {
     pub sources: watch::Receiver<Vec<Source>>,
     /// How the sender is doing.
     pub sender: watch::Receiver<SenderStatus>,
-    /// The disk takes no more.
-    pub trouble: watch::Receiver<Option<String>>,
     /// Times counted where they happen.
     pub durations: Durations,
     /// Sources that have been up at least once, by place.
@@ -35,9 +33,10 @@ impl Observer {
     pub async fn status(&self) -> Result<Status, Error> {
         let books = self.spool.read(|store| Ok(store.books())).await?;
         let sender = self.sender.borrow().clone();
-        let pause = self.trouble.borrow().clone().map(|words| Pause {
+        // Before all else the sender has to say: without the disk nothing is sent or taken in.
+        let pause = self.spool.health().trouble.map(|error| Pause {
             reason: "disk".to_owned(),
-            cure: words,
+            cure: error.to_string(),
         });
         let waiting = books.ready + books.sending + books.submitted;
         Ok(Status {

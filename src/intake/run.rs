@@ -42,8 +42,6 @@ pub struct Shell {
     pub people: SharedPeople,
     /// Shows how each source is doing.
     pub statuses: watch::Sender<Vec<status::Source>>,
-    /// Says that the disk takes no more (`Some`), for the status.
-    pub trouble: watch::Sender<Option<String>>,
     /// Sources that have been up at least once.
     pub seen_up: watch::Sender<Vec<bool>>,
     /// The stop was given: nobody waits for a full disk any more.
@@ -201,7 +199,6 @@ impl Shell {
                         paused = true;
                         tracing::error!(%error, "the state cannot be written; intake is held");
                         self.verdicts.iter().for_each(Verdicts::pause);
-                        self.trouble.send_replace(Some(error.to_string()));
                     }
                     if *self.stopped.borrow() {
                         anyhow::bail!("what was taken last could not be committed: {error}");
@@ -213,7 +210,6 @@ impl Shell {
         }
         if paused {
             tracing::info!("the state can be written again; intake goes on");
-            self.trouble.send_replace(None);
             self.verdicts.iter().for_each(Verdicts::resume);
         }
         Ok(())

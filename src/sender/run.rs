@@ -311,7 +311,7 @@ impl Loop {
         let now = clock::now();
         let mut status = self.core.status(now, &self.head);
         if let Some(trouble) = &self.trouble {
-            let (reason, cure) = ("spool".to_owned(), trouble.to_string());
+            let (reason, cure) = ("disk".to_owned(), trouble.to_string());
             status.pause = Some(Pause { reason, cure });
         }
         if status.expires_in_days != self.warned_days {

@@ -21,6 +21,9 @@ const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, but for the last request's.
 const GROUP_OPS_MAX: usize = 4096;
 
+/// The row that is written to see whether the disk takes anything again.
+const PROBE: &str = "spool.probe";
+
 type Answer = Result<Vec<Done>, Error>;
 type Reading = Box<dyn FnOnce(&Store) + Send>;
 
@@ -50,8 +53,8 @@ pub enum Integrity {
 /// How the spool is doing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Health {
-    /// Why the last write failed with an error that may pass (disk full…); `None` since one
-    /// succeeded.
+    /// Why the last write failed with an error that may pass (disk full…); `None` since something
+    /// was written. An empty write ([`Handle::write`] of nothing) tries it meanwhile.
     pub trouble: Option<Error>,
     /// The check of the file.
     pub integrity: Integrity,
@@ -305,7 +308,10 @@ impl Writer {
 
     fn commit(&mut self, works: &[Vec<Work>], answers: Vec<oneshot::Sender<Answer>>) {
         let began = Instant::now();
-        let results = self.store.write_group(works);
+        let results = match self.is_troubled() && works.iter().all(Vec::is_empty) {
+            true => self.probe(works.len()),
+            false => self.store.write_group(works),
+        };
         if let Some(hook) = &self.on_commit {
             hook(began.elapsed());
         }
@@ -318,6 +324,22 @@ impl Writer {
             // Who no longer waits for the answer has given up on it, not on the request.
             answer.send(result).ok();
         }
+    }
+
+    fn is_troubled(&self) -> bool {
+        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        health.trouble.is_some()
+    }
+
+    /// Answers empty requests by a write of one row: SQLite commits an empty transaction without
+    /// touching the disk, which would call a full one well.
+    fn probe(&mut self, requests: usize) -> Vec<Answer> {
+        let probe = Op::Meta {
+            key: PROBE.into(),
+            value: "yes".into(),
+        };
+        let written = self.store.write(vec![probe]).map(|_| Vec::new());
+        vec![written; requests]
     }
 
     fn report(&self, stored: bool, results: &[Answer]) {

@@ -72,6 +72,16 @@ impl Place {
 
     /// Starts `callbridge run` against this CRM with these flags beside the usual ones.
     pub fn run<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Program {
+        self.run_with(crm, flags, &[])
+    }
+
+    /// The same with these variables in its environment.
+    pub fn run_with<S: AsRef<str>>(
+        &self,
+        crm: &str,
+        flags: &[S],
+        variables: &[(&str, String)],
+    ) -> Program {
         let mut arguments = vec![
             "run".to_owned(),
             format!("--crm-url={crm}"),
@@ -81,7 +91,8 @@ impl Place {
             "--employees=101:501;102:502;103:503;104:504;105-desk:505".to_owned(),
         ];
         arguments.extend(flags.iter().map(|flag| flag.as_ref().to_owned()));
-        self.start(&arguments, &[])
+        let variables: Vec<_> = variables.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        self.start(&arguments, &variables)
     }
 
     /// Starts the program with exactly these arguments and variables.
@@ -159,6 +170,11 @@ impl Program {
         read(&self.log)
     }
 
+    /// How it ended, if it did.
+    pub fn has_ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().expect("a child")
+    }
+
     /// As `status --json` has it, asked through its socket; `None` before it listens.
     pub async fn status(&self) -> Option<Status> {
         let mut replies = socket::ask(&self.state, &Ask::Status).await.ok()??;
@@ -173,7 +189,7 @@ impl Program {
         let mut last = None;
         let log = self.log.clone();
         let look = until(what, async || {
-            if let Some(ended) = self.child.try_wait().expect("a child") {
+            if let Some(ended) = self.has_ended() {
                 panic!("it ended ({ended}) before {what}\n{}", read(&log));
             }
             last = self.status().await;
@@ -195,11 +211,16 @@ impl Program {
         self.child.kill().await.expect("it is killed");
     }
 
+    /// SIGTERM
+    pub fn ask_to_end(&self) {
+        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
+        kill_process(pid.expect("an id"), Signal::TERM).expect("it hears");
+    }
+
     /// SIGTERM, and its end in time and in order.
     pub async fn terminate(self) {
         let begun = Instant::now();
-        let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("an id"), Signal::TERM).expect("it hears");
+        self.ask_to_end();
         let log = self.log.clone();
         self.succeeds().await;
         let took = begun.elapsed();

@@ -2,6 +2,7 @@
 
 use super::call::journal;
 use crate::spool::store::prepare;
+use crate::spool::writer::start;
 use crate::spool::{Done, Error, Op, Settings, Store};
 
 fn call(n: u32) -> Op {
@@ -67,4 +68,32 @@ fn in_a_group_what_finds_room_is_kept_and_the_rest_can_be_asked_again() {
     assert_eq!(store.books().ready, u64::from(taken));
     assert_eq!(store.recount().expect("a recount").wrong, []);
     assert!(store.is_settled());
+}
+
+#[test]
+fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_not_that() {
+    let (mut store, taken) = filled();
+    // The last corners, so that not one row finds room.
+    for n in 0.. {
+        let small = Op::Meta {
+            key: format!("corner {n}"),
+            value: "full".into(),
+        };
+        if store.write(vec![small]).is_err() {
+            break;
+        }
+    }
+    let (handle, guard) = start(store, None, None).expect("a thread");
+    let error = handle.write_blocking(vec![call(taken)]).expect_err("full");
+    assert_eq!(handle.health().trouble, Some(error.clone()));
+    assert_eq!(handle.write_blocking(Vec::new()), Err(error.clone()));
+    assert_eq!(handle.health().trouble, Some(error));
+    let room = handle.read_blocking(|store| {
+        store.limit_pages(10_000);
+        Ok(())
+    });
+    room.expect("read");
+    assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
+    assert_eq!(handle.health().trouble, None);
+    guard.close();
 }

@@ -132,7 +132,7 @@ fn what_was_answered_survives_kill_9_and_nothing_is_there_by_half() {
     if let Some((first, dir)) = told() {
         return write_for_ever(first, &dir);
     }
-    let test = "what_was_answered_survives_kill_9_and_nothing_is_there_by_half";
+    let test = "spool::what_was_answered_survives_kill_9_and_nothing_is_there_by_half";
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let mut all = BTreeSet::new();
     for (round, answers) in (1..=24).chain([55, 144, 377, 987]).enumerate() {
@@ -245,7 +245,7 @@ fn a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after() 
     if let Some((_, dir)) = told() {
         return write_into_a_limit(&dir);
     }
-    let test = "a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after";
+    let test = "spool::a_disk_that_refuses_a_write_refuses_a_whole_request_and_work_goes_on_after";
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let output = child(test, dir.path(), 0)
         .wait_with_output()

@@ -1,0 +1,22 @@
+//! The promise under hardship: the real program killed at each commit, on a disk that fails, is
+//! full or goes away; and the spool alone killed while it writes.
+
+#[path = "../e2e/crm.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod crm;
+#[path = "../e2e/program.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod program;
+#[path = "../e2e/recordings.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod recordings;
+#[path = "../e2e/wait.rs"]
+mod wait;
+
+#[path = "../support/cel_rows.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod cel_rows;
+mod fault;
+mod points;
+mod scenario;
+mod spool;

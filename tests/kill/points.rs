@@ -1,0 +1,126 @@
+//! The program is killed, or its disk fails, at the n-th operation: n grows until a run is spared.
+//!
+//! By default a part of the points is tried; `CALLBRIDGE_KILL_POINTS=all` tries each.
+
+use crate::fault::{Action, Fault};
+use crate::scenario;
+use std::io::Write as _;
+use tokio::task::JoinSet;
+
+/// Points of each kind that are tried by default.
+const POINTS: u64 = 8;
+/// Scenarios at work at once: they mostly wait.
+const AT_ONCE: usize = 6;
+
+/// Points to try of each kind; `None` for all.
+fn wanted() -> Option<u64> {
+    match std::env::var("CALLBRIDGE_KILL_POINTS") {
+        Ok(all) if all == "all" => None,
+        Ok(some) => Some(
+            some.parse()
+                .expect("CALLBRIDGE_KILL_POINTS: all, or a number"),
+        ),
+        Err(_) => Some(POINTS),
+    }
+}
+
+/// Runs the scenario with what `faults` says of each n, until a run is spared.
+async fn at_every(action: Action, on: bool, faults: impl Fn(u64) -> Vec<Fault>) {
+    let (writes, syncs) = scenario::counted().await;
+    let many = if action.is_of_syncs() { syncs } else { writes };
+    let stride = wanted().map_or(1, |points| many.div_ceil(points));
+    let (mut tried, mut next, mut spared) = (0, 1, false);
+    let mut second = 0;
+    let mut runs = JoinSet::new();
+    while !spared || !runs.is_empty() {
+        while !spared && runs.len() < AT_ONCE {
+            let faults = faults(next);
+            runs.spawn(async move { (next, scenario::run(&faults).await) });
+            next += stride;
+        }
+        let Some(run) = runs.join_next().await else {
+            break;
+        };
+        let (n, met) = run.expect("a scenario that holds");
+        assert!(met > 0 || n > many / 2, "{action:?} {n} was never met");
+        spared |= met == 0;
+        tried += u64::from(met > 0);
+        second += u64::from(met > 1);
+    }
+    let kind = if action.is_of_syncs() {
+        "syncs"
+    } else {
+        "writes"
+    };
+    let how = if on { "from then on" } else { "once" };
+    // Past the harness, which keeps what a good test prints to itself.
+    let line = format!(
+        "{action:?} {how}: {tried} points of about {many} {kind}, {second} more in the recovery\n"
+    );
+    std::io::stderr()
+        .write_all(line.as_bytes())
+        .expect("stderr");
+}
+
+async fn killed_at_every(action: Action) {
+    let faults = |n| {
+        let once = |nth| Fault {
+            action,
+            nth,
+            on: false,
+        };
+        // The second kill comes early in the recovery, elsewhere each time.
+        let unit = if action.is_of_syncs() { 1 } else { 6 };
+        vec![once(n), once(1 + n * 7 % 13 * unit)]
+    };
+    at_every(action, false, faults).await;
+}
+
+async fn failing_at_every(action: Action, on: bool) {
+    at_every(action, on, |nth| vec![Fault { action, nth, on }]).await;
+}
+
+#[tokio::test]
+async fn killed_before_any_sync_every_call_is_journaled_once() {
+    killed_at_every(Action::KillBeforeSync).await;
+}
+
+#[tokio::test]
+async fn killed_after_any_commit_every_call_is_journaled_once() {
+    killed_at_every(Action::KillAfterSync).await;
+}
+
+#[tokio::test]
+async fn killed_in_the_middle_of_any_write_every_call_is_journaled_once() {
+    killed_at_every(Action::KillInWrite).await;
+}
+
+#[tokio::test]
+async fn a_write_that_fails_once_loses_no_call() {
+    failing_at_every(Action::FailWrite, false).await;
+}
+
+#[tokio::test]
+async fn writes_that_fail_for_a_while_are_told_and_lose_no_call() {
+    failing_at_every(Action::FailWrite, true).await;
+}
+
+#[tokio::test]
+async fn a_sync_that_fails_once_loses_no_call() {
+    failing_at_every(Action::FailSync, false).await;
+}
+
+#[tokio::test]
+async fn syncs_that_fail_for_a_while_are_told_and_lose_no_call() {
+    failing_at_every(Action::FailSync, true).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_for_a_moment_loses_no_call() {
+    failing_at_every(Action::NoRoom, false).await;
+}
+
+#[tokio::test]
+async fn a_disk_that_is_full_for_a_while_is_told_and_loses_no_call() {
+    failing_at_every(Action::NoRoom, true).await;
+}

@@ -1,0 +1,227 @@
+//! Ten calls from a file into a CRM that judges, with a supervisor that starts the program again.
+
+use crate::crm::{self, RATE_FLAG};
+use crate::fault::{Action, Fault, Plan};
+use crate::program::{Place, Program};
+use crate::recordings::{self, Recording, TRUNKS};
+use crate::wait::soon;
+use callbridge::ops::Status;
+use callbridge::sandbox::{Kind, Server};
+use callbridge::spool;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::ExitStatus;
+use std::time::Duration;
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Calls of a scenario.
+pub const CALLS: u64 = 10;
+/// Seconds between the beginnings of two calls.
+const APART: i64 = 20;
+/// Between two looks; a call is told at each.
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+/// `run` ends with it where it cannot write at its start.
+const NOT_WRITABLE: i32 = 73;
+
+/// How a run went on.
+#[derive(Debug)]
+enum Seen {
+    /// All calls are journaled.
+    Settled,
+    /// `status` says that the disk fails, and what to do.
+    Paused,
+    Ended(ExitStatus),
+}
+
+/// A place, a CRM and ten calls.
+pub struct Scenario {
+    place: Place,
+    crm: Server,
+    calls: Vec<Recording>,
+    /// How many of them the file holds so far.
+    told: usize,
+}
+
+/// Calls one after the other, of different kinds.
+fn calls() -> Vec<Recording> {
+    let kinds = [
+        "inbound_answered",
+        "outbound_answered",
+        "inbound_no_answer",
+        "ring_group",
+        "blind_transfer",
+    ];
+    let kinds = kinds.map(recordings::one);
+    let many = i64::try_from(CALLS).expect("few");
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let begin = |n: i64| now - 600 - (many - n) * APART;
+    let calls = (0..many).zip(kinds.iter().cycle());
+    calls.map(|(n, kind)| kind.moved_to(begin(n))).collect()
+}
+
+impl Scenario {
+    async fn new() -> Self {
+        let place = Place::new();
+        place.append("recorded", b"");
+        Self {
+            place,
+            crm: crm::start().await,
+            calls: calls(),
+            told: 0,
+        }
+    }
+
+    fn start(&self, plan: Option<&Plan>) -> Program {
+        let source = self.place.file("recorded", "ami");
+        let state = self.place.at("state");
+        let variables = plan.map(|plan| plan.variables(&state)).unwrap_or_default();
+        let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+        self.place.run_with(&self.crm.url(), &flags, &variables)
+    }
+
+    /// Tells the next calls, one at a look, until the run ends or comes to a rest; a pause is a
+    /// rest where `pauses`.
+    async fn watch(&mut self, program: &mut Program, pauses: bool) -> Seen {
+        let mut looks = interval(LOOK_EVERY);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut last = None;
+        let what = "the end of ten calls";
+        let watching = async {
+            loop {
+                looks.tick().await;
+                if let Some(ended) = program.has_ended() {
+                    return Seen::Ended(ended);
+                }
+                if let Some(call) = self.calls.get(self.told) {
+                    self.place.append("recorded", &call.ami);
+                    self.told += 1;
+                }
+                let Some(status) = program.status().await else {
+                    continue;
+                };
+                if is_settled(&status) {
+                    return Seen::Settled;
+                }
+                if pauses && says_so(&status) {
+                    return Seen::Paused;
+                }
+                last = Some(status);
+            }
+        };
+        match tokio::time::timeout(crate::wait::DEADLINE, watching).await {
+            Ok(seen) => seen,
+            Err(_) => panic!("{what} did not come: {last:?}\n{}", program.log()),
+        }
+    }
+
+    /// One run under a fault, its stop included; true where it took place, and whether the run
+    /// came to its good end.
+    async fn under(&mut self, fault: Fault) -> (bool, bool) {
+        let plan = Plan::at(&self.place.at("plan"), fault);
+        let mut program = self.start(Some(&plan));
+        let mut seen = self.watch(&mut program, fault.on).await;
+        if matches!(seen, Seen::Paused) {
+            plan.lift();
+            seen = self.watch(&mut program, false).await;
+        }
+        let log = program.log();
+        let ended = match seen {
+            Seen::Settled | Seen::Paused => {
+                program.ask_to_end();
+                program.ended().await
+            }
+            Seen::Ended(ended) => ended,
+        };
+        let met = plan.done() > 0;
+        let settled = matches!(seen, Seen::Settled | Seen::Paused);
+        match (ended.code(), ended.signal()) {
+            (Some(0), None) if settled => {}
+            (None, Some(9)) if met && fault.action.kills() => {}
+            (Some(NOT_WRITABLE), None) if met && !log.contains("the source is up") => {}
+            _ => panic!("{fault:?} ended it with {ended}\n{}", self.place.logs()),
+        }
+        (met, ended.success())
+    }
+
+    /// Runs unharmed until all is settled, and judges.
+    async fn finish(mut self) {
+        let mut program = self.start(None);
+        let seen = self.watch(&mut program, false).await;
+        assert!(matches!(seen, Seen::Settled), "{seen:?}\n{}", program.log());
+        program.terminate().await;
+        self.judge().await;
+    }
+
+    /// All calls once with the right fields, a sound file, books that balance, a client that
+    /// behaved; the only thing allowed is what a crash excuses (§4.5.4).
+    async fn judge(&self) {
+        let expected = recordings::expected(&self.calls);
+        let mut wrong = crm::compare(&self.crm, &[], &expected);
+        let excused = |kind| kind == Kind::RepeatAfter200;
+        wrong.extend(crm::conduct(&self.crm, excused));
+        assert!(
+            wrong.is_empty(),
+            "{}\n{}",
+            wrong.join("\n"),
+            self.place.logs()
+        );
+        assert_eq!(self.crm.journal().len() as u64, CALLS);
+        let state = self.place.at("state");
+        let file = rusqlite::Connection::open(state.join("spool.db")).expect("opens");
+        let words: String = file
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .expect("an answer");
+        assert_eq!(words, "ok");
+        drop(file);
+        let (handle, guard) = spool::open(&state, spool::Settings::default()).expect("opens");
+        let read = handle.read(|store| Ok((store.books(), store.recount()?)));
+        let (books, recount) = read.await.expect("readable");
+        assert!(books.balance(), "{books:?}");
+        assert_eq!((books.finished, books.journaled), (CALLS, CALLS));
+        assert_eq!(recount.wrong, []);
+        guard.close();
+    }
+}
+
+fn is_settled(status: &Status) -> bool {
+    status.books.finished >= CALLS && status.books.settled()
+}
+
+/// The status says that the disk is the reason, and what to do.
+fn says_so(status: &Status) -> bool {
+    let told = |pause: &callbridge::ops::status::Pause| {
+        pause.reason == "disk" && pause.cure.contains("disk")
+    };
+    status.pause.as_ref().is_some_and(told)
+}
+
+/// The scenario with one fault after the other, each in a run of its own, then one unharmed; how
+/// many of the faults took place.
+pub async fn run(faults: &[Fault]) -> usize {
+    let mut scenario = Scenario::new().await;
+    let mut met = 0;
+    for fault in faults {
+        let (took_place, ended_well) = scenario.under(*fault).await;
+        met += usize::from(took_place);
+        if ended_well {
+            break;
+        }
+    }
+    soon("the judgement", scenario.finish()).await;
+    met
+}
+
+/// Writes and syncs of a run in which nothing fails, from its start to its stop.
+pub async fn counted() -> (u64, u64) {
+    let mut scenario = Scenario::new().await;
+    let fault = Fault {
+        action: Action::Nothing,
+        nth: 0,
+        on: false,
+    };
+    let plan = Plan::at(&scenario.place.at("plan"), fault);
+    let mut program = scenario.start(Some(&plan));
+    let seen = scenario.watch(&mut program, false).await;
+    assert!(matches!(seen, Seen::Settled), "{seen:?}");
+    program.terminate().await;
+    (plan.writes(), plan.syncs())
+}
