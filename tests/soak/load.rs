@@ -1,0 +1,166 @@
+//! The load, the kills and the restarts of the broker.
+
+use crate::broker::Broker;
+use crate::calls::{self, Call};
+use crate::gauge::Windows;
+use crate::judge::fault::Dice;
+use crate::recordings;
+use crate::side::Side;
+use crate::wait::pass;
+use std::time::{Duration, Instant};
+use tokio::time::{MissedTickBehavior, interval};
+
+/// Between two calls of one source.
+const CALL_EVERY: Duration = Duration::from_millis(1_500);
+/// Between two looks at the processes.
+const SAMPLE_EVERY: Duration = Duration::from_secs(2);
+/// Seconds between two kills, at least and at most.
+const KILL_EVERY: (u64, u64) = (20, 60);
+/// Seconds between two restarts of the broker.
+const RESTART_EVERY: (u64, u64) = (120, 300);
+/// Calls of the queue took place one after the other, so many seconds apart.
+const APART: i64 = 10;
+
+/// See the module.
+pub struct Soak {
+    broker: Broker,
+    sides: [Side; 2],
+    windows: Windows,
+}
+
+impl Soak {
+    /// Starts everything.
+    pub async fn begin(windows: Windows) -> Self {
+        let broker = tokio::task::spawn_blocking(Broker::start).await;
+        let broker = broker.expect("a broker");
+        let steady = Side::set("steady", &broker, true, 1).await;
+        let beaten = Side::set("beaten", &broker, false, 2).await;
+        let sides = [steady, beaten];
+        for side in &sides {
+            side.start().await;
+        }
+        if let Some(pbx) = &sides[0].pbx {
+            pbx.logged_in(1).await;
+        }
+        Self {
+            broker,
+            sides,
+            windows,
+        }
+    }
+
+    /// Load and trouble for so long.
+    pub async fn work(&self, time: Duration) {
+        let end = Instant::now() + time;
+        tokio::join!(
+            self.lines(end),
+            self.queues(end),
+            self.kills(end),
+            self.watch(end)
+        );
+    }
+
+    /// A call every now and then on each line.
+    async fn lines(&self, end: Instant) {
+        let mut n = 0;
+        let mut ticks = interval(CALL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while Instant::now() < end {
+            ticks.tick().await;
+            n += 1;
+            for side in &self.sides {
+                let mut call = Call::new(n, 4001 + i64::from(n % 9));
+                call.begins = calls::now() - 4;
+                side.tell(&call).await;
+            }
+        }
+    }
+
+    /// Calls through the broker, which is stopped or killed between them.
+    async fn queues(&self, end: Instant) {
+        let mut dice = Dice::new(3);
+        let mut begins = calls::now() - 86_400;
+        let mut restart = Instant::now() + between(&mut dice, RESTART_EVERY);
+        let mut restarts = 0;
+        let mut ticks = interval(CALL_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while Instant::now() < end {
+            ticks.tick().await;
+            begins += APART;
+            let call = recordings::one("inbound_answered").moved_to(begins);
+            for side in &self.sides {
+                side.publish(&self.broker, &call).await;
+            }
+            if Instant::now() >= restart {
+                restarts += 1;
+                tokio::task::block_in_place(|| {
+                    if restarts % 2 == 0 {
+                        self.broker.kill();
+                    } else {
+                        self.broker.stop();
+                    }
+                    self.broker.start_again();
+                });
+                restart = Instant::now() + between(&mut dice, RESTART_EVERY);
+            }
+        }
+        println!("RabbitMQ was restarted {restarts} times");
+    }
+
+    async fn kills(&self, end: Instant) {
+        let mut dice = Dice::new(4);
+        loop {
+            let wait = between(&mut dice, KILL_EVERY);
+            if Instant::now() + wait >= end {
+                return;
+            }
+            pass(wait).await;
+            self.sides[1].kill().await;
+        }
+    }
+
+    /// Samples, and a line a minute.
+    async fn watch(&self, end: Instant) {
+        let begun = Instant::now();
+        let mut said = 0;
+        let mut ticks = interval(SAMPLE_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while Instant::now() < end {
+            ticks.tick().await;
+            for side in &self.sides {
+                side.sample().await;
+            }
+            let minutes = begun.elapsed().as_secs() / 60;
+            if minutes > said {
+                said = minutes;
+                for side in &self.sides {
+                    println!("{minutes:>4} min  {}", side.progress());
+                }
+            }
+        }
+    }
+
+    /// Lets the books settle, prints the table; whether all is well.
+    pub async fn end(self) -> bool {
+        let [steady, beaten] = &self.sides;
+        let settled = tokio::join!(steady.settle(), beaten.settle());
+        let mut wrong = Vec::new();
+        println!(
+            "\n{:<30} {:>9} {:>9} {:>9} {:>9}",
+            "", "first", "last", "change", "peak"
+        );
+        for side in &self.sides {
+            let (table, more) = side.judged(self.windows).await;
+            print!("{table}");
+            wrong.extend(more);
+        }
+        let flat = wrong.is_empty() && settled == (true, true);
+        wrong.iter().for_each(|words| println!("WRONG  {words}"));
+        println!("{}", if flat { "flat" } else { "not flat" });
+        flat
+    }
+}
+
+fn between(dice: &mut Dice, (least, most): (u64, u64)) -> Duration {
+    Duration::from_secs(least + dice.below(most - least + 1))
+}

@@ -1,0 +1,88 @@
+//! `tests/run soak --hours H`: load, faults, kills and restarts of RabbitMQ for as long as wanted;
+//! memory, handles and file stay flat, the books balance, and the judge finds nothing.
+//!
+//! ```text
+//!  PBX (AMI) ──┐
+//!  RabbitMQ ───┼──▶ steady ──▶ judge ──▶ CRM      never killed: does it leak?
+//!          └───┼──▶ beaten ──▶ judge ──▶ CRM      killed again and again: does its state grow?
+//!  a file ─────┘
+//! ```
+
+#[path = "../support/authority.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod authority;
+#[path = "../support/broker.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod broker;
+#[path = "../support/calls.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod calls;
+#[path = "../support/cel_rows.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod cel_rows;
+#[path = "../chaos/crm.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod crm;
+mod gauge;
+#[path = "../chaos/judge/mod.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod judge;
+mod load;
+#[path = "../support/pbx.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod pbx;
+#[path = "../e2e/program.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod program;
+#[path = "../e2e/recordings.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod recordings;
+mod side;
+#[path = "../chaos/spool.rs"]
+mod spool;
+#[path = "../chaos/wait.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod wait;
+
+use self::gauge::Windows;
+use self::load::Soak;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Of `--hours`, at most a year.
+fn hours() -> Result<Duration, String> {
+    let mut words = std::env::args().skip(1);
+    let wrong = || "soak: --hours H, where H is a number such as 0.05 or 8".to_owned();
+    let mut hours = 1.0;
+    while let Some(word) = words.next() {
+        match word.as_str() {
+            "--hours" => {
+                let text = words.next().ok_or_else(wrong)?;
+                hours = text.parse::<f64>().map_err(|_| wrong())?;
+            }
+            _ => return Err(wrong()),
+        }
+    }
+    let usable = (0.01..=8_784.0).contains(&hours);
+    usable
+        .then(|| Duration::from_secs_f64(hours * 3_600.0))
+        .ok_or_else(wrong)
+}
+
+fn main() -> ExitCode {
+    let time = match hours() {
+        Ok(time) => time,
+        Err(words) => {
+            eprintln!("{words}");
+            return ExitCode::from(64);
+        }
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = { runtime }.enable_all().worker_threads(2).build();
+    let flat = runtime.expect("a runtime").block_on(async {
+        let soak = Soak::begin(Windows::of(time)).await;
+        soak.work(time).await;
+        soak.end().await
+    });
+    ExitCode::from(u8::from(!flat))
+}

@@ -1,0 +1,249 @@
+//! One callbridge with its CRM, the judge between them, and the calls it was told of.
+
+use crate::broker::{self, Broker};
+use crate::calls::Call;
+use crate::crm::{Crm, Expected};
+use crate::gauge::{self, Sample, Size, Windows};
+use crate::judge::fault::WEATHER;
+use crate::judge::rules::{self, Law};
+use crate::judge::{Judge, purposes, truth};
+use crate::pbx::{self, Pbx};
+use crate::program::{Place, Program, TOKEN};
+use crate::recordings::{self, Recording, TRUNKS};
+use crate::spool;
+use crate::wait::until;
+use callbridge::ops::status::Books;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Requests of a window, here and in the CRM.
+const RATE: &str = "--rate=60/6s";
+const WINDOW: Duration = Duration::from_secs(6);
+/// Of a hundred exchanges so many meet a fault.
+const PERCENT: u64 = 6;
+/// The books settle within this after the last call, or they never do.
+const SETTLES_WITHIN: Duration = Duration::from_secs(1_500);
+/// A process younger than this has not taken all it needs.
+const GROWN: Duration = Duration::from_secs(15);
+
+/// See the module.
+pub struct Side {
+    pub name: &'static str,
+    place: Place,
+    crm: Crm,
+    judge: Judge,
+    queue: String,
+    flags: Vec<String>,
+    pub pbx: Option<Pbx>,
+    running: tokio::sync::Mutex<Option<(Program, Instant)>>,
+    told: Mutex<Told>,
+    begun: Instant,
+}
+
+/// What this side was told, and what was seen of it.
+#[derive(Default)]
+struct Told {
+    expected: Vec<Expected>,
+    samples: Vec<Sample>,
+    kills: usize,
+    last: Option<Books>,
+}
+
+impl Side {
+    /// With an AMI line of its own, or a file in the place of it; and a queue.
+    pub async fn set(name: &'static str, broker: &Broker, live: bool, seed: u64) -> Self {
+        let crm = Crm::start(TOKEN, &[RATE, "--persist-after=1s"]).await;
+        let judge = Judge::start(crm.addr(), seed).await;
+        judge.weather(PERCENT, &WEATHER);
+        let place = Place::new();
+        let queue = format!("soak-{name}");
+        broker.declare(&queue).await;
+        let pbx = if live { Some(Pbx::ami().await) } else { None };
+        let first = match &pbx {
+            Some(pbx) => {
+                let secret = place.write("secret", pbx::SECRET);
+                format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
+            }
+            None => {
+                place.append("recorded", b"");
+                place.file("recorded", "ami")
+            }
+        };
+        let secret = place.write("broker-secret", broker::SECRET);
+        let base = broker.url(broker::ADMINISTRATOR);
+        let second = format!(
+            "--source={base}?queue={queue}&format=asterisk-cel&pbx=pbx2&secret-file={secret}"
+        );
+        let leads = place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
+        let trunk = format!("{};csv:{leads}", TRUNKS[0]);
+        let flags = vec![
+            first,
+            second,
+            trunk,
+            RATE.to_owned(),
+            "--cdr-wait=1s".to_owned(),
+        ];
+        Self {
+            name,
+            place,
+            crm,
+            judge,
+            queue,
+            flags,
+            pbx,
+            running: tokio::sync::Mutex::new(None),
+            told: Mutex::new(Told::default()),
+            begun: Instant::now(),
+        }
+    }
+
+    fn told(&self) -> std::sync::MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Starts callbridge.
+    pub async fn start(&self) {
+        let program = self.place.run(&self.judge.url(), &self.flags);
+        *self.running.lock().await = Some((program, Instant::now()));
+    }
+
+    /// `kill -9`, a look at the spool, and a new start.
+    pub async fn kill(&self) {
+        if let Some((program, _)) = self.running.lock().await.take() {
+            program.kill().await;
+            self.judge.killed();
+        }
+        spool::assert_whole(&self.place.at("state"));
+        self.told().kills += 1;
+        self.start().await;
+    }
+
+    /// A call on the line, or in the file.
+    pub async fn tell(&self, call: &Call) {
+        self.told().expected.push(Expected {
+            uuid: truth::uuid("pbx1", &call.linkedid()),
+            lead: call.lead,
+            employee: Some(501),
+            direction: "INBOUND".to_owned(),
+            answered: true,
+            started_at: call.begins,
+            duration: 5.0,
+            talk: 4.0,
+        });
+        match &self.pbx {
+            Some(pbx) => pbx.say(call.ami().as_bytes()).await,
+            None => self.place.append("recorded", call.ami().as_bytes()),
+        }
+    }
+
+    /// A call in the queue.
+    pub async fn publish(&self, broker: &Broker, call: &Recording) {
+        let mut expected = recordings::expected(std::slice::from_ref(call));
+        for (expected, call) in expected.iter_mut().zip(&call.calls) {
+            expected.uuid = truth::uuid("pbx2", call["linkedid"].as_str().expect("an id"));
+        }
+        self.told().expected.extend(expected);
+        broker.publish(&self.queue, &call.cel()).await;
+    }
+
+    /// Looks at what the process holds, and at its books.
+    pub async fn sample(&self) {
+        let running = self.running.lock().await;
+        let Some((program, started)) = running.as_ref() else {
+            return;
+        };
+        let status = program.status().await;
+        let sample = gauge::sample(self.begun.elapsed(), program.id());
+        let mut told = self.told();
+        if started.elapsed() > GROWN {
+            told.samples.extend(sample);
+        }
+        if let Some(status) = status {
+            assert!(status.books.balance(), "{:?}", status.books);
+            told.last = Some(status.books);
+        }
+    }
+
+    /// Where it stands, in a line.
+    pub fn progress(&self) -> String {
+        let told = self.told();
+        let books = told.last.unwrap_or_default();
+        let (memory, files) = told
+            .samples
+            .last()
+            .map_or((0, 0), |it| (it.memory, it.files));
+        let waiting = books.ready + books.sending + books.submitted;
+        format!(
+            "{}: {} told, {} journaled, {waiting} waiting, {} dead, {} requests, {} kills, \
+             {memory} KiB, {files} files",
+            self.name,
+            told.expected.len(),
+            books.journaled,
+            books.dead + books.parked,
+            self.judge.count(),
+            told.kills
+        )
+    }
+
+    /// Fair weather, until every call is confirmed; then its end.
+    pub async fn settle(&self) -> bool {
+        self.judge.weather(0, &[]);
+        let calls = self.told().expected.len() as u64;
+        let begun = Instant::now();
+        let mut settled = false;
+        let what = format!("the last record of {}", self.name);
+        until(&what, async || {
+            self.sample().await;
+            let books = self.told().last.unwrap_or_default();
+            settled = books.journaled == calls && books.finished == calls;
+            settled || begun.elapsed() > SETTLES_WITHIN
+        })
+        .await;
+        let took = begun.elapsed();
+        println!("{}: settled {settled} after {took:.0?}", self.name);
+        if let Some((program, _)) = self.running.lock().await.take() {
+            program.terminate().await;
+        }
+        settled
+    }
+
+    /// The table of this side, and everything that is wrong with it.
+    pub async fn judged(&self, windows: Windows) -> (String, Vec<String>) {
+        let law = Law {
+            requests: 60,
+            window: WINDOW,
+            host: self.judge.host(),
+            refused_pages: 0,
+            again_after_change: 0,
+        };
+        let (seen, times) = (self.judge.seen(), self.judge.times());
+        let journal = self.crm.look("journal").await;
+        let told = self.told();
+        let mut wrong = rules::breaches(&seen, &times, &law);
+        wrong.extend(truth::submitted(&seen, &told.expected));
+        wrong.extend(truth::journal(&journal, &told.expected));
+        let (mut table, flat) = gauge::compare(self.name, &told.samples, windows);
+        if !flat {
+            wrong.push("what it holds grows".to_owned());
+        }
+        let state = self.place.at("state");
+        let size = Size::of(&state).unwrap_or_default();
+        if !size.is_bounded() {
+            wrong.push(format!("{size:?}: more than twice what lives in it"));
+        }
+        spool::assert_whole(&state);
+        let Size { file, live, log } = size;
+        let each = seen.len() as f64 / told.expected.len().max(1) as f64;
+        table.push_str(&format!(
+            "{:<8} spool: file {file}, live {live}, log {log} bytes\n{:<8} {} calls, {} kills, \
+             {}, {each:.2} a call\n",
+            self.name,
+            self.name,
+            told.expected.len(),
+            told.kills,
+            purposes(&seen)
+        ));
+        let wrong = wrong.iter().map(|it| format!("{}: {it}", self.name));
+        (table, wrong.collect())
+    }
+}
