@@ -3,7 +3,9 @@
 use callbridge::cli::command::{Asked, read};
 use callbridge::cli::dispatch::{dispatch, print};
 use callbridge::cli::{Code, Environment, Failure};
+use std::pin::Pin;
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
@@ -30,23 +32,48 @@ fn start() -> Result<(), Failure> {
         .enable_all()
         .build()
         .map_err(|error| Failure::of(Code::Failed, error))?;
-    runtime.block_on(async {
-        let shutdown = told_to_stop()?;
+    let ended = runtime.block_on(async {
+        let shutdown: Pin<Box<dyn Future<Output = ()> + Send>> = if command.stops_in_order() {
+            Box::pin(told_to_stop()?)
+        } else {
+            // The signal itself ends it, as it ends any other program.
+            Box::pin(std::future::pending())
+        };
         dispatch(command, &environment, shutdown).await
-    })
+    });
+    // What hangs in a thread, as a name looked up at a DNS that does not answer, holds nobody up.
+    runtime.shutdown_background();
+    ended
 }
 
-/// Ends at SIGTERM or SIGINT.
+/// A signal so soon after the first is the same order again: `timeout` and terminals tell both the
+/// process and its group.
+const SAME_ORDER: Duration = Duration::from_millis(500);
+
+/// Ends at SIGTERM or SIGINT. A second one ends the process at once: what is committed is safe.
 fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> {
     let listen = |kind| signal(kind).map_err(|error| Failure::of(Code::Failed, error));
     let (mut terminate, mut interrupt) = (
         listen(SignalKind::terminate())?,
         listen(SignalKind::interrupt())?,
     );
-    Ok(async move {
+    let mut heard = async move || {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = terminate.recv() => SignalKind::terminate(),
+            _ = interrupt.recv() => SignalKind::interrupt(),
         }
+    };
+    Ok(async move {
+        heard().await;
+        tokio::spawn(async move {
+            let first = Instant::now();
+            let mut again = heard().await;
+            while first.elapsed() < SAME_ORDER {
+                again = heard().await;
+            }
+            eprintln!("callbridge: told to stop again: ended at once");
+            // As a shell says of a program that a signal has ended.
+            std::process::exit(128 + again.as_raw_value());
+        });
     })
 }

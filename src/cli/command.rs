@@ -44,6 +44,23 @@ pub enum Command {
     Man,
 }
 
+impl Command {
+    /// A signal is an order to stop in order, and not the end at once.
+    pub fn stops_in_order(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) => true,
+            Self::Dead(dead, _) => matches!(dead, Dead::Watch),
+            Self::Explain(_)
+            | Self::Check(_)
+            | Self::Status(_)
+            | Self::LeadMissing { .. }
+            | Self::LeadCheck(_)
+            | Self::Completions(_)
+            | Self::Man => false,
+        }
+    }
+}
+
 /// `demo`
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Demo {

@@ -26,6 +26,7 @@ use crate::cli::exit::{Code, Failure};
 use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
 use crate::ops::metrics::Durations;
+use crate::ops::pulse::Pulse;
 use crate::ops::status::Status;
 use crate::ops::{http, systemd};
 use crate::spool::{Guard, Integrity};
@@ -36,9 +37,15 @@ use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use tokio::time::timeout_at;
 
 /// Everything has to have ended this long after the signal.
 const STOP_WITHIN: Duration = Duration::from_secs(9);
+/// The spool, which closes last, has to be closed this long after it.
+const END_WITHIN: Duration = Duration::from_millis(9_600);
+/// A loop that has not come round for this long has stalled, where systemd's watchdog asks for
+/// no more.
+const STALLED: Duration = Duration::from_secs(10);
 /// Between two looks at the spool's health.
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
 /// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
@@ -65,11 +72,16 @@ pub struct Daemon {
 /// When the state, a listener or a task fails; each with its exit code.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let until_idle = config.until_idle;
-    let mut daemon = Daemon::start(config).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let started = tokio::select! {
+        started = Daemon::start(config) => started,
+        () = &mut shutdown => return Ok(()),
+    };
+    let mut daemon = started?;
     systemd::ready();
     let settled = daemon.settled();
     let ended = tokio::select! {
-        () = shutdown => {
+        () = &mut shutdown => {
             tracing::info!("stopping");
             Ok(())
         }
@@ -119,7 +131,9 @@ impl Daemon {
             seen_up: seen,
             stopped: stopped.clone(),
             mask_phones: !config.log.phones,
+            pulse: Pulse::new("the intake"),
         };
+        let mut vitals = vec![shell.pulse.vital()];
         intake.spawn(shell.run());
         let mut tasks = JoinSet::new();
         let keep = lists::keep(
@@ -130,8 +144,9 @@ impl Daemon {
         );
         tasks.spawn(until(keep, stopped.clone()));
         tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
-        let sender =
+        let (sender, vital) =
             outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
+        vitals.extend(vital);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
@@ -139,6 +154,7 @@ impl Daemon {
             sender,
             durations,
             seen_up,
+            vitals,
         });
         let daemon = Self {
             observer,
@@ -254,27 +270,32 @@ impl Daemon {
         }
     }
 
-    /// Stops in order: sources, intake, sender and listeners, spool.
+    /// Stops in order: sources, intake, sender and listeners, spool. What hangs, the disk
+    /// included, is left behind after [`END_WITHIN`]: the state is that of its last commit.
     pub async fn stop(mut self) {
+        let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
         let ends = async {
             join_all(&mut self.intake).await;
             join_all(&mut self.tasks).await;
         };
-        if tokio::time::timeout(STOP_WITHIN, ends).await.is_err() {
+        if timeout_at(begun + STOP_WITHIN, ends).await.is_err() {
             tracing::warn!("not everything ended in time; what is committed is safe");
             self.intake.abort_all();
             self.tasks.abort_all();
         }
-        let books = self.observer.status().await.map(|status| status.books);
+        let end = begun + END_WITHIN;
+        let books = timeout_at(end, self.observer.status()).await;
         let guard = self.guard;
-        if tokio::task::spawn_blocking(move || guard.close())
-            .await
-            .is_err()
-        {
-            tracing::error!("the spool did not close well");
+        let closing = tokio::task::spawn_blocking(move || guard.close());
+        match timeout_at(end, closing).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the spool did not close well"),
+            Err(_) => {
+                tracing::error!("the disk does not answer: ended without closing the state")
+            }
         }
-        if let Ok(books) = books {
+        if let Ok(Ok(Status { books, .. })) = books {
             tracing::info!(
                 finished = books.finished,
                 journaled = books.journaled,
@@ -371,12 +392,27 @@ async fn watch_spool(spool: crate::spool::Handle) -> anyhow::Result<()> {
     }
 }
 
+/// Feeds systemd's watchdog while the spool answers and every loop turns. One that does not for
+/// the watchdog's time is named, and the watchdog left to do what it is for.
 async fn keep_alive(observer: Arc<Observer>) -> anyhow::Result<()> {
     let mut tick = tokio::time::interval(systemd::interval());
+    let longest = systemd::watchdog().map_or(STALLED, |watchdog| watchdog.max(STALLED));
+    let mut told = Vec::new();
     loop {
         tick.tick().await;
-        // A spool that does not answer keeps the watchdog unfed: that is what it is for.
-        if let Ok(status) = observer.status().await {
+        let stalled = observer.stalled(longest);
+        if stalled != told {
+            let names = stalled.join(", ");
+            if stalled.is_empty() {
+                tracing::info!("every loop turns again");
+            } else {
+                tracing::error!(stalled = %names, "a loop does not turn; the watchdog is not fed");
+                systemd::stalled(&names);
+            }
+            told.clone_from(&stalled);
+        }
+        // A spool that does not answer holds this very line up, and the watchdog stays unfed.
+        if let (Ok(status), true) = (observer.status().await, stalled.is_empty()) {
             let reason = status.pause.as_ref().map(|pause| pause.reason.clone());
             systemd::alive(&status.books, reason.as_deref());
         }

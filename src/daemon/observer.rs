@@ -3,11 +3,13 @@
 use crate::clock;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
+use crate::ops::pulse::{self, Vital};
 use crate::ops::status::{Backlog, Pause, Source, SourceState, Status};
 use crate::sender::status::SenderStatus;
 use crate::spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::time::Duration;
 use tokio::sync::watch;
 
 /// The ends of everything that can be looked at.
@@ -23,6 +25,8 @@ pub struct Observer {
     pub durations: Durations,
     /// Sources that have been up at least once, by place.
     pub seen_up: watch::Receiver<Vec<bool>>,
+    /// The loops that have to turn.
+    pub vitals: Vec<Vital>,
 }
 
 impl Observer {
@@ -51,6 +55,11 @@ impl Observer {
             token: sender.token,
             pause: pause.or(sender.pause),
         })
+    }
+
+    /// The loops that have not come round for longer than this.
+    pub fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
+        pulse::stalled(&self.vitals, clock::now().boot, longer_than)
     }
 
     async fn observe(&self) -> Observed {

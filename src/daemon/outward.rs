@@ -8,6 +8,7 @@ use crate::crm::client::Setup;
 use crate::dead_letter::queue::Queue;
 use crate::journal::figures;
 use crate::ops::metrics::Durations;
+use crate::ops::pulse::{Pulse, Vital};
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
 use crate::sender::status::SenderStatus;
@@ -18,15 +19,20 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// Starts the sender, where there is a CRM. What it shows comes out of the receiver.
+/// Its loop can be looked at.
 pub fn start_sender(
     config: &Config,
     spool: &Handle,
     durations: &Durations,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
-) -> watch::Receiver<SenderStatus> {
+) -> (watch::Receiver<SenderStatus>, Option<Vital>) {
     let (status, shown) = watch::channel(SenderStatus::default());
-    let Some(crm) = &config.crm else { return shown };
+    let Some(crm) = &config.crm else {
+        return (shown, None);
+    };
+    let pulse = Pulse::new("the sender");
+    let vital = pulse.vital();
     let sender = Sender {
         spool: spool.clone(),
         client: Arc::new(Client::new(setup(crm))),
@@ -39,10 +45,11 @@ pub fn start_sender(
             clock_right_from: Some(figures::right_from()),
         },
         durations: durations.clone(),
+        pulse,
     };
     let stop = has_stopped(stopped.clone());
     tasks.spawn(async move { Ok(sender.run(status, stop).await?) });
-    shown
+    (shown, Some(vital))
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.

@@ -5,6 +5,7 @@
 use super::core::{Batch, Intake};
 use crate::clock;
 use crate::journal::Outcome;
+use crate::ops::pulse::Pulse;
 use crate::ops::status;
 use crate::people::People;
 use crate::spool::{self, Op};
@@ -48,6 +49,8 @@ pub struct Shell {
     pub stopped: watch::Receiver<bool>,
     /// Shows the last digits of phones only.
     pub mask_phones: bool,
+    /// Beats while the loop turns.
+    pub pulse: Pulse,
 }
 
 impl Shell {
@@ -57,6 +60,7 @@ impl Shell {
     /// When the spool is gone for good, or two endpoints conflict.
     pub async fn run(mut self) -> anyhow::Result<()> {
         loop {
+            self.pulse.beat();
             let first = self.next_item().await;
             let over = matches!(first, Next::Over);
             if let Next::Item(source, item) = first {
@@ -192,6 +196,7 @@ impl Shell {
     async fn store(&mut self, ops: Vec<Op>) -> anyhow::Result<()> {
         let mut paused = false;
         loop {
+            self.pulse.beat();
             match self.spool.write(ops.clone()).await {
                 Ok(_) => break,
                 Err(error) if error.is_retryable() => {

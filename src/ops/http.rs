@@ -10,7 +10,12 @@ use axum::routing::get;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Answers under way have so long to end; half a request holds nobody up.
+const STOP_WITHIN: Duration = Duration::from_secs(1);
 
 /// Looks at the running program when it is asked.
 pub trait Watch: Send + Sync + 'static {
@@ -35,9 +40,21 @@ pub async fn serve(
         .route("/readyz", get(readyz))
         .route("/metrics", get(scrape))
         .with_state(watch);
-    axum::serve(listener, app)
-        .with_graceful_shutdown(shutdown)
-        .await
+    let (told, mut stopping) = watch::channel(false);
+    let shutdown = async move {
+        shutdown.await;
+        told.send_replace(true);
+    };
+    let late = async {
+        // Ends in an error when the serving has ended by itself.
+        let _ = stopping.wait_for(|stopping| *stopping).await;
+        tokio::time::sleep(STOP_WITHIN).await;
+    };
+    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown);
+    tokio::select! {
+        ended = async { serving.await } => ended,
+        () = late => Ok(()),
+    }
 }
 
 async fn readyz(State(watch): State<Arc<dyn Watch>>) -> impl IntoResponse {

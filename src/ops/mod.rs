@@ -5,10 +5,12 @@
 //! | [`status`] | the shape of `status --json`, and the same for people |
 //! | [`metrics`] | the same as Prometheus metrics |
 //! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
+//! | [`pulse`] | whether the loops still turn |
 //! | [`systemd`] | READY, WATCHDOG and STATUS |
 
 pub mod http;
 pub mod metrics;
+pub mod pulse;
 pub mod status;
 pub mod systemd;
 

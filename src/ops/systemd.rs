@@ -19,6 +19,7 @@ enum Message {
     Ready,
     Stopping,
     Alive(String),
+    Stalled(String),
 }
 
 /// The spool is open and the sources start.
@@ -48,10 +49,20 @@ pub fn alive(books: &Books, pause: Option<&str>) {
     tell(Message::Alive(line));
 }
 
+/// Something hangs: said in the status line, and the watchdog is not fed.
+pub fn stalled(names: &str) {
+    tell(Message::Stalled(format!("{names} does not turn")));
+}
+
+/// `WatchdogSec=`, where it is set.
+pub fn watchdog() -> Option<Duration> {
+    sd_notify::watchdog_enabled()
+}
+
 /// How often to say [`alive`]: half of `WatchdogSec=`, at most 10 s.
 pub fn interval() -> Duration {
     let most = Duration::from_secs(10);
-    sd_notify::watchdog_enabled().map_or(most, |watchdog| (watchdog / 2).min(most))
+    watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }
 
 fn tell(message: Message) {
@@ -86,6 +97,7 @@ fn send(messages: &Receiver<Message>) {
             Message::Alive(line) => {
                 sd_notify::notify(&[NotifyState::Watchdog, NotifyState::Status(line)])
             }
+            Message::Stalled(line) => sd_notify::notify(&[NotifyState::Status(line)]),
         };
         // Not being under systemd is no fault; a broken socket is nothing the sidecar can mend.
         if let Err(error) = sent {

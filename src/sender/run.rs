@@ -8,6 +8,7 @@ use super::token::{Look, TokenSource, Watch, print};
 use crate::clock;
 use crate::crm::{Client, Heard, Request};
 use crate::ops::metrics::Durations;
+use crate::ops::pulse::Pulse;
 use crate::ops::status::Pause;
 use crate::secret::Secret;
 use crate::spool::{Error, Handle, Head, Op, Row};
@@ -42,6 +43,8 @@ pub struct Sender {
     pub settings: Settings,
     /// Where the time of requests is counted.
     pub durations: Durations,
+    /// Beats while the loop turns.
+    pub pulse: Pulse,
 }
 
 /// A request that came to its end.
@@ -75,13 +78,14 @@ impl Sender {
         status: watch::Sender<SenderStatus>,
         shutdown: impl Future<Output = ()>,
     ) -> Result<(), Error> {
-        let mut work = self.open(status).await?;
+        let (mut work, pulse) = self.open(status).await?;
         let mut changed = work.spool.changed();
         let mut looks = tokio::time::interval(TOKEN_LOOK);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let watched = work.watch.is_worthwhile();
         tokio::pin!(shutdown);
         loop {
+            pulse.beat();
             changed.borrow_and_update();
             let until = work.turn().await?;
             let far = Duration::from_secs(3600);
@@ -96,7 +100,12 @@ impl Sender {
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => return Ok(()),
-                        _ = looks.tick(), if watched => if work.look() { return Ok(()) }
+                        _ = looks.tick() => {
+                            pulse.beat();
+                            if watched && work.look() {
+                                return Ok(());
+                            }
+                        }
                     }
                 }
             };
@@ -108,7 +117,7 @@ impl Sender {
         work.finish().await
     }
 
-    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<Loop, Error> {
+    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<(Loop, Pulse), Error> {
         let boot_id = clock::boot_id();
         let (known, sending) = self
             .spool
@@ -147,7 +156,7 @@ impl Sender {
             warned_days: None,
         };
         work.look();
-        Ok(work)
+        Ok((work, self.pulse))
     }
 }
 

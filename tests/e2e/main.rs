@@ -20,9 +20,12 @@ mod operations;
 mod pbx;
 mod people;
 mod program;
+#[path = "../support/proxy.rs"]
+mod proxy;
 mod recordings;
 mod records;
 mod secrets;
+mod stopping;
 mod stories;
 mod survival;
 mod wait;

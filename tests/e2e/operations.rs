@@ -37,7 +37,7 @@ pub async fn metrics(program: &Program) -> String {
 }
 
 /// Where `--listen` with port 0 came to listen.
-async fn address(program: &Program) -> SocketAddr {
+pub async fn address(program: &Program) -> SocketAddr {
     let find = || {
         let log = program.log();
         let line = log

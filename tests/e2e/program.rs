@@ -18,6 +18,9 @@ pub const TOKEN: &str = "svc_pat_of_the_tests";
 /// SIGTERM ends `run` within this.
 const STOPS_WITHIN: Duration = Duration::from_secs(10);
 
+/// The program itself.
+const BINARY: &str = env!("CARGO_BIN_EXE_callbridge");
+
 /// A folder with the state, secrets and lists of one callbridge.
 pub struct Place {
     folder: TempDir,
@@ -82,6 +85,12 @@ impl Place {
         flags: &[S],
         variables: &[(&str, String)],
     ) -> Program {
+        let variables: Vec<_> = variables.iter().map(|(k, v)| (*k, v.as_str())).collect();
+        self.start(&self.arguments(crm, flags), &variables)
+    }
+
+    /// The arguments of [`Place::run`].
+    pub fn arguments<S: AsRef<str>>(&self, crm: &str, flags: &[S]) -> Vec<String> {
         let mut arguments = vec![
             "run".to_owned(),
             format!("--crm-url={crm}"),
@@ -91,18 +100,29 @@ impl Place {
             "--employees=101:501;102:502;103:503;104:504;105-desk:505".to_owned(),
         ];
         arguments.extend(flags.iter().map(|flag| flag.as_ref().to_owned()));
-        let variables: Vec<_> = variables.iter().map(|(k, v)| (*k, v.as_str())).collect();
-        self.start(&arguments, &variables)
+        arguments
     }
 
     /// Starts the program with exactly these arguments and variables.
     pub fn start<S: AsRef<str>>(&self, arguments: &[S], variables: &[(&str, &str)]) -> Program {
+        self.start_under(&[], arguments, variables)
+    }
+
+    /// The same behind the words of another program, which has to make itself this one (`exec`).
+    pub fn start_under<S: AsRef<str>>(
+        &self,
+        wrapper: &[&str],
+        arguments: &[S],
+        variables: &[(&str, &str)],
+    ) -> Program {
         let run = self.runs.fetch_add(1, Ordering::Relaxed);
         let log = self.at(&format!("log-{run}"));
-        let child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        let words = wrapper.iter().copied().chain([BINARY]);
+        let mut words = words.chain(arguments.iter().map(AsRef::as_ref));
+        let child = Command::new(words.next().expect("a program"))
             .env_clear()
             .envs(variables.iter().copied())
-            .args(arguments.iter().map(AsRef::as_ref))
+            .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(fs::File::create(&log).expect("a file"))
@@ -213,18 +233,40 @@ impl Program {
 
     /// SIGTERM
     pub fn ask_to_end(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         let pid = i32::try_from(self.id()).ok().and_then(Pid::from_raw);
-        kill_process(pid.expect("an id"), Signal::TERM).expect("it hears");
+        kill_process(pid.expect("an id"), signal).expect("it hears");
     }
 
     /// SIGTERM, and its end in time and in order.
     pub async fn terminate(self) {
+        self.stops_at(Signal::TERM).await;
+    }
+
+    /// A signal, and its end in time and in order.
+    pub async fn stops_at(self, signal: Signal) {
         let begun = Instant::now();
-        self.ask_to_end();
+        self.signal(signal);
         let log = self.log.clone();
         self.succeeds().await;
         let took = begun.elapsed();
         assert!(took < STOPS_WITHIN, "it took {took:?}\n{}", read(&log));
+    }
+
+    /// The same signal again and again, until it has ended; how.
+    pub async fn insist(mut self, signal: Signal) -> ExitStatus {
+        let mut ended = None;
+        let insisting = until("its end", async || {
+            self.signal(signal);
+            ended = self.child.try_wait().expect("a child");
+            ended.is_some()
+        });
+        insisting.await;
+        ended.expect("an end")
     }
 
     /// Waits for its end by itself.

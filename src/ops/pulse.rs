@@ -1,0 +1,93 @@
+//! Whether the loops of the program still turn: each beats, and who feeds systemd's watchdog looks
+//! at how long ago. A loop that waits for something that may be long in coming beats all the same;
+//! one that hangs does not.
+
+use crate::clock;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// The beat of one loop, which owns it. A loop that has ended is not stalled.
+#[derive(Debug)]
+pub struct Pulse(Vital);
+
+/// Looks at a [`Pulse`] from elsewhere.
+#[derive(Clone, Debug)]
+pub struct Vital {
+    name: &'static str,
+    /// Milliseconds since boot of the last beat.
+    last: Arc<AtomicU64>,
+}
+
+impl Pulse {
+    /// Of the loop with this name, which begins to turn now.
+    pub fn new(name: &'static str) -> Self {
+        let pulse = Self(Vital {
+            name,
+            last: Arc::default(),
+        });
+        pulse.beat();
+        pulse
+    }
+
+    /// The loop has come round.
+    pub fn beat(&self) {
+        self.beat_at(clock::now().boot);
+    }
+
+    fn beat_at(&self, now: Duration) {
+        self.0.last.store(millis(now), Ordering::Relaxed);
+    }
+
+    /// A look at it.
+    pub fn vital(&self) -> Vital {
+        self.0.clone()
+    }
+}
+
+impl Drop for Pulse {
+    fn drop(&mut self) {
+        self.0.last.store(u64::MAX, Ordering::Relaxed);
+    }
+}
+
+impl Vital {
+    /// Its name, when it has not beaten for longer than this.
+    pub fn stalled(&self, now: Duration, longer_than: Duration) -> Option<&'static str> {
+        let last = self.last.load(Ordering::Relaxed);
+        (millis(now).saturating_sub(last) > millis(longer_than)).then_some(self.name)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The names of those that have stalled.
+pub fn stalled(vitals: &[Vital], now: Duration, longer_than: Duration) -> Vec<&'static str> {
+    let names = vitals.iter().map(|vital| vital.stalled(now, longer_than));
+    names.flatten().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loop_that_stops_beating_is_named_and_beats_again_when_it_turns() {
+        let second = Duration::from_secs(1);
+        let (sender, intake) = (Pulse::new("sender"), Pulse::new("intake"));
+        let all = [sender.vital(), intake.vital()];
+        sender.beat_at(100 * second);
+        intake.beat_at(110 * second);
+        let at = |now: u32| stalled(&all, now * second, 15 * second);
+        assert!(at(115).is_empty());
+        assert_eq!(at(116), ["sender"]);
+        assert_eq!(at(126), ["sender", "intake"]);
+        sender.beat_at(126 * second);
+        assert_eq!(at(126), ["intake"]);
+        assert!(at(90).is_empty(), "a clock that lags is no stall");
+        drop(intake);
+        assert!(at(130).is_empty(), "a loop that ended has not stalled");
+    }
+}
