@@ -8,6 +8,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::{Semaphore, mpsc};
@@ -17,6 +18,8 @@ use tokio::task::JoinSet;
 const NAME: &str = "control.sock";
 /// A question is at most this long, in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
+/// Between two looks whether the socket is in its place.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// As many questions are answered at once.
 const CONNECTIONS_MAX: usize = 16;
 
@@ -90,6 +93,47 @@ pub async fn serve<A: Answer>(
         });
     }
     answers.shutdown().await;
+}
+
+/// [`serve`], and listens anew where the socket goes away from its folder: with a state that is
+/// deleted in use and made anew, or moved away and put back.
+pub async fn keep<A: Answer>(
+    state: PathBuf,
+    listener: UnixListener,
+    desk: Arc<A>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let mut shutdown = std::pin::pin!(shutdown);
+    let mut listening = Some(listener);
+    let mut looks = tokio::time::interval(LOOK_EVERY);
+    loop {
+        if let Some(listener) = listening.take() {
+            let gone = async {
+                loop {
+                    looks.tick().await;
+                    if !state.join(NAME).exists() {
+                        return;
+                    }
+                }
+            };
+            let mut over = false;
+            let end = async {
+                tokio::select! {
+                    () = &mut shutdown => over = true,
+                    () = gone => {}
+                }
+            };
+            serve(listener, Arc::clone(&desk), end).await;
+            if over {
+                return;
+            }
+            tracing::warn!("the socket for commands is gone from {}", state.display());
+        }
+        tokio::select! {
+            () = &mut shutdown => return,
+            _ = looks.tick() => listening = listen(&state).ok(),
+        }
+    }
 }
 
 async fn converse<A: Answer>(stream: UnixStream, desk: &A) -> io::Result<()> {

@@ -192,7 +192,7 @@ impl Daemon {
         })?;
         let stop = has_stopped(stopped.clone());
         self.tasks.spawn(async move {
-            socket::serve(listener, desk, stop).await;
+            socket::keep(state, listener, desk, stop).await;
             Ok(())
         });
         if let Some(addr) = config.listen {
@@ -357,8 +357,8 @@ async fn until(
     }
 }
 
-/// Tells what the check of the file after an unclean stop found, and ends with an error when the
-/// spool's thread has ended: without it nothing can be kept.
+/// Looks at the state each second, and tells what the check of its file found. Ends with an error
+/// when the file is damaged, and when the spool's thread has ended: nothing can be kept then.
 async fn watch_spool(spool: crate::spool::Handle) -> anyhow::Result<()> {
     let mut look = tokio::time::interval(SPOOL_EVERY);
     let mut told = Integrity::NotNeeded;
@@ -367,25 +367,21 @@ async fn watch_spool(spool: crate::spool::Handle) -> anyhow::Result<()> {
             () = spool.closed() => anyhow::bail!("the spool has ended"),
             _ = look.tick() => {}
         }
-        let health = spool.health();
-        if health.trouble.is_some() {
-            // Whoever was refused may never ask again; that it passed must be seen all the same.
-            spool.write(Vec::new()).await.ok();
-        }
-        let integrity = health.integrity;
+        // Asks for nothing: whether the file is in its place is seen by that, and whether trouble
+        // has passed of which nobody asks again.
+        spool.write(Vec::new()).await.ok();
+        let integrity = spool.health().integrity;
         if integrity == told {
             continue;
         }
         match &integrity {
             Integrity::NotNeeded => {}
             Integrity::Checking => {
-                tracing::info!("the last stop was unclean: the state is checked")
+                tracing::info!("the last stop was unclean, or the state was changed: it is checked")
             }
             Integrity::Sound => tracing::info!("the state is sound"),
-            Integrity::Damaged(words) => tracing::error!(
-                error = %words,
-                "the state is damaged: stop, keep a copy of its folder, restore it from a backup"
-            ),
+            // What is written into a damaged file may be lost, and may damage more of it.
+            Integrity::Damaged(error) => return Err(error.clone().into()),
             Integrity::Unknown(words) => tracing::warn!(error = %words, "the state is not checked"),
         }
         told = integrity;

@@ -33,6 +33,17 @@ pub enum Error {
         /// The system's words.
         why: String,
     },
+    /// The open file is not in its place any more. Nothing was stored.
+    #[error(
+        "the state is not at {path} any more: {why}: put its folder back as it was; nothing is \
+         taken in or sent meanwhile, and work goes on by itself then"
+    )]
+    Gone {
+        /// Where it was.
+        path: PathBuf,
+        /// What is there instead.
+        why: &'static str,
+    },
     /// Written by a newer callbridge.
     #[error(
         "{path} has schema {found}, this callbridge knows {known}: run the newer callbridge that \
@@ -152,7 +163,8 @@ impl Error {
             Self::Refused { .. } | Self::UuidTaken { .. } | Self::NoRow { .. } => 65,
             Self::NoUuid { .. } | Self::Unstorable { .. } => 65,
             Self::Missing { .. } | Self::Closed => 69,
-            Self::NotWritable { .. } | Self::Full { .. } | Self::Disk { .. } => 73,
+            Self::NotWritable { .. } | Self::Gone { .. } => 73,
+            Self::Full { .. } | Self::Disk { .. } => 73,
             Self::Locked { .. } => 75,
             Self::NewerSchema { .. } | Self::Foreign { .. } | Self::Damaged { .. } => 78,
             Self::OtherAddress { .. } | Self::Sql { .. } => 78,
@@ -161,7 +173,10 @@ impl Error {
 
     /// The same request may succeed later, without anybody changing it.
     pub const fn is_retryable(&self) -> bool {
-        matches!(self, Self::Full { .. } | Self::Disk { .. })
+        matches!(
+            self,
+            Self::Full { .. } | Self::Disk { .. } | Self::NotWritable { .. } | Self::Gone { .. }
+        )
     }
 
     /// SQLite's error, said in our words.

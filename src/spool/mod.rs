@@ -12,7 +12,9 @@
 //! | [`row`] | what can be read |
 //! | [`store`] | all SQL, a file a stored thing |
 //! | [`writer`] | the thread, group commit, [`Handle`] |
-//! | [`folder`] | opening: lock, modes, damage, the check after an unclean stop |
+//! | [`folder`] | opening: modes, damage |
+//! | `seat` | folder, lock and file, and what is done when they go away |
+//! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
 //! | [`memory`] | finished calls, looked up beside the writer |
 //! | [`binding`] | whose calls these are |
@@ -23,8 +25,15 @@
 //! |---|---|
 //! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
 //! | `spool.lock` | locked while in use; who has it, and what the file was like at the last end |
+//!
+//! A commit that fails (no room, a write or a sync that fails) is answered as not stored, and the
+//! same request can be made again: SQLite writes the same place of its log once more, so no sync
+//! has to be trusted after one that failed. Until then a kill may still find that commit done,
+//! which is what any kill before an answer may find. After one the log is written into the file
+//! and begun anew before anything is added ([`folder`]).
 
 pub mod binding;
+mod check;
 pub mod error;
 pub mod folder;
 pub mod hint;
@@ -32,6 +41,7 @@ mod identity;
 pub mod memory;
 pub mod op;
 pub mod row;
+mod seat;
 pub mod state;
 pub mod store;
 pub mod writer;

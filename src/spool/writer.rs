@@ -4,12 +4,12 @@
 //! follow its commit. Reads run between groups, in the order asked, so a read sees every write
 //! asked for before it.
 
-use super::folder::Lock;
 use super::op::{Done, Op};
+use super::seat::Seat;
 use super::store::{CLEAN, Store, Work, prepare};
 use super::{CommitHook, Error};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 use tokio::sync::{mpsc, oneshot, watch};
@@ -44,8 +44,8 @@ pub enum Integrity {
     Checking,
     /// Nothing wrong was found.
     Sound,
-    /// The file is damaged; SQLite's words. It is left as it is.
-    Damaged(String),
+    /// The file is damaged, an [`Error::Damaged`]. It is left as it is.
+    Damaged(Error),
     /// The check could not be made, or was broken off by the end of the process.
     Unknown(String),
 }
@@ -175,7 +175,7 @@ pub struct Guard {
     requests: mpsc::Sender<Request>,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    pub(super) check: Option<super::folder::Check>,
+    pub(super) check: Option<super::check::Check>,
 }
 
 impl Guard {
@@ -202,10 +202,10 @@ impl Drop for Guard {
     }
 }
 
-/// Starts the thread over an open store. `lock` is held as long as it runs.
+/// Starts the thread over an open store. `seat` is held as long as it runs.
 pub(super) fn start(
     store: Store,
-    lock: Option<Lock>,
+    seat: Option<Seat>,
     on_commit: Option<CommitHook>,
 ) -> Result<(Handle, Guard), std::io::Error> {
     let (requests, queue) = mpsc::channel(QUEUE_MAX);
@@ -219,7 +219,7 @@ pub(super) fn start(
         health: Arc::clone(&health),
         stop: Arc::clone(&stop),
         on_commit,
-        _lock: lock,
+        seat,
     };
     let thread = std::thread::Builder::new()
         .name("spool".into())
@@ -252,8 +252,8 @@ struct Writer {
     health: Arc<Mutex<Health>>,
     stop: Arc<AtomicBool>,
     on_commit: Option<CommitHook>,
-    /// Let go last, when the file is closed.
-    _lock: Option<Lock>,
+    /// `None` in memory. Let go last, when the file is closed.
+    seat: Option<Seat>,
 }
 
 impl Writer {
@@ -263,6 +263,14 @@ impl Writer {
                 self.queue.close();
             }
             self.group(first);
+        }
+        // What was not found sound is looked at by the next start.
+        let sound = matches!(
+            self.lock_health().integrity,
+            Integrity::NotNeeded | Integrity::Sound
+        );
+        if !sound {
+            return;
         }
         let clean = Op::Meta {
             key: CLEAN.into(),
@@ -308,15 +316,17 @@ impl Writer {
 
     fn commit(&mut self, works: &[Vec<Work>], answers: Vec<oneshot::Sender<Answer>>) {
         let began = Instant::now();
-        let results = match self.is_troubled() && works.iter().all(Vec::is_empty) {
-            true => self.probe(works.len()),
-            false => self.store.write_group(works),
+        let (empty, requests) = (works.iter().all(Vec::is_empty), works.len());
+        let results = match self.stay() {
+            Err(gone) => vec![Err(gone); requests],
+            Ok(()) if empty => vec![self.probe(); requests],
+            Ok(()) => self.store.write_group(works),
         };
-        if let Some(hook) = &self.on_commit {
+        let stored = !empty && results.iter().any(Result::is_ok);
+        self.report(&results);
+        if !empty && let Some(hook) = &self.on_commit {
             hook(began.elapsed());
         }
-        let stored = results.iter().any(Result::is_ok);
-        self.report(stored, &results);
         if stored {
             self.bump.send_modify(|commits| *commits += 1);
         }
@@ -326,28 +336,45 @@ impl Writer {
         }
     }
 
-    fn is_troubled(&self) -> bool {
-        let health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        health.trouble.is_some()
+    /// Sees to it that the file is in its place.
+    fn stay(&mut self) -> Result<(), Error> {
+        let Some(seat) = &mut self.seat else {
+            return Ok(());
+        };
+        if let Some(anew) = seat.keep(&self.store)? {
+            self.store = anew;
+        }
+        Ok(())
     }
 
-    /// Answers empty requests by a write of one row: SQLite commits an empty transaction without
-    /// touching the disk, which would call a full one well.
-    fn probe(&mut self, requests: usize) -> Vec<Answer> {
+    /// Answers a request for nothing. In trouble it is a write of one row: SQLite commits an empty
+    /// transaction without touching the disk, which would call a full one well.
+    fn probe(&mut self) -> Answer {
+        let trouble = self.lock_health().trouble.clone();
+        if trouble.is_none() {
+            return Ok(Vec::new());
+        }
         let probe = Op::Meta {
             key: PROBE.into(),
             value: "yes".into(),
         };
-        let written = self.store.write(vec![probe]).map(|_| Vec::new());
-        vec![written; requests]
+        self.store.write(vec![probe]).map(|_| Vec::new())
     }
 
-    fn report(&self, stored: bool, results: &[Answer]) {
-        let mut failed = results.iter().filter_map(|result| result.as_ref().err());
-        let trouble = failed.find(|error| error.is_retryable()).cloned();
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
-        if stored || trouble.is_some() {
+    fn lock_health(&self) -> MutexGuard<'_, Health> {
+        self.health.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn report(&self, results: &[Answer]) {
+        let errors = || results.iter().filter_map(|result| result.as_ref().err());
+        let trouble = errors().find(|error| error.is_retryable()).cloned();
+        let damage = errors().find(|error| matches!(error, Error::Damaged { .. }));
+        let mut health = self.lock_health();
+        if trouble.is_some() || results.iter().any(Result::is_ok) {
             health.trouble = trouble;
+        }
+        if let Some(damage) = damage {
+            health.integrity = Integrity::Damaged(damage.clone());
         }
     }
 }

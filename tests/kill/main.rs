@@ -13,10 +13,22 @@ mod recordings;
 #[path = "../e2e/wait.rs"]
 mod wait;
 
+#[path = "../support/authority.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod authority;
+#[path = "../support/broker.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod broker;
 #[path = "../support/cel_rows.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod cel_rows;
+mod disk;
 mod fault;
+mod folder;
+mod mounts;
+#[path = "../support/pbx.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod pbx;
 mod points;
 mod scenario;
 mod spool;

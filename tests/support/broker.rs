@@ -326,13 +326,22 @@ impl Broker {
 
     /// How many messages of a queue wait, those under way to a consumer left out.
     pub async fn depth(&self, queue: &str) -> u32 {
+        self.found(queue).await.message_count()
+    }
+
+    /// How many consume a queue.
+    pub async fn consumers(&self, queue: &str) -> u32 {
+        self.found(queue).await.consumer_count()
+    }
+
+    async fn found(&self, queue: &str) -> lapin::Queue {
         let (_connection, channel) = self.channel().await;
         let passive = QueueDeclareOptions {
             passive: true,
             ..QueueDeclareOptions::default()
         };
         let found = channel.queue_declare(queue.into(), passive, FieldTable::default());
-        found.await.expect("the queue is there").message_count()
+        found.await.expect("the queue is there")
     }
 
     /// Takes all messages that wait in a queue.

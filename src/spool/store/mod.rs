@@ -144,6 +144,28 @@ impl Store {
         }
     }
 
+    /// Writes the log into the file, syncs it, and begins the log anew. After a kill the log may
+    /// end in a commit whose sync had failed: it is read from the system's memory, and is not on
+    /// the disk. Whatever followed it in the log would be lost with it when the power fails.
+    pub(super) fn fold(&self) -> Result<(), Error> {
+        let fold = "PRAGMA wal_checkpoint(TRUNCATE)";
+        sql(self, self.db.query_row(fold, [], |_| Ok(())))
+    }
+
+    /// A whole copy of this state into an empty file.
+    pub(super) fn copy_to(&self, file: &Path) -> Result<(), Error> {
+        let name = file.to_str().ok_or_else(|| Error::NotWritable {
+            path: file.to_path_buf(),
+            why: "its name is not UTF-8".to_owned(),
+        })?;
+        let copied = self.db.execute("VACUUM INTO ?1", [name]);
+        copied.map(drop).map_err(told(file))
+    }
+
+    pub(super) fn settings(&self) -> Settings {
+        self.settings.clone()
+    }
+
     /// Stores all of `ops` in one transaction, or nothing.
     ///
     /// # Errors

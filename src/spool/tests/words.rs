@@ -49,6 +49,10 @@ fn of_a_request() -> Vec<Error> {
     };
     let uuid = journal(1).judged.record.uuid.expect("a uuid");
     vec![
+        Error::Gone {
+            path: path.clone(),
+            why: "it was moved",
+        },
         Error::Full { path: path.clone() },
         Error::Disk {
             path: path.clone(),
@@ -99,6 +103,10 @@ fn every_refusal_says_what_where_and_what_to_do() {
        the file is left as it is
     78 the state is bound to https://a, --crm-url is https://b:
        use --rebind to bind it anew
+    73 the state is not at /state/spool.db any more:
+       it was moved:
+       put its folder back as it was;
+       nothing is taken in or sent meanwhile, and work goes on by itself then
     73 no room for /state/spool.db:
        make room on its disk;
        work goes on by itself then

@@ -1,0 +1,70 @@
+//! The check of the file, beside the work: after an unclean stop, and where somebody changed the
+//! file while nobody ran.
+
+use super::Error;
+use super::folder::not_writable;
+use super::writer::{Handle, Integrity};
+use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
+use std::path::Path;
+use std::thread::JoinHandle;
+
+/// A check under way; dropping it breaks it off.
+pub(super) struct Check {
+    interrupt: InterruptHandle,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Check {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Check")
+    }
+}
+
+impl Drop for Check {
+    fn drop(&mut self) {
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // An interrupt is lost on a statement that has not begun yet: say it until it is heard.
+        while !thread.is_finished() {
+            self.interrupt.interrupt();
+            std::thread::park_timeout(std::time::Duration::from_millis(5));
+        }
+        thread.join().ok();
+    }
+}
+
+/// Checks the file on a connection and a thread of its own.
+pub(super) fn check_beside(file: &Path, handle: &Handle) -> Result<Check, Error> {
+    let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
+    let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(wrong)?;
+    let interrupt = db.get_interrupt_handle();
+    let (handle, path) = (handle.clone(), file.to_path_buf());
+    handle.set_integrity(Integrity::Checking);
+    let thread = std::thread::Builder::new()
+        .name("spool-check".into())
+        .spawn(move || handle.set_integrity(quick_check(&db, &path)))
+        .map_err(|error| not_writable(file, &error))?;
+    Ok(Check {
+        interrupt,
+        thread: Some(thread),
+    })
+}
+
+fn quick_check(db: &Connection, path: &Path) -> Integrity {
+    let answer = db.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0));
+    let damaged = |why: String| {
+        let path = path.to_path_buf();
+        Integrity::Damaged(Error::Damaged { path, why })
+    };
+    match answer {
+        Ok(words) if words == "ok" => Integrity::Sound,
+        Ok(words) => damaged(words),
+        Err(error) => match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+                damaged(error.to_string())
+            }
+            _ => Integrity::Unknown(error.to_string()),
+        },
+    }
+}

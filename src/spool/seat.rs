@@ -1,0 +1,185 @@
+//! The place of the state: its folder, its lock, its file, and whether it still is there.
+//!
+//! An open file lives on when its name is gone, and all of it is lost with the process. So the
+//! place is looked at before each commit:
+//!
+//! | what is found | what is done |
+//! |---|---|
+//! | the file | – |
+//! | no file, and ours was deleted | folder and file are made anew from what is open |
+//! | no file, and ours lives elsewhere (`mv`) | nothing is stored until it is put back |
+//! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
+
+use super::Error;
+use super::folder::{self, FILE, LOCK, connect, make_folder, not_writable};
+use super::identity::Seen;
+use super::store::Store;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+/// Where the file is.
+enum Found {
+    Here,
+    Deleted,
+    Elsewhere,
+    Another,
+}
+
+fn is_same(one: &Metadata, other: &Metadata) -> bool {
+    (one.dev(), one.ino()) == (other.dev(), other.ino())
+}
+
+/// The place of an open state.
+#[derive(Debug)]
+pub(super) struct Seat {
+    file: PathBuf,
+    /// The database, held open to know what became of its name. Closed after SQLite has closed it:
+    /// closing any handle of a file lets its locks go.
+    held: File,
+    /// Let go last, when the file is closed.
+    lock: Lock,
+}
+
+impl Seat {
+    pub fn new(file: &Path, held: File, lock: Lock) -> Self {
+        let file = file.to_path_buf();
+        Self { file, held, lock }
+    }
+
+    fn look(&self) -> Found {
+        let Ok(ours) = self.held.metadata() else {
+            return Found::Here;
+        };
+        match self.file.metadata() {
+            Ok(found) if is_same(&found, &ours) => Found::Here,
+            Ok(_) => Found::Another,
+            Err(_) if ours.nlink() == 0 => Found::Deleted,
+            Err(_) => Found::Elsewhere,
+        }
+    }
+
+    /// Nothing where the state is in its place; where it was deleted, a store that goes on in its
+    /// place with all that `store` holds.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], or why it cannot be made anew.
+    pub fn keep(&mut self, store: &Store) -> Result<Option<Store>, Error> {
+        let why = match self.look() {
+            Found::Here => return Ok(None),
+            Found::Deleted => return self.make_anew(store).map(Some),
+            Found::Elsewhere => "it was moved",
+            Found::Another => "another file stands there",
+        };
+        let path = self.file.clone();
+        Err(Error::Gone { path, why })
+    }
+
+    fn make_anew(&mut self, store: &Store) -> Result<Store, Error> {
+        let wrong = |error: io::Error| not_writable(&self.file, &error);
+        let dir = self.file.parent().unwrap_or(Path::new("."));
+        make_folder(dir)?;
+        let lock = dir.join(LOCK).metadata().ok();
+        let ours = self.lock.held.metadata().map_err(wrong)?;
+        if !lock.is_some_and(|lock| is_same(&lock, &ours)) {
+            self.lock = Lock::take(dir)?;
+        }
+        // Of the file that was deleted: to the new one they would be a log of strange pages.
+        for rest in ["-wal", "-shm", ".new"] {
+            let mut name = self.file.clone().into_os_string();
+            name.push(rest);
+            match std::fs::remove_file(&name) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(error)),
+                _ => {}
+            }
+        }
+        let new = self.file.with_extension("db.new");
+        let mut how = OpenOptions::new();
+        let made = how.create_new(true).append(true).mode(0o600).open(&new);
+        let made = made.map_err(wrong)?;
+        store.copy_to(&new)?;
+        made.sync_all().map_err(wrong)?;
+        std::fs::rename(&new, &self.file).map_err(wrong)?;
+        folder::sync_folder(&self.file)?;
+        let mut store = Store::over(connect(&self.file)?, &self.file, store.settings())?;
+        store.begin(&Seen::of(&made.metadata().map_err(wrong)?))?;
+        self.held = made;
+        tracing::error!(
+            file = %self.file.display(),
+            "the state was deleted while it was in use; it is made anew, and nothing of it is lost"
+        );
+        Ok(store)
+    }
+}
+
+/// The folder's lock. flock ends with the process, however it ends. It is dropped after the store
+/// is closed, and leaves behind how the file looked then.
+pub(super) struct Lock {
+    held: File,
+    file: PathBuf,
+    /// What the last one left behind.
+    pub(super) stamp: Option<String>,
+}
+
+impl Lock {
+    /// Takes it and leaves our number in it.
+    pub(super) fn take(dir: &Path) -> Result<Self, Error> {
+        let path = dir.join(LOCK);
+        let wrong = |error: io::Error| not_writable(&path, &error);
+        let mut held = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .read(true)
+            .write(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(wrong)?;
+        let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
+        let text = words(&mut held);
+        let mut lines = text.lines();
+        let pid = lines.next().and_then(|pid| pid.trim().parse().ok());
+        match locked {
+            Ok(()) => {}
+            Err(rustix::io::Errno::WOULDBLOCK) => {
+                return Err(Error::Locked {
+                    dir: dir.to_path_buf(),
+                    pid,
+                });
+            }
+            Err(error) => return Err(wrong(error.into())),
+        }
+        held.set_len(0)
+            .and_then(|()| held.rewind())
+            .and_then(|()| writeln!(held, "{}", std::process::id()))
+            .map_err(wrong)?;
+        Ok(Self {
+            held,
+            file: dir.join(FILE),
+            stamp: lines.next().map(str::to_owned),
+        })
+    }
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        // Where this fails the next start is in doubt, which is right.
+        if let Ok(meta) = self.file.metadata() {
+            writeln!(self.held, "{}", Seen::of(&meta).stamp).ok();
+        }
+    }
+}
+
+impl std::fmt::Debug for Lock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Lock")
+    }
+}
+
+/// What stands in the lock: the holder's number, and after an orderly end the file's stamp.
+fn words(held: &mut File) -> String {
+    let mut text = String::new();
+    held.take(256).read_to_string(&mut text).ok();
+    text
+}

@@ -1,0 +1,167 @@
+//! A disk that is really full, while calls come.
+
+use crate::broker::{self, Broker};
+use crate::crm::{self, RATE_FLAG};
+use crate::mounts::{SmallDisk, inside};
+use crate::pbx::{self, Pbx};
+use crate::program::Place;
+use crate::recordings::{self, Recording, TRUNKS};
+use crate::wait::until;
+use callbridge::ops::Status;
+use callbridge::sandbox::Server;
+
+/// Customers and leads of the recordings.
+const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
+                     998901110003,4003\n998901110004,4004\n998901110005,4005\n";
+
+/// Calls one after the other, of different kinds, the last ten minutes ago.
+fn calls(many: i64) -> Vec<Recording> {
+    let kinds = [
+        "inbound_answered",
+        "outbound_answered",
+        "inbound_no_answer",
+        "ring_group",
+        "blind_transfer",
+    ];
+    let kinds = kinds.map(recordings::one);
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let calls = (0..many).zip(kinds.iter().cycle());
+    let begin = |n: i64| now - 600 - (many - n) * 20;
+    calls.map(|(n, kind)| kind.moved_to(begin(n))).collect()
+}
+
+fn is_full(status: &Status) -> bool {
+    status.pause.as_ref().is_some_and(|it| it.reason == "disk")
+}
+
+/// The command tells people what is wrong, and what to do.
+async fn told(place: &Place) {
+    let said = place.command(&["status"]).await;
+    let words = String::from_utf8_lossy(&said.stdout);
+    assert!(words.starts_with("paused: disk\n"), "{words}");
+    let cure = "make room on its disk; work goes on by itself then";
+    assert!(
+        words.contains("no room for") && words.contains(cure),
+        "{words}"
+    );
+}
+
+/// All once, no kill that would excuse anything.
+async fn judge(place: &Place, crm: &Server, calls: &[Recording]) {
+    let said = place.logs();
+    let paused = said.matches("intake is held").count();
+    assert!(paused > 0, "{said}");
+    crm::judge(crm, &place.letters().await, &recordings::expected(calls));
+}
+
+#[test]
+fn a_disk_that_fills_under_load_is_told_and_costs_no_call() {
+    inside(
+        "disk::a_disk_that_fills_under_load_is_told_and_costs_no_call",
+        fills_under_load(),
+    );
+}
+
+async fn fills_under_load() {
+    let (place, crm, calls) = (Place::new(), crm::start().await, calls(300));
+    let state = place.at("state");
+    let disk = SmallDisk::at(&state, 64 << 10);
+    disk.fill_but(2 << 10);
+    let (broker, queue) = (Broker::shared(), "full");
+    broker.declare(queue).await;
+    let secret = place.write("secret", broker::SECRET);
+    let base = broker.url(broker::ADMINISTRATOR);
+    let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
+    let leads = place.write("leads.csv", LEADS);
+    let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}");
+    let bodies: Vec<String> = calls.iter().flat_map(Recording::cel).collect();
+    let (before, after) = bodies.split_at(bodies.len() / 2);
+
+    let mut program = place.run(&crm.url(), &[&source, &trunk, RATE_FLAG]);
+    broker.publish(queue, before).await;
+    let status = program.until("a full disk", is_full).await;
+    assert!(status.books.finished < 300, "{:?}", status.books);
+    told(&place).await;
+    until("no consumer", async || broker.consumers(queue).await == 0).await;
+    broker.publish(queue, after).await;
+    let kept = broker.depth(queue).await as usize;
+    assert!(kept >= after.len(), "the broker keeps {kept} alone");
+    let status = program.status().await.expect("it answers");
+    assert!(is_full(&status) && status.books.balance(), "{status:?}");
+
+    disk.make_room();
+    let status = program.settled(300).await;
+    assert!(status.books.balance(), "{:?}", status.books);
+    assert_eq!((status.books.journaled, status.pause), (300, None));
+    program.terminate().await;
+    assert_eq!(broker.depth(queue).await, 0);
+    judge(&place, &crm, &calls).await;
+}
+
+#[test]
+fn what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room() {
+    inside(
+        "disk::what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room",
+        kept_in_the_ring(),
+    );
+}
+
+async fn kept_in_the_ring() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (state, calls) = (place.at("state"), calls(20));
+    let disk = SmallDisk::at(&state, 32 << 10);
+    let secret = place.write("secret", pbx::SECRET);
+    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    let say = async |call: &Recording| {
+        for event in call.events() {
+            pbx.say(event).await;
+        }
+    };
+    say(&calls[0]).await;
+    program.settled(1).await;
+    disk.fill_but(0);
+    for call in &calls[1..] {
+        say(call).await;
+    }
+    let status = program.until("a full disk", is_full).await;
+    assert!(status.books.finished < 20, "{:?}", status.books);
+    told(&place).await;
+
+    disk.make_room();
+    let status = program.settled(20).await;
+    assert_eq!((status.books.journaled, status.pause), (20, None));
+    assert_eq!(status.sources[0].gaps, 0, "nothing was missed");
+    program.terminate().await;
+    judge(&place, &crm, &calls).await;
+}
+
+#[test]
+fn a_state_that_cannot_be_written_at_the_start_ends_it_with_73() {
+    inside(
+        "disk::a_state_that_cannot_be_written_at_the_start_ends_it_with_73",
+        read_only(),
+    );
+}
+
+async fn read_only() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls = calls(1);
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
+    for run_before in [false, true] {
+        let state = place.at("state");
+        let disk = SmallDisk::at(&state, 4 << 10);
+        if run_before {
+            place.run(&crm.url(), &flags).succeeds().await;
+        }
+        disk.make_read_only();
+        let ended = place.run(&crm.url(), &flags).ended().await;
+        let words = place.logs();
+        assert_eq!(ended.code(), Some(73), "{words}");
+        let named = words.contains(&place.path("state")) && words.contains("--state");
+        assert!(named, "{words}");
+    }
+}
