@@ -11,7 +11,7 @@ use crate::daemon::outward;
 use crate::ops::Status;
 use crate::secret::Secret;
 use crate::sender::core::Core;
-use crate::sender::plan::{Decision, Known, Launch, Settings};
+use crate::sender::plan::{About, Decision, Known, Launch, Settings};
 use crate::sender::status::SAVE;
 use crate::sender::token::print;
 use crate::spool::{Binding, Fit, Guard, Handle, Head, Op};
@@ -106,19 +106,15 @@ async fn token_info(
         )
     };
     let read = spool
-        .read(|store| Ok((store.restored(), store.slots()?, store.binding()?)))
+        .read(|store| Known::read(store, clock::boot_id()))
         .await;
-    let (restored, slots, binding) = read.map_err(broken)?;
-    if restored {
+    let known = read.map_err(broken)?;
+    if known.restored {
         let what = "not asked: the state is a copy, and what was asked since is not in it";
         let todo = "start `callbridge run` on it, which waits a minute first; then check again";
         return Err(Finding::fault(Code::Unreachable, "crm", what, todo));
     }
-    let known = Known {
-        slots,
-        boot_id: clock::boot_id(),
-        binding: binding.clone(),
-    };
+    let binding = known.binding.clone();
     let settings = Settings {
         rate: crm.rate,
         ..Settings::default()
@@ -145,7 +141,7 @@ async fn token_info(
     let Launch::Go {
         request,
         ops: launched,
-    } = core.launch(clock::now(), plan, None)
+    } = core.launch(clock::now(), plan, About::default())
     else {
         let todo = "ask again in a minute";
         return Err(Finding::fault(Code::Unreachable, "crm", "not asked", todo));

@@ -3,6 +3,7 @@
 use crate::crm::Address;
 use crate::journal::CallRecord;
 use callbridge_call::{Direction, EpochSeconds};
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
 use url::Url;
@@ -68,12 +69,22 @@ impl Default for FieldNames {
 }
 
 /// Records a page (§4.7: 30 to 100).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct PageSize(u32);
 
 impl PageSize {
     /// The largest that the document names.
     pub const LARGEST: Self = Self(100);
+
+    /// The next smaller maximum that the document names; `None` below the smallest.
+    pub const fn smaller(self) -> Option<Self> {
+        match self.0 {
+            51.. => Some(Self(50)),
+            31..=50 => Some(Self(30)),
+            0..=30 => None,
+        }
+    }
 
     /// Records a page.
     pub const fn get(self) -> u32 {

@@ -4,7 +4,8 @@ use super::cause::Permit;
 use super::core::{Core, UNDER_WAY_MAX};
 use super::pacer::Pace;
 use super::plan::{Decision, Lane, Plan, Task};
-use super::schedule::{DEADLINE, OLD_POLL};
+use super::schedule::{DEADLINE, OLD_POLL, TOGETHER, TOKEN_END};
+use super::sweep::WORTH;
 use crate::clock::Now;
 use crate::spool::{Due, Head, RowId, Unconfirmed};
 use std::time::Duration;
@@ -12,12 +13,21 @@ use std::time::Duration;
 /// A clock that is wrong is looked at this often.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
+/// Calls that wait for company are looked at this often.
+const COMPANY_LOOK: Duration = Duration::from_secs(1);
+
+/// Nothing is planned further ahead: the wall clock may be set meanwhile.
+const LOOK: Duration = Duration::from_secs(60);
+
 impl Core {
     /// The best request now.
     pub fn next(&mut self, now: Now, head: &Head) -> Decision {
         if self.clock_is_wrong(now) {
             return Decision::WaitUntil(now.boot + CLOCK_LOOK);
         }
+        self.look_at_clock(now);
+        self.loaded = head.live.is_some() || head.backlog.is_some();
+        self.waiting = head.submitted;
         let under_way = self.flights.len();
         let polls_first = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
             Permit::Calls(most) if under_way < most => false,
@@ -26,23 +36,19 @@ impl Core {
             Permit::Until(at) => return Decision::WaitUntil(at),
             Permit::Calls(_) | Permit::Answer | Permit::Token => return Decision::Idle,
         };
-        let foreign = head
-            .polls
-            .iter()
-            .find(|poll| self.token.as_ref() != Some(&poll.token));
-        if let Some(poll) = foreign.filter(|poll| !self.is_under_way(poll.row)) {
-            return Decision::Revive(poll.row);
+        if let Some(orphan) = head.orphan.as_ref().filter(|_| !self.may_sweep(now)) {
+            return Decision::Revive(Box::new(orphan.clone()));
         }
         match self.pick(now, head, polls_first) {
             Some((lane, task)) => self.take(now, lane, task),
-            None => Self::wait(now, head),
+            None => self.wait(now, head),
         }
     }
 
     fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
         let pace = match lane {
             Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
-            Lane::OldPoll | Lane::Backlog | Lane::Poll => Pace::Even,
+            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm => Pace::Even,
         };
         match self.pacer.take(now.boot, pace) {
             Ok(slot) => Decision::Send(Plan { slot, lane, task }),
@@ -51,52 +57,130 @@ impl Core {
         }
     }
 
-    fn is_under_way(&self, row: RowId) -> bool {
+    pub(super) fn is_under_way(&self, row: RowId) -> bool {
         self.flights
             .values()
             .any(|flight| flight.plan.row() == Some(row))
     }
 
-    fn pick(&self, now: Now, head: &Head, polls_first: bool) -> Option<(Lane, Task)> {
-        let free = |poll: &&Unconfirmed| {
-            self.token.as_ref() == Some(&poll.token) && !self.is_under_way(poll.row)
-        };
-        let poll = |lane, poll: &Unconfirmed| (lane, Task::Poll(Box::new(poll.clone())));
-        let ending = head.oldest_submitted.iter().find(|it| {
-            it.next_poll <= now.wall && now.wall.since(it.submitted_at) >= DEADLINE && free(it)
-        });
-        if let Some(ending) = ending {
-            return Some(poll(Lane::Deadline, ending));
-        }
-        let due = head.polls.iter().find(free);
-        let old = due.filter(|it| now.wall.since(it.submitted_at) >= OLD_POLL);
-        let turn = old.filter(|_| !self.polled_last);
-        if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
-            return Some(poll(Lane::OldPoll, turn));
-        }
-        let submit = |due: &Due| Task::Submit(due.row);
-        if !self.settings.dry_run {
-            if let Some(live) = &head.live {
-                return Some((Lane::Live, submit(live)));
-            }
-            if let Some(backlog) = &head.backlog {
-                return Some((Lane::Backlog, submit(backlog)));
-            }
-        }
-        due.map(|due| poll(Lane::Poll, due))
+    /// The journal lets itself be swept, as far as is known.
+    fn may_sweep(&self, now: Now) -> bool {
+        self.sweeper.ways.is_on(now.wall) && !self.settings.dry_run
     }
 
-    fn wait(now: Now, head: &Head) -> Decision {
+    fn pick(&self, now: Now, head: &Head, polls_first: bool) -> Option<(Lane, Task)> {
+        if let Some(ending) = self.ending(now, head) {
+            return Some((Lane::Deadline, poll(ending)));
+        }
+        let due = self.due(head);
+        let old = |it: &&Unconfirmed| now.wall.since(it.submitted_at) >= OLD_POLL;
+        let turn = match self.may_sweep(now) {
+            true => head.alone.as_ref().filter(|it| self.may_poll(it)),
+            false => due,
+        };
+        let turn = turn.filter(old).filter(|_| !self.polled_last);
+        if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
+            return Some((Lane::OldPoll, poll(turn)));
+        }
+        let submit = |due: &Due| Task::Submit(due.row);
+        if let Some(live) = head.live.as_ref().filter(|_| !self.settings.dry_run) {
+            return Some((Lane::Live, submit(live)));
+        }
+        if let Some(sweep) = self.sweep_that_pays(now, head) {
+            return Some((Lane::Sweep, sweep));
+        }
+        if let Some(backlog) = head.backlog.as_ref().filter(|_| !self.settings.dry_run) {
+            return Some((Lane::Backlog, submit(backlog)));
+        }
+        self.confirm(now, head).map(|task| (Lane::Confirm, task))
+    }
+
+    /// A call whose requestId cannot be asked for much longer: after 24 hours (§4.6), or when the
+    /// token ends.
+    fn ending<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
+        let expires = self.info.as_ref().and_then(|info| info.expires_at);
+        let token_ends = expires.is_some_and(|at| {
+            now.wall.plus(TOKEN_END).floor_seconds() >= at && now.wall.floor_seconds() < at
+        });
+        head.oldest_submitted.as_ref().filter(|it| {
+            let old = now.wall.since(it.submitted_at) >= DEADLINE;
+            (old || token_ends) && it.next_poll <= now.wall && self.may_poll(it)
+        })
+    }
+
+    fn may_poll(&self, call: &Unconfirmed) -> bool {
+        call.request_id.is_some() && !self.is_under_way(call.row) && !self.sweeper.seeks(call)
+    }
+
+    fn due<'head>(&self, head: &'head Head) -> Option<&'head Unconfirmed> {
+        head.polls.iter().find(|it| self.may_poll(it))
+    }
+
+    /// Ripe calls that no request of ours asks for just now.
+    fn ripe(&self, head: &Head) -> u32 {
+        let polled = self.flights.values();
+        let polled = polled.filter(|it| matches!(it.plan.task, Task::Poll(_)));
+        let polled = u32::try_from(polled.count()).unwrap_or(u32::MAX);
+        head.ripe.calls.saturating_sub(polled)
+    }
+
+    /// One sweep at a time.
+    fn free_to_sweep(&self, now: Now) -> Option<Task> {
+        let mut under_way = self.flights.values();
+        let swept = under_way.any(|it| matches!(it.plan.task, Task::Sweep { .. }));
+        let begins = !self.sweeper.is_running();
+        let free = self.may_sweep(now) && !swept && (!begins || self.sweep_from <= now.boot);
+        free.then_some(Task::Sweep { begins })
+    }
+
+    /// A sweep that pays even while calls wait, or what tells whether it would.
+    fn sweep_that_pays(&self, now: Now, head: &Head) -> Option<Task> {
+        if let Some(probe) = self.probe.as_ref().filter(|it| self.may_poll(it)) {
+            return Some(poll(probe));
+        }
+        let sweep = self.free_to_sweep(now)?;
+        let oldest = head.ripe.oldest;
+        let pays = self.sweeper.is_running()
+            || self.ripe(head) >= self.sweeper.worth_under_load()
+            || oldest.is_some_and(|at| now.wall.since(at) >= OLD_POLL) && self.ripe(head) > 0;
+        pays.then_some(sweep)
+    }
+
+    /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
+    fn confirm(&self, now: Now, head: &Head) -> Option<Task> {
+        let sweep = self.free_to_sweep(now);
+        let enough = self.ripe(head) >= WORTH || head.orphan.is_some();
+        if let Some(sweep) = sweep.filter(|_| enough) {
+            return Some(sweep);
+        }
+        let due = head.alone.as_ref().filter(|it| self.may_poll(it));
+        let due = due.or_else(|| self.due(head))?;
+        (!self.has_company(now, due)).then(|| poll(due))
+    }
+
+    /// Others were accepted about when this call was: a sweep for all of them is cheaper than a
+    /// poll for each, and soon.
+    fn has_company(&self, now: Now, call: &Unconfirmed) -> bool {
+        let young = now.wall.since(call.submitted_at) < TOGETHER && call.polls == 0;
+        self.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
+    }
+
+    fn wait(&self, now: Now, head: &Head) -> Decision {
+        let company = head.polls.iter().any(|it| self.has_company(now, it));
         let moments = [head.next_not_before, head.next_poll];
         match moments.into_iter().flatten().min() {
+            _ if self.sweep_from > now.boot => Decision::WaitUntil(self.sweep_from),
+            _ if company => Decision::WaitUntil(now.boot + COMPANY_LOOK),
             // the wall clock may be set meanwhile: look again within a minute
             Some(at) => {
-                let wait = at
-                    .since(now.wall)
-                    .clamp(Duration::from_millis(1), OLD_POLL / 5);
+                let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);
                 Decision::WaitUntil(now.boot + wait)
             }
             None => Decision::Idle,
         }
     }
+}
+
+fn poll(call: &Unconfirmed) -> Task {
+    Task::Poll(Box::new(call.clone()))
 }

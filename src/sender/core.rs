@@ -6,16 +6,23 @@
 //! its answer and gives the operations to commit after it.
 
 use super::line::Line;
+use super::memory::{self, Memory, Shared};
+use super::orphan;
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
-use super::plan::{Known, Launch, Plan, Settings, Task};
+use super::plan::{About, Known, Launch, Plan, Settings, Task};
 use super::schedule::Jitter;
 use super::status::{self, SenderStatus};
+use super::sweep::Sweeper;
 use super::verdict::Context;
 use crate::clock::Now;
 use crate::crm::{Answer, Request, TokenInfo, request};
 use crate::journal::Reason;
 use crate::ops::status::{Pause, Requests};
-use crate::spool::{Binding, Head, Op, Row, RowId, SlotRow, State, Step, TokenPrint};
+use crate::spool::{
+    Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, TokenPrint,
+    Unconfirmed,
+};
+use callbridge_call::EventTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -25,13 +32,19 @@ pub const UNDER_WAY_MAX: usize = 4;
 /// Calls whose failures are remembered.
 const BLAMED_MAX: usize = 10_000;
 
+/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
+/// was put back to an earlier state, and what it sent since is not known.
+const JUMP: Duration = Duration::from_secs(2);
+
+/// How long a sweep that could not begin is not tried again.
+const SWEEP_AGAIN: Duration = Duration::from_secs(1);
+
 /// A request under way.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) plan: Plan,
     pub(super) token: TokenPrint,
-    pub(super) wall_sent: callbridge_call::EventTime,
-    pub(super) resubmits: u32,
+    pub(super) wall_sent: EventTime,
 }
 
 /// Failures of one call.
@@ -61,19 +74,41 @@ pub struct Core {
     pub(super) requests: Requests,
     pub(super) expires_in_days: Option<u32>,
     pub(super) polled_last: bool,
+    pub(super) sweeper: Sweeper,
+    /// Its outcome tells whether the journal can be swept the way it was.
+    pub(super) probe: Option<Unconfirmed>,
+    /// No sweep begins before.
+    pub(super) sweep_from: Duration,
+    /// Calls wait to be submitted.
+    pub(super) loaded: bool,
+    /// Calls that wait to be confirmed.
+    pub(super) waiting: u64,
+    /// The latest acceptance of a call that is journaled.
+    pub(super) settled_to: EventTime,
+    /// How the wall clock stood to the time since boot.
+    offset: i64,
+    /// [`Memory`] as it is stored.
+    remembered: String,
 }
 
 impl Core {
     /// A sender at its start, and what to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let past = past(&known, now);
-        let pacer = Pacer::start(settings.rate, past, now.boot);
+        let mut pacer = Pacer::start(settings.rate, past, now.boot);
+        if known.restored {
+            pacer.doubt(now.boot);
+        }
+        let memory = Memory::read(known.memory.as_deref());
+        if let Some(Shared { allowed, since }) = memory.shared {
+            pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
+        }
         let mut core = Self {
             jitter: Jitter::new(settings.seed),
             settings,
             boot_id: known.boot_id.unwrap_or_default(),
             pacer,
-            line: Line::new(),
+            line: Line::new(memory.streaks),
             token: None,
             info: None,
             binding: known.binding,
@@ -82,6 +117,14 @@ impl Core {
             requests: Requests::new(),
             expires_in_days: None,
             polled_last: false,
+            remembered: memory.text(),
+            sweeper: Sweeper::new(memory.ways),
+            probe: None,
+            sweep_from: Duration::ZERO,
+            loaded: false,
+            waiting: 0,
+            settled_to: EventTime::from_micros(0),
+            offset: offset(now.wall, now.boot),
         };
         core.line.token(false);
         let kept: BTreeMap<u32, Use> = core.pacer.uses(now.boot).collect();
@@ -101,21 +144,17 @@ impl Core {
         (core, ops)
     }
 
-    /// What was under way when the process ended goes back to ready: to be sent again with the
-    /// same uuid, which makes no second record (§4.5.4).
+    /// What was under way when the process ended may have arrived: the journal is asked before
+    /// anything is sent twice.
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
         let under_way: Vec<RowId> = self.flights.values().filter_map(|f| f.plan.row()).collect();
         let lost = rows
             .iter()
             .filter(|row| row.state == State::Sending && !under_way.contains(&row.id));
         let mut ops: Vec<Op> = lost
-            .map(|row| Op::Step {
-                row: row.id,
-                step: Step::Returned {
-                    not_before: now.wall,
-                    why: "callbridge ended while the request was under way".to_owned(),
-                },
-                at: now.wall,
+            .map(|row| {
+                let why = "callbridge ended while the request was under way".to_owned();
+                self.orphaned(now, row.id, Fate::Resubmit, why)
             })
             .collect();
         if !ops.is_empty() {
@@ -128,6 +167,38 @@ impl Core {
         ops
     }
 
+    /// A call that may have arrived, or may yet.
+    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: Fate, why: String) -> Op {
+        let persisting = self.sweeper.ways.persisting.max(FIRST_POLL);
+        let next_look = now.wall.plus(STRAGGLER + persisting);
+        let step = Step::Orphaned {
+            next_look,
+            fate,
+            why,
+        };
+        let at = now.wall;
+        Op::Step { row, step, at }
+    }
+
+    /// What the next decision has to know of the spool.
+    pub fn ask(&self, now: Now) -> Ask {
+        Ask {
+            now: now.wall,
+            token: self.token.clone(),
+            ripe_before: self.ripe_before(now),
+        }
+    }
+
+    /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
+    fn ripe_before(&self, now: Now) -> EventTime {
+        let age = if self.loaded {
+            self.sweeper.ways.persisting
+        } else {
+            FIRST_POLL
+        };
+        now.wall.minus(age)
+    }
+
     /// The token in use; `None` when there is none. The same one again changes nothing.
     pub fn token(&mut self, token: Option<TokenPrint>) {
         if self.token != token {
@@ -135,17 +206,20 @@ impl Core {
             self.token = token;
             self.info = None;
             self.expires_in_days = None;
+            self.sweeper.renewed();
+            self.probe = None;
         }
     }
 
-    /// Makes the chosen request. `row` is the call it is about, as stored.
-    pub fn launch(&mut self, now: Now, plan: Plan, row: Option<&Row>) -> Launch {
+    /// Makes the chosen request; `about` is what is stored of it ([`Task::about`]).
+    pub fn launch(&mut self, now: Now, plan: Plan, about: About) -> Launch {
         let slot = plan.slot;
         let mut ops = Vec::new();
-        let (Some(token), Some(request)) = (
-            self.token.clone(),
-            self.request(now, &plan.task, row, &mut ops),
-        ) else {
+        let request = self.token.clone().and_then(|token| {
+            let request = self.request(now, &plan.task, &token, about, &mut ops)?;
+            Some((token, request))
+        });
+        let Some((token, request)) = request else {
             self.pacer.never_sent(slot);
             return Launch::Not { ops };
         };
@@ -154,7 +228,6 @@ impl Core {
             plan,
             token,
             wall_sent: now.wall,
-            resubmits: row.map_or(0, |row| row.resubmits),
         };
         let one = Use {
             sent: now.boot,
@@ -166,23 +239,53 @@ impl Core {
         Launch::Go { request, ops }
     }
 
-    /// The token changed since this call was accepted: its outcome can no longer be asked for, so
-    /// it is sent again with its uuid, which makes no second record (§4.5.4).
-    pub fn revive(&self, row: &Row, now: Now) -> Vec<Op> {
-        let orphan = row.state == State::Submitted && row.token != self.token;
-        let why = "the token changed before its outcome was known".to_owned();
-        let step = Op::Step {
-            row: row.id,
-            step: Step::Resubmit { why },
+    /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
+    /// (§4.5.4), or given up.
+    pub fn revive(&self, call: &Unconfirmed, now: Now) -> Vec<Op> {
+        vec![Op::Step {
+            row: call.row,
+            step: orphan::absent(call, false),
             at: now.wall,
-        };
-        orphan.then_some(step).into_iter().collect()
+        }]
     }
 
     /// The operations of a launch could not be committed: nothing was sent.
     pub fn grounded(&mut self, slot: u32) {
-        self.flights.remove(&slot);
+        let flight = self.flights.remove(&slot);
+        if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
+            self.sweeper.dropped();
+        }
         self.pacer.never_sent(slot);
+    }
+
+    /// What is to be remembered, where it is no longer what is stored.
+    pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
+        let shared = self.pacer.shared().map(|(allowed, since)| Shared {
+            allowed,
+            since: now.wall.minus(now.boot.saturating_sub(since)),
+        });
+        let memory = Memory {
+            ways: self.sweeper.ways.clone(),
+            shared,
+            streaks: self.line.streaks(),
+        };
+        let text = memory.text();
+        if text != self.remembered {
+            self.remembered.clone_from(&text);
+            ops.push(Op::Meta {
+                key: memory::KEY.to_owned(),
+                value: text,
+            });
+        }
+    }
+
+    /// Looks whether the wall clock was set forward.
+    pub(super) fn look_at_clock(&mut self, now: Now) {
+        let offset = offset(now.wall, now.boot);
+        if jumped(self.offset, offset) {
+            self.pacer.doubt(now.boot);
+        }
+        self.offset = offset;
     }
 
     /// Requests under way.
@@ -221,7 +324,7 @@ impl Core {
             token: status::token(self.info.as_ref(), cause.map(|(cause, _)| cause), present),
             pause,
             requests: self.requests.clone(),
-            backlog: status::backlog(head, &self.pacer, now.boot),
+            backlog: status::backlog(head, &self.pacer, self.calls_a_sweep(now), now.boot),
             expires_in_days: self.expires_in_days,
             under_way: self.flights.len(),
             ..SenderStatus::default()
@@ -268,46 +371,86 @@ impl Core {
         }
     }
 
+    /// Calls that one request confirms.
+    fn calls_a_sweep(&self, now: Now) -> u32 {
+        match self.sweeper.ways.is_on(now.wall) && !self.settings.dry_run {
+            true => self.sweeper.worth_under_load(),
+            false => 1,
+        }
+    }
+
     fn request(
-        &self,
+        &mut self,
         now: Now,
         task: &Task,
-        row: Option<&Row>,
+        token: &TokenPrint,
+        about: About,
         ops: &mut Vec<Op>,
     ) -> Option<Request> {
         match task {
             Task::TokenInfo => Some(Request::TokenInfo),
             Task::Poll(poll) => Some(Request::Poll {
-                request_id: poll.request_id.clone(),
+                request_id: poll.request_id.clone()?,
             }),
-            Task::Submit(id) => {
-                let row = row.filter(|row| row.state == State::Ready)?;
-                let body = request::submission(&row.record, &self.settings.fields);
-                let step = match body {
-                    Some(_) => Step::Send,
-                    // no rule of ours lets such a call become ready; it must not stop the line
-                    None => Step::Died {
-                        reason: Reason::NoLead,
-                        message: "the call has no lead or no uuid".to_owned(),
-                        errors: serde_json::Value::Null,
-                    },
-                };
-                ops.push(Op::Step {
-                    row: *id,
-                    step,
-                    at: now.wall,
-                });
-                body.map(Request::Submit)
-            }
+            Task::Sweep { .. } => self.sweep(now, token, about.sought),
+            Task::Submit(id) => self.submit(now, *id, about.row?, ops),
         }
     }
 
-    pub(super) fn context(&self, flight: &Flight) -> Context {
-        let blame = flight.plan.row().and_then(|row| self.blamed.get(&row));
-        Context {
-            resubmits: flight.resubmits,
-            failures: blame.map_or(0, |blame| blame.alone),
+    fn sweep(&mut self, now: Now, token: &TokenPrint, sought: Vec<Unconfirmed>) -> Option<Request> {
+        let ripe_before = self.ripe_before(now);
+        let sought = sought
+            .into_iter()
+            .filter(|call| !self.is_under_way(call.row));
+        let sought = sought.collect();
+        let page = self.sweeper.page(now.wall, ripe_before, token, sought);
+        if page.is_none() {
+            self.sweep_from = now.boot + SWEEP_AGAIN;
         }
+        page.map(Request::Filter)
+    }
+
+    fn submit(&mut self, now: Now, id: RowId, row: Row, ops: &mut Vec<Op>) -> Option<Request> {
+        if row.state != State::Ready {
+            return None;
+        }
+        let body = request::submission(&row.record, &self.settings.fields);
+        let step = match body {
+            Some(_) => Step::Send,
+            // no rule of ours lets such a call become ready; it must not stop the line
+            None => Step::Died {
+                reason: Reason::NoLead,
+                message: "the call has no lead or no uuid".to_owned(),
+                errors: serde_json::Value::Null,
+            },
+        };
+        ops.push(Op::Step {
+            row: id,
+            step,
+            at: now.wall,
+        });
+        if row.failures > 0 && !self.blamed.contains_key(&id) {
+            self.blamed.insert(
+                id,
+                Blame {
+                    tries: row.failures,
+                    alone: row.failures,
+                    open: false,
+                },
+            );
+        }
+        body.map(Request::Submit)
+    }
+
+    pub(super) fn context(&self, flight: &Flight) -> Context {
+        Context {
+            failures: flight.plan.row().map_or(0, |row| self.failures(row)),
+        }
+    }
+
+    /// Failures of this call while others passed.
+    pub(super) fn failures(&self, row: RowId) -> u32 {
+        self.blamed.get(&row).map_or(0, |blame| blame.alone)
     }
 
     /// A call failed once more; how often that makes.
@@ -331,8 +474,19 @@ impl Core {
     }
 }
 
-/// The slots of this boot are known exactly; any of another one, or ahead of our clock, makes
-/// all of them doubtful.
+/// The wall clock less the time since boot, in microseconds.
+fn offset(wall: EventTime, boot: Duration) -> i64 {
+    let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
+    wall.micros().saturating_sub(boot)
+}
+
+fn jumped(before: i64, after: i64) -> bool {
+    let by = after.saturating_sub(before);
+    u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
+}
+
+/// The slots of this boot are known exactly; any of another one, ahead of our clock, or from
+/// before the clock was set forward, makes all of them doubtful.
 fn past(known: &Known, now: Now) -> Past {
     if known.slots.is_empty() {
         return Past::Fresh;
@@ -344,6 +498,7 @@ fn past(known: &Known, now: Now) -> Past {
             .is_some_and(|boot| !boot.is_empty() && boot == row.boot_id)
             && row.sent <= now.boot
             && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
+            && !jumped(offset(row.wall_sent, row.sent), offset(now.wall, now.boot))
     });
     if !sure {
         return Past::Doubtful(known.slots.iter().map(|row| row.slot).collect());

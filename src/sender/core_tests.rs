@@ -4,8 +4,7 @@ use super::*;
 use crate::crm::{Grant, Heard};
 use crate::sender::outcome::Ended;
 use crate::sender::plan::{Decision, Lane};
-use crate::spool::{Due, FIRST_POLL, Unconfirmed};
-use callbridge_call::EventTime;
+use crate::spool::Due;
 
 const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 
@@ -34,11 +33,20 @@ fn submitted(id: i64, accepted: Now) -> Unconfirmed {
     Unconfirmed {
         row: RowId(id),
         uuid: due(id).uuid,
-        request_id: format!("r{id}"),
+        linkedid: id.to_string(),
+        trunk: None,
+        started: accepted.wall.floor_seconds(),
+        request_id: Some(format!("r{id}")),
         token: print(),
         submitted_at: accepted.wall,
+        first_sent: accepted.wall,
         polls: 0,
         next_poll: accepted.wall.plus(FIRST_POLL),
+        absent: 0,
+        absent_at: None,
+        resubmits: 0,
+        fate: Fate::Resubmit,
+        message: String::new(),
     }
 }
 
@@ -69,7 +77,10 @@ fn ready(settings: Settings) -> Core {
     };
     assert_eq!((plan.lane, &plan.task), (Lane::Token, &Task::TokenInfo));
     let slot = plan.slot;
-    assert!(matches!(core.launch(at(0), plan, None), Launch::Go { .. }));
+    assert!(matches!(
+        core.launch(at(0), plan, About::default()),
+        Launch::Go { .. }
+    ));
     let heard = Heard {
         answer: Answer::TokenInfo(info()),
         expiry: None,
@@ -127,12 +138,13 @@ fn live_calls_go_before_the_backlog_and_polls_wait_for_both() {
         backlog: None,
         ..later
     };
-    assert_eq!(lane(&mut core, at(10), &idle), Some(Lane::Poll));
+    assert_eq!(lane(&mut core, at(10), &idle), Some(Lane::Confirm));
 }
 
 #[test]
-fn old_polls_take_turns_with_submissions() {
+fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
     let mut core = ready(Settings::default());
+    core.sweeper.barred(at(0).wall);
     let head = Head {
         live: Some(due(1)),
         polls: vec![submitted(2, at(0))],
@@ -145,7 +157,7 @@ fn old_polls_take_turns_with_submissions() {
     assert_eq!(plan.lane, Lane::OldPoll);
     let slot = plan.slot;
     assert!(matches!(
-        core.launch(at(300), plan, None),
+        core.launch(at(300), plan, About::default()),
         Launch::Go { .. }
     ));
     let heard = Heard {
@@ -210,17 +222,35 @@ fn a_dry_run_submits_nothing_and_says_so() {
 }
 
 #[test]
-fn a_requestid_of_another_token_is_not_polled() {
+fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_do() {
     let mut core = ready(Settings::default());
     let foreign = Unconfirmed {
         token: TokenPrint::of("svc_pat_old"),
         ..submitted(3, at(0))
     };
     let head = Head {
-        polls: vec![foreign],
+        orphan: Some(foreign.clone()),
         ..Head::default()
     };
-    assert_eq!(core.next(at(10), &head), Decision::Revive(RowId(3)));
+    let Decision::Send(plan) = core.next(at(10), &head) else {
+        panic!("swept for");
+    };
+    assert_eq!(plan.task, Task::Sweep { begins: true });
+    core.grounded(plan.slot);
+    core.sweeper.barred(at(10).wall);
+    let revive = Decision::Revive(Box::new(foreign.clone()));
+    assert_eq!(core.next(at(10), &head), revive);
+    let ops = core.revive(&foreign, at(10));
+    assert!(
+        matches!(
+            &ops[..],
+            [Op::Step {
+                step: Step::Resubmit { .. },
+                ..
+            }]
+        ),
+        "{ops:?}"
+    );
 }
 
 #[test]
@@ -233,7 +263,10 @@ fn a_call_is_polled_once_at_a_time() {
     let Decision::Send(plan) = core.next(at(10), &head) else {
         panic!("polled");
     };
-    assert!(matches!(core.launch(at(10), plan, None), Launch::Go { .. }));
+    assert!(matches!(
+        core.launch(at(10), plan, About::default()),
+        Launch::Go { .. }
+    ));
     assert_eq!(core.next(at(10), &head), Decision::Idle);
 }
 
@@ -250,7 +283,7 @@ fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
     };
     let used = core.status(at(10), &head).budget(at(10).boot).used;
     assert_eq!(
-        core.launch(at(10), plan, None),
+        core.launch(at(10), plan, About::default()),
         Launch::Not { ops: Vec::new() }
     );
     assert_eq!(
@@ -260,13 +293,16 @@ fn what_goes_wrong_between_slot_and_request_gives_the_slot_back() {
 }
 
 #[test]
-fn the_drain_time_counts_a_submission_and_a_poll_for_each_call() {
-    let core = ready(Settings::default());
+fn the_drain_time_counts_a_submission_for_each_call_and_a_sweep_for_many() {
+    let mut core = ready(Settings::default());
     let head = Head {
         ready: 100,
         submitted: 60,
         ..Head::default()
     };
+    let backlog = core.status(at(0), &head).backlog;
+    assert_eq!((backlog.calls, backlog.drain_sec), (160, 102));
+    core.sweeper.barred(at(0).wall);
     let backlog = core.status(at(0), &head).backlog;
     assert_eq!((backlog.calls, backlog.drain_sec), (160, 260));
 }
@@ -284,7 +320,7 @@ fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
     let known = Known {
         slots: vec![row],
         boot_id: Some("now".to_owned()),
-        binding: Binding::default(),
+        ..Known::default()
     };
     let (mut core, ops) = Core::start(Settings::default(), known, at(0));
     let [Op::Slot(stored)] = ops.as_slice() else {

@@ -21,7 +21,7 @@ pub enum Kind {
     /// A dead letter.
     Dead,
     /// The requestId is worth nothing.
-    Resubmit,
+    Lost,
     /// The service failed, or the way, after the request may have arrived.
     Fault,
     /// Nothing got through.
@@ -46,7 +46,7 @@ impl Kind {
         Self::Swept,
         Self::Unswept,
         Self::Dead,
-        Self::Resubmit,
+        Self::Lost,
         Self::Fault,
         Self::Unreached,
         Self::TokenRefused,
@@ -65,7 +65,7 @@ impl Kind {
             Verdict::Swept(_) => Self::Swept,
             Verdict::Unswept { .. } => Self::Unswept,
             Verdict::Dead { .. } => Self::Dead,
-            Verdict::Resubmit { .. } => Self::Resubmit,
+            Verdict::Lost { .. } => Self::Lost,
             Verdict::Fault {
                 nothing_gets_through: false,
                 ..
@@ -86,13 +86,14 @@ impl Kind {
 
 impl Lane {
     /// Every lane, in the order of the enum.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Token,
         Self::Deadline,
         Self::Live,
         Self::OldPoll,
+        Self::Sweep,
         Self::Backlog,
-        Self::Poll,
+        Self::Confirm,
     ];
 }
 

@@ -14,6 +14,7 @@ use super::schedule::{Jitter, PROBE};
 use super::verdict::Halt;
 use crate::crm::Endpoint;
 use crate::journal::Reason;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Refusals of one kind in a row after which it is us, not the calls.
@@ -67,23 +68,28 @@ pub struct Line {
 }
 
 /// Refusals of one kind in a row, in one phase of a call: at its submission, or after it.
-#[derive(Clone, Copy, Debug, Default)]
-struct Streak {
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streak {
     kind: Option<Reason>,
     count: u32,
 }
 
 impl Line {
     /// A line whose token is not known yet.
-    pub fn new() -> Self {
+    pub fn new(streaks: [Streak; 2]) -> Self {
         Self {
             state: State::Asking,
             known: false,
             failing: 0,
             too_many: 0,
-            streaks: [Streak::default(); 2],
+            streaks,
             probed: None,
         }
+    }
+
+    /// Refusals in a row, at submissions and after them.
+    pub fn streaks(&self) -> [Streak; 2] {
+        self.streaks
     }
 
     /// What may go out, with so many requests under way.
@@ -331,12 +337,6 @@ impl Line {
             State::Paused { .. } => spaced.max(now + soon),
         };
         self.state = paused(cause, why, by, next);
-    }
-}
-
-impl Default for Line {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

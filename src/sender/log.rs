@@ -1,7 +1,7 @@
 //! The line in the log for each answer.
 
 use super::outcome::{Ended, Outcome};
-use crate::spool::Row;
+use super::plan::{About, Plan, Task};
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
@@ -14,11 +14,18 @@ pub(super) struct Call {
 }
 
 impl Call {
-    pub(super) fn of(row: &Row) -> Self {
+    pub(super) fn of(plan: &Plan, about: &About) -> Self {
+        let (uuid, linkedid, trunk) = match (&plan.task, &about.row) {
+            (Task::Poll(call), _) => (call.uuid, &call.linkedid, &call.trunk),
+            (_, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
+            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo, None) => {
+                return Self::default();
+            }
+        };
         Self {
-            uuid: row.uuid.to_string(),
-            linkedid: row.record.linkedid.clone(),
-            trunk: row.record.trunk.clone().unwrap_or_default(),
+            uuid: uuid.to_string(),
+            linkedid: linkedid.clone(),
+            trunk: trunk.clone().unwrap_or_default(),
         }
     }
 }
@@ -39,6 +46,11 @@ pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
     let id = outcome.row.map(|row| row.0);
     let request_id = outcome.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
+    for call in &outcome.found {
+        let (uuid, linkedid) = (call.uuid.to_string(), &call.linkedid);
+        let trunk = call.trunk.as_deref().unwrap_or_default();
+        info!(call = %uuid, %linkedid, %trunk, id = call.row.0, "journaled");
+    }
     match outcome.ended {
         Ended::Well => {
             debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,

@@ -15,6 +15,9 @@
 //! | [`plan`] | what the core is told, and what it decides |
 //! | [`pacer`], [`rate`] | the budget: may a request go now? |
 //! | [`mod@line`], [`cause`] | open, paused or on trial, and why |
+//! | [`sweep`], `confirm` | confirming many calls with one request |
+//! | [`orphan`] | what becomes of calls whose outcome nobody can ask for |
+//! | [`memory`] | what is remembered over restarts |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
 //! | [`status`] | what is shown |
@@ -22,10 +25,13 @@
 
 pub mod cause;
 mod choice;
+mod confirm;
 pub mod core;
 pub mod kind;
 pub mod line;
 mod log;
+pub mod memory;
+pub mod orphan;
 pub mod outcome;
 pub mod pacer;
 pub mod plan;
@@ -33,6 +39,7 @@ pub mod rate;
 pub mod run;
 pub mod schedule;
 pub mod status;
+pub mod sweep;
 pub mod token;
 pub mod verdict;
 

@@ -4,11 +4,11 @@ use super::core::{Core, Flight};
 use super::kind::Kind;
 use super::plan::Task;
 use super::schedule::next_poll;
-use super::verdict::{Halt, Verdict, judge};
+use super::verdict::{Bar, Halt, Verdict, judge};
 use crate::clock::Now;
 use crate::crm::{Endpoint, Heard, TokenInfo};
 use crate::journal::Reason;
-use crate::spool::{Fit, Op, RowId, Step};
+use crate::spool::{Fate, Fit, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 
 /// An answer that was judged.
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub kind: Kind,
     /// What the service or the transport said, where it refused or failed.
     pub words: String,
+    /// The calls that a sweep has found in the journal.
+    pub found: Vec<Unconfirmed>,
 }
 
 /// How an answer ended for its call.
@@ -54,7 +56,7 @@ impl Ended {
                 Self::Well
             }
             Verdict::Unswept { .. }
-            | Verdict::Resubmit { .. }
+            | Verdict::Lost { .. }
             | Verdict::Fault { .. }
             | Verdict::Halt { .. }
             | Verdict::TooMany => Self::Again,
@@ -83,12 +85,19 @@ impl Core {
             .or_insert(0) += 1;
         let request_id = match (&verdict, &flight.plan.task) {
             (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
-            (_, Task::Poll(poll)) => Some(poll.request_id.clone()),
-            (_, Task::Submit(_) | Task::TokenInfo) => None,
+            (_, Task::Poll(poll)) => poll.request_id.clone(),
+            (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo) => None,
         };
-        let words = self.apply(now, &flight, verdict, &mut ops);
         let row = flight.plan.row();
+        let probe = self.probe.take_if(|probe| Some(probe.row) == row).is_some();
+        if probe && verdict == Verdict::Journaled {
+            self.sweeper.probe_was_written(now.wall);
+        }
+        let found = self.swept(now, &verdict, &mut ops);
+        let words = self.apply(now, &flight, verdict, &mut ops);
+        self.remember(now, &mut ops);
         Some(Outcome {
+            found,
             ops,
             row,
             request_id,
@@ -114,6 +123,7 @@ impl Core {
             }
             Verdict::Journaled => {
                 self.passed(flight, endpoint, true);
+                self.polled(flight, now);
                 step(flight, now, Step::Confirmed, ops);
                 String::new()
             }
@@ -128,9 +138,11 @@ impl Core {
                 }
                 String::new()
             }
-            // no sweep is planned yet
             Verdict::Swept(_) => String::new(),
-            Verdict::Unswept { why } => why,
+            Verdict::Unswept { why, bar } => {
+                self.unswept(now, bar);
+                why
+            }
             Verdict::Dead {
                 reason,
                 message,
@@ -139,9 +151,9 @@ impl Core {
                 self.died(flight, now, reason, &message, errors, ops);
                 message
             }
-            Verdict::Resubmit { why } => {
+            Verdict::Lost { why } => {
                 self.passed(flight, endpoint, false);
-                step(flight, now, Step::Resubmit { why: why.clone() }, ops);
+                step(flight, now, lost(now, &why), ops);
                 why
             }
             Verdict::Fault {
@@ -160,12 +172,25 @@ impl Core {
                 why
             }
             Verdict::TooMany => {
-                let window = self.settings.rate.window();
-                self.pacer.refused(now.boot);
-                self.line.too_many(now.boot, window, &mut self.jitter);
-                self.back(flight, now, "429", ops);
+                self.too_many(flight, now, ops);
                 String::new()
             }
+        }
+    }
+
+    fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+        let window = self.settings.rate.window();
+        self.pacer.refused(now.boot);
+        self.line.too_many(now.boot, window, &mut self.jitter);
+        self.back(flight, now, "429", ops);
+    }
+
+    fn unswept(&mut self, now: Now, bar: Bar) {
+        self.line.passed(Endpoint::Filter);
+        match bar {
+            Bar::TooLarge => self.sweeper.too_large(now.wall),
+            Bar::Refused => self.sweeper.refused(now.wall),
+            Bar::Barred => self.sweeper.barred(now.wall),
         }
     }
 
@@ -193,15 +218,31 @@ impl Core {
         if let Some(row) = flight.plan.row() {
             self.blamed.remove(&row);
         }
+        let message = message.to_owned();
         if reason == Reason::ServerError {
-            self.line.failed(now.boot, message, false);
+            self.line.failed(now.boot, &message, false);
+            if let Some(row) = flight
+                .plan
+                .row()
+                .filter(|_| self.sweeper.ways.is_on(now.wall))
+            {
+                // it may have been written all the same
+                return ops.push(self.orphaned(now, row, Fate::ServerError, message));
+            }
         } else {
             if let Task::Submit(row) = flight.plan.task {
                 self.others_passed(row);
             }
-            self.line.refused(now.boot, endpoint, reason, message);
+            match &flight.plan.task {
+                // calls after it are journaled: the fault is its own
+                Task::Poll(poll) if poll.submitted_at < self.settled_to => {
+                    self.line.passed(endpoint);
+                }
+                Task::Poll(_) | Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo => {
+                    self.line.refused(now.boot, endpoint, reason, &message);
+                }
+            }
         }
-        let message = message.to_owned();
         step(
             flight,
             now,
@@ -227,6 +268,7 @@ impl Core {
                     Step::Returned {
                         not_before,
                         why: why.to_owned(),
+                        failures: self.failures(*row),
                     },
                     ops,
                 );
@@ -236,6 +278,7 @@ impl Core {
                 let next_poll = now.wall.plus(wait);
                 step(flight, now, Step::NotYet { next_poll }, ops);
             }
+            Task::Sweep { .. } => self.sweeper.failed(now.wall),
             Task::TokenInfo => {}
         }
     }
@@ -243,11 +286,16 @@ impl Core {
     /// Stopped by no fault of the call: it keeps its place.
     fn back(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
         match &flight.plan.task {
-            Task::Submit(_) => {
-                let (not_before, why) = (now.wall, why.to_owned());
-                step(flight, now, Step::Returned { not_before, why }, ops);
+            Task::Submit(row) => {
+                let returned = Step::Returned {
+                    not_before: now.wall,
+                    why: why.to_owned(),
+                    failures: self.failures(*row),
+                };
+                step(flight, now, returned, ops);
             }
             Task::Poll(_) => self.ask_later(flight, now, ops),
+            Task::Sweep { .. } => self.sweeper.dropped(),
             Task::TokenInfo => {}
         }
     }
@@ -255,7 +303,7 @@ impl Core {
     fn ask_later(&self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
         if let Task::Poll(poll) = &flight.plan.task {
             let polls = poll.polls.saturating_add(1);
-            let next_poll = next_poll(poll.submitted_at, polls, now.wall);
+            let next_poll = next_poll(poll.submitted_at, polls, self.is_idle(), now.wall);
             step(flight, now, Step::NotYet { next_poll }, ops);
         }
     }
@@ -304,6 +352,15 @@ impl Core {
             self.line
                 .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
         }
+    }
+}
+
+/// The requestId cannot be read: the journal is asked.
+fn lost(now: Now, why: &str) -> Step {
+    Step::Orphaned {
+        next_look: now.wall,
+        fate: Fate::Resubmit,
+        why: why.to_owned(),
     }
 }
 

@@ -188,6 +188,25 @@ impl Pacer {
         }
     }
 
+    /// What was sent in the last window is not known: a whole window of silence.
+    pub fn doubt(&mut self, now: Duration) {
+        let until = now + STRAGGLER + self.reach();
+        self.silent_until = self.silent_until.max(Some(until));
+    }
+
+    /// Since when, and with how many requests a window, the token has been shared.
+    pub fn shared(&self) -> Option<(u32, Duration)> {
+        self.shared.map(|it| (it.allowed, it.since))
+    }
+
+    /// As [`Pacer::shared`] said before a restart.
+    pub fn share(&mut self, allowed: u32, since: Duration) {
+        self.shared = Some(Shared {
+            allowed: allowed.max(1),
+            since,
+        });
+    }
+
     /// Somebody else uses the token.
     pub fn is_shared(&self, now: Duration) -> bool {
         self.allowed(now) < self.rate.limit()

@@ -2,7 +2,7 @@
 
 use super::rate::Rate;
 use crate::crm::{Endpoint, FieldNames, Request};
-use crate::spool::{Binding, Op, RowId, SlotRow, Unconfirmed};
+use crate::spool::{Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
@@ -30,6 +30,26 @@ pub struct Known {
     pub boot_id: Option<String>,
     /// Whose calls the spool holds.
     pub binding: Binding,
+    /// What the sender remembers, under [`super::memory::KEY`].
+    pub memory: Option<String>,
+    /// The spool's file is a copy, or was put back: newer slots may be missing.
+    pub restored: bool,
+}
+
+impl Known {
+    /// What the spool knows.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
+        Ok(Self {
+            slots: store.slots()?,
+            boot_id,
+            binding: store.binding()?,
+            memory: store.meta(super::memory::KEY)?,
+            restored: store.restored(),
+        })
+    }
 }
 
 /// Why a request is the best one now; in the order of precedence, but for the turns that old
@@ -42,12 +62,14 @@ pub enum Lane {
     Deadline,
     /// A call that happens now.
     Live,
-    /// A poll that waited too long.
+    /// A poll that waited too long, where no sweep will do.
     OldPoll,
+    /// A sweep that pays while calls wait, or the poll that tells whether sweeps work.
+    Sweep,
     /// A call from before.
     Backlog,
-    /// A poll, when nothing is to be submitted.
-    Poll,
+    /// A sweep or a poll, when nothing is to be submitted.
+    Confirm,
 }
 
 /// A chosen request; its slot is taken.
@@ -68,6 +90,11 @@ pub enum Task {
     Submit(RowId),
     /// To ask what became of this one.
     Poll(Box<Unconfirmed>),
+    /// To look which calls the journal holds; the next page where a sweep is running.
+    Sweep {
+        /// The first page of a new one.
+        begins: bool,
+    },
     /// To ask whose token it is.
     TokenInfo,
 }
@@ -78,9 +105,18 @@ impl Plan {
         match &self.task {
             Task::Submit(row) => Some(*row),
             Task::Poll(poll) => Some(poll.row),
-            Task::TokenInfo => None,
+            Task::Sweep { .. } | Task::TokenInfo => None,
         }
     }
+}
+
+/// What a request is about, as it is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct About {
+    /// The call to submit.
+    pub row: Option<Row>,
+    /// The calls to sweep for.
+    pub sought: Vec<Unconfirmed>,
 }
 
 /// What to do now.
@@ -88,9 +124,9 @@ impl Plan {
 pub enum Decision {
     /// Launch this.
     Send(Plan),
-    /// The requestId of this call can be read by another token only (§4.6): read the call and
-    /// commit what [`super::Core::revive`] gives.
-    Revive(RowId),
+    /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
+    /// be swept: commit what [`super::Core::revive`] gives.
+    Revive(Box<Unconfirmed>),
     /// Nothing before this moment since boot, unless something changes.
     WaitUntil(Duration),
     /// Nothing until something changes: the spool, the token, an answer.
@@ -120,7 +156,22 @@ impl Task {
         match self {
             Self::Submit(_) => Endpoint::Submit,
             Self::Poll(_) => Endpoint::Poll,
+            Self::Sweep { .. } => Endpoint::Filter,
             Self::TokenInfo => Endpoint::TokenInfo,
         }
+    }
+
+    /// What [`super::Core::launch`] has to know of it.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn about(&self, store: &Store) -> Result<About, Error> {
+        let mut about = About::default();
+        match self {
+            Self::Submit(row) => about.row = store.row(*row)?,
+            Self::Sweep { begins: true } => about.sought = store.sought()?,
+            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
+        }
+        Ok(about)
     }
 }

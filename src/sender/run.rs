@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::log::{Call, told};
-use super::plan::{Decision, Known, Launch, Plan, Settings};
+use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::SenderStatus;
 use super::token::{Look, TokenSource, Watch, print};
 use crate::clock;
@@ -11,7 +11,7 @@ use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::Pause;
 use crate::secret::Secret;
-use crate::spool::{Error, Handle, Head, Op, Row};
+use crate::spool::{Error, Handle, Head, Op};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
@@ -121,23 +121,15 @@ impl Sender {
         let boot_id = clock::boot_id();
         let (known, sending) = self
             .spool
-            .read(|store| {
-                let binding = store.binding()?;
-                let known = Known {
-                    slots: store.slots()?,
-                    boot_id: None,
-                    binding,
-                };
-                Ok((known, store.sending()?))
-            })
+            .read(|store| Ok((Known::read(store, boot_id)?, store.sending()?)))
             .await?;
         let now = clock::now();
-        let (core, mut ops) = Core::start(self.settings, Known { boot_id, ..known }, now);
+        let (core, mut ops) = Core::start(self.settings, known, now);
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
             info!(
                 calls = sending.len(),
-                "under way at the last end: sent again, same uuid"
+                "under way at the last end: looked for in the journal before anything is sent twice"
             );
         }
         let mut work = Loop {
@@ -169,7 +161,8 @@ impl Loop {
                 self.publish();
                 return Ok(Some(now.boot + SPOOL_AGAIN));
             }
-            self.head = match self.spool.read(move |store| store.head(now.wall)).await {
+            let ask = self.core.ask(now);
+            self.head = match self.spool.read(move |store| store.head(&ask)).await {
                 Ok(head) => head,
                 Err(Error::Closed) => return Err(Error::Closed),
                 Err(trouble) => {
@@ -184,11 +177,8 @@ impl Loop {
                         return Ok(Some(now.boot + SPOOL_AGAIN));
                     }
                 }
-                Decision::Revive(id) => {
-                    let Some(row) = self.row(id).await? else {
-                        return Ok(Some(now.boot + SPOOL_AGAIN));
-                    };
-                    self.unwritten.push_back(self.core.revive(&row, now));
+                Decision::Revive(call) => {
+                    self.unwritten.push_back(self.core.revive(&call, now));
                 }
                 Decision::WaitUntil(at) => {
                     self.publish();
@@ -205,12 +195,13 @@ impl Loop {
     /// The slot and the step are committed before the request leaves.
     async fn send(&mut self, plan: Plan) -> Result<(), Error> {
         let slot = plan.slot;
-        let row = match plan.row() {
-            Some(id) => self.row(id).await?,
-            None => None,
+        let Some(about) = self.about(plan.task.clone()).await? else {
+            self.core.grounded(slot);
+            return Ok(());
         };
+        let call = Call::of(&plan, &about);
         let now = clock::now();
-        let (request, ops) = match self.core.launch(now, plan, row.as_ref()) {
+        let (request, ops) = match self.core.launch(now, plan, about) {
             Launch::Go { request, ops } => (request, ops),
             Launch::Not { ops } => {
                 self.unwritten.push_back(ops);
@@ -230,8 +221,7 @@ impl Loop {
                 return Ok(());
             }
         }
-        self.calls
-            .insert(slot, row.as_ref().map(Call::of).unwrap_or_default());
+        self.calls.insert(slot, call);
         self.flights
             .spawn(fly(Arc::clone(&self.client), slot, request, secret));
         Ok(())
@@ -278,9 +268,9 @@ impl Loop {
         Ok(self.trouble.is_none())
     }
 
-    async fn row(&mut self, id: crate::spool::RowId) -> Result<Option<Row>, Error> {
-        match self.spool.read(move |store| store.row(id)).await {
-            Ok(row) => Ok(row),
+    async fn about(&mut self, task: Task) -> Result<Option<About>, Error> {
+        match self.spool.read(move |store| task.about(store)).await {
+            Ok(about) => Ok(Some(about)),
             Err(Error::Closed) => Err(Error::Closed),
             Err(trouble) => {
                 self.troubled(trouble);

@@ -6,23 +6,48 @@ use std::time::Duration;
 /// A requestId is readable for 24 hours (§4.6); an hour before, asking goes before all else.
 pub const DEADLINE: Duration = Duration::from_secs(23 * 3600);
 
-/// From here on a poll is old: it takes turns with submissions instead of waiting for their end.
+/// As long before a token ends, its requestIds are asked for before all else: no other can read
+/// them (§4.6).
+pub const TOKEN_END: Duration = Duration::from_secs(15 * 60);
+
+/// How long a call that others were accepted with waits to be confirmed together with them.
+pub const TOGETHER: Duration = Duration::from_secs(5);
+
+/// From here on what is not confirmed is old: it is swept for even while calls wait to be
+/// submitted, or polled in turns with them.
 pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 
 /// The pause between probes, and so the most that goes out while nothing works: one a minute.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// When a submitted call is polled: 2, 5, 15, then 60 s after its submission or last poll.
+/// How often an idle line asks: often enough that a call is known to be journaled within 5 s.
+const IDLE: Duration = Duration::from_secs(4);
+
+/// How long it asks that often.
+const IDLE_FOR: Duration = Duration::from_secs(5 * 60);
+
+/// When a submitted call is polled: 2, 5, 15, then 60 s after its submission or last poll; on an
+/// idle line after 2 and 5 s, then every 4 s for five minutes.
 /// `polls` is how often it was, this time included.
-pub fn next_poll(submitted: EventTime, polls: u32, now: EventTime) -> EventTime {
+pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -> EventTime {
     let at = match polls {
         0 => submitted.plus(Duration::from_secs(2)),
         1 => submitted.plus(Duration::from_secs(5)),
+        2.. if idle && now.since(submitted) < IDLE_FOR => now.plus(IDLE),
         2 => submitted.plus(Duration::from_secs(15)),
         3.. => now.plus(Duration::from_secs(60)),
     };
     // under load a poll comes late; the next one is then not due at once
     at.max(now.plus(Duration::from_secs(1)))
+}
+
+/// When a call is looked for again that a sweep did not show.
+pub fn next_look(submitted: EventTime, idle: bool, now: EventTime) -> EventTime {
+    let age = now.since(submitted);
+    if idle && age < IDLE_FOR {
+        return now.plus(IDLE);
+    }
+    now.plus(age.clamp(TOGETHER, PROBE))
 }
 
 /// Small pseudo-random numbers for jitter: splitmix64, so that a seed repeats a run.
@@ -83,17 +108,45 @@ mod tests {
         let mut now = submitted;
         let mut seen = Vec::new();
         for polls in 0..6 {
-            now = next_poll(submitted, polls, now);
+            now = next_poll(submitted, polls, false, now);
             seen.push(now.since(submitted).as_secs());
         }
         assert_eq!(seen, [2, 5, 15, 75, 135, 195]);
     }
 
     #[test]
+    fn on_an_idle_line_no_five_seconds_pass_without_a_look() {
+        let submitted = EventTime::from_seconds(1000);
+        let mut now = submitted;
+        let mut polls = 0;
+        while now.since(submitted) < IDLE_FOR {
+            let next = next_poll(submitted, polls, true, now);
+            assert!(next.since(now) < Duration::from_secs(5), "{polls}");
+            (now, polls) = (next, polls + 1);
+        }
+        assert_eq!(next_poll(submitted, polls, true, now).since(now), PROBE);
+        let look = |age, idle| {
+            let now = submitted.plus(Duration::from_secs(age));
+            next_look(submitted, idle, now).since(now).as_secs()
+        };
+        assert_eq!(
+            [look(2, true), look(299, true), look(300, true)],
+            [4, 4, 60]
+        );
+        assert_eq!(
+            [look(2, false), look(30, false), look(900, false)],
+            [5, 30, 60]
+        );
+    }
+
+    #[test]
     fn a_late_poll_is_not_followed_by_another_at_once() {
         let submitted = EventTime::from_seconds(1000);
         let late = EventTime::from_seconds(1100);
-        assert_eq!(next_poll(submitted, 1, late), EventTime::from_seconds(1101));
+        assert_eq!(
+            next_poll(submitted, 1, false, late),
+            EventTime::from_seconds(1101)
+        );
     }
 
     #[test]

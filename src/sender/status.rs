@@ -73,10 +73,12 @@ impl SenderStatus {
     }
 }
 
-/// What waits, and how long it takes: a call to be submitted costs two requests, one to be
-/// confirmed one.
-pub fn backlog(head: &Head, pacer: &Pacer, now: Duration) -> Backlog {
-    let requests = 2 * (head.ready + head.sending) + head.submitted;
+/// What waits, and how long it takes: a request for each call to be submitted, and one for every
+/// `confirmed_at_once` calls to be confirmed.
+pub fn backlog(head: &Head, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
+    let unsent = head.ready + head.sending;
+    let sweeps = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
+    let requests = unsent + sweeps;
     let pace = u128::from(pacer.allowed(now).max(1));
     let wait = u128::from(requests) * pacer.rate().window().as_millis() / pace;
     Backlog {

@@ -4,17 +4,12 @@ use crate::crm::{Answer, Endpoint, Page, TokenInfo};
 use crate::journal::Reason;
 use serde_json::Value;
 
-/// Resubmissions after a lost requestId before a call is given up as `unconfirmed`.
-pub const RESUBMITS_MAX: u32 = 3;
-
 /// Failures of one call, while others pass, before it is given up as `server_error`.
 pub const FAILURES_MAX: u32 = 5;
 
 /// What the verdict must know of the call besides the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Context {
-    /// How often it went from submitted back to ready.
-    pub resubmits: u32,
     /// Its failures so far after which others passed.
     pub failures: u32,
 }
@@ -35,10 +30,12 @@ pub enum Verdict {
     Known(TokenInfo),
     /// A page of the journal.
     Swept(Page),
-    /// The journal cannot be swept this way: poll instead.
+    /// The journal cannot be swept this way.
     Unswept {
         /// The service's words.
         why: String,
+        /// What to do about it.
+        bar: Bar,
     },
     /// A dead letter.
     Dead {
@@ -49,8 +46,8 @@ pub enum Verdict {
         /// The service's `errors[]`, or null.
         errors: Value,
     },
-    /// The requestId is worth nothing: to be sent again with the same uuid.
-    Resubmit {
+    /// The requestId is worth nothing: the call is an orphan.
+    Lost {
         /// Why.
         why: String,
     },
@@ -70,6 +67,17 @@ pub enum Verdict {
     },
     /// The limit is used up.
     TooMany,
+}
+
+/// Why a sweep was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Bar {
+    /// A page is too large (`MAX`, §7.5).
+    TooLarge,
+    /// What it asks for: the range is the only part that the document does not publish in full.
+    Refused,
+    /// No grant, or no filter at this address: polls must do.
+    Barred,
 }
 
 /// What stops everything.
@@ -94,7 +102,7 @@ impl Verdict {
             Self::Swept(_) => "swept",
             Self::Unswept { .. } => "unswept",
             Self::Dead { reason, .. } => reason.word(),
-            Self::Resubmit { .. } => "resubmit",
+            Self::Lost { .. } => "lost",
             Self::Fault { .. } => "fault",
             Self::Halt {
                 halt: Halt::TokenRefused,
@@ -124,32 +132,27 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
         Answer::StatusFailed { words } => dead(Reason::Failed, failed(words), Value::Null),
         Answer::Unauthorized => halt(Halt::TokenRefused, "401".to_owned()),
         Answer::TokenState { message } => halt(Halt::TokenRefused, said("406", &message)),
-        Answer::Forbidden { message } => match endpoint {
-            Endpoint::Filter => Verdict::Unswept {
-                why: said("403", &message),
-            },
-            Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => {
-                halt(Halt::NoGrant(endpoint), said("403", &message))
-            }
-        },
-        Answer::WrongAddress { status } => halt(Halt::WrongAddress, status.to_string()),
+        Answer::Forbidden { message } => forbidden(endpoint, said("403", &message)),
+        Answer::WrongAddress { status } => not_here(endpoint, status.to_string()),
         Answer::NotFound { message } => match endpoint {
-            Endpoint::Poll => lost(said("404", &message), context),
+            Endpoint::Poll => Verdict::Lost {
+                why: said("404", &message),
+            },
             Endpoint::Submit | Endpoint::TokenInfo | Endpoint::Filter => {
-                halt(Halt::WrongAddress, said("404", &message))
+                not_here(endpoint, said("404", &message))
             }
         },
         Answer::Rejected { message, errors } => {
-            refused(endpoint, 400, Reason::Rejected, message, errors, context)
+            refused(endpoint, 400, Reason::Rejected, message, errors)
         }
         Answer::Conflict { message, errors } => {
-            refused(endpoint, 409, Reason::Conflict, message, errors, context)
+            refused(endpoint, 409, Reason::Conflict, message, errors)
         }
         Answer::OtherClientError {
             status,
             message,
             errors,
-        } => refused(endpoint, status, Reason::Rejected, message, errors, context),
+        } => refused(endpoint, status, Reason::Rejected, message, errors),
         Answer::TooMany => Verdict::TooMany,
         Answer::AcceptedWithoutId => {
             let why = "accepted, but without a requestId".to_owned();
@@ -181,6 +184,24 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
     }
 }
 
+/// Without its grant an endpoint stops everything, but for the filter: polls do as well.
+fn forbidden(endpoint: Endpoint, why: String) -> Verdict {
+    match endpoint {
+        Endpoint::Filter => unswept(Bar::Barred, why),
+        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => {
+            halt(Halt::NoGrant(endpoint), why)
+        }
+    }
+}
+
+/// The service is not at this address; or it has no filter.
+fn not_here(endpoint: Endpoint, why: String) -> Verdict {
+    match endpoint {
+        Endpoint::Filter => unswept(Bar::Barred, why),
+        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => halt(Halt::WrongAddress, why),
+    }
+}
+
 /// 5xx and its like: the call's own fault only when others pass meanwhile, again and again.
 fn fault(endpoint: Endpoint, why: String, context: Context) -> Verdict {
     match endpoint {
@@ -207,36 +228,32 @@ fn refused(
     reason: Reason,
     message: String,
     errors: Value,
-    context: Context,
 ) -> Verdict {
+    let why = said(&status.to_string(), &message);
     match endpoint {
-        Endpoint::Submit => dead(reason, said(&status.to_string(), &message), errors),
-        Endpoint::Poll => lost(said(&status.to_string(), &message), context),
-        Endpoint::Filter => Verdict::Unswept {
-            why: said(&status.to_string(), &message),
+        Endpoint::Submit => dead(reason, why, errors),
+        Endpoint::Poll => Verdict::Lost { why },
+        Endpoint::Filter if names_max(&errors) => unswept(Bar::TooLarge, why),
+        Endpoint::Filter => unswept(Bar::Refused, why),
+        Endpoint::TokenInfo => Verdict::Fault {
+            why,
+            nothing_gets_through: true,
         },
-        Endpoint::TokenInfo => {
-            let why = said(&status.to_string(), &message);
-            Verdict::Fault {
-                why,
-                nothing_gets_through: true,
-            }
-        }
     }
 }
 
-/// The requestId cannot be read: whether the call was written is unknown, but sending it again
-/// with its uuid makes no second record (§4.5.4).
-fn lost(why: String, context: Context) -> Verdict {
-    if context.resubmits < RESUBMITS_MAX {
-        return Verdict::Resubmit { why };
-    }
-    let message = format!(
-        "accepted {} times, and each time its requestId could not be read before it was settled; \
-         the last time: {why}",
-        RESUBMITS_MAX + 1
-    );
-    dead(Reason::Unconfirmed, message, Value::Null)
+/// One of the `errors[]` gives the reason `MAX` (§7.5), of `size` where it names a field.
+fn names_max(errors: &Value) -> bool {
+    let all = errors.as_array().map(Vec::as_slice).unwrap_or_default();
+    all.iter().any(|error| {
+        let text = |name: &str| error.get(name).and_then(Value::as_str);
+        let field = text("field").is_none_or(|field| field.ends_with("size"));
+        field && text("reason").is_some_and(|reason| reason.eq_ignore_ascii_case("MAX"))
+    })
+}
+
+fn unswept(bar: Bar, why: String) -> Verdict {
+    Verdict::Unswept { why, bar }
 }
 
 fn dead(reason: Reason, message: String, errors: Value) -> Verdict {

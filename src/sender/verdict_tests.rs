@@ -29,7 +29,7 @@ fn halted(verdict: &Verdict) -> Option<Halt> {
         | Verdict::Swept(_)
         | Verdict::Unswept { .. }
         | Verdict::Dead { .. }
-        | Verdict::Resubmit { .. }
+        | Verdict::Lost { .. }
         | Verdict::Fault { .. }
         | Verdict::TooMany => None,
     }
@@ -100,7 +100,8 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
     assert_eq!(
         filter,
         Verdict::Unswept {
-            why: "403: xato".to_owned()
+            why: "403: xato".to_owned(),
+            bar: Bar::Barred,
         }
     );
 }
@@ -110,7 +111,7 @@ fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
     let missing = first(Endpoint::Submit, Answer::NotFound { message: message() });
     assert_eq!(halted(&missing), Some(Halt::WrongAddress));
     for status in [302, 405, 415] {
-        for endpoint in Endpoint::ALL {
+        for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
             let verdict = first(endpoint, Answer::WrongAddress { status });
             assert_eq!(halted(&verdict), Some(Halt::WrongAddress));
         }
@@ -118,35 +119,44 @@ fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
 }
 
 #[test]
-fn a_404_on_a_poll_resubmits_three_times_and_is_then_unconfirmed() {
-    let at = |resubmits| {
-        let context = Context {
-            resubmits,
-            failures: 0,
-        };
-        judge(
-            Endpoint::Poll,
-            Answer::NotFound {
-                message: String::new(),
-            },
-            context,
-        )
+fn a_404_on_a_poll_makes_the_call_an_orphan() {
+    let missing = Answer::NotFound {
+        message: String::new(),
     };
-    for resubmits in 0..3 {
-        assert_eq!(
-            at(resubmits),
-            Verdict::Resubmit {
-                why: "404".to_owned()
-            }
-        );
-    }
-    assert!(matches!(
-        at(3),
-        Verdict::Dead {
-            reason: Reason::Unconfirmed,
-            ..
+    assert_eq!(
+        first(Endpoint::Poll, missing),
+        Verdict::Lost {
+            why: "404".to_owned()
         }
-    ));
+    );
+}
+
+#[test]
+fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
+    let bar = |answer| match first(Endpoint::Filter, answer) {
+        Verdict::Unswept { bar, .. } => bar,
+        other => panic!("{other:?}"),
+    };
+    let rejected = |errors| Answer::Rejected {
+        message: message(),
+        errors,
+    };
+    let max = json!([{"field": "size", "reason": "MAX"}]);
+    assert_eq!(bar(rejected(max)), Bar::TooLarge);
+    assert_eq!(bar(rejected(json!([{"reason": "max"}]))), Bar::TooLarge);
+    let page = json!([{"field": "registeredTimestampFrom", "reason": "MAX"}]);
+    for errors in [
+        page,
+        json!([{"field": "size", "reason": "MIN"}]),
+        Value::Null,
+    ] {
+        assert_eq!(bar(rejected(errors)), Bar::Refused);
+    }
+    let missing = Answer::NotFound { message: message() };
+    let forbidden = Answer::Forbidden { message: message() };
+    for answer in [missing, forbidden, Answer::WrongAddress { status: 405 }] {
+        assert_eq!(bar(answer), Bar::Barred);
+    }
 }
 
 #[test]
@@ -239,7 +249,7 @@ fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
     };
     assert_eq!(
         first(Endpoint::Poll, answer),
-        Verdict::Resubmit {
+        Verdict::Lost {
             why: "400: xato".to_owned()
         }
     );
@@ -274,7 +284,6 @@ fn a_5xx_time_out_or_reset_is_tried_again() {
 fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
     let context = Context {
         failures: FAILURES_MAX,
-        ..Context::default()
     };
     for answer in [
         Answer::NotConnected {
@@ -301,13 +310,7 @@ fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
         status: 500,
         message: String::new(),
     };
-    let at = |failures| {
-        let context = Context {
-            failures,
-            resubmits: 0,
-        };
-        judge(Endpoint::Submit, answer.clone(), context)
-    };
+    let at = |failures| judge(Endpoint::Submit, answer.clone(), Context { failures });
     assert!(is_fault(&at(3)));
     let Verdict::Dead {
         reason: Reason::ServerError,
@@ -319,10 +322,7 @@ fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
     };
     let words = "the service failed 5 times on this call while others passed; the last time: 500";
     assert_eq!(message, words);
-    let context = Context {
-        failures: 9,
-        resubmits: 0,
-    };
+    let context = Context { failures: 9 };
     assert!(
         is_fault(&judge(Endpoint::Poll, answer, context)),
         "a poll never fails its call"

@@ -53,10 +53,10 @@ pub use hint::hint;
 pub use memory::{Known, Memory};
 pub use op::{Done, Finished, Op, Purged, RowId, SlotRow};
 pub use row::{
-    Attempt, Due, Head, Letter, LetterFilter, Notice, ParkedPhone, Row, Tombstone, Unconfirmed,
-    UnreadBytes,
+    Ask, Attempt, Due, Head, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row, Tombstone,
+    Unconfirmed, UnreadBytes,
 };
-pub use state::{FIRST_POLL, Refused, State, Step, TokenPrint, next};
+pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, next};
 pub use store::{Recount, Search, Store};
 pub use writer::{Guard, Handle, Health, Integrity};
 
@@ -78,6 +78,13 @@ pub const ATTEMPTS_MAX: usize = 50;
 pub const LETTERS_PAGE: usize = 500;
 /// Calls due for a poll in one [`Head`].
 pub const DUE_POLLS_MAX: usize = 8;
+/// Ripe calls counted in one [`Head`].
+pub const RIPE_MAX: u32 = 200;
+/// Calls that one sweep looks for.
+pub const SOUGHT_MAX: usize = 500;
+/// No call is held back, and none left unasked, for longer: one that seems to be was written
+/// before the clock was set back.
+pub const HELD_MAX: Duration = Duration::from_secs(1800);
 
 /// Is told how long each commit took, from `BEGIN` to the end of its sync.
 pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;

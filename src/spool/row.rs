@@ -1,7 +1,7 @@
 //! What is read back from the spool.
 
 use super::op::RowId;
-use super::state::{State, TokenPrint};
+use super::state::{Fate, State, TokenPrint};
 use crate::journal::{CallRecord, CallUuid, Phone, Reason};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use serde::{Deserialize, Serialize};
@@ -42,6 +42,8 @@ pub struct Row {
     pub next_poll: Option<EventTime>,
     /// How often it went from submitted back to ready.
     pub resubmits: u32,
+    /// Failures while others passed, as of its last return.
+    pub failures: u32,
     /// Not to be sent before, while ready.
     pub not_before: Option<EventTime>,
     /// Goes before the backlog.
@@ -74,16 +76,55 @@ pub struct Unconfirmed {
     pub row: RowId,
     /// Its uuid.
     pub uuid: CallUuid,
-    /// Its request.
-    pub request_id: String,
-    /// The only token that can read it.
+    /// The PBX's id of it.
+    pub linkedid: String,
+    /// Its trunk.
+    pub trunk: Option<String>,
+    /// When it began.
+    pub started: EpochSeconds,
+    /// Its request; `None` when nothing can be asked with it.
+    pub request_id: Option<String>,
+    /// The only token that can read it; [`TokenPrint::none`] when none can.
     pub token: TokenPrint,
-    /// When it was accepted; the requestId can be read for 24 hours (§4.7).
+    /// When it was accepted, or sent where that is not known; a requestId can be read for 24 hours
+    /// (§4.6).
     pub submitted_at: EventTime,
+    /// When it was first sent with these values: the journal may hold it since then.
+    pub first_sent: EventTime,
     /// Polls so far.
     pub polls: u32,
-    /// When to poll next.
+    /// When to look next, by poll or sweep.
     pub next_poll: EventTime,
+    /// Sweeps that did not show it, a minute apart at least.
+    pub absent: u32,
+    /// When it was counted absent last.
+    pub absent_at: Option<EventTime>,
+    /// How often it was sent again.
+    pub resubmits: u32,
+    /// What becomes of it when it is an orphan and absent.
+    pub fate: Fate,
+    /// Words that go with that.
+    pub message: String,
+}
+
+/// What the sender asks the spool for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// Now.
+    pub now: EventTime,
+    /// The token in use, if there is one.
+    pub token: Option<TokenPrint>,
+    /// A call accepted before this moment should have been written by now.
+    pub ripe_before: EventTime,
+}
+
+/// Calls that a sweep of the journal should show by now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ripe {
+    /// How many, at most [`super::RIPE_MAX`].
+    pub calls: u32,
+    /// When the first of them was accepted.
+    pub oldest: Option<EventTime>,
 }
 
 /// All the sender needs to choose its next request.
@@ -95,12 +136,19 @@ pub struct Head {
     pub backlog: Option<Due>,
     /// When the next call that is held back may be sent; `None` when none is.
     pub next_not_before: Option<EventTime>,
-    /// Submitted calls due for a poll, longest due first, at most [`super::DUE_POLLS_MAX`].
+    /// Submitted calls of this token due for a poll, longest due first, at most
+    /// [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
-    /// When the next of the others falls due.
+    /// When the next of the others, or of the orphans, falls due.
     pub next_poll: Option<EventTime>,
-    /// The submitted call that was accepted first: its requestId ends first.
+    /// The submitted call of this token that was accepted first: its requestId ends first.
     pub oldest_submitted: Option<Unconfirmed>,
+    /// Those that a sweep should show by now, orphans among them.
+    pub ripe: Ripe,
+    /// One of this token that two sweeps have missed and that is due for a poll.
+    pub alone: Option<Unconfirmed>,
+    /// An orphan that is due.
+    pub orphan: Option<Unconfirmed>,
     /// How many are ready.
     pub ready: u64,
     /// How many are under way.

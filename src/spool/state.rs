@@ -1,17 +1,20 @@
 //! The states of a call on its way to the journal, and the one function that moves between them.
 //!
 //! ```text
-//!            ┌──────── Returned, Unsent ────────┐   ┌─ NotYet ─┐
-//!            ▼                                  │   │          │
-//!  Finish ▶ ready ── Send ──▶ sending ── Accepted ─▶ submitted ── Confirmed ──▶ journaled
-//!            ▲ ▲                 │                   │ │
-//!            │ └──── Resubmit ───┼───────────────────┘ │
-//!            │                   ▼                     │
-//!            ├──── Retry ────── dead ◀──── Died ───────┘ (also from ready)
-//!            │                   ▲ │
-//!            │            Expire │ └── Discard ──▶ discarded
-//!            └── Retry, Release ─┴ parked ── Discard ──▶ discarded
+//!            ┌──────── Returned, Unsent ────────┐   ┌─ NotYet, Absent, Orphaned ─┐
+//!            ▼                                  │   │                            │
+//!  Finish ▶ ready ── Send ──▶ sending ── Accepted, ─▶ submitted ── Confirmed ──▶ journaled
+//!            ▲ ▲                 │       Orphaned    │ │ ▲
+//!            │ └──── Resubmit ───┼───────────────────┘ │ │
+//!            │                   ▼                     │ │
+//!            ├──── Retry ────── dead ◀──── Died ───────┘ │ (Died also from ready)
+//!            │                  ▲ │ └───── Recheck ──────┘
+//!            │           Expire │ └── Discard ──▶ discarded
+//!            └─ Retry, Release ─┴ parked ── Discard ──▶ discarded
 //! ```
+//!
+//! An **orphan** is a submitted call whose outcome cannot be asked for: its request was under way
+//! when the process ended, or its requestId can no longer be read. The journal itself is asked.
 
 use crate::journal::{CallRecord, Reason};
 use callbridge_call::EventTime;
@@ -30,7 +33,7 @@ pub enum State {
     Ready,
     /// Its request is under way, or was when the process ended.
     Sending,
-    /// Accepted with a requestId (§4.5), not yet known to be written.
+    /// Accepted with a requestId (§4.5), or perhaps accepted; not yet known to be written.
     Submitted,
     /// Known to be in the journal. Final.
     Journaled,
@@ -91,6 +94,11 @@ impl TokenPrint {
         Self(hash.simple().to_string()[16..].to_owned())
     }
 
+    /// No token: of an orphan, whose requestId none can read.
+    pub fn none() -> Self {
+        Self(String::new())
+    }
+
     /// A print as it was stored.
     pub(super) fn stored(text: String) -> Self {
         Self(text)
@@ -108,12 +116,46 @@ impl fmt::Display for TokenPrint {
     }
 }
 
-/// What happens to a stored call. Every step but `NotYet` moves one from one book to another.
+/// What becomes of an orphan that the journal does not hold. The words are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It is sent again.
+    #[default]
+    Resubmit,
+    /// It is given up: the service failed on it time and again.
+    ServerError,
+    /// It is sent with other values than before. If the journal does hold it, those came too late.
+    Changed,
+}
+
+impl Fate {
+    /// Every fate.
+    pub const ALL: [Self; 3] = [Self::Resubmit, Self::ServerError, Self::Changed];
+
+    /// The word stored.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Resubmit => "resubmit",
+            Self::ServerError => "server_error",
+            Self::Changed => "changed",
+        }
+    }
+
+    /// The fate of a word; `None` for an unknown one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|fate| fate.word() == word)
+    }
+}
+
+/// What happens to a stored call. Every step but `NotYet`, `Absent` and an `Orphaned` of a
+/// submitted call moves one from one book to another.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// ready → sending: committed together with the slot, before the request.
     Send,
     /// sending → submitted: a 200 with a requestId. The first poll is due after [`FIRST_POLL`].
+    /// Failures before it are forgotten.
     Accepted {
         /// The CRM's id of the request (§4.5).
         request_id: String,
@@ -126,6 +168,8 @@ pub enum Step {
         not_before: EventTime,
         /// The attempt's words.
         why: String,
+        /// Failures of this call so far while others passed.
+        failures: u32,
     },
     /// sending → ready without an attempt: it surely never left.
     Unsent,
@@ -136,8 +180,25 @@ pub enum Step {
         /// When to poll again.
         next_poll: EventTime,
     },
-    /// submitted → ready: the requestId is of no use (404, token changed) and the call was not
-    /// found. Counts as an attempt and as a resubmission.
+    /// submitted → submitted: a sweep of the journal did not show it.
+    Absent {
+        /// When to look again, by a sweep or a poll.
+        next_look: EventTime,
+        /// Sweeps that did not show it, a minute apart at least; from 2 on it is polled alone.
+        times: u32,
+    },
+    /// sending or submitted → submitted: it may have been accepted, but nothing can be asked with
+    /// its requestId. Counts as an attempt.
+    Orphaned {
+        /// When the journal can be asked first.
+        next_look: EventTime,
+        /// What becomes of it when the journal does not hold it.
+        fate: Fate,
+        /// The attempt's words.
+        why: String,
+    },
+    /// submitted → ready: an orphan that was not found in the journal. Counts as an attempt and
+    /// as a resubmission.
     Resubmit {
         /// The attempt's words.
         why: String,
@@ -162,6 +223,14 @@ pub enum Step {
         /// Mapped anew, same uuid, perhaps with another lead or employee.
         record: CallRecord,
     },
+    /// dead → submitted: by a person, with other values than before, of a call that may have been
+    /// written all the same. An orphan with [`Fate::Changed`].
+    Recheck {
+        /// What is sent when the journal does not hold the call; same uuid.
+        record: CallRecord,
+        /// What it was sent with before, in words.
+        before: String,
+    },
     /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
     Expire,
     /// dead or parked → discarded: by a person.
@@ -178,10 +247,13 @@ impl Step {
             Self::Unsent => "unsent",
             Self::Confirmed => "confirmed",
             Self::NotYet { .. } => "not yet",
+            Self::Absent { .. } => "absent",
+            Self::Orphaned { .. } => "orphaned",
             Self::Resubmit { .. } => "resubmit",
             Self::Died { .. } => "died",
             Self::Release { .. } => "release",
             Self::Retry { .. } => "retry",
+            Self::Recheck { .. } => "recheck",
             Self::Expire => "expire",
             Self::Discard => "discard",
         }
@@ -209,7 +281,8 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
         Step::Returned { .. } | Step::Unsent => (state == Sending).then_some(Ready),
         Step::Confirmed => (state == Submitted).then_some(Journaled),
-        Step::NotYet { .. } => (state == Submitted).then_some(Submitted),
+        Step::NotYet { .. } | Step::Absent { .. } => (state == Submitted).then_some(Submitted),
+        Step::Orphaned { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
         Step::Resubmit { .. } => (state == Submitted).then_some(Ready),
         Step::Died { reason, .. } => match state {
             Ready | Sending | Submitted if reason.is_parked() => Some(Parked),
@@ -218,6 +291,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         },
         Step::Release { .. } => (state == Parked).then_some(Ready),
         Step::Retry { .. } => matches!(state, Dead | Parked).then_some(Ready),
+        Step::Recheck { .. } => (state == Dead).then_some(Submitted),
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
     };

@@ -28,7 +28,7 @@ fn verdict(answer: Answer) -> (&'static str, String) {
         | Verdict::Known(_)
         | Verdict::Swept(_)
         | Verdict::Unswept { .. }
-        | Verdict::Resubmit { .. }
+        | Verdict::Lost { .. }
         | Verdict::TooMany => String::new(),
     };
     (verdict.word(), words)

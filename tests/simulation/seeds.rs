@@ -299,7 +299,9 @@ fn whatever_happens_every_call_is_journaled_once_and_no_window_is_too_full() {
         "another token",
         "unknown lead",
         "fault",
-        "resubmit",
+        "lost",
+        "swept",
+        "unswept",
         "token_refused",
         "wrong_address",
     ];

@@ -32,9 +32,10 @@ fn submissions(world: &World) -> Vec<u64> {
 #[test]
 fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
     let mut world = world();
-    world.poison = Some("\"leadId\":4999");
+    // a lead that is not known: what was answered 500 is not written either
+    world.poison = Some("\"leadId\":9999");
     for n in 0..2 {
-        world.finish(call(n, world.now.wall, 4999, true));
+        world.finish(call(n, world.now.wall, 9999, true));
     }
     for n in 2..200 {
         world.finish(call(n, world.now.wall, 4001, true));
@@ -178,9 +179,20 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
 }
 
 #[test]
-fn a_poll_that_finds_nothing_sends_the_call_again_three_times_at_most() {
+fn a_requestid_that_cannot_be_read_is_made_up_for_by_the_journal() {
     let mut world = world();
     faults(&mut world, "request status 404");
+    world.finish(call(0, world.now.wall, 4001, true));
+    world.run_for(MINUTE);
+    assert_eq!(submissions(&world).len(), 1);
+    assert_eq!(world.store.books().journaled, 1);
+    world.assert_never_wrong(&[]);
+}
+
+#[test]
+fn where_the_journal_cannot_be_read_the_call_is_sent_again_three_times_at_most() {
+    let mut world = world();
+    faults(&mut world, "request status 404; filter status 403");
     world.finish(call(0, world.now.wall, 4001, true));
     world.run_for(5 * MINUTE);
     let submits = submissions(&world).len();
@@ -192,4 +204,19 @@ fn a_poll_that_finds_nothing_sends_the_call_again_three_times_at_most() {
         1,
         "written once all the same"
     );
+}
+
+#[test]
+fn a_call_that_was_written_although_the_service_failed_is_no_dead_letter() {
+    let mut world = world();
+    world.poison = Some("\"leadId\":4049");
+    world.finish(call(0, world.now.wall, 4049, true));
+    for n in 1..120 {
+        world.finish(call(n, world.now.wall, 4001, true));
+        world.run_for(MINUTE);
+    }
+    let books = world.store.books();
+    assert_eq!((books.journaled, books.dead), (120, 0), "{books:?}");
+    assert_eq!(world.sandbox.records().len(), 120);
+    world.assert_never_wrong(&ALLOWED);
 }

@@ -153,7 +153,7 @@ impl World {
 
     /// What the sender shows.
     pub fn status(&self) -> SenderStatus {
-        let head = self.store.head(self.now.wall).expect("a head");
+        let head = self.store.head(&self.core.ask(self.now)).expect("a head");
         self.core.status(self.now, &head)
     }
 
@@ -179,11 +179,8 @@ impl World {
 
     /// Starts the sender on what is stored.
     fn start(&mut self) {
-        let known = Known {
-            slots: self.store.slots().expect("slots"),
-            boot_id: Some(format!("boot-{}", self.boot_id)),
-            binding: self.store.binding().expect("a binding"),
-        };
+        let boot_id = format!("boot-{}", self.boot_id);
+        let known = Known::read(&self.store, Some(boot_id)).expect("readable");
         let (core, ops) = Core::start(self.settings.clone(), known, self.now);
         self.core = core;
         self.write(ops);
@@ -199,15 +196,14 @@ impl World {
 
     /// One decision, or one event; `false` when nothing is left before `until`.
     fn step(&mut self, until: EventTime) -> bool {
-        let head = self.store.head(self.now.wall).expect("a head");
+        let head = self.store.head(&self.core.ask(self.now)).expect("a head");
         let wait = match self.core.next(self.now, &head) {
             Decision::Send(plan) => {
                 self.send(plan);
                 return true;
             }
-            Decision::Revive(id) => {
-                let row = self.store.row(id).expect("readable").expect("a row");
-                self.write(self.core.revive(&row, self.now));
+            Decision::Revive(call) => {
+                self.write(self.core.revive(&call, self.now));
                 return true;
             }
             Decision::WaitUntil(at) => Some(at),
@@ -227,10 +223,8 @@ impl World {
 
     fn send(&mut self, plan: Plan) {
         let slot = plan.slot;
-        let row = plan
-            .row()
-            .and_then(|id| self.store.row(id).expect("readable"));
-        let (request, ops) = match self.core.launch(self.now, plan, row.as_ref()) {
+        let about = plan.task.about(&self.store).expect("readable");
+        let (request, ops) = match self.core.launch(self.now, plan, about) {
             Launch::Go { request, ops } => (request, ops),
             Launch::Not { ops } => return self.write(ops),
         };

@@ -7,7 +7,8 @@ use callbridge_call::EventTime;
 use rusqlite::OptionalExtension as _;
 
 const COLUMNS: &str = "id, ifnull(uuid, twin), state, record, call, request_id, token, attempts, \
-     submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, errors, since";
+     submitted_at, polls, next_poll, resubmits, not_before, live, reason, message, errors, since, \
+     failures";
 
 /// The columns of a row as SQLite has them.
 struct Raw {
@@ -29,6 +30,7 @@ struct Raw {
     message: String,
     errors: Option<String>,
     since: i64,
+    failures: u32,
 }
 
 fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
@@ -51,6 +53,7 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
         message: row.get(15)?,
         errors: row.get(16)?,
         since: row.get(17)?,
+        failures: row.get(18)?,
     })
 }
 
@@ -132,6 +135,7 @@ impl Store {
             polls: raw.polls,
             next_poll: raw.next_poll.map(EventTime::from_micros),
             resubmits: raw.resubmits,
+            failures: raw.failures,
             not_before: (raw.not_before > 0).then(|| EventTime::from_micros(raw.not_before)),
             live: raw.live,
             reason: raw

@@ -2,29 +2,52 @@
 
 use super::{Store, sql};
 use crate::journal::CallUuid;
-use crate::spool::{DUE_POLLS_MAX, Due, Error, Head, RowId, TokenPrint, Unconfirmed};
-use callbridge_call::EventTime;
-use rusqlite::OptionalExtension as _;
+use crate::spool::{
+    Ask, DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, Head, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
+    TokenPrint, Unconfirmed,
+};
+use callbridge_call::{EpochSeconds, EventTime};
+use rusqlite::{OptionalExtension as _, Params};
 
-const UNCONFIRMED: &str = "id, uuid, request_id, token, submitted_at, polls, next_poll";
+const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),
+    json_extract(record, '$.trunk'), started, request_id, token, submitted_at,
+    ifnull(first_sent, submitted_at), polls, next_poll, absent, absent_at, resubmits, fate, message
+    FROM calls WHERE state = 'submitted'";
 
 fn due(row: &rusqlite::Row<'_>) -> rusqlite::Result<Due> {
     Ok(Due {
         row: RowId(row.get(0)?),
-        uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
+        uuid: uuid_in(row, 1)?,
         since: EventTime::from_micros(row.get(2)?),
     })
 }
 
+fn uuid_in(row: &rusqlite::Row<'_>, column: usize) -> rusqlite::Result<CallUuid> {
+    Ok(CallUuid(uuid::Uuid::from_bytes(row.get(column)?)))
+}
+
 fn unconfirmed(row: &rusqlite::Row<'_>) -> rusqlite::Result<Unconfirmed> {
+    let time = |column| row.get(column).map(EventTime::from_micros);
+    let fate: Option<String> = row.get(14)?;
     Ok(Unconfirmed {
         row: RowId(row.get(0)?),
-        uuid: CallUuid(uuid::Uuid::from_bytes(row.get(1)?)),
-        request_id: row.get(2)?,
-        token: TokenPrint::stored(row.get(3)?),
-        submitted_at: EventTime::from_micros(row.get(4)?),
-        polls: row.get(5)?,
-        next_poll: EventTime::from_micros(row.get(6)?),
+        uuid: uuid_in(row, 1)?,
+        linkedid: row.get(2)?,
+        trunk: row.get(3)?,
+        started: EpochSeconds::new(row.get(4)?),
+        request_id: row.get(5)?,
+        token: TokenPrint::stored(row.get(6)?),
+        submitted_at: time(7)?,
+        first_sent: time(8)?,
+        polls: row.get(9)?,
+        next_poll: time(10)?,
+        absent: row.get(11)?,
+        absent_at: row.get::<_, Option<i64>>(12)?.map(EventTime::from_micros),
+        resubmits: row.get(13)?,
+        fate: fate
+            .and_then(|word| Fate::from_word(&word))
+            .unwrap_or_default(),
+        message: row.get(15)?,
     })
 }
 
@@ -33,7 +56,7 @@ impl Store {
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn head(&self, now: EventTime) -> Result<Head, Error> {
+    pub fn head(&self, ask: &Ask) -> Result<Head, Error> {
         let books = self.books();
         let mut head = Head {
             ready: books.ready,
@@ -42,29 +65,35 @@ impl Store {
             ..Head::default()
         };
         if books.ready > 0 {
-            head.live = self.oldest_ready(true, now)?;
-            head.backlog = self.oldest_ready(false, now)?;
-            head.next_not_before = self.next_held(now)?;
+            head.live = self.oldest_ready(true, ask.now)?;
+            head.backlog = self.oldest_ready(false, ask.now)?;
+            head.next_not_before = self.next_held(ask.now)?;
         }
         if books.submitted > 0 {
-            head.polls = self.due_polls(now)?;
-            head.next_poll = self.next_poll(now)?;
-            head.oldest_submitted = self.submitted(1)?.pop();
+            head.polls = self.due_polls(ask)?;
+            head.next_poll = self.next_poll(ask.now)?;
+            head.oldest_submitted = self.first_accepted(ask)?;
+            head.ripe = self.ripe(ask)?;
+            head.alone = self.alone(ask)?;
+            head.orphan = self.due_orphan(ask)?;
         }
         Ok(head)
     }
 
-    /// Calls that wait to be confirmed, the one accepted first at the front.
+    /// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
+    /// first at the front.
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn submitted(&self, limit: usize) -> Result<Vec<Unconfirmed>, Error> {
-        let mut found = self.prepare(&format!(
-            "SELECT {UNCONFIRMED} FROM calls WHERE state = 'submitted'
-             ORDER BY submitted_at LIMIT ?1"
-        ))?;
+    pub fn sought(&self) -> Result<Vec<Unconfirmed>, Error> {
+        let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
+        self.unconfirmed(&text, [count(SOUGHT_MAX)])
+    }
+
+    fn unconfirmed(&self, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {
+        let mut found = self.prepare(text)?;
         let rows = found
-            .query_map([count(limit)], unconfirmed)
+            .query_map(values, unconfirmed)
             .and_then(Iterator::collect);
         sql(self, rows)
     }
@@ -82,7 +111,15 @@ impl Store {
              ORDER BY not_before LIMIT 1",
         )?;
         let held = sql(self, held.query_row((live, now.micros()), due).optional())?;
-        Ok(fresh.into_iter().chain(held).min_by_key(|due| due.row))
+        let mut beyond = self.prepare(
+            "SELECT id, uuid, since FROM calls
+             WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before > ?2
+             ORDER BY not_before LIMIT 1",
+        )?;
+        let beyond = beyond.query_row((live, latest(now)), due).optional();
+        let beyond = sql(self, beyond)?;
+        let all = fresh.into_iter().chain(held).chain(beyond);
+        Ok(all.min_by_key(|due| due.row))
     }
 
     fn next_held(&self, now: EventTime) -> Result<Option<EventTime>, Error> {
@@ -99,16 +136,77 @@ impl Store {
         Ok(earliest.map(EventTime::from_micros))
     }
 
-    fn due_polls(&self, now: EventTime) -> Result<Vec<Unconfirmed>, Error> {
-        let mut found = self.prepare(&format!(
-            "SELECT {UNCONFIRMED} FROM calls WHERE state = 'submitted' AND next_poll <= ?1
-             ORDER BY next_poll LIMIT ?2"
-        ))?;
-        let limits = (now.micros(), count(DUE_POLLS_MAX));
-        let rows = found
-            .query_map(limits, unconfirmed)
-            .and_then(Iterator::collect);
-        sql(self, rows)
+    fn due_polls(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+        let Some(token) = &ask.token else {
+            return Ok(Vec::new());
+        };
+        let text =
+            format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2 ORDER BY next_poll LIMIT ?3");
+        let limit = count(DUE_POLLS_MAX);
+        let due = self.unconfirmed(&text, (ask.now.micros(), token.as_str(), limit))?;
+        if !due.is_empty() {
+            return Ok(due);
+        }
+        let text =
+            format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2 ORDER BY next_poll LIMIT ?3");
+        self.unconfirmed(&text, (latest(ask.now), token.as_str(), limit))
+    }
+
+    fn first_accepted(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+        let Some(token) = &ask.token else {
+            return Ok(None);
+        };
+        let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
+        Ok(self.unconfirmed(&text, [token.as_str()])?.pop())
+    }
+
+    fn ripe(&self, ask: &Ask) -> Result<Ripe, Error> {
+        let mut found = self.prepare(
+            "SELECT count(*), min(submitted_at) FROM (
+                 SELECT submitted_at FROM calls
+                 WHERE state = 'submitted' AND absent < 2 AND submitted_at <= ?1
+                 AND (next_poll <= ?2 OR next_poll > ?3) ORDER BY submitted_at LIMIT ?4)",
+        )?;
+        let values = (
+            ask.ripe_before.micros(),
+            ask.now.micros(),
+            latest(ask.now),
+            RIPE_MAX,
+        );
+        let ripe = found.query_row(values, |row| {
+            Ok(Ripe {
+                calls: row.get(0)?,
+                oldest: row.get::<_, Option<i64>>(1)?.map(EventTime::from_micros),
+            })
+        });
+        sql(self, ripe)
+    }
+
+    fn alone(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+        let Some(token) = &ask.token else {
+            return Ok(None);
+        };
+        let text = format!(
+            "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
+             ORDER BY next_poll LIMIT 1"
+        );
+        let values = (ask.now.micros(), token.as_str());
+        Ok(self.unconfirmed(&text, values)?.pop())
+    }
+
+    /// Orphans are what the token in use did not make: those of the tokens before it, and after.
+    fn due_orphan(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
+        let token = ask.token.as_ref().map_or("", TokenPrint::as_str);
+        for range in ["token < ?1", "token > ?1"] {
+            let text = format!(
+                "{UNCONFIRMED} AND {range} AND (next_poll <= ?2 OR next_poll > ?3) LIMIT 1"
+            );
+            let values = (token, ask.now.micros(), latest(ask.now));
+            if let Some(call) = self.unconfirmed(&text, values)?.pop() {
+                return Ok(Some(call));
+            }
+        }
+        Ok(None)
     }
 
     fn next_poll(&self, now: EventTime) -> Result<Option<EventTime>, Error> {
@@ -118,6 +216,11 @@ impl Store {
         let next: Option<i64> = sql(self, found.query_row([now.micros()], |row| row.get(0)))?;
         Ok(next.map(EventTime::from_micros))
     }
+}
+
+/// What is held beyond this moment was written before the clock was set back.
+fn latest(now: EventTime) -> i64 {
+    now.plus(HELD_MAX).micros()
 }
 
 /// A limit as SQLite takes it.

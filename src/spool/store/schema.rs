@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1];
+pub const MIGRATIONS: &[&str] = &[V1, V2];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -100,6 +100,19 @@ CREATE TABLE notices (
     linkedid TEXT,
     trunk TEXT
 ) STRICT;
+";
+
+/// Confirmation by sweeps: what they did not show, and the orphans they alone can find.
+const V2: &str = "
+ALTER TABLE calls ADD COLUMN first_sent INTEGER;                   -- as it is now
+ALTER TABLE calls ADD COLUMN failures INTEGER NOT NULL DEFAULT 0;  -- while others passed
+ALTER TABLE calls ADD COLUMN absent INTEGER NOT NULL DEFAULT 0;    -- sweeps without it
+ALTER TABLE calls ADD COLUMN absent_at INTEGER;
+ALTER TABLE calls ADD COLUMN fate TEXT;                            -- of an orphan
+CREATE INDEX calls_token ON calls(token, submitted_at) WHERE state = 'submitted';
+CREATE INDEX calls_sweep ON calls(submitted_at) WHERE state = 'submitted' AND absent < 2;
+CREATE INDEX calls_alone ON calls(next_poll) WHERE state = 'submitted' AND absent >= 2;
+DROP INDEX calls_accepted;
 ";
 
 /// What a file turned out to be.

@@ -1,7 +1,7 @@
 //! A stored call takes a step.
 
 use super::super::op::{Done, RowId};
-use super::super::state::{FIRST_POLL, Step, TokenPrint, next};
+use super::super::state::{FIRST_POLL, Fate, Step, TokenPrint, next};
 use super::finish::json;
 use super::tally::Book;
 use super::{Store, sql};
@@ -38,6 +38,9 @@ impl Store {
             | Step::Unsent
             | Step::Confirmed
             | Step::NotYet { .. }
+            | Step::Absent { .. }
+            | Step::Orphaned { .. }
+            | Step::Recheck { .. }
             | Step::Resubmit { .. }
             | Step::Release { .. }
             | Step::Retry { .. }
@@ -50,11 +53,17 @@ impl Store {
     /// What the step changes beside the state.
     fn write_step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<(), Error> {
         match step {
-            Step::Send | Step::Unsent => self.ready_at(row, None),
+            Step::Send => self.sent(row, at),
+            Step::Unsent => self.ready_at(row, None),
             Step::Confirmed | Step::Expire | Step::Discard => Ok(()),
             Step::Accepted { request_id, token } => self.accepted(row, request_id, token, at),
-            Step::Returned { not_before, why } => {
+            Step::Returned {
+                not_before,
+                why,
+                failures,
+            } => {
                 self.attempted(row, at, why)?;
+                self.failed(row, *failures)?;
                 self.ready_at(row, Some(*not_before))
             }
             Step::NotYet { next_poll } => {
@@ -65,10 +74,20 @@ impl Store {
                 )?;
                 Ok(())
             }
+            Step::Absent { next_look, times } => self.absent(row, *next_look, *times, at),
+            Step::Orphaned {
+                next_look,
+                fate,
+                why,
+            } => {
+                self.attempted(row, at, why)?;
+                self.orphan(row, *next_look, *fate, why)
+            }
             Step::Resubmit { why } => {
                 self.attempted(row, at, why)?;
                 self.execute(
-                    "UPDATE calls SET resubmits = resubmits + 1, next_poll = NULL WHERE id = ?1",
+                    "UPDATE calls SET resubmits = resubmits + 1, next_poll = NULL, fate = NULL,
+                                      message = '' WHERE id = ?1",
                     [row.0],
                 )?;
                 self.ready_at(row, None)
@@ -89,6 +108,10 @@ impl Store {
                 Ok(())
             }
             Step::Release { record } | Step::Retry { record } => self.anew(row, record),
+            Step::Recheck { record, before } => {
+                self.anew(row, record)?;
+                self.orphan(row, at, Fate::Changed, before)
+            }
         }
     }
 
@@ -119,9 +142,55 @@ impl Store {
         let first_poll = at.plus(FIRST_POLL).micros();
         self.execute(
             "UPDATE calls SET request_id = ?2, token = ?3, submitted_at = ?4, next_poll = ?5,
-                              polls = 0
+                              polls = 0, absent = 0, absent_at = NULL, fate = NULL, failures = 0
              WHERE id = ?1",
             (row.0, request_id, token.as_str(), at.micros(), first_poll),
+        )?;
+        Ok(())
+    }
+
+    fn sent(&self, row: RowId, at: EventTime) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET not_before = 0, first_sent = ifnull(first_sent, ?2) WHERE id = ?1",
+            (row.0, at.micros()),
+        )?;
+        Ok(())
+    }
+
+    fn failed(&self, row: RowId, failures: u32) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET failures = ?2 WHERE id = ?1",
+            (row.0, failures),
+        )?;
+        Ok(())
+    }
+
+    fn absent(&self, row: RowId, next: EventTime, times: u32, at: EventTime) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET next_poll = ?2, absent = ?3,
+                    absent_at = CASE WHEN absent = ?3 THEN absent_at ELSE ?4 END
+             WHERE id = ?1",
+            (row.0, next.micros(), times, at.micros()),
+        )?;
+        Ok(())
+    }
+
+    /// Nothing can be asked with its requestId. Where nobody knows when it was accepted, it was not
+    /// before it was sent.
+    fn orphan(&self, row: RowId, next: EventTime, fate: Fate, why: &str) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET request_id = NULL, token = ?2, polls = 0, next_poll = ?3, fate = ?4,
+                    message = ?5, absent = 0, absent_at = NULL,
+                    submitted_at = CASE state WHEN 'submitted' THEN submitted_at
+                                   ELSE ifnull(first_sent, started * 1000000) END
+             WHERE id = ?1",
+            (
+                row.0,
+                TokenPrint::none().as_str(),
+                next.micros(),
+                fate.word(),
+                why,
+            ),
         )?;
         Ok(())
     }
@@ -153,7 +222,10 @@ impl Store {
         self.owns_uuid(row, uuid)?;
         self.execute(
             "UPDATE calls SET record = ?2, phone = ?3, live = 0, not_before = 0, reason = NULL,
-                              message = '', errors = NULL, next_poll = NULL, resubmits = 0
+                              message = '', errors = NULL, next_poll = NULL, resubmits = 0,
+                              failures = 0, fate = NULL, first_sent = CASE
+                                  WHEN reason IN ('server_error', 'unconfirmed')
+                                  THEN first_sent END
              WHERE id = ?1",
             (
                 row.0,

@@ -1,7 +1,7 @@
 //! Made-up calls.
 
 use crate::journal::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
-use crate::spool::Finished;
+use crate::spool::{Ask, FIRST_POLL, Finished, TokenPrint};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
 use std::time::Duration;
@@ -78,4 +78,13 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
 /// A call for the journal.
 pub fn journal(n: u32) -> Finished {
     finished(n, Outcome::Journal, None)
+}
+
+/// What a sender with the token `token` asks for.
+pub fn ask(now: EventTime) -> Ask {
+    Ask {
+        now,
+        token: Some(TokenPrint::of("token")),
+        ripe_before: now.minus(FIRST_POLL),
+    }
 }

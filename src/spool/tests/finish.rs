@@ -1,6 +1,6 @@
 //! What becomes of a call that comes in?
 
-use super::call::{at, finished, journal};
+use super::call::{ask, at, finished, journal};
 use crate::journal::{Outcome, Reason};
 use crate::spool::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store};
 
@@ -33,7 +33,7 @@ fn a_call_for_the_journal_is_ready_and_reads_back_as_it_came() {
     assert_eq!(row.call, call.call);
     assert_eq!(row.since, call.judged.judged_at);
     assert!(row.live);
-    let head = store.head(at(100)).expect("a head");
+    let head = store.head(&ask(at(100))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(id));
     assert_eq!(store.books().ready, 1);
 }

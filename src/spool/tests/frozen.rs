@@ -230,7 +230,7 @@ fn calls_of_the_first_schema_go_on_their_way() {
         let at = at(1000);
         handle.write_blocking(vec![Op::Step { row, step, at }])
     };
-    let head = handle.read_blocking(|store| store.submitted(10));
+    let head = handle.read_blocking(|store| store.sought());
     let waiting: Vec<i64> = head.expect("rows").iter().map(|call| call.row.0).collect();
     assert_eq!(waiting, [5, 6, 7]);
     assert_eq!(

@@ -21,8 +21,9 @@ const PLANS: [(&str, &str); 10] = [
         "calls_poll (next_poll<?)",
     ),
     (
-        "SELECT id FROM calls WHERE state = 'submitted' ORDER BY submitted_at LIMIT ?1",
-        "calls_accepted",
+        "SELECT id FROM calls WHERE state = 'submitted' AND absent < 2
+         ORDER BY submitted_at LIMIT ?1",
+        "calls_sweep",
     ),
     (
         "SELECT id FROM calls WHERE state = 'sending' ORDER BY id",

@@ -1,6 +1,6 @@
 //! Does everything stored come back as it was?
 
-use super::call::{at, finished};
+use super::call::{ask, at, finished};
 use crate::journal::{CallUuid, EmployeeId, LeadId, Outcome, Phone};
 use crate::spool::{Done, Finished, Op, Settings, SlotRow, Store, TokenPrint};
 use callbridge_call::call::{Because, HeardNumber, Variable};
@@ -165,6 +165,6 @@ fn a_spool_that_is_empty_knows_nothing() {
     let store = store();
     assert_eq!(store.position("file:///x"), Ok(None));
     assert_eq!(store.row(crate::spool::RowId(1)), Ok(None));
-    assert_eq!(store.head(at(0)), Ok(crate::spool::Head::default()));
+    assert_eq!(store.head(&ask(at(0))), Ok(crate::spool::Head::default()));
     assert_eq!(store.books(), crate::spool::Books::default());
 }

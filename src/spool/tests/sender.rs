@@ -1,6 +1,6 @@
 //! What does the sender see?
 
-use super::call::{at, finished, journal};
+use super::call::{ask, at, finished, journal};
 use crate::journal::{Outcome, Reason};
 use crate::spool::{
     ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step, Store,
@@ -45,13 +45,13 @@ fn submit(store: &mut Store, row: i64, seconds: i64) {
 #[test]
 fn the_oldest_live_and_the_oldest_other_call_stand_at_the_head() {
     let mut store = with([backlog(1), backlog(2), journal(3), journal(4)]);
-    let head = store.head(at(10)).expect("a head");
+    let head = store.head(&ask(at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(3)));
     assert_eq!((head.ready, head.sending, head.submitted), (4, 0, 0));
     step(&mut store, 3, Step::Send, 10);
     step(&mut store, 1, Step::Send, 10);
-    let head = store.head(at(10)).expect("a head");
+    let head = store.head(&ask(at(10))).expect("a head");
     assert_eq!(head.backlog.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.live.map(|due| due.row), Some(RowId(4)));
     let sending: Vec<_> = store
@@ -70,12 +70,13 @@ fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
     let returned = Step::Returned {
         not_before: at(30),
         why: "503 Service Unavailable".into(),
+        failures: 1,
     };
     step(&mut store, 1, returned, 11);
-    let head = store.head(at(29)).expect("a head");
+    let head = store.head(&ask(at(29))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
     assert_eq!(head.next_not_before, Some(at(30)));
-    let head = store.head(at(30)).expect("a head");
+    let head = store.head(&ask(at(30))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.next_not_before, None);
     let row = store.row(RowId(1)).expect("readable").expect("a row");
@@ -91,14 +92,14 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         submit(&mut store, row, 100 + row);
     }
     let first = at(101).plus(FIRST_POLL);
-    let head = store.head(at(101)).expect("a head");
+    let head = store.head(&ask(at(101))).expect("a head");
     assert_eq!((head.polls.len(), head.next_poll), (0, Some(first)));
-    let head = store.head(first).expect("a head");
+    let head = store.head(&ask(first)).expect("a head");
     assert_eq!(head.polls.len(), 1);
-    assert_eq!(head.polls[0].request_id, "r-1");
+    assert_eq!(head.polls[0].request_id.as_deref(), Some("r-1"));
     assert_eq!(head.polls[0].submitted_at, at(101));
     step(&mut store, 1, Step::NotYet { next_poll: at(400) }, 104);
-    let head = store.head(at(300)).expect("a head");
+    let head = store.head(&ask(at(300))).expect("a head");
     let rows: Vec<_> = head.polls.iter().map(|poll| poll.row.0).collect();
     assert_eq!(rows, [2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(head.next_poll, Some(at(400)));
@@ -109,12 +110,12 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
     let row = store.row(RowId(1)).expect("readable").expect("a row");
     assert_eq!((row.polls, row.next_poll), (1, Some(at(400))));
     step(&mut store, 1, Step::Confirmed, 401);
-    let head = store.head(at(500)).expect("a head");
+    let head = store.head(&ask(at(500))).expect("a head");
     assert_eq!(
         head.oldest_submitted.map(|oldest| oldest.row),
         Some(RowId(2))
     );
-    assert_eq!(store.submitted(100).expect("rows").len(), 11);
+    assert_eq!(store.sought().expect("rows").len(), 11);
 }
 
 #[test]
@@ -139,7 +140,16 @@ fn of_very_many_attempts_the_first_and_the_last_are_kept() {
         step(&mut store, 1, Step::Send, n);
         let not_before = at(n);
         let why = n.to_string();
-        step(&mut store, 1, Step::Returned { not_before, why }, n);
+        step(
+            &mut store,
+            1,
+            Step::Returned {
+                not_before,
+                why,
+                failures: 0,
+            },
+            n,
+        );
     }
     let row = store.row(RowId(1)).expect("readable").expect("a row");
     let words: Vec<_> = row

@@ -2,10 +2,10 @@
 
 use super::call::{at, journal};
 use crate::journal::Reason;
-use crate::spool::{Refused, State, Step, TokenPrint, next};
+use crate::spool::{Fate, Refused, State, Step, TokenPrint, next};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 13] {
+pub fn steps() -> [Step; 16] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -21,17 +21,33 @@ pub fn steps() -> [Step; 13] {
         Step::Returned {
             not_before: at(60),
             why: "503".into(),
+            failures: 1,
         },
         Step::Unsent,
         Step::Confirmed,
         Step::NotYet { next_poll: at(70) },
+        Step::Absent {
+            next_look: at(80),
+            times: 1,
+        },
+        Step::Orphaned {
+            next_look: at(80),
+            fate: Fate::Resubmit,
+            why: "404".into(),
+        },
         Step::Resubmit { why: "404".into() },
         died(Reason::Failed),
         died(Reason::NoEmployee),
         Step::Release {
             record: record.clone(),
         },
-        Step::Retry { record },
+        Step::Retry {
+            record: record.clone(),
+        },
+        Step::Recheck {
+            record,
+            before: "lead 4001".into(),
+        },
         Step::Expire,
         Step::Discard,
     ]
@@ -41,20 +57,22 @@ pub fn steps() -> [Step; 13] {
 fn every_step_in_every_state_is_as_the_table_says() {
     use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
     let no = None;
-    // Send, Accepted, Returned, Unsent, Confirmed, NotYet, Resubmit, Died, Died of what may pass,
-    // Release, Retry, Expire, Discard
+    // Send, Accepted, Returned, Unsent, Confirmed, NotYet, Absent, Orphaned, Resubmit, Died,
+    // Died of what may pass, Release, Retry, Recheck, Expire, Discard
     #[rustfmt::skip]
     let table = [
-        (Ready, [Some(Sending), no, no, no, no, no, no, Some(Dead), Some(Parked), no, no, no, no]),
-        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no]),
-        (Submitted, [no, no, no, no, Some(Journaled), Some(Submitted), Some(Ready), Some(Dead),
-            Some(Parked), no, no, no, no]),
-        (Journaled, [no; 13]),
-        (Dead, [no, no, no, no, no, no, no, no, no, no, Some(Ready), no, Some(Discarded)]),
-        (Parked, [no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), Some(Dead),
+        (Ready, [Some(Sending), no, no, no, no, no, no, no, no, Some(Dead), Some(Parked), no, no,
+            no, no, no]),
+        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, no, no, Some(Submitted), no,
+            Some(Dead), Some(Parked), no, no, no, no, no]),
+        (Submitted, [no, no, no, no, Some(Journaled), Some(Submitted), Some(Submitted),
+            Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no, no, no]),
+        (Journaled, [no; 16]),
+        (Dead, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Submitted), no,
             Some(Discarded)]),
-        (Discarded, [no; 13]),
+        (Parked, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
+            Some(Dead), Some(Discarded)]),
+        (Discarded, [no; 16]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {

@@ -1,0 +1,94 @@
+//! What polls and pages of the journal tell of the calls that wait to be confirmed.
+
+use super::core::{Core, Flight};
+use super::orphan;
+use super::plan::Task;
+use super::schedule::next_look;
+use super::sweep::WORTH;
+use super::verdict::Verdict;
+use crate::clock::Now;
+use crate::crm::{Endpoint, Page};
+use crate::spool::{Op, Step, Unconfirmed};
+use std::time::Duration;
+
+/// Between two sweeps that both count a call as absent.
+const APART: Duration = Duration::from_secs(60);
+
+/// How much longer than persisting lasts an orphan is looked for before it is given up.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+impl Core {
+    /// Nothing waits to be submitted, and little to be confirmed.
+    pub(super) fn is_idle(&self) -> bool {
+        !self.loaded && self.waiting < u64::from(WORTH)
+    }
+
+    /// A poll found its call in the journal: what that says of the sweeps.
+    pub(super) fn polled(&mut self, flight: &Flight, now: Now) {
+        let Task::Poll(call) = &flight.plan.task else {
+            return;
+        };
+        self.settled_to = self.settled_to.max(call.submitted_at);
+        self.sweeper.polled(now.wall, call);
+    }
+
+    /// The steps that a page of the journal means; the calls it shows.
+    pub(super) fn swept(
+        &mut self,
+        now: Now,
+        verdict: &Verdict,
+        ops: &mut Vec<Op>,
+    ) -> Vec<Unconfirmed> {
+        let Verdict::Swept(page) = verdict else {
+            return Vec::new();
+        };
+        self.found(now, page, ops)
+    }
+
+    fn found(&mut self, now: Now, page: &Page, ops: &mut Vec<Op>) -> Vec<Unconfirmed> {
+        let findings = self.sweeper.heard(now.wall, page, self.loaded);
+        let at = now.wall;
+        for call in &findings.found {
+            let (row, step) = (call.row, orphan::found(call));
+            ops.push(Op::Step { row, step, at });
+            self.settled_to = self.settled_to.max(call.submitted_at);
+        }
+        for call in &findings.absent {
+            let (row, step) = (call.row, self.absent(now, call, findings.complete));
+            ops.push(Op::Step { row, step, at });
+        }
+        self.probe = findings.probe;
+        if findings.found.is_empty() {
+            self.line.passed(Endpoint::Filter);
+        } else {
+            self.line.good(Endpoint::Filter);
+        }
+        findings.found
+    }
+
+    /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
+    /// is polled alone. An orphan cannot be polled.
+    fn absent(&self, now: Now, call: &Unconfirmed, complete: bool) -> Step {
+        let counts = call.absent_at.is_none_or(|at| now.wall.since(at) >= APART);
+        let times = call.absent.saturating_add(u32::from(counts));
+        let orphan = self.token.as_ref() != Some(&call.token);
+        let age = now.wall.since(call.submitted_at);
+        if orphan && (complete || times >= 2) {
+            let given_time = age >= self.sweeper.ways.persisting + PATIENCE;
+            if given_time {
+                return orphan::absent(call, true);
+            }
+        }
+        // an orphan is never left to the polls
+        let (times, alone) = match orphan {
+            true => (times.min(1), false),
+            false => (times, times >= 2),
+        };
+        let next_look = if alone {
+            now.wall
+        } else {
+            next_look(call.submitted_at, !self.loaded, now.wall)
+        };
+        Step::Absent { next_look, times }
+    }
+}

@@ -1,0 +1,63 @@
+//! What the sender remembers over restarts beside its slots: one small JSON text in the spool.
+
+use super::line::Streak;
+use super::sweep::ways::Ways;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+
+/// Its name among the spool's settings.
+pub const KEY: &str = "sender.memory";
+
+/// All of it. What is missing or cannot be read is as in a fresh state.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Memory {
+    /// How the journal lets itself be read.
+    pub ways: Ways,
+    /// The pace after a 429 that came below our cap.
+    pub shared: Option<Shared>,
+    /// Refusals in a row, at submissions and after them.
+    pub streaks: [Streak; 2],
+}
+
+/// Somebody shares the token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shared {
+    /// Requests a window that were left.
+    pub allowed: u32,
+    /// Since when.
+    pub since: EventTime,
+}
+
+impl Memory {
+    /// What was stored; nothing where it cannot be read.
+    pub fn read(text: Option<&str>) -> Self {
+        text.and_then(|text| serde_json::from_str(text).ok())
+            .unwrap_or_default()
+    }
+
+    /// What is stored.
+    pub fn text(&self) -> String {
+        serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_remembered_is_read_back_and_what_is_not_known_is_fresh() {
+        let memory = Memory {
+            shared: Some(Shared {
+                allowed: 30,
+                since: EventTime::from_seconds(7),
+            }),
+            ..Memory::default()
+        };
+        assert_eq!(Memory::read(Some(&memory.text())), memory);
+        assert_eq!(Memory::read(Some("{\"later\": 1}")), Memory::default());
+        assert_eq!(Memory::read(Some("no JSON")), Memory::default());
+        assert_eq!(Memory::read(None), Memory::default());
+    }
+}

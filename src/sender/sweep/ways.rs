@@ -1,0 +1,230 @@
+//! How the journal lets itself be read: what the document does not publish of the filter (§4.7),
+//! learned by trying, and remembered over restarts.
+
+use crate::crm::PageSize;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long after a refusal or a poor yield sweeps are left alone.
+pub const OFF: Duration = Duration::from_secs(3600);
+
+/// The least and the most that persisting is taken to last.
+const PERSISTING: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(120));
+
+/// What the range of a sweep begins with. Each is tried when the one before it misses calls that
+/// the journal is known to hold. The words are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Range {
+    /// The moment the first of them was sent; clocks agree.
+    Sent,
+    /// A minute before it; clocks differ a little.
+    SentMinute,
+    /// Ten minutes before it.
+    SentMinutes,
+    /// The start of the first of them: the journal goes by the calls' own times.
+    Started,
+    /// No range: the service refuses or ignores it.
+    Whole,
+}
+
+impl Range {
+    /// The next to try; `None` after the last.
+    pub const fn next(self) -> Option<Self> {
+        match self {
+            Self::Sent => Some(Self::SentMinute),
+            Self::SentMinute => Some(Self::SentMinutes),
+            Self::SentMinutes => Some(Self::Started),
+            Self::Started => Some(Self::Whole),
+            Self::Whole => None,
+        }
+    }
+
+    /// Subtracted from the moment of sending: the service's clock may be behind ours.
+    pub const fn margin(self) -> Option<Duration> {
+        match self {
+            Self::Sent => Some(Duration::from_secs(3)),
+            Self::SentMinute => Some(Duration::from_secs(60)),
+            Self::SentMinutes => Some(Duration::from_secs(600)),
+            Self::Started | Self::Whole => None,
+        }
+    }
+}
+
+/// Where the newest records stand. The words are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// On the first page: pages are read forwards.
+    #[default]
+    First,
+    /// On the last page: pages are read backwards.
+    Last,
+}
+
+/// What is remembered of the filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ways {
+    /// Records a page; smaller after a `MAX` (§7.5).
+    pub size: PageSize,
+    /// Where the range begins.
+    pub range: Range,
+    /// Which page is read first.
+    pub end: End,
+    /// Pages that the journal had, in that range, when it was read last.
+    pub pages: u32,
+    /// It has shown calls of ours this way.
+    pub proven: bool,
+    /// Not to be swept before this moment.
+    pub off_until: Option<EventTime>,
+    /// How long the service takes to persist an accepted call, as far as it is known.
+    pub persisting: Duration,
+}
+
+impl Default for Ways {
+    fn default() -> Self {
+        Self {
+            size: PageSize::LARGEST,
+            range: Range::Sent,
+            end: End::First,
+            pages: 0,
+            proven: false,
+            off_until: None,
+            persisting: PERSISTING.0,
+        }
+    }
+}
+
+impl Ways {
+    /// Whether the journal may be swept now. A moment further off than an hour was remembered
+    /// before the clock was set back.
+    pub fn is_on(&self, now: EventTime) -> bool {
+        self.off_until
+            .is_none_or(|until| until <= now || until > now.plus(OFF))
+    }
+
+    /// It cannot be swept: tried again in an hour.
+    pub fn off(&mut self, now: EventTime) {
+        self.off_until = Some(now.plus(OFF));
+    }
+
+    /// The range missed calls that the journal holds, or is refused: the next one, from its
+    /// start; off for an hour after the last.
+    pub fn next_range(&mut self, now: EventTime) {
+        self.end = End::First;
+        self.proven = false;
+        self.pages = 0;
+        match self.range.next() {
+            Some(next) => self.range = next,
+            None => {
+                self.range = Range::Sent;
+                self.off(now);
+            }
+        }
+    }
+
+    /// The range is refused.
+    pub fn no_range(&mut self, now: EventTime) {
+        if self.range == Range::Whole {
+            return self.next_range(now);
+        }
+        self.range = Range::SentMinutes;
+        self.next_range(now);
+        self.range = Range::Whole;
+    }
+
+    /// The size is above the maximum: the next smaller one; off for an hour after the smallest.
+    pub fn smaller(&mut self, now: EventTime) {
+        match self.size.smaller() {
+            Some(size) => self.size = size,
+            None => {
+                self.size = PageSize::LARGEST;
+                self.off(now);
+            }
+        }
+    }
+
+    /// A call was seen in the journal this long after it was accepted; `at_first` when it was not
+    /// looked for before.
+    pub fn persisted(&mut self, age: Duration, at_first: bool) {
+        let (least, most) = PERSISTING;
+        self.persisting = if at_first {
+            let less = self.persisting.saturating_sub(age) / 8;
+            (self.persisting - less).max(least)
+        } else {
+            self.persisting.max(age).min(most)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: EventTime = EventTime::from_seconds(1_795_151_000);
+
+    #[test]
+    fn what_is_refused_is_tried_smaller_and_then_not_at_all_for_an_hour() {
+        let mut ways = Ways::default();
+        let sizes: Vec<u32> = std::iter::from_fn(|| {
+            let size = ways.size.get();
+            ways.smaller(NOW);
+            Some(size)
+        })
+        .take(3)
+        .collect();
+        assert_eq!(sizes, [100, 50, 30]);
+        assert!(!ways.is_on(NOW.plus(OFF - Duration::from_secs(1))));
+        assert!(ways.is_on(NOW.plus(OFF)));
+        assert!(ways.is_on(NOW.minus(Duration::from_secs(1))), "set back");
+    }
+
+    #[test]
+    fn ranges_are_tried_from_the_narrowest_to_none() {
+        let mut ways = Ways::default();
+        let mut seen = vec![ways.range];
+        while ways.is_on(NOW) {
+            ways.next_range(NOW);
+            seen.push(ways.range);
+        }
+        assert_eq!(
+            seen,
+            [
+                Range::Sent,
+                Range::SentMinute,
+                Range::SentMinutes,
+                Range::Started,
+                Range::Whole,
+                Range::Sent
+            ]
+        );
+        let mut refused = Ways::default();
+        refused.no_range(NOW);
+        assert_eq!((refused.range, refused.is_on(NOW)), (Range::Whole, true));
+        refused.no_range(NOW);
+        assert!(!refused.is_on(NOW));
+    }
+
+    #[test]
+    fn the_time_of_persisting_grows_at_once_and_shrinks_slowly() {
+        let second = Duration::from_secs(1);
+        let mut ways = Ways::default();
+        ways.persisted(10 * second, false);
+        assert_eq!(ways.persisting, 10 * second);
+        ways.persisted(2 * second, true);
+        assert_eq!(ways.persisting, 9 * second);
+        ways.persisted(40 * second, true);
+        assert_eq!(ways.persisting, 9 * second, "it may have lain there long");
+        ways.persisted(900 * second, false);
+        assert_eq!(ways.persisting, 120 * second);
+    }
+
+    #[test]
+    fn what_is_remembered_is_read_back() {
+        let mut ways = Ways::default();
+        ways.off(NOW);
+        let text = serde_json::to_string(&ways).expect("text");
+        assert_eq!(serde_json::from_str::<Ways>(&text).expect("ways"), ways);
+    }
+}
