@@ -140,6 +140,8 @@ impl Place {
                 io::ErrorKind::InvalidData => Error::NoText(path.clone()),
                 _ => Error::Unreadable(path.clone(), error),
             })?;
+        // editors put the mark of UTF-8 before it
+        let text = text.trim_start_matches('\u{feff}');
         let line = text.lines().next().unwrap_or_default().trim();
         if line.is_empty() {
             return Err(Error::Empty(path.clone()));
@@ -173,7 +175,8 @@ mod tests {
         let find = |file| Place::find(Kind::Token, file, &environment).expect("found");
         assert_eq!(read(&find(Some(&own))), "from-file");
         assert_eq!(read(&find(None)), "from-variable");
-        std::fs::write(folder.path().join("token"), "from-credential\n").expect("written");
+        let marked = "\u{feff}from-credential\r\n";
+        std::fs::write(folder.path().join("token"), marked).expect("written");
         assert_eq!(read(&find(None)), "from-credential");
     }
 
@@ -197,6 +200,7 @@ mod tests {
         for (bytes, empty) in [
             (&b"\nx"[..], true),
             (b"", true),
+            (b"\xef\xbb\xbf\r\n", true),
             (b"\xff\xfe", false),
             (b"a\x07b", false),
         ] {

@@ -182,7 +182,7 @@ pub struct Token {
 }
 
 /// Every [`Pause::reason`] there is.
-pub const PAUSES: [&str; 10] = [
+pub const PAUSES: [&str; 12] = [
     "token_missing",
     "token_refused",
     "wrong_company",
@@ -192,6 +192,8 @@ pub const PAUSES: [&str; 10] = [
     "too_many_requests",
     "calls_refused",
     "disk",
+    "spool",
+    "clock",
     "dry_run",
 ];
 

@@ -1,9 +1,10 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
+use super::cause::Cause;
 use super::core::Core;
 use super::log::{Call, told};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
-use super::status::SenderStatus;
+use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use crate::clock;
 use crate::crm::{Client, Heard, Request};
@@ -56,6 +57,8 @@ struct Loop {
     core: Core,
     watch: Watch,
     secret: Option<Secret>,
+    /// Why there is no token, in words.
+    no_token: Option<String>,
     durations: Durations,
     flights: JoinSet<Landed>,
     calls: BTreeMap<u32, Call>,
@@ -138,6 +141,7 @@ impl Sender {
             core,
             watch: Watch::new(self.token),
             secret: None,
+            no_token: None,
             durations: self.durations,
             flights: JoinSet::new(),
             calls: BTreeMap::new(),
@@ -295,10 +299,15 @@ impl Loop {
     fn look(&mut self) -> bool {
         match self.watch.look() {
             Look::Same => false,
+            Look::Kept(why) => {
+                warn!(error = %why, "the token that was read before stays in use");
+                false
+            }
             Look::Changed(token, why) => {
-                if let Some(why) = why {
+                if let Some(why) = &why {
                     warn!(error = %why, "no token");
                 }
+                self.no_token = why.map(|why| why.to_string());
                 self.core.token(token.as_ref().map(print));
                 self.secret = token;
                 true
@@ -309,6 +318,11 @@ impl Loop {
     fn publish(&mut self) {
         let now = clock::now();
         let mut status = self.core.status(now, &self.head);
+        if let (Some(why), Some(pause)) = (&self.no_token, &mut status.pause)
+            && pause.reason == status::word(Cause::TokenMissing)
+        {
+            pause.cure = format!("{why}; it is read again by itself");
+        }
         if let Some(trouble) = &self.trouble {
             let (reason, cure) = ("disk".to_owned(), trouble.to_string());
             status.pause = Some(Pause { reason, cure });

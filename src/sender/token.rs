@@ -3,7 +3,7 @@
 use crate::secret::{ExposeSecret, Secret};
 use crate::spool::TokenPrint;
 use std::fs::{File, Metadata};
-use std::io::Read as _;
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
@@ -13,8 +13,11 @@ const FILE_MAX: u64 = 16 * 1024;
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
+    /// The file is not there.
+    #[error("--token-file {0} is not there: put the token into it, on a line by itself")]
+    Missing(PathBuf),
     /// The file cannot be read.
-    #[error("--token-file {path}: {why}")]
+    #[error("--token-file {path}: {why}; give callbridge's user the right to read it")]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -52,16 +55,23 @@ impl TokenSource {
             Self::Fixed(token) => Ok(Some(token.clone())),
             Self::Missing => Ok(None),
             Self::File(path) => {
-                let unreadable = |error: std::io::Error| TokenError::Unreadable {
-                    path: path.clone(),
-                    why: error.to_string(),
+                let unreadable = |error: std::io::Error| match error.kind() {
+                    ErrorKind::NotFound => TokenError::Missing(path.clone()),
+                    _ => TokenError::Unreadable {
+                        path: path.clone(),
+                        why: error.to_string(),
+                    },
                 };
                 let file = File::open(path).map_err(unreadable)?;
-                let mut text = String::new();
+                let mut bytes = Vec::new();
                 file.take(FILE_MAX + 1)
-                    .read_to_string(&mut text)
+                    .read_to_end(&mut bytes)
                     .map_err(unreadable)?;
-                let token = text.trim();
+                let Ok(text) = String::from_utf8(bytes) else {
+                    return Err(TokenError::NotAToken(path.clone()));
+                };
+                // editors put the mark of UTF-8 before it
+                let token = text.trim_start_matches('\u{feff}').trim();
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
                 }
@@ -84,6 +94,8 @@ pub fn print(token: &Secret) -> TokenPrint {
 pub enum Look {
     /// As before.
     Same,
+    /// The file is there and cannot be read: the token that was read before stays in use.
+    Kept(TokenError),
     /// This one from now on; `None` when there is none any more, and why.
     Changed(Option<Secret>, Option<TokenError>),
 }
@@ -96,6 +108,8 @@ pub struct Watch {
     current: Option<TokenPrint>,
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
+    /// It was said that the file cannot be read.
+    told: bool,
 }
 
 /// A file's version.
@@ -124,6 +138,7 @@ impl Watch {
             seen: None,
             current: None,
             doubted: true,
+            told: false,
         }
     }
 
@@ -145,6 +160,7 @@ impl Watch {
             Ok(token) => {
                 self.seen = stamp;
                 self.doubted = false;
+                self.told = false;
                 let print = token.as_ref().map(print);
                 if print == self.current && print.is_some() {
                     return Look::Same;
@@ -155,6 +171,10 @@ impl Watch {
             Err(_) if !self.doubted => {
                 self.doubted = true;
                 Look::Same
+            }
+            Err(error @ TokenError::Unreadable { .. }) if self.current.is_some() => {
+                let told = std::mem::replace(&mut self.told, true);
+                if told { Look::Same } else { Look::Kept(error) }
             }
             Err(error) => {
                 let first = self.current.take().is_some() || self.seen.is_none();
@@ -179,7 +199,7 @@ mod tests {
 
     fn changed(watch: &mut Watch) -> Option<Option<String>> {
         match watch.look() {
-            Look::Same => None,
+            Look::Same | Look::Kept(_) => None,
             Look::Changed(token, _) => Some(token.map(|it| it.expose_secret().to_owned())),
         }
     }
@@ -202,6 +222,76 @@ mod tests {
         assert_eq!(changed(&mut watch), None);
         std::fs::write(&path, "svc_pat_two").expect("written");
         assert_eq!(changed(&mut watch), Some(Some("svc_pat_two".to_owned())));
+    }
+
+    #[test]
+    fn the_ways_in_which_editors_and_systems_write_a_line_are_one_token() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("token");
+        for bytes in [
+            &b"svc_pat_one"[..],
+            b"svc_pat_one\n",
+            b"svc_pat_one\r\n",
+            b"\xef\xbb\xbfsvc_pat_one",
+            b"\xef\xbb\xbfsvc_pat_one\r\n\r\n",
+            b"\n \tsvc_pat_one \n",
+        ] {
+            std::fs::write(&path, bytes).expect("written");
+            let token = TokenSource::File(path.clone()).read().expect("a token");
+            assert_eq!(
+                token.expect("a token").expose_secret(),
+                "svc_pat_one",
+                "{bytes:?}"
+            );
+        }
+        for bytes in [
+            &b"\xff\xfes\0v\0c\0"[..],
+            b"one\ntwo",
+            b"one two",
+            b"t\0ken",
+            &[b'x'; 20_000],
+        ] {
+            std::fs::write(&path, bytes).expect("written");
+            let error = TokenSource::File(path.clone())
+                .read()
+                .expect_err("no token");
+            assert!(matches!(error, TokenError::NotAToken(_)), "{bytes:?}");
+        }
+        for bytes in [&b""[..], b"\n", b"\xef\xbb\xbf\r\n", b"  \t"] {
+            std::fs::write(&path, bytes).expect("written");
+            let error = TokenSource::File(path.clone())
+                .read()
+                .expect_err("no token");
+            assert!(matches!(error, TokenError::Empty(_)), "{bytes:?}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_there_and_cannot_be_read_takes_no_token_away() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("token");
+        std::fs::write(&path, "svc_pat_one").expect("written");
+        let mut watch = Watch::new(TokenSource::File(path.clone()));
+        assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
+        // root may read everything but a folder
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::create_dir(&path).expect("a folder");
+        assert!(
+            matches!(watch.look(), Look::Same),
+            "it may be being written"
+        );
+        assert!(matches!(
+            watch.look(),
+            Look::Kept(TokenError::Unreadable { .. })
+        ));
+        assert!(matches!(watch.look(), Look::Same), "said once");
+        std::fs::remove_dir(&path).expect("removed");
+        std::fs::write(&path, "svc_pat_one").expect("written");
+        assert_eq!(changed(&mut watch), None, "the same again");
+        std::fs::write(&path, "svc_pat_two").expect("written");
+        assert_eq!(changed(&mut watch), Some(Some("svc_pat_two".to_owned())));
+        let mut unread = Watch::new(TokenSource::File(dir.path().to_owned()));
+        assert_eq!(changed(&mut unread), Some(None), "there was none to keep");
     }
 
     #[test]

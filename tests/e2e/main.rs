@@ -15,6 +15,7 @@ mod every_recording;
 mod gaps;
 mod kills;
 mod operations;
+mod pauses;
 #[path = "../support/pbx.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod pbx;

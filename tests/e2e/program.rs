@@ -172,6 +172,18 @@ impl Place {
     }
 }
 
+/// A library of the tests that changes what the program sees of the system; built here.
+pub fn preload(place: &Place, source: &str) -> String {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/e2e")
+        .join(source);
+    let library = place.path(&format!("{source}.so"));
+    let mut cc = std::process::Command::new("cc");
+    cc.args(["-shared", "-fPIC", "-o", &library]).arg(from);
+    assert!(cc.status().expect("a C compiler").success());
+    library
+}
+
 /// A running program.
 pub struct Program {
     child: Child,
@@ -229,11 +241,6 @@ impl Program {
     /// `kill -9`
     pub async fn kill(mut self) {
         self.child.kill().await.expect("it is killed");
-    }
-
-    /// SIGTERM
-    pub fn ask_to_end(&self) {
-        self.signal(Signal::TERM);
     }
 
     /// Sends it a signal.

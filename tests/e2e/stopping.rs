@@ -3,7 +3,7 @@
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
-use crate::program::{Place, Program};
+use crate::program::{Place, Program, preload};
 use crate::proxy::Proxy;
 use crate::recordings::{self, TRUNKS};
 use crate::wait::{soon, until};
@@ -11,7 +11,6 @@ use callbridge::ops::Status;
 use callbridge::ops::status::SourceState;
 use callbridge::sandbox::{Action, Endpoint, Rule, Server};
 use rustix::process::Signal;
-use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
@@ -181,20 +180,10 @@ async fn it_stops_in_time_while_a_name_is_looked_up_at_a_dns_that_does_not_answe
     program.terminate().await;
 }
 
-/// The library that makes a disk hang, built here.
-fn hanging_disk(place: &Place) -> String {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/e2e/hang.c");
-    let library = place.path("hang.so");
-    let mut cc = Command::new("cc");
-    cc.args(["-shared", "-fPIC", "-o", &library]).arg(source);
-    assert!(cc.status().expect("a C compiler").success());
-    library
-}
-
 #[tokio::test]
 async fn a_disk_that_hangs_stops_the_watchdog_s_feeding_and_not_the_end() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let (library, hangs) = (hanging_disk(&place), place.path("hangs"));
+    let (library, hangs) = (preload(&place, "hang.c"), place.path("hangs"));
     let notify = place.path("notify");
     let socket = UnixDatagram::bind(&notify).expect("a socket");
     place.append("recorded", &recordings::one("inbound_answered").ami);

@@ -126,7 +126,7 @@ impl Scenario {
         let log = program.log();
         let ended = match seen {
             Seen::Settled | Seen::Paused => {
-                program.ask_to_end();
+                program.signal(rustix::process::Signal::TERM);
                 program.ended().await
             }
             Seen::Ended(ended) => ended,
