@@ -7,6 +7,7 @@
 //! |---|---|
 //! | the file | – |
 //! | no file, and ours was deleted | folder and file are made anew from what is open |
+//! | the file without its log (`-wal`) | the same: what is in the log alone would be lost |
 //! | no file, and ours lives elsewhere (`mv`) | nothing is stored until it is put back |
 //! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
 
@@ -49,12 +50,22 @@ impl Seat {
         Self { file, held, lock }
     }
 
+    fn beside(&self, end: &str) -> PathBuf {
+        let mut name = self.file.clone().into_os_string();
+        name.push(end);
+        name.into()
+    }
+
     fn look(&self) -> Found {
         let Ok(ours) = self.held.metadata() else {
             return Found::Here;
         };
         match self.file.metadata() {
-            Ok(found) if is_same(&found, &ours) => Found::Here,
+            // It is there from the first commit to the end of the last connection.
+            Ok(found) if is_same(&found, &ours) => match self.beside("-wal").exists() {
+                true => Found::Here,
+                false => Found::Deleted,
+            },
             Ok(_) => Found::Another,
             Err(_) if ours.nlink() == 0 => Found::Deleted,
             Err(_) => Found::Elsewhere,
@@ -88,14 +99,12 @@ impl Seat {
         }
         // Of the file that was deleted: to the new one they would be a log of strange pages.
         for rest in ["-wal", "-shm", ".new"] {
-            let mut name = self.file.clone().into_os_string();
-            name.push(rest);
-            match std::fs::remove_file(&name) {
+            match std::fs::remove_file(self.beside(rest)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(wrong(error)),
                 _ => {}
             }
         }
-        let new = self.file.with_extension("db.new");
+        let new = self.beside(".new");
         let mut how = OpenOptions::new();
         let made = how.create_new(true).append(true).mode(0o600).open(&new);
         let made = made.map_err(wrong)?;
@@ -108,7 +117,7 @@ impl Seat {
         self.held = made;
         tracing::error!(
             file = %self.file.display(),
-            "the state was deleted while it was in use; it is made anew, and nothing of it is lost"
+            "the state was deleted in use, all or a part; it is made anew, and nothing of it is lost"
         );
         Ok(store)
     }

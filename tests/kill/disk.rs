@@ -14,6 +14,9 @@ use callbridge::sandbox::Server;
 const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
                      998901110003,4003\n998901110004,4004\n998901110005,4005\n";
 
+/// More than may wait in a PBX of the tests to be written to its line.
+const SAYINGS: usize = 1_030;
+
 /// Calls one after the other, of different kinds, the last ten minutes ago.
 fn calls(many: i64) -> Vec<Recording> {
     let kinds = [
@@ -133,6 +136,51 @@ async fn kept_in_the_ring() {
     let status = program.settled(20).await;
     assert_eq!((status.books.journaled, status.pause), (20, None));
     assert_eq!(status.sources[0].gaps, 0, "nothing was missed");
+    program.terminate().await;
+    judge(&place, &crm, &calls).await;
+}
+
+#[test]
+fn what_a_pbx_tells_beyond_all_room_is_a_gap_and_what_was_taken_is_kept() {
+    inside(
+        "disk::what_a_pbx_tells_beyond_all_room_is_a_gap_and_what_was_taken_is_kept",
+        beyond_the_ring(),
+    );
+}
+
+async fn beyond_the_ring() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (state, calls) = (place.at("state"), calls(3));
+    let disk = SmallDisk::at(&state, 32 << 10);
+    let secret = place.write("secret", pbx::SECRET);
+    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    let say = async |call: &Recording| {
+        for event in call.events() {
+            pbx.say(event).await;
+        }
+    };
+    say(&calls[0]).await;
+    program.settled(1).await;
+    disk.fill_but(0);
+    say(&calls[1]).await;
+    program.until("a full disk", is_full).await;
+    // 48 MiB: more than the ring's 28 and whatever the sockets between hold.
+    let noise = format!("Event: Noise\r\nWords: {}\r\n\r\n", "x".repeat(990));
+    let noise = noise.repeat(1_024);
+    for _ in 0..48 {
+        pbx.say(noise.as_bytes()).await;
+    }
+    // As many more as may wait to be written: when the last is given, the noise was read.
+    for _ in 0..SAYINGS {
+        pbx.say(b"Event: Last\r\n\r\n").await;
+    }
+    disk.make_room();
+    program.until("a gap", |it| it.sources[0].gaps > 0).await;
+    say(&calls[2]).await;
+    let status = program.settled(3).await;
+    assert_eq!((status.books.journaled, status.pause), (3, None));
     program.terminate().await;
     judge(&place, &crm, &calls).await;
 }

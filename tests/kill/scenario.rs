@@ -8,6 +8,7 @@ use crate::wait::soon;
 use callbridge::ops::Status;
 use callbridge::sandbox::{Kind, Server};
 use callbridge::spool;
+use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
 use std::time::Duration;
@@ -126,7 +127,7 @@ impl Scenario {
         let log = program.log();
         let ended = match seen {
             Seen::Settled | Seen::Paused => {
-                program.signal(rustix::process::Signal::TERM);
+                program.signal(Signal::TERM);
                 program.ended().await
             }
             Seen::Ended(ended) => ended,
