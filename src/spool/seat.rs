@@ -117,7 +117,7 @@ impl Seat {
         self.held = made;
         tracing::error!(
             file = %self.file.display(),
-            "the state was deleted in use, all or a part; it is made anew, and nothing of it is lost"
+            "the state was deleted in use, all or in part; it is made anew: nothing of it is lost"
         );
         Ok(store)
     }
