@@ -227,22 +227,27 @@ impl Desk {
             return refused("it is gone".to_owned());
         };
         let now = clock::now().wall;
-        let record = match retry::plan(&row, asked, &self.rules, &self.people(), now) {
-            Ok(record) => record,
+        let step = match retry::plan(&row, asked, &self.rules, &self.people(), now) {
+            Ok(step) => step,
             Err(why) => return refused(why),
         };
-        let mut item = outcome(letter, if dry_run { "would_send" } else { "ready" }, None);
+        let (record, then, why) = match &step {
+            Step::Recheck { record, before } => (record, "looked_for", Some(looked_for(before))),
+            Step::Retry { record } => (record, "ready", None),
+            other => return refused(format!("{} is no way to send it", other.name())),
+        };
+        let mut item = outcome(letter, if dry_run { "would_send" } else { then }, why);
         item["leadId"] = json!(record.lead_id);
         item["employeeId"] = json!(record.employee_id);
         if dry_run {
             return Ok(item);
         }
-        let step = Op::Step {
+        let op = Op::Step {
             row: id,
-            step: Step::Retry { record },
+            step,
             at: now,
         };
-        match self.spool.write(vec![step]).await {
+        match self.spool.write(vec![op]).await {
             Ok(_) => Ok(item),
             Err(error @ (Error::Refused { .. } | Error::UuidTaken { .. })) => {
                 refused(error.to_string())
@@ -365,6 +370,12 @@ fn missing_ids(which: &Selection, found: usize) -> Result<(), Stop> {
         unique.len()
     );
     Err(Stop::Error { code: 65, words })
+}
+
+fn looked_for(before: &str) -> String {
+    format!(
+        "it may stand in the journal with {before}: it is sent when the journal does not show it"
+    )
 }
 
 fn outcome(letter: &Letter, result: &str, why: Option<String>) -> Value {

@@ -3,7 +3,7 @@
 use crate::control::Employee;
 use crate::journal::{self, CallRecord, EmployeeWish, LeadId, Outcome, Reason, Rules, Wish};
 use crate::people::People;
-use crate::spool::{Error, Row, State};
+use crate::spool::{Error, Row, State, Step};
 use callbridge_call::EventTime;
 
 /// What a person asks for.
@@ -29,7 +29,8 @@ impl From<Asked> for Wish {
     }
 }
 
-/// The record to send, or why it cannot be sent.
+/// How it is sent, or why it cannot be. With another lead than before, where it may have been
+/// written all the same, the journal is looked through first.
 ///
 /// # Errors
 /// In words, with what to do.
@@ -39,7 +40,7 @@ pub fn plan(
     rules: &Rules,
     people: &People,
     now: EventTime,
-) -> Result<CallRecord, String> {
+) -> Result<Step, String> {
     match row.state {
         State::Dead | State::Parked => {}
         other => return Err(format!("it is {}, not a dead letter", other.word())),
@@ -48,17 +49,23 @@ pub fn plan(
         let (row, uuid) = (row.id, row.uuid);
         return Err(Error::UuidTaken { row, uuid }.to_string());
     }
+    let record = record(row, asked, rules, people, now)?;
     let old = row.record.lead_id;
-    let other_lead = asked
-        .lead
-        .is_some_and(|lead| old.is_some_and(|old| old != lead));
-    if other_lead && may_be_written(row.reason) {
-        return Err(format!(
-            "it may already stand in the journal under lead {}: retry it without --lead first; \
-             when that ends, its fate is known",
-            old.map_or(0, LeadId::get)
-        ));
+    if may_be_written(row.reason) && old.is_some() && old != record.lead_id {
+        let before = format!("lead {}", old.map_or(0, LeadId::get));
+        return Ok(Step::Recheck { record, before });
     }
+    Ok(Step::Retry { record })
+}
+
+/// The record to send.
+fn record(
+    row: &Row,
+    asked: Asked,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Result<CallRecord, String> {
     if rules.trunks.is_empty() {
         return as_kept(row, asked);
     }

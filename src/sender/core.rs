@@ -6,7 +6,7 @@
 //! its answer and gives the operations to commit after it.
 
 use super::line::Line;
-use super::memory::{self, Memory, Shared};
+use super::memory::{self, Memory, Shared, Silence};
 use super::orphan;
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
 use super::plan::{About, Known, Launch, Plan, Settings, Task};
@@ -96,10 +96,16 @@ impl Core {
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let past = past(&known, now);
         let mut pacer = Pacer::start(settings.rate, past, now.boot);
-        if known.restored {
+        let memory = Memory::read(known.memory.as_deref());
+        let window = settings.rate.window();
+        if known.restored || memory.window.is_some_and(|before| before < window) {
             pacer.doubt(now.boot);
         }
-        let memory = Memory::read(known.memory.as_deref());
+        match &memory.silence {
+            Some(it) if Some(&it.boot_id) == known.boot_id.as_ref() => pacer.silence(it.until),
+            Some(_) => pacer.doubt(now.boot),
+            None => {}
+        }
         if let Some(Shared { allowed, since }) = memory.shared {
             pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
         }
@@ -140,7 +146,8 @@ impl Core {
                 }),
                 None => Op::SlotGone { slot: row.slot },
             });
-        let ops = ops.collect();
+        let mut ops = ops.collect();
+        core.remember(now, &mut ops);
         (core, ops)
     }
 
@@ -266,6 +273,15 @@ impl Core {
         });
         let memory = Memory {
             ways: self.sweeper.ways.clone(),
+            window: Some(self.settings.rate.window()),
+            silence: self
+                .pacer
+                .silent_until()
+                .filter(|until| *until > now.boot)
+                .map(|until| Silence {
+                    boot_id: self.boot_id.clone(),
+                    until,
+                }),
             shared,
             streaks: self.line.streaks(),
         };

@@ -70,7 +70,7 @@ fn info() -> TokenInfo {
 /// A sender whose token is known to be good.
 fn ready(settings: Settings) -> Core {
     let (mut core, ops) = Core::start(settings, Known::default(), at(0));
-    assert_eq!(ops, []);
+    assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
     core.token(Some(print()));
     let Decision::Send(plan) = core.next(at(0), &Head::default()) else {
         panic!("the token is asked for first");
@@ -323,7 +323,7 @@ fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
         ..Known::default()
     };
     let (mut core, ops) = Core::start(Settings::default(), known, at(0));
-    let [Op::Slot(stored)] = ops.as_slice() else {
+    let [Op::Slot(stored), Op::Meta { .. }] = ops.as_slice() else {
         panic!("{ops:?}");
     };
     assert_eq!((stored.boot_id.as_str(), stored.sent), ("now", at(0).boot));
@@ -332,4 +332,81 @@ fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
         panic!("not silent");
     };
     assert!(until >= at(60).boot);
+}
+
+/// The memory that a start, or an answer, has stored.
+fn stored(ops: &[Op]) -> Option<String> {
+    ops.iter().find_map(|op| match op {
+        Op::Meta { value, .. } => Some(value.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn silence_outlives_a_restart() {
+    let known = |restored, memory| Known {
+        boot_id: Some("now".to_owned()),
+        restored,
+        memory,
+        ..Known::default()
+    };
+    let (_, ops) = Core::start(Settings::default(), known(true, None), at(0));
+    let memory = stored(&ops);
+    for (boot, until) in [("now", 65), ("another", 75)] {
+        let known = Known {
+            boot_id: Some(boot.to_owned()),
+            ..known(false, memory.clone())
+        };
+        let (mut core, _) = Core::start(Settings::default(), known, at(10));
+        core.token(Some(print()));
+        let Decision::WaitUntil(silent) = core.next(at(10), &Head::default()) else {
+            panic!("not silent");
+        };
+        assert!(silent >= at(until).boot, "{boot}");
+        assert!(matches!(
+            core.next(at(until + 1), &Head::default()),
+            Decision::Send(_)
+        ));
+    }
+}
+
+#[test]
+fn a_longer_window_over_a_restart_begins_with_silence() {
+    let start = |rate: &str, memory| {
+        let settings = Settings {
+            rate: rate.parse().expect("a rate"),
+            ..Settings::default()
+        };
+        let known = Known {
+            memory,
+            ..Known::default()
+        };
+        Core::start(settings, known, at(0))
+    };
+    let (_, ops) = start("10/30s", None);
+    for (rate, silent) in [("20/60s", true), ("5/30s", false), ("5/10s", false)] {
+        let (mut core, _) = start(rate, stored(&ops));
+        core.token(Some(print()));
+        let waits = matches!(core.next(at(0), &Head::default()), Decision::WaitUntil(_));
+        assert_eq!(waits, silent, "{rate}");
+    }
+}
+
+#[test]
+fn a_clock_set_forward_makes_what_was_sent_doubtful() {
+    let mut core = ready(Settings::default());
+    let head = Head {
+        live: Some(due(1)),
+        ..Head::default()
+    };
+    let set = |by: i64| Now {
+        wall: EventTime::from_micros(at(10).wall.micros() + by * 1_000_000),
+        boot: at(10).boot,
+    };
+    assert_eq!(lane(&mut core, set(1), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, set(-3600), &head), Some(Lane::Live));
+    let Decision::WaitUntil(until) = core.next(set(0), &head) else {
+        panic!("not silent");
+    };
+    assert!(until >= at(70).boot);
 }

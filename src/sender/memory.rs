@@ -4,6 +4,7 @@ use super::line::Streak;
 use super::sweep::ways::Ways;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Its name among the spool's settings.
 pub const KEY: &str = "sender.memory";
@@ -14,10 +15,23 @@ pub const KEY: &str = "sender.memory";
 pub struct Memory {
     /// How the journal lets itself be read.
     pub ways: Ways,
+    /// The window of the slots: they know nothing of what was sent longer ago.
+    pub window: Option<Duration>,
+    /// Nothing is sent before its end.
+    pub silence: Option<Silence>,
     /// The pace after a 429 that came below our cap.
     pub shared: Option<Shared>,
     /// Refusals in a row, at submissions and after them.
     pub streaks: [Streak; 2],
+}
+
+/// A time of silence, for all that may have been sent and is not known.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Silence {
+    /// The boot that it is counted in.
+    pub boot_id: String,
+    /// Its end, since that boot.
+    pub until: Duration,
 }
 
 /// Somebody shares the token.

@@ -190,7 +190,11 @@ impl Pacer {
 
     /// What was sent in the last window is not known: a whole window of silence.
     pub fn doubt(&mut self, now: Duration) {
-        let until = now + STRAGGLER + self.reach();
+        self.silence(now + STRAGGLER + self.reach());
+    }
+
+    /// Nothing is sent before then.
+    pub fn silence(&mut self, until: Duration) {
         self.silent_until = self.silent_until.max(Some(until));
     }
 

@@ -2,7 +2,7 @@
 
 use super::rate::Rate;
 use crate::crm::{Endpoint, FieldNames, Request};
-use crate::spool::{Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
+use crate::spool::{Ask, Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
@@ -77,6 +77,7 @@ pub enum Lane {
 pub struct Plan {
     /// Its slot.
     pub slot: u32,
+
     /// Why it was chosen.
     pub lane: Lane,
     /// What it is about.
@@ -161,15 +162,15 @@ impl Task {
         }
     }
 
-    /// What [`super::Core::launch`] has to know of it.
+    /// What [`super::Core::launch`] has to know of it; `ask` is [`super::Core::ask`]'s.
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn about(&self, store: &Store) -> Result<About, Error> {
+    pub fn about(&self, store: &Store, ask: &Ask) -> Result<About, Error> {
         let mut about = About::default();
         match self {
             Self::Submit(row) => about.row = store.row(*row)?,
-            Self::Sweep { begins: true } => about.sought = store.sought()?,
+            Self::Sweep { begins: true } => about.sought = store.sought(ask)?,
             Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
         }
         Ok(about)

@@ -273,7 +273,8 @@ impl Loop {
     }
 
     async fn about(&mut self, task: Task) -> Result<Option<About>, Error> {
-        match self.spool.read(move |store| task.about(store)).await {
+        let ask = self.core.ask(clock::now());
+        match self.spool.read(move |store| task.about(store, &ask)).await {
             Ok(about) => Ok(Some(about)),
             Err(Error::Closed) => Err(Error::Closed),
             Err(trouble) => {

@@ -223,7 +223,10 @@ impl World {
 
     fn send(&mut self, plan: Plan) {
         let slot = plan.slot;
-        let about = plan.task.about(&self.store).expect("readable");
+        let about = plan
+            .task
+            .about(&self.store, &self.core.ask(self.now))
+            .expect("readable");
         let (request, ops) = match self.core.launch(self.now, plan, about) {
             Launch::Go { request, ops } => (request, ops),
             Launch::Not { ops } => return self.write(ops),

@@ -81,13 +81,19 @@ impl Store {
     }
 
     /// What a sweep looks for: submitted calls that no two sweeps have missed, the one accepted
-    /// first at the front.
+    /// first at the front; and those that this token cannot poll, however often they were missed.
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn sought(&self) -> Result<Vec<Unconfirmed>, Error> {
+    pub fn sought(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
+        let limit = count(SOUGHT_MAX);
         let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
-        self.unconfirmed(&text, [count(SOUGHT_MAX)])
+        let mut sought = self.unconfirmed(&text, [limit])?;
+        let text =
+            format!("{UNCONFIRMED} AND absent >= 2 AND token <> ?1 ORDER BY next_poll LIMIT ?2");
+        let token = ask.token.as_ref().map_or("", TokenPrint::as_str);
+        sought.extend(self.unconfirmed(&text, (token, limit))?);
+        Ok(sought)
     }
 
     fn unconfirmed(&self, text: &str, values: impl Params) -> Result<Vec<Unconfirmed>, Error> {

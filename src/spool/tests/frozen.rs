@@ -3,7 +3,7 @@
 //! `schema_1.sql` was written by the first schema's own code and is never changed. A later schema
 //! gets a file of its own beside it.
 
-use super::call::{T0, at, journal};
+use super::call::{T0, ask, at, journal};
 use crate::journal::{LeadId, Phone, Reason};
 use crate::spool::folder::FILE;
 use crate::spool::store::schema::{self, MIGRATIONS};
@@ -230,7 +230,7 @@ fn calls_of_the_first_schema_go_on_their_way() {
         let at = at(1000);
         handle.write_blocking(vec![Op::Step { row, step, at }])
     };
-    let head = handle.read_blocking(|store| store.sought());
+    let head = handle.read_blocking(|store| store.sought(&ask(at(500))));
     let waiting: Vec<i64> = head.expect("rows").iter().map(|call| call.row.0).collect();
     assert_eq!(waiting, [5, 6, 7]);
     assert_eq!(

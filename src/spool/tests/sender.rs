@@ -3,8 +3,8 @@
 use super::call::{ask, at, finished, journal};
 use crate::journal::{Outcome, Reason};
 use crate::spool::{
-    ATTEMPTS_MAX, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step, Store,
-    TokenPrint,
+    ATTEMPTS_MAX, Ask, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step,
+    Store, TokenPrint,
 };
 
 fn store() -> Store {
@@ -115,7 +115,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
         head.oldest_submitted.map(|oldest| oldest.row),
         Some(RowId(2))
     );
-    assert_eq!(store.sought().expect("rows").len(), 11);
+    assert_eq!(store.sought(&ask(at(500))).expect("rows").len(), 11);
 }
 
 #[test]
@@ -272,4 +272,25 @@ fn an_id_is_never_given_twice() {
         at: at(1),
     }]);
     assert_eq!(error, Err(Error::NoRow { row: RowId(1) }));
+}
+
+#[test]
+fn an_orphan_is_sought_however_often_it_was_missed() {
+    let mut store = with([journal(1), journal(2)]);
+    submit(&mut store, 1, 100);
+    submit(&mut store, 2, 100);
+    let missed = Step::Absent {
+        next_look: at(110),
+        times: 2,
+    };
+    step(&mut store, 1, missed.clone(), 110);
+    step(&mut store, 2, missed, 110);
+    let rows = |token: &str| {
+        let ask = Ask {
+            token: Some(TokenPrint::of(token)),
+            ..ask(at(500))
+        };
+        store.sought(&ask).expect("rows").len()
+    };
+    assert_eq!((rows("token"), rows("another")), (0, 2));
 }
