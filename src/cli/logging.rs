@@ -5,19 +5,16 @@ use super::environment::Environment;
 use std::io::IsTerminal as _;
 use tracing_subscriber::EnvFilter;
 
-/// Parts of other crates that talk much; they keep to warnings below `debug`. What goes wrong on
-/// a broker's line comes to us as an error and is told in our words: lapin says nothing.
-const QUIET: &str = "lapin=off,hyper=warn,reqwest=warn,rustls=warn,tungstenite=warn";
+/// Parts of other crates that talk much; they keep to warnings below `debug`.
+const QUIET: &str = "hyper=warn,reqwest=warn,rustls=warn,tungstenite=warn";
+
+/// These write passwords into their lines at `trace`, as lists of numbers. What goes wrong on a
+/// broker's line comes to us as an error and is told in our words: they say nothing at any level.
+const SILENT: &str = "lapin=off,amq_protocol=off,amq_protocol_tcp=off,tcp_stream=off";
 
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
-    let level = logging.level.as_str().to_ascii_lowercase();
-    let quiet = logging.level < tracing::Level::DEBUG;
-    let filter = if quiet {
-        format!("{level},{QUIET}")
-    } else {
-        level
-    };
+    let filter = filter(logging.level);
     let builder = tracing_subscriber::fmt()
         .with_writer(std::io::stderr)
         .with_env_filter(EnvFilter::new(filter))
@@ -36,7 +33,36 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     };
 }
 
+/// What is told at a level. Only our own code tells more than `debug`: what others write at
+/// `trace` is nobody's to vouch for.
+fn filter(level: tracing::Level) -> String {
+    let own = level.as_str().to_ascii_lowercase();
+    if level < tracing::Level::DEBUG {
+        format!("{own},{QUIET},{SILENT}")
+    } else {
+        format!("debug,callbridge={own},{SILENT}")
+    }
+}
+
 /// Colour on a terminal, unless `NO_COLOR` or a dumb terminal asks for none.
 pub fn colour(environment: &Environment, terminal: bool) -> bool {
     terminal && environment.text("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing::Level;
+
+    #[test]
+    fn only_our_own_code_tells_more_than_debug_and_brokers_libraries_nothing() {
+        for level in [Level::ERROR, Level::INFO, Level::DEBUG, Level::TRACE] {
+            let words = filter(level);
+            assert!(words.ends_with(SILENT), "{words}");
+            assert!(EnvFilter::try_new(&words).is_ok(), "{words}");
+            assert!(!words.starts_with("trace"), "{words}");
+        }
+        assert!(filter(Level::TRACE).contains(",callbridge=trace,"));
+        assert!(filter(Level::INFO).starts_with("info,hyper=warn,"));
+    }
 }

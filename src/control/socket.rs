@@ -5,7 +5,7 @@ use super::protocol::{Ask, Reply};
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,6 +16,8 @@ use tokio::task::JoinSet;
 
 /// Name of the socket inside the state folder.
 const NAME: &str = "control.sock";
+/// Where it is made.
+const NURSERY: &str = ".control";
 /// A question is at most this long, in bytes.
 const QUESTION_BYTES_MAX: u64 = 1 << 20;
 /// Between two looks whether the socket is in its place.
@@ -45,18 +47,26 @@ pub trait Answer: Send + Sync + 'static {
 }
 
 /// Listens in the state folder. A socket left by a killed process is replaced: the spool's lock
-/// already proved that no other process lives here.
+/// already proved that no other process lives here. It is made in a folder that nobody else can
+/// enter and moved to its place once it is private: whatever the umask, there is no moment in
+/// which another user could connect.
 ///
 /// # Errors
 /// When the folder cannot be written.
 pub fn listen(state: &Path) -> io::Result<UnixListener> {
-    let folder = Folder::open(state)?;
-    match std::fs::remove_file(state.join(NAME)) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    let nursery = state.join(NURSERY);
+    let gone = |result: io::Result<()>| match result {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => Ok(()),
+    };
+    gone(std::fs::remove_dir_all(&nursery))?;
+    std::fs::DirBuilder::new().mode(0o700).create(&nursery)?;
+    let folder = Folder::open(&nursery)?;
     let listener = UnixListener::bind(&folder.path)?;
-    std::fs::set_permissions(state.join(NAME), std::fs::Permissions::from_mode(0o600))?;
+    let born = nursery.join(NAME);
+    std::fs::set_permissions(&born, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&born, state.join(NAME))?;
+    gone(std::fs::remove_dir(&nursery))?;
     Ok(listener)
 }
 

@@ -55,6 +55,11 @@ pub async fn address(program: &Program) -> SocketAddr {
     find().expect("an address")
 }
 
+/// A page of it.
+pub async fn page(program: &Program, path: &str) -> (u16, String) {
+    get(address(program).await, path).await
+}
+
 /// Status line and body.
 async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
     let asking = async {
