@@ -9,10 +9,9 @@ use crate::dead_letter::select::Letters;
 use crate::journal::{Reason, Rules, number};
 use crate::ops::Status;
 use crate::people::{LeadAnswer, People};
-use crate::spool::{Error, Handle, Letter, Op, RowId, Search, Step};
+use crate::spool::{Error, Handle, Letter, Op, Search, Step};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -20,6 +19,11 @@ use tokio::sync::mpsc;
 
 /// `dead watch` looks at most this often.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// Letters that it reads at a time.
+const WATCH_PAGE: usize = 100;
+/// What it says when it was told of them too slowly.
+const TOO_MANY: &str =
+    "more letters came than were read: see `callbridge dead list`, then watch again";
 /// Numbers of `lead missing` read at a time.
 const PHONES_PAGE: usize = 500;
 
@@ -159,28 +163,29 @@ impl Desk {
     /// Each letter that comes to be, also one that dies again, once.
     async fn watch(&self, line: &mut Line) -> Result<(), Stop> {
         let mut changed = self.spool.changed();
-        let mut seen: BTreeMap<RowId, u32> = BTreeMap::new();
-        let mut first = true;
+        let mut seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
+        line.to.send(Reply::Ready).await.map_err(|_| Gone)?;
         loop {
             changed.mark_unchanged();
-            let mut now = BTreeMap::new();
-            let mut letters = Letters::of(&Selection::everything())?;
             loop {
-                let page = letters.next(&self.spool).await?;
-                if page.is_empty() {
+                let before = seen;
+                let page = self
+                    .spool
+                    .read(move |store| store.letters_since(before, WATCH_PAGE));
+                let Some((letters, after)) = page.await? else {
+                    return Err(Stop::Error {
+                        code: 69,
+                        words: TOO_MANY.to_owned(),
+                    });
+                };
+                for letter in letters {
+                    line.item(letter.to_json()).await?;
+                }
+                if after == seen {
                     break;
                 }
-                for letter in page {
-                    now.insert(letter.id, letter.deaths);
-                    if !first && seen.get(&letter.id) != Some(&letter.deaths) {
-                        line.item(letter.to_json()).await?;
-                    }
-                }
+                seen = after;
             }
-            if std::mem::take(&mut first) {
-                line.to.send(Reply::Ready).await.map_err(|_| Gone)?;
-            }
-            seen = now;
             tokio::time::sleep(WATCH_EVERY).await;
             if changed.changed().await.is_err() {
                 return Ok(()); // the daemon ends

@@ -1,18 +1,16 @@
 //! Keeps the lists of leads and employees in force, and lets parked calls go when they change.
 
 use crate::clock;
-use crate::dead_letter::release::{expire, release};
+use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
 use crate::journal::Rules;
 use crate::people::files::{Change, News, Watched};
-use crate::spool::{Error, Handle, Op};
+use crate::spool::{Error, Handle};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at the lists' files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// Between two purges of what is long over.
-const PURGE_EVERY: Duration = Duration::from_secs(3600);
 
 /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
 /// its calls are parked until it can.
@@ -49,7 +47,6 @@ pub async fn keep(
 ) -> anyhow::Result<()> {
     // Lists and flags may have changed while nobody ran.
     let mut all_anew = true;
-    let mut purged = tokio::time::Instant::now();
     let mut look = tokio::time::interval(LOOK_EVERY);
     loop {
         look.tick().await;
@@ -85,17 +82,11 @@ pub async fn keep(
             let now = clock::now().wall;
             all_anew = !passed(release(&spool, None, &rules, lists.people(), now).await)?;
         }
-        if purged.elapsed() >= PURGE_EVERY {
-            purged = tokio::time::Instant::now();
-            let now = clock::now().wall;
-            passed(expire(&spool, now).await)?;
-            passed(spool.write(vec![Op::Purge { now }]).await.map(|_| 0))?;
-        }
     }
 }
 
 /// Whether it was done; a full disk passes, and it is to be done again then.
-fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
+pub(super) fn passed(done: Result<u64, Error>) -> Result<bool, Error> {
     match done {
         Ok(_) => Ok(true),
         Err(error) if error.is_retryable() => {

@@ -12,6 +12,7 @@
 //! | [`outward`] | the sender, and notices for the broker |
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`lists`] | leads and employees in force |
+//! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
@@ -20,6 +21,7 @@ pub mod lists;
 pub mod observer;
 pub mod open;
 pub mod outward;
+pub mod upkeep;
 
 use crate::cli::config::Config;
 use crate::cli::exit::{Code, Failure};
@@ -143,6 +145,8 @@ impl Daemon {
             opened.spool.clone(),
         );
         tasks.spawn(until(keep, stopped.clone()));
+        let upkeep = upkeep::keep(opened.spool.clone());
+        tasks.spawn(until(upkeep, stopped.clone()));
         tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
         let (sender, vital) =
             outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);

@@ -3,14 +3,14 @@
 
 use crate::journal::{self, LeadId, Outcome, Phone, Rules};
 use crate::people::People;
-use crate::spool::{Error, Handle, LetterFilter, Op, RowId, Step};
+use crate::spool::{Error, Handle, Op, RowId, Step};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
 /// How long a call waits for its lead.
 pub const PARKED_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
-/// Rows of one transaction at most.
-const PAGE: usize = 200;
+/// Rows of one read and one transaction at most.
+const PAGE: usize = 100;
 
 /// Looks at the parked calls of these numbers (all parked calls with `None`) and sends off those
 /// that lack nothing any more. Returns how many left.
@@ -37,23 +37,18 @@ pub async fn release(
         }
         return Ok(left);
     }
-    let mut filter = LetterFilter {
-        limit: PAGE,
-        ..LetterFilter::default()
-    };
+    let mut last = None;
     loop {
-        let this = filter.clone();
-        let page = spool.read(move |store| store.letters(&this)).await?;
-        let Some(last) = page.last() else {
+        let after = last;
+        let page = spool
+            .read(move |store| store.parked_after(after, PAGE))
+            .await?;
+        last = page.last().copied();
+        if last.is_none() {
             return Ok(left);
-        };
-        filter.after = Some(last.id);
-        let parked = page
-            .iter()
-            .filter(|letter| letter.parked)
-            .map(|letter| letter.id);
-        let parked: Vec<RowId> = parked.collect();
-        left += release_rows(spool, &parked, rules, people, now).await?;
+        }
+        let rows: Vec<RowId> = page.into_iter().map(|(_, row)| row).collect();
+        left += release_rows(spool, &rows, rules, people, now).await?;
     }
 }
 
@@ -96,7 +91,8 @@ async fn release_rows(
     Ok(left)
 }
 
-/// Ends the wait of calls that have waited for [`PARKED_MAX`]. Returns how many.
+/// Ends the wait of calls that have waited for [`PARKED_MAX`], a page of them. Returns how many:
+/// none when no more are left.
 ///
 /// # Errors
 /// When the spool cannot be read or written.

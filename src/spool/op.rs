@@ -205,4 +205,6 @@ pub struct Purged {
     pub calls: u64,
     /// Tombstones.
     pub tombstones: u64,
+    /// There is more to forget: ask again soon.
+    pub more: bool,
 }

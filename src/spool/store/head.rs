@@ -119,7 +119,7 @@ impl Store {
         let held = sql(self, held.query_row((live, now.micros()), due).optional())?;
         let mut beyond = self.prepare(
             "SELECT id, uuid, since FROM calls
-             WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before > ?2
+             WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1
              ORDER BY not_before LIMIT 1",
         )?;
         let beyond = beyond.query_row((live, latest(now)), due).optional();
@@ -131,9 +131,10 @@ impl Store {
     fn next_held(&self, now: EventTime) -> Result<Option<EventTime>, Error> {
         let mut earliest = None;
         for live in [true, false] {
+            // SQLite looks for the first of two bounds: that has to be the narrower one.
             let mut next = self.prepare(
                 "SELECT min(not_before) FROM calls
-                 WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before > ?2",
+                 WHERE state = 'ready' AND not_before > ?2 AND not_before > 0 AND live = ?1",
             )?;
             let next: Option<i64> =
                 sql(self, next.query_row((live, now.micros()), |row| row.get(0)))?;
@@ -200,19 +201,35 @@ impl Store {
         Ok(self.unconfirmed(&text, values)?.pop())
     }
 
-    /// Orphans are what the token in use did not make: those of the tokens before it, and after.
+    /// Orphans are what the token in use did not make.
     fn due_orphan(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
-        let token = ask.token.as_ref().map_or("", TokenPrint::as_str);
-        for range in ["token < ?1", "token > ?1"] {
-            let text = format!(
-                "{UNCONFIRMED} AND {range} AND (next_poll <= ?2 OR next_poll > ?3) LIMIT 1"
-            );
-            let values = (token, ask.now.micros(), latest(ask.now));
-            if let Some(call) = self.unconfirmed(&text, values)?.pop() {
-                return Ok(Some(call));
+        for token in self.other_tokens(ask.token.as_ref())? {
+            for range in ["next_poll <= ?2", "next_poll > ?3"] {
+                let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");
+                let values = (&token, ask.now.micros(), latest(ask.now));
+                if let Some(call) = self.unconfirmed(&text, values)?.pop() {
+                    return Ok(Some(call));
+                }
             }
         }
         Ok(None)
+    }
+
+    /// The tokens that made what waits, but for the one in use: from one to the next, for there
+    /// may be many calls of each.
+    fn other_tokens(&self, used: Option<&TokenPrint>) -> Result<Vec<String>, Error> {
+        let mut found = self.prepare(
+            "WITH RECURSIVE each(token) AS (
+                 SELECT min(token) FROM calls WHERE state = 'submitted'
+                 UNION ALL
+                 SELECT (SELECT min(token) FROM calls
+                         WHERE state = 'submitted' AND token > each.token)
+                 FROM each WHERE each.token IS NOT NULL)
+             SELECT token FROM each WHERE token != ?1",
+        )?;
+        let used = used.map_or("", TokenPrint::as_str);
+        let rows = found.query_map([used], |row| row.get(0));
+        sql(self, rows.and_then(Iterator::collect))
     }
 
     fn next_poll(&self, now: EventTime) -> Result<Option<EventTime>, Error> {

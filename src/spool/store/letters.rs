@@ -66,18 +66,25 @@ fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
     })
 }
 
-/// The conditions of a filter, with their values.
-fn conditions(filter: &LetterFilter) -> (String, Vec<Box<dyn ToSql>>) {
+/// The conditions of a filter, with their values: few texts, whatever is asked.
+fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql>>) {
     let mut text = String::new();
     let mut values: Vec<Box<dyn ToSql>> = Vec::new();
     if let Some(ids) = &filter.ids {
         let ids: Vec<String> = ids.iter().map(RowId::to_string).collect();
-        text.push_str(&format!(" AND id IN ({})", ids.join(",")));
+        text.push_str(" AND id IN (SELECT value FROM json_each(?))");
+        values.push(Box::new(format!("[{}]", ids.join(","))));
     }
     if let Some(after) = filter.after {
         text.push_str(" AND id > ?");
         values.push(Box::new(after.0));
     }
+    if let Some(reason) = filter.reason.filter(|reason| *reason != Reason::Unreadable) {
+        text.push_str(" AND reason = ?");
+        values.push(Box::new(reason.word()));
+    }
+    text.push_str(" ORDER BY id LIMIT ?");
+    values.push(Box::new(count(limit)));
     (text, values)
 }
 
@@ -131,15 +138,16 @@ impl Store {
     /// # Errors
     /// The disk, or a damaged file.
     pub fn letters_by_reason(&self) -> Result<BTreeMap<Reason, u64>, Error> {
-        let mut found = self.prepare(
-            "SELECT reason, count(*) FROM calls WHERE state IN ('dead', 'parked') GROUP BY reason
-             UNION ALL SELECT 'unreadable', count(*) FROM unreadable",
-        )?;
+        let mut found = self.prepare("SELECT reason, count FROM letters")?;
         let rows = found
             .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
             .and_then(Iterator::collect);
         let rows: Vec<(String, i64)> = sql(self, rows)?;
         let mut all = BTreeMap::new();
+        let unreadable = self.unreadable_kept();
+        if unreadable > 0 {
+            all.insert(Reason::Unreadable, unreadable);
+        }
         for (word, letters) in rows.into_iter().filter(|(_, letters)| *letters > 0) {
             let reason = self.read_reason(RowId(0), &word)?;
             *all.entry(reason).or_default() += u64::try_from(letters).unwrap_or(0);
@@ -148,16 +156,9 @@ impl Store {
     }
 
     fn call_letters(&self, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
-        let (mut more, mut values) = conditions(filter);
-        if let Some(reason) = filter.reason {
-            more.push_str(" AND reason = ?");
-            values.push(Box::new(reason.word()));
-        }
-        let text = format!(
-            "SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){more}
-             ORDER BY id LIMIT {limit}"
-        );
-        let mut found = sql(self, self.db.prepare(&text))?;
+        let (rest, values) = conditions(filter, limit);
+        let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
+        let mut found = self.prepare(&text)?;
         let rows = found
             .query_map(params_from_iter(values), raw)
             .and_then(Iterator::collect);
@@ -168,12 +169,12 @@ impl Store {
     }
 
     fn unread_letters(&self, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
-        let (more, values) = conditions(filter);
+        let (rest, values) = conditions(filter, limit);
         let text = format!(
             "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX})
-             FROM unreadable WHERE true{more} ORDER BY id LIMIT {limit}"
+             FROM unreadable WHERE true{rest}"
         );
-        let mut found = sql(self, self.db.prepare(&text))?;
+        let mut found = self.prepare(&text)?;
         let rows = found
             .query_map(params_from_iter(values), unread)
             .and_then(Iterator::collect);

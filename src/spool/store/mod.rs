@@ -1,5 +1,8 @@
 //! All SQL. A [`Store`] is synchronous and knows no clock and no thread.
 
+mod appeared;
+#[cfg(test)]
+mod asked;
 mod calls;
 mod correct;
 mod finish;
@@ -19,12 +22,15 @@ mod tally;
 mod tombstones;
 mod unreadable;
 
+#[cfg(test)]
+pub(super) use asked::Stored;
 pub(super) use meta::CLEAN;
 pub use search::Search;
 pub use tally::Recount;
 
 use super::op::{Done, Op, RowId};
 use super::{Books, Error, Settings};
+use appeared::Appeared;
 use finish::FinishRow;
 use rusqlite::{CachedStatement, Connection};
 use schema::{Found, MIGRATIONS};
@@ -40,8 +46,11 @@ pub struct Store {
     tally: Tally,
     next_id: i64,
     restored: bool,
+    appeared: Appeared,
     /// Where the purge of tombstones goes on.
     tombstone_cursor: (String, String),
+    #[cfg(test)]
+    asked: asked::Asked,
 }
 
 /// temp_store: savepoints copy pages into memory, not into files.
@@ -104,7 +113,10 @@ impl Store {
             tally,
             next_id: 1,
             restored: false,
+            appeared: Appeared::default(),
             tombstone_cursor: (String::new(), String::new()),
+            #[cfg(test)]
+            asked: asked::Asked::default(),
         };
         store.next_id = store.highest_id()? + 1;
         Ok(store)
@@ -128,10 +140,14 @@ impl Store {
         id
     }
 
+    #[cfg_attr(test, track_caller)]
     fn prepare(&self, text: &str) -> Result<CachedStatement<'_>, Error> {
+        #[cfg(test)]
+        self.asked.note(text);
         sql(self, self.db.prepare_cached(text))
     }
 
+    #[cfg_attr(test, track_caller)]
     fn execute(&self, text: &str, values: impl rusqlite::Params) -> Result<usize, Error> {
         let mut statement = self.prepare(text)?;
         sql(self, statement.execute(values))
@@ -213,7 +229,8 @@ impl Store {
             Ok(answer)
         });
         if answer.is_ok() {
-            self.tally.committed();
+            let letters = self.tally.committed();
+            self.appeared.add(letters);
         } else {
             // A full disk may have ended the transaction already.
             if !self.db.is_autocommit() {
@@ -295,19 +312,6 @@ impl Store {
             .query_row(&text, [], |row| row.get(0))
             .expect("a limit");
         assert_eq!(limit, pages);
-    }
-
-    /// How SQLite would answer a question.
-    pub(super) fn plan(&self, question: &str) -> String {
-        let text = format!("EXPLAIN QUERY PLAN {question}");
-        let mut explain = self.db.prepare(&text).expect("a question");
-        let values = vec![rusqlite::types::Null; explain.parameter_count()];
-        let steps = explain
-            .query_map(rusqlite::params_from_iter(values), |row| {
-                row.get::<_, String>(3)
-            })
-            .expect("a plan");
-        steps.map(|step| step.expect("text") + "\n").collect()
     }
 
     /// No transaction is open.

@@ -7,8 +7,9 @@ use crate::journal::CallUuid;
 use crate::spool::{Error, Notice};
 
 impl Store {
-    /// Queues the notice of a letter, in the transaction that made it one.
-    pub(super) fn queue_notice(&self, id: RowId) -> Result<(), Error> {
+    /// Tells those who watch of a letter, and queues its notice in the transaction that made it.
+    pub(super) fn queue_notice(&mut self, id: RowId) -> Result<(), Error> {
+        self.tally.letter(id);
         if !self.settings.notices {
             return Ok(());
         }

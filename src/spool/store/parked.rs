@@ -21,7 +21,7 @@ impl Store {
              FROM (SELECT phone, count(*) AS calls, max(id) AS last FROM calls
                    WHERE state = 'parked' AND phone > ?1 AND reason = 'no_lead'
                    GROUP BY phone ORDER BY phone LIMIT ?2) AS p
-             JOIN calls AS c ON c.id = p.last ORDER BY p.phone",
+             JOIN calls AS c ON c.id = p.last",
         )?;
         let after = after.map_or("", Phone::as_str);
         let rows = found
@@ -29,7 +29,8 @@ impl Store {
                 Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?))
             })
             .and_then(Iterator::collect);
-        let rows: Vec<(String, i64, i64, String)> = sql(self, rows)?;
+        let mut rows: Vec<(String, i64, i64, String)> = sql(self, rows)?;
+        rows.sort();
         let phones = rows.into_iter().map(|(phone, calls, last, record)| {
             let last: CallRecord = self.read_json(RowId(last), &record)?;
             let phone = Phone::from_e164(&phone)
@@ -58,13 +59,33 @@ impl Store {
         sql(self, rows)
     }
 
+    /// All parked calls by the time they have waited, a page at a time, after `last`.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn parked_after(
+        &self,
+        last: Option<(EventTime, RowId)>,
+        limit: usize,
+    ) -> Result<Vec<(EventTime, RowId)>, Error> {
+        let mut found = self.prepare(
+            "SELECT since, id FROM calls WHERE state = 'parked' AND (since, id) > (?1, ?2)
+             ORDER BY since, id LIMIT ?3",
+        )?;
+        let (since, id) = last.map_or((i64::MIN, 0), |(since, id)| (since.micros(), id.0));
+        let rows = found.query_map((since, id, count(limit)), |row| {
+            Ok((EventTime::from_micros(row.get(0)?), RowId(row.get(1)?)))
+        });
+        sql(self, rows.and_then(Iterator::collect))
+    }
+
     /// Calls that have been parked since before `before`, oldest first.
     ///
     /// # Errors
     /// The disk, or a damaged file.
     pub fn parked_before(&self, before: EventTime, limit: usize) -> Result<Vec<RowId>, Error> {
         let mut found = self.prepare(
-            "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY id LIMIT ?2",
+            "SELECT id FROM calls WHERE state = 'parked' AND since < ?1 ORDER BY since LIMIT ?2",
         )?;
         let rows = found
             .query_map((before.micros(), count(limit)), |row| row.get(0).map(RowId))

@@ -1,14 +1,13 @@
 //! Forgetting what is old, a bounded part at a time.
 
 use super::super::op::{Done, Purged};
-use super::super::state::State;
 use super::tally::Book;
 use super::{Store, sql};
 use crate::spool::Error;
 use callbridge_call::EventTime;
 use rusqlite::OptionalExtension as _;
 
-/// Rows a purge takes at most.
+/// Rows a purge takes at most: some milliseconds.
 const CALLS_MAX: u32 = 500;
 /// Tombstones a purge looks at.
 const TOMBSTONES_MAX: i64 = 2_000;
@@ -20,34 +19,49 @@ const FREED_PAGES: u32 = 1_024;
 impl Store {
     pub(super) fn purge(&mut self, now: EventTime) -> Result<Done, Error> {
         let before = now.minus(self.settings.retention);
+        let calls = self.purge_calls(before)?;
+        let tombstones = self.purge_tombstones(before)?;
+        self.give_pages_back()?;
+        Ok(Done::Purged(Purged {
+            calls,
+            tombstones,
+            more: calls == u64::from(CALLS_MAX) || tombstones > 0,
+        }))
+    }
+
+    fn purge_calls(&mut self, before: EventTime) -> Result<u64, Error> {
         let mut calls = 0;
-        for (state, purged) in [
-            (State::Journaled, Book::PurgedJournaled),
-            (State::Discarded, Book::PurgedDiscarded),
-        ] {
-            let gone = self.execute(
-                "DELETE FROM calls WHERE id IN (
-                     SELECT id FROM calls WHERE state IN ('journaled', 'discarded')
-                     AND state = ?1 AND since < ?2 ORDER BY since LIMIT ?3)",
-                (state.word(), before.micros(), CALLS_MAX),
-            )?;
-            self.tally.add(purged, i64::try_from(gone).unwrap_or(0));
-            calls += u64::try_from(gone).unwrap_or(0);
+        let mut gone = self.prepare(
+            "DELETE FROM calls WHERE id IN (
+                 SELECT id FROM calls WHERE state IN ('journaled', 'discarded')
+                 AND since < ?1 ORDER BY since LIMIT ?2)
+             RETURNING state = 'journaled'",
+        )?;
+        let rows = gone.query_map((before.micros(), CALLS_MAX), |row| row.get(0));
+        let rows: Vec<bool> = sql(self, rows.and_then(Iterator::collect))?;
+        drop(gone);
+        for journaled in rows {
+            let book = match journaled {
+                true => Book::PurgedJournaled,
+                false => Book::PurgedDiscarded,
+            };
+            self.tally.add(book, 1);
+            calls += 1;
         }
         if calls > 0 {
             self.remember_highest_id()?;
         }
-        let tombstones = self.purge_tombstones(before)?;
-        self.give_pages_back()?;
-        Ok(Done::Purged(Purged { calls, tombstones }))
+        Ok(calls)
     }
 
     fn give_pages_back(&self) -> Result<(), Error> {
         let mut found = self.prepare("PRAGMA freelist_count")?;
         let free: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
         if free > FREE_PAGES_MAX {
-            let text = format!("PRAGMA incremental_vacuum({FREED_PAGES})");
-            sql(self, self.db.execute_batch(&text))?;
+            // A page for each row of the answer: they have to be asked for.
+            let mut freed = self.prepare(&format!("PRAGMA incremental_vacuum({FREED_PAGES})"))?;
+            let mut pages = sql(self, freed.query([]))?;
+            while sql(self, pages.next())?.is_some() {}
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2];
+pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -113,6 +113,36 @@ CREATE INDEX calls_token ON calls(token, submitted_at) WHERE state = 'submitted'
 CREATE INDEX calls_sweep ON calls(submitted_at) WHERE state = 'submitted' AND absent < 2;
 CREATE INDEX calls_alone ON calls(next_poll) WHERE state = 'submitted' AND absent >= 2;
 DROP INDEX calls_accepted;
+";
+
+/// Nothing may take longer the more rows there are: not what the sender asks for one token, nor
+/// what a person asks of letters. (Of two indices that would do SQLite takes the younger.)
+/// Triggers keep the number of letters by reason, whatever a step does to state and reason.
+const FLAT: &str = "
+CREATE INDEX calls_due ON calls(token, next_poll) WHERE state = 'submitted';
+DROP INDEX calls_alone;
+CREATE INDEX calls_alone ON calls(token, next_poll) WHERE state = 'submitted' AND absent >= 2;
+CREATE INDEX calls_linkedid ON calls(json_extract(record, '$.linkedid'))
+    WHERE state IN ('dead', 'parked');
+CREATE INDEX calls_waiting ON calls(since, id) WHERE state = 'parked';
+CREATE INDEX calls_missing ON calls(phone, id) WHERE state = 'parked' AND reason = 'no_lead';
+CREATE TABLE letters (reason TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+INSERT INTO letters SELECT reason, count(*) FROM calls
+    WHERE state IN ('dead', 'parked') GROUP BY reason;
+CREATE TRIGGER letter_born AFTER INSERT ON calls WHEN NEW.state IN ('dead', 'parked')
+BEGIN
+    INSERT INTO letters VALUES (NEW.reason, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
+CREATE TRIGGER letter_left AFTER UPDATE OF state, reason ON calls
+    WHEN OLD.state IN ('dead', 'parked') AND OLD.reason IS NOT NULL
+BEGIN
+    UPDATE letters SET count = count - 1 WHERE reason = OLD.reason;
+END;
+CREATE TRIGGER letter_came AFTER UPDATE OF state, reason ON calls
+    WHEN NEW.state IN ('dead', 'parked') AND NEW.reason IS NOT NULL
+BEGIN
+    INSERT INTO letters VALUES (NEW.reason, 1) ON CONFLICT DO UPDATE SET count = count + 1;
+END;
 ";
 
 /// What a file turned out to be.

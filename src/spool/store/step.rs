@@ -115,7 +115,7 @@ impl Store {
         }
     }
 
-    pub(super) fn letter_appeared(&self, row: RowId) -> Result<(), Error> {
+    pub(super) fn letter_appeared(&mut self, row: RowId) -> Result<(), Error> {
         self.execute(
             "UPDATE calls SET deaths = deaths + 1 WHERE id = ?1",
             [row.0],

@@ -1,5 +1,6 @@
 //! The books: kept in memory, written in the transaction that changes them.
 
+use super::super::op::RowId;
 use super::super::state::State;
 use super::{Books, Store, sql};
 use crate::spool::Error;
@@ -61,6 +62,8 @@ pub(super) struct Tally {
     named: BTreeMap<String, i64>,
     /// What the running transaction added to `named`, oldest first.
     added: Vec<(String, i64)>,
+    /// Letters that the running transaction made, oldest first.
+    letters: Vec<RowId>,
 }
 
 /// A point of the running transaction.
@@ -68,6 +71,7 @@ pub(super) struct Tally {
 pub(super) struct Mark {
     counts: [i64; NAMES.len()],
     added: usize,
+    letters: usize,
 }
 
 impl Tally {
@@ -111,11 +115,13 @@ impl Tally {
         Mark {
             counts: self.counts,
             added: self.added.len(),
+            letters: self.letters.len(),
         }
     }
 
     pub(super) fn back_to(&mut self, mark: Mark) {
         self.counts = mark.counts;
+        self.letters.truncate(mark.letters);
         for (name, by) in self.added.drain(mark.added..) {
             if let Some(count) = self.named.get_mut(&name) {
                 *count -= by;
@@ -141,10 +147,15 @@ impl Tally {
         Ok(())
     }
 
-    /// The transaction is committed.
-    pub(super) fn committed(&mut self) {
+    pub(super) fn letter(&mut self, row: RowId) {
+        self.letters.push(row);
+    }
+
+    /// The transaction is committed: the letters it made.
+    pub(super) fn committed(&mut self) -> Vec<RowId> {
         self.stored = self.counts;
         self.added.clear();
+        std::mem::take(&mut self.letters)
     }
 
     /// The transaction is gone.
@@ -152,6 +163,7 @@ impl Tally {
         self.back_to(Mark {
             counts: self.stored,
             added: 0,
+            letters: 0,
         });
     }
 }
@@ -217,9 +229,30 @@ impl Store {
         let counted = (0..8).chain([Book::UnreadableKept.place()]);
         let wrong = counted
             .filter(|place| rows[*place] != self.tally.counts[*place])
-            .map(|place| (NAMES[place], self.tally.counts[place], rows[place]))
-            .collect();
+            .map(|place| (NAMES[place], self.tally.counts[place], rows[place]));
+        let mut wrong: Vec<_> = wrong.collect();
+        wrong.extend(self.recount_letters()?);
         Ok(Recount { wrong })
+    }
+
+    /// Reasons whose letters are not as many as was kept.
+    fn recount_letters(&self) -> Result<Vec<(&'static str, i64, i64)>, Error> {
+        let mut letters = self.prepare(
+            "SELECT reason, sum(kept), sum(found) FROM (
+                 SELECT reason, count AS kept, 0 AS found FROM letters
+                 UNION ALL
+                 SELECT reason, 0, count(*) FROM calls
+                 WHERE state IN ('dead', 'parked') GROUP BY reason)
+             GROUP BY reason HAVING sum(kept) != sum(found)",
+        )?;
+        let rows = letters.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        let rows = rows.and_then(Iterator::collect);
+        let rows: Vec<(String, i64, i64)> = sql(self, rows)?;
+        let rows = rows.into_iter().map(|(word, kept, found)| {
+            let reason = self.read_reason(RowId(0), &word)?;
+            Ok((reason.word(), kept, found))
+        });
+        rows.collect()
     }
 }
 

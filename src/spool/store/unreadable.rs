@@ -17,8 +17,7 @@ impl Store {
         at: EventTime,
     ) -> Result<Done, Error> {
         self.tally.add(Book::Unreadable, 1);
-        let kept = u64::try_from(self.tally.get(Book::UnreadableKept)).unwrap_or(0);
-        if kept >= UNREADABLE_LETTERS_MAX {
+        if self.unreadable_kept() >= UNREADABLE_LETTERS_MAX {
             return Ok(Done::Unreadable(None));
         }
         let id = self.new_id();
@@ -32,6 +31,11 @@ impl Store {
         self.tally.add(Book::UnreadableKept, 1);
         self.queue_notice(id)?;
         Ok(Done::Unreadable(Some(id)))
+    }
+
+    /// How many of them there are.
+    pub(super) fn unreadable_kept(&self) -> u64 {
+        u64::try_from(self.tally.get(Book::UnreadableKept)).unwrap_or(0)
     }
 
     /// Only `Discard` exists for such a letter: it is forgotten.

@@ -1,5 +1,6 @@
 //! Tests of the spool, filed by the question they answer.
 
+mod acts;
 mod call;
 mod correct;
 mod disk;
@@ -14,5 +15,7 @@ mod restored;
 mod round_trip;
 mod search;
 mod sender;
+mod size;
 mod table;
+mod walk;
 mod words;
