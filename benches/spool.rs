@@ -1,0 +1,337 @@
+//! The spool with many rows in it: what an operation costs, and what the daemon keeps in memory,
+//! must not depend on how many there are.
+//!
+//! `cargo bench --bench spool` measures 10 thousand and 1 million rows; `-- 10000000` measures as
+//! many as are named (10 million need 12 GB of disk and some minutes). `-- --backlog` makes all of
+//! them calls that wait to be sent, instead of an old spool's mixture.
+
+use callbridge::journal::Judged;
+use callbridge::spool::{
+    Ask, Done, Finished, Guard, Handle, LetterFilter, Op, RowId, Settings, Step, TokenPrint, open,
+};
+use callbridge_call::{EventTime, FinishedCall};
+use rusqlite::Connection;
+use serde_json::json;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_callbridge");
+/// Calls stored in groups of 256 for one figure.
+const GROUPED: usize = 20_480;
+/// Operations of one kind timed, each with its own commit or read.
+const SINGLE: usize = 101;
+const NOW: i64 = 1_795_151_317_000_000;
+
+/// The n-th call of the `kind`-th sort: its ids are its own.
+fn call(n: usize, kind: &str) -> Finished {
+    let linkedid = format!("{kind}-1795151317.{n}");
+    let uuid = uuid::Uuid::new_v5(&uuid::Uuid::nil(), linkedid.as_bytes());
+    let call: FinishedCall = serde_json::from_value(json!({
+        "linkedid": linkedid, "also_known_as": [linkedid, format!("{linkedid}1")],
+        "direction": "INBOUND", "answered": true, "trunk": "city",
+        "number": {"text": "998901110001", "from_dial_string": false}, "employee": "101",
+        "employees_in_order": ["101"], "started": NOW, "ended": NOW + 5_000_000,
+        "talk": {"secs": 4, "nanos": 150_000_000}, "variables": [], "userfields": [],
+        "incomplete": null, "estimate": false, "live": true, "remarks": [], "why": [],
+    }))
+    .expect("a call");
+    let judged: Judged = serde_json::from_value(json!({
+        "record": {
+            "uuid": uuid, "linkedid": linkedid, "pbx": "pbx1", "direction": "INBOUND",
+            "answered": true, "leadId": 4001, "trunk": "city", "clientPhone": "+998901110001",
+            "employee": "101", "employeeId": 501, "employeesInOrder": ["101"],
+            "startedAt": NOW / 1_000_000, "durationSec": 5, "talkTimeSec": 4,
+            "incomplete": false, "estimate": false,
+        },
+        "outcome": "journal", "reason": null, "message": "", "live": true, "remarks": [],
+        "judged_at": NOW,
+    }))
+    .expect("a verdict");
+    Finished { judged, call }
+}
+
+fn finish(n: usize, kind: &str) -> Op {
+    Op::Finish(Box::new(call(n, kind)))
+}
+
+/// Seven tenths journaled, half of them long ago; two tenths wait; the rest are letters.
+const MIXTURE: &str = "CASE WHEN i % 10 < 7 THEN 'journaled' WHEN i % 10 < 9 THEN 'ready'
+                       WHEN i % 20 = 9 THEN 'dead' ELSE 'parked' END";
+
+/// Fills an empty spool with `rows` copies of one call, by SQL.
+fn fill(dir: &Path, rows: usize, backlog: bool) {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    handle.write_blocking(vec![finish(0, "@")]).expect("stored");
+    guard.close();
+    let db = Connection::open(dir.join("spool.db")).expect("opens");
+    db.execute_batch(
+        "PRAGMA synchronous = OFF; PRAGMA journal_mode = OFF; PRAGMA cache_size = -200000",
+    )
+    .expect("fast and careless");
+    let state = if backlog { "'ready'" } else { MIXTURE };
+    let indices = indices(&db);
+    for (name, _) in &indices {
+        db.execute_batch(&format!("DROP INDEX {name}"))
+            .expect("dropped");
+    }
+    let text = format!(
+        "WITH RECURSIVE n(i) AS (SELECT 2 UNION ALL SELECT i + 1 FROM n WHERE i <= {rows}),
+              made AS (SELECT i, {state} AS state FROM n)
+         INSERT INTO calls (id, uuid, state, live, since, started, phone, heard, record, call,
+                            deaths, reason)
+         SELECT i, randomblob(16), made.state, i % 2,
+                CASE WHEN i % 2 THEN since ELSE 0 END, started, '+99890' || (i % 100000), heard,
+                replace(record, '@', i), replace(call, '@', i), made.state IN ('dead', 'parked'),
+                CASE made.state WHEN 'dead' THEN 'failed' WHEN 'parked' THEN 'no_lead' END
+         FROM made, (SELECT * FROM calls WHERE id = 1) AS c"
+    );
+    db.execute_batch(&text).expect("filled");
+    for (_, sql) in indices {
+        db.execute_batch(&sql).expect("an index");
+    }
+    db.execute_batch(
+        "INSERT OR REPLACE INTO books SELECT state, count(*) FROM calls GROUP BY state;
+         INSERT OR REPLACE INTO books SELECT 'finished', count(*) FROM calls;
+         INSERT INTO tombstones SELECT 'pbx1', '1795000000.' || id, uuid, 1, started, since
+             FROM calls ORDER BY 2;
+         PRAGMA journal_mode = WAL;",
+    )
+    .expect("the books");
+}
+
+/// Indices over calls, with what makes them.
+fn indices(db: &Connection) -> Vec<(String, String)> {
+    let mut found = db
+        .prepare("SELECT name, sql FROM sqlite_master WHERE type = 'index' AND tbl_name = 'calls'")
+        .expect("a question");
+    let rows = found.query_map([], |row| Ok((row.get(0)?, row.get(1)?)));
+    rows.expect("rows").map(|row| row.expect("a row")).collect()
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort();
+    times[times.len() / 2]
+}
+
+fn timed(mut work: impl FnMut(usize)) -> Duration {
+    let one = |n| {
+        let began = Instant::now();
+        work(n);
+        began.elapsed()
+    };
+    median((0..SINGLE).map(one).collect())
+}
+
+/// Calls a second, in groups of 256.
+fn grouped(handle: &Handle) -> f64 {
+    let groups: Vec<Vec<Op>> = (0..GROUPED / 256)
+        .map(|group| (0..256).map(|n| finish(group * 256 + n, "g")).collect())
+        .collect();
+    let began = Instant::now();
+    for group in groups {
+        handle.write_blocking(group).expect("stored");
+    }
+    GROUPED as f64 / began.elapsed().as_secs_f64()
+}
+
+/// A call's whole way, a commit a step: the time of one.
+fn step(handle: &Handle) -> Duration {
+    let stored: Vec<Op> = (0..SINGLE).map(|n| finish(n, "s")).collect();
+    let rows: Vec<RowId> = handle
+        .write_blocking(stored)
+        .expect("stored")
+        .into_iter()
+        .map(|done| match done {
+            Done::New(row) => row,
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let at = EventTime::from_micros(NOW);
+    let accepted = || Step::Accepted {
+        request_id: "f3b0c442-98fc-4c14-9afb-f4c8996fb924".into(),
+        token: TokenPrint::of("token"),
+    };
+    let way = [Step::Send, accepted(), Step::Confirmed];
+    let each = way.map(|step| {
+        timed(|n| {
+            let op = Op::Step {
+                row: rows[n],
+                step: step.clone(),
+                at,
+            };
+            handle.write_blocking(vec![op]).expect("a step");
+        })
+    });
+    each.iter().sum::<Duration>() / 3
+}
+
+fn head(handle: &Handle) -> Duration {
+    let now = EventTime::from_micros(NOW);
+    timed(|_| {
+        let ask = Ask {
+            now,
+            token: Some(TokenPrint::of("token")),
+            ripe_before: now,
+        };
+        handle
+            .read_blocking(move |store| store.head(&ask))
+            .expect("a head");
+    })
+}
+
+/// A page of letters from the middle.
+fn letters(handle: &Handle, rows: usize) -> Duration {
+    let after = Some(RowId(i64::try_from(rows / 2).expect("small")));
+    timed(|_| {
+        let filter = LetterFilter {
+            after,
+            limit: 200,
+            ..LetterFilter::default()
+        };
+        handle
+            .read_blocking(move |store| store.letters(&filter))
+            .expect("letters");
+    })
+}
+
+fn scrape(handle: &Handle) -> Duration {
+    timed(|_| {
+        handle
+            .read_blocking(|store| store.letters_by_reason())
+            .expect("reasons");
+    })
+}
+
+/// One round of the purge, of which there are always more: the time of one.
+fn purge(handle: &Handle) -> Duration {
+    let now = EventTime::from_micros(NOW - 1_000_000);
+    let began = Instant::now();
+    let rounds = 8;
+    for _ in 0..rounds {
+        handle
+            .write_blocking(vec![Op::Purge { now }])
+            .expect("purged");
+    }
+    began.elapsed() / rounds
+}
+
+/// A daemon on that folder, with a CRM that does not answer: what it keeps in memory, in MB.
+fn resident(root: &Path) -> f64 {
+    let crm = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", crm.local_addr().expect("its address"));
+    let (source, token) = (root.join("empty.raw"), root.join("token"));
+    std::fs::write(&source, "").expect("written");
+    std::fs::write(&token, "svc_pat_bench\n").expect("written");
+    let child = Command::new(PROGRAM)
+        .args(["run", "--log", "error", "--pbx-id", "bench", "--crm-url"])
+        .args([
+            &url,
+            "--trunk",
+            "city=PJSIP/city,country=UZ,lead=var:LEAD_ID",
+        ])
+        .arg("--source")
+        .arg(format!("file://{}?format=ami", source.display()))
+        .arg("--token-file")
+        .arg(&token)
+        .arg("--state")
+        .arg(root.join("state"))
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("the program starts");
+    let mut child = Running(child);
+    std::thread::sleep(Duration::from_secs(8));
+    assert!(child.0.try_wait().expect("a child").is_none(), "it ended");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.0.id()));
+    let status = status.expect("its status");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let kib = line.and_then(|line| line.split_whitespace().nth(1));
+    let kib: f64 = kib.and_then(|kib| kib.parse().ok()).expect("a number");
+    kib / 1024.0
+}
+
+/// A running program, ended with this.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn opened(dir: &Path) -> (Duration, Handle, Guard) {
+    let began = Instant::now();
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    (began.elapsed(), handle, guard)
+}
+
+fn measure(rows: usize, backlog: bool) {
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    let dir = root.path().join("state");
+    fill(&dir, rows, backlog);
+    let bytes = std::fs::metadata(dir.join("spool.db"))
+        .expect("a file")
+        .len();
+    let resident = resident(root.path());
+    let (start, handle, guard) = opened(&dir);
+    let per_second = grouped(&handle);
+    let single = timed(|n| drop(handle.write_blocking(vec![finish(n, "1")])));
+    let us = |time: Duration| time.as_secs_f64() * 1e6;
+    println!(
+        "{rows:>9} {:>7.0} {per_second:>9.0} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>9.0} {:>9.0} \
+         {:>8.1} {resident:>9.1}",
+        bytes as f64 / 1e6,
+        us(single),
+        us(step(&handle)),
+        us(head(&handle)),
+        us(letters(&handle, rows)),
+        us(scrape(&handle)),
+        us(purge(&handle)),
+        start.as_secs_f64() * 1e3,
+    );
+    guard.close();
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let asked: Vec<usize> = args.iter().filter_map(|text| text.parse().ok()).collect();
+    let backlog = args.iter().any(|text| text == "--backlog");
+    println!(
+        "{:>9} {:>7} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9}",
+        "rows",
+        "file",
+        "groups of",
+        "one",
+        "one",
+        "head",
+        "200",
+        "letters",
+        "purge",
+        "open at",
+        "daemon's"
+    );
+    println!(
+        "{:>9} {:>7} {:>9} {:>8} {:>8} {:>8} {:>9} {:>9} {:>9} {:>8} {:>9}",
+        "",
+        "MB",
+        "256, /s",
+        "call, µs",
+        "step, µs",
+        "µs",
+        "lett., µs",
+        "count, µs",
+        "round, µs",
+        "start, ms",
+        "memory, MB"
+    );
+    let sizes = if asked.is_empty() {
+        vec![10_000, 1_000_000]
+    } else {
+        asked
+    };
+    for rows in sizes {
+        measure(rows, backlog);
+    }
+}
