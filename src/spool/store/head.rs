@@ -89,10 +89,11 @@ impl Store {
         let limit = count(SOUGHT_MAX);
         let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
         let mut sought = self.unconfirmed(&text, [limit])?;
-        let text =
-            format!("{UNCONFIRMED} AND absent >= 2 AND token <> ?1 ORDER BY next_poll LIMIT ?2");
-        let token = ask.token.as_ref().map_or("", TokenPrint::as_str);
-        sought.extend(self.unconfirmed(&text, (token, limit))?);
+        for token in self.other_tokens(ask.token.as_ref())? {
+            let text =
+                format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
+            sought.extend(self.unconfirmed(&text, (&token, limit))?);
+        }
         Ok(sought)
     }
 

@@ -351,7 +351,9 @@ pub const ACTS: &[Act] = &[
         },
     ),
     ("what a sweep seeks", |store, _| {
-        drop(store.sought().expect("readable"))
+        for token in [token(), TokenPrint::of("another")] {
+            store.sought(&ask(1, Some(token))).expect("readable");
+        }
     }),
     ("a call by its ids", |store, rows| {
         let call = call(READY, rows.middle());
@@ -443,14 +445,17 @@ fn letters(store: &Store, filter: LetterFilter) {
         .expect("readable");
 }
 
+fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
+    Ask {
+        now: at(seconds),
+        token,
+        ripe_before: at(seconds),
+    }
+}
+
 /// With the token in use, and with another one.
 fn head(store: &Store, seconds: i64) {
     for token in [Some(token()), Some(TokenPrint::of("another")), None] {
-        let ask = Ask {
-            now: at(seconds),
-            token,
-            ripe_before: at(seconds),
-        };
-        store.head(&ask).expect("a head");
+        store.head(&ask(seconds, token)).expect("a head");
     }
 }
