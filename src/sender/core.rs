@@ -6,11 +6,11 @@
 //! its answer and gives the operations to commit after it.
 
 use super::line::Line;
-use super::memory::{self, Memory, Shared, Silence};
+use super::memory::{self, Memory, Refused, Shared, Silence};
 use super::orphan;
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
 use super::plan::{About, Known, Launch, Plan, Settings, Task};
-use super::schedule::Jitter;
+use super::schedule::{Jitter, PROBE};
 use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
 use super::verdict::Context;
@@ -87,6 +87,8 @@ pub struct Core {
     pub(super) settled_to: EventTime,
     /// How the wall clock stood to the time since boot.
     offset: i64,
+    /// The token that was refused last, and when, since boot.
+    pub(super) refused: Option<(Refused, Duration)>,
     /// [`Memory`] as it is stored.
     remembered: String,
 }
@@ -124,6 +126,10 @@ impl Core {
             expires_in_days: None,
             polled_last: false,
             remembered: memory.text(),
+            refused: memory.refused.clone().map(|refused| {
+                let since = now.wall.since(refused.at);
+                (refused, now.boot.saturating_sub(since))
+            }),
             sweeper: Sweeper::new(memory.ways),
             probe: None,
             sweep_from: Duration::ZERO,
@@ -210,6 +216,10 @@ impl Core {
     pub fn token(&mut self, token: Option<TokenPrint>) {
         if self.token != token {
             self.line.token(token.is_some());
+            let refused = self.refused.as_ref();
+            if let Some((_, at)) = refused.filter(|(it, _)| token.as_ref() == Some(&it.token)) {
+                self.line.refused_before(*at + PROBE);
+            }
             self.token = token;
             self.info = None;
             self.expires_in_days = None;
@@ -284,6 +294,7 @@ impl Core {
                 }),
             shared,
             streaks: self.line.streaks(),
+            refused: self.refused.as_ref().map(|(refused, _)| refused.clone()),
         };
         let text = memory.text();
         if text != self.remembered {

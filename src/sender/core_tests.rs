@@ -410,3 +410,37 @@ fn a_clock_set_forward_makes_what_was_sent_doubtful() {
     };
     assert!(until >= at(70).boot);
 }
+
+/// What a sender that asked about its token at this second of a first life remembers.
+fn refused_at(seconds: u64) -> String {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(seconds));
+    core.token(Some(print()));
+    let Decision::Send(plan) = core.next(at(seconds), &Head::default()) else {
+        panic!("the token is asked for first");
+    };
+    let slot = plan.slot;
+    core.launch(at(seconds), plan, About::default());
+    let heard = Heard {
+        answer: Answer::Unauthorized,
+        expiry: None,
+    };
+    let outcome = core.answered(at(seconds), slot, heard).expect("under way");
+    stored(&outcome.ops).expect("it is remembered")
+}
+
+#[test]
+fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at_once() {
+    let known = Known {
+        memory: Some(refused_at(0)),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    let head = Head::default();
+    let pause = core.status(at(3), &head).pause.expect("a pause");
+    assert_eq!(pause.reason, "token_refused");
+    assert_eq!(core.next(at(3), &head), Decision::WaitUntil(at(60).boot));
+    assert_eq!(lane(&mut core, at(60), &head), Some(Lane::Token));
+    core.token(Some(TokenPrint::of("svc_pat_after_it")));
+    assert_eq!(lane(&mut core, at(4), &head), Some(Lane::Token));
+}

@@ -6,8 +6,8 @@
 //!    └── another token          └── the call passes ── Trial ◀──────────────────────┘ fine
 //!                                                        └── the same again ──▶ Paused
 //! ```
-//! Probes and trials are at least a minute apart, whatever the line goes through. A trial is the
-//! next probe itself where token/info said that all is well and the call still failed.
+//! Probes and trials are at least a minute apart, whatever the line goes through, until a call
+//! passes. A trial is the next probe itself where token/info said that all is well and the call still failed.
 
 use super::cause::{Cause, Permit, phase, trial};
 use super::schedule::{Jitter, PROBE};
@@ -152,6 +152,12 @@ impl Line {
         };
     }
 
+    /// This token was refused before the last end; it is asked about again at this moment.
+    pub fn refused_before(&mut self, next: Duration) {
+        let cause = Cause::Halt(Halt::TokenRefused);
+        self.state = paused(cause, "401".to_owned(), Probe::TokenInfo, next);
+    }
+
     /// `token/info` found all well.
     pub fn fine(&mut self) {
         self.known = true;
@@ -185,7 +191,8 @@ impl Line {
         self.failing = 0;
         self.too_many = 0;
         match &self.state {
-            State::Asking | State::Open => {}
+            // whatever fails next is a new trouble: its first probe need not wait for a minute
+            State::Asking | State::Open => self.probed = None,
             State::Trial {
                 of: Cause::Refused(kind),
                 why,
@@ -201,6 +208,7 @@ impl Line {
                 cause: Cause::Outage,
                 ..
             } => {
+                self.probed = None;
                 self.state = State::Open;
             }
             State::Paused { .. } => {}
@@ -263,9 +271,19 @@ impl Line {
         }
     }
 
-    /// All fail: it is no single call's fault.
-    pub fn is_failing(&self) -> bool {
-        self.failing >= FAILURES_MAX || matches!(self.state, State::Trial { .. })
+    /// How long until the next trial or probe, while all fail and it is no single call's fault.
+    pub fn until_trial(&self, now: Duration) -> Option<Duration> {
+        match &self.state {
+            State::Paused {
+                cause: Cause::Outage,
+                next,
+                ..
+            } => Some(next.saturating_sub(now)),
+            State::Trial { .. } => Some(PROBE),
+            State::Asking | State::Open | State::Paused { .. } => {
+                (self.failing >= FAILURES_MAX).then_some(PROBE)
+            }
+        }
     }
 
     /// The service stops us.
@@ -353,5 +371,58 @@ const fn index(endpoint: Endpoint) -> usize {
     match endpoint {
         Endpoint::Submit => 0,
         Endpoint::Poll | Endpoint::TokenInfo | Endpoint::Filter => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    /// A line that has asked about its token at the start, and found it good.
+    fn open() -> Line {
+        let mut line = Line::new([Streak::default(); 2]);
+        line.token(true);
+        line.sent(S);
+        line.fine();
+        line
+    }
+
+    fn two_fail(line: &mut Line, at: Duration) {
+        line.failed(at, "500", false);
+        line.failed(at, "500", false);
+    }
+
+    #[test]
+    fn an_outage_after_calls_that_passed_is_looked_at_soon_and_then_once_a_minute() {
+        let mut line = open();
+        line.good(Endpoint::Submit);
+        two_fail(&mut line, 5 * S);
+        assert_eq!(line.permit(6 * S, 0, 4), Permit::Until(7 * S));
+        assert_eq!(line.until_trial(5 * S), Some(2 * S));
+        line.sent(7 * S);
+        line.failed(7 * S, "500", false);
+        assert_eq!(line.permit(8 * S, 0, 4), Permit::Until(67 * S));
+        line.sent(67 * S);
+        line.failed(67 * S, "500", false);
+        assert_eq!(line.permit(68 * S, 0, 4), Permit::Until(127 * S));
+    }
+
+    #[test]
+    fn an_outage_in_which_token_info_works_is_tried_once_a_minute_until_a_call_passes() {
+        let mut line = open();
+        line.good(Endpoint::Submit);
+        two_fail(&mut line, 5 * S);
+        line.sent(7 * S);
+        line.fine();
+        line.sent(7 * S);
+        line.failed(7 * S, "500", false);
+        assert_eq!(line.permit(8 * S, 0, 4), Permit::Until(67 * S));
+        line.sent(67 * S);
+        line.good(Endpoint::Submit);
+        assert_eq!(line.pause_cause(), None);
+        two_fail(&mut line, 70 * S);
+        assert_eq!(line.permit(71 * S, 0, 4), Permit::Until(72 * S));
     }
 }

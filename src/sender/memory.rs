@@ -2,6 +2,7 @@
 
 use super::line::Streak;
 use super::sweep::ways::Ways;
+use crate::spool::TokenPrint;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -23,6 +24,17 @@ pub struct Memory {
     pub shared: Option<Shared>,
     /// Refusals in a row, at submissions and after them.
     pub streaks: [Streak; 2],
+    /// The token that the service refuses.
+    pub refused: Option<Refused>,
+}
+
+/// A token that the service refuses: asked about once a minute, over restarts too (§7.7).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    /// Which one.
+    pub token: TokenPrint,
+    /// The last time it was refused.
+    pub at: EventTime,
 }
 
 /// A time of silence, for all that may have been sent and is not known.
@@ -66,6 +78,10 @@ mod tests {
             shared: Some(Shared {
                 allowed: 30,
                 since: EventTime::from_seconds(7),
+            }),
+            refused: Some(Refused {
+                token: TokenPrint::of("svc_pat_dead"),
+                at: EventTime::from_seconds(8),
             }),
             ..Memory::default()
         };

@@ -2,13 +2,14 @@
 
 use super::core::{Core, Flight};
 use super::kind::Kind;
+use super::memory::Refused;
 use super::plan::Task;
 use super::schedule::next_poll;
 use super::verdict::{Bar, Halt, Verdict, judge};
 use crate::clock::Now;
 use crate::crm::{Endpoint, Heard, TokenInfo};
 use crate::journal::Reason;
-use crate::spool::{Fate, Fit, Op, RowId, Step, Unconfirmed};
+use crate::spool::{Fate, Fit, Op, RowId, Step, TokenPrint, Unconfirmed};
 use serde_json::Value;
 
 /// An answer that was judged.
@@ -166,7 +167,7 @@ impl Core {
             }
             Verdict::Halt { halt, why } => {
                 if current {
-                    self.halted(now, halt, &why);
+                    self.halted(now, &flight.token, halt, &why);
                 }
                 self.back(flight, now, &why, ops);
                 why
@@ -260,7 +261,7 @@ impl Core {
         match &flight.plan.task {
             Task::Submit(row) => {
                 let tries = self.blame(*row);
-                let wait = self.jitter.backoff(tries, self.line.is_failing());
+                let wait = self.jitter.backoff(tries, self.line.until_trial(now.boot));
                 let not_before = now.wall.plus(wait);
                 step(
                     flight,
@@ -274,7 +275,7 @@ impl Core {
                 );
             }
             Task::Poll(poll) => {
-                let wait = self.jitter.backoff(poll.polls.saturating_add(1), false);
+                let wait = self.jitter.backoff(poll.polls.saturating_add(1), None);
                 let next_poll = now.wall.plus(wait);
                 step(flight, now, Step::NotYet { next_poll }, ops);
             }
@@ -308,9 +309,11 @@ impl Core {
         }
     }
 
-    fn halted(&mut self, now: Now, halt: Halt, why: &str) {
+    fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
         if halt == Halt::TokenRefused {
             self.info = None;
+            let (token, at) = (token.clone(), now.wall);
+            self.refused = Some((Refused { token, at }, now.boot));
         }
         self.line.halted(now.boot, halt, why);
     }
@@ -326,6 +329,7 @@ impl Core {
         let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
         let whose = format!("it is of {} ({company})", info.company_name);
         self.info = Some(info);
+        self.refused = None;
         match fit {
             Fit::Other => {
                 let bound = self.binding.company.as_deref().unwrap_or("none");

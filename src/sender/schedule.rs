@@ -20,6 +20,9 @@ pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 /// The pause between probes, and so the most that goes out while nothing works: one a minute.
 pub const PROBE: Duration = Duration::from_secs(60);
 
+/// A trial is never thought nearer than this.
+const TRIAL_MIN: Duration = Duration::from_secs(2);
+
 /// How often an idle line asks: often enough that a call is known to be journaled within 5 s.
 const IDLE: Duration = Duration::from_secs(4);
 
@@ -70,9 +73,10 @@ impl Jitter {
         most * u32::try_from(share).unwrap_or(0) / 1024
     }
 
-    /// How long a call waits after its `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min;
-    /// never less than 90 s when others fail too, so that the next trial takes another call.
-    pub fn backoff(&mut self, tries: u32, others_fail: bool) -> Duration {
+    /// How long a call waits after its `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min.
+    /// Where others fail too, past the next trial (2, 3, 5, then 9 times as long as until then), so
+    /// that it takes another call; and no longer, for the trouble may be over with it.
+    pub fn backoff(&mut self, tries: u32, until_trial: Option<Duration>) -> Duration {
         let seconds = match tries {
             0 | 1 => 2,
             2 => 15,
@@ -80,8 +84,14 @@ impl Jitter {
             4 => 300,
             5.. => 900,
         };
-        let least = if others_fail { 90 << tries.min(3) } else { 0 };
-        let base = Duration::from_secs(seconds.max(least));
+        let least =
+            until_trial.unwrap_or_default().max(TRIAL_MIN) * (1 + (1 << (tries.clamp(1, 4) - 1)));
+        let least = if until_trial.is_some() {
+            least
+        } else {
+            Duration::ZERO
+        };
+        let base = Duration::from_secs(seconds).max(least);
         base + self.up_to(base / 4)
     }
 
@@ -168,11 +178,20 @@ mod tests {
         let mut jitter = Jitter::new(7);
         let mut last = Duration::ZERO;
         for tries in 1..=5 {
-            let wait = jitter.backoff(tries, false);
+            let wait = jitter.backoff(tries, None);
             assert!(wait > last);
             last = wait;
         }
-        assert!(jitter.backoff(u32::MAX, true) <= Duration::from_secs(1125));
-        assert!(jitter.backoff(1, true) >= Duration::from_secs(90));
+        assert!(jitter.backoff(u32::MAX, Some(PROBE)) <= Duration::from_secs(1125));
+    }
+
+    #[test]
+    fn a_call_that_failed_with_all_others_waits_past_the_next_trial_and_little_longer() {
+        let mut jitter = Jitter::new(7);
+        for (until, tries, least, most) in [(2, 1, 4, 5), (60, 1, 120, 150), (60, 4, 540, 675)] {
+            let wait = jitter.backoff(tries, Some(Duration::from_secs(until)));
+            let (least, most) = (Duration::from_secs(least), Duration::from_secs(most));
+            assert!((least..=most).contains(&wait), "{until} {tries}: {wait:?}");
+        }
     }
 }
