@@ -220,10 +220,13 @@ impl Core {
             if let Some((_, at)) = refused.filter(|(it, _)| token.as_ref() == Some(&it.token)) {
                 self.line.refused_before(*at + PROBE);
             }
+            // the first one after a start is most often the one that was
+            if self.token.is_some() {
+                self.sweeper.renewed();
+            }
             self.token = token;
             self.info = None;
             self.expires_in_days = None;
-            self.sweeper.renewed();
             self.probe = None;
         }
     }

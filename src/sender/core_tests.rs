@@ -444,3 +444,23 @@ fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at
     core.token(Some(TokenPrint::of("svc_pat_after_it")));
     assert_eq!(lane(&mut core, at(4), &head), Some(Lane::Token));
 }
+
+#[test]
+fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
+    core.token(Some(print()));
+    core.sweeper.barred(at(0).wall);
+    let mut ops = Vec::new();
+    core.remember(at(0), &mut ops);
+    let [Op::Meta { value, .. }] = ops.as_slice() else {
+        panic!("{ops:?}");
+    };
+    let known = Known {
+        memory: Some(value.clone()),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    assert!(!core.sweeper.ways.is_on(at(3).wall));
+    assert!(core.sweeper.ways.is_on(at(3_700).wall));
+}

@@ -6,8 +6,8 @@
 //!    └── another token          └── the call passes ── Trial ◀──────────────────────┘ fine
 //!                                                        └── the same again ──▶ Paused
 //! ```
-//! Probes and trials are at least a minute apart, whatever the line goes through, until a call
-//! passes. A trial is the next probe itself where token/info said that all is well and the call still failed.
+//! Within one trouble, from the first probe on, probes and trials are at least a minute apart. A
+//! trial is the next probe itself where token/info said that all is well and the call still failed.
 
 use super::cause::{Cause, Permit, phase, trial};
 use super::schedule::{Jitter, PROBE};
@@ -191,8 +191,7 @@ impl Line {
         self.failing = 0;
         self.too_many = 0;
         match &self.state {
-            // whatever fails next is a new trouble: its first probe need not wait for a minute
-            State::Asking | State::Open => self.probed = None,
+            State::Asking | State::Open => {}
             State::Trial {
                 of: Cause::Refused(kind),
                 why,
@@ -208,7 +207,6 @@ impl Line {
                 cause: Cause::Outage,
                 ..
             } => {
-                self.probed = None;
                 self.state = State::Open;
             }
             State::Paused { .. } => {}
@@ -349,7 +347,10 @@ impl Line {
         };
         let spaced = self.probed.map_or(Duration::ZERO, |probed| probed + PROBE);
         let next = match &self.state {
-            State::Asking | State::Open | State::Trial { .. } => spaced.max(now + soon),
+            // a trouble that begins is looked at soon, whenever another was looked at
+            State::Open => now + soon,
+            State::Asking if cause == Cause::Outage => now + soon,
+            State::Asking | State::Trial { .. } => spaced.max(now + soon),
             // stragglers of what was under way when the pause began change nothing
             State::Paused { next, .. } if now < *next => *next,
             State::Paused { .. } => spaced.max(now + soon),
@@ -395,9 +396,8 @@ mod tests {
     }
 
     #[test]
-    fn an_outage_after_calls_that_passed_is_looked_at_soon_and_then_once_a_minute() {
+    fn an_outage_is_looked_at_soon_and_then_once_a_minute() {
         let mut line = open();
-        line.good(Endpoint::Submit);
         two_fail(&mut line, 5 * S);
         assert_eq!(line.permit(6 * S, 0, 4), Permit::Until(7 * S));
         assert_eq!(line.until_trial(5 * S), Some(2 * S));
@@ -407,6 +407,18 @@ mod tests {
         line.sent(67 * S);
         line.failed(67 * S, "500", false);
         assert_eq!(line.permit(68 * S, 0, 4), Permit::Until(127 * S));
+    }
+
+    #[test]
+    fn a_start_into_an_outage_is_looked_at_soon_and_then_once_a_minute() {
+        let mut line = Line::new([Streak::default(); 2]);
+        line.token(true);
+        line.sent(S);
+        line.failed(S, "no connection", true);
+        assert_eq!(line.permit(2 * S, 0, 4), Permit::Until(3 * S));
+        line.sent(3 * S);
+        line.failed(3 * S, "no connection", true);
+        assert_eq!(line.permit(4 * S, 0, 4), Permit::Until(63 * S));
     }
 
     #[test]

@@ -20,8 +20,8 @@ pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 /// The pause between probes, and so the most that goes out while nothing works: one a minute.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// A trial is never thought nearer than this.
-const TRIAL_MIN: Duration = Duration::from_secs(2);
+/// A trial takes at least so long to choose its call.
+const TRIAL_MARGIN: Duration = Duration::from_secs(1);
 
 /// How often an idle line asks: often enough that a call is known to be journaled within 5 s.
 const IDLE: Duration = Duration::from_secs(4);
@@ -74,8 +74,8 @@ impl Jitter {
     }
 
     /// How long a call waits after its `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min.
-    /// Where others fail too, past the next trial (2, 3, 5, then 9 times as long as until then), so
-    /// that it takes another call; and no longer, for the trouble may be over with it.
+    /// Where others fail too, a little longer than until the next trial, so that it takes another
+    /// call; twice, four, eight times as long as that after more failures.
     pub fn backoff(&mut self, tries: u32, until_trial: Option<Duration>) -> Duration {
         let seconds = match tries {
             0 | 1 => 2,
@@ -84,14 +84,9 @@ impl Jitter {
             4 => 300,
             5.. => 900,
         };
-        let least =
-            until_trial.unwrap_or_default().max(TRIAL_MIN) * (1 + (1 << (tries.clamp(1, 4) - 1)));
-        let least = if until_trial.is_some() {
-            least
-        } else {
-            Duration::ZERO
-        };
-        let base = Duration::from_secs(seconds).max(least);
+        let trials = 1 << (tries.clamp(1, 4) - 1);
+        let least = until_trial.map(|until| until * trials + until / 8 + TRIAL_MARGIN);
+        let base = Duration::from_secs(seconds).max(least.unwrap_or_default());
         base + self.up_to(base / 4)
     }
 
@@ -188,7 +183,7 @@ mod tests {
     #[test]
     fn a_call_that_failed_with_all_others_waits_past_the_next_trial_and_little_longer() {
         let mut jitter = Jitter::new(7);
-        for (until, tries, least, most) in [(2, 1, 4, 5), (60, 1, 120, 150), (60, 4, 540, 675)] {
+        for (until, tries, least, most) in [(2, 1, 3, 5), (60, 1, 61, 86), (60, 4, 481, 620)] {
             let wait = jitter.backoff(tries, Some(Duration::from_secs(until)));
             let (least, most) = (Duration::from_secs(least), Duration::from_secs(most));
             assert!((least..=most).contains(&wait), "{until} {tries}: {wait:?}");

@@ -3,6 +3,7 @@
 use crate::crm::{Crm, Expected};
 use crate::judge::fault::{Dice, WEATHER};
 use crate::judge::rules::{self, Law};
+use crate::judge::seen::Seen;
 use crate::judge::{Judge, purposes, truth};
 use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
@@ -295,8 +296,10 @@ impl Scene {
             purposes(&seen),
             self.judge.struck()
         );
-        let words = wrong.join("\n");
-        assert!(wrong.is_empty(), "{}: {words}", self.name);
+        if !wrong.is_empty() {
+            wrong.push(format!("every request: {}", trace(self.name, &seen)));
+        }
+        assert!(wrong.is_empty(), "{}: {}", self.name, wrong.join("\n"));
     }
 
     /// What the CRM itself says of the client.
@@ -318,4 +321,29 @@ impl Scene {
         }
         wrong
     }
+}
+
+/// Writes every request into a file, a line each; its path.
+fn trace(name: &str, seen: &[Seen]) -> String {
+    let line = |it: &Seen| {
+        let answer = it.answer.as_ref();
+        let status = answer.map_or(0, |it| it.status);
+        let said = answer.map_or(String::new(), |it| text(&it.body));
+        let (what, body) = (it.purpose(), text(&it.body));
+        let whole = answer.is_some_and(|it| it.whole);
+        format!(
+            "{:>10.3?} life {} {what:?} {} fault {:?} → {status} whole {whole} {body} {said}\n",
+            it.at, it.life, it.path, it.fault
+        )
+    };
+    let file = format!("callbridge-chaos-{}.txt", name.replace(' ', "-"));
+    let path = std::env::temp_dir().join(file);
+    let lines: String = seen.iter().map(line).collect();
+    std::fs::write(&path, lines).expect("written");
+    path.display().to_string()
+}
+
+fn text(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.chars().take(160).collect()
 }
