@@ -65,6 +65,8 @@ pub struct Line {
     streaks: [Streak; 2],
     /// When the last probe or trial went out.
     probed: Option<Duration>,
+    /// It came before its minute was over: the one after the next waits a minute more.
+    early: bool,
 }
 
 /// Refusals of one kind in a row, in one phase of a call: at its submission, or after it.
@@ -84,6 +86,7 @@ impl Line {
             too_many: 0,
             streaks,
             probed: None,
+            early: false,
         }
     }
 
@@ -345,16 +348,20 @@ impl Line {
             | Cause::TooMany
             | Cause::Refused(_) => PROBE,
         };
-        let spaced = self.probed.map_or(Duration::ZERO, |probed| probed + PROBE);
+        let apart = if self.early { 2 * PROBE } else { PROBE };
+        let spaced = self.probed.map_or(Duration::ZERO, |probed| probed + apart);
+        let into_outage = self.state == State::Asking && cause == Cause::Outage;
         let next = match &self.state {
-            // a trouble that begins is looked at soon, whenever another was looked at
-            State::Open => now + soon,
-            State::Asking if cause == Cause::Outage => now + soon,
-            State::Asking | State::Trial { .. } => spaced.max(now + soon),
             // stragglers of what was under way when the pause began change nothing
             State::Paused { next, .. } if now < *next => *next,
-            State::Paused { .. } => spaced.max(now + soon),
+            // a trouble that begins is looked at soon, whenever another was looked at
+            State::Open => now + soon,
+            State::Asking if into_outage => now + soon,
+            State::Asking | State::Trial { .. } | State::Paused { .. } => spaced.max(now + soon),
         };
+        if !matches!(&self.state, State::Paused { next: planned, .. } if *planned == next) {
+            self.early = into_outage;
+        }
         self.state = paused(cause, why, by, next);
     }
 }
@@ -410,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_start_into_an_outage_is_looked_at_soon_and_then_once_a_minute() {
+    fn a_start_into_an_outage_is_looked_at_soon_and_not_more_than_once_a_minute_in_all() {
         let mut line = Line::new([Streak::default(); 2]);
         line.token(true);
         line.sent(S);
@@ -418,7 +425,10 @@ mod tests {
         assert_eq!(line.permit(2 * S, 0, 4), Permit::Until(3 * S));
         line.sent(3 * S);
         line.failed(3 * S, "no connection", true);
-        assert_eq!(line.permit(4 * S, 0, 4), Permit::Until(63 * S));
+        assert_eq!(line.permit(4 * S, 0, 4), Permit::Until(123 * S));
+        line.sent(123 * S);
+        line.failed(123 * S, "no connection", true);
+        assert_eq!(line.permit(124 * S, 0, 4), Permit::Until(183 * S));
     }
 
     #[test]
