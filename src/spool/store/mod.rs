@@ -32,6 +32,7 @@ use super::op::{Done, Op, RowId};
 use super::{Books, Error, Settings};
 use appeared::Appeared;
 use finish::FinishRow;
+use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 use schema::{Found, MIGRATIONS};
 use std::path::{Path, PathBuf};
@@ -104,6 +105,9 @@ impl Store {
         .map_err(told(&path))?;
         db.execute_batch(PRAGMAS).map_err(told(&path))?;
         db.set_prepared_statement_cache_capacity(64);
+        // Else a value bound to a statement that a partial index may serve plans it anew each time.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
+            .map_err(told(&path))?;
         schema::migrate(&db, MIGRATIONS).map_err(told(&path))?;
         let tally = Tally::load(&db).map_err(told(&path))?;
         let mut store = Self {
