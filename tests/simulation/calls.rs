@@ -101,4 +101,10 @@ impl Dice {
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
+
+    /// One of them.
+    pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
+        let bound = u64::try_from(from.len()).expect("few");
+        &from[usize::try_from(self.below(bound)).expect("few")]
+    }
 }

@@ -2,7 +2,8 @@
 //! is wrong and its cure are shown, at most one probe a minute goes out, and it goes on by itself.
 
 use crate::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
-use crate::world::{Network, World};
+use crate::way::Network;
+use crate::world::World;
 use callbridge::sandbox::faults::{Action, parse};
 use callbridge::sandbox::token::TokenKind;
 use callbridge::spool::Books;
@@ -28,7 +29,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
         dead,
         discarded,
         ..
-    } = world.store.books();
+    } = world.disk.store.books();
     assert_eq!((finished, dead, discarded), (36, 0, 0));
     let sent = &world.sent[before..];
     let after = |from: u64, to: u64| {
@@ -52,7 +53,7 @@ fn trouble(begin: impl FnOnce(&mut World), end: impl FnOnce(&mut World), reason:
         finished,
         journaled,
         ..
-    } = world.store.books();
+    } = world.disk.store.books();
     assert_eq!(
         (finished, journaled),
         (36, 36),
@@ -225,7 +226,7 @@ fn a_service_that_is_down_from_the_start_is_waited_for() {
         ..Network::default()
     };
     world.run_for(5 * MINUTE);
-    assert_eq!(world.store.books().journaled, 30);
+    assert_eq!(world.disk.store.books().journaled, 30);
     world.assert_never_wrong(&ALLOWED);
 }
 
@@ -253,7 +254,7 @@ fn another_company_s_token_is_asked_once_and_not_used() {
     world.token = right;
     world.use_token();
     world.run_for(5 * MINUTE);
-    assert_eq!(world.store.books().journaled, 36);
+    assert_eq!(world.disk.store.books().journaled, 36);
     world.assert_never_wrong(&ALLOWED);
 }
 

@@ -1,7 +1,8 @@
 //! A line that is never empty: how much of the budget is used.
 
 use crate::calls::call;
-use crate::world::{Network, World};
+use crate::way::Network;
+use crate::world::World;
 use callbridge::sandbox::{self, Kind};
 use callbridge::sender::Settings;
 use std::time::Duration;
@@ -19,17 +20,17 @@ fn a_saturated_hour_uses_the_whole_budget_but_for_one_round_trip_a_minute() {
     }
     let minutes = 60;
     world.run_for(Duration::from_secs(60 * minutes));
-    let arrived = u64::try_from(world.arrivals.len()).expect("few");
+    let arrived = u64::try_from(world.witness.arrivals.len()).expect("few");
     // 3600 / (60 + 0.5 + 0.03) is 59.47 a minute, and the first window's burst comes on top
     assert!(
         arrived * 100 >= 5940 * minutes,
         "{arrived} requests in {minutes} minutes"
     );
-    let books = world.store.books();
+    let books = world.disk.store.books();
     println!("{arrived} requests in {minutes} minutes: {books:?}");
     assert_eq!(books.dead, 0);
     world.run_for(Duration::from_secs(300));
-    let (books, requests) = (world.store.books(), world.arrivals.len());
+    let (books, requests) = (world.disk.store.books(), world.witness.arrivals.len());
     println!("{} confirmed by {requests} requests", books.journaled);
     assert_eq!(books.journaled, 3600);
     assert!(requests * 98 <= 3600 * 100, "{requests} requests");
@@ -53,8 +54,13 @@ fn a_live_call_does_not_wait_behind_a_backlog() {
             .record
             .uuid
             .expect("a uuid");
-        let row = world.store.row_of(uuid).expect("readable").expect("a row");
-        let row = world.store.row(row).expect("readable").expect("a row");
+        let row = world
+            .disk
+            .store
+            .row_of(uuid)
+            .expect("readable")
+            .expect("a row");
+        let row = world.disk.store.row(row).expect("readable").expect("a row");
         waits.push(row.submitted_at.expect("submitted").since(finished));
     }
     let longest = waits.iter().max().expect("some");

@@ -1,9 +1,18 @@
 //! The sender against the CRM of the document, under a virtual clock: hours in a second.
 
 mod calls;
+mod campaign;
+mod disk;
+mod drain;
 mod five_minutes;
 mod full;
-mod seeds;
+mod log;
+mod paths;
+mod scenario;
 mod single_calls;
+mod strikes;
 mod trouble;
+mod way;
+mod weather;
+mod witness;
 mod world;

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 fn letters(world: &World) -> Vec<Letter> {
     world
+        .disk
         .store
         .letters(&LetterFilter::default())
         .expect("letters")
@@ -41,7 +42,7 @@ fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
         world.finish(call(n, world.now.wall, 4001, true));
         world.run_for(Duration::from_secs(30));
     }
-    let books = world.store.books();
+    let books = world.disk.store.books();
     assert!(books.journaled >= 190 && books.dead == 2, "{books:?}");
     for letter in letters(&world) {
         assert_eq!(letter.reason, Reason::ServerError);
@@ -62,7 +63,7 @@ fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
         world.finish(call(n, world.now.wall, 9999, false));
     }
     world.run_for(MINUTE);
-    let books = world.store.books();
+    let books = world.disk.store.books();
     let status = world.status();
     assert_eq!(status.pause.expect("a pause").reason, "calls_refused");
     let dead = books.dead;
@@ -70,13 +71,13 @@ fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
     let before = world.sent.len();
     world.run_for(5 * MINUTE);
     assert!(world.sent.len() - before <= 5);
-    assert!(world.store.books().dead <= dead + 5);
+    assert!(world.disk.store.books().dead <= dead + 5);
     world.sandbox.add_lead(world.now.wall, 9999);
     for n in 100..105 {
         world.finish(call(n, world.now.wall, 4001, true));
     }
     world.run_for(60 * MINUTE);
-    let books = world.store.books();
+    let books = world.disk.store.books();
     assert!(books.settled(), "{books:?}");
     assert_eq!(books.journaled + books.dead, 25);
     assert!(books.journaled >= 5, "{books:?}");
@@ -131,7 +132,7 @@ fn a_429_that_is_not_ours_is_waited_out_and_halves_the_pace() {
     let status = world.status();
     assert!(status.token_shared);
     assert_eq!(status.budget(world.now.boot).limit, 30);
-    assert_eq!(world.store.books().journaled, 1);
+    assert_eq!(world.disk.store.books().journaled, 1);
     assert_eq!(world.sandbox.breaches().count(Kind::WindowExceeded), 0);
 }
 
@@ -153,7 +154,7 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
         world.finish(call(n, world.now.wall, lead, false));
     }
     world.run_for(MINUTE);
-    let books = world.store.books();
+    let books = world.disk.store.books();
     assert_eq!(
         (books.journaled, books.dead),
         (60, 30),
@@ -166,14 +167,14 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
         let mut record = letter.call.expect("a call");
         record.lead_id = LeadId::new(4002);
         let step = Step::Retry { record };
-        world.write(vec![Op::Step {
+        world.command(Op::Step {
             row: letter.id,
             step,
             at: now,
-        }]);
+        });
     }
     world.run_for(MINUTE);
-    assert_eq!(world.store.books().journaled, 90);
+    assert_eq!(world.disk.store.books().journaled, 90);
     assert_eq!(world.sandbox.records().len(), 90);
     world.assert_never_wrong(&ALLOWED);
 }
@@ -185,7 +186,7 @@ fn a_requestid_that_cannot_be_read_is_made_up_for_by_the_journal() {
     world.finish(call(0, world.now.wall, 4001, true));
     world.run_for(MINUTE);
     assert_eq!(submissions(&world).len(), 1);
-    assert_eq!(world.store.books().journaled, 1);
+    assert_eq!(world.disk.store.books().journaled, 1);
     world.assert_never_wrong(&[]);
 }
 
@@ -215,7 +216,7 @@ fn a_call_that_was_written_although_the_service_failed_is_no_dead_letter() {
         world.finish(call(n, world.now.wall, 4001, true));
         world.run_for(MINUTE);
     }
-    let books = world.store.books();
+    let books = world.disk.store.books();
     assert_eq!((books.journaled, books.dead), (120, 0), "{books:?}");
     assert_eq!(world.sandbox.records().len(), 120);
     world.assert_never_wrong(&ALLOWED);

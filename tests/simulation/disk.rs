@@ -1,0 +1,159 @@
+//! The spool on a disk that can fail, and what it must hold.
+
+use crate::paths::{Met, Path};
+use callbridge::journal::{Outcome, Reason};
+use callbridge::spool::{self, Done, Error, Finished, Op, RowId, State, Store, next};
+use std::collections::BTreeMap;
+
+/// How the disk is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Health {
+    /// It does what it is told.
+    #[default]
+    Sound,
+    /// It can be read, not written.
+    Full,
+    /// Neither.
+    Failing,
+}
+
+/// The store, with a model of each row's state beside it.
+pub struct Disk {
+    pub store: Store,
+    pub health: Health,
+    /// Where each call stands, as the pure function has it.
+    pub states: BTreeMap<RowId, State>,
+    /// Whose they are.
+    pub uuids: BTreeMap<RowId, String>,
+    /// Everything written, where a snapshot is to be restored.
+    pub history: Option<Vec<Vec<Op>>>,
+    /// It was put back, and says so until a slot is taken.
+    pub restored: bool,
+    writes: u64,
+    counted: u64,
+}
+
+impl Disk {
+    /// A fresh state.
+    pub fn new() -> Self {
+        Self {
+            store: Store::in_memory(spool::Settings::default()).expect("a store in memory"),
+            health: Health::Sound,
+            states: BTreeMap::new(),
+            uuids: BTreeMap::new(),
+            history: None,
+            restored: false,
+            writes: 0,
+            counted: 0,
+        }
+    }
+
+    /// Reads, where the disk lets it.
+    pub fn read<T>(&self, read: impl FnOnce(&Store) -> Result<T, Error>) -> Result<T, Error> {
+        match self.health {
+            Health::Sound | Health::Full => read(&self.store),
+            Health::Failing => Err(self.error()),
+        }
+    }
+
+    /// Writes, where the disk lets it: each step goes where the pure function says, and the books
+    /// balance.
+    pub fn write(&mut self, ops: Vec<Op>, met: &mut Met) -> Result<(), Error> {
+        if self.health != Health::Sound {
+            return Err(self.error());
+        }
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let done = self.store.write(ops.clone())?;
+        for (op, done) in ops.iter().zip(&done) {
+            self.follow(op, done, met);
+        }
+        if let Some(history) = &mut self.history {
+            history.push(ops);
+        }
+        let books = self.store.books();
+        assert!(books.balance(), "books: {books:?}");
+        assert_eq!(books.finished, self.states.len() as u64, "{books:?}");
+        self.writes += 1;
+        // counting all rows costs as much as there are: once in so many writes
+        if self.writes - self.counted > 1000 + books.finished {
+            self.counted = self.writes;
+            self.recount();
+        }
+        Ok(())
+    }
+
+    fn follow(&mut self, op: &Op, done: &Done, met: &mut Met) {
+        match (op, done) {
+            (Op::Finish(call), Done::New(row)) => {
+                let uuid = call.judged.record.uuid.expect("a uuid").to_string();
+                self.uuids.insert(*row, uuid);
+                self.states.insert(*row, first(call));
+            }
+            (Op::Finish(_), Done::Conflict(row)) => {
+                self.states.insert(*row, State::Dead);
+            }
+            (Op::Finish(_), other) => {
+                assert!(matches!(other, Done::Repeat(_) | Done::Counted), "{done:?}");
+            }
+            (Op::Step { row, step, .. }, Done::Stepped(to)) => {
+                let state = self.states.get_mut(row).expect("a known row");
+                met.count(Path::Step {
+                    state: *state,
+                    step: step.name(),
+                });
+                assert_eq!(next(*state, step), Ok(*to), "{row}: {step:?}");
+                *state = *to;
+            }
+            // from here on the slots speak for themselves
+            (Op::Slot(_), _) => self.restored = false,
+            (Op::BindCompany { .. }, Done::WrongCompany(binding)) => {
+                panic!("bound to {binding:?} and then to another");
+            }
+            _ => {}
+        }
+    }
+
+    /// As it was after so many writes.
+    pub fn restore(&mut self, writes: usize) {
+        let history = self.history.take().expect("a history");
+        let health = std::mem::take(&mut self.health);
+        let mut nobody = Met::default();
+        let mut old = Self {
+            restored: true,
+            ..Self::new()
+        };
+        for ops in history.into_iter().take(writes) {
+            old.write(ops, &mut nobody).expect("it was written before");
+        }
+        old.health = health;
+        old.restored = true;
+        *self = old;
+    }
+
+    /// The books against the rows.
+    pub fn recount(&self) {
+        let wrong = self.store.recount().expect("readable").wrong;
+        assert_eq!(wrong, [], "books and rows differ");
+    }
+
+    fn error(&self) -> Error {
+        let path = std::path::PathBuf::from("spool.db");
+        match self.health {
+            Health::Sound | Health::Full => Error::Full { path },
+            Health::Failing => Error::Disk {
+                path,
+                why: "input/output error".to_owned(),
+            },
+        }
+    }
+}
+
+fn first(call: &Finished) -> State {
+    match (call.judged.outcome, call.judged.reason) {
+        (Outcome::Journal, _) => State::Ready,
+        (_, reason) if reason.is_some_and(Reason::is_parked) => State::Parked,
+        _ => State::Dead,
+    }
+}

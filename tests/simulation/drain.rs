@@ -1,0 +1,132 @@
+//! Faults off: everything drains, and nothing is lost, doubled, changed or invented.
+
+use crate::scenario::{Mend, Run};
+use callbridge::crm::FieldNames;
+use callbridge::journal::{CallRecord, CallUuid};
+use callbridge::sandbox::Record;
+use callbridge::spool::State;
+use callbridge_call::Direction;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// After so many hours everything must have drained.
+const HOURS_MAX: u64 = 24 * 4;
+
+impl Run {
+    /// Faults off; what died is mended and sent again.
+    pub fn drain(&mut self) {
+        self.world.sandbox.set_faults(Vec::new());
+        self.world.trap = None;
+        self.mends.clear();
+        for mend in [
+            Mend::Network,
+            Mend::Disk,
+            Mend::Clock,
+            Mend::Grants,
+            Mend::Block,
+        ] {
+            self.mend(mend);
+        }
+        self.replace_token();
+        self.mends.clear();
+        self.mend(Mend::Token);
+        for _ in 0..HOURS_MAX {
+            self.world.run_for(Duration::from_secs(3600));
+            let dead = !self
+                .world
+                .sandbox
+                .token_works(self.world.truth, &self.right);
+            if dead {
+                self.replace_token();
+                self.mends.clear();
+                self.mend(Mend::Token);
+            }
+            let letters = self.letters();
+            if letters.is_empty() && self.world.disk.store.books().settled() {
+                return;
+            }
+            for letter in letters {
+                self.retry(letter);
+            }
+        }
+        let pause = self.world.status().pause;
+        panic!("not drained: {:?} {pause:?}", self.world.disk.store.books());
+    }
+
+    /// None lost, doubled, changed or invented.
+    pub fn judge(&self) {
+        let books = self.world.disk.store.books();
+        let calls = u64::try_from(self.calls.len()).expect("few");
+        assert_eq!(books.finished, calls, "{books:?}");
+        assert_eq!(books.journaled + books.discarded, calls, "{books:?}");
+        self.world.disk.recount();
+        let mut records: BTreeMap<&str, &Record> = BTreeMap::new();
+        let ours = self.world.sandbox.records().iter();
+        for record in ours.filter(|record| record.provider == "OPEN_API") {
+            let uuid = record.uuid.strip_prefix("oapi-").expect("the prefix");
+            assert!(self.calls.contains_key(uuid), "invented: {record:?}");
+            assert!(records.insert(uuid, record).is_none(), "doubled: {uuid}");
+            assert_eq!(record.company_id, 1, "another company's journal");
+        }
+        for (uuid, call) in &self.calls {
+            let id = call.judged.record.uuid.expect("a uuid");
+            match (self.state(id), records.get(uuid.as_str())) {
+                ((State::Journaled, sent), Some(record)) => {
+                    let names = &self.world.settings.fields;
+                    compare(&sent, &call.judged.record, record, names);
+                }
+                ((State::Discarded, _), _) => {}
+                ((state, _), record) => panic!("{uuid} is {state}, in the journal: {record:?}"),
+            }
+        }
+    }
+
+    fn state(&self, uuid: CallUuid) -> (State, CallRecord) {
+        let store = &self.world.disk.store;
+        let row = store.row_of(uuid).expect("readable").expect("a row");
+        let row = store.row(row).expect("readable").expect("a row");
+        (row.state, row.record)
+    }
+}
+
+/// Every field of a record of the journal against what was to be sent, and that against the call
+/// as it finished; a person may have given it another lead.
+fn compare(sent: &CallRecord, finished: &CallRecord, got: &Record, names: &FieldNames) {
+    let expected = CallRecord {
+        lead_id: sent.lead_id,
+        ..finished.clone()
+    };
+    assert_eq!(*sent, expected, "the spool changed a call");
+    let (record, call) = (sent, &got.call);
+    let direction = match record.direction {
+        Direction::Inbound => "INBOUND",
+        Direction::Outbound => "OUTBOUND",
+        Direction::Internal => "none",
+    };
+    let duration = i64::from(record.duration_sec);
+    let phone = record.client_phone.as_ref().map(|phone| phone.as_str());
+    assert_eq!(
+        call.lead_id,
+        record.lead_id.expect("a lead").get(),
+        "{got:?}"
+    );
+    let employee = record.employee_id.map(|id| id.get());
+    assert_eq!(call.employee_id, employee, "{got:?}");
+    assert_eq!(call.uuid, record.uuid.expect("a uuid").to_string());
+    assert_eq!(call.started_at, record.started_at.get(), "{got:?}");
+    assert_eq!(call.duration_sec, duration, "{got:?}");
+    let talk = Some(i64::from(record.talk_time_sec));
+    assert_eq!(call.talk_time_sec, talk, "{got:?}");
+    assert_eq!(call.answered, record.answered, "{got:?}");
+    assert_eq!(call.direction, direction, "{got:?}");
+    let phone = phone.filter(|_| names.phone.is_some());
+    assert_eq!(call.client_phone.as_deref(), phone, "{got:?}");
+    assert!(call.others.is_empty(), "{got:?}");
+    assert_eq!(got.ended_at, record.started_at.get() + duration, "{got:?}");
+    let cause = if record.answered {
+        "ANSWER"
+    } else {
+        "NO_ANSWER"
+    };
+    assert_eq!(got.hangup_cause, cause, "{got:?}");
+}

@@ -1,0 +1,456 @@
+//! The paths there are, made from the enums themselves, and those that runs have met.
+//!
+//! A new variant does not compile until it is named here, and is then to be met, unless
+//! [`Path::impossible`] has a rule that says why it cannot be.
+
+use crate::strikes::Moment;
+use callbridge::crm::{Answer, Endpoint};
+use callbridge::journal::Reason;
+use callbridge::ops::status::PAUSES;
+use callbridge::sender::kind::Kind;
+use callbridge::sender::plan::Lane;
+use callbridge::spool::{Fate, State, Step, TokenPrint, next};
+use callbridge_call::EventTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+/// Something that can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Path {
+    /// A request of this lane was judged so, its call standing in this state.
+    Verdict {
+        lane: Lane,
+        endpoint: Endpoint,
+        kind: Kind,
+        state: Option<State>,
+    },
+    /// A request was answered so.
+    Answer(Endpoint, &'static str),
+    /// A call took a step.
+    Step { state: State, step: &'static str },
+    /// The line stood still for this reason.
+    Pause(&'static str),
+    /// This befell the process, its machine or the CRM.
+    Hardship(Hardship),
+}
+
+/// What the simulation does to the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Hardship {
+    Killed,
+    KilledUnderWay,
+    StruckAtChoice,
+    StruckAtWriting,
+    StruckAfterCommit,
+    StruckAtAnswer,
+    StruckAtStart,
+    WrittenInDoubt,
+    Rebooted,
+    Stopped,
+    Stalled,
+    RateChanged,
+    ClockForward,
+    ClockBack,
+    DiskFull,
+    DiskFailing,
+    SnapshotRestored,
+    TokenReplaced,
+    TokenMissing,
+    TokenOfAnother,
+    TokenEnded,
+    CompanyBlocked,
+    SaveTaken,
+    ReadTaken,
+    Outage,
+    Silence,
+    Mistrusted,
+    BodyMangled,
+    LongNight,
+}
+
+impl Hardship {
+    /// All of them.
+    pub const ALL: [Self; 29] = [
+        Self::Killed,
+        Self::KilledUnderWay,
+        Self::StruckAtChoice,
+        Self::StruckAtWriting,
+        Self::StruckAfterCommit,
+        Self::StruckAtAnswer,
+        Self::StruckAtStart,
+        Self::WrittenInDoubt,
+        Self::Rebooted,
+        Self::Stopped,
+        Self::Stalled,
+        Self::RateChanged,
+        Self::ClockForward,
+        Self::ClockBack,
+        Self::DiskFull,
+        Self::DiskFailing,
+        Self::SnapshotRestored,
+        Self::TokenReplaced,
+        Self::TokenMissing,
+        Self::TokenOfAnother,
+        Self::TokenEnded,
+        Self::CompanyBlocked,
+        Self::SaveTaken,
+        Self::ReadTaken,
+        Self::Outage,
+        Self::Silence,
+        Self::Mistrusted,
+        Self::BodyMangled,
+        Self::LongNight,
+    ];
+
+    /// A kill or stall at this moment.
+    pub const fn at(moment: Moment) -> Self {
+        match moment {
+            Moment::Chosen => Self::StruckAtChoice,
+            Moment::Writing => Self::StruckAtWriting,
+            Moment::Committed => Self::StruckAfterCommit,
+            Moment::Answered => Self::StruckAtAnswer,
+            Moment::Started => Self::StruckAtStart,
+        }
+    }
+}
+
+/// The names of all answers.
+const ANSWERS: [&str; 22] = [
+    "accepted",
+    "accepted without id",
+    "not accepted",
+    "success",
+    "failed",
+    "pending",
+    "page",
+    "token info",
+    "rejected",
+    "unauthorized",
+    "token state",
+    "forbidden",
+    "not found",
+    "wrong address",
+    "conflict",
+    "other client error",
+    "too many",
+    "server error",
+    "broken body",
+    "timed out",
+    "lost",
+    "not connected, or TLS refused",
+];
+
+/// The place of an answer's name.
+const fn place(answer: &Answer) -> usize {
+    match answer {
+        Answer::Accepted { .. } => 0,
+        Answer::AcceptedWithoutId => 1,
+        Answer::NotAccepted { .. } => 2,
+        Answer::StatusSuccess => 3,
+        Answer::StatusFailed { .. } => 4,
+        Answer::StatusPending { .. } => 5,
+        Answer::Page(_) => 6,
+        Answer::TokenInfo(_) => 7,
+        Answer::Rejected { .. } => 8,
+        Answer::Unauthorized => 9,
+        Answer::TokenState { .. } => 10,
+        Answer::Forbidden { .. } => 11,
+        Answer::NotFound { .. } => 12,
+        Answer::WrongAddress { .. } => 13,
+        Answer::Conflict { .. } => 14,
+        Answer::OtherClientError { .. } => 15,
+        Answer::TooMany => 16,
+        Answer::ServerError { .. } => 17,
+        Answer::BrokenBody { .. } => 18,
+        Answer::TimedOut => 19,
+        Answer::Lost { .. } => 20,
+        Answer::NotConnected { .. } | Answer::TlsRefused { .. } => 21,
+    }
+}
+
+/// One step of each name; a new one does not compile until it stands here.
+fn steps() -> Vec<Step> {
+    let (at, words) = (EventTime::from_seconds(0), String::new);
+    let record = || crate::calls::call(0, at, 4001, false).judged.record;
+    let all = vec![
+        Step::Send,
+        Step::Accepted {
+            request_id: words(),
+            token: TokenPrint::of(""),
+        },
+        Step::Returned {
+            not_before: at,
+            why: words(),
+            failures: 0,
+        },
+        Step::Unsent,
+        Step::Confirmed,
+        Step::NotYet { next_poll: at },
+        Step::Absent {
+            next_look: at,
+            times: 1,
+        },
+        Step::Orphaned {
+            next_look: at,
+            fate: Fate::Resubmit,
+            why: words(),
+        },
+        Step::Resubmit { why: words() },
+        Step::Died {
+            reason: Reason::Failed,
+            message: words(),
+            errors: serde_json::Value::Null,
+        },
+        Step::Release { record: record() },
+        Step::Retry { record: record() },
+        Step::Recheck {
+            record: record(),
+            before: words(),
+        },
+        Step::Expire,
+        Step::Discard,
+    ];
+    for step in &all {
+        match step {
+            Step::Send | Step::Accepted { .. } | Step::Returned { .. } | Step::Unsent => {}
+            Step::Confirmed | Step::NotYet { .. } | Step::Resubmit { .. } => {}
+            Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
+            Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
+            Step::Expire | Step::Discard => {}
+        }
+    }
+    all
+}
+
+impl Path {
+    /// The path of an answer.
+    pub const fn answer(endpoint: Endpoint, answer: &Answer) -> Self {
+        Self::Answer(endpoint, ANSWERS[place(answer)])
+    }
+
+    /// Every combination of the enums, possible or not.
+    pub fn all() -> Vec<Self> {
+        let states: Vec<Option<State>> = [None].into_iter().chain(State::ALL.map(Some)).collect();
+        let mut all = Vec::new();
+        for lane in Lane::ALL {
+            for endpoint in Endpoint::ALL {
+                for kind in Kind::ALL {
+                    all.extend(states.iter().map(|&state| Self::Verdict {
+                        lane,
+                        endpoint,
+                        kind,
+                        state,
+                    }));
+                }
+            }
+        }
+        for endpoint in Endpoint::ALL {
+            all.extend(ANSWERS.map(|answer| Self::Answer(endpoint, answer)));
+        }
+        for state in State::ALL {
+            let steps = steps();
+            all.extend(steps.iter().map(|step| Self::Step {
+                state,
+                step: step.name(),
+            }));
+        }
+        all.extend(PAUSES.map(Self::Pause));
+        all.extend(Hardship::ALL.map(Self::Hardship));
+        all
+    }
+
+    /// Whether so many seeds should have met it.
+    pub fn is_due(self, seeds: u64) -> bool {
+        let from = match self {
+            Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
+            Self::Hardship(_) | Self::Pause(_) => 100,
+            Self::Verdict { .. } | Self::Answer(..) | Self::Step { .. } => 1000,
+        };
+        seeds >= from
+    }
+
+    /// Why it cannot happen; `None` where it can, and has to be met.
+    pub fn impossible(self) -> Option<&'static str> {
+        match self {
+            Self::Verdict {
+                lane,
+                endpoint,
+                kind,
+                state,
+            } => no_such_request(lane, endpoint)
+                .or_else(|| no_such_state(endpoint, state))
+                .or_else(|| no_such_verdict(endpoint, kind)),
+            Self::Answer(endpoint, answer) => no_such_answer(endpoint, answer),
+            Self::Step { state, step } => no_such_step(state, step),
+            Self::Pause("dry_run") => Some("--dry-run submits nothing: nothing to simulate"),
+            Self::Pause(_) | Self::Hardship(_) => None,
+        }
+    }
+}
+
+fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
+    let asks: &[Endpoint] = match lane {
+        Lane::Token => &[Endpoint::TokenInfo],
+        Lane::Deadline | Lane::OldPoll => &[Endpoint::Poll],
+        Lane::Live | Lane::Backlog => &[Endpoint::Submit],
+        Lane::Sweep | Lane::Confirm => &[Endpoint::Filter, Endpoint::Poll],
+    };
+    (!asks.contains(&endpoint)).then_some("the lane asks something else")
+}
+
+fn no_such_state(endpoint: Endpoint, state: Option<State>) -> Option<&'static str> {
+    let (only, why) = match endpoint {
+        Endpoint::TokenInfo => (None, "token/info is about no call"),
+        Endpoint::Filter => (None, "a sweep is about many calls"),
+        Endpoint::Submit => (Some(State::Sending), "a call is `sending` until its answer"),
+        Endpoint::Poll => (Some(State::Submitted), "only `submitted` calls are polled"),
+    };
+    (state != only).then_some(why)
+}
+
+fn no_such_verdict(endpoint: Endpoint, kind: Kind) -> Option<&'static str> {
+    let only = |wanted: &[Endpoint], why| (!wanted.contains(&endpoint)).then_some(why);
+    match kind {
+        Kind::Submitted => only(&[Endpoint::Submit], "only submissions give a requestId"),
+        Kind::Journaled | Kind::NotYet => only(&[Endpoint::Poll], "only polls tell an outcome"),
+        Kind::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
+        Kind::Known => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
+        Kind::Swept | Kind::Unswept => only(&[Endpoint::Filter], "only sweeps give a page"),
+        Kind::Dead => only(
+            &[Endpoint::Submit, Endpoint::Poll],
+            "only submissions and polls are about one call",
+        ),
+        Kind::NoGrant => only(
+            &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
+            "a sweep that is not granted is no pause",
+        ),
+        Kind::Fault | Kind::Unreached | Kind::TokenRefused | Kind::WrongAddress | Kind::TooMany => {
+            None
+        }
+    }
+}
+
+fn no_such_answer(endpoint: Endpoint, answer: &str) -> Option<&'static str> {
+    let (only, why) = match answer {
+        "accepted" | "accepted without id" => (Endpoint::Submit, "only writes give a requestId"),
+        "success" | "failed" | "pending" => (Endpoint::Poll, "only polls tell an outcome"),
+        "page" => (Endpoint::Filter, "only sweeps give a page"),
+        "token info" => (Endpoint::TokenInfo, "only token/info gives the record"),
+        _ => return None,
+    };
+    (endpoint != only).then_some(why)
+}
+
+fn no_such_step(state: State, step: &str) -> Option<&'static str> {
+    let all = steps();
+    let taken = all.iter().find(|it| it.name() == step).expect("a step");
+    if next(state, taken).is_err() {
+        return Some("the pure function refuses it");
+    }
+    match (state, step) {
+        (_, "unsent") => Some("the sender has no use for it"),
+        (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
+        _ => None,
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Verdict {
+                lane,
+                endpoint,
+                kind,
+                state,
+            } => {
+                let state = state.map_or("no call", State::word);
+                write!(f, "verdict   {lane:?} · {endpoint} · {state} · {kind:?}")
+            }
+            Self::Answer(endpoint, answer) => write!(f, "answer    {endpoint} · {answer}"),
+            Self::Step { state, step } => write!(f, "step      {state} · {step}"),
+            Self::Pause(reason) => write!(f, "pause     {reason}"),
+            Self::Hardship(hardship) => write!(f, "hardship  {hardship:?}"),
+        }
+    }
+}
+
+/// What was met, and how often.
+#[derive(Clone, Debug, Default)]
+pub struct Met {
+    paths: BTreeMap<Path, u64>,
+    words: BTreeSet<&'static str>,
+}
+
+impl Met {
+    /// Once more.
+    pub fn count(&mut self, path: Path) {
+        *self.paths.entry(path).or_default() += 1;
+    }
+
+    /// Once more.
+    pub fn hardship(&mut self, hardship: Hardship) {
+        self.count(Path::Hardship(hardship));
+    }
+
+    /// The line stands still.
+    pub fn pause(&mut self, reason: &str) {
+        if let Some(known) = PAUSES.into_iter().find(|known| *known == reason) {
+            self.count(Path::Pause(known));
+        }
+    }
+
+    /// The word of a verdict.
+    pub fn word(&mut self, word: &'static str) {
+        self.words.insert(word);
+    }
+
+    /// Adds what another run met.
+    pub fn add(&mut self, other: &Self) {
+        for (path, count) in &other.paths {
+            *self.paths.entry(*path).or_default() += count;
+        }
+        self.words.extend(&other.words);
+    }
+
+    /// Possible ones that nothing met.
+    pub fn unmet(&self) -> Vec<Path> {
+        let mut all = Path::all();
+        all.retain(|path| path.impossible().is_none() && !self.paths.contains_key(path));
+        all
+    }
+
+    /// The table of those met, with counts.
+    pub fn table(&self) -> String {
+        let mut lines = String::new();
+        for (path, count) in &self.paths {
+            lines.push_str(&format!("{count:>10}  {path}\n"));
+        }
+        let mut why: BTreeMap<&str, u64> = BTreeMap::new();
+        for reason in Path::all().into_iter().filter_map(Path::impossible) {
+            *why.entry(reason).or_default() += 1;
+        }
+        for (why, count) in why {
+            lines.push_str(&format!("{count:>10}  cannot be: {why}\n"));
+        }
+        lines
+    }
+
+    /// Nothing that cannot be was met.
+    pub fn assert_possible(&self) {
+        for path in self.paths.keys() {
+            assert_eq!(path.impossible(), None, "{path} was met");
+        }
+    }
+}
+
+#[test]
+fn every_path_is_listed_once_in_the_order_of_its_enum() {
+    let all = Path::all();
+    let distinct: BTreeSet<Path> = all.iter().copied().collect();
+    assert_eq!(all.len(), distinct.len());
+    for (at, hardship) in Hardship::ALL.into_iter().enumerate() {
+        assert_eq!(hardship as usize, at);
+    }
+    let struck: BTreeSet<Hardship> = Moment::ALL.map(Hardship::at).into();
+    assert_eq!(struck.len(), Moment::ALL.len());
+}

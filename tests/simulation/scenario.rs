@@ -1,0 +1,322 @@
+//! What one seed makes of an hour: calls, weather, blows, and what people do.
+
+use crate::calls::{Dice, call, epoch};
+use crate::disk::Health;
+use crate::paths::Hardship;
+use crate::strikes::{Blow, Moment, Trap};
+use crate::way::Network;
+use crate::weather;
+use crate::world::World;
+use callbridge::journal::{Outcome, Reason};
+use callbridge::sandbox;
+use callbridge::sender::Settings;
+use callbridge::spool::Finished;
+use callbridge_call::EventTime;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A lead that does not exist: its writes end FAILED until somebody mends them.
+pub const UNKNOWN_LEAD: i64 = 9999;
+
+/// How long a run is, and how full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Length {
+    /// Hours of faults.
+    pub hours: u64,
+    /// Calls an hour.
+    pub calls_an_hour: u64,
+}
+
+impl Default for Length {
+    /// An hour of 600 calls.
+    fn default() -> Self {
+        Self {
+            hours: 1,
+            calls_an_hour: 600,
+        }
+    }
+}
+
+/// What has to be undone.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Mend {
+    Token,
+    Grants,
+    Block,
+    Disk,
+    Clock,
+    Network,
+    Restore(usize, usize),
+}
+
+/// One seed's run.
+pub struct Run {
+    pub world: World,
+    pub(crate) dice: Dice,
+    pub(crate) length: Length,
+    /// By uuid, as they finished.
+    pub calls: BTreeMap<String, Finished>,
+    /// In the order they finished.
+    order: Vec<String>,
+    pub(crate) mends: BTreeMap<(EventTime, u64), Mend>,
+    pub(crate) planned: u64,
+    pub(crate) rates: &'static [&'static str],
+    /// Grants of the company while none is taken.
+    pub(crate) grants: Vec<sandbox::token::Grant>,
+    /// The token that works.
+    pub(crate) right: String,
+}
+
+/// The CRM's rate, and those of ours that keep within it.
+const RATES: [&[&str]; 4] = [
+    &["60/60s", "60/60s", "60/60s", "30/60s", "10/60s", "5/5s"],
+    &["60/6s", "60/6s", "30/6s", "10/1s"],
+    &["60/60s"],
+    &["20/60s", "20/60s", "10/30s"],
+];
+
+impl Run {
+    /// The world of a seed.
+    pub fn new(seed: u64, length: Length) -> Self {
+        let mut dice = Dice::new(seed ^ 0x5eed);
+        let saturated = length.calls_an_hour > 600;
+        let rates = if saturated {
+            RATES[2]
+        } else {
+            *dice.pick(&RATES)
+        };
+        let mut settings = Settings {
+            rate: dice.pick(rates).parse().expect("a rate"),
+            seed,
+            clock_right_from: Some(epoch().minus(Duration::from_secs(86_400))),
+            ..Settings::default()
+        };
+        if dice.chance(30) {
+            settings.fields.phone = Some("clientPhone".to_owned());
+        }
+        let crm = weather::sandbox(seed, rates[0], &mut dice);
+        let grants = crm.company.grants.clone();
+        let mut world = World::new(seed, settings, crm);
+        world.witness.strict = true;
+        if dice.chance(10) {
+            world.disk.history = Some(Vec::new());
+        }
+        Self {
+            right: world.token.clone(),
+            world,
+            dice,
+            length,
+            calls: BTreeMap::new(),
+            order: Vec::new(),
+            mends: BTreeMap::new(),
+            planned: 0,
+            rates,
+            grants,
+        }
+    }
+
+    /// The hours of faults.
+    pub fn faults(&mut self) {
+        let length = Duration::from_secs(self.length.hours * 3600);
+        let all = self.length.hours * self.length.calls_an_hour;
+        let night = self.dice.chance(5).then(|| self.dice.below(3600));
+        let mut slept = Duration::ZERO;
+        loop {
+            let passed = self.world.truth.since(epoch()).saturating_sub(slept);
+            let early = if self.dice.chance(2) { 60 } else { 0 };
+            let share = all * passed.as_secs() / length.as_secs().max(1);
+            while self.order.len() < usize::try_from(all.min(share + early)).expect("few") {
+                self.call();
+            }
+            if passed >= length {
+                break;
+            }
+            self.mend_due();
+            self.weather();
+            self.strike();
+            self.people();
+            if slept.is_zero() && night.is_some_and(|at| passed.as_secs() >= at) {
+                slept = self.night();
+            }
+            let pause = Duration::from_millis(1 + self.dice.below(20_000));
+            self.world.run_for(pause);
+        }
+    }
+
+    /// A call finishes; some the journal's rules refuse, some are told twice.
+    fn call(&mut self) {
+        let n = u32::try_from(self.order.len()).expect("few");
+        let lead = if self.dice.chance(5) {
+            UNKNOWN_LEAD
+        } else {
+            4001 + i64::try_from(self.dice.below(900)).expect("few")
+        };
+        let live = self.dice.chance(70);
+        let mut call = call(n, self.world.truth, lead, live);
+        if self.dice.chance(3) {
+            let reason = *self
+                .dice
+                .pick(&[Reason::NoLead, Reason::NoLead, Reason::Incomplete]);
+            call.judged.outcome = Outcome::DeadLetter;
+            call.judged.reason = Some(reason);
+            if reason == Reason::NoLead {
+                call.judged.record.lead_id = None;
+            }
+        }
+        let uuid = call.judged.record.uuid.expect("a uuid").to_string();
+        self.calls.insert(uuid.clone(), call.clone());
+        self.order.push(uuid);
+        if self.dice.chance(2) {
+            self.world.finish(call.clone());
+        }
+        self.world.finish(call);
+    }
+
+    /// Something of ours goes wrong.
+    fn strike(&mut self) {
+        if self.dice.chance(2) {
+            let down = Duration::from_millis(self.dice.below(20_000));
+            if self.dice.chance(25) {
+                self.change_rate();
+            }
+            match self.dice.below(5) {
+                0 => self.world.kill(down, true),
+                1 => self.world.stop(down),
+                _ => self.world.kill(down, false),
+            }
+        }
+        if self.dice.chance(4) {
+            let time = Duration::from_millis(1 + self.dice.below(20_000));
+            let at = *self.dice.pick(&Moment::ALL);
+            let blow = match self.dice.below(8) {
+                0 => Blow::Reboot(time),
+                1 | 2 => Blow::Stall(time * 12),
+                3 | 4 => Blow::KillInDoubt(time),
+                _ => Blow::Kill(time),
+            };
+            self.world.trap = Some(Trap { at, blow });
+        }
+        if self.dice.chance(1) && self.dice.chance(50) {
+            self.disk_trouble();
+        }
+        if self.dice.chance(1) && self.dice.chance(40) {
+            self.clock_trouble();
+        }
+        if self.world.disk.history.is_some() && self.dice.chance(1) {
+            let (writes, calls) = (self.world.snapshot(), self.order.len());
+            let wait = Duration::from_secs(self.dice.below(900));
+            self.later(wait, Mend::Restore(writes, calls));
+        }
+    }
+
+    fn change_rate(&mut self) {
+        let rate = self.dice.pick(self.rates).parse().expect("a rate");
+        if self.world.settings.rate != rate {
+            self.world.settings.rate = rate;
+            self.world.met.hardship(Hardship::RateChanged);
+        }
+    }
+
+    fn disk_trouble(&mut self) {
+        let (health, hardship) = if self.dice.chance(50) {
+            (Health::Full, Hardship::DiskFull)
+        } else {
+            (Health::Failing, Hardship::DiskFailing)
+        };
+        self.world.disk.health = health;
+        self.world.met.hardship(hardship);
+        let most = if self.dice.chance(20) { 600 } else { 20 };
+        let wait = Duration::from_secs(1 + self.dice.below(most));
+        self.later(wait, Mend::Disk);
+    }
+
+    fn clock_trouble(&mut self) {
+        let day = 86_400;
+        let most = *self
+            .dice
+            .pick(&[10, 300, 3600, 2 * day, 400 * day, 20_000 * day]);
+        let ahead = i64::try_from(1 + self.dice.below(most)).expect("few");
+        let ahead = if self.dice.chance(50) { ahead } else { -ahead };
+        // no clock of a machine shows a time before its epoch
+        let now = self.world.truth.micros() / 1_000_000;
+        self.world.set_clock(ahead.max(-now));
+        let wait = Duration::from_secs(1 + self.dice.below(1200));
+        self.later(wait, Mend::Clock);
+    }
+
+    /// Nothing gets through for most of a day; what was accepted before waits.
+    fn night(&mut self) -> Duration {
+        let began = self.world.truth;
+        self.world.met.hardship(Hardship::LongNight);
+        self.world.sandbox.set_faults(Vec::new());
+        self.world.network = Network {
+            silent: true,
+            ..Network::default()
+        };
+        let seconds = 80_000 + self.dice.below(8_000);
+        self.world.run_for(Duration::from_secs(seconds));
+        self.world.network.silent = false;
+        self.world.truth.since(began)
+    }
+
+    /// To be undone after this long.
+    pub(crate) fn later(&mut self, wait: Duration, mend: Mend) {
+        self.planned += 1;
+        let at = self.world.truth.plus(wait);
+        self.mends.insert((at, self.planned), mend);
+    }
+
+    /// Undoes what is due.
+    pub(crate) fn mend_due(&mut self) {
+        while let Some(entry) = self.mends.first_entry() {
+            if entry.key().0 > self.world.truth {
+                break;
+            }
+            let mend = entry.remove();
+            self.mend(mend);
+        }
+    }
+
+    pub(crate) fn mend(&mut self, mend: Mend) {
+        match mend {
+            Mend::Token => {
+                let right = self.right.clone();
+                self.world.put_token(&right);
+            }
+            Mend::Grants => {
+                let (at, grants) = (self.world.truth, self.grants.clone());
+                self.world.sandbox.set_grants(at, grants);
+            }
+            Mend::Block => {
+                let at = self.world.truth;
+                self.world
+                    .sandbox
+                    .company(at, |company| company.blocked = false);
+            }
+            Mend::Disk => self.world.disk.health = Health::Sound,
+            Mend::Clock => self.world.set_clock(0),
+            Mend::Network => {
+                self.world.network = Network {
+                    delay: Duration::from_millis(30),
+                    ..Network::default()
+                };
+            }
+            Mend::Restore(writes, calls) => self.restore(writes, calls),
+        }
+    }
+
+    /// The disk of that moment is back; the sources tell again what they told since.
+    fn restore(&mut self, writes: usize, calls: usize) {
+        if self.world.disk.history.is_none() {
+            return;
+        }
+        self.world.restore(writes);
+        // once a run is enough
+        self.world.disk.history = None;
+        for uuid in self.order.split_off(calls) {
+            let call = self.calls[&uuid].clone();
+            self.order.push(uuid);
+            self.world.finish(call);
+        }
+    }
+}

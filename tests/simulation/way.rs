@@ -1,0 +1,248 @@
+//! The way between the sender and the CRM, and what becomes of time on it.
+
+use crate::calls::Dice;
+use crate::paths::Hardship;
+use crate::world::World;
+use callbridge::clock::Now;
+use callbridge::crm::{Address, Answer, Endpoint, Heard, Request, read};
+use callbridge::sandbox::{self, Delivery, Response};
+use callbridge::sender::plan::Lane;
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// The client's own limit of one exchange.
+pub const TIME_OUT: Duration = Duration::from_secs(30);
+
+/// How the way to the CRM is.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Network {
+    /// Nobody answers the door.
+    pub refuses: bool,
+    /// The certificate is wrong.
+    pub mistrusted: bool,
+    /// Bytes vanish.
+    pub silent: bool,
+    /// The least that each way takes.
+    pub delay: Duration,
+    /// Up to so much more.
+    pub jitter: Duration,
+    /// So many connections in a hundred end before the request is there.
+    pub broken: u64,
+    /// So many bodies in a hundred are not what the CRM sent.
+    pub mangled: u64,
+}
+
+/// What happens next on the way.
+#[derive(Debug)]
+pub enum Event {
+    /// A request reaches the CRM; its number.
+    Arrives(u64, sandbox::Request),
+    /// An answer, or the end of waiting, reaches the sender's machine.
+    Answered(u64, Heard),
+    /// The sender looks at the token file.
+    Look,
+}
+
+/// A request whose answer the sender waits for.
+#[derive(Debug)]
+pub struct Waits {
+    pub slot: u32,
+    pub lane: Lane,
+    /// Of the call it is about.
+    pub uuid: Option<String>,
+    pub request: Request,
+    until: EventTime,
+}
+
+impl World {
+    /// A request leaves.
+    pub(crate) fn fly(
+        &mut self,
+        slot: u32,
+        lane: Lane,
+        uuid: Option<String>,
+        request: Request,
+        secret: &str,
+    ) {
+        let endpoint = request.endpoint();
+        self.numbered += 1;
+        let number = self.numbered;
+        self.log.event(
+            self.truth,
+            format_args!("sends {number} in slot {slot}: {endpoint}"),
+        );
+        self.sent.push((self.truth, endpoint.word()));
+        let until = self.truth.plus(TIME_OUT);
+        let Network {
+            refuses,
+            mistrusted,
+            silent: vanishes,
+            broken,
+            ..
+        } = self.network;
+        if refuses {
+            let why = "connection refused".to_owned();
+            self.answer_at(self.truth, number, silent(Answer::NotConnected { why }));
+        } else if mistrusted {
+            let why = "the certificate has expired".to_owned();
+            self.answer_at(self.truth, number, silent(Answer::TlsRefused { why }));
+        } else if vanishes {
+            self.answer_at(until, number, silent(Answer::TimedOut));
+        } else if broken > 0 && self.dice.chance(broken) {
+            let at = self.truth.plus(self.way()).min(until);
+            self.answer_at(at, number, lost());
+        } else {
+            let asked = to_sandbox(&request, &self.address, secret);
+            let at = self.truth.plus(self.way());
+            self.events
+                .insert((at, number), Event::Arrives(number, asked));
+            self.answer_at(until, number, silent(Answer::TimedOut));
+        }
+        self.witness.left(number, self.truth);
+        let waits = Waits {
+            slot,
+            lane,
+            uuid,
+            request,
+            until,
+        };
+        self.waits.insert(number, waits);
+    }
+
+    /// Goes to this moment of the CRM's clock; what is due by then happens in its order. Answers
+    /// wait for the sender's next turn.
+    pub(crate) fn pass_to(&mut self, moment: EventTime) {
+        while let Some(entry) = self.events.first_entry() {
+            let (at, _) = *entry.key();
+            if at > moment {
+                break;
+            }
+            let event = entry.remove();
+            self.go_to(at);
+            match event {
+                Event::Arrives(number, request) => self.arrive(number, &request),
+                Event::Answered(number, heard) => {
+                    if self.waits.contains_key(&number)
+                        && !self.landed.iter().any(|(landed, _)| *landed == number)
+                    {
+                        self.landed.push_back((number, heard));
+                    }
+                }
+                Event::Look => self.use_token(),
+            }
+        }
+        self.go_to(moment);
+    }
+
+    fn go_to(&mut self, truth: EventTime) {
+        let passed = truth.since(self.truth);
+        self.truth = self.truth.plus(passed);
+        self.now = Now {
+            wall: self.now.wall.plus(passed),
+            boot: self.now.boot + passed,
+        };
+    }
+
+    fn arrive(&mut self, number: u64, request: &sandbox::Request) {
+        self.witness.arrived(self.truth);
+        let before = self.sandbox.breaches().all().len();
+        let mut response = self.sandbox.handle(self.truth, request);
+        for breach in &self.sandbox.breaches().all()[before..] {
+            self.witness.judge(breach, number, request);
+        }
+        self.witness.judge_company(&self.sandbox, request);
+        let body = String::from_utf8_lossy(&request.body);
+        if self.poison.is_some_and(|poison| body.contains(poison)) {
+            response.status = 500;
+        }
+        self.log.event(
+            self.truth,
+            format_args!(
+                "answers {number} {} {:?}",
+                response.status, response.delivery
+            ),
+        );
+        let back = self.way();
+        let Some(waits) = self.waits.get(&number) else {
+            return; // killed meanwhile
+        };
+        let (endpoint, until) = (waits.request.endpoint(), waits.until);
+        let late = match response.delivery {
+            Delivery::Now => Some(Duration::ZERO),
+            Delivery::After(time) | Delivery::Slow(time) => Some(time),
+            Delivery::Lost => None,
+        };
+        let heard = match late {
+            Some(_) => self.read(endpoint, response),
+            None => lost(),
+        };
+        let at = self.truth.plus(back + late.unwrap_or_default());
+        // where it is later, the time-out comes first
+        if at < until {
+            self.answer_at(at, number, heard);
+        }
+    }
+
+    fn read(&mut self, endpoint: Endpoint, mut response: Response) -> Heard {
+        if self.network.mangled > 0 && self.dice.chance(self.network.mangled) {
+            self.met.hardship(Hardship::BodyMangled);
+            mangle(&mut response, &mut self.dice);
+        }
+        read(endpoint, response.status, &response.body)
+    }
+
+    fn answer_at(&mut self, at: EventTime, number: u64, heard: Heard) {
+        // a time-out and an answer of one request may stand at one moment
+        let place = match heard.answer {
+            Answer::TimedOut => u64::MAX - number,
+            _ => u64::MAX / 2 - number,
+        };
+        self.events
+            .insert((at, place), Event::Answered(number, heard));
+    }
+
+    fn way(&mut self) -> Duration {
+        let Network { delay, jitter, .. } = self.network;
+        delay + jitter * u32::try_from(self.dice.below(1000)).unwrap_or(0) / 1000
+    }
+}
+
+/// What something in between makes of an answer.
+fn mangle(response: &mut Response, dice: &mut Dice) {
+    match dice.below(7) {
+        0 => response.body.clear(),
+        1 => response.body = b"<html><body>Please log in</body></html>".to_vec(),
+        2 => {
+            let length = u64::try_from(response.body.len()).unwrap_or(0);
+            let kept = usize::try_from(dice.below(length)).unwrap_or(0);
+            response.body.truncate(kept);
+        }
+        3 => response.body = b"[]".to_vec(),
+        4 => response.body = vec![0xff; 64],
+        5 => response.status = [201, 204, 206][usize::try_from(dice.below(3)).unwrap_or(0)],
+        _ => response.status = [102, 600, 999][usize::try_from(dice.below(3)).unwrap_or(0)],
+    }
+}
+
+fn lost() -> Heard {
+    silent(Answer::Lost {
+        why: "closed".to_owned(),
+    })
+}
+
+pub fn silent(answer: Answer) -> Heard {
+    Heard {
+        answer,
+        expiry: None,
+    }
+}
+
+/// The bytes as the client sends them.
+fn to_sandbox(request: &Request, address: &Address, token: &str) -> sandbox::Request {
+    let url = request.url(address);
+    let asked = match request.body() {
+        Some(body) => sandbox::Request::post(url.path(), &body),
+        None => sandbox::Request::get(url.path()),
+    };
+    asked.with_token(token)
+}

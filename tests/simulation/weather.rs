@@ -1,0 +1,272 @@
+//! What goes wrong at the CRM and on the way to it, and what people do about it.
+
+use crate::calls::Dice;
+use crate::paths::Hardship;
+use crate::scenario::{Mend, Run, UNKNOWN_LEAD};
+use crate::way::Network;
+use callbridge::journal::{LeadId, Reason};
+use callbridge::sandbox::faults::parse;
+use callbridge::sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
+use callbridge::sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};
+use callbridge::sandbox::{self, config::parse_rate};
+use callbridge::spool::{Letter, LetterFilter, Op, Step};
+use callbridge_call::EpochSeconds;
+use std::time::Duration;
+
+const ENDPOINTS: [&str; 5] = ["any", "token-info", "call-history", "filter", "request"];
+
+/// Statuses that the document names, and more of the kind.
+const STATUSES: [u16; 16] = [
+    302, 400, 401, 403, 404, 405, 406, 409, 410, 415, 422, 429, 500, 502, 503, 504,
+];
+
+/// A CRM with shapes of its own.
+pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
+    let mut settings = sandbox::Settings {
+        seed,
+        rate: parse_rate(rate).expect("a rate"),
+        filter_needs_read: dice.chance(50),
+        persist_after: Duration::from_millis(*dice.pick(&[0, 300, 2000, 4000, 20_000])),
+        ..sandbox::Settings::default()
+    };
+    let shapes = &mut settings.shapes;
+    shapes.status = *dice.pick(&[StatusShape::Object, StatusShape::Bare]);
+    shapes.rows = *dice.pick(&[Rows::Objects, Rows::Strings]);
+    shapes.paging = *dice.pick(&[Paging::Inside, Paging::Beside]);
+    shapes.range = *dice.pick(&[Range::Kept, Range::Kept, Range::Ignored, Range::Refused]);
+    shapes.registered = *dice.pick(&[Registered::Stored, Registered::Started]);
+    shapes.size_max = *dice.pick(&[100, 100, 50, 30]);
+    shapes.pending = dice.pick(&["PENDING", "IN_PROGRESS", "QUEUED"]).to_string();
+    settings
+}
+
+impl Run {
+    /// The way and the service become better or worse.
+    pub(crate) fn weather(&mut self) {
+        if self.dice.chance(4) {
+            self.network();
+        }
+        if self.dice.chance(4) {
+            let rules = if self.dice.chance(60) {
+                0
+            } else {
+                1 + self.dice.below(3)
+            };
+            let texts: Vec<String> = (0..rules).map(|_| rule(&mut self.dice)).collect();
+            let (rules, _) = parse(&texts.join("; ")).expect("good rules");
+            self.world.sandbox.set_faults(rules);
+        }
+        if self.dice.chance(20) {
+            for _ in 0..self.dice.below(6) {
+                self.world.sandbox.add_foreign(self.world.truth);
+            }
+        }
+        if self.dice.chance(1) {
+            self.company();
+        }
+    }
+
+    fn network(&mut self) {
+        let dice = &mut self.dice;
+        let ms = |dice: &mut Dice, most| Duration::from_millis(1 + dice.below(most));
+        let kind = dice.below(10);
+        let network = Network {
+            delay: ms(dice, 400),
+            jitter: if dice.chance(20) {
+                ms(dice, 34_000)
+            } else {
+                ms(dice, 900)
+            },
+            refuses: kind == 0,
+            silent: kind == 1,
+            mistrusted: kind == 2,
+            broken: if kind == 3 { dice.below(60) } else { 0 },
+            mangled: if kind == 4 { dice.below(60) } else { 0 },
+        };
+        let hardship = match kind {
+            0 => Some(Hardship::Outage),
+            1 => Some(Hardship::Silence),
+            2 => Some(Hardship::Mistrusted),
+            _ => None,
+        };
+        self.world.network = network;
+        if let Some(hardship) = hardship {
+            self.world.met.hardship(hardship);
+        }
+        let wait = Duration::from_secs(1 + self.dice.below(400));
+        self.later(wait, Mend::Network);
+    }
+
+    /// Somebody changes tokens, grants or the licence.
+    fn company(&mut self) {
+        let at = self.world.truth;
+        let soon = Duration::from_secs(1 + self.dice.below(600));
+        match self.dice.below(7) {
+            0 => self.replace_token(),
+            1 => {
+                self.world.met.hardship(Hardship::TokenMissing);
+                self.world.put_token("");
+                self.later(soon, Mend::Token);
+            }
+            2 => {
+                self.world.met.hardship(Hardship::TokenOfAnother);
+                let other = format!("svc_pat_other_{}", self.dice.below(1_000_000));
+                let kind = TokenKind::Pat;
+                self.world.sandbox.issue(at, &other, kind, 2, None);
+                self.world.put_token(&other);
+                self.later(soon, Mend::Token);
+            }
+            3 => {
+                self.world.met.hardship(Hardship::TokenEnded);
+                let left = i64::try_from(self.dice.below(1200)).expect("few");
+                let ends = EpochSeconds::new(at.floor_seconds().get() + left);
+                let right = self.right.clone();
+                self.world.sandbox.expire(at, &right, Some(ends));
+            }
+            4 => {
+                self.world.met.hardship(Hardship::CompanyBlocked);
+                self.world
+                    .sandbox
+                    .company(at, |company| company.blocked = true);
+                self.later(soon, Mend::Block);
+            }
+            5 => {
+                self.world.met.hardship(Hardship::SaveTaken);
+                self.take(CALL_SAVE, soon);
+            }
+            _ => {
+                self.world.met.hardship(Hardship::ReadTaken);
+                self.take(CALL_READ, soon);
+            }
+        }
+    }
+
+    fn take(&mut self, grant: &str, soon: Duration) {
+        let mut grants = self.grants.clone();
+        grants.retain(|it| it.as_str() != grant);
+        self.world.sandbox.set_grants(self.world.truth, grants);
+        self.later(soon, Mend::Grants);
+    }
+
+    /// A new PAT; the one before is dead at once, the file follows sooner or later.
+    pub(crate) fn replace_token(&mut self) {
+        self.world.met.hardship(Hardship::TokenReplaced);
+        let at = self.world.truth;
+        self.right = format!("svc_pat_{}", self.dice.below(1_000_000_000));
+        let days = self.dice.below(12);
+        let ends = at.plus(Duration::from_secs(3600 + days * 86_400));
+        let ends = self.dice.chance(40).then(|| ends.floor_seconds());
+        let right = self.right.clone();
+        self.world.sandbox.issue_pat(at, &right, ends);
+        let wait = Duration::from_secs(if self.dice.chance(50) {
+            0
+        } else {
+            self.dice.below(300)
+        });
+        self.later(wait, Mend::Token);
+    }
+
+    /// People look at the letters now and then; and they notice a dead token.
+    pub(crate) fn people(&mut self) {
+        if self.dice.chance(2) {
+            let letters = self.letters();
+            for letter in letters {
+                if self.dice.chance(30) {
+                    self.decide(letter);
+                }
+            }
+        }
+        let dead = !self
+            .world
+            .sandbox
+            .token_works(self.world.truth, &self.right);
+        if dead && self.dice.chance(5) {
+            self.replace_token();
+        }
+    }
+
+    /// All letters there are.
+    pub(crate) fn letters(&self) -> Vec<Letter> {
+        let filter = LetterFilter {
+            limit: 100_000,
+            ..LetterFilter::default()
+        };
+        self.world.disk.store.letters(&filter).expect("letters")
+    }
+
+    /// A person mends a letter and sends it again, or gives it up.
+    fn decide(&mut self, letter: Letter) {
+        let step = match letter.reason {
+            Reason::NoLead if letter.parked && self.dice.chance(20) => Step::Expire,
+            _ if self.dice.chance(5) => Step::Discard,
+            _ => return self.retry(letter),
+        };
+        self.step(&letter, step);
+    }
+
+    /// A person mends a letter and sends it again.
+    pub(crate) fn retry(&mut self, letter: Letter) {
+        let mut record = letter.call.clone().expect("a call");
+        self.world
+            .witness
+            .excuse(&record.uuid.expect("a uuid").to_string());
+        record.incomplete = false;
+        if record
+            .lead_id
+            .is_none_or(|lead| Some(lead) == LeadId::new(UNKNOWN_LEAD))
+        {
+            record.lead_id = LeadId::new(4001);
+        }
+        // with other values than before only after a look into the journal
+        let may_be_written = matches!(letter.reason, Reason::ServerError | Reason::Unconfirmed);
+        let before = letter.call.as_ref().expect("a call");
+        let step = if may_be_written && before.lead_id != record.lead_id {
+            let before = format!("lead {:?}", before.lead_id);
+            Step::Recheck { record, before }
+        } else if letter.parked && self.dice.chance(50) {
+            Step::Release { record }
+        } else {
+            Step::Retry { record }
+        };
+        self.step(&letter, step);
+    }
+
+    fn step(&mut self, letter: &Letter, step: Step) {
+        let (row, at) = (letter.id, self.world.now.wall);
+        self.world.command(Op::Step { row, step, at });
+    }
+}
+
+/// One fault.
+fn rule(dice: &mut Dice) -> String {
+    let endpoint = *dice.pick(&ENDPOINTS);
+    let status = if dice.chance(80) {
+        *dice.pick(&STATUSES)
+    } else {
+        300 + u16::try_from(dice.below(300)).expect("few")
+    };
+    let action = match dice.below(14) {
+        0..=2 => format!("status {status}"),
+        3 => format!("gateway {status}"),
+        4 => format!("status-after {status}"),
+        5 => "lost".to_owned(),
+        6 => "cut".to_owned(),
+        7 => format!("delay {}s", 1 + dice.below(60)),
+        8 => format!("slow {}s", 1 + dice.below(60)),
+        9 => "broken".to_owned(),
+        10 => return format!("call-history chance {}% no-request-id", 1 + dice.below(60)),
+        11 => "accept-false".to_owned(),
+        12 => return format!("call-history chance {}% failed", 1 + dice.below(40)),
+        _ => {
+            let longest = *dice.pick(&[90, 600, 5400, 90_000]);
+            let time = 1 + dice.below(longest);
+            return format!("call-history chance {}% hold {time}s", 1 + dice.below(40));
+        }
+    };
+    let chance = if dice.chance(10) {
+        100
+    } else {
+        1 + dice.below(40)
+    };
+    format!("{endpoint} chance {chance}% {action}")
+}

@@ -1,0 +1,164 @@
+//! The judge outside: counts arrivals, and asks of every breach whether it was ours.
+
+use crate::way::Waits;
+use callbridge::sandbox::window::Rate;
+use callbridge::sandbox::{self, Breach, Endpoint, Kind, Sandbox};
+use callbridge::sender::kind;
+use callbridge_call::EventTime;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The service's word that a page is too large, or that it knows no range, can be learned by
+/// asking only: so many such questions may be asked in one life.
+const LEARNED_MAX: u32 = 4;
+
+/// What was seen from outside.
+pub struct Witness {
+    /// When requests arrived at the CRM.
+    pub arrivals: Vec<EventTime>,
+    rate: Rate,
+    /// Breaches are judged as they happen.
+    pub strict: bool,
+    /// Calls that may be submitted again: a kill or the way kept their 200 from us, a person sent
+    /// them again, their requestId cannot be read.
+    excused: BTreeSet<String>,
+    all_excused: bool,
+    left: BTreeMap<u64, EventTime>,
+    /// When the sender last learned that its token or grant is no good.
+    refused: Option<EventTime>,
+    learned: u32,
+}
+
+impl Witness {
+    /// Nothing was seen.
+    pub fn new(sandbox: &sandbox::Settings) -> Self {
+        Self {
+            arrivals: Vec::new(),
+            rate: sandbox.rate,
+            strict: false,
+            excused: BTreeSet::new(),
+            all_excused: false,
+            left: BTreeMap::new(),
+            refused: None,
+            learned: 0,
+        }
+    }
+
+    /// A request left.
+    pub fn left(&mut self, number: u64, at: EventTime) {
+        self.left.insert(number, at);
+        while self.left.len() > 1000 {
+            self.left.pop_first();
+        }
+    }
+
+    /// A request arrived: no window, wherever it opens, may hold more than the limit.
+    pub fn arrived(&mut self, at: EventTime) {
+        let limit = usize::try_from(self.rate.requests).expect("small");
+        if let Some(first) = self.arrivals.len().checked_sub(limit) {
+            let apart = at.since(self.arrivals[first]);
+            assert!(
+                apart >= self.rate.window,
+                "{} arrivals within {apart:?} at {at}",
+                limit + 1
+            );
+        }
+        self.arrivals.push(at);
+    }
+
+    /// This call may be submitted again.
+    pub fn excuse(&mut self, uuid: &str) {
+        if self.strict {
+            self.excused.insert(uuid.to_owned());
+        }
+    }
+
+    /// All calls may.
+    pub fn excuse_all(&mut self) {
+        self.all_excused = true;
+    }
+
+    /// The sender heard this.
+    pub fn heard(&mut self, waits: &Waits, verdict: kind::Kind, at: EventTime) {
+        if let Some(uuid) = &waits.uuid {
+            match verdict {
+                kind::Kind::Submitted | kind::Kind::Journaled | kind::Kind::NotYet => {}
+                _ => self.excuse(uuid),
+            }
+        }
+        match verdict {
+            kind::Kind::TokenRefused | kind::Kind::NoGrant | kind::Kind::Unswept => {
+                self.refused = Some(at);
+            }
+            _ => {}
+        }
+    }
+
+    /// Another token: what an old one was told says nothing about it.
+    pub fn token_changed(&mut self) {
+        self.refused = None;
+    }
+
+    /// A life of the process begins: what it was told is forgotten.
+    pub fn restarted(&mut self) {
+        self.refused = None;
+        self.learned = 0;
+    }
+
+    /// A breach that this request made.
+    pub fn judge(&mut self, breach: &Breach, number: u64, request: &sandbox::Request) {
+        if !self.strict {
+            return;
+        }
+        let uuid = serde_json::from_slice(&request.body)
+            .ok()
+            .and_then(|body: Value| Some(body.get("uuid")?.as_str()?.to_owned()));
+        let excused = self.all_excused
+            || uuid
+                .as_ref()
+                .is_some_and(|uuid| self.excused.contains(uuid));
+        // under way when the refusal was heard, or of a life that had heard none
+        let unheard = || match (self.left.get(&number), self.refused) {
+            (Some(left), Some(refused)) => *left <= refused,
+            (_, None) => true,
+            (None, _) => false,
+        };
+        let fine = match breach.kind {
+            Kind::RepeatAfter200 | Kind::RepeatAfter400 => excused,
+            Kind::RepeatAfter401 | Kind::RepeatAfter403 => unheard(),
+            Kind::Invalid if request.path.ends_with("/filter") => {
+                self.learned += 1;
+                self.learned <= LEARNED_MAX
+            }
+            // the snapshot does not know what a person changed since
+            Kind::UuidReused => self.all_excused,
+            Kind::WindowExceeded
+            | Kind::DerivedField
+            | Kind::Invalid
+            | Kind::UnknownPoll
+            | Kind::ForeignPoll
+            | Kind::WrongHeader
+            | Kind::ContentType
+            | Kind::WrongMethod
+            | Kind::UnknownPath
+            | Kind::RedirectFollowed => false,
+        };
+        assert!(fine, "request {number} of {uuid:?}: {breach:?}");
+    }
+
+    /// With another company's token nothing but `token/info` is asked.
+    pub fn judge_company(&self, sandbox: &Sandbox, request: &sandbox::Request) {
+        if !self.strict {
+            return;
+        }
+        let foreign = request
+            .header(sandbox::envelope::TOKEN_HEADER)
+            .any(|token| token.starts_with("svc_pat_other"));
+        let (endpoint, _) = sandbox::routes::route(&request.path);
+        assert!(
+            !foreign || endpoint == Endpoint::TokenInfo,
+            "another company's token was used for {endpoint:?}: {:?}",
+            sandbox.counts()
+        );
+    }
+}
