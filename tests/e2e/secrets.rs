@@ -3,7 +3,7 @@
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
-use crate::program::{Place, TOKEN};
+use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, TRUNKS};
 use crate::wait::until;
 use std::fs;
@@ -128,6 +128,34 @@ fn flags(place: &Place, pbx: &Pbx, broker: &Broker) -> Vec<String> {
     own.into_iter().chain(usual.map(str::to_owned)).collect()
 }
 
+/// Pages, and what the commands say that ask the daemon.
+async fn assert_silent_answers(place: &Place, program: &Program) {
+    for page in ["/healthz", "/readyz", "/nothing"] {
+        let (_, words) = crate::operations::page(program, page).await;
+        assert_silent(page, words.as_bytes());
+    }
+    for words in [
+        &["status"][..],
+        &["dead", "list", "--json"],
+        &["dead", "export", "--all", "--format=jsonl"],
+        &["lead", "missing", "--csv"],
+    ] {
+        let said = place.command(words).await;
+        assert_silent(&words.join(" "), &[said.stdout, said.stderr].concat());
+    }
+}
+
+/// What `check` says of the same flags.
+async fn assert_silent_check(place: &Place, crm: &str, flags: &[String]) {
+    let mut checked = place.arguments(crm, flags);
+    checked[0] = "check".to_owned();
+    checked.retain(|flag| !flag.starts_with("--listen"));
+    let checked: Vec<&str> = checked.iter().map(String::as_str).collect();
+    let said = place.command(&checked).await;
+    assert!(!said.stdout.is_empty(), "check says something");
+    assert_silent("check", &[said.stdout, said.stderr].concat());
+}
+
 #[tokio::test]
 async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
@@ -171,19 +199,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
     assert_silent("the command line", &command);
     let variables = fs::read(format!("/proc/{}/environ", program.id())).expect("readable");
     assert_silent("the environment", &variables);
-    for page in ["/healthz", "/readyz", "/nothing"] {
-        let (_, words) = crate::operations::page(&program, page).await;
-        assert_silent(page, words.as_bytes());
-    }
-    for words in [
-        &["status"][..],
-        &["dead", "list", "--json"],
-        &["dead", "export", "--all", "--format=jsonl"],
-        &["lead", "missing", "--csv"],
-    ] {
-        let said = place.command(words).await;
-        assert_silent(&words.join(" "), &[said.stdout, said.stderr].concat());
-    }
+    assert_silent_answers(&place, &program).await;
     // a token that is refused, and the one that was before
     crm.admin(|core, now| core.revoke_all(now));
     place.write("token", OLD_TOKEN);
@@ -204,13 +220,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
     program.terminate().await;
     assert_silent("the log after a kill", place.logs().as_bytes());
     assert_silent_state(&place);
-    let mut checked = place.arguments(&crm.url(), &flags);
-    checked[0] = "check".to_owned();
-    checked.retain(|flag| !flag.starts_with("--listen"));
-    let checked: Vec<&str> = checked.iter().map(String::as_str).collect();
-    let said = place.command(&checked).await;
-    assert!(!said.stdout.is_empty(), "check says something");
-    assert_silent("check", &[said.stdout, said.stderr].concat());
+    assert_silent_check(&place, &crm.url(), &flags).await;
 }
 
 #[tokio::test]
