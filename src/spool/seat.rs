@@ -8,6 +8,7 @@
 //! | the file | – |
 //! | no file, and ours was deleted | folder and file are made anew from what is open |
 //! | the file without its log (`-wal`) | the same: what is in the log alone would be lost |
+//! | the file without its lock | it is taken anew: two processes must not send |
 //! | no file, and ours lives elsewhere (`mv`) | nothing is stored until it is put back |
 //! | another file | nothing is stored: it may be somebody's backup, and is left as it is |
 
@@ -79,7 +80,7 @@ impl Seat {
     /// [`Error::Gone`], or why it cannot be made anew.
     pub fn keep(&mut self, store: &Store) -> Result<Option<Store>, Error> {
         let why = match self.look() {
-            Found::Here => return Ok(None),
+            Found::Here => return self.keep_lock().map(|()| None),
             Found::Deleted => return self.make_anew(store).map(Some),
             Found::Elsewhere => "it was moved",
             Found::Another => "another file stands there",
@@ -88,15 +89,22 @@ impl Seat {
         Err(Error::Gone { path, why })
     }
 
-    fn make_anew(&mut self, store: &Store) -> Result<Store, Error> {
-        let wrong = |error: io::Error| not_writable(&self.file, &error);
+    /// Without its name the lock keeps nobody out: it is taken anew, where nobody else has.
+    fn keep_lock(&mut self) -> Result<(), Error> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
-        make_folder(dir)?;
-        let lock = dir.join(LOCK).metadata().ok();
-        let ours = self.lock.held.metadata().map_err(wrong)?;
-        if !lock.is_some_and(|lock| is_same(&lock, &ours)) {
+        let found = dir.join(LOCK).metadata().ok();
+        let ours = self.lock.held.metadata();
+        let ours = ours.map_err(|error| not_writable(&self.file, &error))?;
+        if !found.is_some_and(|found| is_same(&found, &ours)) {
             self.lock = Lock::take(dir)?;
         }
+        Ok(())
+    }
+
+    fn make_anew(&mut self, store: &Store) -> Result<Store, Error> {
+        make_folder(self.file.parent().unwrap_or(Path::new(".")))?;
+        self.keep_lock()?;
+        let wrong = |error: io::Error| not_writable(&self.file, &error);
         // Of the file that was deleted: to the new one they would be a log of strange pages.
         for rest in ["-wal", "-shm", ".new"] {
             match std::fs::remove_file(self.beside(rest)) {

@@ -11,7 +11,7 @@ use super::{CommitHook, Error};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, oneshot, watch};
 
 /// Requests that may wait for the thread; who asks more waits.
@@ -21,6 +21,9 @@ const GROUP_REQUESTS_MAX: usize = 512;
 /// Operations in one group, but for the last request's.
 const GROUP_OPS_MAX: usize = 4096;
 
+/// One row may find room where a whole request found none: it is believed when nobody was refused
+/// for longer than whoever is refused waits to ask again.
+const BELIEVED_AFTER: Duration = Duration::from_secs(3);
 /// The row that is written to see whether the disk takes anything again.
 const PROBE: &str = "spool.probe";
 
@@ -219,6 +222,7 @@ pub(super) fn start(
         health: Arc::clone(&health),
         stop: Arc::clone(&stop),
         on_commit,
+        refused_at: None,
         seat,
     };
     let thread = std::thread::Builder::new()
@@ -252,6 +256,8 @@ struct Writer {
     health: Arc<Mutex<Health>>,
     stop: Arc<AtomicBool>,
     on_commit: Option<CommitHook>,
+    /// When a request was last refused for trouble that may pass.
+    refused_at: Option<Instant>,
     /// `None` in memory. Let go last, when the file is closed.
     seat: Option<Seat>,
 }
@@ -323,7 +329,7 @@ impl Writer {
             Ok(()) => self.store.write_group(works),
         };
         let stored = !empty && results.iter().any(Result::is_ok);
-        self.report(&results);
+        self.report(stored, &results);
         if !empty && let Some(hook) = &self.on_commit {
             hook(began.elapsed());
         }
@@ -365,12 +371,18 @@ impl Writer {
         self.health.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn report(&self, results: &[Answer]) {
+    fn report(&mut self, stored: bool, results: &[Answer]) {
         let errors = || results.iter().filter_map(|result| result.as_ref().err());
         let trouble = errors().find(|error| error.is_retryable()).cloned();
         let damage = errors().find(|error| matches!(error, Error::Damaged { .. }));
+        if trouble.is_some() {
+            self.refused_at = Some(Instant::now());
+        }
+        let passed = self
+            .refused_at
+            .is_none_or(|at| at.elapsed() >= BELIEVED_AFTER);
         let mut health = self.lock_health();
-        if trouble.is_some() || results.iter().any(Result::is_ok) {
+        if trouble.is_some() || stored || (passed && results.iter().any(Result::is_ok)) {
             health.trouble = trouble;
         }
         if let Some(damage) = damage {

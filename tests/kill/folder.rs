@@ -4,7 +4,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::until;
-use callbridge::spool::folder::FILE;
+use callbridge::spool::folder::{FILE, LOCK};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 
@@ -120,6 +120,29 @@ async fn a_state_moved_away_in_use_holds_everything_until_it_is_put_back() {
     std::fs::rename(place.at("elsewhere"), place.at("state")).expect("put back");
     let status = program.settled(2).await;
     assert_eq!((status.books.journaled, status.pause), (2, None));
+    program.terminate().await;
+    crm::judge(
+        &crm,
+        &place.letters().await,
+        &recordings::expected(&calls[..2]),
+    );
+}
+
+#[tokio::test]
+async fn a_lock_deleted_in_use_keeps_a_second_process_out_all_the_same() {
+    let (place, crm, calls) = (Place::new(), crm::start().await, calls());
+    place.append("recorded", &calls[0].ami);
+    let source = place.file("recorded", "ami");
+    let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    program.settled(1).await;
+    let lock = place.at("state").join(LOCK);
+    std::fs::remove_file(&lock).expect("deleted");
+    until("the lock", async || lock.exists()).await;
+    let second = place.run(&crm.url(), &flags).ended().await;
+    assert_eq!(second.code(), Some(75), "{}", place.logs());
+    place.append("recorded", &calls[1].ami);
+    program.settled(2).await;
     program.terminate().await;
     crm::judge(
         &crm,

@@ -94,6 +94,19 @@ fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_
     });
     room.expect("read");
     assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
+    handle.write_blocking(vec![call(taken)]).expect("room");
     assert_eq!(handle.health().trouble, None);
+    guard.close();
+}
+
+#[test]
+fn room_for_one_row_is_not_called_room_for_what_was_refused_a_moment_ago() {
+    let (store, taken) = filled();
+    store.limit_pages(64);
+    let (handle, guard) = start(store, None, None).expect("a thread");
+    let many = (taken..taken + 50).map(call).collect();
+    let error = handle.write_blocking(many).expect_err("no room for fifty");
+    assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
+    assert_eq!(handle.health().trouble, Some(error));
     guard.close();
 }
