@@ -15,9 +15,7 @@ const LOOKED_AT: u64 = 256 << 10;
 /// Looks at the end of the file, which can be read.
 pub fn file(config: &Config, flag: &Source) -> Finding {
     let name = format!("catch-up {}", flag.url);
-    let (Transport::File { path, .. }, Some(format)) =
-        (&flag.url.transport, flag.url.format().decoder())
-    else {
+    let Transport::File { path, format, .. } = &flag.url.transport else {
         return Finding::well(name, "can be read");
     };
     let bytes = match end_of(path) {
@@ -31,9 +29,9 @@ pub fn file(config: &Config, flag: &Source) -> Finding {
         zone: config.pbx_timezone.clone(),
         cel_columns: config.cel_columns.clone(),
     };
-    let mut decoder = Decoder::new(format, settings);
+    let mut decoder = Decoder::new(*format, settings);
     let (mut rows, mut last) = (0_u64, None);
-    for frame in Frames::new(format, &bytes) {
+    for frame in Frames::new(*format, &bytes) {
         let Frame::Message(message) = frame else {
             continue;
         };

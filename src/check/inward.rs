@@ -4,7 +4,7 @@ use super::finding::Finding;
 use crate::cli::config::{Config, Source as SourceFlag};
 use crate::cli::exit::Code;
 use crate::clock;
-use crate::daemon::open::{decoder_format, source_of};
+use crate::daemon::open::source_of;
 use crate::daemon::outward::queue;
 use crate::dead_letter::queue;
 use crate::people::files::{Change, Error, Watched};
@@ -86,9 +86,7 @@ pub fn trunks(config: &Config) -> Vec<Finding> {
         let mut of_pbx = config.sources.iter().filter(|source| {
             trunk.pbx.is_none() || source.pbx.is_none() || trunk.pbx == source.pbx
         });
-        let carries = |source: &SourceFlag| {
-            decoder_format(source.url.format()).is_some_and(|format| format.has_variables())
-        };
+        let carries = |source: &SourceFlag| source.url.format().has_variables();
         match by_variable {
             Some(variable) if trunk.leads.len() == 1 && !of_pbx.any(carries) => {
                 found.push(Finding::fault(

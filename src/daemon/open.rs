@@ -11,7 +11,7 @@ use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
 use crate::ops::metrics::Durations;
 use crate::spool::{self, Guard, Handle, Memory, Op};
-use callbridge_source::url::{Format, From, Transport};
+use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -60,8 +60,7 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         .sources
         .iter()
         .map(|source| settings_of(source, &default_pbx));
-    let settings = settings.collect::<Result<Vec<_>, _>>()?;
-    let intake = restored(config, settings, &spool).await?;
+    let intake = restored(config, settings.collect(), &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
         let begin = if flag.catch_up && intake.was_listening(at) {
@@ -130,28 +129,22 @@ async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure>
     Ok(id)
 }
 
-fn settings_of(source: &SourceFlag, default_pbx: &str) -> Result<SourceSettings, Failure> {
-    let format = decoder_format(source.url.format()).ok_or_else(|| {
-        Failure::new(
-            Code::Usage,
-            format!("--source {}: this format is not read yet", source.url),
-        )
-    })?;
-    Ok(SourceSettings {
+fn settings_of(source: &SourceFlag, default_pbx: &str) -> SourceSettings {
+    SourceSettings {
         shown: source.url.to_string(),
         pbx: source
             .url
             .pbx
             .clone()
             .unwrap_or_else(|| default_pbx.to_owned()),
-        format,
+        format: source.url.format(),
         file: is_file(&source.url.transport),
         forgets: match &source.url.transport {
             Transport::Ami { .. } | Transport::WebSocket { .. } => true,
             Transport::Amqp(_) | Transport::File { .. } => false,
         },
         catch_up: source.catch_up,
-    })
+    }
 }
 
 /// From when on the calls of each PBX count whose file says `from=DATE`. The date stands in the
@@ -175,20 +168,6 @@ fn since(config: &Config, sources: &[SourceSettings]) -> BTreeMap<String, EventT
 
 const fn is_file(transport: &Transport) -> bool {
     matches!(transport, Transport::File { .. })
-}
-
-/// The decoder of a source's format, where there is one.
-pub const fn decoder_format(format: Format) -> Option<callbridge_asterisk::Format> {
-    use callbridge_asterisk::Format as Decoder;
-    match format {
-        Format::Ami => Some(Decoder::Ami),
-        Format::AmiJson => Some(Decoder::AmiJson),
-        Format::CelCsv => Some(Decoder::CelCsv),
-        Format::AsteriskCel => Some(Decoder::CelAmqp),
-        Format::AsteriskCdr => Some(Decoder::CdrAmqp),
-        Format::CdrCsv => Some(Decoder::CdrCsv),
-        Format::Wazo => Some(Decoder::Wazo),
-    }
 }
 
 /// The intake with the calls that were open when the process ended.

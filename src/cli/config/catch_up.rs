@@ -51,11 +51,7 @@ fn unfit(url: &SourceUrl, sources: &[Source]) -> Option<String> {
     }
     match format {
         Format::CelCsv | Format::CdrCsv => None,
-        Format::Ami
-        | Format::AmiJson
-        | Format::AsteriskCel
-        | Format::AsteriskCdr
-        | Format::Wazo => {
+        Format::Ami | Format::AmiJson | Format::CelAmqp | Format::CdrAmqp | Format::Wazo => {
             Some("is no file of CEL or CDRs: give format=cel-csv or cdr-csv".to_owned())
         }
     }

@@ -1,21 +1,12 @@
 //! Cuts a growing file's bytes into frames that know where they end.
 
-use crate::url::Format;
 use bytes::Bytes;
-use callbridge_asterisk::{Framer, Framing};
-
-/// The framing of a file's format; that of CSV for CDRs, which no decoder reads yet.
-fn framed_as(format: Format) -> callbridge_asterisk::Format {
-    match format.decoder() {
-        Some(format) => format,
-        None => callbridge_asterisk::Format::CelCsv,
-    }
-}
+use callbridge_asterisk::{Format, Framer, Framing};
 
 /// Where the last complete record in `bytes` ends, for a reader that begins at the end.
 pub(super) fn last_end(format: Format, bytes: &[u8]) -> Option<usize> {
     let mut ends = memchr::memrchr_iter(b'\n', bytes);
-    let end = match framed_as(format).framing() {
+    let end = match format.framing() {
         Framing::Line | Framing::CsvRecord => ends.next(),
         Framing::EmptyLine => ends.find(|end| {
             let start = memchr::memrchr(b'\n', &bytes[..*end]).map_or(0, |at| at + 1);
@@ -39,7 +30,7 @@ pub(super) struct Cutter(Framer);
 impl Cutter {
     /// For a file read from `offset` on.
     pub(super) fn new(format: Format, offset: u64) -> Self {
-        Self(Framer::at(framed_as(format), offset))
+        Self(Framer::at(format, offset))
     }
 
     pub(super) fn push(&mut self, bytes: &[u8]) {

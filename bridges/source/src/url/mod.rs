@@ -13,58 +13,12 @@ mod fault;
 mod keys;
 mod parse;
 
+pub use callbridge_asterisk::Format;
 pub use fault::Fault;
 
 use crate::EventTime;
 use std::fmt;
 use std::path::PathBuf;
-
-/// How the words of a source are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// AMI text.
-    Ami,
-    /// AMI messages as JSON objects.
-    AmiJson,
-    /// CEL as `cel_custom` writes it, CSV.
-    CelCsv,
-    /// CDR as `cdr_csv` or `cdr_custom` writes it.
-    CdrCsv,
-    /// CEL as asterisk-cel-amqp publishes it.
-    AsteriskCel,
-    /// CDR as asterisk-cdr-amqp publishes it.
-    AsteriskCdr,
-    /// The events of Wazo's bus.
-    Wazo,
-}
-
-impl Format {
-    /// The word of the `format=` key.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Ami => "ami",
-            Self::AmiJson => "ami-json",
-            Self::CelCsv => "cel-csv",
-            Self::CdrCsv => "cdr-csv",
-            Self::AsteriskCel => "asterisk-cel",
-            Self::AsteriskCdr => "asterisk-cdr",
-            Self::Wazo => "wazo",
-        }
-    }
-
-    /// The decoder for it; `None` for what nothing here reads yet.
-    pub const fn decoder(self) -> Option<callbridge_asterisk::Format> {
-        match self {
-            Self::Ami => Some(callbridge_asterisk::Format::Ami),
-            Self::AmiJson => Some(callbridge_asterisk::Format::AmiJson),
-            Self::CelCsv => Some(callbridge_asterisk::Format::CelCsv),
-            Self::AsteriskCel => Some(callbridge_asterisk::Format::CelAmqp),
-            Self::AsteriskCdr => Some(callbridge_asterisk::Format::CdrAmqp),
-            Self::CdrCsv => Some(callbridge_asterisk::Format::CdrCsv),
-            Self::Wazo => Some(callbridge_asterisk::Format::Wazo),
-        }
-    }
-}
 
 /// A TCP endpoint.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -251,7 +251,7 @@ fn queue_name(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -
 fn queue_source(front: &Front<'_>, keys: &mut Keys<'_>, faults: &mut Vec<Fault>) -> QueueSource {
     let broker = broker(front, keys, faults);
     let queue = queue_name(front, keys, faults);
-    let formats = [Format::AsteriskCel, Format::AsteriskCdr, Format::Wazo];
+    let formats = [Format::CelAmqp, Format::CdrAmqp, Format::Wazo];
     let format = format(front, keys, &formats, QUEUE_FORMATS, faults);
     let words = [("yes", true), ("no", false)];
     let declare = keys.word("declare", &words, "yes or no", faults);
@@ -284,7 +284,7 @@ fn format(
     faults: &mut Vec<Fault>,
 ) -> Format {
     let before = faults.len();
-    let words: Vec<_> = formats.iter().map(|f| (f.word(), *f)).collect();
+    let words: Vec<_> = formats.iter().map(|f| (f.name(), *f)).collect();
     let found = keys.word("format", &words, allowed, faults);
     if found.is_none() && faults.len() == before {
         faults.push(front.missing("format=", format!("give {allowed}")));
