@@ -42,6 +42,8 @@ pub struct Assembler {
     published: BTreeSet<u64>,
     /// Calls all of whose channels have hung up.
     settling: BTreeSet<u64>,
+    /// Calls that may be silent because their end was missed.
+    doubtful: BTreeSet<u64>,
     /// The time of the stream's last event. Of a batch in reverse order it goes back, so that no
     /// call is taken for over before its beginning was heard.
     stream: Option<EventTime>,
@@ -69,6 +71,7 @@ impl Assembler {
             changed: BTreeSet::new(),
             published: BTreeSet::new(),
             settling: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
             stream: None,
             stream_arrived: None,
             order: None,
@@ -236,6 +239,8 @@ impl Assembler {
         for tie in ties {
             if let Some(absorbed) = self.calls.tie(&mut key, tie, at) {
                 self.settling.remove(&absorbed);
+                self.doubtful.remove(&absorbed);
+                self.doubt_or_not(key);
                 self.changed.insert(absorbed);
                 self.changed.insert(key);
             }
@@ -249,6 +254,7 @@ impl Assembler {
         } else {
             self.settling.remove(&key);
         }
+        self.doubt_or_not(key);
     }
 
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
@@ -361,6 +367,7 @@ impl Assembler {
 
     fn finish(&mut self, key: u64, ended: Ended) {
         self.settling.remove(&key);
+        self.doubtful.remove(&key);
         self.changed.insert(key);
         if let Some(call) = self.calls.get(key) {
             let early = self.early.take_of_call(&call.ties.ids);

@@ -66,16 +66,23 @@ impl OpenCall {
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
+    /// It may be silent because its end was missed, and was not given out for that yet: it was
+    /// open in a gap; or all that is known of it has hung up, and who began it may have before we
+    /// listened.
+    fn is_doubtful(&self) -> bool {
+        let headless = || self.late.is_some() && self.has_hung_up();
+        // One that is over waits for its CDR at most, and is given out after that.
+        !self.overdue && (!self.blinds.is_empty() || headless()) && !self.is_over()
+    }
+
     /// When it is to be given out as far as it is known, because it is silent for `after` since its
     /// last gap; later after one in which hardly anything can have been missed.
     fn overdue_at(&self, after: Duration) -> Option<EventTime> {
-        if self.overdue {
+        if !self.is_doubtful() {
             return None;
         }
         let Some(last) = self.blinds.last() else {
-            // All that is known of it has hung up, and who began it may have before we listened.
-            let over = self.late.is_some() && self.has_hung_up();
-            return over.then(|| self.heard_arrived.plus(after));
+            return Some(self.heard_arrived.plus(after));
         };
         let short = self.blinds.iter().all(Blind::is_short);
         let after = if short { after * SHORT_WAITS } else { after };
@@ -103,6 +110,7 @@ impl Assembler {
             if let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) {
                 call.touch(since);
                 self.changed.insert(key);
+                self.doubt_or_not(key);
             }
         }
     }
@@ -244,16 +252,22 @@ impl Assembler {
         self.listening.back
     }
 
+    /// Keeps the index of doubtful calls as the call is by now.
+    pub(super) fn doubt_or_not(&mut self, key: u64) {
+        if self.calls.get(key).is_some_and(OpenCall::is_doubtful) {
+            self.doubtful.insert(key);
+        } else {
+            self.doubtful.remove(&key);
+        }
+    }
+
     /// Calls of which nothing was heard for `lost_after` since a gap ended: they are given out as
     /// far as they are known, and stay open, for a long talk is as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
-        let after = self.settings.lost_after;
-        let overdue = |key: &u64| {
-            let at = self.calls.get(*key).and_then(|it| it.overdue_at(after));
-            at.is_some_and(|at| now >= at)
-        };
-        let overdue: Vec<u64> = self.calls.keys().into_iter().filter(overdue).collect();
+        let overdue = self.overdue().filter(|&(at, _)| now >= at);
+        let overdue: Vec<u64> = overdue.map(|(_, key)| key).collect();
         for key in overdue {
+            self.doubtful.remove(&key);
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
@@ -269,10 +283,22 @@ impl Assembler {
 
     /// When the next such call is to be given out.
     pub(super) fn overdue_at(&self) -> Option<EventTime> {
+        self.overdue().map(|(at, _)| at).min()
+    }
+
+    /// Calls in doubt, and when each is to be given out.
+    fn overdue(&self) -> impl Iterator<Item = (EventTime, u64)> {
         let after = self.settings.lost_after;
-        let touched = self.calls.keys();
-        let touched = touched.iter().filter_map(|&key| self.calls.get(key));
-        touched.filter_map(|call| call.overdue_at(after)).min()
+        let all = || self.calls.calls.iter().filter(|(_, it)| it.is_doubtful());
+        debug_assert!(
+            all().all(|(key, _)| self.doubtful.contains(key)),
+            "one is in no index"
+        );
+        let due = move |&key: &u64| {
+            let at = self.calls.get(key).and_then(|it| it.overdue_at(after));
+            at.map(|at| (at, key))
+        };
+        self.doubtful.iter().filter_map(due)
     }
 }
 

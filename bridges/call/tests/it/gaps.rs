@@ -4,7 +4,7 @@ use crate::story::{
     Story, answered_by_101, assembler, channel, customer, moment, seconds, settings,
 };
 use callbridge_call::event::ChannelState::{Down, Ring};
-use callbridge_call::{Assembler, FinishedCall, Kind, Mark, Settings, Told};
+use callbridge_call::{Assembler, Endpoint, Endpoints, FinishedCall, Kind, Mark, Settings, Told};
 use std::time::Duration;
 
 fn tell(assembler: &mut Assembler, story: &Story) {
@@ -172,5 +172,27 @@ fn a_missed_call_that_rang_through_a_gap_is_complete_if_the_dialling_is_heard_to
         let calls = finished(&mut assembler, 40.0);
         assert!(!calls[0].answered);
         assert_eq!(calls[0].incomplete.is_none(), heard, "{calls:?}");
+    }
+}
+
+#[test]
+fn a_call_that_hung_up_after_a_gap_waits_for_its_cdr_however_long() {
+    let endpoints = vec![Endpoint::new("city", "PJSIP/city").awaiting_cdr()];
+    for touched in [false, true] {
+        let (mut story, city, phone) = answered_by_101();
+        story.at(5.0).leave(&city, "b1").leave(&phone, "b1");
+        story.hangups(&[&phone, &city]);
+        let mut assembler = Assembler::new(Settings {
+            cdr_wait: Some(Duration::from_secs(120)),
+            ..Settings::new(Endpoints::new(endpoints.clone()).expect("no conflict"))
+        });
+        let (before, after) = story.events.split_at(if touched { 6 } else { 0 });
+        tell(&mut assembler, &story.with(before.to_vec()));
+        assembler.lost(moment(if touched { 2.0 } else { -2.0 }));
+        assembler.back(moment(if touched { 3.0 } else { -1.0 }));
+        tell(&mut assembler, &story.with(after.to_vec()));
+        assert!(finished(&mut assembler, 124.0).is_empty(), "{touched}");
+        let calls = finished(&mut assembler, 126.0);
+        assert_eq!((calls.len(), &calls[0].incomplete), (1, &None), "{touched}");
     }
 }
