@@ -203,7 +203,7 @@ impl Assembler {
             self.settle_or_not(key);
         }
         if self.calls.get(key).is_some_and(OpenCall::is_crowded) {
-            self.relieve(key);
+            self.relieve(key, arrived);
         }
     }
 
@@ -269,7 +269,7 @@ impl Assembler {
             self.finish(key, Ended::HungUp);
         }
         let most = self.settings.max_call;
-        self.end_too_long(|calls| calls.older_than(now, most));
+        self.end_too_long(now, |calls| calls.older_than(now, most));
         self.give_out_overdue(now);
         self.forget_early(now);
     }
@@ -300,7 +300,7 @@ impl Assembler {
         }
         if let Some(stream) = self.stream {
             let most = self.settings.max_call;
-            self.end_too_long(|calls| calls.stream_older_than(stream, most));
+            self.end_too_long(now, |calls| calls.stream_older_than(stream, most));
         }
         self.calls.len() < open
     }

@@ -115,7 +115,11 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: Ended) -> Vec
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
-        let plans = customers::plans(&legs, call.relieved.then_some(&call.given));
+        // The channel of its linkedid may be outside and still there, or come yet: the id will be
+        // that one's own.
+        let borrowed = call.past && !customers::is_rooted(&legs);
+        let given = (call.relieved || borrowed).then_some(&call.given);
+        let plans = customers::plans(&legs, given);
         for (i, plan) in plans.iter().enumerate() {
             let others: Vec<UniqueId> = plans
                 .iter()

@@ -57,6 +57,9 @@ pub(crate) struct OpenCall {
     /// Parts of it were given out already.
     #[serde(default)]
     pub(crate) relieved: bool,
+    /// It is such a part.
+    #[serde(skip)]
+    pub(crate) past: bool,
     /// Channels still in it by whose id such a part is known.
     #[serde(default)]
     pub(crate) given: BTreeSet<UniqueId>,
@@ -131,6 +134,7 @@ impl OpenCall {
             dropped: 0,
             facts: 0,
             relieved: false,
+            past: false,
             given: BTreeSet::new(),
             looked_through: 0,
             blinds: Vec::new(),

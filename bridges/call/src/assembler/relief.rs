@@ -14,10 +14,10 @@ use super::Assembler;
 use super::calls::Calls;
 use super::leg::{Leg, What};
 use super::open::OpenCall;
-use crate::call::Direction;
+use crate::call::{Direction, FinishedCall};
 use crate::resolve::{self, Ended};
 use crate::trunk::{self, Endpoints};
-use crate::units::UniqueId;
+use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -57,11 +57,21 @@ impl OpenCall {
     /// Takes out the channels that are over for good: gone before anybody outside who is still in
     /// the call came into it. With them come, as they were by now, those that may have heard them
     /// and are still up.
-    fn take_past(&mut self, endpoints: &Endpoints, settle: Duration) -> Option<Self> {
+    fn take_past(
+        &mut self,
+        endpoints: &Endpoints,
+        settle: Duration,
+        now: EventTime,
+    ) -> Option<Self> {
         let outside = |leg: &&Leg| endpoints.of(leg.name()).is_some();
         let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
-        let before = came.unwrap_or(self.heard).min(self.heard.minus(settle));
+        let settled = if now >= self.heard_arrived.plus(settle) {
+            self.heard.plus(Duration::from_micros(1))
+        } else {
+            self.heard.minus(settle)
+        };
+        let before = came.unwrap_or(settled).min(settled);
         let past = |leg: &Leg| leg.is_over() && leg.last < before;
         let past: BTreeSet<UniqueId> = self
             .legs
@@ -91,32 +101,36 @@ impl OpenCall {
         self.looked_through = self.facts;
         self.userfields.clear();
         self.relieved = true;
-        // A linkedid whose channel is outside, and still there, will be that one's own.
-        let linkedids = gone.legs.values().flat_map(|leg| leg.linkedids.iter());
-        let linkedids = linkedids.filter_map(|linkedid| UniqueId::new(linkedid.text.as_str()));
-        let oldest = linkedids.min_by(|a, b| a.age().cmp(&b.age()));
-        gone.relieved |= oldest.is_some_and(|oldest| !gone.legs.contains_key(&oldest));
+        gone.past = true;
         Some(gone)
     }
 }
 
 impl Assembler {
     /// Gives out the calls in an open one that are over, whoever is still in its room.
-    pub(super) fn relieve(&mut self, key: u64) {
+    pub(super) fn relieve(&mut self, key: u64, now: EventTime) {
         let settle = self.settings.settle;
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
-        let Some(past) = call.take_past(&self.settings.endpoints, settle) else {
+        let Some(past) = call.take_past(&self.settings.endpoints, settle, now) else {
             return;
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
         let mut finished = resolve::resolve(&past, &self.settings, Ended::HungUp);
-        // Colleagues among themselves are not over: they are still in there.
-        finished.retain(|call| call.direction != Direction::Internal);
+        // Colleagues whom one of them is still in there with are not over: their call is told at
+        // its end, without those who are past.
+        let with_one_up = |call: &FinishedCall| {
+            let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
+            ids.any(|id| up.contains(id))
+        };
+        finished.retain(|call| call.direction != Direction::Internal || !with_one_up(call));
         for call in &mut finished {
-            call.also_known_as.retain(|id| !up.contains(id));
+            // A linkedid whose channel is still there, or comes yet, is no name of what is past.
+            let of_past = &past.ties.ids;
+            call.also_known_as
+                .retain(|id| of_past.contains(id.as_str()));
         }
         let given = finished.iter().map(|call| &call.linkedid);
         let given: Vec<UniqueId> = given.filter(|id| up.contains(id)).cloned().collect();
@@ -128,14 +142,14 @@ impl Assembler {
     }
 
     /// Ends the calls that are open for too long; a room that goes on may still be too old then.
-    pub(super) fn end_too_long(&mut self, too_old: impl Fn(&Calls) -> Vec<u64>) {
+    pub(super) fn end_too_long(&mut self, now: EventTime, too_old: impl Fn(&Calls) -> Vec<u64>) {
         loop {
             let keys = too_old(&self.calls);
             if keys.is_empty() {
                 return;
             }
             for key in keys {
-                if !self.goes_on(key) {
+                if !self.goes_on(key, now) {
                     self.finish(key, Ended::TooLong);
                 }
             }
@@ -144,11 +158,11 @@ impl Assembler {
 
     /// A room is open for too long, but none of those outside who are in it: it goes on without
     /// what is past, and is as old as the oldest of them.
-    fn goes_on(&mut self, key: u64) -> bool {
+    fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
         if !self.calls.get(key).is_some_and(OpenCall::is_room) {
             return false;
         }
-        self.relieve(key);
+        self.relieve(key, now);
         let endpoints = &self.settings.endpoints;
         let Some(call) = self.calls.get(key) else {
             return false;

@@ -91,6 +91,12 @@ pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> V
     made
 }
 
+/// The oldest linkedid is that of one of the channels.
+pub(super) fn is_rooted(legs: &[&View<'_>]) -> bool {
+    let root = oldest(legs);
+    legs.iter().any(|leg| leg.leg.id == root)
+}
+
 /// The oldest linkedid of all.
 fn oldest(legs: &[&View<'_>]) -> UniqueId {
     let ids = legs.iter().flat_map(|leg| {

@@ -201,3 +201,57 @@ fn customers_who_overlap_without_end_wait_for_the_last_of_them() {
     let ids: BTreeSet<_> = calls.iter().map(|call| call.linkedid.clone()).collect();
     assert_eq!(ids.len(), calls.len());
 }
+
+#[test]
+fn nobody_of_a_room_is_given_out_under_an_id_that_another_bears_later() {
+    let room = channel("PJSIP/101-00000001", 1);
+    let later = customer(20);
+    let (early, visitor) = (customer(30).of(&later), customer(10));
+    const HOUR: f64 = 3600.0;
+    let mut story = Story::new();
+    // Gone before anybody else came to the bridge, with a linkedid that nobody had until then.
+    story
+        .at(0.0)
+        .born(&early, Ring)
+        .enter_kind(&early, "room", "softmix");
+    story
+        .at(1.0)
+        .leave_kind(&early, "room", "softmix")
+        .hangup(&early);
+    story
+        .born(&room, Ring)
+        .at(1.2)
+        .enter_kind(&room, "room", "softmix");
+    story
+        .at(8.0 * HOUR)
+        .born(&visitor, Ring)
+        .enter_kind(&visitor, "room", "softmix");
+    story
+        .at(13.0 * HOUR)
+        .born(&later, Ring)
+        .enter_kind(&later, "room", "softmix");
+    story.at(13.5 * HOUR).hangups(&[&visitor, &later, &room]);
+    let mut assembler = assembler();
+    let mut calls = Vec::new();
+    for (at, told) in &story.events {
+        assembler.tick(*at);
+        assembler.hear(told, *at);
+        calls.append(&mut assembler.take_finished());
+    }
+    assembler.tick(moment(14.0 * HOUR));
+    calls.append(&mut assembler.take_finished());
+    calls.retain(|call| call.direction != Direction::Internal);
+    assert!(calls.iter().all(|call| call.incomplete.is_none()));
+    assert!(
+        !calls[0]
+            .also_known_as
+            .iter()
+            .any(|id| id.as_str() == later.id())
+    );
+    let ids: BTreeSet<_> = calls.iter().map(|call| call.linkedid.as_str()).collect();
+    assert_eq!((calls.len(), ids.len()), (3, 3), "{ids:?}");
+    assert!(
+        ids.contains(later.id()) && ids.contains(early.id()),
+        "{ids:?}"
+    );
+}
