@@ -464,3 +464,38 @@ fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     assert!(!core.sweeper.ways.is_on(at(3).wall));
     assert!(core.sweeper.ways.is_on(at(3_700).wall));
 }
+
+#[test]
+fn another_token_has_no_fresh_budget() {
+    let settings = Settings {
+        rate: "3/60s".parse().expect("a rate"),
+        ..Settings::default()
+    };
+    let mut core = ready(settings);
+    // Polls go evenly: one in twenty seconds.
+    for (id, now) in [(1, at(20)), (2, at(40))] {
+        let head = Head {
+            polls: vec![submitted(id, at(0))],
+            ..Head::default()
+        };
+        let Decision::Send(plan) = core.next(now, &head) else {
+            panic!("there is a slot");
+        };
+        let slot = plan.slot;
+        assert!(matches!(
+            core.launch(now, plan, About::default()),
+            Launch::Go { .. }
+        ));
+        let heard = Heard {
+            answer: Answer::StatusSuccess,
+            expiry: None,
+        };
+        core.answered(now, slot, heard).expect("under way");
+    }
+    core.token(Some(TokenPrint::of("svc_pat_two")));
+    // The first was answered in the second 0.
+    for second in 41..60 {
+        assert_eq!(lane(&mut core, at(second), &Head::default()), None);
+    }
+    assert_eq!(lane(&mut core, at(61), &Head::default()), Some(Lane::Token));
+}

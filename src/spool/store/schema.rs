@@ -212,6 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn each_commit_is_synced_into_a_write_ahead_log() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("spool");
+        let db = Connection::open(&path).expect("opens");
+        let store = super::super::Store::over(db, &path, Default::default()).expect("a store");
+        let word = |pragma| {
+            let found = store.db.pragma_query_value(None, pragma, |row| row.get(0));
+            match found.expect("a value") {
+                rusqlite::types::Value::Text(text) => text,
+                other => format!("{other:?}"),
+            }
+        };
+        // 2 is FULL: the log is synced before a commit is answered.
+        assert_eq!(word("synchronous"), "Integer(2)");
+        assert_eq!(word("journal_mode"), "wal");
+    }
+
+    #[test]
     fn an_older_file_takes_only_the_steps_it_lacks() {
         let db = Connection::open_in_memory().expect("memory");
         let first = "CREATE TABLE a (x);";
