@@ -98,6 +98,27 @@ fn a_reboot_is_followed_by_a_window_of_silence() {
 }
 
 #[test]
+fn at_the_moment_a_slot_comes_free_it_is_used_no_more() {
+    let mut pacer = fresh("2/60s");
+    assert_eq!(pacer.rate(), rate("2/60s"));
+    assert_eq!(burst(&mut pacer, S), 2);
+    let free = pacer.frees(S).next().flatten().expect("answered");
+    let before = free - Duration::from_nanos(1);
+    assert_eq!((pacer.used(before), pacer.used(free)), (2, 0));
+    assert_eq!(pacer.uses(free).count(), 0);
+}
+
+#[test]
+fn a_429_a_whole_window_after_another_halves_the_pace_again() {
+    let mut pacer = fresh("60/60s");
+    pacer.refused(S);
+    pacer.refused(61 * S - Duration::from_nanos(1));
+    assert_eq!(pacer.allowed(61 * S), 30);
+    pacer.refused(61 * S);
+    assert_eq!(pacer.allowed(61 * S), 15);
+}
+
+#[test]
 fn a_lower_limit_after_a_restart_counts_what_the_higher_one_sent() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);

@@ -189,4 +189,45 @@ mod tests {
             assert!((least..=most).contains(&wait), "{until} {tries}: {wait:?}");
         }
     }
+
+    #[test]
+    fn jitter_is_splitmix64_in_parts_of_1024() {
+        let mut jitter = Jitter::new(7);
+        let shares = [(); 6].map(|()| jitter.up_to(Duration::from_secs(1024)).as_secs());
+        // of the generator as it is published, for seed 7
+        assert_eq!(shares, [399, 17, 922, 596, 463, 255]);
+    }
+
+    #[test]
+    fn a_backoff_is_its_step_and_up_to_a_quarter_more() {
+        let of = |tries, others_fail| {
+            let mut waits: Vec<_> = (0..2000)
+                .map(|seed| Jitter::new(seed).backoff(tries, others_fail).as_millis())
+                .collect();
+            waits.sort_unstable();
+            let (least, most) = (waits[0], waits[waits.len() - 1]);
+            let base = least / 1000;
+            assert!(
+                most > base * 1240 && most < base * 1250,
+                "{least} to {most}"
+            );
+            base
+        };
+        let alone: Vec<_> = (0..8).map(|tries| of(tries, false)).collect();
+        assert_eq!(alone, [2, 2, 15, 60, 300, 900, 900, 900]);
+        let together: Vec<_> = (0..8).map(|tries| of(tries, true)).collect();
+        assert_eq!(together, [90, 180, 360, 720, 720, 900, 900, 900]);
+    }
+
+    #[test]
+    fn after_many_429s_it_waits_a_window_and_up_to_a_second() {
+        let window = Duration::from_secs(7);
+        let waits = (0..2000).map(|seed| Jitter::new(seed).after_429(5, window));
+        let (least, most) = (waits.clone().min(), waits.max());
+        assert_eq!(least.map(|it| it.as_millis()), Some(7_000));
+        assert!(most > Some(Duration::from_millis(7_990)) && most < Some(Duration::from_secs(8)));
+        let short = (0..2000).map(|seed| Jitter::new(seed).after_429(1, window));
+        assert!(short.clone().max() > Some(Duration::from_millis(1_490)));
+        assert!(short.max() < Some(Duration::from_millis(1_500)));
+    }
 }

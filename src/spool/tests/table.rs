@@ -113,3 +113,16 @@ fn a_token_is_known_by_a_print_that_does_not_hold_it() {
     assert_eq!(print.as_str().len(), 16);
     assert!(!format!("{print:?}").contains("secret"));
 }
+
+#[test]
+fn every_step_has_a_name_of_its_own_and_a_print_shows_its_digits() {
+    let names: std::collections::BTreeSet<_> = steps().iter().map(Step::name).collect();
+    assert_eq!(names.len(), steps().len() - 1, "two of `Died`: {names:?}");
+    assert!(
+        names.contains("accepted") && names.contains("not yet"),
+        "{names:?}"
+    );
+    let print = TokenPrint::of("token");
+    assert_eq!(print.to_string(), print.as_str());
+    assert_eq!(State::Submitted.to_string(), "submitted");
+}
