@@ -1,6 +1,9 @@
 //! CEL alone tells the same calls as channel events, whatever carries it and however it is torn.
 
 mod carriers;
+#[path = "../support/cel_rows.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod cel_rows;
 #[path = "../support/recorded.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod recorded;
@@ -8,34 +11,11 @@ mod recorded;
 use callbridge_asterisk::Format;
 use callbridge_call::Origin;
 use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
+use cel_rows::COLUMNS;
 use recorded::{Arrival, Hear, as_it_is, check_each, late_by_chance};
 use std::path::Path;
 
 const CEL: Hear = Hear::Only(Origin::Cel);
-
-/// AMI's keys in the order of Asterisk's sample mapping for `cel_custom`.
-const SAMPLE: [&str; 20] = [
-    "EventName",
-    "EventTime",
-    "CallerIDname",
-    "CallerIDnum",
-    "CallerIDani",
-    "CallerIDrdnis",
-    "CallerIDdnid",
-    "Exten",
-    "Context",
-    "Channel",
-    "Application",
-    "AppData",
-    "AMAFlags",
-    "AccountCode",
-    "UniqueID",
-    "LinkedID",
-    "Peer",
-    "Userfield",
-    "UserDefType",
-    "Extra",
-];
 
 /// Checks all recordings by their CEL events as `change` leaves them.
 fn check_changed(change: impl Fn(&mut Vec<Message>)) {
@@ -80,7 +60,7 @@ fn a_broker_tells_what_happened_in_order_and_in_reverse() {
 
 #[test]
 fn a_file_with_the_columns_of_the_sample_tells_what_happened() {
-    let read = |folder: &Path| as_csv(&cel(folder), &SAMPLE);
+    let read = |folder: &Path| as_csv(&cel(folder), &COLUMNS);
     check_each(Format::CelCsv, read, CEL, as_it_is);
     check_each(Format::CelCsv, read, CEL, reversed);
 }

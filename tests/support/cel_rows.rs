@@ -1,7 +1,7 @@
 //! CEL events of AMI as rows of `cel_custom`.
 
-/// The columns of a row of `cel_custom`, as AMI names them.
-const COLUMNS: [&str; 20] = [
+/// The columns of Asterisk's sample for `cel_custom`, as AMI names them.
+pub const COLUMNS: [&str; 20] = [
     "EventName",
     "EventTime",
     "CallerIDname",
@@ -20,7 +20,7 @@ const COLUMNS: [&str; 20] = [
     "LinkedID",
     "Peer",
     "Userfield",
-    "",
+    "UserDefType",
     "Extra",
 ];
 

@@ -16,6 +16,7 @@
 //! | [`fold`] | [`Folder`]: call detail records alone to finished calls |
 //! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
 //! | `resolve` | the facts of an open call's channels to finished calls |
+//! | `talk` | when the customer was connected with whom |
 
 pub mod assembler;
 pub mod call;
@@ -23,6 +24,7 @@ pub mod event;
 pub mod fold;
 pub mod reconcile;
 mod resolve;
+mod talk;
 pub mod timeline;
 pub mod trunk;
 pub mod units;

@@ -38,7 +38,6 @@ use view::{Told, View};
 pub(crate) use customers::subscriber;
 pub(crate) use number::{in_dial_data, is_number};
 pub(crate) use split::Sets;
-pub(crate) use talk::ANSWERED_FROM;
 
 /// Times of arrival say nothing of when events happened that lay in a file.
 const UNTIMED: &str = "its events carry no time: set timestampevents=yes in manager.conf";

@@ -164,6 +164,29 @@ pub enum Party<'a> {
     Plumbing,
 }
 
+impl<'a> Party<'a> {
+    /// It is somebody.
+    pub(crate) fn is_real(&self) -> bool {
+        !matches!(self, Self::Plumbing)
+    }
+
+    /// The trunk's endpoint that it belongs to.
+    pub(crate) fn endpoint(&self) -> Option<&'a Endpoint> {
+        match self {
+            Self::Trunk(endpoint) => Some(endpoint),
+            Self::Extension(_) | Self::Plumbing => None,
+        }
+    }
+
+    /// The extension that it is.
+    pub(crate) fn extension(&self) -> Option<&Extension> {
+        match self {
+            Self::Extension(extension) => Some(extension),
+            Self::Trunk(_) | Self::Plumbing => None,
+        }
+    }
+}
+
 /// What the channel called `name` is.
 pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
     if let Some(endpoint) = endpoints.of(name) {

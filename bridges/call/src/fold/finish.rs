@@ -6,7 +6,6 @@ use super::plan::{self, Plan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
-use crate::resolve::ANSWERED_FROM;
 use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
@@ -57,11 +56,12 @@ impl Folding<'_, '_> {
         self.direction(customer, started, &mut why);
         let ended = self.ended(&mut why).max(started);
         let talk = plan.talk.total.min(ended.since(started));
-        let answered = talk >= ANSWERED_FROM;
+        let answered = plan.talk.would_answer(talk);
         self.talked(customer, ended, &mut why);
         let number = self.number(customer, &mut why);
         let employee = self.employee(customer, ended, &mut why);
         let trunk = customer
+            .party
             .endpoint()
             .map(|endpoint| endpoint.trunk().to_owned());
         if let Some(trunk) = &trunk {
@@ -99,7 +99,10 @@ impl Folding<'_, '_> {
     }
 
     fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut Why) {
-        let trunk = customer.endpoint().map_or("", |endpoint| endpoint.trunk());
+        let trunk = customer
+            .party
+            .endpoint()
+            .map_or("", |endpoint| endpoint.trunk());
         let words = match self.plan.direction {
             Direction::Inbound => format!("came in on trunk {trunk}: its channel told the record"),
             Direction::Outbound => format!("dialled out on trunk {trunk}: a record's destination"),
@@ -207,7 +210,7 @@ impl Folding<'_, '_> {
         ended: EventTime,
         why: &mut Why,
     ) -> Option<Extension> {
-        let extension = |i: usize| self.channels[i].extension().map(|it| (i, it));
+        let extension = |i: usize| self.channels[i].party.extension().map(|it| (i, it));
         let began = self.plan.talk.began.iter().rev();
         let mut talked = began.filter_map(|&(at, i)| extension(i).map(|(i, it)| (at, i, it)));
         let answered = self.plan.talk.is_answer();
@@ -227,19 +230,19 @@ impl Folding<'_, '_> {
         };
         let name = found.map_or(customer.name, |channel| channel.name);
         why.note("employee", ended, name, words);
-        found.and_then(|channel| channel.extension().cloned())
+        found.and_then(|channel| channel.party.extension().cloned())
     }
 
     fn only_one_dialled(&self) -> (Option<&Channel<'_>>, &'static str) {
         let own = |channel: &&Channel<'_>| {
             let is_own = |record: &&Record| self.plan.own.contains(record);
-            channel.extension().is_some() && channel.reached.iter().any(is_own)
+            channel.party.extension().is_some() && channel.reached.iter().any(is_own)
         };
         let mut dialled = self.channels.iter().filter(own);
         let Some(first) = dialled.next() else {
             return (None, "no extension took part");
         };
-        if dialled.any(|other| other.extension() != first.extension()) {
+        if dialled.any(|other| other.party.extension() != first.party.extension()) {
             return (None, "several extensions were dialled, and none talked");
         }
         (Some(first), "the one extension dialled")
@@ -249,9 +252,9 @@ impl Folding<'_, '_> {
         let first = self.plan.own.first().and_then(|record| {
             let names = [&record.channel, &record.dest];
             let mut of_record = names.iter().filter_map(|name| self.named(name));
-            of_record.find(|channel| channel.is_real())
+            of_record.find(|channel| channel.party.is_real())
         });
-        match first.filter(|channel| channel.extension().is_some()) {
+        match first.filter(|channel| channel.party.extension().is_some()) {
             Some(channel) => (Some(channel), "placed the call"),
             None => (None, "no extension placed the call"),
         }
@@ -264,7 +267,7 @@ impl Folding<'_, '_> {
     fn in_order(&self) -> Vec<Extension> {
         let mut order: Vec<Extension> = Vec::new();
         for &(_, channel) in &self.plan.talk.began {
-            if let Some(extension) = self.channels[channel].extension()
+            if let Some(extension) = self.channels[channel].party.extension()
                 && order.last() != Some(extension)
             {
                 order.push(extension.clone());
@@ -288,7 +291,7 @@ impl Folding<'_, '_> {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let trunk = |name: &str| {
             let named = self.named(name);
-            named.is_some_and(|channel| channel.endpoint().is_some())
+            named.is_some_and(|channel| channel.party.endpoint().is_some())
         };
         let root = customers.flat_map(|channel| channel.told.iter());
         let root = root.filter(|it| !it.was_called() && !trunk(&it.dest));

@@ -2,7 +2,7 @@
 
 use super::group::Group;
 use super::record::Record;
-use crate::trunk::{self, Endpoint, Endpoints, Party};
+use crate::trunk::{self, Endpoints, Party};
 use crate::units::{EventTime, Extension, UniqueId};
 
 /// A channel, by its name: a record tells the unique id of one of its two channels alone.
@@ -16,24 +16,6 @@ pub(super) struct Channel<'a> {
 }
 
 impl<'a> Channel<'a> {
-    pub(super) fn is_real(&self) -> bool {
-        !matches!(self.party, Party::Plumbing)
-    }
-
-    pub(super) fn endpoint(&self) -> Option<&'a Endpoint> {
-        match self.party {
-            Party::Trunk(endpoint) => Some(endpoint),
-            Party::Extension(_) | Party::Plumbing => None,
-        }
-    }
-
-    pub(super) fn extension(&self) -> Option<&Extension> {
-        match &self.party {
-            Party::Extension(extension) => Some(extension),
-            Party::Trunk(_) | Party::Plumbing => None,
-        }
-    }
-
     /// Somebody called in on it: it told a record before it was the destination of one, and not
     /// as the other side of a dialling.
     pub(super) fn came_in(&self) -> bool {

@@ -2,9 +2,10 @@
 
 use super::parties::Channel;
 use super::record::Record;
-use super::talk::{self, Talk};
+use super::talk;
 use crate::call::Direction;
 use crate::resolve::subscriber;
+use crate::talk::Talk;
 use crate::units::UniqueId;
 use std::collections::BTreeSet;
 
@@ -22,10 +23,10 @@ pub(super) struct Plan<'a> {
 
 /// The calls that these records were; none when nobody took part.
 pub(super) fn plans<'a>(records: &[&'a Record], channels: &[Channel<'a>]) -> Vec<Plan<'a>> {
-    let Some(first) = channels.iter().position(Channel::is_real) else {
+    let Some(first) = channels.iter().position(|channel| channel.party.is_real()) else {
         return Vec::new();
     };
-    let trunks = (0..channels.len()).filter(|&i| channels[i].endpoint().is_some());
+    let trunks = (0..channels.len()).filter(|&i| channels[i].party.endpoint().is_some());
     let (came, dialled): (Vec<usize>, Vec<usize>) = trunks.partition(|&i| channels[i].came_in());
     let mut plans: Vec<(Direction, Vec<usize>)> = Vec::new();
     if let Some(&first_dialled) = dialled.first()

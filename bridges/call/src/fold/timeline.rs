@@ -53,7 +53,13 @@ fn kept(channels: &[Known<'_>], plan: &Plan<'_>) -> (Vec<usize>, u32) {
     });
     let mut kept: Vec<usize> = all.collect();
     let shown = kept.len();
-    kept.sort_by_key(|i| (!plan.customers.contains(i), !channels[*i].is_real(), *i));
+    kept.sort_by_key(|i| {
+        (
+            !plan.customers.contains(i),
+            !channels[*i].party.is_real(),
+            *i,
+        )
+    });
     kept.truncate(CHANNELS_MAX);
     kept.sort_unstable();
     let left_out = u32::try_from(shown - kept.len()).unwrap_or(u32::MAX);
@@ -61,8 +67,11 @@ fn kept(channels: &[Known<'_>], plan: &Plan<'_>) -> (Vec<usize>, u32) {
 }
 
 fn role(known: &Known<'_>, is_customer: bool) -> Role {
-    let trunk = known.endpoint().map(|endpoint| endpoint.trunk().to_owned());
-    match (trunk, known.extension()) {
+    let trunk = known
+        .party
+        .endpoint()
+        .map(|endpoint| endpoint.trunk().to_owned());
+    match (trunk, known.party.extension()) {
         (trunk, _) if is_customer => Role::Customer(trunk),
         (Some(trunk), _) => Role::Trunk(trunk),
         (None, Some(extension)) => Role::Extension(text(extension.as_str())),

@@ -1,9 +1,10 @@
 //! Who the customer is, and how many calls the channels were.
 
 use super::number;
-use super::talk::{self, Talk};
+use super::talk;
 use super::view::View;
 use crate::call::Direction;
+use crate::talk::Talk;
 use crate::units::UniqueId;
 use std::collections::BTreeSet;
 
@@ -27,14 +28,17 @@ pub(super) struct Plan {
 /// by which such a part is known begins another.
 pub(super) fn plans(legs: &[&View<'_>], given: Option<&BTreeSet<UniqueId>>) -> Vec<Plan> {
     let known = |leg: &View<'_>| given.is_some_and(|given| given.contains(&leg.leg.id));
-    let Some(first) = legs.iter().position(|leg| leg.is_real() && !known(leg)) else {
+    let Some(first) = legs
+        .iter()
+        .position(|leg| leg.party.is_real() && !known(leg))
+    else {
         return Vec::new();
     };
     let all: Vec<usize> = (0..legs.len()).collect();
     let trunks = all
         .iter()
         .copied()
-        .filter(|&i| legs[i].endpoint().is_some());
+        .filter(|&i| legs[i].party.endpoint().is_some());
     let (came, dialled): (Vec<usize>, Vec<usize>) =
         trunks.partition(|&i| legs[i].came_in_on_trunk());
     let mut plans: Vec<(Direction, Vec<usize>)> = Vec::new();

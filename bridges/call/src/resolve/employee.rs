@@ -18,7 +18,7 @@ pub(super) struct Employee<'a> {
 pub(super) fn in_order(legs: &[&View<'_>], plan: &Plan) -> Vec<Extension> {
     let mut order: Vec<Extension> = Vec::new();
     for &(_, leg) in &plan.talk.began {
-        if let Some(extension) = legs[leg].extension()
+        if let Some(extension) = legs[leg].party.extension()
             && order.last() != Some(extension)
         {
             order.push(extension.clone());
@@ -31,7 +31,8 @@ pub(super) fn in_order(legs: &[&View<'_>], plan: &Plan) -> Vec<Extension> {
 /// extension that was dialled, none when several were; outbound, the one that placed the call.
 pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
     let began = plan.talk.began.iter().rev();
-    let mut talked = began.filter_map(|&(at, leg)| Some((at, legs[leg], legs[leg].extension()?)));
+    let mut talked =
+        began.filter_map(|&(at, leg)| Some((at, legs[leg], legs[leg].party.extension()?)));
     if let Some((at, leg, extension)) = talked.next() {
         let extension = extension.clone();
         return Some(Employee {
@@ -51,8 +52,8 @@ pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employe
                 .own
                 .iter()
                 .map(|&i| legs[i])
-                .find(|leg| leg.is_real())?;
-            let (extension, at) = (first.extension()?.clone(), first.leg.first);
+                .find(|leg| leg.party.is_real())?;
+            let (extension, at) = (first.party.extension()?.clone(), first.leg.first);
             Some(Employee {
                 extension,
                 at,
@@ -65,7 +66,10 @@ pub(super) fn employee<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employe
 
 /// Why a call is put down to nobody.
 pub(super) fn none_words(legs: &[&View<'_>], plan: &Plan) -> &'static str {
-    let dialled = plan.own.iter().any(|&i| legs[i].extension().is_some());
+    let dialled = plan
+        .own
+        .iter()
+        .any(|&i| legs[i].party.extension().is_some());
     if plan.talk.is_answer() {
         "the customer talked with no extension"
     } else if plan.direction == Direction::Inbound && dialled {
@@ -77,10 +81,10 @@ pub(super) fn none_words(legs: &[&View<'_>], plan: &Plan) -> &'static str {
 
 fn only_one_dialled<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Option<Employee<'a>> {
     let own = plan.own.iter().map(|&i| legs[i]);
-    let mut dialled = own.filter(|leg| leg.extension().is_some() && leg.way == Way::Dialled);
+    let mut dialled = own.filter(|leg| leg.party.extension().is_some() && leg.way == Way::Dialled);
     let leg = dialled.next()?;
-    let extension = leg.extension()?.clone();
-    if dialled.any(|other| other.extension() != Some(&extension)) {
+    let extension = leg.party.extension()?.clone();
+    if dialled.any(|other| other.party.extension() != Some(&extension)) {
         return None;
     }
     Some(Employee {

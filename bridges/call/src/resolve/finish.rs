@@ -101,7 +101,7 @@ fn employee_of(
 }
 
 fn trunk_of(customer: &View<'_>, why: &mut Why) -> Option<String> {
-    let trunk = customer.endpoint()?.trunk().to_owned();
+    let trunk = customer.party.endpoint()?.trunk().to_owned();
     let words = format!("the channel belongs to {trunk}");
     why.note("trunk", customer.leg.first, customer, words);
     Some(trunk)
@@ -162,7 +162,10 @@ fn main_customer(legs: &[&View<'_>], plan: &Plan) -> usize {
 }
 
 fn direction_words(plan: &Plan, customer: &View<'_>) -> String {
-    let trunk = customer.endpoint().map_or("", |endpoint| endpoint.trunk());
+    let trunk = customer
+        .party
+        .endpoint()
+        .map_or("", |endpoint| endpoint.trunk());
     match plan.direction {
         Direction::Inbound => format!("came in on trunk {trunk}: {}", customer.way_by.1),
         Direction::Outbound => format!("dialled out on trunk {trunk}: {}", customer.way_by.1),

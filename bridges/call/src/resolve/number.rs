@@ -92,7 +92,7 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
             "the number of the dialled channel",
         ));
     }
-    let first = legs.iter().find(|leg| leg.extension().is_some())?;
+    let first = legs.iter().find(|leg| leg.party.extension().is_some())?;
     let extens = first.leg.extens.by_time();
     let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
     Some(number(

@@ -5,59 +5,9 @@
 
 use super::split::Sets;
 use super::view::View;
-use crate::trunk;
+use crate::talk::{Talk, local_pairs};
 use crate::units::EventTime;
 use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// Talk shorter than this is a hand that slipped: not answered.
-pub(crate) const ANSWERED_FROM: Duration = Duration::from_millis(500);
-
-/// The customer's connections.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Talk {
-    /// How long the customer was connected with somebody.
-    pub(super) total: Duration,
-    /// When that began first, and ended last, and the channel connected first.
-    pub(super) first: Option<(EventTime, usize)>,
-    pub(super) last: Option<EventTime>,
-    /// Each time somebody became connected with the customer: when, and which channel.
-    pub(super) began: Vec<(EventTime, usize)>,
-    /// From when until when which channel was connected with the customer.
-    pub(super) spans: Vec<(EventTime, EventTime, usize)>,
-    /// It cannot be said how long.
-    untimed: bool,
-}
-
-impl Talk {
-    /// There was talk of half a second or more; where no times were told, any.
-    pub(super) fn is_answer(&self) -> bool {
-        self.would_answer(self.total)
-    }
-
-    /// Whether talk of this length is enough to be an answer.
-    pub(super) fn would_answer(&self, talk: Duration) -> bool {
-        talk >= ANSWERED_FROM || self.untimed && talk > Duration::ZERO
-    }
-
-    /// These channels are connected with the customer in this span; `last` is each one's latest.
-    fn connect(
-        &mut self,
-        (from, to): (EventTime, EventTime),
-        with: &[usize],
-        last: &mut BTreeMap<usize, usize>,
-    ) {
-        for &leg in with {
-            let before = last.get(&leg).and_then(|&i| self.spans.get_mut(i));
-            if let Some(span) = before.filter(|span| span.1 == from) {
-                span.1 = to;
-            } else {
-                last.insert(leg, self.spans.len());
-                self.spans.push((from, to, leg));
-            }
-        }
-    }
-}
 
 /// A stay: from, to, bridge, channel.
 type Presence = (EventTime, EventTime, usize, usize);
@@ -83,52 +33,17 @@ pub(super) fn talk(legs: &[&View<'_>], customers: &[usize]) -> Talk {
     presences.sort_unstable();
     let times = presences.iter().flat_map(|p| [p.0, p.1]);
     let within = |at: &EventTime| reach.is_some_and(|(from, to)| (from..=to).contains(at));
-    let mut times: Vec<EventTime> = times.filter(within).collect();
-    times.sort_unstable();
-    times.dedup();
-    let pairs = local_pairs(legs);
-    let mut talk = Talk {
+    let times = times.filter(within).collect();
+    let pairs = local_pairs(legs.iter().map(|leg| leg.name));
+    let talk = Talk::between(times, |from, to| {
+        let there = presences.iter().copied();
+        let there: Vec<Presence> = there.filter(|p| p.0 <= from && p.1 >= to).collect();
+        connected(legs, customers, &there, &pairs, bridges.len())
+    });
+    Talk {
         untimed: legs.iter().any(|leg| !leg.timed),
-        ..Talk::default()
-    };
-    let mut before: Vec<usize> = Vec::new();
-    let mut last: BTreeMap<usize, usize> = BTreeMap::new();
-    for span in times.windows(2) {
-        let (from, to) = (span[0], span[1]);
-        let there: Vec<Presence> = presences
-            .iter()
-            .copied()
-            .filter(|p| p.0 <= from && p.1 >= to)
-            .collect();
-        let with = connected(legs, customers, &there, &pairs, bridges.len());
-        if let Some(&first) = with.first() {
-            talk.total += to.since(from);
-            talk.first = talk.first.or(Some((from, first)));
-            talk.last = Some(to);
-        }
-        talk.connect((from, to), &with, &mut last);
-        let new = with.iter().filter(|leg| !before.contains(leg));
-        talk.began.extend(new.map(|&leg| (from, leg)));
-        before = with;
+        ..talk
     }
-    talk
-}
-
-/// The other half of each Local half.
-fn local_pairs(legs: &[&View<'_>]) -> Vec<(usize, usize)> {
-    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut pairs = Vec::new();
-    for (i, leg) in legs.iter().enumerate() {
-        let Some(name) = trunk::local_pair(leg.name) else {
-            continue;
-        };
-        if let Some(&other) = first.get(name) {
-            pairs.push((other, i));
-        } else {
-            first.insert(name, i);
-        }
-    }
-    pairs
 }
 
 /// The real parties, other than the customer's own channels, that one of these is connected with;
@@ -137,7 +52,7 @@ fn connected(
     legs: &[&View<'_>],
     customers: &[usize],
     there: &[Presence],
-    pairs: &[(usize, usize)],
+    pairs: &[[usize; 2]],
     bridges: usize,
 ) -> Vec<usize> {
     let bridge_of = |leg: usize| {
@@ -147,7 +62,7 @@ fn connected(
             .map(|&(_, _, bridge, _)| bridge)
     };
     let mut sets = Sets::new(bridges);
-    for &(a, b) in pairs {
+    for &[a, b] in pairs {
         if let (Some(a), Some(b)) = (bridge_of(a), bridge_of(b)) {
             sets.join(a, b);
         }
@@ -159,7 +74,9 @@ fn connected(
         .map(|bridge| set_of[bridge])
         .collect();
     let others = there.iter().filter(|&&(_, _, bridge, leg)| {
-        legs[leg].is_real() && !customers.contains(&leg) && customers_in.contains(&set_of[bridge])
+        legs[leg].party.is_real()
+            && !customers.contains(&leg)
+            && customers_in.contains(&set_of[bridge])
     });
     others.map(|&(_, _, _, leg)| leg).collect()
 }

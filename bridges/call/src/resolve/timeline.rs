@@ -63,7 +63,7 @@ fn shown(legs: &[&View<'_>], plan: &Plan) -> Vec<usize> {
 /// As many as there is room for: the customer's first, then other real parties', then plumbing.
 fn kept(legs: &[&View<'_>], plan: &Plan, shown: &[usize]) -> Vec<usize> {
     let mut ranked = shown.to_vec();
-    ranked.sort_by_key(|i| (!plan.customers.contains(i), !legs[*i].is_real(), *i));
+    ranked.sort_by_key(|i| (!plan.customers.contains(i), !legs[*i].party.is_real(), *i));
     ranked.truncate(CHANNELS_MAX);
     ranked.sort_unstable();
     ranked
@@ -145,8 +145,11 @@ impl Drawing<'_> {
 }
 
 fn role(view: &View<'_>, is_customer: bool) -> Role {
-    let trunk = view.endpoint().map(|endpoint| endpoint.trunk().to_owned());
-    match (trunk, view.extension()) {
+    let trunk = view
+        .party
+        .endpoint()
+        .map(|endpoint| endpoint.trunk().to_owned());
+    match (trunk, view.party.extension()) {
         (trunk, _) if is_customer => Role::Customer(trunk),
         (Some(trunk), _) => Role::Trunk(trunk),
         (None, Some(extension)) => Role::Extension(text(extension.as_str())),

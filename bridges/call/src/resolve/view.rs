@@ -2,8 +2,8 @@
 
 use crate::assembler::leg::{Fact, Leg, What};
 use crate::event::{ChannelState, Origin};
-use crate::trunk::{self, Endpoint, Endpoints, Party};
-use crate::units::{EventTime, Extension, UniqueId};
+use crate::trunk::{self, Endpoints, Party};
+use crate::units::{EventTime, UniqueId};
 
 /// How a channel came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,26 +79,8 @@ impl<'a> View<'a> {
         (epoch, counter, self.leg.first, self.leg.id.as_str())
     }
 
-    pub(super) fn is_real(&self) -> bool {
-        !matches!(self.party, Party::Plumbing)
-    }
-
-    pub(super) fn endpoint(&self) -> Option<&'a Endpoint> {
-        match self.party {
-            Party::Trunk(endpoint) => Some(endpoint),
-            Party::Extension(_) | Party::Plumbing => None,
-        }
-    }
-
-    pub(super) fn extension(&self) -> Option<&Extension> {
-        match &self.party {
-            Party::Extension(extension) => Some(extension),
-            Party::Trunk(_) | Party::Plumbing => None,
-        }
-    }
-
     pub(super) fn came_in_on_trunk(&self) -> bool {
-        self.endpoint().is_some() && self.way == Way::CameIn
+        self.party.endpoint().is_some() && self.way == Way::CameIn
     }
 
     /// The linkedid it was born with; its own unique id where the source tells none.

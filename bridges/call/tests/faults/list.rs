@@ -27,7 +27,7 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a recorder or announcer is somebody to talk with",
         file: "resolve/talk.rs",
-        old: "legs[leg].is_real() && !customers.contains(&leg)",
+        old: "legs[leg].party.is_real()\n            && !customers.contains(&leg)",
         new: "!customers.contains(&leg)",
     },
     Fault {
@@ -45,8 +45,8 @@ pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "a missed call of several phones is put down to the first",
         file: "resolve/employee.rs",
-        old: "if dialled.any(|other| other.extension() != Some(&extension)) {",
-        new: "if dialled.any(|other| other.extension().is_none()) {",
+        old: "if dialled.any(|other| other.party.extension() != Some(&extension)) {",
+        new: "if dialled.any(|other| other.party.extension().is_none()) {",
     },
     Fault {
         name: "the call ends with the first carrier that refused",
@@ -86,7 +86,7 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "a hand that slipped is an answer",
-        file: "resolve/talk.rs",
+        file: "talk.rs",
         old: "ANSWERED_FROM: Duration = Duration::from_millis(500)",
         new: "ANSWERED_FROM: Duration = Duration::from_millis(1)",
     },

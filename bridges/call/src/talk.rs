@@ -1,0 +1,101 @@
+//! When the customer was connected with another real party, and with whom: the same for calls told
+//! by channel events and by CDRs, which differ in how they know who hears whom.
+
+use crate::trunk;
+use crate::units::EventTime;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Talk shorter than this is a hand that slipped: not answered.
+pub(crate) const ANSWERED_FROM: Duration = Duration::from_millis(500);
+
+/// The customer's connections. Channels are told as indices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Talk {
+    /// How long the customer was connected with somebody.
+    pub(crate) total: Duration,
+    /// When that began first, and ended last, and the channel connected first.
+    pub(crate) first: Option<(EventTime, usize)>,
+    pub(crate) last: Option<EventTime>,
+    /// Each time somebody became connected with the customer: when, and which channel.
+    pub(crate) began: Vec<(EventTime, usize)>,
+    /// From when until when which channel was connected with the customer.
+    pub(crate) spans: Vec<(EventTime, EventTime, usize)>,
+    /// It cannot be said how long.
+    pub(crate) untimed: bool,
+}
+
+impl Talk {
+    /// There was talk of half a second or more; where no times were told, any.
+    pub(crate) fn is_answer(&self) -> bool {
+        self.would_answer(self.total)
+    }
+
+    /// Whether talk of this length is enough to be an answer.
+    pub(crate) fn would_answer(&self, talk: Duration) -> bool {
+        talk >= ANSWERED_FROM || self.untimed && talk > Duration::ZERO
+    }
+
+    /// The talk between these moments, at which anything changed, where `connected` says which
+    /// channels the customer is connected with from one of them to the next.
+    pub(crate) fn between(
+        mut times: Vec<EventTime>,
+        mut connected: impl FnMut(EventTime, EventTime) -> Vec<usize>,
+    ) -> Self {
+        times.sort_unstable();
+        times.dedup();
+        let mut talk = Self::default();
+        let mut before: Vec<usize> = Vec::new();
+        let mut latest: BTreeMap<usize, usize> = BTreeMap::new();
+        for span in times.windows(2) {
+            let (from, to) = (span[0], span[1]);
+            let with = connected(from, to);
+            if let Some(&first) = with.first() {
+                talk.total += to.since(from);
+                talk.first = talk.first.or(Some((from, first)));
+                talk.last = Some(to);
+            }
+            talk.connect((from, to), &with, &mut latest);
+            let new = with.iter().filter(|channel| !before.contains(channel));
+            talk.began.extend(new.map(|&channel| (from, channel)));
+            before = with;
+        }
+        talk
+    }
+
+    /// These channels are connected with the customer in this span; `latest` is each one's last.
+    fn connect(
+        &mut self,
+        (from, to): (EventTime, EventTime),
+        with: &[usize],
+        latest: &mut BTreeMap<usize, usize>,
+    ) {
+        for &channel in with {
+            let before = latest.get(&channel);
+            let before = before.and_then(|&i| self.spans.get_mut(i));
+            if let Some(span) = before.filter(|span| span.1 == from) {
+                span.1 = to;
+            } else {
+                latest.insert(channel, self.spans.len());
+                self.spans.push((from, to, channel));
+            }
+        }
+    }
+}
+
+/// The two halves of each Local channel among these names, as indices.
+pub(crate) fn local_pairs<'a>(names: impl Iterator<Item = &'a str>) -> Vec<[usize; 2]> {
+    let mut first: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut pairs = Vec::new();
+    for (i, name) in names.enumerate() {
+        let Some(name) = trunk::local_pair(name) else {
+            continue;
+        };
+        if let Some(&other) = first.get(name) {
+            pairs.push([other, i]);
+        } else {
+            first.insert(name, i);
+        }
+    }
+    pairs
+}
