@@ -200,9 +200,10 @@ mod tests {
 
     #[test]
     fn a_backoff_is_its_step_and_up_to_a_quarter_more() {
-        let of = |tries, others_fail| {
+        let of = |tries, until_trial: Option<u64>| {
+            let until_trial = until_trial.map(Duration::from_secs);
             let mut waits: Vec<_> = (0..2000)
-                .map(|seed| Jitter::new(seed).backoff(tries, others_fail).as_millis())
+                .map(|seed| Jitter::new(seed).backoff(tries, until_trial).as_millis())
                 .collect();
             waits.sort_unstable();
             let (least, most) = (waits[0], waits[waits.len() - 1]);
@@ -213,10 +214,13 @@ mod tests {
             );
             base
         };
-        let alone: Vec<_> = (0..8).map(|tries| of(tries, false)).collect();
+        let alone: Vec<_> = (0..8).map(|tries| of(tries, None)).collect();
         assert_eq!(alone, [2, 2, 15, 60, 300, 900, 900, 900]);
-        let together: Vec<_> = (0..8).map(|tries| of(tries, true)).collect();
-        assert_eq!(together, [90, 180, 360, 720, 720, 900, 900, 900]);
+        let margin = TRIAL_MARGIN.as_secs();
+        let together: Vec<_> = (0..8).map(|tries| of(tries, Some(80))).collect();
+        let trials = [1, 1, 2, 4, 8].map(|trials| u128::from(80 * trials + 10 + margin));
+        assert_eq!(together[..5], trials);
+        assert_eq!(together[5..], [900; 3]);
     }
 
     #[test]
