@@ -4,7 +4,7 @@ use super::core::{Core, Flight};
 use super::orphan;
 use super::plan::Task;
 use super::schedule::next_look;
-use super::sweep::WORTH;
+use super::sweep::{Findings, WORTH};
 use super::verdict::Verdict;
 use crate::clock::Now;
 use crate::crm::{Endpoint, Page};
@@ -32,6 +32,23 @@ impl Core {
         self.sweeper.polled(now.wall, call);
     }
 
+    /// The poll came that tells why a sweep missed so much.
+    pub(super) fn probed(&mut self, now: Now, probe: &Unconfirmed, verdict: &Verdict) {
+        match verdict {
+            Verdict::Journaled => self.sweeper.probe_was_written(now.wall),
+            Verdict::NotYet => self.sweeper.probe_was_not(now.wall, probe),
+            Verdict::Submitted { .. }
+            | Verdict::Known(_)
+            | Verdict::Swept(_)
+            | Verdict::Unswept { .. }
+            | Verdict::Dead { .. }
+            | Verdict::Lost { .. }
+            | Verdict::Fault { .. }
+            | Verdict::Halt { .. }
+            | Verdict::TooMany => {}
+        }
+    }
+
     /// The steps that a page of the journal means; the calls it shows.
     pub(super) fn swept(
         &mut self,
@@ -54,7 +71,7 @@ impl Core {
             self.settled_to = self.settled_to.max(call.submitted_at);
         }
         for call in &findings.absent {
-            let (row, step) = (call.row, self.absent(now, call, findings.complete));
+            let (row, step) = (call.row, self.absent(now, call, &findings));
             ops.push(Op::Step { row, step, at });
         }
         self.probe = findings.probe;
@@ -68,12 +85,13 @@ impl Core {
 
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
     /// is polled alone. An orphan cannot be polled.
-    fn absent(&self, now: Now, call: &Unconfirmed, complete: bool) -> Step {
-        let counts = call.absent_at.is_none_or(|at| now.wall.since(at) >= APART);
+    fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
+        let apart = call.absent_at.is_none_or(|at| now.wall.since(at) >= APART);
+        let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
         let orphan = self.token.as_ref() != Some(&call.token);
         let age = now.wall.since(call.submitted_at);
-        if orphan && (complete || times >= 2) {
+        if orphan && (findings.complete && findings.telling || times >= 2) {
             let given_time = age >= self.sweeper.ways.persisting + PATIENCE;
             if given_time {
                 return orphan::absent(call, true);
@@ -87,7 +105,9 @@ impl Core {
         let next_look = if alone {
             now.wall
         } else {
-            next_look(call.submitted_at, !self.loaded, now.wall)
+            // where absence says nothing another range may show it soon
+            let soon = !self.loaded || !findings.telling;
+            next_look(call.submitted_at, soon, now.wall)
         };
         Step::Absent { next_look, times }
     }

@@ -90,9 +90,8 @@ impl Core {
             (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo) => None,
         };
         let row = flight.plan.row();
-        let probe = self.probe.take_if(|probe| Some(probe.row) == row).is_some();
-        if probe && verdict == Verdict::Journaled {
-            self.sweeper.probe_was_written(now.wall);
+        if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
+            self.probed(now, &probe, &verdict);
         }
         let found = self.swept(now, &verdict, &mut ops);
         let words = self.apply(now, &flight, verdict, &mut ops);

@@ -2,6 +2,7 @@
 
 mod calls;
 mod campaign;
+mod confirmation;
 mod disk;
 mod drain;
 mod five_minutes;

@@ -2,6 +2,8 @@
 
 use crate::calls::call;
 use crate::world::World;
+use callbridge::crm::FieldNames;
+use callbridge::crm::request::submission;
 use callbridge::sandbox::faults::parse;
 use callbridge::sandbox::{self, Kind};
 use callbridge::sender::Settings;
@@ -28,4 +30,29 @@ pub fn calls_for(world: &mut World, first: u32, time: Duration) {
 pub fn faults(world: &mut World, text: &str) {
     let (rules, _) = parse(text).expect("faults that can be read");
     world.sandbox.set_faults(rules);
+}
+
+/// A world whose CRM answers in this shape, by these rules.
+pub fn shaped(text: &str) -> World {
+    let (rules, shapes) = parse(text).expect("faults and shapes that can be read");
+    let crm = sandbox::Settings {
+        shapes,
+        ..sandbox::Settings::default()
+    };
+    let mut world = World::new(7, Settings::default(), crm);
+    world.sandbox.set_faults(rules);
+    world
+}
+
+/// Somebody else's calls, journaled over the hour before.
+pub fn others(world: &mut World, count: u32) {
+    let hour = Duration::from_secs(3600);
+    for n in 0..count {
+        let at = world.now.wall.minus(hour).plus(hour * n / count);
+        let theirs = call(1_000_000 + n, at, 4001, false).judged.record;
+        let body = submission(&theirs, &FieldNames::default()).expect("a body");
+        let asked = sandbox::Request::post("/v1/open-api/call-history", &body);
+        let answer = world.sandbox.handle(at, &asked.with_token(&world.token));
+        assert_eq!(answer.status, 200);
+    }
 }

@@ -36,7 +36,7 @@ const FAULTS_MAX: u32 = 3;
 const YIELD: (u32, u32) = (4, 2);
 
 /// Calls that two sweeps missed although the journal held them, before another range is tried.
-const MISSED_MAX: u32 = 3;
+const MISSED_MAX: u32 = 2;
 
 /// A call accepted this long after it was first sent was sent more than once: the journal may hold
 /// it since the first time.
@@ -51,6 +51,9 @@ struct Running {
     read: BTreeSet<u32>,
     found: u32,
     at: EventTime,
+    /// Nothing but orphans is sought, and no range is proven: the whole journal is looked through,
+    /// and what was known of it before stands again afterwards.
+    before: Option<Ways>,
 }
 
 #[derive(Clone, Debug)]
@@ -71,8 +74,10 @@ pub struct Findings {
     pub absent: Vec<Unconfirmed>,
     /// Every page of the range was read.
     pub complete: bool,
-    /// Nobody knows yet whether the journal can be read this way, and it showed nothing: the
-    /// outcome of this call would tell.
+    /// Absence says something: most of what was sought was found, or the whole journal was read.
+    pub telling: bool,
+    /// More was missed than found: either it is not written yet, or the journal cannot be read this
+    /// way. The outcome of this call tells.
     pub probe: Option<Unconfirmed>,
 }
 
@@ -181,8 +186,12 @@ impl Sweeper {
             End::First => 1,
             End::Last => self.ways.pages.max(1),
         };
+        let orphans_alone = sought.values().all(|it| it.orphan || !it.ripe);
+        let before = (orphans_alone && !self.ways.proven).then(|| self.ways.clone());
+        let ranged = self.ways.range != Range::Whole && before.is_none();
         self.running = Some(Running {
-            since: (self.ways.range != Range::Whole).then_some(EpochSeconds::new(since)),
+            since: ranged.then_some(EpochSeconds::new(since)),
+            before,
             sought,
             page,
             read: BTreeSet::new(),
@@ -206,7 +215,6 @@ impl Sweeper {
         self.ways.pages = total;
         if !found.is_empty() {
             self.ways.proven = true;
-            self.missed = 0;
             run.found += u32::try_from(found.len()).unwrap_or(u32::MAX);
         }
         self.judge_yield(now, page, found.len());
@@ -226,7 +234,10 @@ impl Sweeper {
             ..Findings::default()
         };
         match next {
-            _ if left == 0 => {}
+            _ if left == 0 => {
+                self.missed = 0;
+                self.end(run, true, &mut findings);
+            }
             Some(_) if !findings.found.is_empty() && few && !orphans => {
                 passed_by(run, &mut findings)
             }
@@ -237,6 +248,16 @@ impl Sweeper {
             Some(_) | None => self.end(run, next.is_none(), &mut findings),
         }
         findings
+    }
+
+    /// The call whose outcome tells why so much was missed.
+    fn probe(&self, run: &Running) -> Option<Unconfirmed> {
+        let missed = run.sought.values().filter(|it| it.ripe && !it.orphan);
+        let missed: Vec<_> = missed.filter(|it| sent_once(&it.call)).collect();
+        let count = u32::try_from(missed.len()).unwrap_or(u32::MAX);
+        let most = count > run.found && (count >= WORTH || !self.ways.proven);
+        let oldest = missed.into_iter().min_by_key(|it| it.call.submitted_at);
+        oldest.filter(|_| most).map(|it| it.call.clone())
     }
 
     /// Takes what the page shows out of what is sought.
@@ -282,11 +303,18 @@ impl Sweeper {
         let absent = || run.sought.values().filter(|it| it.ripe);
         if run.found == 0 && !self.ways.proven {
             self.ways.end = End::First;
-            let telling = absent().filter(|it| !it.orphan).map(|it| &it.call);
-            findings.probe = telling.min_by_key(|call| call.submitted_at).cloned();
         }
+        findings.probe = self.probe(&run);
         findings.absent = absent().map(|it| it.call.clone()).collect();
         findings.complete = complete;
+        findings.telling = findings.probe.is_none() && (self.ways.proven || run.since.is_none());
+        if let Some(before) = run.before {
+            let persisting = self.ways.persisting;
+            self.ways = Ways {
+                persisting,
+                ..before
+            };
+        }
     }
 
     /// Pages full of strangers are no bargain.
@@ -339,10 +367,23 @@ impl Sweeper {
         self.running = None;
     }
 
-    /// The outcome of the call whose poll was to tell whether the journal can be read this way:
-    /// it is written, and no page had shown it.
+    /// The call whose outcome was to tell why so much was missed is written: the journal is not to
+    /// be read this way. Where it once was, the call may just have been written: once more.
     pub fn probe_was_written(&mut self, now: EventTime) {
-        if !self.ways.proven {
+        self.missed += if self.ways.proven { 1 } else { MISSED_MAX };
+        self.next_range_if_missed(now);
+    }
+
+    /// It is not written yet: persisting takes longer than was thought.
+    pub fn probe_was_not(&mut self, now: EventTime, probe: &Unconfirmed) {
+        self.missed = 0;
+        let age = now.since(probe.submitted_at);
+        self.ways.persisted(age + age / 2, false);
+    }
+
+    fn next_range_if_missed(&mut self, now: EventTime) {
+        if self.missed >= MISSED_MAX {
+            self.missed = 0;
             self.ways.next_range(now);
         }
     }
@@ -359,10 +400,7 @@ impl Sweeper {
         let missed = call.absent >= 2 && call.absent_at.is_some_and(|at| now.since(at) < ONE_TRY);
         if missed && self.ways.proven {
             self.missed += 1;
-            if self.missed >= MISSED_MAX {
-                self.missed = 0;
-                self.ways.next_range(now);
-            }
+            self.next_range_if_missed(now);
         }
     }
 
@@ -380,6 +418,7 @@ fn passed_by(run: Running, findings: &mut Findings) {
     let ripe = run.sought.into_values().filter(|it| it.ripe);
     let absent = ripe.map(|it| it.call).filter(passed);
     findings.absent = absent.collect();
+    findings.telling = true;
 }
 
 fn sent_once(call: &Unconfirmed) -> bool {

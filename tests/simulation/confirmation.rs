@@ -1,0 +1,157 @@
+//! What confirming costs, and how soon it comes, in every shape that the document leaves open.
+
+use crate::calls::call;
+use crate::trouble::{MINUTE, faults, others, shaped, world};
+use crate::way::Network;
+use crate::world::World;
+use callbridge::sandbox::{self, Kind};
+use callbridge::sender::Settings;
+use callbridge::spool::State;
+use std::time::Duration;
+
+/// A backlog of so many calls until all are confirmed: requests, and minutes.
+fn drained(world: &mut World, calls: u32) -> (usize, u64) {
+    world.network = Network {
+        delay: Duration::from_millis(100),
+        ..Network::default()
+    };
+    for n in 0..calls {
+        world.finish(call(n, world.now.wall, 4001 + i64::from(n % 50), false));
+    }
+    let began = world.now.wall;
+    while world.disk.store.books().journaled < u64::from(calls) {
+        world.run_for(MINUTE / 6);
+        let waited = world.now.wall.since(began);
+        let books = world.disk.store.books();
+        assert!(
+            waited < 120 * MINUTE,
+            "{books:?} {:?}",
+            world.status().pause
+        );
+    }
+    let minutes = world.now.wall.since(began).as_secs() / 60;
+    (world.sent.len(), minutes)
+}
+
+/// At most so many requests for 600 calls, in this shape.
+fn costs(shape: &str, most: usize) {
+    let mut world = shaped(shape);
+    let (requests, minutes) = drained(&mut world, 600);
+    println!("{shape}: {requests} requests for 600 calls, {minutes} minutes");
+    assert!(requests <= most, "{shape}: {requests} requests");
+    assert_eq!(world.disk.store.books().dead, 0);
+    // a size or a range that is refused is tried once
+    world.assert_never_wrong(&[Kind::Invalid]);
+    let refused = world.sandbox.breaches().all();
+    assert!(refused.len() <= 2, "{refused:?}");
+}
+
+#[test]
+fn in_every_shape_of_the_journal_a_sweep_confirms_many() {
+    costs("shape rows strings", 620);
+    costs("shape page beside", 620);
+    costs(
+        "shape rows strings; shape page beside; shape status bare",
+        620,
+    );
+    costs("shape size-max 50", 630);
+    costs("shape size-max 30", 640);
+    costs("shape range refused", 640);
+    costs("shape range ignored", 640);
+    costs("shape registered started", 640);
+    costs("call-history hold 30s", 660);
+}
+
+#[test]
+fn where_the_filter_is_not_granted_each_call_is_polled() {
+    costs("filter status 403", 1210);
+    costs("filter status 500", 1210);
+    costs("filter broken", 1210);
+}
+
+/// Others' calls before ours, and among them.
+#[test]
+fn in_a_company_s_long_journal_the_newest_are_found() {
+    for shape in [
+        "shape range kept",
+        "shape range ignored",
+        "shape range refused",
+    ] {
+        let mut world = shaped(shape);
+        others(&mut world, 3000);
+        let before = world.sandbox.records().len();
+        assert!(before >= 2990, "{before}");
+        let (requests, minutes) = drained(&mut world, 600);
+        println!("{shape}, 3000 others: {requests} requests for 600 calls, {minutes} minutes");
+        assert!(requests <= 650, "{shape}: {requests} requests");
+    }
+}
+
+#[test]
+fn on_an_idle_day_each_call_is_known_to_be_journaled_within_five_seconds() {
+    for (hold, most) in [
+        ("", 5),
+        ("call-history hold 7s", 5),
+        ("call-history hold 33s", 5),
+    ] {
+        let mut world = World::new(3, Settings::default(), sandbox::Settings::default());
+        faults(&mut world, hold);
+        for n in 0..20 {
+            world.finish(call(n, world.now.wall, 4001, true));
+            world.run_for(20 * MINUTE);
+        }
+        for record in world.sandbox.records() {
+            let uuid = record
+                .uuid
+                .trim_start_matches("oapi-")
+                .parse()
+                .expect("a uuid");
+            let row = world.disk.store.row_of(callbridge::journal::CallUuid(uuid));
+            let row = row.expect("readable").expect("ours");
+            let row = world.disk.store.row(row).expect("readable").expect("a row");
+            assert_eq!(row.state, State::Journaled);
+            let late = row.since.since(record.registered_at);
+            assert!(
+                late <= Duration::from_secs(most),
+                "{hold}: {late:?} after it was written"
+            );
+        }
+        assert_eq!(world.disk.store.books().journaled, 20);
+        println!("idle day, {hold}: {} requests", world.sent.len());
+        world.assert_never_wrong(&[] as &[Kind]);
+    }
+}
+
+#[test]
+fn three_calls_at_once_on_an_idle_line_are_confirmed_by_one_page() {
+    let crm = sandbox::Settings {
+        persist_after: Duration::from_secs(1),
+        ..sandbox::Settings::default()
+    };
+    let mut world = World::new(7, Settings::default(), crm);
+    world.run_for(MINUTE);
+    for n in 0..3 {
+        world.finish(call(n, world.now.wall, 4001, true));
+    }
+    world.run_for(MINUTE / 6);
+    let kinds: Vec<&str> = world.sent.iter().map(|(_, endpoint)| *endpoint).collect();
+    assert_eq!(
+        kinds,
+        ["token_info", "submit", "submit", "submit", "filter"]
+    );
+    assert_eq!(world.disk.store.books().journaled, 3);
+}
+
+#[test]
+fn a_failed_call_among_many_is_found_by_a_poll_of_its_own() {
+    let mut world = world();
+    for n in 0..300 {
+        let lead = if n == 77 { 9999 } else { 4001 };
+        world.finish(call(n, world.now.wall, lead, false));
+    }
+    world.run_for(10 * MINUTE);
+    let books = world.disk.store.books();
+    assert_eq!((books.journaled, books.dead), (299, 1), "{books:?}");
+    assert_eq!(world.status().pause, None);
+    assert!(world.sent.len() <= 320, "{}", world.sent.len());
+}
