@@ -27,10 +27,15 @@
 //! | `spool.lock` | locked while in use; who has it, and what the file was like at the last end |
 //!
 //! A commit that fails (no room, a write or a sync that fails) is answered as not stored, and the
-//! same request can be made again: SQLite writes the same place of its log once more, so no sync
-//! has to be trusted after one that failed. Until then a kill may still find that commit done,
-//! which is what any kill before an answer may find. After one the log is written into the file
-//! and begun anew before anything is added ([`folder`]).
+//! same request can be made again: SQLite writes the same place of its log once more, so no page
+//! of the log rests on a sync that followed a failed one. Until then a kill may still find that
+//! commit done, which is what any kill before an answer may find. After a kill the log is written
+//! into the file and begun anew before anything is added ([`folder`]).
+//!
+//! When the log is written into the file and the file's sync fails, SQLite says nothing and does
+//! it again at the next commit, from the log. One case is left: a part that went into the file
+//! while the check was reading is not written again, and counts on the next sync that succeeds.
+//! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
 pub mod binding;
 mod check;
