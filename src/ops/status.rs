@@ -282,9 +282,11 @@ impl Status {
             1 => "1 call".to_owned(),
             calls => format!("{calls} calls"),
         };
+        // while it is paused the time does not run
+        let then = self.pause.as_ref().map_or("", |_| " once it goes on");
         let drain = match self.backlog.drain_sec {
             0 => String::new(),
-            seconds => format!(", confirmed in about {}", seconds_in_words(seconds)),
+            seconds => format!(", confirmed in about {}{then}", seconds_in_words(seconds)),
         };
         let _ = writeln!(text, "backlog  {waiting}{drain}");
     }
@@ -390,6 +392,10 @@ mod tests {
         };
         let status = Status {
             pause: Some(pause),
+            backlog: Backlog {
+                calls: 3,
+                drain_sec: 1,
+            },
             ..Status::default()
         };
         insta::assert_snapshot!(status.to_text(false), @r"
@@ -399,7 +405,7 @@ mod tests {
                  0 ready, 0 sending, 0 submitted, 0 journaled
                  0 dead, 0 parked, 0 discarded
                  beside them 0 internal, 0 skipped, 0 unreadable
-        backlog  nothing waits
+        backlog  3 calls, confirmed in about 1 s once it goes on
         token
         ");
     }

@@ -10,7 +10,7 @@ async fn through(name: &'static str, shape: &str, refused_pages: usize) {
     let mut scene = Scene::set(name, &[&flag]).await;
     scene.law.refused_pages = refused_pages;
     if refused_pages > 0 {
-        scene.allowed = &["repeat_after200", "invalid"];
+        scene.allowed = &["invalid"];
     }
     scene.crm.admin("records", OTHERS).await;
     scene.bad_weather();

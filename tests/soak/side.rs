@@ -214,7 +214,7 @@ impl Side {
             window: WINDOW,
             host: self.judge.host(),
             refused_pages: 0,
-            again_after_change: 0,
+            again: false,
         };
         let (seen, times) = (self.judge.seen(), self.judge.times());
         let journal = self.crm.look("journal").await;

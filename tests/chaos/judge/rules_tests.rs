@@ -15,7 +15,7 @@ fn law() -> Law {
         window: Duration::from_secs(60),
         host: HOST.to_owned(),
         refused_pages: 1,
-        again_after_change: 1,
+        again: false,
     }
 }
 
@@ -104,22 +104,23 @@ fn sixty_one_requests_in_any_span_are_too_many_and_401_does_not_count() {
 }
 
 #[test]
-fn a_uuid_again_after_its_200_is_found_unless_a_kill_hid_the_answer() {
+fn a_uuid_again_after_its_200_is_found_kill_or_not_unless_nothing_else_could_tell() {
     let seen = [
         submission(0, 200, &accepted("a")),
         submission(5_000, 200, &accepted("b")),
     ];
     found("sent again after a 200", &seen, &Times::default());
-    let killed = Times {
-        kills: vec![ms(500)],
+    let killed_at = |at| Times {
+        kills: vec![ms(at)],
         ..Times::default()
     };
-    fine(&seen, &killed);
-    let later = Times {
-        kills: vec![ms(4_000)],
-        ..Times::default()
+    found("sent again after a 200", &seen, &killed_at(500));
+    let blind = Law {
+        again: true,
+        ..law()
     };
-    found("sent again after a 200", &seen, &later);
+    assert_eq!(breaches(&seen, &killed_at(500), &blind), [""; 0]);
+    assert_eq!(breaches(&seen, &killed_at(4_000), &blind).len(), 1);
 }
 
 #[test]
