@@ -42,6 +42,12 @@ impl Soak {
         if let Some(pbx) = &sides[0].pbx {
             pbx.logged_in(1).await;
         }
+        // The AMQP library sets up a runtime of its own, for good, when it first loses a broker: a
+        // thread and four files that are no growth.
+        tokio::task::block_in_place(|| {
+            broker.stop();
+            broker.start_again();
+        });
         Self {
             broker,
             sides,
