@@ -58,6 +58,11 @@ impl Sandbox {
         }
         self.conduct.token_works(caller.key);
         let counted = self.count(now, caller.key);
+        let (company, rate) = (caller.token.company, self.windows.rate());
+        if let Some(many) = self.conduct.counted(company, caller.key, now, rate) {
+            let words = format!("{many} requests by several tokens within one window's length");
+            self.breach(now, Kind::FreshBudget, "Limits", words);
+        }
         if !counted.within {
             let words = format!(
                 "request {} of the window that opened at {}",
@@ -99,6 +104,10 @@ impl Sandbox {
             self.breach(now, Kind::WrongHeader, "§5.1.1", words);
             return None;
         };
+        if request.path.contains(value) || request.query.contains(value) {
+            let words = "the token in the address, where every proxy logs it";
+            self.breach(now, Kind::WrongHeader, "§5.1.1", words.to_owned());
+        }
         let key = TokenKey::of(value);
         let token = self.tokens.get(&key).copied().filter(|token| {
             let company = self.companies.get(&token.company);
@@ -244,9 +253,20 @@ fn is_json(request: &Request) -> bool {
         .next()
         .and_then(|value| value.split(';').next())
         .unwrap_or_default();
-    let plain = request
-        .header("content-encoding")
-        .next()
-        .is_none_or(|v| v == "identity");
+    let mut charsets = request.header("content-type").filter_map(charset);
+    let plain = charsets.all(|charset| charset.eq_ignore_ascii_case("utf-8"));
+    let plain = plain
+        && request
+            .header("content-encoding")
+            .next()
+            .is_none_or(|v| v == "identity");
     plain && types.next().is_none() && kind.trim().eq_ignore_ascii_case("application/json")
+}
+
+/// `utf-8` of `application/json; charset="utf-8"`. JSON in anything else is none.
+fn charset(content_type: &str) -> Option<&str> {
+    let parameters = content_type.split(';').skip(1);
+    let mut named = parameters.filter_map(|parameter| parameter.split_once('='));
+    let (_, value) = named.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"))?;
+    Some(value.trim().trim_matches('"'))
 }

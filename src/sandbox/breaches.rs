@@ -16,6 +16,9 @@ pub enum Kind {
     /// A uuid posted again after its 200 with a requestId was answered, and not for a FAILED
     /// write. §4.5.4 allows it after a crash, so it is counted apart.
     RepeatAfter200,
+    /// More than a window's requests within its length by several token values of one connection:
+    /// a fresh counter is no fresh budget (Limits, "circumvention").
+    FreshBudget,
     /// The same uuid for another call: its record is lost (§4.5.4).
     UuidReused,
     /// A field that the service derives (§2.6).

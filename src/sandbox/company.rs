@@ -2,7 +2,8 @@
 
 use super::core::{Change, Sandbox};
 use super::journal::{Record, Submission};
-use super::token::{Company, Grant, IdSet, Token, TokenKey, TokenKind};
+use super::token::TokenKind;
+use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_DAYS_MAX, Token, TokenKey};
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::Map;
 
@@ -30,6 +31,7 @@ impl Sandbox {
             other.leads = IdSet::default();
             self.change(now, Change::Company(Box::new(other)));
         }
+        let expires_at = longest(kind, now, expires_at);
         let record = Token {
             kind,
             company,
@@ -152,5 +154,25 @@ impl Sandbox {
                 },
             },
         );
+    }
+}
+
+/// No token lives longer than its kind may: a PAT 365 days where an end is chosen, an access token
+/// an hour in any case (§3.1, §5.2).
+fn longest(
+    kind: TokenKind,
+    now: EventTime,
+    expires_at: Option<EpochSeconds>,
+) -> Option<EpochSeconds> {
+    let end = |seconds: i64| EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds));
+    match kind {
+        TokenKind::Pat => {
+            let days = i64::try_from(PAT_DAYS_MAX).unwrap_or(i64::MAX);
+            expires_at.map(|at| at.min(end(days.saturating_mul(86_400))))
+        }
+        TokenKind::Access => {
+            let hour = end(ACCESS_SECONDS);
+            Some(expires_at.map_or(hour, |at| at.min(hour)))
+        }
     }
 }

@@ -2,8 +2,9 @@
 
 use super::routes::Endpoint;
 use super::token::TokenKey;
+use super::window::Rate;
 use callbridge_call::EventTime;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// "At most once a minute", less what the way of two requests may differ by.
@@ -26,9 +27,35 @@ pub struct Conduct {
     dead_tokens: BTreeMap<TokenKey, Refused>,
     denied: BTreeMap<(TokenKey, Endpoint), Refused>,
     bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
+    /// Counted requests of each company within a window's length, by whatever token.
+    spans: BTreeMap<i64, VecDeque<(EventTime, TokenKey)>>,
 }
 
 impl Conduct {
+    /// Notes a counted request; tells how many there were within a window's length, when they are
+    /// more than a window holds and came by several token values.
+    pub fn counted(
+        &mut self,
+        company: i64,
+        key: TokenKey,
+        now: EventTime,
+        rate: Rate,
+    ) -> Option<usize> {
+        let span = self.spans.entry(company).or_default();
+        while span
+            .front()
+            .is_some_and(|(at, _)| now >= at.plus(rate.window))
+        {
+            span.pop_front();
+        }
+        if span.len() < REMEMBERED_MAX {
+            span.push_back((now, key));
+        }
+        let most = usize::try_from(rate.requests).unwrap_or(usize::MAX);
+        let several = span.len() > most && span.iter().any(|(_, other)| *other != key);
+        several.then_some(span.len())
+    }
+
     /// Notes a 401; tells how long after the one before when that was too soon.
     pub fn dead_token(&mut self, key: TokenKey, now: EventTime) -> Option<Duration> {
         if self.dead_tokens.len() >= REMEMBERED_MAX {

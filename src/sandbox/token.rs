@@ -19,6 +19,8 @@ const PERMISSIONS: [&str; 7] = [
     "PERMISSION_OPEN_API_CALL",
     "PERMISSION_OPEN_API_CONFIGURATION",
 ];
+/// Lifetime of an access token, in seconds (§4.1.1, §5.2).
+pub const ACCESS_SECONDS: i64 = 3_600;
 /// Longest lifetime of a PAT (§5.3.2).
 pub const PAT_DAYS_MAX: u64 = 365;
 const DAY_SECONDS: i64 = 86_400;

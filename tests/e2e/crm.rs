@@ -40,16 +40,16 @@ pub async fn start() -> Server {
     sandbox::start(settings()).await.expect("a sandbox")
 }
 
-/// When the token of [`start_expiring`] expires, in seconds since the epoch.
-pub const TOKEN_EXPIRES: i64 = 2_000_000_000;
-
-/// The same with a token that expires one day.
-pub async fn start_expiring() -> Server {
+/// The same with a token that expires one day, and when it does, in seconds since the epoch.
+pub async fn start_expiring() -> (Server, i64) {
+    let days = 300 * 86_400;
+    let expires_at = callbridge::clock::now().wall.floor_seconds().get() + days;
     let config = sandbox::Config {
-        expires_at: Some(EpochSeconds::new(TOKEN_EXPIRES)),
+        expires_at: Some(EpochSeconds::new(expires_at)),
         ..settings()
     };
-    sandbox::start(config).await.expect("a sandbox")
+    let server = sandbox::start(config).await.expect("a sandbox");
+    (server, expires_at)
 }
 
 /// What has to become of a call.

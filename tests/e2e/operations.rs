@@ -1,6 +1,6 @@
 //! What monitors, scripts and systemd see.
 
-use crate::crm::{self, RATE_FLAG, TOKEN_EXPIRES};
+use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
@@ -78,7 +78,7 @@ async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
 
 #[tokio::test]
 async fn health_readiness_and_every_promised_metric_are_served() {
-    let (place, crm) = (Place::new(), crm::start_expiring().await);
+    let (place, (crm, expires_at)) = (Place::new(), crm::start_expiring().await);
     for name in ["inbound_answered", "unknown_customer"] {
         place.append("recorded", &recordings::one(name).ami);
     }
@@ -102,7 +102,7 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     for name in METRICS {
         assert!(metrics.contains(name), "{name} is missing in\n{metrics}");
     }
-    let expiry = format!("callbridge_token_expiry_timestamp_seconds {TOKEN_EXPIRES}\n");
+    let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
     assert!(metrics.contains(&expiry), "{metrics}");
     program.terminate().await;
 }

@@ -133,6 +133,7 @@ impl Witness {
             // the snapshot does not know what a person changed since
             Kind::UuidReused => self.all_excused,
             Kind::WindowExceeded
+            | Kind::FreshBudget
             | Kind::DerivedField
             | Kind::Invalid
             | Kind::UnknownPoll

@@ -10,7 +10,23 @@ use serde_json::{Value, json};
 pub(super) fn rows() -> Vec<Row> {
     let mut rows = conduct();
     rows.extend(windows());
+    rows.push(leak());
     rows
+}
+
+fn leak() -> Row {
+    scene(
+        "§5.1.1",
+        "a token in the address",
+        move |_: &mut Sandbox| {
+            let mut leak = Request::get(INFO).with_token(TOKEN);
+            leak.query = format!("token={TOKEN}");
+            (NOW, leak)
+        },
+        200,
+        json!({}),
+    )
+    .breach(Kind::WrongHeader)
 }
 
 fn exceeded() -> Value {
@@ -151,7 +167,8 @@ fn windows() -> Vec<Row> {
             },
             200,
             json!({ "accept": true }),
-        ),
+        )
+        .breach(Kind::FreshBudget),
         scene(
             "Limits",
             "the window opens with its first request, not on the minute",
@@ -166,4 +183,46 @@ fn windows() -> Vec<Row> {
             json!({ "accept": true }),
         ),
     ]
+}
+
+#[test]
+fn a_fresh_counter_of_a_new_token_is_no_fresh_budget() {
+    let asks = |core: &mut Sandbox, at: u64, token: &str, times: usize| {
+        for _ in 0..times {
+            let request = Request::get(INFO).with_token(token);
+            assert_eq!(core.handle(after(at), &request).status, 200);
+        }
+    };
+    let mut core = super::sandbox();
+    asks(&mut core, 0, TOKEN, 40);
+    core.issue_pat(after(20), "svc_pat_second", None);
+    asks(&mut core, 30, "svc_pat_second", 20);
+    assert_eq!(core.breaches().count(Kind::FreshBudget), 0, "60 in 60 s");
+    asks(&mut core, 59, "svc_pat_second", 1);
+    assert_eq!(
+        core.breaches().count(Kind::FreshBudget),
+        1,
+        "61 by two tokens"
+    );
+    asks(&mut core, 60, "svc_pat_second", 39);
+    assert_eq!(
+        core.breaches().count(Kind::FreshBudget),
+        1,
+        "the first 40 are over"
+    );
+}
+
+#[test]
+fn no_token_lives_longer_than_its_kind_may() {
+    use crate::sandbox::token::TokenKind;
+    use callbridge_call::EpochSeconds;
+    let late = Some(EpochSeconds::new(
+        NOW.floor_seconds().get() + 1_000 * 86_400,
+    ));
+    let mut core = super::sandbox();
+    core.issue_pat(NOW, "pat", late);
+    core.issue(NOW, "access", TokenKind::Access, 1, None);
+    let works = |core: &Sandbox, token: &str, at: u64| core.token_works(after(at), token);
+    assert!(works(&core, "pat", 365 * 86_400 - 1) && !works(&core, "pat", 365 * 86_400));
+    assert!(works(&core, "access", 3_599) && !works(&core, "access", 3_600));
 }

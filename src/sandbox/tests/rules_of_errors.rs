@@ -185,6 +185,9 @@ fn addresses() -> Vec<Row> {
     let form = plain
         .clone()
         .with("content-type", "application/x-www-form-urlencoded");
+    let wide = Request::post_bytes(SUBMIT, call().to_string())
+        .with_token(TOKEN)
+        .with("content-type", "application/json; charset=\"utf-16\"");
     let utf8 = plain
         .clone()
         .with("content-type", "application/json; charset=utf-8");
@@ -208,6 +211,7 @@ fn addresses() -> Vec<Row> {
         row("§4.5", "not with PUT", put, 405, nothing()).breach(Kind::WrongMethod),
         row("§4.5", "no content type", plain, 415, nothing()).breach(Kind::ContentType),
         row("§4.5", "a form", form, 415, nothing()).breach(Kind::ContentType),
+        row("§4.5", "UTF-16", wide, 415, nothing()).breach(Kind::ContentType),
         row("§4.5", "packed", packed, 415, nothing()).breach(Kind::ContentType),
         row(
             "§4.5",
