@@ -1,7 +1,11 @@
-//! What the program costs while it waits: start, memory, size on disk.
+//! What the program costs while it waits, and how quick it is then: start, memory, size on disk,
+//! and the way from a hang-up to the request on the wire.
 //!
 //! `cargo bench --bench footprint` (a release build: some minutes the first time). Each figure
 //! stands beside the number to reach and, where there is one, a reference from the same run.
+
+#[path = "footprint/wire.rs"]
+mod wire;
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -11,6 +15,8 @@ use std::time::{Duration, Instant};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_callbridge");
 const RUNS: usize = 9;
+/// Calls one after another, from the hang-up to the request.
+const CALLS: u32 = 250;
 const RECORDING: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/recordings/inbound_answered/ami.raw"
@@ -157,4 +163,13 @@ fn main() {
         .len();
     let size = format!("{:.1} MB", size as f64 / 1024.0 / 1024.0);
     row("stripped binary", &size, "12 MB", "");
+    let mut calls = wire::measure(CALLS);
+    calls.sort();
+    let at = |share: usize| ms(calls[(calls.len() - 1) * share / 100]);
+    row(
+        "hang-up to request, p99",
+        &format!("settle + {} ms", at(99)),
+        "10 ms",
+        &format!("of {CALLS} calls: p50 {} ms, max {} ms", at(50), at(100)),
+    );
 }

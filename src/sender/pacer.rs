@@ -12,6 +12,10 @@
 //! connection, and 5 s after a restart for what was under way when the process was killed. The
 //! two clocks may run apart by 1 in 2000, so a window here is that much longer.
 //!
+//! With a rate of a shorter window (`30/30s`) a slot is counted for that window against the rate,
+//! and remembered for the service's: its limit is kept as well, over a restart with another rate
+//! too. So N and 60 s above are twice two numbers, and the same holds for both.
+//!
 //! Slots are kept across restarts by the boot clock. After a reboot, or when in doubt, a whole
 //! window of silence stands for all that may have been sent.
 
@@ -120,10 +124,10 @@ impl Pacer {
 
     /// The slots as they are to be stored at a start; those no longer counting are left out.
     pub fn uses(&self, now: Duration) -> impl Iterator<Item = (u32, Use)> + '_ {
-        let counting = move |one: &Use| self.free_at(one).is_none_or(|at| at > now);
+        let within = remembered(self.rate);
         self.uses
             .iter()
-            .filter(move |(_, one)| counting(one))
+            .filter(move |(_, one)| one.counts(within, now))
             .map(|(slot, one)| (*slot, *one))
     }
 
@@ -136,13 +140,11 @@ impl Pacer {
             }
             self.silent_until = None;
         }
-        self.uses.retain(|_, one| match one.ended {
-            Some(ended) => ended + reach(self.rate) > now,
-            None => true,
-        });
-        let used = u32::try_from(self.uses.len()).unwrap_or(u32::MAX);
-        if used >= self.allowed(now) {
-            return Err(self.next_free());
+        let within = remembered(self.rate);
+        self.uses.retain(|_, one| one.counts(within, now));
+        self.room(self.allowed(now), self.rate.window(), now)?;
+        if !self.rate.exceeds_service() {
+            self.room(Rate::SERVICE.limit(), Rate::SERVICE.window(), now)?;
         }
         match (self.shape.check(now), pace) {
             (Ok(()), Pace::AtOnce | Pace::Even) | (Err(_), Pace::AtOnce) => {}
@@ -228,12 +230,12 @@ impl Pacer {
 
     /// Slots that count now.
     pub fn used(&self, now: Duration) -> u32 {
-        u32::try_from(self.uses(now).count()).unwrap_or(u32::MAX)
+        u32::try_from(self.frees(now).count()).unwrap_or(u32::MAX)
     }
 
     /// When each slot that counts now comes free; `None` while under way.
     pub fn frees(&self, now: Duration) -> impl Iterator<Item = Option<Duration>> + '_ {
-        self.uses(now).map(|(_, one)| self.free_at(&one))
+        self.counting(self.rate.window(), now)
     }
 
     /// Nothing is sent before then.
@@ -241,22 +243,56 @@ impl Pacer {
         self.silent_until
     }
 
-    fn next_free(&self) -> Option<Duration> {
-        self.uses.values().filter_map(|one| self.free_at(one)).min()
+    /// Fewer than `limit` requests may count in a window; else the moment to ask again.
+    fn room(&self, limit: u32, window: Duration, now: Duration) -> Result<(), Option<Duration>> {
+        let used = self.counting(window, now).count();
+        if u32::try_from(used).is_ok_and(|used| used < limit) {
+            return Ok(());
+        }
+        Err(self.counting(window, now).flatten().min())
     }
 
-    fn free_at(&self, one: &Use) -> Option<Duration> {
-        one.ended.map(|ended| ended + self.reach())
+    /// Until when each use counts that may still count in a window.
+    fn counting(
+        &self,
+        window: Duration,
+        now: Duration,
+    ) -> impl Iterator<Item = Option<Duration>> + '_ {
+        let counts = self
+            .uses
+            .values()
+            .filter(move |one| one.counts(window, now));
+        counts.map(move |one| one.counts_until(window))
     }
 
     fn reach(&self) -> Duration {
-        reach(self.rate)
+        reach(remembered(self.rate))
+    }
+}
+
+impl Use {
+    /// Whether its request may count in a window that is open now.
+    fn counts(&self, window: Duration, now: Duration) -> bool {
+        self.counts_until(window).is_none_or(|until| until > now)
+    }
+
+    fn counts_until(&self, window: Duration) -> Option<Duration> {
+        self.ended.map(|ended| ended + reach(window))
     }
 }
 
 /// How long after its end a request may still count, with the drift of two clocks.
-fn reach(rate: Rate) -> Duration {
-    rate.window() + rate.window() / 2000
+fn reach(window: Duration) -> Duration {
+    window + window / 2000
+}
+
+/// The longer of the two windows that count. A rate above the service's (loopback only) has its
+/// own alone.
+fn remembered(rate: Rate) -> Duration {
+    if rate.exceeds_service() {
+        return rate.window();
+    }
+    rate.window().max(Rate::SERVICE.window())
 }
 
 /// governor, told the time rather than asking for it.

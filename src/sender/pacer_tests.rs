@@ -142,108 +142,271 @@ fn a_429_halves_the_pace_once_a_window_and_ten_windows_give_one_back() {
     assert!(!pacer.is_shared(100_000 * S));
 }
 
+#[test]
+fn a_shorter_window_before_a_restart_is_counted_in_the_service_s_after_it() {
+    let mut pacer = fresh("30/30s");
+    assert_eq!(burst(&mut pacer, S), 30);
+    assert_eq!(
+        burst(&mut pacer, 32 * S),
+        30,
+        "sixty in the service's window"
+    );
+    let kept = pacer.uses(33 * S).collect();
+    let mut again = Pacer::start(rate("60/60s"), Past::Known(kept), 34 * S);
+    assert_eq!(burst(&mut again, 60 * S), 0);
+    assert_eq!(burst(&mut again, 62 * S), 30);
+}
+
+#[test]
+fn a_shorter_window_after_a_restart_is_not_a_fresh_one_of_the_service() {
+    let mut pacer = fresh("60/60s");
+    assert_eq!(burst(&mut pacer, S), 60);
+    let kept = pacer.uses(31 * S).collect();
+    let mut again = Pacer::start(rate("10/10s"), Past::Known(kept), 32 * S);
+    assert_eq!(again.used(32 * S), 0, "none in the last ten seconds");
+    assert_eq!(burst(&mut again, 33 * S), 0, "sixty in the last minute");
+    assert_eq!(burst(&mut again, 62 * S), 10);
+}
+
+#[test]
+fn above_the_service_s_own_limit_only_the_rate_counts() {
+    let mut pacer = fresh("60/6s");
+    assert_eq!(burst(&mut pacer, S), 60);
+    assert_eq!(burst(&mut pacer, 8 * S), 60);
+    assert_eq!(pacer.uses(8 * S).count(), 60);
+}
+
 /// What happens to the world between two requests, in milliseconds.
 #[derive(Clone, Debug)]
 enum Event {
     /// A request: the commit stalls, the way there, the way back. Beyond 30 s: a time-out.
-    Request { stall: u64, there: u64, back: u64 },
+    Request {
+        pace: Pace,
+        stall: u64,
+        there: u64,
+        back: u64,
+    },
+    /// The commit of a request fails: nothing is sent.
+    Grounded,
     /// Time passes.
     Idle(u64),
-    /// Killed and started again within the boot.
-    Restart { down: u64 },
-    /// The machine started anew.
-    Reboot { down: u64 },
+    /// Killed, and started again within the boot: with this rate.
+    Restart { down: u64, rate: Rate },
+    /// The machine started anew, and its boot clock with it.
+    Reboot { down: u64, rate: Rate },
+    /// Somebody else's requests brought a 429.
+    Refused,
+}
+
+/// Rates of one token: what one minute of the service may hold is 60 with each of them.
+fn rates() -> impl Strategy<Value = Rate> {
+    let texts = [
+        "60/60s", "60/60s", "10/10s", "30/30s", "7/60s", "1/1s", "20/20s", "60/90s",
+    ];
+    prop::sample::select(texts.to_vec()).prop_map(rate)
 }
 
 fn event() -> impl Strategy<Value = Event> {
     let quick = || prop_oneof![4 => 0..300_u64, 2 => 0..5_000_u64, 1 => 0..70_000_u64];
+    let stall = prop_oneof![8 => Just(0), 1 => 0..4_000_u64];
+    let pace = prop_oneof![3 => Just(Pace::AtOnce), 1 => Just(Pace::Even)];
+    let down = prop_oneof![Just(0), 0..3_000_u64, 0..40_000_u64];
     prop_oneof![
-        24 => (prop_oneof![8 => Just(0), 1 => 0..4_000_u64], quick(), quick())
-            .prop_map(|(stall, there, back)| Event::Request { stall, there, back }),
+        40 => (pace, stall, quick(), quick()).prop_map(|(pace, stall, there, back)| {
+            Event::Request { pace, stall, there, back }
+        }),
+        2 => Just(Event::Grounded),
         4 => quick().prop_map(Event::Idle),
-        1 => (0..3_000_u64).prop_map(|down| Event::Restart { down }),
-        1 => (20_000..60_000_u64).prop_map(|down| Event::Reboot { down }),
+        2 => (down, rates()).prop_map(|(down, rate)| Event::Restart { down, rate }),
+        1 => (20_000..60_000_u64, rates()).prop_map(|(down, rate)| Event::Reboot { down, rate }),
+        1 => Just(Event::Refused),
     ]
 }
 
-/// Plays the events; the moments of arrival, in milliseconds, however late they came.
-fn arrivals(limit: u32, events: &[Event]) -> Vec<u64> {
-    const TIME_OUT: u64 = 30_000;
-    let rate = rate(&format!("{limit}/60s"));
-    let ms = Duration::from_millis;
-    let (mut now, mut arrived) = (0, Vec::new());
-    let mut pacer = Pacer::start(rate, Past::Fresh, ms(now));
-    let mut under_way: Vec<(u32, u64, u64)> = Vec::new(); // slot, seen, counted as ended
-    let settle = |pacer: &mut Pacer, under_way: &mut Vec<(u32, u64, u64)>, now| {
-        under_way.retain(|&(slot, seen, ended)| {
-            let open = seen > now;
-            if !open {
-                pacer.ended(slot, ms(ended)).expect("under way");
-            }
-            open
-        });
-    };
-    for event in events {
+/// Of many requests at once the limit is found; of few, what is between them.
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let many = (1..80_usize, 0..300_u64, 0..300_u64).prop_map(|(times, there, back)| {
+        let (pace, stall) = (Pace::AtOnce, 0);
+        vec![
+            Event::Request {
+                pace,
+                stall,
+                there,
+                back
+            };
+            times
+        ]
+    });
+    let some = prop_oneof![1 => many, 4 => event().prop_map(|event| vec![event])];
+    prop::collection::vec(some, 1..60).prop_map(|parts| parts.concat())
+}
+
+const TIME_OUT: u64 = 30_000;
+const NEVER_LATER: u64 = 5_000;
+
+/// A process, the network and the time, which runs on over reboots.
+struct Played {
+    now: u64,
+    /// When this boot was.
+    booted: u64,
+    pacer: Pacer,
+    /// Slot, when its end is seen, what counts as its end.
+    under_way: Vec<(u32, u64, u64)>,
+    arrived: Vec<u64>,
+}
+
+impl Played {
+    fn new(rate: Rate) -> Self {
+        Self {
+            now: 0,
+            booted: 0,
+            pacer: Pacer::start(rate, Past::Fresh, Duration::ZERO),
+            under_way: Vec::new(),
+            arrived: Vec::new(),
+        }
+    }
+
+    /// The boot clock at this moment.
+    fn boot(&self, at: u64) -> Duration {
+        Duration::from_millis(at - self.booted)
+    }
+
+    fn play(&mut self, event: &Event) {
+        self.settle();
         match *event {
-            Event::Request { stall, there, back } => {
-                settle(&mut pacer, &mut under_way, now);
-                let Ok(slot) = pacer.take(ms(now), Pace::AtOnce) else {
-                    now += 250;
-                    continue;
-                };
-                let left = now + stall;
-                // what has not arrived 5 s after the connection was closed never does
-                if there < TIME_OUT + 5_000 {
-                    arrived.push(left + there);
+            Event::Request {
+                pace,
+                stall,
+                there,
+                back,
+            } => self.request(pace, stall, there, back),
+            Event::Grounded => {
+                if let Ok(slot) = self.pacer.take(self.boot(self.now), Pace::AtOnce) {
+                    self.pacer.never_sent(slot);
                 }
-                let answer = left + there + back;
-                let out = left + TIME_OUT;
-                let end = if answer < out {
-                    (answer, answer)
-                } else {
-                    (out, out + 5_000)
-                };
-                under_way.push((slot, end.0, end.1));
-                now = left;
             }
-            Event::Idle(for_ms) => now += for_ms,
-            Event::Restart { down } => {
-                settle(&mut pacer, &mut under_way, now);
-                let kept = pacer.uses(ms(now)).collect();
-                // the kill closed the connections: what is not there 5 s later is lost
-                let closed = now;
-                arrived.retain(|at| *at < closed + 5_000);
-                now += down;
-                under_way.clear();
-                pacer = Pacer::start(rate, Past::Known(kept), ms(now));
+            Event::Idle(for_ms) => self.now += for_ms,
+            Event::Refused => self.pacer.refused(self.boot(self.now)),
+            Event::Restart { down, rate } => {
+                let kept = self.pacer.uses(self.boot(self.now)).collect();
+                self.killed(down);
+                self.pacer = Pacer::start(rate, Past::Known(kept), self.boot(self.now));
             }
-            Event::Reboot { down } => {
-                let kept = pacer.uses(ms(now)).map(|(slot, _)| slot).collect();
-                let closed = now;
-                arrived.retain(|at| *at < closed + 5_000);
-                now += down;
-                under_way.clear();
-                pacer = Pacer::start(rate, Past::Doubtful(kept), ms(now));
+            Event::Reboot { down, rate } => {
+                let kept = self.pacer.uses(self.boot(self.now)).map(|(slot, _)| slot);
+                let kept = kept.collect();
+                self.killed(down);
+                self.booted = self.now - 3_000;
+                self.pacer = Pacer::start(rate, Past::Doubtful(kept), self.boot(self.now));
             }
         }
     }
+
+    /// Answers that were seen by now.
+    fn settle(&mut self) {
+        let (seen, open) = self
+            .under_way
+            .iter()
+            .partition(|(_, seen, _)| *seen <= self.now);
+        self.under_way = open;
+        for (slot, _, ended) in Vec::<(u32, u64, u64)>::into_iter(seen) {
+            self.pacer.ended(slot, self.boot(ended)).expect("under way");
+        }
+    }
+
+    fn request(&mut self, pace: Pace, stall: u64, there: u64, back: u64) {
+        let taken = self.pacer.take(self.boot(self.now), pace);
+        let Ok(slot) = taken else {
+            // sometimes later than it says, never earlier
+            self.now += 250;
+            return;
+        };
+        let left = self.now + stall;
+        // what has not arrived 5 s after the connection was closed never does
+        if there < TIME_OUT + NEVER_LATER {
+            self.arrived.push(left + there);
+        }
+        let (answer, out) = (left + there + back, left + TIME_OUT);
+        let (seen, ended) = match answer < out {
+            true => (answer, answer),
+            false => (out, out + NEVER_LATER),
+        };
+        self.under_way.push((slot, seen, ended));
+        self.now = left;
+    }
+
+    /// The kill closes the connections: what is not there 5 s later is lost.
+    fn killed(&mut self, down: u64) {
+        let closed = self.now;
+        self.arrived.retain(|at| *at < closed + NEVER_LATER);
+        self.under_way.clear();
+        self.now += down;
+    }
+}
+
+/// The most that any window holds, wherever it opens, by a clock that runs at this rate of ours.
+fn fullest(arrived: &[u64], window: u64, per_million: u64) -> usize {
+    let by_theirs = |at: &u64| at * per_million; // millionths of a millisecond
+    let mut arrived: Vec<u64> = arrived.iter().map(by_theirs).collect();
     arrived.sort_unstable();
-    arrived
+    let (mut first, mut most) = (0, 0);
+    for (last, at) in arrived.iter().enumerate() {
+        while at - arrived[first] >= window * 1_000_000 {
+            first += 1;
+        }
+        most = most.max(last + 1 - first);
+    }
+    most
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
+
     #[test]
     fn no_window_of_any_origin_holds_more_than_the_limit(
         limit in 1..6_u32, events in prop::collection::vec(event(), 1..120),
+        theirs in 999_500..1_000_500_u64,
     ) {
-        let arrived = arrivals(limit, &events);
-        for (first, opened) in arrived.iter().enumerate() {
-            let held = arrived[first..].iter().take_while(|at| **at < opened + 60_000).count();
-            prop_assert!(
-                held <= limit as usize,
-                "{held} arrivals in the window from {opened} ms: {arrived:?}"
-            );
+        let rate = rate(&format!("{limit}/60s"));
+        let mut played = Played::new(rate);
+        for event in &events {
+            played.play(&match event.clone() {
+                Event::Restart { down, .. } => Event::Restart { down, rate },
+                Event::Reboot { down, .. } => Event::Reboot { down, rate },
+                other => other,
+            });
         }
+        let held = fullest(&played.arrived, 60_000, theirs);
+        prop_assert!(held <= limit as usize, "{held} in a window: {:?}", played.arrived);
+    }
+
+    #[test]
+    fn whatever_rates_follow_one_another_the_service_counts_no_sixty_first(
+        first in rates(), events in events(), theirs in 999_500..1_000_500_u64,
+    ) {
+        let mut played = Played::new(first);
+        for event in &events {
+            played.play(event);
+        }
+        let held = fullest(&played.arrived, 60_000, theirs);
+        prop_assert!(held <= 60, "{held} in a window: {:?}", played.arrived);
+    }
+
+    #[test]
+    fn a_rate_of_a_shorter_window_is_kept_as_well_as_the_service_s(
+        rate in prop::sample::select(vec!["10/10s", "30/30s", "1/1s", "3/20s"]).prop_map(rate),
+        events in events(), theirs in 999_500..1_000_500_u64,
+    ) {
+        let mut played = Played::new(rate);
+        for event in events {
+            played.play(&match event {
+                Event::Restart { down, .. } => Event::Restart { down, rate },
+                Event::Reboot { down, .. } => Event::Reboot { down, rate },
+                other => other,
+            });
+        }
+        let window = u64::try_from(rate.window().as_millis()).expect("short");
+        let held = fullest(&played.arrived, window, theirs);
+        prop_assert!(held <= rate.limit() as usize, "{held}: {:?}", played.arrived);
     }
 }

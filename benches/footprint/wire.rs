@@ -1,0 +1,199 @@
+//! From a call's last hang-up to its request on the wire: a PBX on a real socket, and a CRM behind
+//! one. The CRM is the program's own sandbox; what stands before it only looks at the clock.
+
+use super::{PROGRAM, RECORDING, Running, Scratch, TRUNK};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Stdio};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// A call is finished so long after its last hang-up (`--settle`).
+const SETTLE: Duration = Duration::from_millis(100);
+/// Nothing takes longer, or it does not work at all.
+const WITHIN: Duration = Duration::from_secs(20);
+/// What a call of five seconds is shortened to, so that its last event is now.
+const SHORTER: f64 = 5.0;
+
+/// The time beyond the settling that each of so many calls took, one after another.
+pub fn measure(calls: u32) -> Vec<Duration> {
+    let scratch = Scratch::new("wire");
+    std::fs::write(scratch.0.join("ami"), "a secret\n").expect("a secret");
+    let (crm, submitted, _sandbox) = crm(&scratch);
+    let pbx = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let source = format!(
+        "ami://bench@{}?secret-file={}",
+        pbx.local_addr().expect("its address"),
+        scratch.0.join("ami").display()
+    );
+    let _daemon = daemon(&scratch, &source, &format!("http://{crm}"));
+    let mut line = log_in(&pbx);
+    let recorded = std::fs::read_to_string(RECORDING).expect("the recording");
+    let events = last_hangup(&recorded);
+    let one = |n: u32| {
+        let told = call(events, n);
+        let hung_up = Instant::now();
+        line.write_all(told.as_bytes()).expect("the line is open");
+        let sent = submitted.recv_timeout(WITHIN).expect("a submission");
+        sent.saturating_duration_since(hung_up)
+            .saturating_sub(SETTLE)
+    };
+    (0..calls).map(one).collect()
+}
+
+fn daemon(scratch: &Scratch, source: &str, crm: &str) -> Running {
+    let child = Command::new(PROGRAM)
+        .args([
+            "run", "--log", "error", "--pbx-id", "bench", "--trunk", TRUNK,
+        ])
+        .args(["--source", source, "--crm-url", crm, "--rate", "10000/1s"])
+        .args(["--settle", &format!("{}ms", SETTLE.as_millis())])
+        .arg("--token-file")
+        .arg(scratch.0.join("token"))
+        .arg("--state")
+        .arg(scratch.0.join("state"))
+        .stdout(Stdio::null())
+        .spawn();
+    Running(child.expect("the program starts"))
+}
+
+/// A sandbox, and the address before it at which each submission's first byte is noted.
+fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
+    let free = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let sandbox = free.local_addr().expect("its address");
+    drop(free);
+    let child = Command::new(PROGRAM)
+        .args(["sandbox", "--rate", "10000/1s"])
+        .args(["--listen", &sandbox.to_string()])
+        .arg("--token-file")
+        .arg(scratch.0.join("token"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn();
+    let child = Running(child.expect("the sandbox starts"));
+    let begin = Instant::now();
+    while TcpStream::connect(sandbox).is_err() {
+        assert!(begin.elapsed() < WITHIN, "the sandbox does not listen");
+    }
+    let door = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = door.local_addr().expect("its address");
+    let (noted, submitted) = channel();
+    std::thread::spawn(move || {
+        for stream in door.incoming().map_while(Result::ok) {
+            let noted = noted.clone();
+            std::thread::spawn(move || pass_on(stream, sandbox, &noted));
+        }
+    });
+    (addr, submitted, child)
+}
+
+/// One exchange, both ways.
+fn pass_on(mut client: TcpStream, sandbox: SocketAddr, noted: &Sender<Instant>) -> Option<()> {
+    let mut first = vec![0; 16 << 10];
+    let read = client.read(&mut first).ok()?;
+    let now = Instant::now();
+    let line = first[..read].split(|&byte| byte == b'\r').next()?;
+    if line.starts_with(b"POST ") && line.ends_with(b"/call-history HTTP/1.1") {
+        noted.send(now).ok()?;
+    }
+    let mut server = TcpStream::connect(sandbox).ok()?;
+    server.write_all(&first[..read]).ok()?;
+    let (mut from, mut to) = (client.try_clone().ok()?, server.try_clone().ok()?);
+    std::thread::spawn(move || {
+        let _ = std::io::copy(&mut from, &mut to);
+        let _ = to.shutdown(Shutdown::Write);
+    });
+    let _ = std::io::copy(&mut server, &mut client);
+    client.shutdown(Shutdown::Both).ok()
+}
+
+/// Lets the daemon in; the line to tell events on.
+fn log_in(pbx: &TcpListener) -> TcpStream {
+    let (mut line, _) = pbx.accept().expect("a manager");
+    line.set_nodelay(true).expect("a socket");
+    line.write_all(b"Asterisk Call Manager/11.0.0\r\n")
+        .expect("open");
+    let mut answers = line.try_clone().expect("a socket");
+    let (told, booted) = channel();
+    std::thread::spawn(move || {
+        let mut reader = BufReader::new(answers.try_clone().expect("a socket"));
+        while let Some(answer) = answer(&mut reader) {
+            if answers.write_all(answer.as_bytes()).is_err() {
+                return;
+            }
+            if answer.contains("FullyBooted") {
+                let _ = told.send(());
+            }
+        }
+    });
+    booted.recv_timeout(WITHIN).expect("a login");
+    line
+}
+
+/// The answer to the next action.
+fn answer(reader: &mut impl BufRead) -> Option<String> {
+    let (mut id, mut action) = (String::new(), String::new());
+    loop {
+        let mut line = String::new();
+        if reader.read_line(&mut line).ok()? == 0 {
+            return None;
+        }
+        match line.trim_end().split_once(": ") {
+            Some(("ActionID", value)) => id = format!("ActionID: {value}\r\n"),
+            Some(("Action", value)) => action = value.to_lowercase(),
+            Some(_) => {}
+            None => break,
+        }
+    }
+    let more = match action.as_str() {
+        "challenge" => "Challenge: 4711\r\n\r\n",
+        "login" => {
+            "Message: Authentication accepted\r\n\r\n\
+             Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n"
+        }
+        "coreshowchannels" => {
+            "EventList: start\r\n\r\n\
+             Event: CoreShowChannelsComplete\r\nEventList: Complete\r\nListItems: 0\r\n\r\n"
+        }
+        _ => "Message: done\r\n\r\n",
+    };
+    Some(format!("Response: Success\r\n{id}{more}"))
+}
+
+/// The recording's events from its greeting to its last hang-up.
+fn last_hangup(recorded: &str) -> &str {
+    let (_, events) = recorded
+        .split_once("Fully Booted\r\n\r\n")
+        .expect("a greeting");
+    let last = events.rfind("Event: Hangup\r\n").expect("a hang-up");
+    let end = events[last..].find("\r\n\r\n").expect("its end");
+    &events[..last + end + 4]
+}
+
+/// The recorded call with ids and times of its own, its last event now.
+fn call(events: &str, n: u32) -> String {
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .expect("after 1970");
+    let now = now.as_secs_f64();
+    let time = |line: &str| {
+        line.strip_prefix("Timestamp: ")
+            .and_then(|at| at.parse::<f64>().ok())
+    };
+    let ended = events.lines().filter_map(time).fold(0.0, f64::max);
+    let mut told = String::with_capacity(events.len() + 100);
+    for line in events.lines() {
+        match time(line) {
+            Some(at) => told.push_str(&format!("Timestamp: {:.6}", now - (ended - at) / SHORTER)),
+            None => told.push_str(line),
+        }
+        told.push_str("\r\n");
+    }
+    let begins = now as u64;
+    told.replace("1795151317.146", &format!("{begins}.{}", 2 * n))
+        .replace("1795151317.147", &format!("{begins}.{}", 2 * n + 1))
+        .replace("city-0000004f", &format!("city-{:08x}", 2 * n))
+        .replace("101-00000050", &format!("101-{:08x}", 2 * n + 1))
+        .replace("aabc1d53-a423", &format!("{n:08x}-a423"))
+        .replace("998901110001", &format!("99890{:07}", 1_110_000 + n))
+}

@@ -1,0 +1,415 @@
+//! How many requests get into a window of the service, beside plainer ways to keep a pace.
+//!
+//! `cargo bench --bench pace`. Everything runs in virtual time: a backlog that never ends, up to
+//! four requests under way, a network that delays them, and the sandbox's own fixed window as the
+//! judge. `a window` is the fullest that the service opened, `any` the fullest 60 s wherever they
+//! begin; both must stay at 60, and nothing may be answered 429. Then what a confirmed call costs
+//! in requests, and how long the simulation of an hour and of a day takes (`-- --quick`: neither
+//! hour nor day).
+
+#[path = "pace/backlog.rs"]
+mod backlog;
+#[path = "../tests/simulation/calls.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod calls;
+#[path = "../tests/simulation/disk.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod disk;
+#[path = "../tests/simulation/drain.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod drain;
+#[path = "../tests/simulation/log.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod log;
+#[path = "../tests/simulation/paths.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod paths;
+#[path = "../tests/simulation/scenario.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod scenario;
+#[path = "../tests/simulation/strikes.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod strikes;
+#[path = "../tests/simulation/way.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod way;
+#[path = "../tests/simulation/weather.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod weather;
+#[path = "../tests/simulation/witness.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod witness;
+#[path = "../tests/simulation/world.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod world;
+
+use callbridge::sandbox::token::TokenKey;
+use callbridge::sandbox::window::{Rate as Limit, Windows};
+use callbridge::sender::Rate;
+use callbridge::sender::pacer::{Pace, Pacer, Past};
+use callbridge_call::EventTime;
+use governor::clock::FakeRelativeClock;
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use std::collections::{BTreeMap, VecDeque};
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+/// How long each line is played.
+const PLAYED: Duration = Duration::from_secs(6 * 3600);
+/// As the sender has it.
+const UNDER_WAY_MAX: usize = 4;
+/// Of both clocks, so that no two moments of a run are the same by rounding.
+const BEGINS: i64 = 1_795_151_000;
+
+/// What the way to the service and the process go through.
+#[derive(Clone, Copy)]
+struct Weather {
+    name: &'static str,
+    /// Each way, and up to so much more.
+    delay_ms: u64,
+    jitter_ms: u64,
+    /// One way in so many takes seconds: 1 to 9.
+    stall_one_in: Option<u64>,
+    /// The process is killed and started again this often.
+    restart: Option<Duration>,
+}
+
+const WEATHERS: [Weather; 4] = [
+    Weather {
+        name: "0.5 s there and back",
+        delay_ms: 250,
+        jitter_ms: 0,
+        stall_one_in: None,
+        restart: None,
+    },
+    Weather {
+        name: "jitter of 0 to 2 s",
+        delay_ms: 20,
+        jitter_ms: 1000,
+        stall_one_in: None,
+        restart: None,
+    },
+    Weather {
+        name: "jitter, stalls of 1 to 9 s",
+        delay_ms: 20,
+        jitter_ms: 300,
+        stall_one_in: Some(20),
+        restart: None,
+    },
+    Weather {
+        name: "the same, killed every 5 min",
+        delay_ms: 20,
+        jitter_ms: 300,
+        stall_one_in: Some(20),
+        restart: Some(Duration::from_secs(300)),
+    },
+];
+
+/// A way to keep the pace. Moments count from the beginning of the run.
+trait Keeper {
+    fn name(&self) -> &'static str;
+    /// A request may go now, under this number; or when to ask again.
+    fn take(&mut self, now: Duration) -> Result<u32, Option<Duration>>;
+    fn answered(&mut self, number: u32, now: Duration);
+    /// The process is killed; what it has on disk it knows again.
+    fn restart(&mut self, now: Duration);
+}
+
+struct Ours(Pacer);
+
+impl Keeper for Ours {
+    fn name(&self) -> &'static str {
+        "callbridge"
+    }
+
+    fn take(&mut self, now: Duration) -> Result<u32, Option<Duration>> {
+        self.0.take(now, Pace::Even)
+    }
+
+    fn answered(&mut self, number: u32, now: Duration) {
+        self.0.ended(number, now);
+    }
+
+    fn restart(&mut self, now: Duration) {
+        let kept = self.0.uses(now).collect();
+        self.0 = Pacer::start(Rate::SERVICE, Past::Known(kept), now);
+    }
+}
+
+/// `Quota::per_minute(60)`, as its manual has it.
+struct Governor {
+    clock: FakeRelativeClock,
+    at: Duration,
+    limiter: RateLimiter<NotKeyed, InMemoryState, FakeRelativeClock, NoOpMiddleware<Nanos>>,
+}
+
+type Nanos = governor::nanos::Nanos;
+
+impl Governor {
+    fn new() -> Self {
+        let clock = FakeRelativeClock::default();
+        let quota = Quota::per_minute(NonZeroU32::new(60).unwrap_or(NonZeroU32::MIN));
+        Self {
+            limiter: RateLimiter::direct_with_clock(quota, clock.clone()),
+            clock,
+            at: Duration::ZERO,
+        }
+    }
+}
+
+impl Keeper for Governor {
+    fn name(&self) -> &'static str {
+        "governor alone"
+    }
+
+    fn take(&mut self, now: Duration) -> Result<u32, Option<Duration>> {
+        self.clock.advance(now.saturating_sub(self.at));
+        self.at = now;
+        let soon = now + Duration::from_millis(100);
+        self.limiter.check().map(|()| 0).map_err(|_| Some(soon))
+    }
+
+    fn answered(&mut self, _: u32, _: Duration) {}
+
+    fn restart(&mut self, _: Duration) {
+        let at = self.at;
+        *self = Self::new();
+        self.clock.advance(at);
+        self.at = at;
+    }
+}
+
+/// A bucket of 60 tokens that is filled up every minute on the minute.
+#[derive(Default)]
+struct Bucket {
+    minute: u64,
+    taken: u32,
+}
+
+impl Keeper for Bucket {
+    fn name(&self) -> &'static str {
+        "bucket, filled each minute"
+    }
+
+    fn take(&mut self, now: Duration) -> Result<u32, Option<Duration>> {
+        if now.as_secs() / 60 != self.minute {
+            (self.minute, self.taken) = (now.as_secs() / 60, 0);
+        }
+        if self.taken == 60 {
+            return Err(Some(Duration::from_secs((self.minute + 1) * 60)));
+        }
+        self.taken += 1;
+        Ok(0)
+    }
+
+    fn answered(&mut self, _: u32, _: Duration) {}
+
+    fn restart(&mut self, _: Duration) {
+        self.taken = 0;
+    }
+}
+
+/// A list of the last minute's sendings.
+#[derive(Default)]
+struct Sendings(VecDeque<Duration>);
+
+impl Keeper for Sendings {
+    fn name(&self) -> &'static str {
+        "sendings of the last minute"
+    }
+
+    fn take(&mut self, now: Duration) -> Result<u32, Option<Duration>> {
+        let minute = Duration::from_secs(60);
+        while self.0.front().is_some_and(|&at| at + minute <= now) {
+            self.0.pop_front();
+        }
+        if self.0.len() == 60 {
+            return Err(self.0.front().map(|&at| at + minute));
+        }
+        self.0.push_back(now);
+        Ok(0)
+    }
+
+    fn answered(&mut self, _: u32, _: Duration) {}
+
+    fn restart(&mut self, _: Duration) {
+        self.0.clear();
+    }
+}
+
+/// The same numbers in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit.max(1)
+    }
+
+    fn way(&mut self, weather: &Weather) -> Duration {
+        let stalled = weather.stall_one_in.is_some_and(|n| self.below(n) == 0);
+        let stall = if stalled { 1000 + self.below(8000) } else { 0 };
+        Duration::from_millis(weather.delay_ms + self.below(weather.jitter_ms) + stall)
+    }
+}
+
+enum Event {
+    /// A request reaches the service; `None`: nobody waits for its answer any more.
+    Arrives(Option<u32>),
+    Answered(u32),
+    Killed,
+}
+
+/// What the service saw.
+#[derive(Default)]
+struct Seen {
+    accepted: u64,
+    refused: u64,
+}
+
+/// A client, the network and the service at one moment.
+struct Run<'k> {
+    keeper: &'k mut dyn Keeper,
+    weather: Weather,
+    now: Duration,
+    events: BTreeMap<(Duration, u64), Event>,
+    order: u64,
+    under_way: usize,
+    dice: Dice,
+    windows: Windows,
+    token: TokenKey,
+    seen: Seen,
+}
+
+impl<'k> Run<'k> {
+    fn new(keeper: &'k mut dyn Keeper, weather: Weather) -> Self {
+        let mut run = Self {
+            keeper,
+            weather,
+            now: Duration::ZERO,
+            events: BTreeMap::new(),
+            order: 0,
+            under_way: 0,
+            dice: Dice(0x9e37_79b9_7f4a_7c15),
+            windows: Windows::new(Limit::default()),
+            token: TokenKey::of("svc_pat_bench"),
+            seen: Seen::default(),
+        };
+        if let Some(every) = weather.restart {
+            run.add(every, Event::Killed);
+        }
+        run
+    }
+
+    fn add(&mut self, at: Duration, event: Event) {
+        self.order += 1;
+        self.events.insert((at, self.order), event);
+    }
+
+    fn play(&mut self) {
+        while self.now < PLAYED {
+            let again = self.send();
+            let next = self.events.keys().next().map(|(at, _)| *at);
+            let Some(moment) = next.into_iter().chain(again).min() else {
+                return;
+            };
+            self.now = moment.max(self.now);
+            while let Some(entry) = self.events.first_entry() {
+                if entry.key().0 > self.now {
+                    break;
+                }
+                let event = entry.remove();
+                self.happens(event);
+            }
+        }
+    }
+
+    /// Sends all that may go; when to ask again, if that is known.
+    fn send(&mut self) -> Option<Duration> {
+        while self.under_way < UNDER_WAY_MAX {
+            match self.keeper.take(self.now) {
+                Ok(number) => {
+                    self.under_way += 1;
+                    let way = self.dice.way(&self.weather);
+                    self.add(self.now + way, Event::Arrives(Some(number)));
+                }
+                Err(again) => return again,
+            }
+        }
+        None
+    }
+
+    fn happens(&mut self, event: Event) {
+        match event {
+            Event::Arrives(number) => {
+                let wall = EventTime::from_seconds(BEGINS).plus(self.now);
+                let within = self.windows.count(self.token, wall).within;
+                self.seen.accepted += u64::from(within);
+                self.seen.refused += u64::from(!within);
+                if let Some(number) = number {
+                    let way = self.dice.way(&self.weather);
+                    self.add(self.now + way, Event::Answered(number));
+                }
+            }
+            Event::Answered(number) => {
+                self.under_way -= 1;
+                self.keeper.answered(number, self.now);
+            }
+            Event::Killed => {
+                self.keeper.restart(self.now);
+                self.under_way = 0;
+                // what had left may still arrive, but nothing that comes 5 s later
+                let closed = self.now + Duration::from_secs(5);
+                self.events.retain(|(at, _), event| match event {
+                    Event::Arrives(number) => {
+                        *number = None;
+                        *at < closed
+                    }
+                    Event::Answered(_) | Event::Killed => false,
+                });
+                let every = self.weather.restart.unwrap_or(PLAYED);
+                self.add(self.now + every, Event::Killed);
+            }
+        }
+    }
+}
+
+fn main() {
+    println!(
+        "{:<30} {:<28} {:>8} {:>5} {:>7} {:>11}   to reach",
+        "network and process", "pace kept by", "a window", "any", "429s", "accepted/min"
+    );
+    for weather in &WEATHERS {
+        let start = Pacer::start(Rate::SERVICE, Past::Fresh, Duration::ZERO);
+        let keepers: [&mut dyn Keeper; 4] = [
+            &mut Ours(start),
+            &mut Governor::new(),
+            &mut Bucket::default(),
+            &mut Sendings::default(),
+        ];
+        for (at, keeper) in keepers.into_iter().enumerate() {
+            let name = if at == 0 { weather.name } else { "" };
+            let by = keeper.name();
+            let mut run = Run::new(keeper, *weather);
+            run.play();
+            let (seen, fullest) = (&run.seen, run.windows.fullest());
+            let minutes = PLAYED.as_secs_f64() / 60.0;
+            let goal = if at == 0 { "60, 60, 0" } else { "" };
+            println!(
+                "{name:<30} {by:<28} {:>8} {:>5} {:>7} {:>11.1}   {goal}",
+                fullest.in_a_window,
+                fullest.in_any_span,
+                seen.refused,
+                seen.accepted as f64 / minutes,
+            );
+        }
+    }
+    backlog::confirmed();
+    if !std::env::args().any(|word| word == "--quick") {
+        backlog::simulated();
+    }
+}
