@@ -282,6 +282,7 @@ impl Path {
                 .or_else(|| no_such_verdict(endpoint, kind)),
             Self::Answer(endpoint, answer) => no_such_answer(endpoint, answer),
             Self::Step { state, step } => no_such_step(state, step),
+            Self::Pause("disk") => Some("the daemon's word for what is `spool` here"),
             Self::Pause("dry_run") => Some("--dry-run submits nothing: nothing to simulate"),
             Self::Pause(_) | Self::Hardship(_) => None,
         }

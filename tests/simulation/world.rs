@@ -204,7 +204,12 @@ impl World {
                 Decision::Revive(call) => {
                     self.unwritten.push_back(self.core.revive(&call, now));
                 }
-                Decision::WaitUntil(at) => return Some(at),
+                Decision::WaitUntil(at) => {
+                    if now.wall < self.settings.clock_right_from.unwrap_or(now.wall) {
+                        self.met.pause("clock");
+                    }
+                    return Some(at);
+                }
                 Decision::Idle => return None,
             }
         }
