@@ -124,6 +124,9 @@ impl World {
         for row in self.disk.store.sending().expect("rows") {
             self.witness.excuse(&row.uuid.to_string());
         }
+        // what was not written is forgotten, and a time of a wrong clock says nothing later
+        let forgot = !self.unwritten.is_empty() || self.now.wall != self.truth;
+        self.witness.restarted(forgot);
         self.waits.clear();
         self.landed.clear();
         self.unwritten.clear();
@@ -172,7 +175,6 @@ impl World {
         let sending = self.disk.store.sending().expect("rows");
         ops.extend(self.core.interrupted(&sending, self.now));
         self.unwritten.push_back(ops);
-        self.witness.restarted();
         self.use_token();
         self.struck(Moment::Started);
     }
@@ -216,6 +218,7 @@ impl World {
         self.witness.excuse_all();
         self.end(Duration::from_secs(20), true);
         self.disk.restore(snapshot);
+        self.witness.restarted(true);
         self.start();
     }
 }

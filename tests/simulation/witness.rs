@@ -26,6 +26,8 @@ pub struct Witness {
     left: BTreeMap<u64, EventTime>,
     /// When the sender last learned that its token or grant is no good.
     refused: Option<EventTime>,
+    /// In use.
+    token: String,
     learned: u32,
 }
 
@@ -40,6 +42,7 @@ impl Witness {
             all_excused: false,
             left: BTreeMap::new(),
             refused: None,
+            token: String::new(),
             learned: 0,
         }
     }
@@ -95,13 +98,18 @@ impl Witness {
     }
 
     /// Another token: what an old one was told says nothing about it.
-    pub fn token_changed(&mut self) {
-        self.refused = None;
+    pub fn token_taken(&mut self, token: &str) {
+        if self.token != token {
+            token.clone_into(&mut self.token);
+            self.refused = None;
+        }
     }
 
-    /// A life of the process begins: what it was told is forgotten.
-    pub fn restarted(&mut self) {
-        self.refused = None;
+    /// A life of the process begins; what it was told before is known to it unless it `forgot`.
+    pub fn restarted(&mut self, forgot: bool) {
+        if forgot {
+            self.refused = None;
+        }
         self.learned = 0;
     }
 
@@ -117,7 +125,7 @@ impl Witness {
             || uuid
                 .as_ref()
                 .is_some_and(|uuid| self.excused.contains(uuid));
-        // under way when the refusal was heard, or of a life that had heard none
+        // under way when the refusal was heard, or none was heard
         let unheard = || match (self.left.get(&number), self.refused) {
             (Some(left), Some(refused)) => *left <= refused,
             (_, None) => true,

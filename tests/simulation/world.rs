@@ -352,7 +352,7 @@ impl World {
         let print = self.secret.as_deref().map(TokenPrint::of);
         self.log
             .event(self.truth, format_args!("takes up the token {print:?}"));
-        self.witness.token_changed();
+        self.witness.token_taken(&self.token);
         self.core.token(print);
     }
 
