@@ -100,8 +100,13 @@ impl Core {
         let mut pacer = Pacer::start(settings.rate, past, now.boot);
         let memory = Memory::read(known.memory.as_deref());
         let window = settings.rate.window();
-        if known.restored || memory.window.is_some_and(|before| before < window) {
+        if known.restored {
             pacer.doubt(now.boot);
+        }
+        if let Some(before) = memory.window.filter(|before| *before != window) {
+            // slots of a shorter window forget too soon, and a shorter one forgets those of a longer
+            let longer = before.max(window);
+            pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
         }
         match &memory.silence {
             Some(it) if Some(&it.boot_id) == known.boot_id.as_ref() => pacer.silence(it.until),

@@ -267,6 +267,13 @@ impl Line {
             // not the submissions alone: token/info will tell when it is over
             self.state = State::Open;
         }
+        if let State::Paused { next, .. } = &mut self.state
+            && !outage
+            && now >= *next
+        {
+            // the probe itself failed: that says nothing, and the next one is a minute away
+            *next = now + PROBE;
+        }
         if outage {
             self.pause(now, Cause::Outage, why.to_owned());
         }
@@ -351,7 +358,10 @@ impl Line {
         let apart = if self.early { 2 * PROBE } else { PROBE };
         let spaced = self.probed.map_or(Duration::ZERO, |probed| probed + apart);
         let into_outage = self.state == State::Asking && cause == Cause::Outage;
+        let dead = cause == Cause::Halt(Halt::TokenRefused);
         let next = match &self.state {
+            // a dead token is asked about once a minute (§7.7), whatever was planned before
+            State::Paused { next, .. } if dead && now < *next => (*next).max(now + soon),
             // stragglers of what was under way when the pause began change nothing
             State::Paused { next, .. } if now < *next => *next,
             // a trouble that begins is looked at soon, whenever another was looked at
@@ -414,6 +424,29 @@ mod tests {
         line.sent(67 * S);
         line.failed(67 * S, "500", false);
         assert_eq!(line.permit(68 * S, 0, 4), Permit::Until(127 * S));
+    }
+
+    #[test]
+    fn a_straggler_s_401_in_an_outage_is_followed_by_a_minute_without_that_token() {
+        let mut line = open();
+        two_fail(&mut line, 5 * S);
+        assert_eq!(line.permit(6 * S, 0, 4), Permit::Until(7 * S));
+        line.halted(6 * S, Halt::TokenRefused, "401");
+        assert_eq!(line.permit(7 * S, 0, 4), Permit::Until(66 * S));
+    }
+
+    #[test]
+    fn a_probe_that_fails_while_the_token_is_dead_is_followed_by_another_after_a_minute() {
+        let mut line = open();
+        line.halted(5 * S, Halt::TokenRefused, "401");
+        assert_eq!(line.permit(65 * S, 0, 4), Permit::Ask);
+        line.sent(65 * S);
+        line.failed(95 * S, "no answer in time", false);
+        assert_eq!(line.permit(96 * S, 0, 4), Permit::Until(155 * S));
+        assert_eq!(
+            line.pause_cause().map(|it| it.0),
+            Some(Cause::Halt(Halt::TokenRefused))
+        );
     }
 
     #[test]
