@@ -211,14 +211,13 @@ impl Run {
             .witness
             .excuse(&record.uuid.expect("a uuid").to_string());
         record.incomplete = false;
-        if record
-            .lead_id
-            .is_none_or(|lead| Some(lead) == LeadId::new(UNKNOWN_LEAD))
-        {
+        let may_be_written = matches!(letter.reason, Reason::ServerError | Reason::Unconfirmed);
+        let unwritten = matches!(letter.reason, Reason::NoLead | Reason::Failed);
+        let unknown = record.lead_id.is_none_or(|lead| lead.get() == UNKNOWN_LEAD);
+        if unknown && (may_be_written || unwritten) {
             record.lead_id = LeadId::new(4001);
         }
         // with other values than before only after a look into the journal
-        let may_be_written = matches!(letter.reason, Reason::ServerError | Reason::Unconfirmed);
         let before = letter.call.as_ref().expect("a call");
         let step = if may_be_written && before.lead_id != record.lead_id {
             let before = format!("lead {:?}", before.lead_id);
