@@ -220,6 +220,8 @@ impl Run {
         // with other values than before only after a look into the journal
         let before = letter.call.as_ref().expect("a call");
         let step = if may_be_written && before.lead_id != record.lead_id {
+            let uuid = record.uuid.expect("a uuid").to_string();
+            self.world.witness.changed(&uuid);
             let before = format!("lead {:?}", before.lead_id);
             Step::Recheck { record, before }
         } else if letter.parked && self.dice.chance(50) {
