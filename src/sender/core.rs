@@ -104,7 +104,7 @@ impl Core {
             pacer.doubt(now.boot);
         }
         if let Some(before) = memory.window.filter(|before| *before != window) {
-            // slots of a shorter window forget too soon, and a shorter one forgets those of a longer
+            // slots of a shorter window forget too soon, and a shorter one forgets too much
             let longer = before.max(window);
             pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
         }

@@ -156,7 +156,7 @@ impl Witness {
                 self.learned += 1;
                 self.learned <= LEARNED_MAX
             }
-            // a snapshot does not know what a person changed since, nor the journal what it will hold
+            // a snapshot does not know what a person changed since, nor the journal what is held
             Kind::UuidReused => {
                 self.all_excused || uuid.is_some_and(|it| self.changed.contains(&it))
             }
