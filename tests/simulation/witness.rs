@@ -109,6 +109,11 @@ impl Witness {
             kind::Kind::TokenRefused | kind::Kind::NoGrant | kind::Kind::Unswept => {
                 self.refused = Some(at);
             }
+            kind::Kind::Submitted
+            | kind::Kind::Journaled
+            | kind::Kind::NotYet
+            | kind::Kind::Known
+            | kind::Kind::Swept => self.refused = None,
             _ => {}
         }
     }
