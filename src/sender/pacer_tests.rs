@@ -119,6 +119,19 @@ fn a_429_a_whole_window_after_another_halves_the_pace_again() {
 }
 
 #[test]
+fn a_doubt_is_a_window_of_silence_and_a_share_is_taken_over_as_it_was_told() {
+    let mut pacer = fresh("60/60s");
+    assert_eq!(pacer.shared(), None);
+    pacer.doubt(S);
+    let until = S + STRAGGLER + 60 * S + Duration::from_millis(30);
+    assert_eq!(pacer.silent_until(), Some(until));
+    assert_eq!(pacer.take(S, Pace::AtOnce), Err(Some(until)));
+    pacer.share(20, 2 * S);
+    assert_eq!(pacer.shared(), Some((20, 2 * S)));
+    assert_eq!(pacer.allowed(3 * S), 20);
+}
+
+#[test]
 fn a_lower_limit_after_a_restart_counts_what_the_higher_one_sent() {
     let mut pacer = fresh("60/60s");
     assert_eq!(burst(&mut pacer, S), 60);
