@@ -275,6 +275,26 @@ fn compare(store: &Store, model: &Model, step: u32) {
     }
 }
 
+/// The n-th call ends, one way or another.
+fn finish(store: &mut Store, model: &mut Model, dice: &mut Dice, n: u32) {
+    let reason = [
+        None,
+        None,
+        Some(Reason::NoLead),
+        Some(Reason::AmbiguousLead),
+    ];
+    let reason = reason[dice.throw(4) as usize];
+    let outcome = reason.map_or(Outcome::Journal, |_| Outcome::DeadLetter);
+    let mut call = finished(n, outcome, reason);
+    call.judged.live = dice.throw(2) == 0;
+    let live = call.judged.live;
+    let done = store.write(vec![Op::Finish(Box::new(call))]);
+    let Ok([Done::New(id)]) = done.as_deref() else {
+        panic!("{done:?}");
+    };
+    model.born(*id, n, reason, live);
+}
+
 #[test]
 fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
     let settings = Settings {
@@ -292,22 +312,7 @@ fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
             .filter(|(_, row)| !matches!(row.state, State::Journaled | State::Discarded));
         if open.count() < ROWS_MAX && dice.throw(3) == 0 {
             calls += 1;
-            let reason = [
-                None,
-                None,
-                Some(Reason::NoLead),
-                Some(Reason::AmbiguousLead),
-            ];
-            let reason = reason[dice.throw(4) as usize];
-            let outcome = reason.map_or(Outcome::Journal, |_| Outcome::DeadLetter);
-            let mut call = finished(calls, outcome, reason);
-            call.judged.live = dice.throw(2) == 0;
-            let live = call.judged.live;
-            let done = store.write(vec![Op::Finish(Box::new(call))]);
-            let Ok([Done::New(id)]) = done.as_deref() else {
-                panic!("{done:?}");
-            };
-            model.born(*id, calls, reason, live);
+            finish(&mut store, &mut model, &mut dice, calls);
         } else if step.is_multiple_of(100) {
             let before = model.rows.len();
             model.purge(at(now));
