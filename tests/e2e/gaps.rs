@@ -78,6 +78,33 @@ async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_ca
 }
 
 #[tokio::test]
+async fn calls_that_end_in_a_gap_or_lie_in_it_are_filled_from_a_file_of_cdrs() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let file = place.write("Master.csv", "");
+    let flags = [
+        ami(&place, &pbx),
+        format!("--catch-up=file://{file}?format=cdr-csv"),
+        trunk(&place),
+        RATE_FLAG.to_owned(),
+        "--cdr-wait=1s".to_owned(),
+        "--pbx-timezone=UTC".to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+
+    let (ends, lies) = (soon("inbound_answered"), soon("outbound_answered"));
+    pbx.say(&ends.channel_events()[..8].concat()).await;
+    heard(&mut program, 8).await;
+    pbx.lists_no_channels();
+    pbx.cut().await;
+    for call in [&ends, &lies] {
+        place.append("Master.csv", &call.rows());
+    }
+    pbx.logged_in(2).await;
+    ends_right(&place, &crm, program, &[ends, lies]).await;
+}
+
+#[tokio::test]
 async fn a_call_cut_by_a_kill_is_whole_by_the_catch_up_file_though_nobody_heard_its_end() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
     place.write("cel.csv", "");

@@ -21,6 +21,8 @@ pub struct Recording {
     pub ami: Vec<u8>,
     pub json: Vec<u8>,
     pub calls: Vec<Value>,
+    /// Seconds that it was moved by.
+    moved: i64,
 }
 
 fn folder() -> PathBuf {
@@ -36,6 +38,7 @@ pub fn one(name: &str) -> Recording {
         ami: read("ami.raw"),
         json: read("amiws.jsonl"),
         calls: expected["calls"].as_array().expect("calls").clone(),
+        moved: 0,
     }
 }
 
@@ -144,7 +147,15 @@ impl Recording {
     /// The CDRs as `cdr_csv` wrote them.
     pub fn rows(&self) -> Vec<u8> {
         let file = folder().join(&self.name).join("cdr.csv");
-        std::fs::read(file).expect("rows of CDRs")
+        let rows = std::fs::read_to_string(file).expect("rows of CDRs");
+        let move_time = |value: &str| {
+            let time = jiff::civil::DateTime::strptime("%Y-%m-%d %H:%M:%S", value).ok()?;
+            let moved = time + jiff::SignedDuration::from_secs(self.moved);
+            Some(moved.strftime("%Y-%m-%d %H:%M:%S").to_string())
+        };
+        let moved = |value: &str| move_time(value).unwrap_or_else(|| value.to_owned());
+        let values: Vec<String> = rows.split('"').map(moved).collect();
+        shift(values.join("\"").as_bytes(), self.moved)
     }
 
     /// The CEL as lines of `cel_custom`.
@@ -231,6 +242,7 @@ impl Recording {
             ami: shift(&self.ami, by),
             json: shift(&self.json, by),
             calls: calls.collect(),
+            moved: self.moved + by,
         }
     }
 }
