@@ -73,7 +73,7 @@ impl Core {
             return Some((Lane::Deadline, poll(ending)));
         }
         let due = self.due(head);
-        let old = |it: &&Unconfirmed| now.wall.since(it.submitted_at) >= OLD_POLL;
+        let old = |it: &&Unconfirmed| it.age(now.wall) >= OLD_POLL;
         let turn = match self.may_sweep(now) {
             true => head.alone.as_ref().filter(|it| self.may_poll(it)),
             false => due,
@@ -103,7 +103,7 @@ impl Core {
             now.wall.plus(TOKEN_END).floor_seconds() >= at && now.wall.floor_seconds() < at
         });
         head.oldest_submitted.as_ref().filter(|it| {
-            let old = now.wall.since(it.submitted_at) >= DEADLINE;
+            let old = it.age(now.wall) >= DEADLINE;
             (old || token_ends) && it.next_poll <= now.wall && self.may_poll(it)
         })
     }
@@ -161,7 +161,7 @@ impl Core {
     /// Others were accepted about when this call was: a sweep for all of them is cheaper than a
     /// poll for each, and soon.
     fn has_company(&self, now: Now, call: &Unconfirmed) -> bool {
-        let young = now.wall.since(call.submitted_at) < TOGETHER && call.polls == 0;
+        let young = call.age(now.wall) < TOGETHER && call.polls == 0;
         self.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
     }
 

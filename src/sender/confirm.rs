@@ -28,7 +28,7 @@ impl Core {
         let Task::Poll(call) = &flight.plan.task else {
             return;
         };
-        self.settled_to = self.settled_to.max(call.submitted_at);
+        self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
         self.sweeper.polled(now.wall, call);
     }
 
@@ -68,7 +68,7 @@ impl Core {
         for call in &findings.found {
             let (row, step) = (call.row, orphan::found(call));
             ops.push(Op::Step { row, step, at });
-            self.settled_to = self.settled_to.max(call.submitted_at);
+            self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
         }
         for call in &findings.absent {
             let (row, step) = (call.row, self.absent(now, call, &findings));
@@ -90,7 +90,7 @@ impl Core {
         let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
         let orphan = self.token.as_ref() != Some(&call.token);
-        let age = now.wall.since(call.submitted_at);
+        let age = call.age(now.wall);
         if orphan && (findings.complete && findings.telling || times >= 2) {
             let given_time = age >= self.sweeper.ways.persisting + PATIENCE;
             if given_time {
@@ -107,7 +107,7 @@ impl Core {
         } else {
             // where absence says nothing another range may show it soon
             let soon = !self.loaded || !findings.telling;
-            next_look(call.submitted_at, soon, now.wall)
+            next_look(age, soon, now.wall)
         };
         Step::Absent { next_look, times }
     }

@@ -44,9 +44,8 @@ pub fn next_poll(submitted: EventTime, polls: u32, idle: bool, now: EventTime) -
     at.max(now.plus(Duration::from_secs(1)))
 }
 
-/// When a call is looked for again that a sweep did not show.
-pub fn next_look(submitted: EventTime, idle: bool, now: EventTime) -> EventTime {
-    let age = now.since(submitted);
+/// When a call is looked for again that a sweep did not show, so long after it was accepted.
+pub fn next_look(age: Duration, idle: bool, now: EventTime) -> EventTime {
     if idle && age < IDLE_FOR {
         return now.plus(IDLE);
     }
@@ -131,8 +130,9 @@ mod tests {
         }
         assert_eq!(next_poll(submitted, polls, true, now).since(now), PROBE);
         let look = |age, idle| {
-            let now = submitted.plus(Duration::from_secs(age));
-            next_look(submitted, idle, now).since(now).as_secs()
+            next_look(Duration::from_secs(age), idle, now)
+                .since(now)
+                .as_secs()
         };
         assert_eq!(
             [look(2, true), look(299, true), look(300, true)],

@@ -1,10 +1,12 @@
 //! What is read back from the spool.
 
+use super::HELD_MAX;
 use super::op::RowId;
 use super::state::{Fate, State, TokenPrint};
 use crate::journal::{CallRecord, CallUuid, Phone, Reason};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// One try, and how it ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,6 +107,21 @@ pub struct Unconfirmed {
     pub fate: Fate,
     /// Words that go with that.
     pub message: String,
+}
+
+impl Unconfirmed {
+    /// How long ago it was accepted; [`HELD_MAX`] where the clock was set back since.
+    pub fn age(&self, now: EventTime) -> Duration {
+        if self.is_ahead(now) {
+            return HELD_MAX;
+        }
+        now.since(self.submitted_at)
+    }
+
+    /// It was accepted by a clock that was set back since: its times say nothing.
+    pub fn is_ahead(&self, now: EventTime) -> bool {
+        self.submitted_at > now.plus(HELD_MAX)
+    }
 }
 
 /// What the sender asks the spool for.

@@ -51,8 +51,8 @@ struct Running {
     read: BTreeSet<u32>,
     found: u32,
     at: EventTime,
-    /// Nothing but orphans is sought, and no range is proven: the whole journal is looked through,
-    /// and what was known of it before stands again afterwards.
+    /// Nothing but orphans is sought, and no range is proven, or their times say nothing: the whole
+    /// journal is looked through, and what was known of it before stands again afterwards.
     before: Option<Ways>,
 }
 
@@ -156,7 +156,7 @@ impl Sweeper {
     ) {
         let due = |call: &Unconfirmed| {
             let waits = call.next_poll > now && call.next_poll <= now.plus(HELD_MAX);
-            call.submitted_at <= ripe_before && !waits
+            (call.submitted_at <= ripe_before || call.is_ahead(now)) && !waits
         };
         let sought: BTreeMap<CallUuid, Sought> = sought
             .into_iter()
@@ -187,7 +187,9 @@ impl Sweeper {
             End::Last => self.ways.pages.max(1),
         };
         let orphans_alone = sought.values().all(|it| it.orphan || !it.ripe);
-        let before = (orphans_alone && !self.ways.proven).then(|| self.ways.clone());
+        let timeless = ripe().any(|call| call.is_ahead(now));
+        let whole = timeless || orphans_alone && !self.ways.proven;
+        let before = whole.then(|| self.ways.clone());
         let ranged = self.ways.range != Range::Whole && before.is_none();
         self.running = Some(Running {
             since: ranged.then_some(EpochSeconds::new(since)),
@@ -267,7 +269,7 @@ impl Sweeper {
             let Some(Sought { call, .. }) = run.sought.remove(uuid) else {
                 continue;
             };
-            let age = run.at.since(call.submitted_at);
+            let age = call.age(run.at);
             if sent_once(&call) && call.request_id.is_some() {
                 let at_first = call.absent == 0 && call.polls == 0;
                 self.ways.persisted(age, at_first);
@@ -377,7 +379,7 @@ impl Sweeper {
     /// It is not written yet: persisting takes longer than was thought.
     pub fn probe_was_not(&mut self, now: EventTime, probe: &Unconfirmed) {
         self.missed = 0;
-        let age = now.since(probe.submitted_at);
+        let age = probe.age(now);
         self.ways.persisted(age + age / 2, false);
     }
 
@@ -393,7 +395,7 @@ impl Sweeper {
         if !sent_once(call) {
             return;
         }
-        let age = now.since(call.submitted_at);
+        let age = call.age(now);
         let at_first = call.absent == 0 && call.polls == 0;
         // one that was found at once lay there for a while, or has just been written
         self.ways.persisted(age, at_first);

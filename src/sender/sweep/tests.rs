@@ -326,3 +326,19 @@ fn calls_that_sweeps_miss_time_and_again_change_the_range() {
     }
     assert_eq!(sweeper.ways.range, Range::SentMinute);
 }
+
+#[test]
+fn an_orphan_of_a_clock_that_was_set_back_is_sought_in_the_whole_journal() {
+    let years = Duration::from_secs(20 * 365 * 24 * 3600);
+    let orphan = Unconfirmed {
+        token: TokenPrint::none(),
+        submitted_at: T0.plus(years),
+        first_sent: T0.plus(years),
+        ..call(1)
+    };
+    let mut sweeper = Sweeper::default();
+    sweeper.ways.proven = true;
+    let page = sweeper.page(after(1000), after(998), &token(), vec![orphan.clone()]);
+    assert_eq!(page.expect("it is sought").since, None);
+    assert!(orphan.age(after(1000)) > Duration::from_secs(600));
+}
