@@ -5,8 +5,8 @@ use super::{PROGRAM, RECORDING, Running, Scratch, TRUNK};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
 
 /// A call is finished so long after its last hang-up (`--settle`).
 const SETTLE: Duration = Duration::from_millis(100);
@@ -77,7 +77,7 @@ fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
     }
     let door = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = door.local_addr().expect("its address");
-    let (noted, submitted) = channel();
+    let (noted, submitted) = sync_channel(1024);
     std::thread::spawn(move || {
         for stream in door.incoming().map_while(Result::ok) {
             let noted = noted.clone();
@@ -88,7 +88,7 @@ fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
 }
 
 /// One exchange, both ways.
-fn pass_on(mut client: TcpStream, sandbox: SocketAddr, noted: &Sender<Instant>) -> Option<()> {
+fn pass_on(mut client: TcpStream, sandbox: SocketAddr, noted: &SyncSender<Instant>) -> Option<()> {
     let mut first = vec![0; 16 << 10];
     let read = client.read(&mut first).ok()?;
     let now = Instant::now();
@@ -114,7 +114,7 @@ fn log_in(pbx: &TcpListener) -> TcpStream {
     line.write_all(b"Asterisk Call Manager/11.0.0\r\n")
         .expect("open");
     let mut answers = line.try_clone().expect("a socket");
-    let (told, booted) = channel();
+    let (told, booted) = sync_channel(1);
     std::thread::spawn(move || {
         let mut reader = BufReader::new(answers.try_clone().expect("a socket"));
         while let Some(answer) = answer(&mut reader) {
@@ -122,7 +122,7 @@ fn log_in(pbx: &TcpListener) -> TcpStream {
                 return;
             }
             if answer.contains("FullyBooted") {
-                let _ = told.send(());
+                let _ = told.try_send(());
             }
         }
     });
@@ -172,10 +172,7 @@ fn last_hangup(recorded: &str) -> &str {
 
 /// The recorded call with ids and times of its own, its last event now.
 fn call(events: &str, n: u32) -> String {
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .expect("after 1970");
-    let now = now.as_secs_f64();
+    let now = callbridge::clock::now().wall.micros() as f64 / 1e6;
     let time = |line: &str| {
         line.strip_prefix("Timestamp: ")
             .and_then(|at| at.parse::<f64>().ok())

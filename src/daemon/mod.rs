@@ -275,7 +275,7 @@ impl Daemon {
     }
 
     /// Stops in order: sources, intake, sender and listeners, spool. What hangs, the disk
-    /// included, is left behind after [`END_WITHIN`]: the state is that of its last commit.
+    /// included, is left behind after 10 s: the state is that of its last commit.
     pub async fn stop(mut self) {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
