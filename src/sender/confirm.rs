@@ -9,6 +9,7 @@ use super::verdict::Verdict;
 use crate::clock::Now;
 use crate::crm::{Endpoint, Page};
 use crate::spool::{Op, Step, Unconfirmed};
+use callbridge_call::EventTime;
 use std::time::Duration;
 
 /// Between two sweeps that both count a call as absent.
@@ -86,7 +87,9 @@ impl Core {
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
     /// is polled alone. An orphan cannot be polled.
     fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
-        let apart = call.absent_at.is_none_or(|at| now.wall.since(at) >= APART);
+        let ahead = |at: EventTime| at > now.wall; // the clock was set back since
+        let apart = |at| now.wall.since(at) >= APART || ahead(at);
+        let apart = call.absent_at.is_none_or(apart);
         let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
         let orphan = self.token.as_ref() != Some(&call.token);

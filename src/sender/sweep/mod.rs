@@ -219,7 +219,9 @@ impl Sweeper {
             self.ways.proven = true;
             run.found += u32::try_from(found.len()).unwrap_or(u32::MAX);
         }
-        self.judge_yield(now, page, found.len());
+        if run.before.is_none() {
+            self.judge_yield(now, page, found.len());
+        }
         let ripe = || run.sought.values().filter(|it| it.ripe);
         let left = ripe().count();
         let few = left < usize::try_from(WORTH).unwrap_or(3)
