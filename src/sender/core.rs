@@ -87,6 +87,8 @@ pub struct Core {
     pub(super) settled_to: EventTime,
     /// How the wall clock stood to the time since boot.
     offset: i64,
+    /// The last token there was, over restarts.
+    pub(super) last_token: Option<TokenPrint>,
     /// The token that was refused last, and when, since boot.
     pub(super) refused: Option<(Refused, Duration)>,
     /// [`Memory`] as it is stored.
@@ -131,6 +133,7 @@ impl Core {
             expires_in_days: None,
             polled_last: false,
             remembered: memory.text(),
+            last_token: memory.token.clone(),
             refused: memory.refused.clone().map(|refused| {
                 let since = now.wall.since(refused.at);
                 (refused, now.boot.saturating_sub(since))
@@ -225,9 +228,9 @@ impl Core {
             if let Some((_, at)) = refused.filter(|(it, _)| token.as_ref() == Some(&it.token)) {
                 self.line.refused_before(*at + PROBE);
             }
-            // the first one after a start is most often the one that was
-            if self.token.is_some() {
+            if token.is_some() && self.last_token != token {
                 self.sweeper.renewed();
+                self.last_token.clone_from(&token);
             }
             self.token = token;
             self.info = None;
@@ -302,6 +305,7 @@ impl Core {
                 }),
             shared,
             streaks: self.line.streaks(),
+            token: self.last_token.clone(),
             refused: self.refused.as_ref().map(|(refused, _)| refused.clone()),
         };
         let text = memory.text();

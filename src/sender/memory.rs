@@ -16,6 +16,8 @@ pub const KEY: &str = "sender.memory";
 pub struct Memory {
     /// How the journal lets itself be read.
     pub ways: Ways,
+    /// The last token there was: what it was refused says nothing of another.
+    pub token: Option<TokenPrint>,
     /// The window of the slots: they know nothing of what was sent longer ago.
     pub window: Option<Duration>,
     /// Nothing is sent before its end.
