@@ -203,7 +203,9 @@ impl Run {
             self.clock_trouble();
         }
         if self.world.disk.history.is_some() && self.dice.chance(1) {
-            let (writes, calls) = (self.world.snapshot(), self.order.len());
+            // those that the full disk keeps out are not in the snapshot either
+            let calls = self.order.len().saturating_sub(self.world.untold.len());
+            let writes = self.world.snapshot();
             let wait = Duration::from_secs(self.dice.below(900));
             self.later(wait, Mend::Restore(writes, calls));
         }
