@@ -262,6 +262,15 @@ impl Core {
             ended: None,
         };
         ops.push(self.slot_row(slot, &flight, one));
+        if let Some((refused, at)) = self
+            .refused
+            .as_mut()
+            .filter(|(it, _)| it.token == flight.token)
+        {
+            // a kill may keep its answer from us: the next one counts from here
+            (refused.at, *at) = (now.wall, now.boot);
+            self.remember(now, &mut ops);
+        }
         self.line.sent(now.boot);
         self.flights.insert(slot, flight);
         Launch::Go { request, ops }
@@ -284,6 +293,7 @@ impl Core {
             self.sweeper.dropped();
         }
         self.pacer.never_sent(slot);
+        self.remembered.clear(); // what the launch remembered is not stored
     }
 
     /// What is to be remembered, where it is no longer what is stored.

@@ -446,6 +446,31 @@ fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at
 }
 
 #[test]
+fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
+    let known = Known {
+        memory: Some(refused_at(0)),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+        panic!("no probe");
+    };
+    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+        panic!("not sent");
+    };
+    // a kill keeps the answer from us
+    let known = Known {
+        memory: stored(&ops),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(65));
+    core.token(Some(print()));
+    let waits = core.next(at(65), &Head::default());
+    assert_eq!(waits, Decision::WaitUntil(at(120).boot));
+}
+
+#[test]
 fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
     core.token(Some(print()));
