@@ -491,6 +491,38 @@ fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
 }
 
 #[test]
+fn answers_to_the_token_before_it_open_no_line_for_another_one() {
+    let heard = |answer| Heard {
+        answer,
+        expiry: None,
+    };
+    let accepted = || Answer::StatusSuccess;
+    for first in [Answer::TimedOut, Answer::StatusSuccess] {
+        let mut core = ready(Settings::default());
+        let mut slots = Vec::new();
+        for id in [1, 2] {
+            let head = Head {
+                polls: vec![submitted(id, at(0))],
+                ..Head::default()
+            };
+            let Decision::Send(plan) = core.next(at(10), &head) else {
+                panic!("not polled");
+            };
+            slots.push(plan.slot);
+            core.launch(at(10), plan, About::default());
+        }
+        core.token(Some(TokenPrint::of("svc_pat_of_another_company")));
+        core.answered(at(11), slots[0], heard(first));
+        core.answered(at(12), slots[1], heard(accepted()));
+        let head = Head {
+            live: Some(due(3)),
+            ..Head::default()
+        };
+        assert_eq!(lane(&mut core, at(80), &head), Some(Lane::Token));
+    }
+}
+
+#[test]
 fn another_token_has_no_fresh_budget() {
     let settings = Settings {
         rate: "3/60s".parse().expect("a rate"),

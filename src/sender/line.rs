@@ -95,8 +95,19 @@ impl Line {
         self.streaks
     }
 
-    /// What may go out, with so many requests under way.
+    /// What may go out, with so many requests under way. Nothing but the question whose it is goes
+    /// out with a token that is not known yet, whatever the answers to the one before it say.
     pub fn permit(&self, now: Duration, under_way: usize, under_way_max: usize) -> Permit {
+        match self.permitted(now, under_way, under_way_max) {
+            Permit::Calls(_) | Permit::Trial { .. } if !self.known && under_way > 0 => {
+                Permit::Answer
+            }
+            Permit::Calls(_) | Permit::Trial { .. } if !self.known => Permit::Ask,
+            permit => permit,
+        }
+    }
+
+    fn permitted(&self, now: Duration, under_way: usize, under_way_max: usize) -> Permit {
         match &self.state {
             State::Asking if under_way == 0 => Permit::Ask,
             State::Trial { of, .. } if under_way == 0 => trial(*of),
