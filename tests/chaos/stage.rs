@@ -305,11 +305,11 @@ impl Scene {
     /// What the CRM itself says of the client.
     async fn complaints(&self) -> Vec<String> {
         let breaches = self.crm.look("breaches").await;
-        // it does not know which of its answers were lost on the way; the judge does
-        let lost = !self.judge.struck().is_empty();
+        // it does not know which of its answers were lost on the way, or with a kill; the judge does
+        let judged = ["repeat_after200", "repeat_after401"];
         let allowed = |breach: &&Value| {
             let kind = breach["kind"].as_str().unwrap_or_default();
-            self.allowed.contains(&kind) || (lost && kind == "repeat_after200")
+            self.allowed.contains(&kind) || judged.contains(&kind)
         };
         let all = breaches.as_array().expect("a list").iter();
         let mut wrong: Vec<String> = all

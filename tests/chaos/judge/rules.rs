@@ -49,7 +49,7 @@ pub fn breaches(seen: &[Seen], times: &Times, law: &Law) -> Vec<String> {
     let mut wrong = windows(&order, law);
     wrong.extend(order.iter().flat_map(|it| form(it, law)));
     wrong.extend(submissions(&order, times, law));
-    wrong.extend(refused_tokens(&order));
+    wrong.extend(refused_tokens(&order, times));
     wrong.extend(missing_grants(&order));
     wrong.extend(polls(&order, times));
     let refused = |it: &&&Seen| it.purpose() == Purpose::Filter && it.heard() == Some(400);
@@ -181,7 +181,7 @@ fn unwritten(seen: &Seen, times: &Times) -> bool {
 }
 
 /// After a 401: `token/info` once a minute, and nothing else.
-fn refused_tokens(order: &[&Seen]) -> Vec<String> {
+fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
     struct Dead {
         since: Duration,
         last: Duration,
@@ -207,6 +207,7 @@ fn refused_tokens(order: &[&Seen]) -> Vec<String> {
             token.last = seen.at;
         }
         match seen.heard() {
+            Some(401) if unwritten(seen, times) => {}
             Some(401) => {
                 dead.entry(seen.token()).or_insert(Dead {
                     since: seen.ended.unwrap_or(seen.at),
