@@ -264,6 +264,12 @@ impl Path {
         let from = match self {
             Self::Hardship(Hardship::Killed | Hardship::KilledUnderWay) => 8,
             Self::Hardship(_) | Self::Pause(_) => 100,
+            // one poll a sweep that missed much, and just that one struck
+            Self::Verdict {
+                lane: Lane::Sweep,
+                endpoint: Endpoint::Poll,
+                ..
+            } => 10_000,
             Self::Verdict { .. } | Self::Answer(..) | Self::Step { .. } => 1000,
         };
         seeds >= from
@@ -325,9 +331,11 @@ fn no_such_verdict(endpoint: Endpoint, kind: Kind) -> Option<&'static str> {
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
             "a sweep that is not granted is no pause",
         ),
-        Kind::Fault | Kind::Unreached | Kind::TokenRefused | Kind::WrongAddress | Kind::TooMany => {
-            None
-        }
+        Kind::WrongAddress => only(
+            &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
+            "a service without the filter is no pause",
+        ),
+        Kind::Fault | Kind::Unreached | Kind::TokenRefused | Kind::TooMany => None,
     }
 }
 
