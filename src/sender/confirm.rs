@@ -8,7 +8,7 @@ use super::sweep::{Findings, WORTH};
 use super::verdict::Verdict;
 use crate::clock::Now;
 use crate::crm::{Endpoint, Page};
-use crate::spool::{Op, Step, Unconfirmed};
+use crate::spool::{Step, Unconfirmed};
 use callbridge_call::EventTime;
 use std::time::Duration;
 
@@ -50,38 +50,33 @@ impl Core {
         }
     }
 
-    /// The steps that a page of the journal means; the calls it shows.
-    pub(super) fn swept(
-        &mut self,
-        now: Now,
-        verdict: &Verdict,
-        ops: &mut Vec<Op>,
-    ) -> Vec<Unconfirmed> {
-        let Verdict::Swept(page) = verdict else {
-            return Vec::new();
-        };
-        self.found(now, page, ops)
-    }
-
-    fn found(&mut self, now: Now, page: &Page, ops: &mut Vec<Op>) -> Vec<Unconfirmed> {
-        let findings = self.sweeper.heard(now.wall, page, self.loaded);
-        let at = now.wall;
-        for call in &findings.found {
-            let (row, step) = (call.row, orphan::found(call));
-            ops.push(Op::Step { row, step, at });
+    /// The steps that a page of the journal means for the calls it shows, and for those it should
+    /// show and does not.
+    pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
+        let mut findings = self.sweeper.heard(now.wall, page, self.loaded);
+        let (found, absent) = (
+            std::mem::take(&mut findings.found),
+            std::mem::take(&mut findings.absent),
+        );
+        for call in &found {
             self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
         }
-        for call in &findings.absent {
-            let (row, step) = (call.row, self.absent(now, call, &findings));
-            ops.push(Op::Step { row, step, at });
-        }
-        self.probe = findings.probe;
-        if findings.found.is_empty() {
+        if found.is_empty() {
             self.line.passed(Endpoint::Filter);
         } else {
             self.line.good(Endpoint::Filter);
         }
-        findings.found
+        let found = found.into_iter().map(|call| {
+            let step = orphan::found(&call);
+            (call, step)
+        });
+        let absent = absent.into_iter().map(|call| {
+            let step = self.absent(now, &call, &findings);
+            (call, step)
+        });
+        let told = found.chain(absent).collect();
+        self.probe = findings.probe;
+        told
     }
 
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it

@@ -278,12 +278,8 @@ impl Core {
 
     /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
     /// (§4.5.4), or given up.
-    pub fn revive(&self, call: &Unconfirmed, now: Now) -> Vec<Op> {
-        vec![Op::Step {
-            row: call.row,
-            step: orphan::absent(call, false),
-            at: now.wall,
-        }]
+    pub fn revive(call: &Unconfirmed) -> Step {
+        orphan::absent(call, false)
     }
 
     /// The operations of a launch could not be committed: nothing was sent.

@@ -240,17 +240,7 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
     core.sweeper.barred(at(10).wall);
     let revive = Decision::Revive(Box::new(foreign.clone()));
     assert_eq!(core.next(at(10), &head), revive);
-    let ops = core.revive(&foreign, at(10));
-    assert!(
-        matches!(
-            &ops[..],
-            [Op::Step {
-                step: Step::Resubmit { .. },
-                ..
-            }]
-        ),
-        "{ops:?}"
-    );
+    assert!(matches!(Core::revive(&foreign), Step::Resubmit { .. }));
 }
 
 #[test]
@@ -520,6 +510,25 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
         };
         assert_eq!(lane(&mut core, at(80), &head), Some(Lane::Token));
     }
+}
+
+#[test]
+fn a_poll_goes_before_everything_when_its_token_ends_soon() {
+    let mut core = ready(Settings::default());
+    let hour = at(3600).wall.floor_seconds();
+    core.info = Some(TokenInfo {
+        expires_at: Some(hour),
+        ..info()
+    });
+    let head = Head {
+        live: Some(due(1)),
+        oldest_submitted: Some(submitted(3, at(0))),
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(3600 - 901), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, at(3600 - 900), &head), Some(Lane::Deadline));
+    // it has ended: nothing can be asked with it any more
+    assert_eq!(lane(&mut core, at(3600), &head), Some(Lane::Live));
 }
 
 #[test]

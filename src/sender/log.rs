@@ -2,6 +2,7 @@
 
 use super::outcome::{Ended, Outcome};
 use super::plan::{About, Plan, Task};
+use crate::spool::{Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
@@ -46,10 +47,8 @@ pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
     let id = outcome.row.map(|row| row.0);
     let request_id = outcome.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
-    for call in &outcome.found {
-        let (uuid, linkedid) = (call.uuid.to_string(), &call.linkedid);
-        let trunk = call.trunk.as_deref().unwrap_or_default();
-        info!(call = %uuid, %linkedid, %trunk, id = call.row.0, "journaled");
+    for (call, step) in &outcome.swept {
+        settled(call, step);
     }
     match outcome.ended {
         Ended::Well => {
@@ -67,5 +66,35 @@ pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
             info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
                 "tried again");
         }
+    }
+}
+
+/// The line for a call that was looked for in the journal, where it says something of its fate.
+pub(super) fn settled(call: &Unconfirmed, step: &Step) {
+    let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
+    let trunk = call.trunk.as_deref().unwrap_or_default();
+    match step {
+        Step::Confirmed => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),
+        Step::Died {
+            reason, message, ..
+        } => {
+            warn!(reason = %reason, call = %uuid, %linkedid, %trunk, id, words = message,
+                "dead letter");
+        }
+        Step::Resubmit { why } => {
+            info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
+        }
+        Step::Absent { .. }
+        | Step::Send
+        | Step::Accepted { .. }
+        | Step::Returned { .. }
+        | Step::Unsent
+        | Step::NotYet { .. }
+        | Step::Orphaned { .. }
+        | Step::Release { .. }
+        | Step::Retry { .. }
+        | Step::Recheck { .. }
+        | Step::Expire
+        | Step::Discard => {}
     }
 }

@@ -31,8 +31,8 @@ pub struct Outcome {
     pub kind: Kind,
     /// What the service or the transport said, where it refused or failed.
     pub words: String,
-    /// The calls that a sweep has found in the journal.
-    pub found: Vec<Unconfirmed>,
+    /// What a sweep told of the calls it was about.
+    pub swept: Vec<(Unconfirmed, Step)>,
 }
 
 /// How an answer ended for its call.
@@ -79,7 +79,7 @@ impl Core {
         }
         let endpoint = flight.plan.task.endpoint();
         let verdict = judge(endpoint, heard.answer, self.context(&flight));
-        let (word, kind, ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
+        let (word, kind, mut ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
         *self
             .requests
             .entry((endpoint.word().to_owned(), word.to_owned()))
@@ -93,11 +93,32 @@ impl Core {
         if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
             self.probed(now, &probe, &verdict);
         }
-        let found = self.swept(now, &verdict, &mut ops);
+        let mut swept = Vec::new();
+        if let Verdict::Swept(page) = &verdict {
+            swept = self.swept(now, page);
+        }
+        let steps = swept.iter().map(|(call, step)| Op::Step {
+            row: call.row,
+            step: step.clone(),
+            at: now.wall,
+        });
+        ops.extend(steps);
         let words = self.apply(now, &flight, verdict, &mut ops);
+        let orphaned = |op: &Op| {
+            matches!(
+                op,
+                Op::Step {
+                    step: Step::Orphaned { .. },
+                    ..
+                }
+            )
+        };
+        if ops.iter().any(orphaned) {
+            ended = Ended::Again; // no letter before the journal was asked
+        }
         self.remember(now, &mut ops);
         Some(Outcome {
-            found,
+            swept,
             ops,
             row,
             request_id,

@@ -2,7 +2,7 @@
 
 use super::cause::Cause;
 use super::core::Core;
-use super::log::{Call, told};
+use super::log::{Call, settled, told};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
@@ -182,7 +182,10 @@ impl Loop {
                     }
                 }
                 Decision::Revive(call) => {
-                    self.unwritten.push_back(self.core.revive(&call, now));
+                    let step = Core::revive(&call);
+                    settled(&call, &step);
+                    let (row, at) = (call.row, now.wall);
+                    self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
                 Decision::WaitUntil(at) => {
                     self.publish();

@@ -202,7 +202,8 @@ impl World {
                     }
                 }
                 Decision::Revive(call) => {
-                    self.unwritten.push_back(self.core.revive(&call, now));
+                    let (row, step, at) = (call.row, Core::revive(&call), now.wall);
+                    self.unwritten.push_back(vec![Op::Step { row, step, at }]);
                 }
                 Decision::WaitUntil(at) => {
                     if now.wall < self.settings.clock_right_from.unwrap_or(now.wall) {
