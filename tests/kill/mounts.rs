@@ -88,6 +88,15 @@ impl<'a> SmallDisk<'a> {
         rustix::fs::fallocate(&ballast, reserve, 0, bytes).expect("room");
     }
 
+    /// Takes what [`Self::fill_but`] left of it.
+    pub fn fill(&self) {
+        let options = std::fs::OpenOptions::new()
+            .append(true)
+            .open(self.ballast());
+        let mut ballast = options.expect("a file");
+        while ballast.write_all(&[0; 4096]).is_ok() {}
+    }
+
     /// What fills it is deleted.
     pub fn make_room(&self) {
         std::fs::remove_file(self.ballast()).expect("deleted");
