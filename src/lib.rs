@@ -28,6 +28,7 @@
 //! | [`check`] | whether PBX, CRM and machine are as `run` needs them |
 //! | [`sandbox`] | a CRM of our own, by the document and with faults |
 //! | [`demo`] | recorded calls into the sandbox, shown as they go |
+//! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
 //! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
 
 pub mod check;
@@ -48,6 +49,7 @@ pub mod secret;
 pub mod sender;
 pub mod spool;
 pub mod trunk;
+pub mod webhook;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,190 @@
+//! The signature of a delivery (§6.4): `sha256=` and the lowercase hex HMAC-SHA256 over
+//! `timestamp.raw-body`. The key is the secret's text as it stands; it is not decoded.
+
+use crate::secret::{ExposeSecret as _, Secret};
+use ring::hmac;
+use std::fmt;
+
+/// What stands before the digits.
+const PREFIX: &str = "sha256=";
+/// Bytes of an HMAC-SHA256.
+const BYTES: usize = 32;
+
+/// A secret, ready to sign with and to prove by. It cannot be printed.
+#[derive(Clone)]
+pub struct Key(hmac::Key);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key([REDACTED])")
+    }
+}
+
+impl Key {
+    /// The key of a secret: its UTF-8 bytes.
+    pub fn new(secret: &Secret) -> Self {
+        let text = secret.expose_secret().as_bytes();
+        Self(hmac::Key::new(hmac::HMAC_SHA256, text))
+    }
+
+    /// The header's value for a body, `timestamp` being the text of `X-Webhook-Timestamp`.
+    pub fn sign(&self, timestamp: &str, body: &[u8]) -> String {
+        let tag = hmac::sign(&self.0, &signed(timestamp, body));
+        let mut text = String::with_capacity(PREFIX.len() + 2 * BYTES);
+        text.push_str(PREFIX);
+        for byte in tag.as_ref() {
+            text.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            text.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        text
+    }
+
+    /// Whether this key made the signature; compared in constant time.
+    pub fn proves(&self, message: &Message, signature: &Signature) -> bool {
+        hmac::verify(&self.0, &message.0, &signature.0).is_ok()
+    }
+}
+
+const DIGITS: &[u8; 16] = b"0123456789abcdef";
+
+/// What is signed.
+#[derive(Clone, Debug)]
+pub struct Message(Vec<u8>);
+
+impl Message {
+    /// Of a timestamp's text and a body, both exactly as they came.
+    pub fn new(timestamp: &str, body: &[u8]) -> Self {
+        Self(signed(timestamp, body))
+    }
+}
+
+fn signed(timestamp: &str, body: &[u8]) -> Vec<u8> {
+    [timestamp.as_bytes(), b".", body].concat()
+}
+
+/// A header's value that may be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Signature([u8; BYTES]);
+
+impl Signature {
+    /// Reads `sha256=` and 64 lowercase hex digits; `None` for anything else, other algorithms
+    /// among it.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let digits = text.strip_prefix(PREFIX.as_bytes())?;
+        let (pairs, []) = digits.as_chunks::<2>() else {
+            return None;
+        };
+        let pairs: &[[u8; 2]; BYTES] = pairs.try_into().ok()?;
+        let mut bytes = [0; BYTES];
+        for (byte, [high, low]) in bytes.iter_mut().zip(pairs) {
+            *byte = digit(*high)? << 4 | digit(*low)?;
+        }
+        Some(Self(bytes))
+    }
+}
+
+const fn digit(text: u8) -> Option<u8> {
+    match text {
+        b'0'..=b'9' => Some(text - b'0'),
+        b'a'..=b'f' => Some(text - b'a' + 10),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
+
+    fn key(secret: &str) -> Key {
+        Key::new(&Secret::from(secret))
+    }
+
+    fn proves(key: &Key, timestamp: &str, body: &[u8], signature: &str) -> bool {
+        let Some(signature) = Signature::parse(signature.as_bytes()) else {
+            return false;
+        };
+        key.proves(&Message::new(timestamp, body), &signature)
+    }
+
+    /// Made with `printf '%s' 'TIMESTAMP.BODY' | openssl dgst -sha256 -hmac SECRET`.
+    const VECTORS: [(&str, &str, &str, &str); 3] = [
+        (
+            SECRET,
+            "1795151317",
+            r#"{"eventId":"7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e10","companyId":77}"#,
+            "sha256=bb5332294d5289f75a6bbbbd2a167aa3f80ecf9310a3bf67dc69cfb86a597422",
+        ),
+        (
+            SECRET,
+            "0",
+            "",
+            "sha256=4581d2ad073a3505de404ece92441d1fd7f0a0f876e69cc771019fdc082e0884",
+        ),
+        (
+            "ключ",
+            "1795151317",
+            "тело\n",
+            "sha256=66e63839fc68783b2b205a1735e3106079dfa7a4ba37a5cea4df8baa5628d500",
+        ),
+    ];
+
+    #[test]
+    fn signatures_are_those_that_openssl_makes() {
+        for (secret, timestamp, body, expected) in VECTORS {
+            let key = key(secret);
+            assert_eq!(key.sign(timestamp, body.as_bytes()), expected);
+            assert!(proves(&key, timestamp, body.as_bytes(), expected));
+        }
+    }
+
+    #[test]
+    fn only_lowercase_hex_of_the_right_length_under_the_right_name_is_a_signature() {
+        let good = key(SECRET).sign("1", b"x");
+        assert!(Signature::parse(good.as_bytes()).is_some());
+        for wrong in [
+            String::new(),
+            "sha256=".into(),
+            good.replace("sha256=", ""),
+            good.replace("sha256=", "sha512="),
+            good.replace("sha256=", "SHA256="),
+            good.to_uppercase().replace("SHA256", "sha256"),
+            good[..good.len() - 1].to_owned(),
+            format!("{good}0"),
+            format!("{good} "),
+            format!("{good},{good}"),
+            format!("sha256={}", "g".repeat(64)),
+        ] {
+            assert!(Signature::parse(wrong.as_bytes()).is_none(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_never_printed() {
+        assert_eq!(format!("{:?}", key(SECRET)), "Key([REDACTED])");
+    }
+
+    proptest! {
+        #[test]
+        fn what_one_key_signed_no_other_key_body_or_time_proves(
+            secret in "[0-9a-f]{64}", timestamp in "[0-9]{1,10}", body in any::<Vec<u8>>(),
+            other in any::<Vec<u8>>(),
+        ) {
+            let (own, body) = (key(&secret), body.as_slice());
+            let signature = own.sign(&timestamp, body);
+            prop_assert!(proves(&own, &timestamp, body, &signature));
+            let (another, later) = (key(&format!("{secret}0")), format!("{timestamp}0"));
+            prop_assert!(!proves(&another, &timestamp, body, &signature));
+            prop_assert!(!proves(&own, &later, body, &signature));
+            prop_assert_eq!(proves(&own, &timestamp, &other, &signature), other == body);
+        }
+
+        #[test]
+        fn any_bytes_are_a_signature_or_not_without_panic(text in any::<Vec<u8>>()) {
+            let read = Signature::parse(&text);
+            prop_assert!(read.is_none() || text.len() == PREFIX.len() + 2 * BYTES);
+        }
+    }
+}
