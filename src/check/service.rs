@@ -47,7 +47,9 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
     let token = &status.token;
     if let Some(pause) = &status.pause {
         let code = match pause.reason.as_str() {
-            "token_missing" | "token_refused" | "no_grant" | "wrong_company" => Code::NoPermission,
+            "token_missing" | "token_refused" | "reconnect" | "no_grant" | "wrong_company" => {
+                Code::NoPermission
+            }
             "wrong_address" => Code::Configuration,
             "disk" => Code::CannotWrite,
             _ => Code::Unreachable,
@@ -64,7 +66,7 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
 
 async fn ask(crm: &Crm, spool: &Handle) -> Vec<Finding> {
     let token = match outward::token(crm).read() {
-        Ok(Some(token)) => token,
+        Ok(Some(tokens)) => tokens.current,
         Ok(None) => {
             let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN";
             return vec![Finding::fault(

@@ -167,7 +167,8 @@ pub struct Gap {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Token {
-    /// `ok`, `missing`, `refused`, `wrong_company`, `no_grant`; `unknown` before the first answer.
+    /// `ok`, `missing`, `refused`, `wrong_company`, `no_grant`; `unknown` before the first answer;
+    /// `reconnect` once consent has to be given anew, though the last token may still be good.
     pub state: String,
     /// `PAT` or `ACCESS` (§2.2).
     pub kind: Option<String>,
@@ -182,9 +183,10 @@ pub struct Token {
 }
 
 /// Every [`Pause::reason`] there is.
-pub const PAUSES: [&str; 12] = [
+pub const PAUSES: [&str; 13] = [
     "token_missing",
     "token_refused",
+    "reconnect",
     "wrong_company",
     "no_grant",
     "wrong_address",

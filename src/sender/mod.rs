@@ -21,7 +21,7 @@
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
 //! | [`status`] | what is shown |
-//! | [`token`] | where the token comes from, and whether it is another now |
+//! | [`token`] | where the token comes from, and whether it is another now; [`told`]: of a keeper |
 
 pub mod cause;
 mod choice;
@@ -41,6 +41,7 @@ pub mod schedule;
 pub mod status;
 pub mod sweep;
 pub mod token;
+pub mod told;
 pub mod verdict;
 
 pub use self::core::Core;
@@ -49,3 +50,4 @@ pub use rate::{Rate, RateError};
 pub use run::Sender;
 pub use status::SenderStatus;
 pub use token::{TokenError, TokenSource};
+pub use told::{Tokens, Told, Trouble};

@@ -6,6 +6,7 @@ use super::log::{Call, settled, told};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
+use super::told::Tokens;
 use crate::clock;
 use crate::crm::{Client, Heard, Request};
 use crate::ops::metrics::Durations;
@@ -56,7 +57,7 @@ struct Loop {
     client: Arc<Client>,
     core: Core,
     watch: Watch,
-    secret: Option<Secret>,
+    tokens: Option<Tokens>,
     /// Why there is no token, in words.
     no_token: Option<String>,
     durations: Durations,
@@ -103,6 +104,10 @@ impl Sender {
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
                         () = sleep_until(until) => return Ok(()),
+                        () = work.watch.told() => {
+                            work.look();
+                            return Ok(());
+                        }
                         _ = looks.tick() => {
                             pulse.beat();
                             if watched && work.look() {
@@ -140,7 +145,7 @@ impl Sender {
             client: self.client,
             core,
             watch: Watch::new(self.token),
-            secret: None,
+            tokens: None,
             no_token: None,
             durations: self.durations,
             flights: JoinSet::new(),
@@ -215,7 +220,7 @@ impl Loop {
                 return Ok(());
             }
         };
-        let Some(secret) = self.secret.clone() else {
+        let Some(secret) = self.tokens.as_ref().map(|it| it.current.clone()) else {
             self.core.grounded(slot);
             return Ok(());
         };
@@ -312,8 +317,9 @@ impl Loop {
                     warn!(error = %why, "no token");
                 }
                 self.no_token = why.map(|why| why.to_string());
-                self.core.token(token.as_ref().map(print));
-                self.secret = token;
+                let current = token.as_ref().map(|it| print(&it.current));
+                self.core.token(current);
+                self.tokens = token;
                 true
             }
         }
@@ -327,6 +333,10 @@ impl Loop {
         {
             pause.cure = format!("{why}; it is read again by itself");
         }
+        if let Some(kept) = self.watch.kept() {
+            kept.adorn(&mut status);
+        }
+        status.token_print = self.tokens.as_ref().map(|it| print(&it.current));
         if let Some(trouble) = &self.trouble {
             let (reason, cure) = ("disk".to_owned(), trouble.to_string());
             status.pause = Some(Pause { reason, cure });

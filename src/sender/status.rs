@@ -5,7 +5,7 @@ use super::pacer::Pacer;
 use super::verdict::Halt;
 use crate::crm::{Endpoint, TokenInfo};
 use crate::ops::status::{Backlog, Budget, Pause, Requests, Token};
-use crate::spool::Head;
+use crate::spool::{Head, TokenPrint};
 use std::time::Duration;
 
 /// The grant without which nothing can be submitted (§4.5.6), as it is written in a scope.
@@ -26,6 +26,8 @@ pub struct SenderStatus {
     pub expires_in_days: Option<u32>,
     /// Somebody else uses the token: a 429 came below our own cap.
     pub token_shared: bool,
+    /// Of which token all this is said.
+    pub token_print: Option<TokenPrint>,
     /// Requests under way.
     pub under_way: usize,
     pub(super) limit: u32,

@@ -1,11 +1,14 @@
-//! Where the token comes from: a file that is read again when it changes, or a value for good.
+//! Where the token comes from: a file that is read again when it changes, a value for good, or
+//! somebody who keeps it ([`super::told`]).
 
+use super::told::{Tokens, Told};
 use crate::secret::{ExposeSecret, Secret};
 use crate::spool::TokenPrint;
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use tokio::sync::watch;
 
 /// Bytes of a token file; a longer one holds no token.
 const FILE_MAX: u64 = 16 * 1024;
@@ -41,6 +44,8 @@ pub enum TokenSource {
     File(PathBuf),
     /// `CALLBRIDGE_TOKEN`
     Fixed(Secret),
+    /// A connection by consent, or `--token-command`: its keeper tells each change.
+    Kept(watch::Receiver<Told>),
     /// None was given.
     Missing,
 }
@@ -50,9 +55,10 @@ impl TokenSource {
     ///
     /// # Errors
     /// The file's, as [`TokenError`] says.
-    pub fn read(&self) -> Result<Option<Secret>, TokenError> {
+    pub fn read(&self) -> Result<Option<Tokens>, TokenError> {
         match self {
-            Self::Fixed(token) => Ok(Some(token.clone())),
+            Self::Fixed(token) => Ok(Some(Tokens::one(token.clone()))),
+            Self::Kept(told) => Ok(told.borrow().tokens.clone()),
             Self::Missing => Ok(None),
             Self::File(path) => {
                 let unreadable = |error: std::io::Error| match error.kind() {
@@ -78,7 +84,7 @@ impl TokenSource {
                 if token.len() as u64 > FILE_MAX || !token.bytes().all(|b| b.is_ascii_graphic()) {
                     return Err(TokenError::NotAToken(path.clone()));
                 }
-                Ok(Some(Secret::from(token)))
+                Ok(Some(Tokens::one(Secret::from(token))))
             }
         }
     }
@@ -97,7 +103,7 @@ pub enum Look {
     /// The file is there and cannot be read: the token that was read before stays in use.
     Kept(TokenError),
     /// This one from now on; `None` when there is none any more, and why.
-    Changed(Option<Secret>, Option<TokenError>),
+    Changed(Option<Tokens>, Option<TokenError>),
 }
 
 /// Looks again and again, and reads only what changed.
@@ -105,7 +111,8 @@ pub enum Look {
 pub struct Watch {
     source: TokenSource,
     seen: Option<Stamp>,
-    current: Option<TokenPrint>,
+    /// The current token, and the one before it.
+    current: Option<(TokenPrint, Option<TokenPrint>)>,
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
     /// It was said that the file cannot be read.
@@ -147,11 +154,33 @@ impl Watch {
         matches!(self.source, TokenSource::File(_))
     }
 
+    /// Ends when the keeper of the token has told something new; never where there is none.
+    pub async fn told(&mut self) {
+        let told = match &mut self.source {
+            TokenSource::Kept(told) => told.changed().await,
+            TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => {
+                return std::future::pending().await;
+            }
+        };
+        if told.is_err() {
+            // the keeper has ended, and the process with it
+            std::future::pending().await
+        }
+    }
+
+    /// What the keeper of the token says now.
+    pub fn kept(&self) -> Option<Told> {
+        match &self.source {
+            TokenSource::Kept(told) => Some(told.borrow().clone()),
+            TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => None,
+        }
+    }
+
     /// One look. A file that is gone or torn is believed at the second look alone.
     pub fn look(&mut self) -> Look {
         let stamp = match &self.source {
             TokenSource::File(path) => std::fs::metadata(path).ok().map(|it| Stamp::of(&it)),
-            TokenSource::Fixed(_) | TokenSource::Missing => None,
+            TokenSource::Fixed(_) | TokenSource::Kept(_) | TokenSource::Missing => None,
         };
         if stamp.is_some() && stamp == self.seen && !self.doubted {
             return Look::Same;
@@ -161,11 +190,14 @@ impl Watch {
                 self.seen = stamp;
                 self.doubted = false;
                 self.told = false;
-                let print = token.as_ref().map(print);
-                if print == self.current && print.is_some() {
+                let prints = token.as_ref().map(|it| {
+                    let previous = it.previous.as_ref().map(|(token, _)| print(token));
+                    (print(&it.current), previous)
+                });
+                if prints == self.current && prints.is_some() {
                     return Look::Same;
                 }
-                self.current = print;
+                self.current = prints;
                 Look::Changed(token, None)
             }
             Err(_) if !self.doubted => {
@@ -200,7 +232,7 @@ mod tests {
     fn changed(watch: &mut Watch) -> Option<Option<String>> {
         match watch.look() {
             Look::Same | Look::Kept(_) => None,
-            Look::Changed(token, _) => Some(token.map(|it| it.expose_secret().to_owned())),
+            Look::Changed(token, _) => Some(token.map(|it| it.current.expose_secret().to_owned())),
         }
     }
 
@@ -239,7 +271,7 @@ mod tests {
             std::fs::write(&path, bytes).expect("written");
             let token = TokenSource::File(path.clone()).read().expect("a token");
             assert_eq!(
-                token.expect("a token").expose_secret(),
+                token.expect("a token").current.expose_secret(),
                 "svc_pat_one",
                 "{bytes:?}"
             );
@@ -305,6 +337,33 @@ mod tests {
         assert_eq!(changed(&mut watch), None);
         std::fs::write(&path, "svc_pat_one").expect("written");
         assert_eq!(changed(&mut watch), Some(Some("svc_pat_one".to_owned())));
+    }
+
+    #[test]
+    fn what_the_keeper_of_a_token_tells_is_seen_once() {
+        let (keeper, told) = watch::channel(Told::default());
+        let mut watch = Watch::new(TokenSource::Kept(told));
+        assert_eq!(changed(&mut watch), Some(None));
+        let tell = |tokens| {
+            keeper.send_replace(Told {
+                tokens,
+                ..Told::default()
+            });
+        };
+        let one = Tokens::one(Secret::from("svc_at_one"));
+        tell(Some(one.clone()));
+        assert_eq!(changed(&mut watch), Some(Some("svc_at_one".to_owned())));
+        assert_eq!(changed(&mut watch), None);
+        tell(Some(one.clone()));
+        assert_eq!(changed(&mut watch), None, "the same again");
+        let end = callbridge_call::EpochSeconds::new(7);
+        tell(Some(Tokens {
+            current: Secret::from("svc_at_two"),
+            previous: Some((one.current, end)),
+        }));
+        assert_eq!(changed(&mut watch), Some(Some("svc_at_two".to_owned())));
+        tell(None);
+        assert_eq!(changed(&mut watch), Some(None));
     }
 
     #[test]
