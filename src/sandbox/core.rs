@@ -8,6 +8,7 @@ use super::faults::{Dice, Faults, Rule};
 use super::journal::{Journal, Record, Write};
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey, TokenKind};
+use super::webhook;
 use super::window::{Counted, Fullest, Windows};
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,8 @@ pub enum Change {
     Added(Box<Record>),
     /// A client broke the document.
     Broken(Breach),
+    /// Something about webhooks.
+    Webhook(Box<webhook::Change>),
 }
 
 /// A change and its moment.
@@ -70,6 +73,7 @@ pub struct Sandbox {
     pub(super) tokens: BTreeMap<TokenKey, Token>,
     pub(super) windows: Windows,
     pub(super) journal: Journal,
+    pub(super) webhooks: webhook::Outbox,
     pub(super) breaches: Breaches,
     pub(super) faults: Faults,
     pub(super) conduct: Conduct,
@@ -88,6 +92,7 @@ impl Sandbox {
             tokens: BTreeMap::new(),
             windows: Windows::new(settings.rate),
             journal: Journal::default(),
+            webhooks: webhook::Outbox::default(),
             breaches: Breaches::default(),
             faults: Faults::new(Vec::new(), settings.seed),
             conduct: Conduct::default(),
@@ -101,7 +106,9 @@ impl Sandbox {
 
     /// Brings asynchronous writes to their end that are due.
     pub fn tick(&mut self, now: EventTime) {
+        let before = self.journal.records().len();
         self.journal.settle(now, &self.companies);
+        self.journaled(before);
     }
 
     /// Makes a change of the log again.
@@ -148,18 +155,25 @@ impl Sandbox {
             }
             Change::Started(company) => {
                 self.flags = Some((*company).clone());
+                self.webhooks.install(&company);
                 self.companies.insert(company.id, *company);
             }
             Change::Company(company) => {
                 self.conduct.grants_changed();
+                self.webhooks.install(&company);
                 self.companies.insert(company.id, *company);
             }
             Change::Counted { token } => {
                 self.windows.count(token, at);
             }
             Change::Accepted(write) => self.journal.accept(*write),
-            Change::Added(record) => self.journal.add(*record),
+            Change::Added(record) => {
+                let before = self.journal.records().len();
+                self.journal.add(*record);
+                self.journaled(before);
+            }
             Change::Broken(breach) => self.breaches.push(breach),
+            Change::Webhook(change) => self.apply_webhook(at, *change),
         }
     }
 

@@ -14,6 +14,7 @@
 //! | [`breaches`], [`conduct`] | what clients do wrong |
 //! | [`faults`], `struck`, [`shapes`] | what the service does wrong, or leaves unpublished |
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
+//! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
 //! | [`server`], [`http`], [`mod@line`], [`state_file`] | the shell: clock, sockets, file |
@@ -41,6 +42,7 @@ pub mod shapes;
 pub mod state_file;
 mod struck;
 pub mod token;
+pub mod webhook;
 pub mod window;
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Shapes that the document leaves unpublished; a client has to read them all.
 
+use super::webhook;
 use serde_json::{Value, json};
 
 /// How a request's status stands in `data`.
@@ -68,6 +69,8 @@ pub struct Shapes {
     pub registered: Registered,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
+    /// Of deliveries: `shape webhook-…`.
+    pub webhook: webhook::Shapes,
 }
 
 impl Default for Shapes {
@@ -81,6 +84,7 @@ impl Default for Shapes {
             size_max: 100,
             registered: Registered::Stored,
             pending: "PENDING".to_owned(),
+            webhook: webhook::Shapes::default(),
         }
     }
 }
@@ -91,6 +95,10 @@ impl Shapes {
     /// # Errors
     /// What is wrong, in words.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
+        let webhook = name.strip_prefix("webhook-");
+        if let Some(set) = webhook.and_then(|name| self.webhook.set(name, value)) {
+            return set;
+        }
         match (name, value) {
             ("status", "object") => self.status = StatusShape::Object,
             ("status", "bare") => self.status = StatusShape::Bare,

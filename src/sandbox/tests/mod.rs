@@ -9,6 +9,7 @@ mod rules_of_conduct;
 mod rules_of_errors;
 mod rules_of_reading;
 mod rules_of_submission;
+mod webhook_recording;
 mod window;
 
 use super::{Kind, Request, Response, Sandbox, Settings};

@@ -1,0 +1,215 @@
+//! Webhooks (§6): configurations, the outbox, its deliveries and their journal.
+//!
+//! ```text
+//! a change is applied ─▶ happened ─▶ row per installation ─▶ claim (1 s cycle) ─▶ POST
+//!                                      ▲   done, dead ◀── verdict ◀── its outcome ┘
+//!                                      └── 30 s, 5 min, 30 min
+//! ```
+//! Events are made while a change is applied and are logged with it alone: a change played again
+//! makes its events again, and a change that was lost makes none (§6.1.1).
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`event`], [`body`] | what happened; the envelope and its blocks (§6.5–6.8) |
+//! | [`config`], [`target`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
+//! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4) |
+//! | [`shapes`] | what the document leaves open |
+
+pub mod body;
+pub mod config;
+pub mod event;
+pub mod outbox;
+pub mod shapes;
+pub mod target;
+
+pub use self::body::Recorded;
+pub use self::config::{Config, Installation, SigningKey};
+pub use self::event::{
+    Attribution, CompletedCall, Event, LeadSnapshot, Property, PropertyChange, Recording,
+    Responsible, Stage, balance_text, contact_text,
+};
+pub use self::outbox::{DeliveryId, Outbox, Row};
+pub use self::shapes::Shapes;
+
+use super::core::{self, Sandbox};
+use super::journal::Record;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+
+/// What the state file keeps of webhooks.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Change {
+    /// A configuration was made or changed.
+    Configured {
+        /// Whose.
+        application: i64,
+        /// As it now is.
+        config: Config,
+    },
+    /// A configuration was deleted.
+    Deleted {
+        /// Whose.
+        application: i64,
+    },
+    /// A company installed an application.
+    Installed {
+        /// Its id.
+        installation: i64,
+        /// As it is.
+        record: Installation,
+    },
+    /// An installation has another key, or none of its own.
+    Secret {
+        /// Which.
+        installation: i64,
+        /// The key.
+        secret: Option<SigningKey>,
+    },
+    /// An installation was revoked.
+    Revoked {
+        /// Which.
+        installation: i64,
+    },
+    /// Something happened that the sandbox itself does not hold: a meeting, a trial.
+    Happened {
+        /// Whose.
+        company: i64,
+        /// What.
+        event: Event,
+    },
+}
+
+impl Sandbox {
+    /// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
+    /// applied or falls due: it is not logged itself, and the change played again makes the same
+    /// event again.
+    pub(super) fn happened(&mut self, at: EventTime, company: i64, event: Event) {
+        let Self {
+            webhooks,
+            companies,
+            settings,
+            ..
+        } = self;
+        let Some(company) = companies.get(&company) else {
+            return;
+        };
+        webhooks.happened(at, company, event, settings);
+    }
+
+    /// Tells of the records written since the journal held `before` of them.
+    pub(super) fn journaled(&mut self, before: usize) {
+        let told: Vec<(EventTime, i64, Event)> = (self.journal.records().iter())
+            .skip(before)
+            .map(|record| (record.registered_at, record.company_id, completed(record)))
+            .collect();
+        for (at, company, event) in told {
+            self.happened(at, company, event);
+        }
+    }
+
+    /// Applies a change of webhooks.
+    pub(super) fn apply_webhook(&mut self, at: EventTime, change: Change) {
+        match change {
+            Change::Happened { company, event } => self.happened(at, company, event),
+            change => self.webhooks.apply(at, change),
+        }
+    }
+
+    /// Configurations, installations and deliveries.
+    pub const fn webhooks(&self) -> &Outbox {
+        &self.webhooks
+    }
+
+    /// Sets an application's configuration, whatever §2.7 says of it; an application-level key is
+    /// made with the first one (shown then alone), and with `regenerate`.
+    pub fn configure_webhook(
+        &mut self,
+        now: EventTime,
+        application: i64,
+        config: Config,
+        regenerate: bool,
+    ) -> Option<SigningKey> {
+        let earlier = self.webhooks.config(application);
+        let fresh = (earlier.is_none() || regenerate).then(|| self.fresh_key());
+        let kept = self
+            .webhooks
+            .config(application)
+            .and_then(|config| config.secret.clone());
+        let secret = fresh.clone().or(kept);
+        let config = Config { secret, ..config };
+        self.webhook_change(
+            now,
+            Change::Configured {
+                application,
+                config,
+            },
+        );
+        fresh
+    }
+
+    /// A company consented to an application: its installation has a new key, which the token
+    /// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
+    pub fn webhook_connected(
+        &mut self,
+        now: EventTime,
+        company: i64,
+        application: i64,
+    ) -> Option<SigningKey> {
+        let secret = (self.webhooks.config(application).is_some()).then(|| self.fresh_key());
+        let change = match self.webhooks.installed(company, application) {
+            Some(installation) => Change::Secret {
+                installation,
+                secret: secret.clone(),
+            },
+            None => Change::Installed {
+                installation: self.webhooks.next_installation(),
+                record: Installation {
+                    company,
+                    application,
+                    secret: secret.clone(),
+                    revoked: false,
+                },
+            },
+        };
+        self.webhook_change(now, change);
+        secret
+    }
+
+    /// The connection ended: its deliveries stop (§3.1, §6.1.6).
+    pub fn webhook_disconnected(&mut self, now: EventTime, company: i64, application: i64) {
+        if let Some(installation) = self.webhooks.installed(company, application) {
+            self.webhook_change(now, Change::Revoked { installation });
+        }
+    }
+
+    pub(super) fn fresh_key(&self) -> SigningKey {
+        SigningKey::of(self.settings.seed, self.webhooks.keys_made())
+    }
+
+    pub(super) fn webhook_change(&mut self, now: EventTime, change: Change) {
+        self.change(now, core::Change::Webhook(Box::new(change)));
+    }
+}
+
+/// The conversation of a journal's record (§6.8).
+fn completed(record: &Record) -> Event {
+    let call = &record.call;
+    Event::CallCompleted {
+        call: Box::new(CompletedCall {
+            call_id: record.uuid.clone(),
+            provider: Some(record.provider.clone()),
+            direction: call.direction.clone(),
+            answered: call.answered,
+            started_at: Some(call.started_at),
+            ended_at: Some(record.ended_at),
+            duration_sec: Some(call.duration_sec),
+            talk_time_sec: call.talk_time_sec,
+            hangup_cause: Some(record.hangup_cause.clone()),
+            client_phone: call.client_phone.clone(),
+            employee_id: call.employee_id,
+            lead_ids: vec![call.lead_id],
+            ..CompletedCall::default()
+        }),
+    }
+}
