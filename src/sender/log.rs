@@ -74,7 +74,7 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
     let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
     let trunk = call.trunk.as_deref().unwrap_or_default();
     match step {
-        Step::Confirmed => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),
+        Step::Confirmed | Step::Hooked => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),
         Step::Died {
             reason, message, ..
         } => {

@@ -11,15 +11,7 @@ pub const RESUBMITS_MAX: u32 = 3;
 pub fn found(call: &Unconfirmed) -> Step {
     match call.fate {
         Fate::Resubmit | Fate::ServerError => Step::Confirmed,
-        Fate::Changed => Step::Died {
-            reason: Reason::Conflict,
-            message: format!(
-                "the journal holds this call already, as it was first sent: {}; change it in the \
-                 CRM, or discard this letter",
-                call.message
-            ),
-            errors: Value::Null,
-        },
+        Fate::Changed => Step::too_late(&call.message),
     }
 }
 

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 
 /// How often the token file is looked at.
 const TOKEN_LOOK: Duration = Duration::from_secs(1);
@@ -227,6 +227,12 @@ impl Loop {
         match self.spool.write(ops).await {
             Ok(_) => {}
             Err(Error::Closed) => return Err(Error::Closed),
+            // a webhook has told of it since it was chosen
+            Err(refused @ Error::Refused { .. }) => {
+                debug!(%refused, "not sent");
+                self.core.grounded(slot);
+                return Ok(());
+            }
             Err(trouble) => {
                 self.core.grounded(slot);
                 self.troubled(trouble);

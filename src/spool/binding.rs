@@ -42,6 +42,15 @@ impl Binding {
             (Some(_) | None, Some(_) | None) => Fit::Other,
         }
     }
+
+    /// The company of an event (§6.5) against the bound one: events name no application.
+    pub fn fits_their_company(&self, company: &str) -> Fit {
+        match self.company.as_deref() {
+            None => Fit::Unbound,
+            Some(bound) if bound == company => Fit::Same,
+            Some(_) => Fit::Other,
+        }
+    }
 }
 
 #[cfg(test)]

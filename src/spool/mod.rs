@@ -56,12 +56,12 @@ pub use error::Error;
 pub use folder::open;
 pub use hint::hint;
 pub use memory::{Known, Memory};
-pub use op::{Done, Finished, Op, Purged, RowId, SlotRow};
+pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};
 pub use row::{
-    Ask, Attempt, Due, Head, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row, Tombstone,
-    Unconfirmed, UnreadBytes,
+    Ask, Attempt, Due, Head, Hooked, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
+    Tombstone, Unconfirmed, UnreadBytes,
 };
-pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, next};
+pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, hooked, next};
 pub use store::{Recount, Search, Store};
 pub use writer::{Guard, Handle, Health, Integrity};
 
@@ -87,6 +87,10 @@ pub const DUE_POLLS_MAX: usize = 8;
 pub const RIPE_MAX: u32 = 200;
 /// Calls that one sweep looks for.
 pub const SOUGHT_MAX: usize = 500;
+/// Deliveries of webhooks are known again for so long (§6.9).
+pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// And no more than so many.
+pub const DELIVERIES_MAX: u32 = 2_000_000;
 /// No call is held back, and none left unasked, for longer: one that seems to be was written
 /// before the clock was set back.
 pub const HELD_MAX: Duration = Duration::from_secs(1800);

@@ -2,7 +2,7 @@
 
 use super::binding::Binding;
 use super::state::{State, Step, TokenPrint};
-use crate::journal::Judged;
+use crate::journal::{CallUuid, Judged, LeadId};
 use callbridge_call::{EventTime, FinishedCall};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -146,12 +146,68 @@ pub enum Op {
         /// The application.
         application: String,
     },
-    /// Forgets, a bounded part at a time, what was journaled or discarded longer ago than
+    /// An event that the service has sent and that was proved to be its own. What it tells is
+    /// applied, and the pair of installation and event remembered, for
+    /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT); a known pair changes nothing. Answered
+    /// [`Done::Delivered`].
+    Delivery(Box<Delivery>),
+    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled or discarded longer ago than
     /// [`super::Settings::retention`], and tombstones as old. The books keep counting them.
     Purge {
         /// Now.
         now: EventTime,
     },
+}
+
+/// An event from the service, as far as it concerns us.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The connection it came for (§6.3 `X-Webhook-Installation-Id`).
+    pub installation: String,
+    /// Its id (§6.5 `eventId`).
+    pub event: String,
+    /// Whose it is (§6.5 `companyId`): another company's than ours is not applied.
+    pub company: String,
+    /// Now.
+    pub at: EventTime,
+    /// What it tells.
+    pub told: Told,
+}
+
+/// What an event tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Told {
+    /// A conversation is in the journal (§6.8 `CALL_COMPLETED`).
+    Completed {
+        /// Its uuid there; the prefix `oapi-` is gone.
+        uuid: CallUuid,
+        /// The leads it was put down to; may be empty.
+        leads: Vec<LeadId>,
+    },
+}
+
+/// What became of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delivered {
+    /// The pair is known: nothing changed.
+    Repeat,
+    /// No token has told yet whose state this is: nothing changed, and nothing is remembered.
+    CompanyUnknown,
+    /// It is another company's: nothing changed, and nothing is remembered.
+    OtherCompany,
+    /// That call is journaled now.
+    Confirmed {
+        /// The call.
+        row: RowId,
+        /// It stands on other leads than the one it was sent with, merged ones not counted.
+        elsewhere: bool,
+    },
+    /// That call is a letter now: the journal holds it with other values than it was to have.
+    Overtaken(RowId),
+    /// It says nothing new of that call.
+    Settled(RowId),
+    /// No call of ours.
+    NotOurs,
 }
 
 /// A slot of the sender's budget, as it must survive a restart.
@@ -192,6 +248,8 @@ pub enum Done {
     Stepped(State),
     /// `BindCompany`: the token is another company's or application's. What it is bound to.
     WrongCompany(Binding),
+    /// `Delivery`: what became of it.
+    Delivered(Delivered),
     /// `Purge`: rows and tombstones forgotten.
     Purged(Purged),
     /// Anything else: done.

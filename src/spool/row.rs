@@ -144,6 +144,17 @@ pub struct Ripe {
     pub oldest: Option<EventTime>,
 }
 
+/// How webhooks confirm calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hooked {
+    /// When one confirmed a call last.
+    pub at: EventTime,
+    /// How long that call had been accepted.
+    pub after: Duration,
+    /// How long that takes at most: the longest, forgotten by an eighth with each call.
+    pub usual: Duration,
+}
+
 /// All the sender needs to choose its next request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
@@ -166,6 +177,8 @@ pub struct Head {
     pub alone: Option<Unconfirmed>,
     /// An orphan that is due.
     pub orphan: Option<Unconfirmed>,
+    /// What webhooks have confirmed; `None` before the first.
+    pub hooked: Option<Hooked>,
     /// How many are ready.
     pub ready: u64,
     /// How many are under way.

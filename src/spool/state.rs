@@ -15,6 +15,11 @@
 //!
 //! An **orphan** is a submitted call whose outcome cannot be asked for: its request was under way
 //! when the process ended, or its requestId can no longer be read. The journal itself is asked.
+//!
+//! A webhook (§6.8) may tell at any time that a call stands in the journal: `Hooked` leads to
+//! journaled from ready, sending and submitted, and from dead where the letter only says that
+//! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
+//! ([`Step::is_answer`]).
 
 use crate::journal::{CallRecord, Reason};
 use callbridge_call::EventTime;
@@ -175,6 +180,8 @@ pub enum Step {
     Unsent,
     /// submitted → journaled: seen in the journal.
     Confirmed,
+    /// ready, sending, submitted or dead → journaled: the service itself told so.
+    Hooked,
     /// submitted → submitted: polled, not settled yet.
     NotYet {
         /// When to poll again.
@@ -246,6 +253,7 @@ impl Step {
             Self::Returned { .. } => "returned",
             Self::Unsent => "unsent",
             Self::Confirmed => "confirmed",
+            Self::Hooked => "hooked",
             Self::NotYet { .. } => "not yet",
             Self::Absent { .. } => "absent",
             Self::Orphaned { .. } => "orphaned",
@@ -257,6 +265,61 @@ impl Step {
             Self::Expire => "expire",
             Self::Discard => "discard",
         }
+    }
+
+    /// What a request or a look at the journal came to. Of a call that a webhook has confirmed
+    /// meanwhile it changes nothing.
+    pub const fn is_answer(&self) -> bool {
+        match self {
+            Self::Accepted { .. }
+            | Self::Returned { .. }
+            | Self::Unsent
+            | Self::Confirmed
+            | Self::Hooked
+            | Self::NotYet { .. }
+            | Self::Absent { .. }
+            | Self::Orphaned { .. }
+            | Self::Resubmit { .. }
+            | Self::Died { .. } => true,
+            Self::Send
+            | Self::Release { .. }
+            | Self::Retry { .. }
+            | Self::Recheck { .. }
+            | Self::Expire
+            | Self::Discard => false,
+        }
+    }
+
+    /// The journal holds a call as it was first sent, and the values it was to be sent with since
+    /// came too late; `before` says what it was sent with.
+    pub fn too_late(before: &str) -> Self {
+        Self::Died {
+            reason: Reason::Conflict,
+            message: format!(
+                "the journal holds this call already, as it was first sent: {before}; change it \
+                 in the CRM, or discard this letter"
+            ),
+            errors: serde_json::Value::Null,
+        }
+    }
+}
+
+/// The step that a call takes when a webhook says that the journal holds it; `None` where that is
+/// no news, or a person has decided otherwise.
+///
+/// A letter leaves only where its reason is that nobody knew: `server_error`, `unconfirmed`.
+pub fn hooked(
+    state: State,
+    reason: Option<Reason>,
+    fate: Option<Fate>,
+    message: &str,
+) -> Option<Step> {
+    let doubtful = matches!(reason, Some(Reason::ServerError | Reason::Unconfirmed));
+    match state {
+        State::Submitted if fate == Some(Fate::Changed) => Some(Step::too_late(message)),
+        State::Ready | State::Sending | State::Submitted => Some(Step::Hooked),
+        State::Dead => doubtful.then_some(Step::Hooked),
+        State::Journaled | State::Parked | State::Discarded => None,
     }
 }
 
@@ -281,6 +344,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Accepted { .. } => (state == Sending).then_some(Submitted),
         Step::Returned { .. } | Step::Unsent => (state == Sending).then_some(Ready),
         Step::Confirmed => (state == Submitted).then_some(Journaled),
+        Step::Hooked => matches!(state, Ready | Sending | Submitted | Dead).then_some(Journaled),
         Step::NotYet { .. } | Step::Absent { .. } => (state == Submitted).then_some(Submitted),
         Step::Orphaned { .. } => matches!(state, Sending | Submitted).then_some(Submitted),
         Step::Resubmit { .. } => (state == Submitted).then_some(Ready),

@@ -185,6 +185,7 @@ fn steps() -> Vec<Step> {
         },
         Step::Unsent,
         Step::Confirmed,
+        Step::Hooked,
         Step::NotYet { next_poll: at },
         Step::Absent {
             next_look: at,
@@ -213,7 +214,7 @@ fn steps() -> Vec<Step> {
     for step in &all {
         match step {
             Step::Send | Step::Accepted { .. } | Step::Returned { .. } | Step::Unsent => {}
-            Step::Confirmed | Step::NotYet { .. } | Step::Resubmit { .. } => {}
+            Step::Confirmed | Step::Hooked | Step::NotYet { .. } | Step::Resubmit { .. } => {}
             Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
             Step::Expire | Step::Discard => {}
@@ -357,6 +358,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
         return Some("the pure function refuses it");
     }
     match (state, step) {
+        (_, "hooked") => Some("no webhooks reach the simulation"),
         (_, "unsent") => Some("the sender has no use for it"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
         _ => None,

@@ -84,6 +84,7 @@ pub(in crate::spool) struct Stored {
     pub absent: u32,
     pub absent_at: Option<i64>,
     pub fate: Option<String>,
+    pub hooked: bool,
 }
 
 impl Default for Stored {
@@ -110,6 +111,7 @@ impl Default for Stored {
             absent: 0,
             absent_at: None,
             fate: None,
+            hooked: false,
         }
     }
 }
@@ -122,7 +124,8 @@ impl Store {
             .prepare_cached(
                 "SELECT id, state, live, since, started, not_before, request_id, token,
                         submitted_at, next_poll, polls, resubmits, deaths, reason, message, errors,
-                        attempts, first_sent, failures, absent, absent_at, fate
+                        attempts, first_sent, failures, absent, absent_at, fate,
+                        hooked
                  FROM calls ORDER BY id",
             )
             .expect("a question");
@@ -155,6 +158,7 @@ fn stored(row: &rusqlite::Row<'_>) -> rusqlite::Result<(RowId, Stored)> {
         absent: row.get(19)?,
         absent_at: row.get(20)?,
         fate: row.get(21)?,
+        hooked: row.get(22)?,
     };
     Ok((RowId(row.get(0)?), stored))
 }

@@ -62,6 +62,7 @@ impl Store {
             ready: books.ready,
             sending: books.sending,
             submitted: books.submitted,
+            hooked: self.hooked()?,
             ..Head::default()
         };
         if books.ready > 0 {

@@ -5,6 +5,7 @@ mod appeared;
 mod asked;
 mod calls;
 mod correct;
+mod deliveries;
 mod finish;
 mod head;
 mod letters;
@@ -296,6 +297,7 @@ impl Store {
                 company,
                 application,
             } => self.bind_company(company, application),
+            Op::Delivery(delivery) => self.deliver(delivery).map(Done::Delivered),
             Op::Purge { now } => self.purge(*now),
         }
     }

@@ -21,11 +21,12 @@ impl Store {
         let before = now.minus(self.settings.retention);
         let calls = self.purge_calls(before)?;
         let tombstones = self.purge_tombstones(before)?;
+        let deliveries = self.purge_deliveries(now)?;
         self.give_pages_back()?;
         Ok(Done::Purged(Purged {
             calls,
             tombstones,
-            more: calls == u64::from(CALLS_MAX) || tombstones > 0,
+            more: calls == u64::from(CALLS_MAX) || tombstones > 0 || deliveries,
         }))
     }
 

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT];
+pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -143,6 +143,19 @@ CREATE TRIGGER letter_came AFTER UPDATE OF state, reason ON calls
 BEGIN
     INSERT INTO letters VALUES (NEW.reason, 1) ON CONFLICT DO UPDATE SET count = count + 1;
 END;
+";
+
+/// Events that the service sends to us: whose call one has confirmed, and the pairs that are known.
+/// Ids grow with time, so what is old lies at the front.
+const HOOKS: &str = "
+ALTER TABLE calls ADD COLUMN hooked INTEGER NOT NULL DEFAULT 0;
+CREATE TABLE deliveries (
+    id INTEGER PRIMARY KEY,
+    installation TEXT NOT NULL,
+    event TEXT NOT NULL,
+    at INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX deliveries_pair ON deliveries(event, installation);
 ";
 
 /// What a file turned out to be.

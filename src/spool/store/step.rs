@@ -1,7 +1,7 @@
 //! A stored call takes a step.
 
 use super::super::op::{Done, RowId};
-use super::super::state::{FIRST_POLL, Fate, Step, TokenPrint, next};
+use super::super::state::{FIRST_POLL, Fate, State, Step, TokenPrint, next};
 use super::finish::json;
 use super::tally::Book;
 use super::{Store, sql};
@@ -12,14 +12,17 @@ use rusqlite::OptionalExtension as _;
 
 impl Store {
     pub(super) fn step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<Done, Error> {
-        let mut found = self.prepare("SELECT state FROM calls WHERE id = ?1")?;
-        let word = found.query_row([row.0], |row| row.get::<_, String>(0));
+        let mut found = self.prepare("SELECT state, hooked FROM calls WHERE id = ?1")?;
+        let word = found.query_row([row.0], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)));
         let word = sql(self, word.optional())?;
         drop(found);
-        let Some(word) = word else {
+        let Some((word, hooked)) = word else {
             return self.step_unreadable(row, step);
         };
         let from = self.read_state(row, &word)?;
+        if from == State::Journaled && hooked && step.is_answer() {
+            return Ok(Done::Stepped(from));
+        }
         let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
         self.write_step(row, step, at)?;
         if from != to {
@@ -37,6 +40,7 @@ impl Store {
             | Step::Returned { .. }
             | Step::Unsent
             | Step::Confirmed
+            | Step::Hooked
             | Step::NotYet { .. }
             | Step::Absent { .. }
             | Step::Orphaned { .. }
@@ -56,6 +60,14 @@ impl Store {
             Step::Send => self.sent(row, at),
             Step::Unsent => self.ready_at(row, None),
             Step::Confirmed | Step::Expire | Step::Discard => Ok(()),
+            Step::Hooked => {
+                self.execute(
+                    "UPDATE calls SET hooked = 1, reason = NULL, message = '', errors = NULL
+                     WHERE id = ?1",
+                    [row.0],
+                )?;
+                Ok(())
+            }
             Step::Accepted { request_id, token } => self.accepted(row, request_id, token, at),
             Step::Returned {
                 not_before,

@@ -4,7 +4,8 @@
 use super::call::{at, finished, journal};
 use crate::journal::{LeadId, Outcome, Phone, Reason};
 use crate::spool::{
-    Ask, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store, TokenPrint,
+    Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
+    TokenPrint, Told,
 };
 use std::time::Duration;
 
@@ -334,6 +335,30 @@ pub const ACTS: &[Act] = &[
         let notices = store.notices(PAGE).expect("readable");
         let notice = notices[0].notice;
         write(store, vec![Op::NoticeSent { notice }]);
+    }),
+    ("deliveries", |store, rows| {
+        let sent = at(3_000);
+        step(store, rows.at(READY, 3), Step::Send);
+        for (kind, k) in [(READY, 3), (SUBMITTED, 3), (DEAD, 3)] {
+            let row = store
+                .row(rows.at(kind, k))
+                .expect("readable")
+                .expect("a row");
+            let delivery = |event: &str| {
+                Op::Delivery(Box::new(Delivery {
+                    installation: "9".into(),
+                    event: event.to_owned(),
+                    company: "c".into(),
+                    at: sent,
+                    told: Told::Completed {
+                        uuid: row.uuid,
+                        leads: Vec::new(),
+                    },
+                }))
+            };
+            let event = format!("event {}", row.id);
+            write(store, vec![delivery(&event), delivery(&event)]);
+        }
     }),
     ("purge what is due", |store, _| {
         write(store, vec![Op::Purge { now: at(MONTH + 2) }]);

@@ -3,6 +3,7 @@
 mod acts;
 mod call;
 mod correct;
+mod deliveries;
 mod disk;
 mod durability;
 mod finish;

@@ -37,6 +37,8 @@ struct Model {
     internal: u64,
     skipped: u64,
     repeats: u64,
+    /// Confirmed by a webhook: answers that come later change nothing.
+    hooked: BTreeSet<RowId>,
 }
 
 impl Model {
@@ -92,6 +94,12 @@ impl Model {
                 let Some((_, state)) = self.rows.get_mut(row) else {
                     return false;
                 };
+                if self.hooked.contains(row) && step.is_answer() {
+                    return done.is_none_or(|done| *done == Done::Stepped(State::Journaled));
+                }
+                if *step == Step::Hooked && next(*state, step).is_ok() {
+                    self.hooked.insert(*row);
+                }
                 match next(*state, step) {
                     Ok(to) => {
                         *state = to;
@@ -143,7 +151,7 @@ fn op_of(act: &Act, model: &Model) -> Op {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         4 => (0..12_u32, 0..WAYS.len()).prop_map(|(n, way)| Act::Finish(n, way)),
-        9 => (0..12_usize, 0..16_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
+        9 => (0..12_usize, 0..17_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
         1 => Just(Act::Nobody),
     ]
 }

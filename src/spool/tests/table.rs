@@ -5,7 +5,7 @@ use crate::journal::Reason;
 use crate::spool::{Fate, Refused, State, Step, TokenPrint, next};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 16] {
+pub fn steps() -> [Step; 17] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -25,6 +25,7 @@ pub fn steps() -> [Step; 16] {
         },
         Step::Unsent,
         Step::Confirmed,
+        Step::Hooked,
         Step::NotYet { next_poll: at(70) },
         Step::Absent {
             next_look: at(80),
@@ -57,22 +58,23 @@ pub fn steps() -> [Step; 16] {
 fn every_step_in_every_state_is_as_the_table_says() {
     use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
     let no = None;
-    // Send, Accepted, Returned, Unsent, Confirmed, NotYet, Absent, Orphaned, Resubmit, Died,
+    // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit, Died,
     // Died of what may pass, Release, Retry, Recheck, Expire, Discard
     #[rustfmt::skip]
     let table = [
-        (Ready, [Some(Sending), no, no, no, no, no, no, no, no, Some(Dead), Some(Parked), no, no,
-            no, no, no]),
-        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, no, no, Some(Submitted), no,
-            Some(Dead), Some(Parked), no, no, no, no, no]),
-        (Submitted, [no, no, no, no, Some(Journaled), Some(Submitted), Some(Submitted),
-            Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no, no, no]),
-        (Journaled, [no; 16]),
-        (Dead, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Submitted), no,
-            Some(Discarded)]),
-        (Parked, [no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
+        (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
+            Some(Parked), no, no, no, no, no]),
+        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
+            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no]),
+        (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
+            Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
+            no, no]),
+        (Journaled, [no; 17]),
+        (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
+            Some(Submitted), no, Some(Discarded)]),
+        (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
             Some(Dead), Some(Discarded)]),
-        (Discarded, [no; 16]),
+        (Discarded, [no; 17]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {
