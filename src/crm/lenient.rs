@@ -29,13 +29,21 @@ const KEYS: [&str; 11] = [
 /// # Errors
 /// The body is not JSON from its first byte to its last.
 pub(super) fn read(body: &[u8]) -> Result<Value, String> {
+    read_keys(body, &KEYS)
+}
+
+/// The same of an object whose keys that can matter are these.
+///
+/// # Errors
+/// The body is not JSON from its first byte to its last.
+pub(crate) fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     let text = text(body);
     if text.trim().is_empty() {
         return Err("the body is empty".to_owned());
     }
     match serde_json::from_str(&text) {
         Ok(value) => Ok(value),
-        Err(error) => match pieces(&text) {
+        Err(error) => match pieces(&text, keys) {
             Some(map) if !map.is_empty() => Ok(Value::Object(map)),
             Some(_) | None => Err(format!("the body is not JSON: {error}")),
         },
@@ -49,13 +57,13 @@ fn text(body: &[u8]) -> Cow<'_, str> {
 }
 
 /// What can be read of a whole object, key by key; `None` when it is no object or not whole.
-fn pieces(text: &str) -> Option<Map<String, Value>> {
+fn pieces(text: &str, keys: &[&'static str]) -> Option<Map<String, Value>> {
     serde_json::from_str::<IgnoredAny>(text).ok()?;
     let read = |key: &'static str| {
         let value = One(key).of(text).ok().flatten()?;
         Some((key.to_owned(), value))
     };
-    Some(KEYS.into_iter().filter_map(read).collect())
+    Some(keys.iter().copied().filter_map(read).collect())
 }
 
 /// Reads the value of one key and passes over the others unread.

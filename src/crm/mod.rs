@@ -20,7 +20,7 @@ pub mod answer;
 pub mod client;
 mod envelope;
 pub mod failure;
-mod lenient;
+pub(crate) mod lenient;
 pub mod request;
 
 pub use address::{Address, AddressError};

@@ -3,5 +3,30 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`signature`] | the HMAC over a body (§6.4): made and proved |
+//! | [`headers`] | the four headers of a delivery (§6.3) |
+//! | [`keyring`] | which secret may prove a delivery |
+//! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as it concerns us |
+//! | [`judge`] | all of these at once: what is to become of a delivery, and what is answered |
+//!
+//! What is answered decides what the service does (§6.9): 2xx ends a delivery, 503 brings it back
+//! after 30 s, 5 min and 30 min, 4xx loses it for ever. So 4xx is only for what the service has
+//! not sent, and whatever we cannot judge or keep is 503.
+//!
+//! | answer | when |
+//! |---|---|
+//! | 200 | kept, known already, or proved and not for us |
+//! | 400 | no header of a delivery at all; proved, but no event |
+//! | 401 | none of the secrets made the signature; headers that no delivery has |
+//! | 404, 405, 413 | another path, another method, a body too long |
+//! | 408 | a body that does not come to its end |
+//! | 503 | no secret, no company yet, an own clock that is wrong, no disk, no time; **and a right signature whose time is more than five minutes off** |
+//!
+//! The last is a choice. A delivery is signed when it is sent (§6.3), so one that was held up on
+//! the way comes back with a new time, and if a clock is wrong there is time to set it; a replayed
+//! one stays as it is and is never accepted. With 401 a held-up event would be lost.
 
+pub mod event;
+pub mod headers;
+pub mod judge;
+pub mod keyring;
 pub mod signature;

@@ -1,0 +1,329 @@
+//! The JSON of an event (§6.5 to §6.8), as far as it concerns us. Unknown fields and values are
+//! passed over: the service adds such as it likes (§ Versioning).
+
+use crate::crm::lenient;
+use crate::journal::{CallUuid, LeadId};
+use callbridge_call::EpochSeconds;
+use serde_json::Value;
+
+/// The keys of the envelope that we read.
+const KEYS: [&str; 8] = [
+    "eventId",
+    "eventType",
+    "occurredAt",
+    "companyId",
+    "lead",
+    "mergedLeadIds",
+    "propertyChanges",
+    "call",
+];
+/// What stands before the uuid of what the Open API has written (§2.6).
+const PREFIX: &str = "oapi-";
+/// The provider of those (§2.6).
+const PROVIDER: &str = "OPEN_API";
+/// Leads of one conversation that are looked at.
+const LEADS_MAX: usize = 1_000;
+
+/// Every kind of event that is told apart, as a label: those of the catalogue (§6.2), and the rest.
+pub const KINDS: [&str; 8] = [
+    "LEAD_CREATED",
+    "LEAD_ASSIGNED",
+    "LEAD_STAGE_CHANGED",
+    "LEAD_PROPERTIES_UPDATED",
+    "LEAD_MERGED",
+    "LEAD_DELETED",
+    "CALL_COMPLETED",
+    "other",
+];
+
+/// An event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// `eventId`
+    pub id: String,
+    /// One of [`KINDS`].
+    pub kind: &'static str,
+    /// `companyId`, in digits.
+    pub company: String,
+    /// `occurredAt`, in whole seconds; `None` where it is not there or no time.
+    pub at: Option<EpochSeconds>,
+    /// What it says.
+    pub what: What,
+}
+
+/// What an event says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// A call that may be ours is in the journal.
+    Completed {
+        /// Its uuid, without the prefix.
+        uuid: CallUuid,
+        /// The leads that it was put down to.
+        leads: Vec<LeadId>,
+    },
+    /// Nothing for us.
+    Nothing(Why),
+}
+
+/// Why an event is nothing for us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Why {
+    /// An event that we do not know, or of a group that says nothing of calls and leads.
+    Unknown,
+    /// A meeting (§6.8 `conversationKind`).
+    Meeting,
+    /// A call that another provider has journaled.
+    Foreign,
+    /// The block that its kind has is not there, or has no id.
+    Incomplete,
+}
+
+impl Why {
+    /// Every reason.
+    pub const ALL: [Self; 4] = [
+        Self::Unknown,
+        Self::Meeting,
+        Self::Foreign,
+        Self::Incomplete,
+    ];
+
+    /// `unknown`, as in metrics.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Meeting => "meeting",
+            Self::Foreign => "foreign",
+            Self::Incomplete => "incomplete",
+        }
+    }
+}
+
+/// Reads a body.
+///
+/// # Errors
+/// In words, when it is no event: not JSON, no object, no id or no company.
+pub fn read(body: &[u8]) -> Result<Event, String> {
+    let json = lenient::read_keys(body, &KEYS)?;
+    if !json.is_object() {
+        return Err("the body is no object".to_owned());
+    }
+    let text = |key: &str| {
+        json[key]
+            .as_str()
+            .map(str::trim)
+            .filter(|it| !it.is_empty())
+    };
+    let id = text("eventId").ok_or("it has no eventId")?;
+    let company = id_in(&json["companyId"]).ok_or("it has no companyId")?;
+    let kind = text("eventType").unwrap_or_default();
+    let kind = KINDS
+        .into_iter()
+        .find(|known| *known == kind)
+        .unwrap_or("other");
+    Ok(Event {
+        id: id.to_owned(),
+        kind,
+        company: company.to_string(),
+        at: seconds(&json["occurredAt"]),
+        what: what(kind, &json),
+    })
+}
+
+fn what(kind: &str, json: &Value) -> What {
+    match kind {
+        "CALL_COMPLETED" => completed(&json["call"]).unwrap_or_else(What::Nothing),
+        _ => What::Nothing(Why::Unknown),
+    }
+}
+
+/// A call that may be ours: of our provider, or of none that is named. A false confirmation would
+/// lose a call and a missed one costs a request, so whatever else it says is foreign.
+fn completed(call: &Value) -> Result<What, Why> {
+    let word = |key: &str| match &call[key] {
+        Value::Null => Ok(None),
+        Value::String(word) => Ok(Some(word.as_str())),
+        _ => Err(Why::Incomplete),
+    };
+    let id = word("callId")?.ok_or(Why::Incomplete)?;
+    if word("conversationKind")?.is_some_and(|kind| kind != "CALL") {
+        return Err(Why::Meeting);
+    }
+    if word("provider")?.is_some_and(|provider| provider != PROVIDER) {
+        return Err(Why::Foreign);
+    }
+    let bare = id.strip_prefix(PREFIX).unwrap_or(id);
+    let hyphenated = bare.len() == uuid::fmt::Hyphenated::LENGTH;
+    let uuid = uuid::Uuid::try_parse(bare).ok().filter(|_| hyphenated);
+    let uuid = uuid.ok_or(Why::Foreign)?;
+    let leads = call["leadIds"].as_array().map_or(&[][..], Vec::as_slice);
+    let leads = leads.iter().take(LEADS_MAX).filter_map(lead_id).collect();
+    Ok(What::Completed {
+        uuid: CallUuid(uuid),
+        leads,
+    })
+}
+
+/// A lead's id.
+fn lead_id(value: &Value) -> Option<LeadId> {
+    id_in(value).and_then(LeadId::new)
+}
+
+/// An id: a whole number, as a number or in digits.
+fn id_in(value: &Value) -> Option<i64> {
+    match value {
+        Value::Number(number) => number.as_i64(),
+        Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
+        _ => None,
+    }
+}
+
+/// Seconds since the epoch, with or without a fraction; milliseconds and the like are no time.
+fn seconds(value: &Value) -> Option<EpochSeconds> {
+    const YEAR_5138: i64 = 100_000_000_000;
+    let whole = value.as_i64().or_else(|| {
+        let exact = value.as_f64().filter(|it| (0.0..1e11).contains(it))?;
+        exact.floor().to_string().parse().ok()
+    });
+    whole
+        .filter(|it| (1..YEAR_5138).contains(it))
+        .map(EpochSeconds::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    const UUID: &str = "7960997f-d1f6-4443-b29d-16fae6d27ae1";
+
+    fn call(changes: Value) -> Value {
+        let mut call = json!({
+            "callId": format!("oapi-{UUID}"), "provider": "OPEN_API", "conversationKind": "CALL",
+            "direction": "INBOUND", "answered": true, "startedAt": 1_795_151_317,
+            "endedAt": null, "clientPhone": "+998901110001", "leadIds": [4001],
+        });
+        for (key, value) in changes.as_object().expect("changes") {
+            call[key] = value.clone();
+        }
+        json!({
+            "eventId": "e-1", "eventType": "CALL_COMPLETED", "occurredAt": 1_795_151_330,
+            "companyId": 77, "call": call,
+        })
+    }
+
+    fn what_of(event: &Value) -> What {
+        read(event.to_string().as_bytes()).expect("an event").what
+    }
+
+    fn ours() -> What {
+        What::Completed {
+            uuid: CallUuid(UUID.parse().expect("a uuid")),
+            leads: LeadId::new(4001).into_iter().collect(),
+        }
+    }
+
+    #[test]
+    fn a_call_of_ours_is_known_with_and_without_its_prefix() {
+        for same in [
+            json!({}),
+            json!({"callId": UUID}),
+            json!({"callId": UUID.to_uppercase()}),
+            json!({"provider": null}),
+            json!({"conversationKind": null}),
+            json!({"leadIds": ["4001"]}),
+            json!({"leadIds": [4001, null, {}, -3], "record": {"url": "https://x"}}),
+        ] {
+            assert_eq!(what_of(&call(same.clone())), ours(), "{same}");
+        }
+        let nowhere = What::Completed {
+            uuid: CallUuid(UUID.parse().expect("a uuid")),
+            leads: Vec::new(),
+        };
+        assert_eq!(what_of(&call(json!({"leadIds": null}))), nowhere);
+    }
+
+    #[test]
+    fn meetings_foreign_calls_and_broken_blocks_are_nothing_for_us() {
+        for (changes, why) in [
+            (json!({"conversationKind": "OFFLINE_MEET"}), Why::Meeting),
+            (json!({"conversationKind": "HOLOGRAM"}), Why::Meeting),
+            (json!({"provider": "ASTERISK"}), Why::Foreign),
+            (
+                json!({"provider": "ONLINE_PBX", "callId": "1795151317.146"}),
+                Why::Foreign,
+            ),
+            (json!({"callId": "oapi-oapi-x"}), Why::Foreign),
+            (json!({"callId": UUID.replace('-', "")}), Why::Foreign),
+            (json!({"callId": null}), Why::Incomplete),
+            (json!({"callId": 7}), Why::Incomplete),
+        ] {
+            assert_eq!(
+                what_of(&call(changes.clone())),
+                What::Nothing(why),
+                "{changes}"
+            );
+        }
+        let mut gone = call(json!({}));
+        gone["call"] = json!([1]);
+        assert_eq!(what_of(&gone), What::Nothing(Why::Incomplete));
+        gone["eventType"] = json!("LEAD_NOTE_ADDED");
+        assert_eq!(what_of(&gone), What::Nothing(Why::Unknown));
+    }
+
+    #[test]
+    fn an_envelope_needs_an_id_and_a_company_and_bears_odd_times() {
+        let with = |key: &str, value: Value| {
+            let mut event = call(json!({}));
+            event[key] = value;
+            read(event.to_string().as_bytes())
+        };
+        for (key, value) in [
+            ("eventId", json!(null)),
+            ("eventId", json!(" ")),
+            ("eventId", json!(7)),
+            ("companyId", json!(null)),
+            ("companyId", json!("Alpha")),
+            ("companyId", json!(7.5)),
+        ] {
+            assert!(with(key, value.clone()).is_err(), "{key} {value}");
+        }
+        assert_eq!(with("companyId", json!("77")).expect("one").company, "77");
+        let at = |value| {
+            with("occurredAt", value)
+                .expect("one")
+                .at
+                .map(EpochSeconds::get)
+        };
+        assert_eq!(at(json!(1_795_151_330.9)), Some(1_795_151_330));
+        assert_eq!(at(json!(1_795_151_330_000_i64)), None, "milliseconds");
+        assert_eq!(at(json!("yesterday")), None);
+    }
+
+    #[test]
+    fn a_stranger_field_that_no_reader_bears_spoils_nothing() {
+        let deep = format!("{}1{}", "[".repeat(5_000), "]".repeat(5_000));
+        for odd in ["1e400", deep.as_str()] {
+            let body = call(json!({})).to_string();
+            let body = body.replacen('{', &format!("{{\"news\":{odd},"), 1);
+            assert_eq!(read(body.as_bytes()).expect("an event").what, ours());
+        }
+        for body in [&b""[..], b"[]", b"7", b"{", b"\xff\xfe", b"null"] {
+            assert!(read(body).is_err(), "{body:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_an_event_or_none_without_panic(
+            body in any::<Vec<u8>>(), key in 0..KEYS.len(), text in "\\PC{0,20}",
+        ) {
+            let _ = read(&body);
+            let mut event = call(json!({}));
+            for value in [json!(text), json!({"id": text}), json!([text]), json!(-1)] {
+                event[KEYS[key]] = value;
+                let _ = read(event.to_string().as_bytes());
+            }
+        }
+    }
+}

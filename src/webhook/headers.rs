@@ -1,0 +1,157 @@
+//! The headers of a delivery (§6.3). Each stands there once, in the form that the service gives it,
+//! or it is no delivery.
+
+use super::judge::Refusal;
+use super::signature::Signature;
+
+/// The event's id, as in the body.
+pub const ID: &str = "x-webhook-id";
+/// The connection that it comes for.
+pub const INSTALLATION: &str = "x-webhook-installation-id";
+/// When it was signed, in epoch seconds.
+pub const TIMESTAMP: &str = "x-webhook-timestamp";
+/// The signature.
+pub const SIGNATURE: &str = "x-webhook-signature";
+
+/// A UUID has 36; more than these is no id.
+const ID_BYTES_MAX: usize = 128;
+/// An installation's id is a number.
+const INSTALLATION_BYTES_MAX: usize = 64;
+/// Digits of seconds since the epoch, for some thousand years.
+const TIMESTAMP_BYTES_MAX: usize = 12;
+
+/// The headers of one delivery; nothing of them is proved yet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Headers {
+    /// [`ID`]
+    pub id: String,
+    /// [`INSTALLATION`]
+    pub installation: String,
+    /// [`TIMESTAMP`], exactly as it came: it is signed.
+    pub timestamp: String,
+    /// The same in seconds since the epoch.
+    pub signed_at: i64,
+    /// [`SIGNATURE`]
+    pub signature: Signature,
+}
+
+impl Headers {
+    /// From all headers of a request, names in lower case.
+    ///
+    /// # Errors
+    /// [`Refusal::NoHeaders`] where none of them is there; [`Refusal::Malformed`] where one is
+    /// missing, doubled, or not as the service writes it.
+    pub fn read<'a>(all: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Result<Self, Refusal> {
+        let mut found = [None; 4];
+        for (name, value) in all {
+            let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
+            let Some(place) = names.iter().position(|known| *known == name) else {
+                continue;
+            };
+            if found[place].replace(value).is_some() {
+                return Err(Refusal::Malformed);
+            }
+        }
+        if found == [None; 4] {
+            return Err(Refusal::NoHeaders);
+        }
+        let [
+            Some(id),
+            Some(installation),
+            Some(timestamp),
+            Some(signature),
+        ] = found
+        else {
+            return Err(Refusal::Malformed);
+        };
+        let read = || {
+            let timestamp = visible(timestamp, TIMESTAMP_BYTES_MAX)?;
+            let digits = timestamp.bytes().all(|byte| byte.is_ascii_digit());
+            Some(Self {
+                id: visible(id, ID_BYTES_MAX)?,
+                installation: visible(installation, INSTALLATION_BYTES_MAX)?,
+                signed_at: timestamp.parse().ok().filter(|_| digits)?,
+                timestamp,
+                signature: Signature::parse(signature)?,
+            })
+        };
+        read().ok_or(Refusal::Malformed)
+    }
+}
+
+/// Visible ASCII of at most so many bytes, and at least one.
+fn visible(value: &[u8], most: usize) -> Option<String> {
+    let good = (1..=most).contains(&value.len()) && value.iter().all(u8::is_ascii_graphic);
+    good.then(|| String::from_utf8_lossy(value).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signature() -> String {
+        format!("sha256={}", "0".repeat(64))
+    }
+
+    fn set() -> Vec<(&'static str, String)> {
+        vec![
+            (ID, "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e10".into()),
+            (INSTALLATION, "9001".into()),
+            (TIMESTAMP, "1795151317".into()),
+            (SIGNATURE, signature()),
+        ]
+    }
+
+    fn read(set: &[(&'static str, String)]) -> Result<Headers, Refusal> {
+        Headers::read(set.iter().map(|(name, value)| (*name, value.as_bytes())))
+    }
+
+    #[test]
+    fn a_whole_set_is_read_whatever_stands_beside_it() {
+        let mut all = set();
+        all.push(("content-type", "application/json".into()));
+        let headers = read(&all).expect("a delivery");
+        assert_eq!(headers.signed_at, 1_795_151_317);
+        assert_eq!(headers.installation, "9001");
+    }
+
+    #[test]
+    fn without_any_of_them_it_is_nobodys_delivery_and_with_some_a_broken_one() {
+        assert_eq!(read(&[]), Err(Refusal::NoHeaders));
+        let json = ("content-type", "application/json".to_owned());
+        assert_eq!(read(&[json]), Err(Refusal::NoHeaders));
+        for some in 1..15_usize {
+            let all = set().into_iter().enumerate();
+            let half = all.filter(|(at, _)| some & (1 << at) != 0);
+            let half: Vec<_> = half.map(|(_, header)| header).collect();
+            assert_eq!(read(&half), Err(Refusal::Malformed), "{half:?}");
+        }
+    }
+
+    #[test]
+    fn doubled_headers_and_odd_values_are_refused() {
+        for at in 0..4 {
+            let mut doubled = set();
+            doubled.push(doubled[at].clone());
+            assert_eq!(read(&doubled), Err(Refusal::Malformed), "{doubled:?}");
+        }
+        for (at, value) in [
+            (0, String::new()),
+            (0, "a b".into()),
+            (0, "x".repeat(ID_BYTES_MAX + 1)),
+            (1, "й".into()),
+            (1, "9".repeat(INSTALLATION_BYTES_MAX + 1)),
+            (2, "-1".into()),
+            (2, "+1795151317".into()),
+            (2, "1795151317.5".into()),
+            (2, "1795151317000000".into()),
+            (2, "now".into()),
+            (3, signature().replace("sha256", "sha1")),
+            (3, "0".repeat(64)),
+        ] {
+            let mut odd = set();
+            odd[at].1.clone_from(&value);
+            assert_eq!(read(&odd), Err(Refusal::Malformed), "{at} {value}");
+        }
+    }
+}
