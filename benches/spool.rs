@@ -172,7 +172,7 @@ fn head(handle: &Handle) -> Duration {
     timed(|_| {
         let ask = Ask {
             now,
-            token: Some(TokenPrint::of("token")),
+            tokens: vec![TokenPrint::of("token")],
             ripe_before: now,
         };
         handle

@@ -39,6 +39,7 @@ pub mod crm;
 pub mod daemon;
 pub mod dead_letter;
 pub mod demo;
+pub mod errand;
 pub mod explain;
 pub mod intake;
 pub mod journal;

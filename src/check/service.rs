@@ -143,6 +143,7 @@ async fn token_info(
     let Launch::Go {
         request,
         ops: launched,
+        ..
     } = core.launch(clock::now(), plan, About::default())
     else {
         let todo = "ask again in a minute";
@@ -183,6 +184,7 @@ pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
             found
         }
         Answer::Unauthorized => refused("the CRM refuses it (401)"),
+        Answer::Told(_) => vec![works_not(address, "an answer to another question")],
         Answer::TokenState { message } => refused(&format!("the CRM refuses it (406): {message}")),
         Answer::TooMany => vec![Finding::fault(
             Code::Unreachable,

@@ -9,6 +9,7 @@ use crate::dead_letter::select::Letters;
 use crate::journal::{Reason, Rules, number};
 use crate::ops::Status;
 use crate::people::{LeadAnswer, People};
+use crate::sender::Asking;
 use crate::spool::{Error, Handle, Letter, Op, Search, Step};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -39,6 +40,8 @@ pub struct Desk {
     pub rules: Rules,
     /// The lists in force.
     pub people: Arc<RwLock<Arc<People>>>,
+    /// Asks something of the CRM through the daemon's budget; `None` without daemon or CRM.
+    pub asking: Option<Asking>,
     /// How everything stands.
     pub status: StatusOf,
 }

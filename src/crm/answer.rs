@@ -37,6 +37,8 @@ pub enum Answer {
     Page(Page),
     /// Token/info: the token is alive (§4.3).
     TokenInfo(TokenInfo),
+    /// Leads and fields: the whole envelope, whose payload is not published (§2.8).
+    Told(Value),
     /// 400: not to be repeated unchanged (§7.7).
     Rejected {
         /// The service's words.
@@ -113,6 +115,52 @@ pub enum Answer {
         /// What is wrong with the certificate or the handshake.
         why: String,
     },
+}
+
+impl Answer {
+    /// The service did what was asked, or told it.
+    pub const fn is_good(&self) -> bool {
+        matches!(
+            self,
+            Self::Accepted { .. } | Self::StatusSuccess | Self::Told(_)
+        )
+    }
+
+    /// What the service or the transport said; nothing where all is well.
+    pub fn words(&self) -> String {
+        let said = |status: &str, message: &str| match message {
+            "" => status.to_owned(),
+            message => format!("{status}: {message}"),
+        };
+        match self {
+            Self::Accepted { .. }
+            | Self::StatusSuccess
+            | Self::Page(_)
+            | Self::TokenInfo(_)
+            | Self::Told(_) => String::new(),
+            Self::AcceptedWithoutId => "accepted, but without a requestId".to_owned(),
+            Self::NotAccepted { message } => said("200 with accept: false", message),
+            Self::StatusFailed { words } => said("FAILED", words),
+            Self::StatusPending { word } => word.clone(),
+            Self::Rejected { message, .. } => said("400", message),
+            Self::Unauthorized => "401".to_owned(),
+            Self::TokenState { message } => said("406", message),
+            Self::Forbidden { message } => said("403", message),
+            Self::NotFound { message } => said("404", message),
+            Self::WrongAddress { status } => status.to_string(),
+            Self::Conflict { message, .. } => said("409", message),
+            Self::OtherClientError {
+                status, message, ..
+            }
+            | Self::ServerError { status, message } => said(&status.to_string(), message),
+            Self::TooMany => "429".to_owned(),
+            Self::BrokenBody { why } => why.clone(),
+            Self::TimedOut => "no answer in time".to_owned(),
+            Self::Lost { why } => format!("connection lost: {why}"),
+            Self::NotConnected { why } => format!("no connection: {why}"),
+            Self::TlsRefused { why } => format!("TLS refused: {why}"),
+        }
+    }
 }
 
 /// An answer, and what it told besides.
@@ -197,7 +245,7 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
     let envelope = Envelope::read(body);
     if (200..300).contains(&status) {
         return match envelope {
-            Ok(envelope) => success(endpoint, &envelope),
+            Ok(envelope) => success(endpoint, envelope),
             Err(why) => silent(Answer::BrokenBody {
                 why: format!("status {status}, {why}"),
             }),
@@ -234,7 +282,7 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
     })
 }
 
-fn success(endpoint: Endpoint, envelope: &Envelope) -> Heard {
+fn success(endpoint: Endpoint, envelope: Envelope) -> Heard {
     if envelope.refused() {
         return silent(Answer::NotAccepted {
             message: envelope.message(),
@@ -243,8 +291,9 @@ fn success(endpoint: Endpoint, envelope: &Envelope) -> Heard {
     let broken = |why: &str| Answer::BrokenBody {
         why: why.to_owned(),
     };
+    let expiry = envelope.expiry();
     let answer = match endpoint {
-        Endpoint::Submit => match envelope.request_id() {
+        Endpoint::Submit | Endpoint::FieldList => match envelope.request_id() {
             Some(request_id) => Answer::Accepted { request_id },
             None => Answer::AcceptedWithoutId,
         },
@@ -262,11 +311,9 @@ fn success(endpoint: Endpoint, envelope: &Envelope) -> Heard {
             Some(page) => Answer::Page(page),
             None => broken("no rows in the page"),
         },
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields => Answer::Told(envelope.whole()),
     };
-    Heard {
-        answer,
-        expiry: envelope.expiry(),
-    }
+    Heard { answer, expiry }
 }
 
 fn silent(answer: Answer) -> Heard {

@@ -51,6 +51,11 @@ impl Envelope {
         self.0.get("accept") == Some(&Value::Bool(false))
     }
 
+    /// All of it.
+    pub(super) fn whole(self) -> Value {
+        Value::Object(self.0)
+    }
+
     /// The text for people.
     pub(super) fn message(&self) -> String {
         self.0.get("message").map(words).unwrap_or_default()

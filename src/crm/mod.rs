@@ -26,4 +26,4 @@ pub mod request;
 pub use address::{Address, AddressError};
 pub use answer::{Answer, Expiry, Grant, Heard, Page, TokenInfo, read};
 pub use client::{Client, Setup};
-pub use request::{Endpoint, FieldNames, FilterPage, PageSize, Request};
+pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

@@ -1,7 +1,8 @@
-//! What is asked of the service: the four requests of the call path, and the body of each.
+//! What is asked of the service: the four requests of the call path, those about leads, and the
+//! body of each.
 
 use crate::crm::Address;
-use crate::journal::CallRecord;
+use crate::journal::{CallRecord, LeadId};
 use callbridge_call::{Direction, EpochSeconds};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -19,11 +20,31 @@ pub enum Endpoint {
     TokenInfo,
     /// `POST /v1/open-api/call-history/filter` (§4.5)
     Filter,
+    /// `GET /v1/open-api/lead/{leadId}` (§4.7)
+    Lead,
+    /// `POST /v1/open-api/lead/filter` (§4.7)
+    Leads,
+    /// `GET /v1/open-api/crm-field` (§4.7)
+    CrmFields,
+    /// `POST /v1/open-api/lead/{leadId}/field/list` (§4.4)
+    FieldList,
 }
 
 impl Endpoint {
+    /// Those on the way of a call; the others are errands.
+    pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
+
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
+    pub const ALL: [Self; 8] = [
+        Self::Submit,
+        Self::Poll,
+        Self::TokenInfo,
+        Self::Filter,
+        Self::Lead,
+        Self::Leads,
+        Self::CrmFields,
+        Self::FieldList,
+    ];
 
     /// The label: `submit`.
     pub const fn word(self) -> &'static str {
@@ -32,14 +53,18 @@ impl Endpoint {
             Self::Poll => "poll",
             Self::TokenInfo => "token_info",
             Self::Filter => "filter",
+            Self::Lead => "lead",
+            Self::Leads => "lead_filter",
+            Self::CrmFields => "crm_field",
+            Self::FieldList => "field_list",
         }
     }
 
     /// The most bytes of an answer's body that are read.
     pub const fn body_max(self) -> usize {
         match self {
-            Self::Submit | Self::Poll | Self::TokenInfo => 256 * 1024,
-            Self::Filter => 4 * 1024 * 1024,
+            Self::Submit | Self::Poll | Self::TokenInfo | Self::FieldList => 256 * 1024,
+            Self::Filter | Self::Lead | Self::Leads | Self::CrmFields => 4 * 1024 * 1024,
         }
     }
 }
@@ -103,6 +128,31 @@ pub struct FilterPage {
     pub since: Option<EpochSeconds>,
 }
 
+/// A page of leads, those that changed first at the front (§4.7, §6.1.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeadsPage {
+    /// From 1.
+    pub page: u32,
+    /// Leads a page, at most 50 (§4.7).
+    pub size: u32,
+    /// Only leads that changed since then.
+    pub since: Option<EpochSeconds>,
+}
+
+impl LeadsPage {
+    /// The names of key and range are those of the snapshot (§2.5): the document shows the form of
+    /// ranges by another one.
+    fn body(&self) -> Value {
+        let mut body = json!({
+            "page": self.page, "size": self.size, "orders": { "updatedTimestamp": "ASC" },
+        });
+        if let Some(since) = self.since {
+            body["updatedTimestampFrom"] = since.get().into();
+        }
+        body
+    }
+}
+
 /// One request, complete but for the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
@@ -117,6 +167,19 @@ pub enum Request {
     TokenInfo,
     /// Which calls the journal holds.
     Filter(FilterPage),
+    /// Is there such a lead.
+    Lead(LeadId),
+    /// A page of leads.
+    Leads(LeadsPage),
+    /// The catalogue of fields.
+    CrmFields,
+    /// Values for a lead's own fields.
+    FieldList {
+        /// The lead.
+        lead: LeadId,
+        /// The whole body.
+        body: Value,
+    },
 }
 
 impl Request {
@@ -127,6 +190,10 @@ impl Request {
             Self::Poll { .. } => Endpoint::Poll,
             Self::TokenInfo => Endpoint::TokenInfo,
             Self::Filter(_) => Endpoint::Filter,
+            Self::Lead(_) => Endpoint::Lead,
+            Self::Leads(_) => Endpoint::Leads,
+            Self::CrmFields => Endpoint::CrmFields,
+            Self::FieldList { .. } => Endpoint::FieldList,
         }
     }
 
@@ -139,14 +206,21 @@ impl Request {
             Self::Poll { request_id } => base.join(&[v1, api, "request", request_id]),
             Self::TokenInfo => base.join(&[v1, api, "token", "info"]),
             Self::Filter(_) => base.join(&[v1, api, "call-history", "filter"]),
+            Self::Lead(lead) => base.join(&[v1, api, "lead", &lead.to_string()]),
+            Self::Leads(_) => base.join(&[v1, api, "lead", "filter"]),
+            Self::CrmFields => base.join(&[v1, api, "crm-field"]),
+            Self::FieldList { lead, .. } => {
+                base.join(&[v1, api, "lead", &lead.to_string(), "field", "list"])
+            }
         }
     }
 
     /// The JSON body of a POST; `None` makes it a GET.
     pub fn body(&self) -> Option<Value> {
         match self {
-            Self::Submit(body) => Some(body.clone()),
-            Self::Poll { .. } | Self::TokenInfo => None,
+            Self::Submit(body) | Self::FieldList { body, .. } => Some(body.clone()),
+            Self::Poll { .. } | Self::TokenInfo | Self::Lead(_) | Self::CrmFields => None,
+            Self::Leads(page) => Some(page.body()),
             Self::Filter(page) => {
                 let mut body = json!({ "page": page.page, "size": page.size.get() });
                 if let (Some(since), Some(body)) = (page.since, body.as_object_mut()) {

@@ -31,9 +31,11 @@ use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::Status;
 use crate::ops::{http, systemd};
+use crate::sender::Asking;
 use crate::spool::{Guard, Integrity};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use observer::Observer;
+use outward::Outward;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -148,8 +150,11 @@ impl Daemon {
         let upkeep = upkeep::keep(opened.spool.clone());
         tasks.spawn(until(upkeep, stopped.clone()));
         tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
-        let (sender, vital) =
-            outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
+        let Outward {
+            shown: sender,
+            asking,
+            vital,
+        } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         vitals.extend(vital);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
         let observer = Arc::new(Observer {
@@ -169,7 +174,7 @@ impl Daemon {
             is_file,
             dry_run: config.dry_run,
         };
-        daemon.listen(&config, people, stopped).await
+        daemon.listen(&config, people, asking, stopped).await
     }
 
     /// The desk, the HTTP listener, systemd.
@@ -177,6 +182,7 @@ impl Daemon {
         mut self,
         config: &Config,
         people: SharedPeople,
+        asking: Asking,
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let observer = Arc::clone(&self.observer);
@@ -184,6 +190,7 @@ impl Daemon {
             spool: self.observer.spool.clone(),
             rules: config.rules.clone(),
             people,
+            asking: config.crm.is_some().then_some(asking),
             status: Box::new(move || {
                 let observer = Arc::clone(&observer);
                 Box::pin(async move { observer.status().await })

@@ -9,6 +9,7 @@ use crate::dead_letter::queue::Queue;
 use crate::journal::figures;
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::{Pulse, Vital};
+use crate::sender::asking::{Asking, asking};
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
 use crate::sender::status::SenderStatus;
@@ -18,18 +19,32 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Starts the sender, where there is a CRM. What it shows comes out of the receiver.
-/// Its loop can be looked at.
+/// The ways to the sender.
+pub struct Outward {
+    /// What it shows.
+    pub shown: watch::Receiver<SenderStatus>,
+    /// Asks something of the CRM; without a CRM nobody answers.
+    pub asking: Asking,
+    /// Its loop can be looked at.
+    pub vital: Option<Vital>,
+}
+
+/// Starts the sender, where there is a CRM.
 pub fn start_sender(
     config: &Config,
     spool: &Handle,
     durations: &Durations,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
-) -> (watch::Receiver<SenderStatus>, Option<Vital>) {
+) -> Outward {
     let (status, shown) = watch::channel(SenderStatus::default());
+    let (asking, questions) = asking();
     let Some(crm) = &config.crm else {
-        return (shown, None);
+        return Outward {
+            shown,
+            asking,
+            vital: None,
+        };
     };
     let pulse = Pulse::new("the sender");
     let vital = pulse.vital();
@@ -45,11 +60,16 @@ pub fn start_sender(
             clock_right_from: Some(figures::right_from()),
         },
         durations: durations.clone(),
+        questions,
         pulse,
     };
     let stop = has_stopped(stopped.clone());
     tasks.spawn(async move { Ok(sender.run(status, stop).await?) });
-    (shown, Some(vital))
+    Outward {
+        shown,
+        asking,
+        vital: Some(vital),
+    }
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.

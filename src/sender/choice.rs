@@ -4,10 +4,10 @@ use super::cause::Permit;
 use super::core::{Core, UNDER_WAY_MAX};
 use super::pacer::Pace;
 use super::plan::{Decision, Lane, Plan, Task};
-use super::schedule::{DEADLINE, OLD_POLL, TOGETHER, TOKEN_END};
+use super::schedule::{DEADLINE, OLD_POLL, PROBE, TOGETHER};
 use super::sweep::WORTH;
 use crate::clock::Now;
-use crate::spool::{Due, Head, RowId, Unconfirmed};
+use crate::spool::{Due, Head, RowId, TokenPrint, Unconfirmed};
 use std::time::Duration;
 
 /// A clock that is wrong is looked at this often.
@@ -15,6 +15,9 @@ const CLOCK_LOOK: Duration = Duration::from_secs(1);
 
 /// Calls that wait for company are looked at this often.
 const COMPANY_LOOK: Duration = Duration::from_secs(1);
+
+/// Errands that wait for a better moment are looked at this often.
+const ERRAND_LOOK: Duration = Duration::from_secs(5);
 
 /// Nothing is planned further ahead: the wall clock may be set meanwhile.
 const LOOK: Duration = Duration::from_secs(60);
@@ -29,9 +32,9 @@ impl Core {
         self.loaded = head.live.is_some() || head.backlog.is_some();
         self.waiting = head.submitted;
         let under_way = self.flights.len();
-        let polls_first = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
-            Permit::Calls(most) if under_way < most => false,
-            Permit::Trial { polls_first } => polls_first,
+        let (polls_first, trial) = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
+            Permit::Calls(most) if under_way < most => (false, false),
+            Permit::Trial { polls_first } => (polls_first, true),
             Permit::Ask => return self.take(now, Lane::Token, Task::TokenInfo),
             Permit::Until(at) => return Decision::WaitUntil(at),
             Permit::Calls(_) | Permit::Answer | Permit::Token => return Decision::Idle,
@@ -39,16 +42,38 @@ impl Core {
         if let Some(orphan) = head.orphan.as_ref().filter(|_| !self.may_sweep(now)) {
             return Decision::Revive(Box::new(orphan.clone()));
         }
-        match self.pick(now, head, polls_first) {
+        let picked = match trial {
+            true => self.pick(now, head, polls_first),
+            false => self.pick_any(now, head),
+        };
+        match picked {
+            Some((Lane::Spare, task)) => match (self.take(now, Lane::Spare, task), head) {
+                (Decision::WaitUntil(at), head) => self.wait_no_longer(now, head, at),
+                (decision, _) => decision,
+            },
             Some((lane, task)) => self.take(now, lane, task),
             None => self.wait(now, head),
         }
     }
 
+    /// A call, or an errand beside them.
+    fn pick_any(&self, now: Now, head: &Head) -> Option<(Lane, Task)> {
+        let call = self.pick(now, head, false);
+        let before = match call {
+            Some((lane, _)) => lane,
+            None => Lane::Spare,
+        };
+        let errand = self.errand(now, head, before);
+        errand.or(call)
+    }
+
     fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
         let pace = match lane {
             Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
-            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm => Pace::Even,
+            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::Errand => {
+                Pace::Even
+            }
+            Lane::Spare => Pace::Spare,
         };
         match self.pacer.take(now.boot, pace) {
             Ok(slot) => Decision::Send(Plan { slot, lane, task }),
@@ -98,13 +123,25 @@ impl Core {
     /// A call whose requestId cannot be asked for much longer: after 24 hours (§4.6), or when the
     /// token ends.
     fn ending<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
-        let expires = self.info.as_ref().and_then(|info| info.expires_at);
-        let token_ends = expires.is_some_and(|at| {
-            now.wall.plus(TOKEN_END).floor_seconds() >= at && now.wall.floor_seconds() < at
-        });
-        head.oldest_submitted.as_ref().filter(|it| {
+        let mut ending = head.oldest_submitted.iter().filter(|it| {
             let old = it.age(now.wall) >= DEADLINE;
-            (old || token_ends) && it.next_poll <= now.wall && self.may_poll(it)
+            let ends = old || self.token_ends(now, &it.token);
+            ends && it.next_poll <= now.wall && self.may_poll(it)
+        });
+        ending.next()
+    }
+
+    /// The token ends soon, and with it all that can be asked of its requestIds.
+    fn token_ends(&self, now: Now, token: &TokenPrint) -> bool {
+        let (expires, soon) = match self.before.as_ref().filter(|it| it.token == *token) {
+            Some(before) => (Some(before.until), self.token_end.min(PROBE)),
+            None => {
+                let expires = self.info.as_ref().and_then(|info| info.expires_at);
+                (expires, self.token_end)
+            }
+        };
+        expires.is_some_and(|at| {
+            now.wall.plus(soon).floor_seconds() >= at && now.wall.floor_seconds() < at
         })
     }
 
@@ -165,12 +202,21 @@ impl Core {
         self.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
     }
 
+    /// What can wait for this moment does not make calls wait for it.
+    fn wait_no_longer(&self, now: Now, head: &Head, at: Duration) -> Decision {
+        match self.wait(now, head) {
+            Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
+            Decision::Idle | Decision::Send(_) | Decision::Revive(_) => Decision::WaitUntil(at),
+        }
+    }
+
     fn wait(&self, now: Now, head: &Head) -> Decision {
         let company = head.polls.iter().any(|it| self.has_company(now, it));
-        let moments = [head.next_not_before, head.next_poll];
+        let moments = [head.next_not_before, head.next_poll, head.errands.next];
         match moments.into_iter().flatten().min() {
             _ if self.sweep_from > now.boot => Decision::WaitUntil(self.sweep_from),
             _ if company => Decision::WaitUntil(now.boot + COMPANY_LOOK),
+            _ if !head.errands.due.is_empty() => Decision::WaitUntil(now.boot + ERRAND_LOOK),
             // the wall clock may be set meanwhile: look again within a minute
             Some(at) => {
                 let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);

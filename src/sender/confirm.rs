@@ -87,7 +87,7 @@ impl Core {
         let apart = call.absent_at.is_none_or(apart);
         let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
-        let orphan = self.token.as_ref() != Some(&call.token);
+        let orphan = !self.reads(now, &call.token);
         let age = call.age(now.wall);
         if orphan && (findings.complete && findings.telling || times >= 2) {
             let given_time = age >= self.sweeper.ways.persisting + PATIENCE;

@@ -5,24 +5,23 @@
 //! makes it and gives the operations to commit **before** it leaves; [`Core::answered`] judges
 //! its answer and gives the operations to commit after it.
 
+use super::errands::Errands;
 use super::line::Line;
 use super::memory::{self, Memory, Refused, Shared, Silence};
-use super::orphan;
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
-use super::plan::{About, Known, Launch, Plan, Settings, Task};
-use super::schedule::{Jitter, PROBE};
+use super::plan::{Known, Plan, Settings};
+use super::schedule::{Jitter, PROBE, TOKEN_END};
 use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
 use super::verdict::Context;
 use crate::clock::Now;
-use crate::crm::{Answer, Request, TokenInfo, request};
-use crate::journal::Reason;
+use crate::crm::{Answer, TokenInfo};
 use crate::ops::status::{Pause, Requests};
 use crate::spool::{
     Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, TokenPrint,
     Unconfirmed,
 };
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -36,15 +35,21 @@ const BLAMED_MAX: usize = 10_000;
 /// was put back to an earlier state, and what it sent since is not known.
 const JUMP: Duration = Duration::from_secs(2);
 
-/// How long a sweep that could not begin is not tried again.
-const SWEEP_AGAIN: Duration = Duration::from_secs(1);
-
 /// A request under way.
 #[derive(Clone, Debug)]
 pub(super) struct Flight {
     pub(super) plan: Plan,
     pub(super) token: TokenPrint,
     pub(super) wall_sent: EventTime,
+}
+
+/// A token that was replaced and lives on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Which one.
+    pub token: TokenPrint,
+    /// When it ends.
+    pub until: EpochSeconds,
 }
 
 /// Failures of one call.
@@ -67,6 +72,10 @@ pub struct Core {
     pub(super) line: Line,
     pub(super) jitter: Jitter,
     pub(super) token: Option<TokenPrint>,
+    /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
+    pub(super) before: Option<Before>,
+    /// When the token in use is asked about before all else, since it ends soon.
+    pub(super) token_end: Duration,
     pub(super) info: Option<TokenInfo>,
     pub(super) binding: Binding,
     pub(super) flights: BTreeMap<u32, Flight>,
@@ -75,6 +84,7 @@ pub struct Core {
     pub(super) expires_in_days: Option<u32>,
     pub(super) polled_last: bool,
     pub(super) sweeper: Sweeper,
+    pub(super) errands: Errands,
     /// Its outcome tells whether the journal can be swept the way it was.
     pub(super) probe: Option<Unconfirmed>,
     /// No sweep begins before.
@@ -92,7 +102,7 @@ pub struct Core {
     /// The token that was refused last, and when, since boot.
     pub(super) refused: Option<(Refused, Duration)>,
     /// [`Memory`] as it is stored.
-    remembered: String,
+    pub(super) remembered: String,
 }
 
 impl Core {
@@ -125,6 +135,8 @@ impl Core {
             pacer,
             line: Line::new(memory.streaks),
             token: None,
+            before: None,
+            token_end: TOKEN_END,
             info: None,
             binding: known.binding,
             flights: BTreeMap::new(),
@@ -139,6 +151,7 @@ impl Core {
                 (refused, now.boot.saturating_sub(since))
             }),
             sweeper: Sweeper::new(memory.ways),
+            errands: Errands::default(),
             probe: None,
             sweep_from: Duration::ZERO,
             loaded: false,
@@ -205,19 +218,36 @@ impl Core {
     pub fn ask(&self, now: Now) -> Ask {
         Ask {
             now: now.wall,
-            token: self.token.clone(),
+            tokens: self.tokens(now).cloned().collect(),
             ripe_before: self.ripe_before(now),
         }
     }
 
+    /// The tokens whose requestIds can be read, the one in use first.
+    pub(super) fn tokens(&self, now: Now) -> impl Iterator<Item = &TokenPrint> {
+        let lives = |it: &&Before| now.wall.floor_seconds() < it.until;
+        let before = self.before.as_ref().filter(lives).map(|it| &it.token);
+        self.token.iter().chain(before)
+    }
+
+    /// A requestId of this token can be read.
+    pub(super) fn reads(&self, now: Now, token: &TokenPrint) -> bool {
+        self.tokens(now).any(|it| it == token)
+    }
+
     /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
-    fn ripe_before(&self, now: Now) -> EventTime {
+    pub(super) fn ripe_before(&self, now: Now) -> EventTime {
         let age = if self.loaded {
             self.sweeper.ways.persisting
         } else {
             FIRST_POLL
         };
         now.wall.minus(age)
+    }
+
+    /// The token before the one in use, while it lives on.
+    pub fn before(&mut self, before: Option<Before>) {
+        self.before = before.filter(|it| Some(&it.token) != self.token.as_ref());
     }
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
@@ -233,63 +263,12 @@ impl Core {
                 self.last_token.clone_from(&token);
             }
             self.token = token;
+            self.before = None;
+            self.token_end = TOKEN_END;
             self.info = None;
             self.expires_in_days = None;
             self.probe = None;
         }
-    }
-
-    /// Makes the chosen request; `about` is what is stored of it ([`Task::about`]).
-    pub fn launch(&mut self, now: Now, plan: Plan, about: About) -> Launch {
-        let slot = plan.slot;
-        let mut ops = Vec::new();
-        let request = self.token.clone().and_then(|token| {
-            let request = self.request(now, &plan.task, &token, about, &mut ops)?;
-            Some((token, request))
-        });
-        let Some((token, request)) = request else {
-            self.pacer.never_sent(slot);
-            return Launch::Not { ops };
-        };
-        self.polled_last = matches!(plan.task, Task::Poll(_));
-        let flight = Flight {
-            plan,
-            token,
-            wall_sent: now.wall,
-        };
-        let one = Use {
-            sent: now.boot,
-            ended: None,
-        };
-        ops.push(self.slot_row(slot, &flight, one));
-        if let Some((refused, at)) = self
-            .refused
-            .as_mut()
-            .filter(|(it, _)| it.token == flight.token)
-        {
-            // a kill may keep its answer from us: the next one counts from here
-            (refused.at, *at) = (now.wall, now.boot);
-            self.remember(now, &mut ops);
-        }
-        self.line.sent(now.boot);
-        self.flights.insert(slot, flight);
-        Launch::Go { request, ops }
-    }
-
-    /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
-    /// (§4.5.4), or given up.
-    pub fn revive(call: &Unconfirmed) -> Step {
-        orphan::absent(call, false)
-    }
-
-    /// The operations of a launch could not be committed: nothing was sent.
-    pub fn grounded(&mut self, slot: u32) {
-        let flight = self.flights.remove(&slot);
-        if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
-            self.sweeper.dropped();
-        }
-        self.pacer.never_sent(slot);
-        self.remembered.clear(); // what the launch remembered is not stored
     }
 
     /// What is to be remembered, where it is no longer what is stored.
@@ -400,6 +379,7 @@ impl Core {
             | Answer::StatusPending { .. }
             | Answer::Page(_)
             | Answer::TokenInfo(_)
+            | Answer::Told(_)
             | Answer::Rejected { .. }
             | Answer::Unauthorized
             | Answer::TokenState { .. }
@@ -422,69 +402,6 @@ impl Core {
             true => self.sweeper.worth_under_load(),
             false => 1,
         }
-    }
-
-    fn request(
-        &mut self,
-        now: Now,
-        task: &Task,
-        token: &TokenPrint,
-        about: About,
-        ops: &mut Vec<Op>,
-    ) -> Option<Request> {
-        match task {
-            Task::TokenInfo => Some(Request::TokenInfo),
-            Task::Poll(poll) => Some(Request::Poll {
-                request_id: poll.request_id.clone()?,
-            }),
-            Task::Sweep { .. } => self.sweep(now, token, about.sought),
-            Task::Submit(id) => self.submit(now, *id, about.row?, ops),
-        }
-    }
-
-    fn sweep(&mut self, now: Now, token: &TokenPrint, sought: Vec<Unconfirmed>) -> Option<Request> {
-        let ripe_before = self.ripe_before(now);
-        let sought = sought
-            .into_iter()
-            .filter(|call| !self.is_under_way(call.row));
-        let sought = sought.collect();
-        let page = self.sweeper.page(now.wall, ripe_before, token, sought);
-        if page.is_none() {
-            self.sweep_from = now.boot + SWEEP_AGAIN;
-        }
-        page.map(Request::Filter)
-    }
-
-    fn submit(&mut self, now: Now, id: RowId, row: Row, ops: &mut Vec<Op>) -> Option<Request> {
-        if row.state != State::Ready {
-            return None;
-        }
-        let body = request::submission(&row.record, &self.settings.fields);
-        let step = match body {
-            Some(_) => Step::Send,
-            // no rule of ours lets such a call become ready; it must not stop the line
-            None => Step::Died {
-                reason: Reason::NoLead,
-                message: "the call has no lead or no uuid".to_owned(),
-                errors: serde_json::Value::Null,
-            },
-        };
-        ops.push(Op::Step {
-            row: id,
-            step,
-            at: now.wall,
-        });
-        if row.failures > 0 && !self.blamed.contains_key(&id) {
-            self.blamed.insert(
-                id,
-                Blame {
-                    tries: row.failures,
-                    alone: row.failures,
-                    open: false,
-                },
-            );
-        }
-        body.map(Request::Submit)
     }
 
     pub(super) fn context(&self, flight: &Flight) -> Context {

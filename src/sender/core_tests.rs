@@ -1,9 +1,9 @@
 //! What is sent before what, with heads made by hand.
 
 use super::*;
-use crate::crm::{Grant, Heard};
+use crate::crm::{Grant, Heard, Request};
 use crate::sender::outcome::Ended;
-use crate::sender::plan::{Decision, Lane};
+use crate::sender::plan::{About, Decision, Lane, Launch, Task};
 use crate::spool::Due;
 
 const T0: EventTime = EventTime::from_seconds(1_795_151_000);
@@ -175,7 +175,7 @@ fn a_poll_whose_request_id_ends_soon_goes_before_everything() {
     let ending = submitted(3, at(0));
     let head = Head {
         live: Some(due(1)),
-        oldest_submitted: Some(ending),
+        oldest_submitted: vec![ending],
         ..Head::default()
     };
     let hours = 3600 * 23;
@@ -522,7 +522,7 @@ fn a_poll_goes_before_everything_when_its_token_ends_soon() {
     });
     let head = Head {
         live: Some(due(1)),
-        oldest_submitted: Some(submitted(3, at(0))),
+        oldest_submitted: vec![submitted(3, at(0))],
         ..Head::default()
     };
     assert_eq!(lane(&mut core, at(3600 - 901), &head), Some(Lane::Live));

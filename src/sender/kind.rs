@@ -34,11 +34,13 @@ pub enum Kind {
     WrongAddress,
     /// The limit is used up.
     TooMany,
+    /// The answer to an errand, whatever it was.
+    Errand,
 }
 
 impl Kind {
     /// Every kind, in the order of the enum.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Submitted,
         Self::Journaled,
         Self::NotYet,
@@ -53,6 +55,7 @@ impl Kind {
         Self::NoGrant,
         Self::WrongAddress,
         Self::TooMany,
+        Self::Errand,
     ];
 
     /// The kind of a verdict.
@@ -86,7 +89,7 @@ impl Kind {
 
 impl Lane {
     /// Every lane, in the order of the enum.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Token,
         Self::Deadline,
         Self::Live,
@@ -94,6 +97,8 @@ impl Lane {
         Self::Sweep,
         Self::Backlog,
         Self::Confirm,
+        Self::Errand,
+        Self::Spare,
     ];
 }
 

@@ -399,7 +399,13 @@ const fn paused(cause: Cause, why: String, by: Probe, next: Duration) -> State {
 const fn index(endpoint: Endpoint) -> usize {
     match endpoint {
         Endpoint::Submit => 0,
-        Endpoint::Poll | Endpoint::TokenInfo | Endpoint::Filter => 1,
+        Endpoint::Poll
+        | Endpoint::TokenInfo
+        | Endpoint::Filter
+        | Endpoint::Lead
+        | Endpoint::Leads
+        | Endpoint::CrmFields
+        | Endpoint::FieldList => 1,
     }
 }
 

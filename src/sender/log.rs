@@ -19,7 +19,7 @@ impl Call {
         let (uuid, linkedid, trunk) = match (&plan.task, &about.row) {
             (Task::Poll(call), _) => (call.uuid, &call.linkedid, &call.trunk),
             (_, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
-            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo, None) => {
+            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_), None) => {
                 return Self::default();
             }
         };

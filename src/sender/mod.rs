@@ -20,14 +20,20 @@
 //! | [`memory`] | what is remembered over restarts |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
+//! | [`asking`] | the way for commands to ask something of the CRM |
+//! | `launch` | the chosen request is made |
+//! | `errands` | requests about leads, beside the calls |
 //! | [`status`] | what is shown |
 //! | [`token`] | where the token comes from, and whether it is another now; [`told`]: of a keeper |
 
+pub mod asking;
 pub mod cause;
 mod choice;
 mod confirm;
 pub mod core;
+mod errands;
 pub mod kind;
+mod launch;
 pub mod line;
 mod log;
 pub mod memory;
@@ -44,7 +50,8 @@ pub mod token;
 pub mod told;
 pub mod verdict;
 
-pub use self::core::Core;
+pub use self::core::{Before, Core};
+pub use asking::{Asking, Questions, Reply, asking};
 pub use plan::Settings;
 pub use rate::{Rate, RateError};
 pub use run::Sender;

@@ -4,12 +4,13 @@ use super::core::{Core, Flight};
 use super::kind::Kind;
 use super::memory::Refused;
 use super::plan::Task;
-use super::schedule::next_poll;
+use super::schedule::{TOKEN_END, next_poll};
 use super::verdict::{Bar, Halt, Verdict, judge};
 use crate::clock::Now;
-use crate::crm::{Endpoint, Heard, TokenInfo};
+use crate::crm::{Answer, Endpoint, Heard, TokenInfo};
 use crate::journal::Reason;
-use crate::spool::{Fate, Fit, Op, RowId, Step, TokenPrint, Unconfirmed};
+use crate::spool::{Errand, Fate, Fit, Op, RowId, Step, TokenPrint, Unconfirmed};
+use callbridge_call::EventTime;
 use serde_json::Value;
 
 /// An answer that was judged.
@@ -33,6 +34,8 @@ pub struct Outcome {
     pub words: String,
     /// What a sweep told of the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
+    /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
+    pub errand: Option<(Errand, Answer, TokenPrint)>,
 }
 
 /// How an answer ended for its call.
@@ -77,18 +80,15 @@ impl Core {
         if let Some(expiry) = heard.expiry {
             self.expires_in_days = Some(expiry.days);
         }
+        if let Task::Errand(errand) = &flight.plan.task {
+            let errand = (**errand).clone();
+            return Some(self.errand_answered(now, &flight, errand, heard.answer, ops));
+        }
         let endpoint = flight.plan.task.endpoint();
         let verdict = judge(endpoint, heard.answer, self.context(&flight));
         let (word, kind, mut ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
-        *self
-            .requests
-            .entry((endpoint.word().to_owned(), word.to_owned()))
-            .or_insert(0) += 1;
-        let request_id = match (&verdict, &flight.plan.task) {
-            (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
-            (_, Task::Poll(poll)) => poll.request_id.clone(),
-            (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo) => None,
-        };
+        self.count(endpoint, word);
+        let request_id = request_id(&verdict, &flight.plan.task);
         let row = flight.plan.row();
         if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
             self.probed(now, &probe, &verdict);
@@ -118,6 +118,7 @@ impl Core {
         }
         self.remember(now, &mut ops);
         Some(Outcome {
+            errand: None,
             swept,
             ops,
             row,
@@ -128,6 +129,12 @@ impl Core {
             kind,
             words,
         })
+    }
+
+    /// One more request with this verdict.
+    pub(super) fn count(&mut self, endpoint: Endpoint, verdict: &str) {
+        let key = (endpoint.word().to_owned(), verdict.to_owned());
+        *self.requests.entry(key).or_insert(0) += 1;
     }
 
     /// The verdict's consequences; the words to log.
@@ -188,6 +195,8 @@ impl Core {
             Verdict::Halt { halt, why } => {
                 if current {
                     self.halted(now, &flight.token, halt, &why);
+                } else if halt == Halt::TokenRefused {
+                    self.over(&flight.token);
                 }
                 self.back(flight, now, &why, ops);
                 why
@@ -199,7 +208,7 @@ impl Core {
         }
     }
 
-    fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+    pub(super) fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
         let window = self.settings.rate.window();
         self.pacer.refused(now.boot);
         self.line.too_many(now.boot, window, &mut self.jitter);
@@ -259,7 +268,11 @@ impl Core {
                 Task::Poll(poll) if poll.submitted_at < self.settled_to => {
                     self.line.passed(endpoint);
                 }
-                Task::Poll(_) | Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo => {
+                Task::Poll(_)
+                | Task::Submit(_)
+                | Task::Sweep { .. }
+                | Task::TokenInfo
+                | Task::Errand(_) => {
                     self.line.refused(now.boot, endpoint, reason, &message);
                 }
             }
@@ -300,7 +313,7 @@ impl Core {
                 step(flight, now, Step::NotYet { next_poll }, ops);
             }
             Task::Sweep { .. } => self.sweeper.failed(now.wall),
-            Task::TokenInfo => {}
+            Task::TokenInfo | Task::Errand(_) => {}
         }
     }
 
@@ -317,7 +330,7 @@ impl Core {
             }
             Task::Poll(_) => self.ask_later(flight, now, ops),
             Task::Sweep { .. } => self.sweeper.dropped(),
-            Task::TokenInfo => {}
+            Task::TokenInfo | Task::Errand(_) => {}
         }
     }
 
@@ -329,7 +342,12 @@ impl Core {
         }
     }
 
-    fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
+    /// The token before the one in use is dead: what it made can only be looked for.
+    pub(super) fn over(&mut self, token: &TokenPrint) {
+        self.before.take_if(|before| before.token == *token);
+    }
+
+    pub(super) fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
         if halt == Halt::TokenRefused {
             self.info = None;
             let (token, at) = (token.clone(), now.wall);
@@ -348,6 +366,10 @@ impl Core {
         let fit = self.binding.fits_company(&company, &application);
         let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
         let whose = format!("it is of {} ({company})", info.company_name);
+        let left = info
+            .expires_at
+            .map(|at| EventTime::from_seconds(at.get()).since(now.wall));
+        self.token_end = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
         self.info = Some(info);
         self.refused = None;
         match fit {
@@ -376,6 +398,15 @@ impl Core {
             self.line
                 .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
         }
+    }
+}
+
+/// The one that was given, or asked with.
+fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
+    match (verdict, task) {
+        (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
+        (_, Task::Poll(poll)) => poll.request_id.clone(),
+        (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_)) => None,
     }
 }
 

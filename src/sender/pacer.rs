@@ -41,6 +41,9 @@ pub enum Pace {
     /// Evenly over the window after a small burst, so that a slot comes free every second for a
     /// live call to take.
     Even,
+    /// As [`Pace::Even`], and only while half of the slots are free: what can wait never makes a
+    /// live call wait.
+    Spare,
 }
 
 /// The use of a slot, in time since boot.
@@ -142,13 +145,17 @@ impl Pacer {
         }
         let within = remembered(self.rate);
         self.uses.retain(|_, one| one.counts(within, now));
-        self.room(self.allowed(now), self.rate.window(), now)?;
+        let allowed = match pace {
+            Pace::AtOnce | Pace::Even => self.allowed(now),
+            Pace::Spare => self.allowed(now).div_ceil(2),
+        };
+        self.room(allowed, self.rate.window(), now)?;
         if !self.rate.exceeds_service() {
             self.room(Rate::SERVICE.limit(), Rate::SERVICE.window(), now)?;
         }
         match (self.shape.check(now), pace) {
-            (Ok(()), Pace::AtOnce | Pace::Even) | (Err(_), Pace::AtOnce) => {}
-            (Err(at), Pace::Even) => return Err(Some(at)),
+            (Ok(()), Pace::AtOnce | Pace::Even | Pace::Spare) | (Err(_), Pace::AtOnce) => {}
+            (Err(at), Pace::Even | Pace::Spare) => return Err(Some(at)),
         }
         let slot = (0..)
             .find(|slot| !self.uses.contains_key(slot))

@@ -2,8 +2,11 @@
 
 use super::rate::Rate;
 use crate::crm::{Endpoint, FieldNames, Request};
-use crate::spool::{Ask, Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
+use crate::spool::{
+    Ask, Asked, Binding, Errand, Error, Op, Row, RowId, SlotRow, Store, TokenPrint, Unconfirmed,
+};
 use callbridge_call::EventTime;
+use serde_json::Value;
 use std::time::Duration;
 
 /// How the sender works.
@@ -70,6 +73,11 @@ pub enum Lane {
     Backlog,
     /// A sweep or a poll, when nothing is to be submitted.
     Confirm,
+    /// Something about leads that should not wait for an idle line: one in ten seconds while calls
+    /// wait, before them.
+    Errand,
+    /// Something about leads that can wait: from the half of the budget that is to spare.
+    Spare,
 }
 
 /// A chosen request; its slot is taken.
@@ -98,6 +106,8 @@ pub enum Task {
     },
     /// To ask whose token it is.
     TokenInfo,
+    /// Something about leads.
+    Errand(Box<Errand>),
 }
 
 impl Plan {
@@ -106,7 +116,7 @@ impl Plan {
         match &self.task {
             Task::Submit(row) => Some(*row),
             Task::Poll(poll) => Some(poll.row),
-            Task::Sweep { .. } | Task::TokenInfo => None,
+            Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_) => None,
         }
     }
 }
@@ -118,6 +128,8 @@ pub struct About {
     pub row: Option<Row>,
     /// The calls to sweep for.
     pub sought: Vec<Unconfirmed>,
+    /// The body of an [`Errand::FieldWrite`]; without one there is nothing to be written any more.
+    pub body: Option<Value>,
 }
 
 /// What to do now.
@@ -141,6 +153,8 @@ pub enum Launch {
     Go {
         /// What is sent.
         request: Request,
+        /// With which token.
+        token: TokenPrint,
         /// To be committed before.
         ops: Vec<Op>,
     },
@@ -153,12 +167,21 @@ pub enum Launch {
 
 impl Task {
     /// Its endpoint.
-    pub const fn endpoint(&self) -> Endpoint {
+    pub fn endpoint(&self) -> Endpoint {
         match self {
             Self::Submit(_) => Endpoint::Submit,
             Self::Poll(_) => Endpoint::Poll,
             Self::Sweep { .. } => Endpoint::Filter,
             Self::TokenInfo => Endpoint::TokenInfo,
+            Self::Errand(errand) => match &**errand {
+                Errand::LookUp(_) => Endpoint::Lead,
+                Errand::Catalogue | Errand::Asked(_, Asked::CrmFields) => Endpoint::CrmFields,
+                Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. }) => {
+                    Endpoint::FieldList
+                }
+                Errand::FieldPoll(_) | Errand::Asked(_, Asked::Poll { .. }) => Endpoint::Poll,
+                Errand::Backfill(_) => Endpoint::Leads,
+            },
         }
     }
 
@@ -171,7 +194,7 @@ impl Task {
         match self {
             Self::Submit(row) => about.row = store.row(*row)?,
             Self::Sweep { begins: true } => about.sought = store.sought(ask)?,
-            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
+            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo | Self::Errand(_) => {}
         }
         Ok(about)
     }

@@ -1,7 +1,8 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
+use super::asking::{Question, Questions, Reply};
 use super::cause::Cause;
-use super::core::Core;
+use super::core::{Before, Core};
 use super::log::{Call, settled, told};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
@@ -13,12 +14,12 @@ use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::Pause;
 use crate::secret::Secret;
-use crate::spool::{Error, Handle, Head, Op};
+use crate::spool::{Errand, Error, Handle, Head, Op, Ticket, TokenPrint};
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
@@ -45,6 +46,8 @@ pub struct Sender {
     pub settings: Settings,
     /// Where the time of requests is counted.
     pub durations: Durations,
+    /// What commands ask of the CRM.
+    pub questions: Questions,
     /// Beats while the loop turns.
     pub pulse: Pulse,
 }
@@ -58,6 +61,10 @@ struct Loop {
     core: Core,
     watch: Watch,
     tokens: Option<Tokens>,
+    questions: Questions,
+    /// Who waits for an answer.
+    asking: BTreeMap<Ticket, oneshot::Sender<Reply>>,
+    next_ticket: u64,
     /// Why there is no token, in words.
     no_token: Option<String>,
     durations: Durations,
@@ -108,6 +115,10 @@ impl Sender {
                             work.look();
                             return Ok(());
                         }
+                        Some(question) = work.questions.0.recv() => {
+                            work.asked(question);
+                            return Ok(());
+                        }
                         _ = looks.tick() => {
                             pulse.beat();
                             if watched && work.look() {
@@ -146,6 +157,9 @@ impl Sender {
             core,
             watch: Watch::new(self.token),
             tokens: None,
+            questions: self.questions,
+            asking: BTreeMap::new(),
+            next_ticket: 0,
             no_token: None,
             durations: self.durations,
             flights: JoinSet::new(),
@@ -213,14 +227,18 @@ impl Loop {
         };
         let call = Call::of(&plan, &about);
         let now = clock::now();
-        let (request, ops) = match self.core.launch(now, plan, about) {
-            Launch::Go { request, ops } => (request, ops),
+        let (request, token, ops) = match self.core.launch(now, plan, about) {
+            Launch::Go {
+                request,
+                token,
+                ops,
+            } => (request, token, ops),
             Launch::Not { ops } => {
                 self.unwritten.push_back(ops);
                 return Ok(());
             }
         };
-        let Some(secret) = self.tokens.as_ref().map(|it| it.current.clone()) else {
+        let Some(secret) = self.secret(&token) else {
             self.core.grounded(slot);
             return Ok(());
         };
@@ -256,6 +274,47 @@ impl Loop {
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
             told(&outcome, &call, took);
             self.unwritten.push_back(outcome.ops);
+            if let Some((Errand::Asked(ticket, _), answer, token)) = outcome.errand
+                && let Some(reply) = self.asking.remove(&ticket)
+            {
+                // whoever asked may have gone
+                let _ = reply.send(Reply::Answer(answer, token));
+            }
+        }
+    }
+
+    /// A token in use by its print.
+    fn secret(&self, token: &TokenPrint) -> Option<Secret> {
+        let tokens = self.tokens.as_ref()?;
+        let before = tokens.previous.as_ref().map(|(secret, _)| secret);
+        let mut both = std::iter::once(&tokens.current).chain(before);
+        both.find(|secret| print(secret) == *token).cloned()
+    }
+
+    fn asked(&mut self, Question { asked, reply }: Question) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        if self.core.asked(ticket, asked) {
+            self.asking.insert(ticket, reply);
+        } else {
+            let _ = reply.send(Reply::Busy);
+        }
+    }
+
+    /// While nothing goes out nobody is left waiting, and who has gone is not asked for.
+    fn answer_waiting(&mut self, pause: Option<&Pause>) {
+        let over = |(ticket, reply): (&Ticket, &oneshot::Sender<Reply>)| {
+            (pause.is_some() || reply.is_closed()).then_some(*ticket)
+        };
+        let over: Vec<Ticket> = self.asking.iter().filter_map(over).collect();
+        for ticket in over {
+            if !self.core.not_asked(ticket) {
+                continue; // under way
+            }
+            let reply = self.asking.remove(&ticket);
+            if let (Some(reply), Some(Pause { reason, cure })) = (reply, pause.cloned()) {
+                let _ = reply.send(Reply::Paused { reason, cure });
+            }
         }
     }
 
@@ -324,7 +383,13 @@ impl Loop {
                 }
                 self.no_token = why.map(|why| why.to_string());
                 let current = token.as_ref().map(|it| print(&it.current));
+                let before = token.as_ref().and_then(|it| it.previous.as_ref());
+                let before = before.map(|(secret, until)| Before {
+                    token: print(secret),
+                    until: *until,
+                });
                 self.core.token(current);
+                self.core.before(before);
                 self.tokens = token;
                 true
             }
@@ -356,6 +421,7 @@ impl Loop {
                 );
             }
         }
+        self.answer_waiting(status.pause.as_ref());
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;

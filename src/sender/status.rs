@@ -166,6 +166,8 @@ pub fn cure(cause: Cause, why: &str) -> String {
                 Endpoint::Poll => "a grant for reading the status of its requests".to_owned(),
                 Endpoint::TokenInfo => "the right to read its token's record".to_owned(),
                 Endpoint::Filter => "a grant for reading the journal".to_owned(),
+                Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList =>
+                    "a grant for leads".to_owned(),
             }
         ),
         Cause::Halt(Halt::WrongAddress) => format!(

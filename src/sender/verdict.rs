@@ -1,4 +1,5 @@
-//! What an answer means for the call it is about: the table of the design as one match.
+//! What an answer means for the call it is about: the table of the design as one match. Errands
+//! about leads are judged by [`crate::errand`].
 
 use crate::crm::{Answer, Endpoint, Page, TokenInfo};
 use crate::journal::Reason;
@@ -129,6 +130,7 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
         Answer::StatusPending { word: _ } => Verdict::NotYet,
         Answer::TokenInfo(info) => Verdict::Known(info),
         Answer::Page(page) => Verdict::Swept(page),
+        Answer::Told(_) => beside("no answer to such a question".to_owned()),
         Answer::StatusFailed { words } => dead(Reason::Failed, failed(words), Value::Null),
         Answer::Unauthorized => halt(Halt::TokenRefused, "401".to_owned()),
         Answer::TokenState { message } => halt(Halt::TokenRefused, said("406", &message)),
@@ -138,9 +140,13 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
             Endpoint::Poll => Verdict::Lost {
                 why: said("404", &message),
             },
-            Endpoint::Submit | Endpoint::TokenInfo | Endpoint::Filter => {
-                not_here(endpoint, said("404", &message))
-            }
+            Endpoint::Submit
+            | Endpoint::TokenInfo
+            | Endpoint::Filter
+            | Endpoint::Lead
+            | Endpoint::Leads
+            | Endpoint::CrmFields
+            | Endpoint::FieldList => not_here(endpoint, said("404", &message)),
         },
         Answer::Rejected { message, errors } => {
             refused(endpoint, 400, Reason::Rejected, message, errors)
@@ -191,6 +197,7 @@ fn forbidden(endpoint: Endpoint, why: String) -> Verdict {
         Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => {
             halt(Halt::NoGrant(endpoint), why)
         }
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => beside(why),
     }
 }
 
@@ -199,6 +206,7 @@ fn not_here(endpoint: Endpoint, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => unswept(Bar::Barred, why),
         Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => halt(Halt::WrongAddress, why),
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => beside(why),
     }
 }
 
@@ -212,12 +220,22 @@ fn fault(endpoint: Endpoint, why: String, context: Context) -> Verdict {
             );
             dead(Reason::ServerError, message, Value::Null)
         }
-        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo | Endpoint::Filter => {
-            Verdict::Fault {
-                why,
-                nothing_gets_through: false,
-            }
-        }
+        Endpoint::Submit
+        | Endpoint::Poll
+        | Endpoint::TokenInfo
+        | Endpoint::Filter
+        | Endpoint::Lead
+        | Endpoint::Leads
+        | Endpoint::CrmFields
+        | Endpoint::FieldList => beside(why),
+    }
+}
+
+/// It says nothing of any call.
+const fn beside(why: String) -> Verdict {
+    Verdict::Fault {
+        why,
+        nothing_gets_through: false,
     }
 }
 
@@ -239,6 +257,7 @@ fn refused(
             why,
             nothing_gets_through: true,
         },
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => beside(why),
     }
 }
 

@@ -19,6 +19,7 @@
 //! | [`memory`] | finished calls, looked up beside the writer |
 //! | [`binding`] | whose calls these are |
 //! | [`mod@hint`] | what to do about a letter |
+//! | [`errand`] | requests beside the way of the calls |
 //! | [`error`] | what can go wrong, with exit codes |
 //!
 //! | file in the state folder | what it is |
@@ -39,6 +40,7 @@
 
 pub mod binding;
 mod check;
+pub mod errand;
 pub mod error;
 pub mod folder;
 pub mod hint;
@@ -52,6 +54,7 @@ pub mod store;
 pub mod writer;
 
 pub use binding::{Binding, Fit};
+pub use errand::{Asked, Errand, Errands, FieldPoll, Job, Ticket, Urgency};
 pub use error::Error;
 pub use folder::open;
 pub use hint::hint;

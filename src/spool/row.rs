@@ -1,6 +1,7 @@
 //! What is read back from the spool.
 
 use super::HELD_MAX;
+use super::errand::Errands;
 use super::op::RowId;
 use super::state::{Fate, State, TokenPrint};
 use crate::journal::{CallRecord, CallUuid, Phone, Reason};
@@ -129,8 +130,9 @@ impl Unconfirmed {
 pub struct Ask {
     /// Now.
     pub now: EventTime,
-    /// The token in use, if there is one.
-    pub token: Option<TokenPrint>,
+    /// The tokens that can read requestIds of theirs: the one in use first, then the one before it
+    /// while it lives.
+    pub tokens: Vec<TokenPrint>,
     /// A call accepted before this moment should have been written by now.
     pub ripe_before: EventTime,
 }
@@ -164,19 +166,22 @@ pub struct Head {
     pub backlog: Option<Due>,
     /// When the next call that is held back may be sent; `None` when none is.
     pub next_not_before: Option<EventTime>,
-    /// Submitted calls of this token due for a poll, longest due first, at most
+    /// Submitted calls of these tokens due for a poll, longest due first, at most
     /// [`super::DUE_POLLS_MAX`].
     pub polls: Vec<Unconfirmed>,
     /// When the next of the others, or of the orphans, falls due.
     pub next_poll: Option<EventTime>,
-    /// The submitted call of this token that was accepted first: its requestId ends first.
-    pub oldest_submitted: Option<Unconfirmed>,
+    /// Of each of these tokens the submitted call that was accepted first: its requestId ends
+    /// first.
+    pub oldest_submitted: Vec<Unconfirmed>,
     /// Those that a sweep should show by now, orphans among them.
     pub ripe: Ripe,
-    /// One of this token that two sweeps have missed and that is due for a poll.
+    /// One of these tokens that two sweeps have missed and that is due for a poll.
     pub alone: Option<Unconfirmed>,
     /// An orphan that is due.
     pub orphan: Option<Unconfirmed>,
+    /// What is due beside the calls.
+    pub errands: Errands,
     /// What webhooks have confirmed; `None` before the first.
     pub hooked: Option<Hooked>,
     /// How many are ready.

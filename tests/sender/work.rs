@@ -6,7 +6,7 @@ use callbridge::crm::{Address, Client, Setup};
 use callbridge::ops::metrics::Durations;
 use callbridge::sandbox::faults::parse;
 use callbridge::sandbox::{self, Server};
-use callbridge::sender::{Sender, SenderStatus, Settings, TokenSource};
+use callbridge::sender::{Sender, SenderStatus, Settings, TokenSource, asking};
 use callbridge::spool::{self, Books, Guard, Handle, Op};
 use std::path::Path;
 use std::sync::Arc;
@@ -53,6 +53,7 @@ impl Work {
                 ..Settings::default()
             },
             durations: Durations::default(),
+            questions: asking().1,
         };
         let (shown, status) = watch::channel(SenderStatus::default());
         let (stop, stopped) = oneshot::channel::<()>();

@@ -115,7 +115,7 @@ impl Hardship {
 }
 
 /// The names of all answers.
-const ANSWERS: [&str; 22] = [
+const ANSWERS: [&str; 23] = [
     "accepted",
     "accepted without id",
     "not accepted",
@@ -138,6 +138,7 @@ const ANSWERS: [&str; 22] = [
     "timed out",
     "lost",
     "not connected, or TLS refused",
+    "told",
 ];
 
 /// The place of an answer's name.
@@ -165,6 +166,7 @@ const fn place(answer: &Answer) -> usize {
         Answer::TimedOut => 19,
         Answer::Lost { .. } => 20,
         Answer::NotConnected { .. } | Answer::TlsRefused { .. } => 21,
+        Answer::Told(_) => 22,
     }
 }
 
@@ -234,7 +236,7 @@ impl Path {
         let states: Vec<Option<State>> = [None].into_iter().chain(State::ALL.map(Some)).collect();
         let mut all = Vec::new();
         for lane in Lane::ALL {
-            for endpoint in Endpoint::ALL {
+            for endpoint in Endpoint::CALLS {
                 for kind in Kind::ALL {
                     all.extend(states.iter().map(|&state| Self::Verdict {
                         lane,
@@ -245,7 +247,7 @@ impl Path {
                 }
             }
         }
-        for endpoint in Endpoint::ALL {
+        for endpoint in Endpoint::CALLS {
             all.extend(ANSWERS.map(|answer| Self::Answer(endpoint, answer)));
         }
         for state in State::ALL {
@@ -302,6 +304,8 @@ fn no_such_request(lane: Lane, endpoint: Endpoint) -> Option<&'static str> {
         Lane::Deadline | Lane::OldPoll => &[Endpoint::Poll],
         Lane::Live | Lane::Backlog => &[Endpoint::Submit],
         Lane::Sweep | Lane::Confirm => &[Endpoint::Filter, Endpoint::Poll],
+        // about leads alone: no call is at stake
+        Lane::Errand | Lane::Spare => &[],
     };
     (!asks.contains(&endpoint)).then_some("the lane asks something else")
 }
@@ -312,6 +316,9 @@ fn no_such_state(endpoint: Endpoint, state: Option<State>) -> Option<&'static st
         Endpoint::Filter => (None, "a sweep is about many calls"),
         Endpoint::Submit => (Some(State::Sending), "a call is `sending` until its answer"),
         Endpoint::Poll => (Some(State::Submitted), "only `submitted` calls are polled"),
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
+            return Some("it is about no call");
+        }
     };
     (state != only).then_some(why)
 }
@@ -336,6 +343,7 @@ fn no_such_verdict(endpoint: Endpoint, kind: Kind) -> Option<&'static str> {
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
             "a service without the filter is no pause",
         ),
+        Kind::Errand => Some("only errands are judged so"),
         Kind::Fault | Kind::Unreached | Kind::TokenRefused | Kind::TooMany => None,
     }
 }
@@ -345,6 +353,7 @@ fn no_such_answer(endpoint: Endpoint, answer: &str) -> Option<&'static str> {
         "accepted" | "accepted without id" => (Endpoint::Submit, "only writes give a requestId"),
         "success" | "failed" | "pending" => (Endpoint::Poll, "only polls tell an outcome"),
         "page" => (Endpoint::Filter, "only sweeps give a page"),
+        "told" => return Some("only leads and fields are told so"),
         "token info" => (Endpoint::TokenInfo, "only token/info gives the record"),
         _ => return None,
     };

@@ -231,10 +231,10 @@ impl World {
         let uuid = match (&plan.task, &about.row) {
             (Task::Poll(call), _) => Some(call.uuid.to_string()),
             (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
-            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo, _) => None,
+            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_), _) => None,
         };
         let (request, ops) = match self.core.launch(self.now, plan, about) {
-            Launch::Go { request, ops } => (request, ops),
+            Launch::Go { request, ops, .. } => (request, ops),
             Launch::Not { ops } => {
                 self.unwritten.push_back(ops);
                 return;

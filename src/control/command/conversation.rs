@@ -89,6 +89,7 @@ fn offline(spool: Handle, rules: Rules) -> Desk {
     }
     let books = spool.clone();
     Desk {
+        asking: None,
         spool,
         rules,
         people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),

@@ -61,7 +61,7 @@ struct Sought {
     call: Unconfirmed,
     /// It should have been written by now: if no page shows it, it is absent.
     ripe: bool,
-    /// The token in use cannot read its requestId: nothing but a sweep finds it.
+    /// No token that lives can read its requestId: nothing but a sweep finds it.
     orphan: bool,
 }
 
@@ -133,11 +133,11 @@ impl Sweeper {
         &mut self,
         now: EventTime,
         ripe_before: EventTime,
-        token: &TokenPrint,
+        tokens: &[TokenPrint],
         sought: Vec<Unconfirmed>,
     ) -> Option<FilterPage> {
         if self.running.is_none() {
-            self.begin(now, ripe_before, token, sought);
+            self.begin(now, ripe_before, tokens, sought);
         }
         let run = self.running.as_ref()?;
         Some(FilterPage {
@@ -151,7 +151,7 @@ impl Sweeper {
         &mut self,
         now: EventTime,
         ripe_before: EventTime,
-        token: &TokenPrint,
+        tokens: &[TokenPrint],
         sought: Vec<Unconfirmed>,
     ) {
         let due = |call: &Unconfirmed| {
@@ -161,7 +161,7 @@ impl Sweeper {
         let sought: BTreeMap<CallUuid, Sought> = sought
             .into_iter()
             .map(|call| {
-                let (ripe, orphan) = (due(&call), call.token != *token);
+                let (ripe, orphan) = (due(&call), !tokens.contains(&call.token));
                 (call.uuid, Sought { call, ripe, orphan })
             })
             .collect();

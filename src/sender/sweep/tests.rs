@@ -106,7 +106,7 @@ fn sweep(sweeper: &mut Sweeper, journal: &Journal, sought: &[Unconfirmed]) -> (F
     let now = after(1000);
     let mut all = Findings::default();
     for pages in 1..=20 {
-        let asked = sweeper.page(now, now, &token(), sought.to_vec());
+        let asked = sweeper.page(now, now, &[token()], sought.to_vec());
         let asked = asked.expect("something is ripe");
         let findings = sweeper.heard(now, &journal.page(&asked), false);
         all.found.extend(findings.found);
@@ -260,7 +260,7 @@ fn under_load_a_few_that_stand_further_on_wait_for_the_next_sweep() {
     let sought = calls(120);
     let journal = Journal::holding(&sought, registered_at_once);
     let mut sweeper = Sweeper::default();
-    let asked = sweeper.page(after(1000), after(1000), &token(), sought.clone());
+    let asked = sweeper.page(after(1000), after(1000), &[token()], sought.clone());
     let page = journal.page(&asked.expect("a page"));
     let findings = sweeper.heard(after(1000), &page, true);
     assert_eq!((findings.found.len(), findings.absent.len()), (100, 0));
@@ -273,7 +273,7 @@ fn a_call_that_should_stand_before_what_was_found_is_absent_although_the_sweep_e
     let mut journal = Journal::holding(&sought, registered_at_once);
     journal.records.remove(7);
     let mut sweeper = Sweeper::default();
-    let asked = sweeper.page(after(1000), after(1000), &token(), sought.clone());
+    let asked = sweeper.page(after(1000), after(1000), &[token()], sought.clone());
     let page = journal.page(&asked.expect("a page"));
     let findings = sweeper.heard(after(1000), &page, true);
     let absent: Vec<_> = findings.absent.iter().map(|call| call.row.0).collect();
@@ -285,7 +285,7 @@ fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
     let since = |change: fn(&mut Unconfirmed)| {
         let mut sought = calls(5);
         change(&mut sought[4]);
-        let page = Sweeper::default().page(after(1000), after(1000), &token(), sought);
+        let page = Sweeper::default().page(after(1000), after(1000), &[token()], sought);
         let since = page.expect("a page").since.expect("a range");
         T0.floor_seconds().get() - since.get()
     };
@@ -338,7 +338,7 @@ fn an_orphan_of_a_clock_that_was_set_back_is_sought_in_the_whole_journal() {
     };
     let mut sweeper = Sweeper::default();
     sweeper.ways.proven = true;
-    let page = sweeper.page(after(1000), after(998), &token(), vec![orphan.clone()]);
+    let page = sweeper.page(after(1000), after(998), &[token()], vec![orphan.clone()]);
     assert_eq!(page.expect("it is sought").since, None);
     assert!(orphan.age(after(1000)) > Duration::from_secs(600));
 }

@@ -70,6 +70,7 @@ impl Store {
             head.backlog = self.oldest_ready(false, ask.now)?;
             head.next_not_before = self.next_held(ask.now)?;
         }
+        head.errands = self.errands(ask)?;
         if books.submitted > 0 {
             head.polls = self.due_polls(ask)?;
             head.next_poll = self.next_poll(ask.now)?;
@@ -90,7 +91,7 @@ impl Store {
         let limit = count(SOUGHT_MAX);
         let text = format!("{UNCONFIRMED} AND absent < 2 ORDER BY submitted_at LIMIT ?1");
         let mut sought = self.unconfirmed(&text, [limit])?;
-        for token in self.other_tokens(ask.token.as_ref())? {
+        for token in self.other_tokens(&ask.tokens)? {
             let text =
                 format!("{UNCONFIRMED} AND absent >= 2 AND token = ?1 ORDER BY next_poll LIMIT ?2");
             sought.extend(self.unconfirmed(&text, (&token, limit))?);
@@ -146,27 +147,31 @@ impl Store {
     }
 
     fn due_polls(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
-        let Some(token) = &ask.token else {
-            return Ok(Vec::new());
-        };
-        let text =
-            format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2 ORDER BY next_poll LIMIT ?3");
-        let limit = count(DUE_POLLS_MAX);
-        let due = self.unconfirmed(&text, (ask.now.micros(), token.as_str(), limit))?;
-        if !due.is_empty() {
-            return Ok(due);
+        let due = format!("{UNCONFIRMED} AND next_poll <= ?1 AND token = ?2");
+        let beyond = format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2");
+        for (text, moment) in [(due, ask.now.micros()), (beyond, latest(ask.now))] {
+            let text = format!("{text} ORDER BY next_poll LIMIT ?3");
+            let mut polls = Vec::new();
+            for token in &ask.tokens {
+                let values = (moment, token.as_str(), count(DUE_POLLS_MAX));
+                polls.extend(self.unconfirmed(&text, values)?);
+            }
+            if !polls.is_empty() {
+                polls.sort_by_key(|call| call.next_poll);
+                polls.truncate(DUE_POLLS_MAX);
+                return Ok(polls);
+            }
         }
-        let text =
-            format!("{UNCONFIRMED} AND next_poll > ?1 AND token = ?2 ORDER BY next_poll LIMIT ?3");
-        self.unconfirmed(&text, (latest(ask.now), token.as_str(), limit))
+        Ok(Vec::new())
     }
 
-    fn first_accepted(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
-        let Some(token) = &ask.token else {
-            return Ok(None);
-        };
+    fn first_accepted(&self, ask: &Ask) -> Result<Vec<Unconfirmed>, Error> {
         let text = format!("{UNCONFIRMED} AND token = ?1 ORDER BY submitted_at LIMIT 1");
-        Ok(self.unconfirmed(&text, [token.as_str()])?.pop())
+        let each = ask.tokens.iter().map(|token| {
+            let first = self.unconfirmed(&text, [token.as_str()])?;
+            Ok(first.into_iter().next())
+        });
+        each.filter_map(Result::transpose).collect()
     }
 
     fn ripe(&self, ask: &Ask) -> Result<Ripe, Error> {
@@ -192,20 +197,20 @@ impl Store {
     }
 
     fn alone(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
-        let Some(token) = &ask.token else {
-            return Ok(None);
-        };
         let text = format!(
             "{UNCONFIRMED} AND absent >= 2 AND next_poll <= ?1 AND token = ?2
              ORDER BY next_poll LIMIT 1"
         );
-        let values = (ask.now.micros(), token.as_str());
-        Ok(self.unconfirmed(&text, values)?.pop())
+        let mut alone = Vec::new();
+        for token in &ask.tokens {
+            alone.extend(self.unconfirmed(&text, (ask.now.micros(), token.as_str()))?);
+        }
+        Ok(alone.into_iter().min_by_key(|call| call.next_poll))
     }
 
-    /// Orphans are what the token in use did not make.
+    /// Orphans are what no token of ours made that still lives.
     fn due_orphan(&self, ask: &Ask) -> Result<Option<Unconfirmed>, Error> {
-        for token in self.other_tokens(ask.token.as_ref())? {
+        for token in self.other_tokens(&ask.tokens)? {
             for range in ["next_poll <= ?2", "next_poll > ?3"] {
                 let text = format!("{UNCONFIRMED} AND token = ?1 AND {range} AND ?2 < ?3 LIMIT 1");
                 let values = (&token, ask.now.micros(), latest(ask.now));
@@ -217,9 +222,9 @@ impl Store {
         Ok(None)
     }
 
-    /// The tokens that made what waits, but for the one in use: from one to the next, for there
+    /// The tokens that made what waits, but for those that live: from one to the next, for there
     /// may be many calls of each.
-    fn other_tokens(&self, used: Option<&TokenPrint>) -> Result<Vec<String>, Error> {
+    fn other_tokens(&self, living: &[TokenPrint]) -> Result<Vec<String>, Error> {
         let mut found = self.prepare(
             "WITH RECURSIVE each(token) AS (
                  SELECT min(token) FROM calls WHERE state = 'submitted'
@@ -227,11 +232,12 @@ impl Store {
                  SELECT (SELECT min(token) FROM calls
                          WHERE state = 'submitted' AND token > each.token)
                  FROM each WHERE each.token IS NOT NULL)
-             SELECT token FROM each WHERE token != ?1",
+             SELECT token FROM each WHERE token IS NOT NULL",
         )?;
-        let used = used.map_or("", TokenPrint::as_str);
-        let rows = found.query_map([used], |row| row.get(0));
-        sql(self, rows.and_then(Iterator::collect))
+        let rows = found.query_map([], |row| row.get(0));
+        let mut tokens: Vec<String> = sql(self, rows.and_then(Iterator::collect))?;
+        tokens.retain(|token| living.iter().all(|print| print.as_str() != token));
+        Ok(tokens)
     }
 
     fn next_poll(&self, now: EventTime) -> Result<Option<EventTime>, Error> {

@@ -6,6 +6,7 @@ mod asked;
 mod calls;
 mod correct;
 mod deliveries;
+mod errands;
 mod finish;
 mod head;
 mod letters;

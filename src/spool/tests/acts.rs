@@ -473,7 +473,7 @@ fn letters(store: &Store, filter: LetterFilter) {
 fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
     Ask {
         now: at(seconds),
-        token,
+        tokens: token.into_iter().collect(),
         ripe_before: at(seconds),
     }
 }

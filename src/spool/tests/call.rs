@@ -84,7 +84,7 @@ pub fn journal(n: u32) -> Finished {
 pub fn ask(now: EventTime) -> Ask {
     Ask {
         now,
-        token: Some(TokenPrint::of("token")),
+        tokens: vec![TokenPrint::of("token")],
         ripe_before: now.minus(FIRST_POLL),
     }
 }

@@ -104,7 +104,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
     assert_eq!(rows, [2, 3, 4, 5, 6, 7, 8, 9]);
     assert_eq!(head.next_poll, Some(at(400)));
     assert_eq!(
-        head.oldest_submitted.map(|oldest| oldest.row),
+        head.oldest_submitted.first().map(|oldest| oldest.row),
         Some(RowId(1))
     );
     let row = store.row(RowId(1)).expect("readable").expect("a row");
@@ -112,7 +112,7 @@ fn submitted_calls_fall_due_for_their_polls_in_order() {
     step(&mut store, 1, Step::Confirmed, 401);
     let head = store.head(&ask(at(500))).expect("a head");
     assert_eq!(
-        head.oldest_submitted.map(|oldest| oldest.row),
+        head.oldest_submitted.first().map(|oldest| oldest.row),
         Some(RowId(2))
     );
     assert_eq!(store.sought(&ask(at(500))).expect("rows").len(), 11);
@@ -287,7 +287,7 @@ fn an_orphan_is_sought_however_often_it_was_missed() {
     step(&mut store, 2, missed, 110);
     let rows = |token: &str| {
         let ask = Ask {
-            token: Some(TokenPrint::of(token)),
+            tokens: vec![TokenPrint::of(token)],
             ..ask(at(500))
         };
         store.sought(&ask).expect("rows").len()

@@ -1,0 +1,56 @@
+//! The way for commands to ask something of the CRM through the one budget.
+
+use crate::crm::Answer;
+use crate::spool::{Asked, TokenPrint};
+use tokio::sync::{mpsc, oneshot};
+
+/// Questions that wait to be seen by the sender.
+const WAITING_MAX: usize = 16;
+
+/// What came of a question.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// The CRM's answer, and the token that it was asked with.
+    Answer(Answer, TokenPrint),
+    /// It was not asked: the sender is paused, and this mends it.
+    Paused {
+        /// As in `status`: `no_grant`.
+        reason: String,
+        /// What to do.
+        cure: String,
+    },
+    /// It was not asked: too much is asked at once, or the program ends.
+    Busy,
+}
+
+/// A question and the way back.
+#[derive(Debug)]
+pub struct Question {
+    pub(super) asked: Asked,
+    pub(super) reply: oneshot::Sender<Reply>,
+}
+
+/// Asks. Whoever drops the future asks no longer.
+#[derive(Clone, Debug)]
+pub struct Asking(mpsc::Sender<Question>);
+
+/// Where the sender hears the questions.
+#[derive(Debug)]
+pub struct Questions(pub(super) mpsc::Receiver<Question>);
+
+/// Both ends.
+pub fn asking() -> (Asking, Questions) {
+    let (sender, receiver) = mpsc::channel(WAITING_MAX);
+    (Asking(sender), Questions(receiver))
+}
+
+impl Asking {
+    /// Asks the CRM, after live calls.
+    pub async fn ask(&self, asked: Asked) -> Reply {
+        let (reply, answer) = oneshot::channel();
+        if self.0.try_send(Question { asked, reply }).is_err() {
+            return Reply::Busy;
+        }
+        answer.await.unwrap_or(Reply::Busy)
+    }
+}

@@ -1,0 +1,112 @@
+//! Requests beside the way of the calls: what is to be asked or written about leads.
+//!
+//! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. An
+//! errand that is due may go out at once, whenever there is room for it.
+
+use super::state::TokenPrint;
+use crate::crm::LeadsPage;
+use crate::journal::LeadId;
+use callbridge_call::EventTime;
+use serde_json::Value;
+
+/// One request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Errand {
+    /// `GET lead/{id}` (§4.7): is there such a lead?
+    LookUp(LeadId),
+    /// `GET crm-field` (§4.7): which fields are there?
+    Catalogue,
+    /// `POST lead/{id}/field/list` (§4.4): what is kept for this lead.
+    FieldWrite(LeadId),
+    /// What became of such a write (§4.6).
+    FieldPoll(FieldPoll),
+    /// `POST lead/filter` (§4.7): a page of leads.
+    Backfill(LeadsPage),
+    /// What somebody asked for by command; answered, not stored.
+    Asked(Ticket, Asked),
+}
+
+/// Of one who waits for an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
+
+/// A write whose outcome is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldPoll {
+    /// The lead.
+    pub lead: LeadId,
+    /// As the service gave it.
+    pub request_id: String,
+    /// The only token that can read it (§4.6).
+    pub token: TokenPrint,
+}
+
+/// What a command asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// `GET crm-field`
+    CrmFields,
+    /// `POST lead/{id}/field/list`
+    FieldList {
+        /// The lead.
+        lead: LeadId,
+        /// The whole body.
+        body: Value,
+    },
+    /// `GET request/{requestId}`
+    Poll {
+        /// As the service gave it.
+        request_id: String,
+        /// The token that made the request.
+        token: TokenPrint,
+    },
+}
+
+/// How much an errand may take from the calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Urgency {
+    /// Its requestId ends soon: before all calls.
+    Ending,
+    /// After live calls; while others wait, one in ten seconds.
+    Soon,
+    /// When nothing else is to be done, and only from the half of the budget that is to spare.
+    Spare,
+}
+
+/// An errand that is due.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Job {
+    /// How much it may take.
+    pub urgency: Urgency,
+    /// What it is.
+    pub errand: Errand,
+}
+
+/// What is due of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Errands {
+    /// In the order of precedence; a few.
+    pub due: Vec<Job>,
+    /// When the next of the others falls due.
+    pub next: Option<EventTime>,
+}
+
+impl Errand {
+    /// Two of one kind are never under way at once.
+    pub fn is_like(&self, other: &Self) -> bool {
+        std::mem::discriminant(self) == std::mem::discriminant(other)
+    }
+
+    /// The only token that it can be sent with; `None` for the one in use.
+    pub const fn token(&self) -> Option<&TokenPrint> {
+        match self {
+            Self::FieldPoll(FieldPoll { token, .. })
+            | Self::Asked(_, Asked::Poll { token, .. }) => Some(token),
+            Self::LookUp(_)
+            | Self::Catalogue
+            | Self::FieldWrite(_)
+            | Self::Backfill(_)
+            | Self::Asked(_, Asked::CrmFields | Asked::FieldList { .. }) => None,
+        }
+    }
+}
