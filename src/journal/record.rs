@@ -77,6 +77,16 @@ impl Phone {
         &self.0
     }
 
+    /// The digits as a number: none of E.164 begins with 0.
+    pub fn digits(&self) -> i64 {
+        self.0[1..].parse().unwrap_or_default()
+    }
+
+    /// The number of these digits; `None` where there are too few or too many.
+    pub fn from_digits(digits: i64) -> Option<Self> {
+        Self::from_e164(&format!("+{digits}"))
+    }
+
     /// `…0001`: the last four digits, for logs.
     pub fn masked(&self) -> String {
         format!("…{}", &self.0[self.0.len().saturating_sub(4)..])

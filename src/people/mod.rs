@@ -9,7 +9,9 @@
 //! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags say them |
 //! | [`list`] | the lists' rows: read whole, or not at all |
 //! | [`files`] | which version of which file was read |
+//! | [`directory`] | phones and leads learned from what the CRM tells |
 
+pub mod directory;
 pub mod files;
 pub mod list;
 pub mod rule;

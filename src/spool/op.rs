@@ -3,6 +3,7 @@
 use super::binding::Binding;
 use super::state::{State, Step, TokenPrint};
 use crate::journal::{CallUuid, Judged, LeadId};
+use crate::people::directory::LeadNews;
 use callbridge_call::{EventTime, FinishedCall};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -157,6 +158,9 @@ pub enum Op {
         /// Now.
         now: EventTime,
     },
+    /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
+    /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
+    Learn(Box<LeadNews>),
 }
 
 /// An event from the service, as far as it concerns us.
@@ -250,6 +254,11 @@ pub enum Done {
     WrongCompany(Binding),
     /// `Delivery`: what became of it.
     Delivered(Delivered),
+    /// `Learn`: taken in.
+    Learned {
+        /// Something was not known before.
+        new: bool,
+    },
     /// `Purge`: rows and tombstones forgotten.
     Purged(Purged),
     /// Anything else: done.

@@ -6,6 +6,7 @@ mod asked;
 mod calls;
 mod correct;
 mod deliveries;
+pub(super) mod directory;
 mod errands;
 mod finish;
 mod head;
@@ -26,6 +27,7 @@ mod unreadable;
 
 #[cfg(test)]
 pub(super) use asked::Stored;
+pub use directory::DirectorySize;
 pub(super) use meta::CLEAN;
 pub use search::Search;
 pub use tally::Recount;
@@ -33,10 +35,12 @@ pub use tally::Recount;
 use super::op::{Done, Op, RowId};
 use super::{Books, Error, Settings};
 use appeared::Appeared;
+use directory::Awaited;
 use finish::FinishRow;
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 use schema::{Found, MIGRATIONS};
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use tally::Tally;
 
@@ -50,6 +54,7 @@ pub struct Store {
     next_id: i64,
     restored: bool,
     appeared: Appeared,
+    awaited: RefCell<Awaited>,
     /// Where the purge of tombstones goes on.
     tombstone_cursor: (String, String),
     #[cfg(test)]
@@ -120,6 +125,7 @@ impl Store {
             next_id: 1,
             restored: false,
             appeared: Appeared::default(),
+            awaited: RefCell::default(),
             tombstone_cursor: (String::new(), String::new()),
             #[cfg(test)]
             asked: asked::Asked::default(),
@@ -300,6 +306,7 @@ impl Store {
             } => self.bind_company(company, application),
             Op::Delivery(delivery) => self.deliver(delivery).map(Done::Delivered),
             Op::Purge { now } => self.purge(*now),
+            Op::Learn(news) => self.learn(news),
         }
     }
 }

@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS];
+pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -156,6 +156,33 @@ CREATE TABLE deliveries (
     at INTEGER NOT NULL
 ) STRICT;
 CREATE UNIQUE INDEX deliveries_pair ON deliveries(event, installation);
+";
+
+/// The directory of leads (`people::directory`). A phone is the number of its digits; 0 stands for
+/// a slot that is told to be empty. Slots: the contact's id, 0 the snapshot's `phone`, -1 contacts
+/// without ids. All times are seconds, as the CRM told them.
+const DIRECTORY: &str = "
+CREATE TABLE directory_leads (
+    lead INTEGER PRIMARY KEY,
+    living INTEGER,                     -- the newest second at which it was told to live
+    whole INTEGER,                      -- when all its contacts were told last
+    deleted INTEGER,
+    merged INTEGER,
+    merged_into INTEGER
+) STRICT;
+CREATE INDEX directory_merged ON directory_leads(merged_into) WHERE merged_into IS NOT NULL;
+CREATE TABLE directory_phones (
+    phone INTEGER NOT NULL,
+    lead INTEGER NOT NULL,
+    slot INTEGER NOT NULL,
+    held INTEGER,                       -- since then; NULL where it was only given up
+    told INTEGER,                       -- by which event or answer
+    gone INTEGER,                       -- when the slot's contact gave it up last
+    PRIMARY KEY (phone, lead, slot)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX directory_of_lead ON directory_phones(lead);
+CREATE TABLE directory_size (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+CREATE INDEX calls_torn ON calls(phone, id) WHERE state = 'dead' AND reason = 'ambiguous_lead';
 ";
 
 /// What a file turned out to be.

@@ -3,10 +3,12 @@
 
 use super::call::{at, finished, journal};
 use crate::journal::{LeadId, Outcome, Phone, Reason};
+use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::spool::{
     Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
     TokenPrint, Told,
 };
+use callbridge_call::EpochSeconds;
 use std::time::Duration;
 
 const MONTH: i64 = 30 * 24 * 3600;
@@ -108,6 +110,18 @@ fn unreadable(n: u32) -> Op {
     }
 }
 
+/// A lead with a number of its own, as it was told at this second.
+fn told(n: u32, at: i64) -> Op {
+    let lead = LeadId::new(i64::from(n) + 1).expect("positive");
+    let phone = FirstPhone::Is(number(n));
+    let at = EpochSeconds::new(at);
+    Op::Learn(Box::new(LeadNews::new(lead, at, What::Created, phone)))
+}
+
+fn number(n: u32) -> Phone {
+    Phone::from_digits(998_930_000_000 + i64::from(n)).expect("a number")
+}
+
 /// A spool with `n` rows of each kind, and as many unreadable letters and notices.
 pub fn filled(n: u32) -> (Store, Rows) {
     let settings = Settings {
@@ -131,6 +145,7 @@ pub fn filled(n: u32) -> (Store, Rows) {
         ids
     });
     write(&mut store, (0..n).map(unreadable).collect());
+    write(&mut store, (0..n).map(|n| told(n, 1)).collect());
     (store, Rows(rows))
 }
 
@@ -457,6 +472,29 @@ pub const ACTS: &[Act] = &[
         store
             .parked_before(at(1_000_000_000), PAGE)
             .expect("readable");
+    }),
+    ("a lead with another number", |store, rows| {
+        let mut news = LeadNews::new(
+            LeadId::new(i64::from(rows.middle())).expect("positive"),
+            EpochSeconds::new(2),
+            What::Created,
+            FirstPhone::Is(number(999_999)),
+        );
+        write(store, vec![Op::Learn(Box::new(news.clone()))]);
+        news.what = What::Merged {
+            from: vec![LeadId::new(1).expect("positive")],
+        };
+        write(store, vec![Op::Learn(Box::new(news))]);
+        store.take_awaited();
+    }),
+    ("a number of the directory", |store, rows| {
+        drop(store.holders(&number(rows.middle())).expect("readable"));
+        let lead = LeadId::new(1).expect("positive");
+        store.survivor(lead).expect("readable").expect("merged");
+    }),
+    ("a page of the directory", |store, _| {
+        drop(store.directory(None, PAGE).expect("readable"));
+        store.directory_size().expect("readable");
     }),
     ("the books", |store, _| {
         drop((store.books(), store.binding().expect("readable")))

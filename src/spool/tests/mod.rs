@@ -4,6 +4,7 @@ mod acts;
 mod call;
 mod correct;
 mod deliveries;
+mod directory;
 mod disk;
 mod durability;
 mod finish;

@@ -104,7 +104,14 @@ fn every_statement_finds_its_index(store: &Store) {
             continue;
         }
         let plan = store.plan(&text).join("\n");
-        let tables = ["calls", "tombstones", "unreadable", "notices"];
+        let tables = [
+            "calls",
+            "tombstones",
+            "unreadable",
+            "notices",
+            "directory_phones",
+            "directory_leads",
+        ];
         let walks = tables.map(|table| plan.contains(&format!("SCAN {table}")));
         assert!(
             text.contains(" LIMIT ") || !walks.contains(&true),

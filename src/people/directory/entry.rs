@@ -1,0 +1,190 @@
+//! All that was told of one lead. Taking news in is commutative and takes the same news twice as
+//! once, so that what is known does not depend on the order in which it came:
+//!
+//! | fact | of two the one that holds |
+//! |---|---|
+//! | the phones of a slot | the newer; of one second the higher [`Told::rank`], then more phones |
+//! | a phone taken from a contact | the newer |
+//! | that it lives, was deleted, was told whole | the newer |
+//! | that it was merged | the newer; of one second the higher surviving id |
+//!
+//! What is left then is settled by the phones' own order: two changes of one contact within one
+//! second, of which nobody says which came first, end the same way whichever is heard first.
+//!
+//! **A deleted lead** lives again only by a snapshot of a later second than its deletion: the
+//! service writes an event together with its change (§6.1), so such a snapshot tells that the lead
+//! was put back. **A merged lead** never lives again: whatever is told of it later, its calls go
+//! to the survivor, which has its history.
+
+use super::news::{ContactPhones, FirstPhone, LeadNews, Told, What};
+use crate::journal::{LeadId, Phone};
+use callbridge_call::EpochSeconds;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.
+pub const ROWS_MAX: usize = 1_000;
+
+/// Where a lead's phones stand. The numbers are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Slot(i64);
+
+impl Slot {
+    /// The snapshot's `phone`: nobody says whose it is but that it is the main contact's.
+    pub const SNAPSHOT: Self = Self(0);
+    /// Contacts of a row that names none.
+    pub const NAMELESS: Self = Self(-1);
+
+    /// As it is stored: a contact's id, or one of the two.
+    pub const fn stored(number: i64) -> Self {
+        Self(number)
+    }
+
+    /// The number stored.
+    pub const fn number(self) -> i64 {
+        self.0
+    }
+
+    /// Phones of a contact that is known by its id.
+    pub const fn is_contact(self) -> bool {
+        self.0 > 0
+    }
+
+    fn of(phones: &ContactPhones) -> Self {
+        phones
+            .contact
+            .map_or(Self::NAMELESS, |contact| Self(contact.get()))
+    }
+}
+
+/// The phones of a slot, since when, and what told it. In the order of what holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    /// Since when.
+    pub at: EpochSeconds,
+    /// What told it.
+    pub told: Told,
+    /// None: the slot is empty.
+    pub phones: BTreeSet<Phone>,
+}
+
+impl Fact {
+    fn holds_over(&self, other: &Self) -> bool {
+        let order = |fact: &Self| (fact.at, fact.told.rank(), fact.phones.len());
+        (order(self), &self.phones, self.told) > (order(other), &other.phones, other.told)
+    }
+}
+
+/// What is known of one lead.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its phones.
+    pub slots: BTreeMap<Slot, Fact>,
+    /// When a contact gave a phone up.
+    pub gone: BTreeMap<(Slot, Phone), EpochSeconds>,
+    /// How it stands.
+    pub life: Life,
+}
+
+/// How a lead stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Life {
+    /// The newest second at which it was told to live.
+    pub living: Option<EpochSeconds>,
+    /// When all its contacts were told last: what was told of them before counts no more.
+    pub whole: Option<EpochSeconds>,
+    /// When it was deleted last.
+    pub deleted: Option<EpochSeconds>,
+    /// Into which lead it was merged, and when.
+    pub merged: Option<(EpochSeconds, LeadId)>,
+}
+
+impl Life {
+    /// It was deleted, and nothing newer tells of it.
+    pub fn is_deleted(&self) -> bool {
+        self.deleted
+            .is_some_and(|deleted| self.living.is_none_or(|living| living <= deleted))
+    }
+}
+
+impl Entry {
+    /// Takes in what was told of this very lead. What is told of the leads merged into it is for
+    /// their own entries: [`Entry::merge`].
+    pub fn learn(&mut self, news: &LeadNews) {
+        let told = news.what.told();
+        match news.what {
+            What::Deleted => self.life.deleted = self.life.deleted.max(Some(news.at)),
+            What::Created
+            | What::Assigned
+            | What::StageChanged
+            | What::PropertiesUpdated
+            | What::Merged { .. }
+            | What::Filter
+            | What::Read => self.life.living = self.life.living.max(Some(news.at)),
+        }
+        if news.whole {
+            self.life.whole = self.life.whole.max(Some(news.at));
+        }
+        let first = match &news.phone {
+            FirstPhone::Untold => None,
+            FirstPhone::None => Some(BTreeSet::new()),
+            FirstPhone::Is(phone) => Some([phone.clone()].into()),
+        };
+        if let Some(phones) = first {
+            let at = news.at;
+            self.set(Slot::SNAPSHOT, Fact { at, told, phones });
+        }
+        for contact in &news.contacts {
+            let slot = Slot::of(contact);
+            let phones: BTreeSet<Phone> = contact.now.iter().cloned().collect();
+            for phone in contact
+                .before
+                .iter()
+                .filter(|phone| !phones.contains(*phone))
+            {
+                self.take_from(slot, phone, news.at);
+            }
+            let at = news.at;
+            self.set(slot, Fact { at, told, phones });
+        }
+        self.forget_before_the_whole();
+    }
+
+    /// Takes in that it was merged into this lead.
+    pub fn merge(&mut self, survivor: LeadId, at: EpochSeconds) {
+        self.life.merged = self.life.merged.max(Some((at, survivor)));
+    }
+
+    /// The phones that it has, or had before it ended.
+    pub fn phones(&self) -> BTreeSet<Phone> {
+        let slots = self.slots.values();
+        slots.flat_map(|fact| fact.phones.iter().cloned()).collect()
+    }
+
+    fn rows(&self) -> usize {
+        let slots = self.slots.values().map(|fact| fact.phones.len().max(1));
+        slots.sum::<usize>() + self.gone.len()
+    }
+
+    fn set(&mut self, slot: Slot, fact: Fact) {
+        let full = self.rows() + fact.phones.len().max(1) > ROWS_MAX;
+        match self.slots.get_mut(&slot) {
+            Some(known) if fact.holds_over(known) => *known = fact,
+            None if !full => drop(self.slots.insert(slot, fact)),
+            Some(_) | None => {}
+        }
+    }
+
+    fn take_from(&mut self, slot: Slot, phone: &Phone, at: EpochSeconds) {
+        if self.rows() < ROWS_MAX || self.gone.contains_key(&(slot, phone.clone())) {
+            let gone = self.gone.entry((slot, phone.clone())).or_insert(at);
+            *gone = at.max(*gone);
+        }
+    }
+
+    fn forget_before_the_whole(&mut self) {
+        if let Some(whole) = self.life.whole {
+            self.slots.retain(|_, fact| fact.at >= whole);
+            self.gone.retain(|_, at| *at >= whole);
+        }
+    }
+}

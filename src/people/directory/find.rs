@@ -1,0 +1,157 @@
+//! A number looked up: who has it, who had it, and which lead that gives.
+
+use super::entry::{Life, Slot};
+use super::merges::{Root, root};
+use super::news::Told;
+use crate::journal::{LeadId, Phone};
+use callbridge_call::EpochSeconds;
+use std::collections::BTreeMap;
+
+/// Where entries can be looked up by number.
+pub trait Shelf {
+    /// Why they cannot be.
+    type Error;
+
+    /// Every row of a number, by lead.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, Self::Error>;
+
+    /// How a lead stands; the default where nothing is known of it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn life(&self, lead: LeadId) -> Result<Life, Self::Error>;
+}
+
+/// A number in one slot of a lead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holding {
+    /// The lead.
+    pub lead: LeadId,
+    /// Where its phones stand.
+    pub slot: Slot,
+    /// It has the number since then, and what told it.
+    pub held: Option<(EpochSeconds, Told)>,
+    /// When the slot's contact gave the number up last.
+    pub gone: Option<EpochSeconds>,
+    /// How the lead stands.
+    pub life: Life,
+}
+
+/// How a lead stands to a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// It has it.
+    Has,
+    /// It, or the lead it was merged into, was deleted.
+    Deleted(EpochSeconds),
+    /// It had the number, and gave it up.
+    GaveUp(EpochSeconds),
+}
+
+/// A lead that has a number, or had it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The lead that the number was told of.
+    pub lead: LeadId,
+    /// The lead it is now: another one when it was merged.
+    pub now: LeadId,
+    /// Since when it was known to have the number, and what told it.
+    pub since: EpochSeconds,
+    /// What told it.
+    pub told: Told,
+    /// How it stands.
+    pub standing: Standing,
+}
+
+/// All that is known of a number.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Finding {
+    /// By lead.
+    pub holders: Vec<Holder>,
+}
+
+impl Finding {
+    /// The living leads that have it, each once.
+    pub fn leads(&self) -> Vec<LeadId> {
+        let has = self
+            .holders
+            .iter()
+            .filter(|holder| holder.standing == Standing::Has);
+        let mut leads: Vec<LeadId> = has.map(|holder| holder.now).collect();
+        leads.sort_unstable();
+        leads.dedup();
+        leads
+    }
+}
+
+/// Looks a number up.
+///
+/// # Errors
+/// The shelf's.
+pub fn find<S: Shelf>(shelf: &S, phone: &Phone) -> Result<Finding, S::Error> {
+    let rows = shelf.holdings(phone)?;
+    let known: BTreeMap<LeadId, Life> = rows.iter().map(|row| (row.lead, row.life)).collect();
+    let life = |lead: LeadId| match known.get(&lead) {
+        Some(life) => Ok(*life),
+        None => shelf.life(lead),
+    };
+    // Leads that have become one share what is known of their contacts.
+    let mut families: BTreeMap<LeadId, Vec<(Root, &Holding)>> = BTreeMap::new();
+    for row in &rows {
+        let root = root(row.lead, |lead| Ok(life(lead)?.merged))?;
+        families.entry(root.lead).or_default().push((root, row));
+    }
+    let mut holders = Vec::new();
+    for (now, family) in families {
+        let end = life(now)?;
+        let mut leads: BTreeMap<LeadId, Holder> = BTreeMap::new();
+        for (root, row) in &family {
+            let Some((since, told)) = row.held else {
+                continue;
+            };
+            let standing = if end.is_deleted() {
+                Standing::Deleted(end.deleted.unwrap_or(since))
+            } else {
+                stands(row, since, root, &end, &family)
+            };
+            let holder = Holder {
+                lead: row.lead,
+                now,
+                since,
+                told,
+                standing,
+            };
+            let best = leads.entry(row.lead).or_insert_with(|| holder.clone());
+            if (holder.standing, best.since) < (best.standing, holder.since) {
+                *best = holder;
+            }
+        }
+        holders.extend(leads.into_values());
+    }
+    holders.sort_by_key(|holder| holder.lead);
+    Ok(Finding { holders })
+}
+
+/// Whether a row of a living lead still holds.
+fn stands(
+    row: &Holding,
+    since: EpochSeconds,
+    root: &Root,
+    end: &Life,
+    family: &[(Root, &Holding)],
+) -> Standing {
+    let gone = family.iter().map(|(_, other)| *other);
+    let gone = gone.filter(|other| !row.slot.is_contact() || other.slot == row.slot);
+    let gone = gone.filter_map(|other| other.gone).max();
+    // The survivor's contacts were told whole after the merge, and this is not among them.
+    let whole = end
+        .whole
+        .filter(|whole| root.merged.is_some_and(|merged| *whole > merged));
+    match gone.max(whole).filter(|at| *at > since) {
+        Some(at) => Standing::GaveUp(at),
+        None => Standing::Has,
+    }
+}

@@ -1,0 +1,123 @@
+//! News taken in, wherever the entries are kept.
+
+use super::entry::Entry;
+use super::news::{LeadNews, What};
+use crate::journal::{LeadId, Phone};
+use std::collections::BTreeSet;
+
+/// Leads of one merge at most, and leads looked at behind one that ends.
+const LEADS_MAX: usize = 1_000;
+/// Phones told at most.
+const PHONES_MAX: usize = 10_000;
+
+/// Where entries are kept.
+pub trait Ledger {
+    /// Why they cannot be.
+    type Error;
+
+    /// What is known of a lead; an empty entry where nothing is.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn entry(&mut self, lead: LeadId) -> Result<Entry, Self::Error>;
+
+    /// Puts `new` in the place of `old`.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn put(&mut self, lead: LeadId, old: &Entry, new: &Entry) -> Result<(), Self::Error>;
+
+    /// The leads that were merged into this one, so many of them at most.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn merged_into(&mut self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Self::Error>;
+}
+
+/// What was new.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Learned {
+    /// Nothing.
+    Nothing,
+    /// Of these phones something else may be said now.
+    Phones(BTreeSet<Phone>),
+    /// Of more phones than can be told.
+    Many,
+}
+
+/// Takes one piece of news in.
+///
+/// # Errors
+/// The ledger's.
+pub fn learn<L: Ledger>(ledger: &mut L, news: &LeadNews) -> Result<Learned, L::Error> {
+    let mut changed = Changed::default();
+    let old = ledger.entry(news.lead)?;
+    let mut new = old.clone();
+    new.learn(news);
+    changed.put(ledger, news.lead, &old, &new)?;
+    if let What::Merged { from } = &news.what {
+        let gone = from.iter().filter(|lead| **lead != news.lead);
+        for lead in gone.take(LEADS_MAX) {
+            let old = ledger.entry(*lead)?;
+            let mut new = old.clone();
+            new.merge(news.lead, news.at);
+            changed.put(ledger, *lead, &old, &new)?;
+        }
+    }
+    changed.told(ledger)
+}
+
+#[derive(Default)]
+struct Changed {
+    any: bool,
+    phones: BTreeSet<Phone>,
+    /// Leads whose whole tree answers otherwise: every phone of a lead merged into them does.
+    roots: Vec<LeadId>,
+}
+
+impl Changed {
+    fn put<L: Ledger>(
+        &mut self,
+        ledger: &mut L,
+        lead: LeadId,
+        old: &Entry,
+        new: &Entry,
+    ) -> Result<(), L::Error> {
+        if old == new {
+            return Ok(());
+        }
+        self.any = true;
+        ledger.put(lead, old, new)?;
+        self.phones.extend(old.phones());
+        self.phones.extend(new.phones());
+        self.phones
+            .extend(new.gone.keys().map(|(_, phone)| phone.clone()));
+        let stands = |entry: &Entry| {
+            let life = &entry.life;
+            (life.is_deleted(), life.merged, life.whole)
+        };
+        if stands(old) != stands(new) {
+            self.roots.push(lead);
+        }
+        Ok(())
+    }
+
+    fn told<L: Ledger>(mut self, ledger: &mut L) -> Result<Learned, L::Error> {
+        if !self.any {
+            return Ok(Learned::Nothing);
+        }
+        let mut seen: BTreeSet<LeadId> = self.roots.iter().copied().collect();
+        while let Some(root) = self.roots.pop() {
+            for lead in ledger.merged_into(root, LEADS_MAX + 1)? {
+                if seen.insert(lead) {
+                    self.phones.extend(ledger.entry(lead)?.phones());
+                    self.roots.push(lead);
+                }
+            }
+            if seen.len() > LEADS_MAX || self.phones.len() > PHONES_MAX {
+                return Ok(Learned::Many);
+            }
+        }
+        Ok(Learned::Phones(self.phones))
+    }
+}

@@ -1,0 +1,106 @@
+//! A directory in memory.
+
+use super::Directory;
+use super::entry::{Entry, Life, Slot};
+use super::find::{Finding, Holding, Shelf, find};
+use super::learn::{Learned, Ledger, learn};
+use super::news::LeadNews;
+use crate::journal::{LeadId, Phone};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::{PoisonError, RwLock};
+
+/// Entries by lead: for tests and the simulation, where there are few.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Remembered(BTreeMap<LeadId, Entry>);
+
+impl Remembered {
+    /// Takes one piece of news in.
+    pub fn learn(&mut self, news: &LeadNews) -> Learned {
+        let Ok(learned) = learn(self, news);
+        learned
+    }
+
+    /// Some lead has this number, or had it when it ended.
+    pub fn has(&self, phone: &Phone) -> bool {
+        self.0.values().any(|entry| entry.phones().contains(phone))
+    }
+
+    /// Leads that are neither merged nor deleted.
+    pub fn living(&self) -> u64 {
+        let lives =
+            |life: &Life| life.living.is_some() && !life.is_deleted() && life.merged.is_none();
+        self.0.values().filter(|entry| lives(&entry.life)).count() as u64
+    }
+
+    /// Who has this number.
+    pub fn find(&self, phone: &Phone) -> Finding {
+        let Ok(found) = find(self, phone);
+        found
+    }
+}
+
+impl Ledger for Remembered {
+    type Error = Infallible;
+
+    fn entry(&mut self, lead: LeadId) -> Result<Entry, Infallible> {
+        Ok(self.0.get(&lead).cloned().unwrap_or_default())
+    }
+
+    fn put(&mut self, lead: LeadId, _: &Entry, new: &Entry) -> Result<(), Infallible> {
+        self.0.insert(lead, new.clone());
+        Ok(())
+    }
+
+    fn merged_into(&mut self, lead: LeadId, limit: usize) -> Result<Vec<LeadId>, Infallible> {
+        let into = |entry: &Entry| entry.life.merged.is_some_and(|(_, into)| into == lead);
+        let leads = self.0.iter().filter(|(_, entry)| into(entry));
+        Ok(leads.map(|(lead, _)| *lead).take(limit).collect())
+    }
+}
+
+impl Shelf for Remembered {
+    type Error = Infallible;
+
+    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, Infallible> {
+        let mut rows = Vec::new();
+        for (lead, entry) in &self.0 {
+            let mut slots: BTreeMap<Slot, Holding> = BTreeMap::new();
+            let row = |slot: Slot| Holding {
+                lead: *lead,
+                slot,
+                held: None,
+                gone: None,
+                life: entry.life,
+            };
+            for (slot, fact) in &entry.slots {
+                if fact.phones.contains(phone) {
+                    let held = slots.entry(*slot).or_insert_with(|| row(*slot));
+                    held.held = Some((fact.at, fact.told));
+                }
+            }
+            for ((slot, of), at) in &entry.gone {
+                if of == phone {
+                    slots.entry(*slot).or_insert_with(|| row(*slot)).gone = Some(*at);
+                }
+            }
+            rows.extend(slots.into_values());
+        }
+        Ok(rows)
+    }
+
+    fn life(&self, lead: LeadId) -> Result<Life, Infallible> {
+        Ok(self
+            .0
+            .get(&lead)
+            .map(|entry| entry.life)
+            .unwrap_or_default())
+    }
+}
+
+impl Directory for RwLock<Remembered> {
+    fn find(&self, phone: &Phone) -> Result<Finding, String> {
+        let remembered = self.read().unwrap_or_else(PoisonError::into_inner);
+        Ok(remembered.find(phone))
+    }
+}

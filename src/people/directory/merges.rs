@@ -1,0 +1,99 @@
+//! Which lead a merged one has become.
+
+use crate::journal::LeadId;
+use callbridge_call::EpochSeconds;
+
+/// Merges followed from one lead at most.
+const HOPS_MAX: usize = 1_000;
+
+/// The end of a chain of merges.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    /// The lead that is left.
+    pub lead: LeadId,
+    /// The newest merge on the way; `None` for a lead that was never merged.
+    pub merged: Option<EpochSeconds>,
+}
+
+/// Follows the merges from `lead` on, each asked of `merged`. A loop is cut at its oldest merge (of
+/// one second at that of the lowest lead): from wherever one comes, the same lead is left.
+///
+/// # Errors
+/// What `merged` returns.
+pub fn root<E>(
+    lead: LeadId,
+    mut merged: impl FnMut(LeadId) -> Result<Option<(EpochSeconds, LeadId)>, E>,
+) -> Result<Root, E> {
+    let mut path: Vec<(LeadId, EpochSeconds)> = Vec::new();
+    let mut here = lead;
+    while path.len() < HOPS_MAX {
+        let Some((at, into)) = merged(here)? else {
+            break;
+        };
+        path.push((here, at));
+        here = into;
+        let Some(begins) = path.iter().position(|(lead, _)| *lead == here) else {
+            continue;
+        };
+        let oldest = path[begins..].iter().min_by_key(|(lead, at)| (*at, *lead));
+        if let Some((cut, _)) = oldest {
+            here = *cut;
+            // What leads on from the cut is not gone.
+            let ends = path.iter().position(|(lead, _)| lead == cut);
+            path.truncate(ends.unwrap_or(path.len()));
+        }
+        break;
+    }
+    Ok(Root {
+        lead: here,
+        merged: path.iter().map(|(_, at)| *at).max(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::collections::BTreeMap;
+    use std::convert::Infallible;
+
+    type Merges = BTreeMap<i64, (i64, i64)>;
+
+    fn ends(merges: &Merges, from: i64) -> (i64, Option<i64>) {
+        let lead = |id| LeadId::new(id).expect("positive");
+        let asked = |of: LeadId| {
+            let found = merges.get(&of.get());
+            Ok::<_, Infallible>(found.map(|(at, into)| (EpochSeconds::new(*at), lead(*into))))
+        };
+        let Ok(root) = root(lead(from), asked);
+        (root.lead.get(), root.merged.map(EpochSeconds::get))
+    }
+
+    #[test]
+    fn chains_end_at_the_last_survivor_and_loops_are_cut_at_their_oldest_merge() {
+        let merges: Merges = [(1, (30, 2)), (2, (20, 3)), (7, (5, 7)), (8, (9, 7))].into();
+        assert_eq!(ends(&merges, 1), (3, Some(30)));
+        assert_eq!(ends(&merges, 3), (3, None));
+        assert_eq!(ends(&merges, 7), (7, None), "merged into itself");
+        assert_eq!(ends(&merges, 8), (7, Some(9)));
+        let looped: Merges = [(1, (30, 2)), (2, (20, 3)), (3, (10, 1)), (9, (99, 2))].into();
+        assert_eq!(ends(&looped, 1), (3, Some(30)));
+        assert_eq!(ends(&looped, 2), (3, Some(20)));
+        assert_eq!(ends(&looped, 3), (3, None));
+        assert_eq!(ends(&looped, 9), (3, Some(99)));
+    }
+
+    proptest! {
+        #[test]
+        fn every_lead_of_a_loop_ends_at_the_same_one(
+            merges in prop::collection::btree_map(1_i64..9, (0_i64..5, 1_i64..9), 0..9),
+            from in 1_i64..9,
+        ) {
+            let (end, _) = ends(&merges, from);
+            prop_assert_eq!(ends(&merges, end), (end, None));
+            if let Some((_, into)) = merges.get(&from).filter(|_| from != end) {
+                prop_assert_eq!(ends(&merges, *into).0, end);
+            }
+        }
+    }
+}

@@ -1,0 +1,42 @@
+//! The directory of leads: which lead has which phone, learned from what the CRM tells. The
+//! service finds no lead by phone (§2.6), so it is put together from `LEAD_*` events (§6) and
+//! pages of `lead/filter` (§4.7).
+//!
+//! Events come in any order, more than once, or not at all (§6.1). Each piece of [`news`] is put
+//! to what is known of its lead ([`entry`]), where per fact the newest holds; a look-up
+//! ([`mod@find`]) then asks who has the number, follows [`merges`] to the leads that are left, and
+//! leaves out the dead. What is looked up is therefore a function of the news alone, not of their
+//! order.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`news`] | what was told of one lead, and contacts' phones read from texts |
+//! | [`entry`] | all that is known of one lead, and what holds of two facts |
+//! | [`merges`] | chains of merges, and loops cut |
+//! | [`mod@learn`] | news taken in, wherever entries are kept |
+//! | [`mod@find`] | a number looked up |
+//! | [`memory`] | a directory in memory, for tests and the simulation |
+
+pub mod entry;
+pub mod find;
+pub mod learn;
+pub mod memory;
+pub mod merges;
+pub mod news;
+
+pub use find::{Finding, Holder, Standing};
+pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};
+
+use crate::journal::Phone;
+
+/// A directory as the rule `directory` asks it.
+pub trait Directory: std::fmt::Debug + Send + Sync {
+    /// Who has this number.
+    ///
+    /// # Errors
+    /// In words, when it cannot be looked up now.
+    fn find(&self, phone: &Phone) -> Result<Finding, String>;
+}
+
+#[cfg(test)]
+mod tests;

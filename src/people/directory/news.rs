@@ -1,0 +1,302 @@
+//! What the CRM told of one lead: an event's or a row's facts, without its JSON.
+
+use crate::journal::number::{Country, e164};
+use crate::journal::{LeadId, Phone};
+use callbridge_call::EpochSeconds;
+
+/// Phones of one contact at most; what is beyond them is left out.
+pub const PHONES_MAX: usize = 100;
+
+/// One thing told of a lead. News may come in any order, and any number of times.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeadNews {
+    /// The lead: of a merge the surviving one (§6.6).
+    pub lead: LeadId,
+    /// When it was so: an event's `occurredAt` (§6.5), a row's `updatedTimestamp` (§2.5).
+    pub at: EpochSeconds,
+    /// What told it.
+    pub what: What,
+    /// The snapshot's `phone`: the first one of the main contact (§2.5).
+    pub phone: FirstPhone,
+    /// Contacts of which something was told.
+    pub contacts: Vec<ContactPhones>,
+    /// `contacts` are all that the lead has. Never so in an event (§6.7).
+    pub whole: bool,
+}
+
+impl LeadNews {
+    /// A snapshot without more.
+    pub const fn new(lead: LeadId, at: EpochSeconds, what: What, phone: FirstPhone) -> Self {
+        Self {
+            lead,
+            at,
+            what,
+            phone,
+            contacts: Vec::new(),
+            whole: false,
+        }
+    }
+}
+
+/// What told of a lead: the events of §6.2, or an answer of the API.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum What {
+    /// `LEAD_CREATED`
+    Created,
+    /// `LEAD_ASSIGNED`
+    Assigned,
+    /// `LEAD_STAGE_CHANGED`
+    StageChanged,
+    /// `LEAD_PROPERTIES_UPDATED`
+    PropertiesUpdated,
+    /// `LEAD_MERGED`: these leads are one with it now (`mergedLeadIds`).
+    Merged {
+        /// The leads that are no more.
+        from: Vec<LeadId>,
+    },
+    /// `LEAD_DELETED`, or a `GET lead/{id}` that was answered 409 (§7.4).
+    Deleted,
+    /// A row of `lead/filter`.
+    Filter,
+    /// The answer to `GET lead/{id}`.
+    Read,
+}
+
+/// The kind of [`What`], as it is stored: never change a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Told {
+    /// `LEAD_CREATED`
+    Created = 0,
+    /// `LEAD_ASSIGNED`
+    Assigned = 1,
+    /// `LEAD_STAGE_CHANGED`
+    StageChanged = 2,
+    /// `LEAD_PROPERTIES_UPDATED`
+    PropertiesUpdated = 3,
+    /// `LEAD_MERGED`
+    Merged = 4,
+    /// `LEAD_DELETED`
+    Deleted = 5,
+    /// `lead/filter`
+    Filter = 6,
+    /// `GET lead/{id}`
+    Read = 7,
+}
+
+impl Told {
+    /// Every kind.
+    pub const ALL: [Self; 8] = [
+        Self::Created,
+        Self::Assigned,
+        Self::StageChanged,
+        Self::PropertiesUpdated,
+        Self::Merged,
+        Self::Deleted,
+        Self::Filter,
+        Self::Read,
+    ];
+
+    /// The number stored.
+    pub const fn number(self) -> i64 {
+        self as i64
+    }
+
+    /// The kind of a number; `None` for an unknown one.
+    pub fn from_number(number: i64) -> Option<Self> {
+        Self::ALL.into_iter().find(|told| told.number() == number)
+    }
+
+    /// As the service calls it, for messages.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Created => "LEAD_CREATED",
+            Self::Assigned => "LEAD_ASSIGNED",
+            Self::StageChanged => "LEAD_STAGE_CHANGED",
+            Self::PropertiesUpdated => "LEAD_PROPERTIES_UPDATED",
+            Self::Merged => "LEAD_MERGED",
+            Self::Deleted => "LEAD_DELETED",
+            Self::Filter => "lead/filter",
+            Self::Read => "GET lead",
+        }
+    }
+
+    /// Of two facts of one second the one of the higher rank holds: a lead is created before
+    /// anything else happens to it, and what was read was read after it had happened.
+    pub const fn rank(self) -> u8 {
+        match self {
+            Self::Created => 0,
+            Self::Assigned
+            | Self::StageChanged
+            | Self::PropertiesUpdated
+            | Self::Merged
+            | Self::Deleted => 1,
+            Self::Filter | Self::Read => 2,
+        }
+    }
+}
+
+impl What {
+    /// Its kind.
+    pub const fn told(&self) -> Told {
+        match self {
+            Self::Created => Told::Created,
+            Self::Assigned => Told::Assigned,
+            Self::StageChanged => Told::StageChanged,
+            Self::PropertiesUpdated => Told::PropertiesUpdated,
+            Self::Merged { .. } => Told::Merged,
+            Self::Deleted => Told::Deleted,
+            Self::Filter => Told::Filter,
+            Self::Read => Told::Read,
+        }
+    }
+}
+
+/// The first phone of the main contact.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum FirstPhone {
+    /// Nothing is said of it.
+    #[default]
+    Untold,
+    /// There is none, or none that is a number.
+    None,
+    /// This one.
+    Is(Phone),
+}
+
+impl FirstPhone {
+    /// Of a snapshot, whose `phone` is null or left out where there is none (§2.5, §6.5).
+    pub fn of(text: Option<&str>, country: Option<Country>) -> Self {
+        let phone = text.and_then(|text| e164(text, country));
+        phone.map_or(Self::None, Self::Is)
+    }
+}
+
+/// A contact of the CRM (§6.7 `contactId`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ContactId(i64);
+
+impl ContactId {
+    /// `None` unless positive.
+    pub fn new(id: i64) -> Option<Self> {
+        (id > 0).then_some(Self(id))
+    }
+
+    /// The number.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+/// The phones of one contact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContactPhones {
+    /// Whose; `None` of all contacts of a row that names none.
+    pub contact: Option<ContactId>,
+    /// Its phones now; none where the contact is gone.
+    pub now: Vec<Phone>,
+    /// Its phones before.
+    pub before: Vec<Phone>,
+}
+
+impl ContactPhones {
+    /// Of a `CONTACT` entry of `propertyChanges` (§6.7): `from` and `to` are
+    /// `<name> [<phone>, <phone>]`; no `to` means that the contact was removed.
+    pub fn of_change(
+        contact: Option<ContactId>,
+        from: Option<&str>,
+        to: Option<&str>,
+        country: Option<Country>,
+    ) -> Self {
+        Self {
+            contact,
+            now: to.map(|text| phones_in(text, country)).unwrap_or_default(),
+            before: from
+                .map(|text| phones_in(text, country))
+                .unwrap_or_default(),
+        }
+    }
+}
+
+/// The phones of `<name> [<phone>, <phone>]`, each once, in their order. Names may hold brackets
+/// of their own: the phones stand in the last ones. What is no number is left out.
+pub fn phones_in(text: &str, country: Option<Country>) -> Vec<Phone> {
+    let inner = text.rfind('[').map(|from| &text[from + 1..]);
+    let inner = inner.map(|rest| rest.rfind(']').map_or(rest, |to| &rest[..to]));
+    let parts = inner.unwrap_or_default().split([',', ';']);
+    phones_of(parts, country)
+}
+
+/// These texts as numbers, each once, in their order. What is no number is left out.
+pub fn phones_of<'a>(texts: impl Iterator<Item = &'a str>, country: Option<Country>) -> Vec<Phone> {
+    let mut phones: Vec<Phone> = Vec::new();
+    for phone in texts.filter_map(|text| e164(text, country)) {
+        if phones.len() < PHONES_MAX && !phones.contains(&phone) {
+            phones.push(phone);
+        }
+    }
+    phones
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn read(text: &str) -> Vec<String> {
+        let phones = phones_in(text, Country::parse("UZ"));
+        phones
+            .iter()
+            .map(|phone| phone.as_str().to_owned())
+            .collect()
+    }
+
+    #[test]
+    fn phones_of_a_contact_stand_in_the_last_brackets() {
+        let (a, b) = ("+998901110001", "+998901110002");
+        assert_eq!(read("Anna [+998901110001, +998901110002]"), [a, b]);
+        assert_eq!(read("Anna [VIP] [big] [901110001]"), [a]);
+        assert_eq!(read("[+998901110002, 90 111-00-02]"), [b], "each once");
+        assert_eq!(read("Anna [+998901110001, 101, +998901110002"), [a, b]);
+        assert_eq!(read(" [998901110001;998901110002] "), [a, b]);
+        for nothing in [
+            "",
+            "Anna",
+            "Anna []",
+            "Anna [ ]",
+            "Anna [VIP]",
+            "Anna ]901110001[",
+        ] {
+            assert_eq!(read(nothing), [""; 0], "{nothing}");
+        }
+    }
+
+    #[test]
+    fn a_contact_that_is_gone_has_no_phones_and_tells_which_it_had() {
+        let contact = ContactId::new(7);
+        let gone = ContactPhones::of_change(contact, Some("A [+998901110001]"), None, None);
+        let phone = Phone::from_e164("+998901110001").expect("a number");
+        assert_eq!((gone.now, gone.before), (vec![], vec![phone]));
+    }
+
+    #[test]
+    fn kinds_are_stored_as_numbers_of_their_own() {
+        for told in Told::ALL {
+            assert_eq!(Told::from_number(told.number()), Some(told));
+        }
+        assert_eq!(Told::from_number(8), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_phones_or_none_without_panic(text in ".{0,80}") {
+            let _ = phones_in(&text, Country::parse("UZ"));
+            let _ = phones_in(&format!("x [{text}]"), None);
+        }
+
+        #[test]
+        fn phones_are_found_behind_any_name(name in ".{0,20}", n in 0_u32..9) {
+            let text = format!("{name} [+99890111000{n}]");
+            prop_assert_eq!(read(&text), [format!("+99890111000{n}")]);
+        }
+    }
+}

@@ -1,0 +1,290 @@
+use super::learn::Learned;
+use super::memory::Remembered;
+use super::*;
+use crate::journal::{LeadId, Phone};
+use callbridge_call::EpochSeconds;
+use proptest::prelude::*;
+
+fn lead(id: i64) -> LeadId {
+    LeadId::new(id).expect("positive")
+}
+
+/// One of ten numbers.
+fn phone(n: i64) -> Phone {
+    Phone::from_digits(998_901_110_000 + n).expect("a number")
+}
+
+fn news(id: i64, at: i64, what: What, first: Option<i64>) -> LeadNews {
+    let first = first.map_or(FirstPhone::None, |n| FirstPhone::Is(phone(n)));
+    LeadNews::new(lead(id), EpochSeconds::new(at), what, first)
+}
+
+fn created(id: i64, at: i64, n: i64) -> LeadNews {
+    news(id, at, What::Created, Some(n))
+}
+
+fn contact(mut news: LeadNews, id: i64, before: &[i64], now: &[i64]) -> LeadNews {
+    let all = |phones: &[i64]| phones.iter().map(|n| phone(*n)).collect();
+    news.contacts.push(ContactPhones {
+        contact: ContactId::new(id),
+        now: all(now),
+        before: all(before),
+    });
+    news
+}
+
+fn merged(into: i64, at: i64, first: Option<i64>, from: &[i64]) -> LeadNews {
+    let from = from.iter().map(|id| lead(*id)).collect();
+    news(into, at, What::Merged { from }, first)
+}
+
+fn told(history: &[LeadNews]) -> Remembered {
+    let mut directory = Remembered::default();
+    for news in history {
+        directory.learn(news);
+    }
+    directory
+}
+
+fn leads(directory: &Remembered, n: i64) -> Vec<i64> {
+    let found = directory.find(&phone(n)).leads();
+    found.into_iter().map(LeadId::get).collect()
+}
+
+/// Whatever their order: news told backwards give the same.
+fn both_ways(history: &[LeadNews]) -> Remembered {
+    let backwards: Vec<LeadNews> = history.iter().rev().cloned().collect();
+    let directory = told(history);
+    assert_eq!(directory, told(&backwards));
+    directory
+}
+
+#[test]
+fn the_newest_phone_of_a_snapshot_holds() {
+    let changed = news(1, 20, What::StageChanged, Some(2));
+    let directory = both_ways(&[created(1, 10, 1), changed]);
+    assert_eq!(
+        (leads(&directory, 1), leads(&directory, 2)),
+        (vec![], vec![1])
+    );
+}
+
+#[test]
+fn every_phone_of_a_contact_is_a_key_until_it_is_taken_away() {
+    let grown = contact(
+        news(1, 20, What::PropertiesUpdated, Some(1)),
+        7,
+        &[1],
+        &[1, 2],
+    );
+    let mut history = vec![created(1, 10, 1), grown];
+    assert_eq!(leads(&both_ways(&history), 2), [1]);
+    let shrunk = contact(
+        news(1, 30, What::PropertiesUpdated, Some(1)),
+        7,
+        &[1, 2],
+        &[1],
+    );
+    history.push(shrunk);
+    let directory = both_ways(&history);
+    assert_eq!(
+        (leads(&directory, 1), leads(&directory, 2)),
+        (vec![1], vec![])
+    );
+    history.push(contact(
+        news(1, 40, What::PropertiesUpdated, None),
+        7,
+        &[1],
+        &[],
+    ));
+    let directory = both_ways(&history);
+    assert_eq!(leads(&directory, 1), [0; 0]);
+    let held = &directory.find(&phone(1)).holders;
+    assert_eq!(held.len(), 0, "nobody holds it any more: {held:?}");
+}
+
+#[test]
+fn one_phone_of_two_living_leads_names_both_until_one_dies() {
+    let mut history = vec![created(1, 10, 1), created(2, 11, 1)];
+    assert_eq!(leads(&both_ways(&history), 1), [1, 2]);
+    history.push(news(1, 12, What::Deleted, Some(1)));
+    assert_eq!(leads(&both_ways(&history), 1), [2]);
+}
+
+#[test]
+fn a_deleted_lead_stays_dead_for_all_that_is_not_newer() {
+    let mut history = vec![created(1, 10, 1), news(1, 20, What::Deleted, Some(1))];
+    assert_eq!(leads(&both_ways(&history), 1), [0; 0]);
+    history.push(news(1, 20, What::StageChanged, Some(1)));
+    let directory = both_ways(&history);
+    assert_eq!(leads(&directory, 1), [0; 0], "of the same second");
+    let standing = directory.find(&phone(1)).holders[0].standing;
+    assert_eq!(standing, Standing::Deleted(EpochSeconds::new(20)));
+    history.push(news(1, 21, What::PropertiesUpdated, Some(1)));
+    assert_eq!(leads(&both_ways(&history), 1), [1], "it was put back");
+}
+
+#[test]
+fn phones_of_merged_leads_are_the_survivors_in_any_order() {
+    let chain = [
+        created(1, 10, 1),
+        created(2, 11, 2),
+        created(3, 12, 3),
+        merged(2, 20, Some(2), &[1]),
+        merged(3, 30, Some(3), &[2]),
+        news(1, 40, What::Assigned, Some(4)),
+    ];
+    let directory = both_ways(&chain);
+    for n in [2, 3, 4] {
+        assert_eq!(leads(&directory, n), [3], "phone {n}");
+    }
+    let late = told(&[
+        merged(3, 30, None, &[2]),
+        merged(2, 20, None, &[1]),
+        created(1, 10, 1),
+    ]);
+    assert_eq!(
+        leads(&late, 1),
+        [3],
+        "each heard before what it follows from"
+    );
+}
+
+#[test]
+fn a_merged_lead_that_is_deleted_as_well_is_merged() {
+    let directory = both_ways(&[
+        created(1, 10, 1),
+        merged(2, 20, None, &[1]),
+        news(1, 21, What::Deleted, Some(1)),
+    ]);
+    assert_eq!(leads(&directory, 1), [2]);
+    let gone = both_ways(&[merged(2, 20, None, &[1]), created(1, 10, 1), {
+        news(2, 30, What::Deleted, None)
+    }]);
+    assert_eq!(leads(&gone, 1), [0; 0], "the survivor is gone");
+}
+
+#[test]
+fn a_phone_given_up_after_a_merge_is_the_survivors_no_more() {
+    let change = news(2, 30, What::PropertiesUpdated, Some(2));
+    let history = [
+        created(1, 10, 1),
+        created(2, 11, 2),
+        merged(2, 20, Some(2), &[1]),
+        contact(change, 7, &[1], &[5]),
+    ];
+    let directory = both_ways(&history);
+    assert_eq!(leads(&directory, 1), [0; 0]);
+    assert_eq!(
+        (leads(&directory, 2), leads(&directory, 5)),
+        (vec![2], vec![2])
+    );
+}
+
+#[test]
+fn a_whole_row_takes_the_place_of_all_that_is_older() {
+    let mut row = contact(news(2, 30, What::Filter, Some(2)), 8, &[], &[2]);
+    row.whole = true;
+    let grown = contact(news(2, 11, What::PropertiesUpdated, Some(2)), 9, &[], &[3]);
+    let history = [created(1, 10, 1), grown, merged(2, 20, Some(2), &[1]), row];
+    let directory = both_ways(&history);
+    assert_eq!(
+        (leads(&directory, 1), leads(&directory, 3)),
+        (vec![], vec![])
+    );
+    assert_eq!(leads(&directory, 2), [2]);
+}
+
+#[test]
+fn what_was_learned_names_the_phones_whose_answer_may_be_another() {
+    let first = [
+        created(1, 10, 1),
+        created(2, 11, 2),
+        merged(2, 20, Some(2), &[1]),
+    ];
+    let mut directory = told(&first);
+    let set = |phones: &[i64]| Learned::Phones(phones.iter().map(|n| phone(*n)).collect());
+    assert_eq!(directory.learn(&created(1, 10, 1)), Learned::Nothing);
+    assert_eq!(
+        directory.learn(&news(2, 30, What::Deleted, Some(2))),
+        set(&[1, 2])
+    );
+    assert_eq!(
+        directory.learn(&news(3, 31, What::Created, Some(3))),
+        set(&[3])
+    );
+    assert_eq!(
+        directory.learn(&merged(3, 40, Some(4), &[2])),
+        set(&[1, 2, 3, 4])
+    );
+}
+
+fn any_news() -> impl Strategy<Value = LeadNews> {
+    let what = prop_oneof![
+        3 => Just(What::Created),
+        3 => Just(What::PropertiesUpdated),
+        1 => Just(What::StageChanged),
+        1 => Just(What::Filter),
+        1 => Just(What::Deleted),
+        2 => prop::collection::vec(1_i64..6, 1..3)
+            .prop_map(|ids| What::Merged { from: ids.into_iter().map(lead).collect() }),
+    ];
+    let contacts = prop::collection::vec(
+        (
+            1_i64..4,
+            prop::collection::vec(0_i64..9, 0..3),
+            prop::collection::vec(0_i64..9, 0..3),
+        ),
+        0..3,
+    );
+    (
+        1_i64..6,
+        0_i64..6,
+        what,
+        prop::option::of(0_i64..9),
+        contacts,
+        any::<bool>(),
+    )
+        .prop_map(|(id, at, what, first, contacts, whole)| {
+            let whole = whole && what == What::Filter;
+            let news = news(id, at, what, first);
+            let all = contacts
+                .iter()
+                .fold(news, |news, (id, a, b)| contact(news, *id, a, b));
+            LeadNews { whole, ..all }
+        })
+}
+
+proptest! {
+    #[test]
+    fn any_order_with_repeats_gives_the_same_directory(
+        (ordered, shuffled) in prop::collection::vec(any_news(), 1..14).prop_flat_map(|history| {
+            let mut twice = history.clone();
+            twice.extend(history.clone());
+            (Just(history), Just(twice).prop_shuffle())
+        }),
+    ) {
+        let (ordered, shuffled) = (told(&ordered), told(&shuffled));
+        prop_assert_eq!(&ordered, &shuffled);
+    }
+
+    #[test]
+    fn a_number_changes_hands_only_when_it_is_named(
+        history in prop::collection::vec(any_news(), 1..14),
+    ) {
+        let mut directory = Remembered::default();
+        for news in &history {
+            let before: Vec<Finding> = (0..9).map(|n| directory.find(&phone(n))).collect();
+            let learned = directory.learn(news);
+            for (n, before) in (0..).zip(before) {
+                let named = match &learned {
+                    Learned::Nothing => false,
+                    Learned::Phones(phones) => phones.contains(&phone(n)),
+                    Learned::Many => true,
+                };
+                let same = directory.find(&phone(n)).leads() == before.leads();
+                prop_assert!(named || same, "{n} by {news:?}");
+            }
+        }
+    }
+}
