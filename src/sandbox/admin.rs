@@ -14,6 +14,7 @@
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |
 //! | `POST /sandbox/admin/company` | `{"blocked": true, "disconnected": false}` |
 //! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one ends them |
+//! | `GET /sandbox/webhooks`, `POST /sandbox/admin/webhook…` | the table of `webhook/admin.rs` |
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 
 use super::core::Sandbox;
@@ -22,6 +23,7 @@ use super::faults;
 use super::filter;
 use super::journal::Record;
 use super::token::{Grant, IdSet, TokenKind};
+use super::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Map, Value, json};
 
@@ -41,6 +43,7 @@ pub(super) fn answer(
         ("GET", "journal") => Ok(records_json(core.records())),
         ("GET", "breaches") => Ok(json!(core.breaches().all())),
         ("GET", "requests") => Ok(requests_json(core)),
+        ("GET", "webhooks") => Ok(webhook::admin::overview(core)),
         ("GET", "writes") => Ok(json!(core.journal().entries())),
         ("POST", "admin/faults") => set_faults(core, request),
         ("POST", _) => match path.strip_prefix("admin/").map(|act| (act, body(request))) {
@@ -58,7 +61,7 @@ pub(super) fn answer(
 }
 
 fn missing() -> Response {
-    let words = "no such path: journal, breaches, requests, writes, admin/…";
+    let words = "no such path: journal, breaches, requests, webhooks, writes, admin/…";
     Response::json(404, &json!({ "error": words }))
 }
 
@@ -129,7 +132,7 @@ fn administer(
             }
             done()
         }
-        _ => Ok(Value::Null),
+        _ => webhook::admin::administer(core, now, act, fields),
     }
 }
 
@@ -168,15 +171,18 @@ fn later(now: EventTime, seconds: i64) -> EpochSeconds {
     EpochSeconds::new(now.floor_seconds().get().saturating_add(seconds))
 }
 
-fn text<'a>(fields: &'a Map<String, Value>, name: &str) -> Result<Option<&'a str>, String> {
+pub(super) fn text<'a>(
+    fields: &'a Map<String, Value>,
+    name: &str,
+) -> Result<Option<&'a str>, String> {
     field(fields, name, Value::as_str, "text")
 }
 
-fn whole(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>, String> {
+pub(super) fn whole(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>, String> {
     field(fields, name, Value::as_i64, "number")
 }
 
-fn flag(fields: &Map<String, Value>, name: &str) -> Result<Option<bool>, String> {
+pub(super) fn flag(fields: &Map<String, Value>, name: &str) -> Result<Option<bool>, String> {
     field(fields, name, Value::as_bool, "true or false")
 }
 

@@ -32,6 +32,8 @@ pub struct Settings {
     pub filter_needs_read: bool,
     /// The company that the token belongs to.
     pub company: Company,
+    /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
+    pub private_targets: bool,
     /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
     pub keep_log: bool,
 }
@@ -63,6 +65,7 @@ impl Default for Settings {
                 blocked: false,
                 disconnected: false,
             },
+            private_targets: false,
             keep_log: false,
         }
     }
@@ -88,6 +91,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// Where the journal is kept across restarts; `None`: nowhere.
     pub state: Option<PathBuf>,
+    /// The authorities that deliveries of webhooks trust; `None`: the system's.
+    pub webhook_ca_file: Option<PathBuf>,
 }
 
 impl Default for Config {
@@ -100,6 +105,7 @@ impl Default for Config {
             settings: Settings::default(),
             rules: Vec::new(),
             state: None,
+            webhook_ca_file: None,
         }
     }
 }

@@ -91,6 +91,16 @@ pub struct Options {
     /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME
     #[arg(long, value_name = "WHAT=NAME")]
     pub field: Vec<String>,
+
+    /// Deviation, for trials: webhooks may go to private and internal addresses
+    ///
+    /// The service itself refuses them, localhost too. They still have to be https.
+    #[arg(long)]
+    pub webhook_private_targets: bool,
+
+    /// Deviation, for trials: trust these authorities (PEM) alone in deliveries of webhooks
+    #[arg(long, value_name = "FILE")]
+    pub webhook_ca_file: Option<PathBuf>,
 }
 
 /// Takes a value, or notes what is wrong with its flag.
@@ -145,6 +155,7 @@ impl Options {
             return Err(Error::Flags(wrong));
         }
         config.state = self.state;
+        config.webhook_ca_file = self.webhook_ca_file;
         config.token = match &self.token_file {
             Some(path) => token_of(path).map_err(|source| Error::TokenFile {
                 path: path.clone(),
@@ -173,6 +184,7 @@ impl Options {
         settings.seed = checked(wrong, "seed", seed);
         let company = self.company.parse().map_err(|_| number(&self.company));
         settings.company.id = checked(wrong, "company", company);
+        settings.private_targets = self.webhook_private_targets;
         settings.names = checked(wrong, "field", names(&self.field));
         settings
     }

@@ -7,6 +7,7 @@ use super::error::Error;
 use super::http::serve;
 use super::journal::Record;
 use super::state_file::StateFile;
+use super::webhook;
 use crate::secret::ExposeSecret;
 use callbridge_call::EventTime;
 use std::net::SocketAddr;
@@ -81,6 +82,11 @@ impl Shared {
             act(core, now)
         });
         result
+    }
+
+    /// The machine's moment, whatever the core's clock was set to.
+    pub(super) fn machine_time(&self) -> EventTime {
+        (self.clock)()
     }
 
     pub(super) fn handle(&self, request: &Request) -> Response {
@@ -162,6 +168,10 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
     let addr = config.listen;
     let listening = |source| Error::Listen { addr, source };
+    let setup = webhook::post::Setup {
+        ca_file: config.webhook_ca_file.clone(),
+        private_targets: config.settings.private_targets,
+    };
     let held = prepare(config, clock())?;
     let listener = TcpListener::bind(addr).await.map_err(listening)?;
     let addr = listener.local_addr().map_err(listening)?;
@@ -174,7 +184,12 @@ pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
         // An error is the sender's end, which is an order to stop as well.
         let _ = stopped.wait_for(|stop| *stop).await;
     };
-    let task = tokio::spawn(serve(listener, shared.clone(), shutdown));
+    let dispatching = webhook::post::dispatch(shared.clone(), setup, stop.subscribe());
+    let serving = serve(listener, shared.clone(), shutdown);
+    let task = tokio::spawn(async move {
+        let (served, ()) = tokio::join!(serving, dispatching);
+        served
+    });
     Ok(Server {
         addr,
         shared,

@@ -13,23 +13,37 @@
 //! | [`event`], [`body`] | what happened; the envelope and its blocks (§6.5–6.8) |
 //! | [`config`], [`target`] | configurations, keys, installations; where to (§2.7, §6.9.7) |
 //! | [`outbox`] | recording, rows, dead rows, the journal of attempts (§6.1, §3.4) |
+//! | [`dispatch`], [`breaker`], [`verdict`] | the cycle, its limits, outcomes (§6.9, Limits) |
+//! | [`attempts`] | the journal of attempts and the dead rows (§6.9.5, §3.4) |
+//! | [`forge`] | deliveries that are wrong by order, to try a receiver |
+//! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
 //! | [`shapes`] | what the document leaves open |
 
+pub(super) mod admin;
+pub mod attempts;
 pub mod body;
+pub mod breaker;
 pub mod config;
+pub mod dispatch;
 pub mod event;
+pub mod forge;
 pub mod outbox;
+pub mod post;
 pub mod shapes;
 pub mod target;
+pub mod verdict;
 
+pub use self::attempts::Tried;
 pub use self::body::Recorded;
 pub use self::config::{Config, Installation, SigningKey};
+pub use self::dispatch::Dispatch;
 pub use self::event::{
     Attribution, CompletedCall, Event, LeadSnapshot, Property, PropertyChange, Recording,
     Responsible, Stage, balance_text, contact_text,
 };
 pub use self::outbox::{DeliveryId, Outbox, Row};
 pub use self::shapes::Shapes;
+pub use self::verdict::{Next, Outcome};
 
 use super::core::{self, Sandbox};
 use super::journal::Record;
@@ -71,6 +85,22 @@ pub enum Change {
         /// Which.
         installation: i64,
     },
+    /// A delivery was tried.
+    Attempted {
+        /// Which.
+        id: DeliveryId,
+        /// How it ended.
+        tried: Tried,
+        /// Where its row goes.
+        next: Next,
+    },
+    /// A delivery is dead without an attempt.
+    Died {
+        /// Which.
+        id: DeliveryId,
+        /// Why, for people.
+        why: String,
+    },
     /// Something happened that the sandbox itself does not hold: a meeting, a trial.
     Happened {
         /// Whose.
@@ -80,21 +110,57 @@ pub enum Change {
     },
 }
 
+/// A connection as deliveries see it, private or public.
+#[derive(Clone, Debug)]
+pub struct Installed {
+    /// `X-Webhook-Installation-Id`
+    pub id: i64,
+    /// The company.
+    pub company: i64,
+    /// The application.
+    pub application: i64,
+    /// Its own key.
+    pub secret: Option<SigningKey>,
+    /// Revoked, or the company disconnected the application.
+    pub gone: bool,
+}
+
 impl Sandbox {
+    /// Every installation.
+    pub fn installations(&self) -> Vec<Installed> {
+        let own = self.webhooks.installations().iter();
+        own.map(|(id, record)| self.seen(*id, record)).collect()
+    }
+
+    /// One of them.
+    pub fn installed(&self, id: i64) -> Option<Installed> {
+        let record = self.webhooks.installations().get(&id)?;
+        Some(self.seen(id, record))
+    }
+
+    fn seen(&self, id: i64, record: &Installation) -> Installed {
+        let company = self.companies.get(&record.company);
+        let left = company.is_none_or(|company| {
+            company.application_id == record.application && company.disconnected
+        });
+        Installed {
+            id,
+            company: record.company,
+            application: record.application,
+            secret: record.secret.clone(),
+            gone: record.revoked || left,
+        }
+    }
+
     /// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
     /// applied or falls due: it is not logged itself, and the change played again makes the same
     /// event again.
     pub(super) fn happened(&mut self, at: EventTime, company: i64, event: Event) {
+        let installed = self.installations();
         let Self {
-            webhooks,
-            companies,
-            settings,
-            ..
+            webhooks, settings, ..
         } = self;
-        let Some(company) = companies.get(&company) else {
-            return;
-        };
-        webhooks.happened(at, company, event, settings);
+        webhooks.happened(at, company, event, &installed, settings);
     }
 
     /// Tells of the records written since the journal held `before` of them.

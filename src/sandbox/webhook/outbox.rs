@@ -1,9 +1,13 @@
 //! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
 
-use super::Change;
+use super::attempts::{Attempt, DeadRow, Kept};
 use super::body::Recorded;
+use super::breaker::Breaker;
 use super::config::{Config, Installation};
+use super::dispatch::Dispatch;
 use super::event::Event;
+use super::forge::Ended;
+use super::{Change, Installed};
 use crate::sandbox::config::Settings;
 use crate::sandbox::faults::Dice;
 use crate::sandbox::token::Company;
@@ -46,6 +50,8 @@ pub struct Row {
     pub attempts: u32,
     /// It is being sent.
     pub in_flight: bool,
+    /// As the probe of its installation.
+    pub probe: bool,
     /// It arrived and goes once more (§6.1.4).
     pub arrived: bool,
 }
@@ -60,6 +66,13 @@ pub struct Outbox {
     pub(super) waiting: BTreeSet<(EventTime, u64, DeliveryId)>,
     /// How many events of one moment and subject there were; of the last hour.
     alike: BTreeMap<(EventTime, &'static str, String), u64>,
+    pub(super) breakers: BTreeMap<i64, Breaker>,
+    pub(super) attempts: Kept<Attempt>,
+    pub(super) dead: Kept<DeadRow>,
+    /// Forged deliveries that leave with the next cycle, how they ended, and how many were made.
+    pub(super) forged: Vec<Dispatch>,
+    pub(super) forged_ends: Kept<Ended>,
+    pub(super) forgeries: u64,
     told: BTreeMap<(i64, String), EventTime>,
     told_by_age: VecDeque<(EventTime, i64, String)>,
     pub(super) counts: Counts,
@@ -77,6 +90,10 @@ pub struct Counts {
     pub suppressed: u64,
     /// Rows that found no room.
     pub overflowed: u64,
+    /// Rows that arrived.
+    pub delivered: u64,
+    /// Rows that died.
+    pub dead: u64,
     /// Configurations and keys set.
     pub keys: u64,
 }
@@ -85,6 +102,26 @@ impl Outbox {
     /// An application's configuration.
     pub fn config(&self, application: i64) -> Option<&Config> {
         self.configs.get(&application)
+    }
+
+    /// Configurations by their application.
+    pub const fn configs(&self) -> &BTreeMap<i64, Config> {
+        &self.configs
+    }
+
+    /// The journal of attempts, seven days of it.
+    pub const fn attempts(&self) -> &Kept<Attempt> {
+        &self.attempts
+    }
+
+    /// Rows that are never sent again, seven days of them.
+    pub const fn dead(&self) -> &Kept<DeadRow> {
+        &self.dead
+    }
+
+    /// Breakers by installation; none yet where nothing was ever sent.
+    pub const fn breakers(&self) -> &BTreeMap<i64, Breaker> {
+        &self.breakers
     }
 
     /// The living installation of a company and an application.
@@ -122,26 +159,31 @@ impl Outbox {
         self.counts
     }
 
+    /// Records an event for the subscribed among these.
     pub(super) fn happened(
         &mut self,
         at: EventTime,
-        company: &Company,
+        company: i64,
         event: Event,
+        installed: &[Installed],
         settings: &Settings,
     ) {
-        let subscribers: Vec<i64> = (self.installations.iter())
-            .filter(|(_, installation)| installation.company == company.id)
-            .filter(|(_, installation)| self.takes(installation, company, &event))
-            .map(|(id, _)| *id)
+        let subscribers: Vec<i64> = (installed.iter())
+            .filter(|own| own.company == company && !own.gone)
+            .filter(|own| {
+                let config = self.configs.get(&own.application);
+                config.is_some_and(|config| config.subscribes(&event))
+            })
+            .map(|own| own.id)
             .collect();
-        if subscribers.is_empty() || self.told_before(at, company.id, &event) {
+        if subscribers.is_empty() || self.told_before(at, company, &event) {
             return;
         }
         self.counts.events += 1;
         let recorded = Arc::new(Recorded {
-            event_id: self.event_id(at, company.id, &event, settings.seed),
+            event_id: self.event_id(at, company, &event, settings.seed),
             at,
-            company: company.id,
+            company,
             event,
         });
         for installation in subscribers {
@@ -176,14 +218,6 @@ impl Outbox {
             .or_insert(1);
         let name = format!("{seed} {} {} {subject} {number}", at.micros(), event.name());
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
-    }
-
-    /// Is the installation subscribed to it, now (§6.1.2, §6.1.7)?
-    fn takes(&self, installation: &Installation, company: &Company, event: &Event) -> bool {
-        let own = installation.application == company.application_id;
-        let gone = installation.revoked || (own && company.disconnected);
-        let config = self.configs.get(&installation.application);
-        !gone && config.is_some_and(|config| config.subscribes(event))
     }
 
     /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
@@ -236,13 +270,14 @@ impl Outbox {
             },
             attempts: 0,
             in_flight: false,
+            probe: false,
             arrived: false,
         };
         self.waiting.insert((due, row.tie, id));
         self.rows.insert(id, row);
     }
 
-    pub(super) fn apply(&mut self, _at: EventTime, change: Change) {
+    pub(super) fn apply(&mut self, at: EventTime, change: Change) {
         match change {
             Change::Configured {
                 application,
@@ -275,6 +310,8 @@ impl Outbox {
                     own.revoked = true;
                 }
             }
+            Change::Attempted { id, tried, next } => self.apply_attempt(at, id, tried, next),
+            Change::Died { id, why } => self.apply_death(at, id, why),
             // The sandbox itself records what happened.
             Change::Happened { .. } => {}
         }

@@ -1,0 +1,134 @@
+//! What an attempt's outcome means for its row (§3.4, §6.9).
+
+use super::target::Unfit;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// How long after the first, second and third failure the next attempt is made; after the fourth
+/// there is none.
+pub const BACKOFF: [Duration; 3] = [
+    Duration::from_secs(30),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(30 * 60),
+];
+
+/// How an attempt ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// The receiver answered with this status; its body is not looked at.
+    Status(u16),
+    /// No answer in time.
+    TimedOut,
+    /// No connection, or one that broke: the words say why.
+    Broken(String),
+    /// The breaker let it not leave.
+    Blocked,
+    /// The name leads to a private address now: nothing was sent.
+    Private,
+}
+
+/// What an outcome means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// It arrived.
+    Delivered,
+    /// It goes again, after its time.
+    Retry,
+    /// It never goes again.
+    Never,
+}
+
+impl Outcome {
+    /// What it means.
+    pub const fn verdict(&self) -> Verdict {
+        match self {
+            Self::Status(200..=299) => Verdict::Delivered,
+            Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => {
+                Verdict::Retry
+            }
+            Self::Blocked => Verdict::Retry,
+            // Other 4xx and every 3xx, and what is no status at all.
+            Self::Status(_) | Self::Private => Verdict::Never,
+        }
+    }
+
+    /// The status, if there was an answer.
+    pub const fn status(&self) -> Option<u16> {
+        match self {
+            Self::Status(status) => Some(*status),
+            Self::TimedOut | Self::Broken(_) | Self::Blocked | Self::Private => None,
+        }
+    }
+
+    /// What went wrong, for the journal.
+    pub fn error(&self) -> Option<String> {
+        match self {
+            Self::Status(200..=299) => None,
+            Self::Status(300..=399) => Some("a redirect is not followed".to_owned()),
+            Self::Status(status) => Some(format!("status {status}")),
+            Self::TimedOut => Some("timeout".to_owned()),
+            Self::Broken(words) => Some(words.clone()),
+            Self::Blocked => Some("blocked by the circuit breaker".to_owned()),
+            Self::Private => Some(Death::Target(Unfit::Private).words()),
+        }
+    }
+}
+
+/// Where a row goes after an attempt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Next {
+    /// Out of the queue.
+    Done,
+    /// Again, not before.
+    At(EventTime),
+    /// Once more though it arrived: at-least-once (§6.1.4).
+    Twice(EventTime),
+    /// Never sent again.
+    Dead,
+}
+
+/// Where a row goes after this many attempts, the last of which ended so.
+pub fn next(now: EventTime, attempts: u32, verdict: Verdict) -> Next {
+    match verdict {
+        Verdict::Delivered => Next::Done,
+        Verdict::Never => Next::Dead,
+        Verdict::Retry => {
+            let made = usize::try_from(attempts).unwrap_or(usize::MAX);
+            let wait = BACKOFF.get(made.saturating_sub(1));
+            wait.map_or(Next::Dead, |wait| Next::At(now.plus(*wait)))
+        }
+    }
+}
+
+/// Why a row is dead without an attempt (§6.9.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Death {
+    /// The application has no configuration any more.
+    NoConfig,
+    /// Its configuration is disabled, or has no events.
+    Disabled,
+    /// The installation was revoked.
+    Revoked,
+    /// The target is not fit.
+    Target(Unfit),
+    /// Neither installation nor application has a key.
+    NoKey,
+}
+
+impl Death {
+    /// For people.
+    pub fn words(self) -> String {
+        match self {
+            Self::NoConfig => "configuration missing",
+            Self::Disabled => "configuration disabled",
+            Self::Revoked => "installation revoked",
+            Self::Target(Unfit::NotHttps) => "target not HTTPS",
+            Self::Target(Unfit::Private) => "target private or internal",
+            Self::NoKey => "signing secret unresolvable",
+        }
+        .to_owned()
+    }
+}

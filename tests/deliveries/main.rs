@@ -1,0 +1,299 @@
+//! Webhooks of the sandbox over real sockets, to a receiver that is not callbridge's.
+
+#[path = "../support/authority.rs"]
+#[allow(dead_code)] // not every test needs every flaw
+mod authority;
+mod receiver;
+
+use authority::Authority;
+use callbridge::sandbox::{Clock, Config, Server, start, start_with, steady_clock};
+use receiver::{Answer, Receiver};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+const TOKEN: &str = "svc_pat_sandbox";
+
+fn client() -> reqwest::Client {
+    // Whoever comes second finds it installed, which is as good.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .tls_certs_only([])
+        .build()
+        .expect("a client")
+}
+
+/// A sandbox that may deliver to loopback and trusts the authority.
+async fn sandbox(authority: &Authority, change: impl FnOnce(&mut Config)) -> Server {
+    let mut config = config(authority);
+    change(&mut config);
+    start(config).await.expect("starts")
+}
+
+fn config(authority: &Authority) -> Config {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let mut config = Config::default();
+    config.settings.persist_after = Duration::ZERO;
+    config.settings.persist_jitter = Duration::ZERO;
+    config.settings.private_targets = true;
+    config.webhook_ca_file = Some(authority.ca_file());
+    config
+}
+
+async fn post(server: &Server, path: &str, body: &Value) -> (u16, Value) {
+    let request = client().post(format!("{}{path}", server.url())).json(body);
+    let answer = request.header("X-Open-Api-Token", TOKEN).send().await;
+    let answer = answer.expect("an answer");
+    (answer.status().as_u16(), answer.json().await.expect("JSON"))
+}
+
+async fn admin(server: &Server, act: &str, body: &Value) -> Value {
+    let (status, answer) = post(server, &format!("/sandbox/admin/{act}"), body).await;
+    assert_eq!(status, 200, "{act}: {answer}");
+    answer
+}
+
+/// Subscribes application 1 to everything; gives its key.
+async fn subscribe(server: &Server, url: &str) -> String {
+    let config = json!({ "targetUrl": url, "events": ["LEAD", "CALL"] });
+    let answer = admin(server, "webhook", &config).await;
+    answer["webhookSecret"]
+        .as_str()
+        .expect("shown once")
+        .to_owned()
+}
+
+async fn webhooks(server: &Server) -> Value {
+    let answer = client()
+        .get(format!("{}/sandbox/webhooks", server.url()))
+        .send()
+        .await;
+    answer.expect("an answer").json().await.expect("JSON")
+}
+
+/// Looks until it is so, with a deadline.
+async fn until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let mut look = tokio::time::interval(Duration::from_millis(50));
+    loop {
+        look.tick().await;
+        let seen = webhooks(server).await;
+        if is_so(&seen) {
+            return seen;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "{what}: {seen}");
+    }
+}
+
+async fn happen(server: &Server, event: &str) {
+    admin(server, "webhook/happen", &json!({ "event": event })).await;
+}
+
+#[tokio::test]
+async fn a_journaled_call_arrives_signed_with_its_four_headers() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let server = sandbox(&authority, |_| ()).await;
+    let secret = subscribe(&server, &receiver.url()).await;
+    let now = server.admin(|_, now| now.floor_seconds().get());
+    let call = json!({
+        "leadId": 4001, "employeeId": 501, "uuid": "one", "startedAt": now - 60,
+        "durationSec": 50, "talkTimeSec": 40, "answered": true, "direction": "INBOUND",
+    });
+    let (status, _) = post(&server, "/v1/open-api/call-history", &call).await;
+    assert_eq!(status, 200);
+    let delivery = receiver.next().await;
+    assert_eq!(delivery.path, "/webhooks");
+    assert_eq!(delivery.header("content-type"), "application/json");
+    assert_eq!(delivery.header("x-webhook-id"), delivery.json()["eventId"]);
+    assert_eq!(delivery.header("x-webhook-installation-id"), "7001");
+    let signed_at: i64 = delivery
+        .header("x-webhook-timestamp")
+        .parse()
+        .expect("seconds");
+    assert!((now..now + 30).contains(&signed_at), "{signed_at}");
+    assert!(delivery.signed_with(&secret));
+    assert!(
+        !delivery
+            .headers
+            .iter()
+            .any(|(name, _)| name == "authorization")
+    );
+    assert_eq!(delivery.json()["call"]["callId"], "oapi-one");
+    let seen = until(&server, "done", |seen| seen["queue"] == json!([])).await;
+    assert_eq!(seen["attempts"][0]["status"], 204);
+    assert!(!seen.to_string().contains(&secret), "keys are shown once");
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_redirect_is_not_followed_and_the_event_is_dead() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let server = sandbox(&authority, |_| ()).await;
+    subscribe(&server, &receiver.url()).await;
+    receiver.answer(&[Answer::Redirect]);
+    happen(&server, "LEAD_CREATED").await;
+    let seen = until(&server, "dead", |seen| seen["dead"] != json!([])).await;
+    assert_eq!(seen["attempts"][0]["status"], 302);
+    let came = receiver.so_far().await;
+    assert_eq!(came.len(), 1, "nobody asked for /elsewhere: {came:?}");
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_moved_clock_brings_a_retry_forward_with_a_fresh_signature() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let (ahead, steady) = (Arc::new(AtomicU64::new(0)), steady_clock());
+    let moved = Arc::clone(&ahead);
+    let clock: Clock =
+        Arc::new(move || steady().plus(Duration::from_secs(moved.load(Ordering::Relaxed))));
+    let server = start_with(config(&authority), clock).await.expect("starts");
+    let secret = subscribe(&server, &receiver.url()).await;
+    receiver.answer(&[Answer::Cut, Answer::Status(503)]);
+    happen(&server, "LEAD_CREATED").await;
+    let first = receiver.next().await;
+    until(&server, "waits", |seen| seen["queue"][0]["attempts"] == 1).await;
+    ahead.store(31, Ordering::Relaxed);
+    let second = receiver.next().await;
+    until(&server, "waits again", |seen| {
+        seen["queue"][0]["attempts"] == 2
+    })
+    .await;
+    ahead.store(400, Ordering::Relaxed);
+    let third = receiver.next().await;
+    for again in [&second, &third] {
+        assert_eq!(again.body, first.body);
+        assert_eq!(again.header("x-webhook-id"), first.header("x-webhook-id"));
+        let of_first = first.header("x-webhook-timestamp");
+        assert_ne!(again.header("x-webhook-timestamp"), of_first);
+        assert!(again.signed_with(&secret));
+    }
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_receiver_that_hangs_is_a_timeout_and_one_that_is_not_there_an_error() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let server = sandbox(&authority, |_| ()).await;
+    subscribe(&server, &receiver.url()).await;
+    receiver.answer(&[Answer::Hang]);
+    happen(&server, "LEAD_CREATED").await;
+    let seen = until(&server, "timed out", |seen| seen["attempts"] != json!([])).await;
+    assert_eq!(seen["attempts"][0]["error"], "timeout");
+    assert!(
+        seen["attempts"][0]["durationMs"].as_u64() >= Some(9_900),
+        "{seen}"
+    );
+    // Nobody listens on port 1.
+    subscribe_again(&server, "https://localhost:1/webhooks").await;
+    happen(&server, "LEAD_DELETED").await;
+    let seen = until(&server, "refused", |seen| {
+        seen["attempts"][1] != Value::Null
+    })
+    .await;
+    let attempt = &seen["attempts"][1];
+    assert_eq!(
+        (&attempt["status"], &attempt["retryable"]),
+        (&Value::Null, &json!(true))
+    );
+    assert!(
+        attempt["error"]
+            .as_str()
+            .is_some_and(|words| words.contains("refused")),
+        "{attempt}"
+    );
+    server.stop().await.expect("stops");
+}
+
+async fn subscribe_again(server: &Server, url: &str) {
+    admin(server, "webhook", &json!({ "targetUrl": url })).await;
+}
+
+#[tokio::test]
+async fn a_private_target_is_dead_without_an_attempt() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let server = sandbox(&authority, |config| config.settings.private_targets = false).await;
+    let port = receiver.port;
+    let targets = [
+        format!("https://localhost:{port}/"),
+        format!("https://127.0.0.1:{port}/"),
+        format!("https://[::ffff:127.0.0.1]:{port}/"),
+    ];
+    for (number, url) in targets.iter().enumerate() {
+        let config = json!({ "targetUrl": url, "events": ["LEAD"], "force": true });
+        admin(&server, "webhook", &config).await;
+        happen(&server, "LEAD_CREATED").await;
+        until(&server, url, |seen| seen["counts"]["dead"] == number + 1).await;
+    }
+    let seen = webhooks(&server).await;
+    assert_eq!(seen["dead"][2]["why"], "target private or internal");
+    assert_eq!(seen["attempts"], json!([]), "no attempt was made");
+    assert!(receiver.so_far().await.is_empty());
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn a_restart_delivers_what_was_not_yet_delivered() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let folder = tempfile::tempdir().expect("a folder");
+    let state = folder.path().join("state");
+    let server = sandbox(&authority, |config| config.state = Some(state.clone())).await;
+    let secret = subscribe(&server, &receiver.url()).await;
+    receiver.answer(&[Answer::Hang]);
+    happen(&server, "LEAD_MERGED").await;
+    let first = receiver.next().await;
+    server.stop().await.expect("stops");
+
+    let server = sandbox(&authority, |config| config.state = Some(state.clone())).await;
+    let again = receiver.next().await;
+    assert_eq!(again.body, first.body, "the same event, to the letter");
+    assert!(again.signed_with(&secret));
+    until(&server, "done", |seen| seen["counts"]["delivered"] == 1).await;
+    server.stop().await.expect("stops");
+}
+
+#[tokio::test]
+async fn forged_deliveries_leave_with_what_is_wrong_and_their_answers_are_told() {
+    let authority = Authority::new();
+    let receiver = Receiver::start(&authority).await;
+    let server = sandbox(&authority, |_| ()).await;
+    let secret = subscribe(&server, &receiver.url()).await;
+    receiver.answer(&[Answer::Status(401)]);
+    admin(
+        &server,
+        "webhook/forge",
+        &json!({ "how": "wrong-signature" }),
+    )
+    .await;
+    assert!(!receiver.next().await.signed_with(&secret));
+    let seen = until(&server, "told", |seen| seen["forged"] != json!([])).await;
+    assert_eq!(seen["forged"][0]["how"], "wrong-signature");
+    assert_eq!(seen["forged"][0]["status"], 401);
+    admin(&server, "webhook/forge", &json!({ "how": "stale" })).await;
+    let stale = receiver.next().await;
+    assert!(stale.signed_with(&secret), "rightly signed, but long ago");
+    let at: i64 = stale
+        .header("x-webhook-timestamp")
+        .parse()
+        .expect("seconds");
+    let now = server.admin(|_, now| now.floor_seconds().get());
+    assert!(now - at > 590);
+    admin(&server, "webhook/forge", &json!({ "how": "doubled" })).await;
+    let (one, other) = (receiver.next().await, receiver.next().await);
+    assert_eq!(
+        (one.header("x-webhook-id"), &one.body),
+        (other.header("x-webhook-id"), &other.body)
+    );
+    admin(&server, "webhook/forge", &json!({ "how": "huge" })).await;
+    assert!(receiver.next().await.body.len() > 8_000_000);
+    server.stop().await.expect("stops");
+}
