@@ -21,6 +21,7 @@
 //! | [`spool`] | the state folder: calls and letters, kept from the first commit to the last |
 //! | [`sender`] | what is sent when, and what its answer means |
 //! | [`crm`] | the open API: requests, client, answers |
+//! | [`oauth`] | tokens by consent: connected, kept fresh, revoked |
 //! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
 //! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
 //! | [`ops`] | health, metrics, status, systemd |
@@ -43,6 +44,7 @@ pub mod errand;
 pub mod explain;
 pub mod intake;
 pub mod journal;
+pub mod oauth;
 pub mod ops;
 pub mod people;
 pub mod sandbox;

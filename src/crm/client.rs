@@ -19,6 +19,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 /// The most that one exchange may take, connection included.
 const TOTAL: Duration = Duration::from_secs(30);
 
+/// The most bytes of an answer to a form that are read.
+const FORM_BODY_MAX: usize = 256 * 1024;
+
 /// The header of the token (§5.1).
 const TOKEN: &str = "X-Open-Api-Token";
 
@@ -65,6 +68,26 @@ impl Setup {
     }
 }
 
+/// Why a form has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unheard {
+    /// No connection was made: nothing was sent.
+    NotSent(String),
+    /// It may have arrived.
+    Perhaps(String),
+}
+
+impl Unheard {
+    fn of(error: reqwest::Error, way: &Setup) -> Self {
+        let sent = !error.is_connect() && !error.is_builder();
+        let why = failure::words_of(failure::read(error, way));
+        match sent {
+            true => Self::Perhaps(why),
+            false => Self::NotSent(why),
+        }
+    }
+}
+
 /// Sends one request at a time; cheap to make, the TLS roots are loaded with the first request
 /// over https.
 #[derive(Debug)]
@@ -107,6 +130,33 @@ impl Client {
         }
     }
 
+    /// A form to a path below the address, without a token: the OAuth endpoints (§4.1). Status and
+    /// body of what came back.
+    ///
+    /// # Errors
+    /// Why nothing came that can be read.
+    pub async fn post_form(&self, path: &[&str], form: String) -> Result<(u16, Vec<u8>), Unheard> {
+        let http = self.http().map_err(Unheard::NotSent)?;
+        let kind = HeaderValue::from_static("application/x-www-form-urlencoded");
+        let plain = HeaderValue::from_static("identity");
+        let builder = http.post(self.setup.address.join(path));
+        let builder = builder
+            .header(CONTENT_TYPE, kind)
+            .header(ACCEPT_ENCODING, plain)
+            .body(form);
+        let failed = |error| Unheard::of(error, &self.setup);
+        let mut response = builder.send().await.map_err(failed)?;
+        let status = response.status().as_u16();
+        let success = (200..300).contains(&status);
+        match body(&mut response, FORM_BODY_MAX).await {
+            Ok(Ok(body)) => Ok((status, body)),
+            Ok(Err(why)) if success => Err(Unheard::Perhaps(format!("status {status}, {why}"))),
+            Err(error) if success => Err(failed(error)),
+            // the status says what it says, whatever stands below it
+            Ok(Err(_)) | Err(_) => Ok((status, Vec::new())),
+        }
+    }
+
     fn http(&self) -> Result<&reqwest::Client, String> {
         if let Some(http) = self.http.get() {
             return Ok(http);
@@ -143,19 +193,29 @@ async fn exchange(
     let builder = builder.header(TOKEN, secret).header(ACCEPT_ENCODING, plain);
     let mut response = builder.send().await?;
     let status = response.status().as_u16();
-    if let Some(why) = packed(&response) {
+    match body(&mut response, endpoint.body_max()).await? {
+        Ok(body) => Ok(read(endpoint, status, &body)),
+        Err(why) => Ok(unread(why, status)),
+    }
+}
+
+/// The body, or why it is not read.
+async fn body(
+    response: &mut reqwest::Response,
+    most: usize,
+) -> Result<Result<Vec<u8>, String>, reqwest::Error> {
+    if let Some(why) = packed(response) {
         // never unpacked: a few bytes can hold gigabytes
-        return Ok(unread(why, status));
+        return Ok(Err(why));
     }
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await? {
-        if body.len() + chunk.len() > endpoint.body_max() {
-            let why = format!("the body is larger than {} bytes", endpoint.body_max());
-            return Ok(unread(why, status));
+        if body.len() + chunk.len() > most {
+            return Ok(Err(format!("the body is larger than {most} bytes")));
         }
         body.extend_from_slice(&chunk);
     }
-    Ok(read(endpoint, status, &body))
+    Ok(Ok(body))
 }
 
 /// Why a body is not worth reading: it is compressed, which was not asked for.

@@ -51,6 +51,18 @@ pub(super) fn read(error: reqwest::Error, way: &Setup) -> Answer {
     }
 }
 
+/// What [`read`] made of a failure, in words.
+pub(super) fn words_of(answer: Answer) -> String {
+    if let Answer::NotConnected { why }
+    | Answer::TlsRefused { why }
+    | Answer::Lost { why }
+    | Answer::BrokenBody { why } = answer
+    {
+        return why;
+    }
+    "no answer in time".to_owned()
+}
+
 /// The innermost cause is the one that says something.
 fn words(error: &(dyn StdError + 'static)) -> String {
     let innermost = chain(error)

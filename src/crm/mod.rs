@@ -25,5 +25,5 @@ pub mod request;
 
 pub use address::{Address, AddressError};
 pub use answer::{Answer, Expiry, Grant, Heard, Page, TokenInfo, read};
-pub use client::{Client, Setup};
+pub use client::{Client, Setup, Unheard};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

@@ -404,10 +404,11 @@ impl Loop {
         {
             pause.cure = format!("{why}; it is read again by itself");
         }
+        status.token_print = self.tokens.as_ref().map(|it| print(&it.current));
+        status.token_taken = status::taken(&status.token);
         if let Some(kept) = self.watch.kept() {
             kept.adorn(&mut status);
         }
-        status.token_print = self.tokens.as_ref().map(|it| print(&it.current));
         if let Some(trouble) = &self.trouble {
             let (reason, cure) = ("disk".to_owned(), trouble.to_string());
             status.pause = Some(Pause { reason, cure });

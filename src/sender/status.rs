@@ -28,6 +28,8 @@ pub struct SenderStatus {
     pub token_shared: bool,
     /// Of which token all this is said.
     pub token_print: Option<TokenPrint>,
+    /// Whether the service takes it; `None` before it is known.
+    pub token_taken: Option<bool>,
     /// Requests under way.
     pub under_way: usize,
     pub(super) limit: u32,
@@ -120,6 +122,15 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<Cause>, present: bool) -> T
             .and_then(|info| info.grants.as_ref())
             .map(|grants| grants.iter().map(ToString::to_string).collect())
             .unwrap_or_default(),
+    }
+}
+
+/// Whether the service takes the token that is shown like this.
+pub fn taken(token: &Token) -> Option<bool> {
+    match token.state.as_str() {
+        "ok" | "no_grant" | "wrong_company" => Some(true),
+        "refused" => Some(false),
+        _ => None,
     }
 }
 

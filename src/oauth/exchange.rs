@@ -1,0 +1,348 @@
+//! The OAuth endpoints (§4.1): a code or a refresh token for a new pair, and a token revoked.
+//!
+//! They have a host and a shape of their own: form-encoded, without the API's header, and a
+//! success without an envelope. Their requests do not count against the 60 of a token.
+
+use super::connection::Client;
+use crate::crm::{self, Address, Unheard};
+use crate::secret::{ExposeSecret, Secret};
+use serde_json::{Map, Value};
+use std::time::Duration;
+use url::form_urlencoded::Serializer;
+
+/// The life of an access token where the answer does not say (Limits).
+const LIFE: Duration = Duration::from_secs(3_600);
+/// No life is believed to be longer.
+const LIFE_MAX: Duration = Duration::from_secs(366 * 86_400);
+/// Characters kept of a text for people.
+const WORDS_MAX: usize = 300;
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub enum Ask {
+    /// A code for the first pair.
+    Code(Secret),
+    /// A refresh token for the next pair.
+    Refresh(Secret),
+    /// The end of a token.
+    Revoke(Secret),
+}
+
+impl Ask {
+    /// The endpoint's name in metrics.
+    pub const fn endpoint(&self) -> &'static str {
+        match self {
+            Self::Code(_) | Self::Refresh(_) => "oauth_token",
+            Self::Revoke(_) => "oauth_revoke",
+        }
+    }
+
+    fn path(&self) -> [&'static str; 4] {
+        let last = match self {
+            Self::Code(_) | Self::Refresh(_) => "token",
+            Self::Revoke(_) => "revoke",
+        };
+        ["v1", "open-api", "oauth", last]
+    }
+
+    fn form(&self, client: &Client) -> String {
+        let mut form = Serializer::new(String::new());
+        match self {
+            Self::Code(code) => form
+                .append_pair("grant_type", "authorization_code")
+                .append_pair("code", code.expose_secret())
+                .append_pair("redirect_uri", &client.redirect_uri),
+            Self::Refresh(token) => form
+                .append_pair("grant_type", "refresh_token")
+                .append_pair("refresh_token", token.expose_secret()),
+            Self::Revoke(token) => form.append_pair("token", token.expose_secret()),
+        };
+        form.append_pair("client_id", &client.id)
+            .append_pair("client_secret", client.secret.expose_secret())
+            .finish()
+    }
+}
+
+/// A new pair (§4.1.1).
+#[derive(Clone, Debug)]
+pub struct Pair {
+    /// `access_token`
+    pub access: Secret,
+    /// `refresh_token`; `None` where the old one stays.
+    pub refresh: Option<Secret>,
+    /// `expires_in`
+    pub life: Duration,
+    /// `scope`; `None` for what was asked for.
+    pub scope: Option<String>,
+    /// `webhook_secret`
+    pub webhook_secret: Option<Secret>,
+    /// `embedded_secret`
+    pub embedded_secret: Option<Secret>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub enum Came {
+    /// A new pair; what was given for it is used up.
+    Pair(Box<Pair>),
+    /// The token is revoked, or was unknown.
+    Revoked,
+    /// 400: what was given is no good (any more).
+    Refused(String),
+    /// 401: client_id or client_secret are not known.
+    WrongClient(String),
+    /// It may have been done, and its answer is lost: 5xx, no answer in time, a broken one.
+    Unsure(String),
+    /// Nothing was sent: no connection was made.
+    NotSent(String),
+    /// 429: not done, and too early.
+    TooMany,
+    /// What answers there is no OAuth endpoint, or refuses before it: not done.
+    Elsewhere(String),
+}
+
+impl Came {
+    /// The verdict's word in metrics.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::Pair(_) => "granted",
+            Self::Revoked => "revoked",
+            Self::Refused(_) => "refused",
+            Self::WrongClient(_) => "wrong_client",
+            Self::Unsure(_) => "unsure",
+            Self::NotSent(_) => "not_sent",
+            Self::TooMany => "too_many",
+            Self::Elsewhere(_) => "wrong_address",
+        }
+    }
+}
+
+/// The way to the OAuth endpoints.
+#[derive(Debug)]
+pub struct Exchange {
+    http: crm::Client,
+}
+
+impl Exchange {
+    /// The endpoints below `--auth-url`; nothing is opened yet.
+    pub fn new(setup: crm::Setup) -> Self {
+        Self {
+            http: crm::Client::new(setup),
+        }
+    }
+
+    /// Their address.
+    pub fn address(&self) -> &Address {
+        self.http.address()
+    }
+
+    /// One exchange. Every way in which it can end is a [`Came`].
+    pub async fn ask(&self, ask: &Ask, client: &Client) -> Came {
+        match self.http.post_form(&ask.path(), ask.form(client)).await {
+            Ok((status, body)) => read(ask, status, &body),
+            Err(Unheard::NotSent(why)) => Came::NotSent(own(&why)),
+            Err(Unheard::Perhaps(why)) => Came::Unsure(own(&why)),
+        }
+    }
+}
+
+/// The words of the way there name the flag of another address.
+fn own(why: &str) -> String {
+    why.replace("--crm-url", "--auth-url")
+}
+
+/// Reads an answer: any status, any bytes. The status decides (§7.6).
+pub fn read(ask: &Ask, status: u16, body: &[u8]) -> Came {
+    let object = match serde_json::from_slice(body) {
+        Ok(Value::Object(object)) => Some(object),
+        Ok(_) | Err(_) => None,
+    };
+    let said = object.as_ref().map(said).unwrap_or_default();
+    let told = || match said.is_empty() {
+        true => status.to_string(),
+        false => format!("{status}: {said}"),
+    };
+    match status {
+        200..=299 => match (ask, object) {
+            (Ask::Revoke(_), _) => Came::Revoked,
+            (Ask::Code(_) | Ask::Refresh(_), Some(object)) => match pair(&object) {
+                Some(pair) => Came::Pair(Box::new(pair)),
+                None => Came::Unsure(format!("{status} without a token")),
+            },
+            (Ask::Code(_) | Ask::Refresh(_), None) => {
+                Came::Unsure(format!("{status} with a body that is no JSON object"))
+            }
+        },
+        400 => Came::Refused(told()),
+        401 => Came::WrongClient(told()),
+        408 => Came::Unsure(told()),
+        425 | 429 => Came::TooMany,
+        300..=499 => Came::Elsewhere(told()),
+        _ => Came::Unsure(told()),
+    }
+}
+
+/// The pair, bare as it should be (§4.1), or inside an envelope all the same.
+fn pair(object: &Map<String, Value>) -> Option<Pair> {
+    let inside = object.get("data").and_then(Value::as_object);
+    let object = match object.contains_key("access_token") {
+        true => object,
+        false => inside?,
+    };
+    let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::trim);
+    let secret = |name: &str| text(name).filter(|it| !it.is_empty()).map(Secret::from);
+    let token = |name: &str| {
+        let text = text(name)?;
+        let well = !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
+        well.then(|| Secret::from(text))
+    };
+    let life = object.get("expires_in").and_then(|it| match it {
+        Value::Number(seconds) => seconds.as_f64(),
+        Value::String(seconds) => seconds.trim().parse().ok(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    });
+    let life = life.filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0);
+    let life = life.map_or(LIFE, |seconds| {
+        Duration::from_secs_f64(seconds.clamp(1.0, LIFE_MAX.as_secs_f64()))
+    });
+    let scope = match object.get("scope") {
+        Some(Value::String(scope)) => Some(scope.clone()),
+        Some(Value::Array(all)) => {
+            let all: Vec<&str> = all.iter().filter_map(Value::as_str).collect();
+            Some(all.join(" "))
+        }
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_)) | None => None,
+    };
+    Some(Pair {
+        access: token("access_token")?,
+        refresh: token("refresh_token"),
+        life,
+        scope,
+        webhook_secret: secret("webhook_secret"),
+        embedded_secret: secret("embedded_secret"),
+    })
+}
+
+/// The service's words, of the envelope (§7.6) or as RFC 6749 has them.
+fn said(object: &Map<String, Value>) -> String {
+    let keys = ["message", "error_description", "error"];
+    let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());
+    let text = texts.map(str::trim).find(|text| !text.is_empty());
+    let text = text.unwrap_or_default().chars();
+    text.filter(|c| !c.is_control()).take(WORDS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::connection;
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn refresh() -> Ask {
+        Ask::Refresh(Secret::from("svcrt_hidden"))
+    }
+
+    fn came(status: u16, body: &Value) -> Came {
+        read(&refresh(), status, body.to_string().as_bytes())
+    }
+
+    fn given(body: &Value) -> Pair {
+        match came(200, body) {
+            Came::Pair(pair) => *pair,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn forms_hold_what_the_document_names_and_nothing_else() {
+        let client = connection().client;
+        let code = Ask::Code(Secret::from("a b&c"));
+        insta::assert_snapshot!(code.form(&client).replace('&', "\n"), @r"
+        grant_type=authorization_code
+        code=a+b%26c
+        redirect_uri=http%3A%2F%2F127.0.0.1%3A8765%2Fback
+        client_id=svc_app_1
+        client_secret=svc_sec_hidden
+        ");
+        insta::assert_snapshot!(refresh().form(&client).replace('&', "\n"), @r"
+        grant_type=refresh_token
+        refresh_token=svcrt_hidden
+        client_id=svc_app_1
+        client_secret=svc_sec_hidden
+        ");
+        let revoke = Ask::Revoke(Secret::from("svcrt_hidden"));
+        insta::assert_snapshot!(revoke.form(&client).replace('&', "\n"), @r"
+        token=svcrt_hidden
+        client_id=svc_app_1
+        client_secret=svc_sec_hidden
+        ");
+    }
+
+    #[test]
+    fn a_pair_is_read_with_or_without_what_may_be_missing() {
+        let whole = json!({
+            "access_token": "svc_at_1", "token_type": "Bearer", "expires_in": 20,
+            "refresh_token": "svcrt_1", "scope": "A:READ", "webhook_secret": "ab", "later": [1],
+        });
+        let pair = given(&whole);
+        assert_eq!(pair.access.expose_secret(), "svc_at_1");
+        assert_eq!(pair.refresh.expect("given").expose_secret(), "svcrt_1");
+        assert_eq!(pair.life, Duration::from_secs(20));
+        assert_eq!(pair.scope.as_deref(), Some("A:READ"));
+        assert!(pair.webhook_secret.is_some() && pair.embedded_secret.is_none());
+        let bare = given(&json!({"data": {"access_token": "svc_at_1", "expires_in": "7"}}));
+        assert_eq!(bare.life, Duration::from_secs(7));
+        assert!(bare.refresh.is_none() && bare.scope.is_none());
+        for odd in [json!(null), json!(-1), json!("x"), json!(0)] {
+            let pair = given(&json!({"access_token": "svc_at_1", "expires_in": odd}));
+            assert_eq!(pair.life, LIFE, "{odd}");
+        }
+    }
+
+    #[test]
+    fn the_status_decides_what_an_answer_means() {
+        let words = json!({"message": "Yaroqsiz", "accept": false, "error": null, "errors": []});
+        for (status, word) in [
+            (200, "unsure"),
+            (302, "wrong_address"),
+            (400, "refused"),
+            (401, "wrong_client"),
+            (403, "wrong_address"),
+            (404, "wrong_address"),
+            (408, "unsure"),
+            (429, "too_many"),
+            (500, "unsure"),
+            (503, "unsure"),
+            (999, "unsure"),
+        ] {
+            assert_eq!(came(status, &words).word(), word, "{status}");
+        }
+        assert!(matches!(came(400, &words), Came::Refused(it) if it == "400: Yaroqsiz"));
+        let rfc = json!({"error": "invalid_grant"});
+        assert!(matches!(came(400, &rfc), Came::Refused(it) if it == "400: invalid_grant"));
+        let revoke = Ask::Revoke(Secret::from("x"));
+        assert!(matches!(read(&revoke, 200, b""), Came::Revoked));
+    }
+
+    #[test]
+    fn no_secret_shows_in_debug() {
+        let pair = given(&json!({
+            "access_token": "svc_at_hidden", "refresh_token": "svcrt_hidden",
+            "webhook_secret": "hidden", "embedded_secret": "hidden",
+        }));
+        let shown = format!(
+            "{pair:?} {:?} {:?}",
+            refresh(),
+            Came::Pair(Box::new(pair.clone()))
+        );
+        assert!(!shown.contains("hidden"), "{shown}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_answer_is_read(status in 0u16..1000, body in prop::collection::vec(any::<u8>(), 0..200)) {
+            let _ = read(&refresh(), status, &body);
+        }
+    }
+}

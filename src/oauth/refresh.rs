@@ -1,0 +1,330 @@
+//! When the pair is refreshed, and what the end of a refresh means. Pure: events and `now` in,
+//! the next moment out.
+//!
+//! ```text
+//!            5 min before the end, or half of a short life; 401
+//! Waiting ────────────────────────────────────────────────────▶ UnderWay ── a new pair ──▶ Waiting
+//!    ▲  nothing was sent, too early, not the service: later         │
+//!    ├──────────────────────────────────────────────────────────────┤
+//!    │  it may have happened, for the first time: once more         │
+//!    ├──────────────────────────────────────────────────────────────┤
+//!    │  an hour later, for a client that is not known               ▼ 400; 401; unsure again
+//!    └──────────────────────────────────────────────────────────── Over: consent anew
+//! ```
+//! The access token stays in use until its own end, whatever becomes of refreshing.
+
+use crate::clock::Now;
+use crate::spool::TokenPrint;
+use callbridge_call::{EpochSeconds, EventTime};
+use std::time::Duration;
+
+/// So long before its end a token is refreshed (§5.6.6).
+const EARLY: Duration = Duration::from_secs(300);
+/// Between two refreshes that a 401 asks for; twice as long after each that did not help.
+const BY_401: Duration = Duration::from_secs(60);
+/// At most so long.
+const BY_401_MAX: Duration = Duration::from_secs(900);
+/// A lost answer is asked for again after half of what is left, and no sooner than this.
+const ONCE_MORE: Duration = Duration::from_secs(2);
+/// Where no connection can be made: 2, 4, 8 … s, and at most this.
+const MISS_MAX: Duration = Duration::from_secs(60);
+/// After a 429, or where something else answers.
+const LATER: Duration = Duration::from_secs(60);
+/// A client that is not known may be known again: a company that was blocked and pays.
+const CLIENT_AGAIN: Duration = Duration::from_secs(3_600);
+
+/// What the core has to know of a stored pair.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// The access token's print.
+    pub access: TokenPrint,
+    /// When it was asked for.
+    pub issued_at: EpochSeconds,
+    /// When it ends.
+    pub expires_at: EpochSeconds,
+    /// A refresh of this pair was begun, and its answer is not known.
+    pub began: bool,
+    /// The last refresh that a 401 asked for.
+    pub refused_at: Option<EpochSeconds>,
+    /// The service has refused this pair's refresh token.
+    pub over: bool,
+}
+
+/// How a refresh ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A new pair, and it is stored.
+    Rotated(Facts),
+    /// 400
+    Refused,
+    /// 401
+    WrongClient,
+    /// It may have happened.
+    Unsure,
+    /// No connection, or no disk to store a new pair on: nothing was sent.
+    NotSent,
+    /// Not done: 429, or what answered is not the service.
+    NotDone,
+}
+
+/// What to do now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Refresh.
+    Refresh,
+    /// Nothing before this moment since boot, unless the wall clock is set or something is heard.
+    At(Duration),
+    /// Nothing, until something else changes.
+    Idle,
+}
+
+/// A moment on both clocks: it is reached when one of them says so.
+#[derive(Clone, Copy, Debug)]
+struct Moment {
+    wall: EventTime,
+    boot: Duration,
+}
+
+impl Moment {
+    fn of(wall: EventTime, now: Now) -> Self {
+        let boot = now.boot + wall.since(now.wall);
+        Self { wall, boot }
+    }
+
+    fn reached(self, now: Now) -> bool {
+        now.wall >= self.wall || now.boot >= self.boot
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Waiting,
+    UnderWay {
+        /// What to go back to where nothing was sent.
+        before: Option<Duration>,
+    },
+    Over {
+        again: Option<Duration>,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    access: TokenPrint,
+    issued: EventTime,
+    due: Moment,
+    end: Moment,
+    phase: Phase,
+    /// The service refused the access token.
+    refused: bool,
+    /// The last refresh for that reason, since boot.
+    by_401: Option<Duration>,
+    /// Such refreshes since a token was found good.
+    futile: u32,
+    /// Refreshes of this pair that may have happened.
+    unsure: u32,
+    /// Tries in a row that sent nothing.
+    misses: u32,
+    /// No try before, since boot.
+    not_before: Duration,
+}
+
+/// The core.
+#[derive(Clone, Debug, Default)]
+pub struct Refresher {
+    held: Option<Held>,
+}
+
+impl Refresher {
+    /// A connection that was stored by somebody else, or was there at the start.
+    pub fn adopt(&mut self, now: Now, facts: &Facts) {
+        let by_401 = facts.refused_at.map(|at| {
+            let since = now.wall.since(EventTime::from_seconds(at.get()));
+            now.boot.saturating_sub(since)
+        });
+        let mut held = held(now, facts);
+        held.by_401 = by_401;
+        held.futile = u32::from(by_401.is_some());
+        held.unsure = u32::from(facts.began);
+        if facts.over {
+            held.phase = Phase::Over { again: None };
+        }
+        self.held = Some(held);
+    }
+
+    /// There is no connection (any more).
+    pub fn gone(&mut self) {
+        self.held = None;
+    }
+
+    /// The sender has found this token good, or refused.
+    pub fn heard(&mut self, access: &TokenPrint, good: bool) {
+        let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
+            return;
+        };
+        held.refused = !good;
+        if good {
+            held.futile = 0;
+        }
+    }
+
+    /// What to do now.
+    pub fn next(&self, now: Now) -> Next {
+        let Some(held) = &self.held else {
+            return Next::Idle;
+        };
+        let at = match held.phase {
+            Phase::UnderWay { .. } => return Next::Idle,
+            Phase::Over { again: None } => return Next::Idle,
+            Phase::Over { again: Some(at) } => at,
+            Phase::Waiting => held.next(now),
+        };
+        if now.boot >= at {
+            Next::Refresh
+        } else {
+            Next::At(at)
+        }
+    }
+
+    /// The refresh is under way. Whether it is a 401 that asked for it.
+    pub fn begin(&mut self, now: Now) -> bool {
+        let Some(held) = &mut self.held else {
+            return false;
+        };
+        held.phase = Phase::UnderWay {
+            before: held.by_401,
+        };
+        let asked = held.refused && !held.due.reached(now);
+        if asked {
+            held.by_401 = Some(now.boot);
+        }
+        asked
+    }
+
+    /// It has ended.
+    pub fn ended(&mut self, now: Now, ended: Ended) {
+        let Some(held) = &mut self.held else {
+            return;
+        };
+        let Phase::UnderWay { before } = held.phase else {
+            return;
+        };
+        held.phase = Phase::Waiting;
+        match ended {
+            Ended::Rotated(facts) => {
+                let futile = held.futile + u32::from(held.by_401 != before);
+                *held = Held {
+                    by_401: held.by_401,
+                    futile,
+                    ..self::held(now, &facts)
+                };
+            }
+            Ended::Refused => held.phase = Phase::Over { again: None },
+            Ended::WrongClient => {
+                let again = Some(now.boot + CLIENT_AGAIN);
+                held.phase = Phase::Over { again };
+            }
+            Ended::Unsure if held.unsure > 0 => held.phase = Phase::Over { again: None },
+            Ended::Unsure => {
+                held.unsure = 1;
+                held.misses = 0;
+                let left = held.end.boot.saturating_sub(now.boot);
+                let left = if held.refused { Duration::ZERO } else { left };
+                held.not_before = now.boot + (left / 2).max(ONCE_MORE);
+            }
+            Ended::NotSent => {
+                held.by_401 = before;
+                held.misses = (held.misses + 1).min(6);
+                held.not_before = now.boot + Duration::from_secs(1 << held.misses).min(MISS_MAX);
+            }
+            Ended::NotDone => {
+                held.by_401 = before;
+                held.not_before = now.boot + LATER;
+            }
+        }
+    }
+
+    /// The access token can be used: it has not ended, and it is not both refused and beyond
+    /// refreshing.
+    pub fn is_usable(&self, now: Now) -> bool {
+        self.held.as_ref().is_some_and(|held| {
+            let over = matches!(held.phase, Phase::Over { .. });
+            !held.end.reached(now) && (!over || !held.refused)
+        })
+    }
+
+    /// The service told when the access token ends.
+    pub fn learn_end(&mut self, now: Now, access: &TokenPrint, expires_at: EpochSeconds) {
+        let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
+            return;
+        };
+        let end = Moment::of(EventTime::from_seconds(expires_at.get()), now);
+        let life = end.wall.since(held.issued);
+        held.due = Moment::of(end.wall.minus(EARLY.min(life / 2)), now);
+        held.end = end;
+    }
+
+    /// The service refused the access token.
+    pub fn is_refused(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.refused)
+    }
+
+    /// When the access token ends, since boot.
+    pub fn end(&self) -> Option<Duration> {
+        self.held.as_ref().map(|held| held.end.boot)
+    }
+
+    /// Consent has to be given anew.
+    pub fn is_over(&self) -> bool {
+        let held = self.held.as_ref();
+        held.is_some_and(|held| matches!(held.phase, Phase::Over { .. }))
+    }
+}
+
+impl Held {
+    /// When the next refresh is due, since boot.
+    fn next(&self, now: Now) -> Duration {
+        if self.unsure > 0 && self.not_before > Duration::ZERO {
+            return self.not_before;
+        }
+        let regular = match self.due.reached(now) {
+            true => now.boot,
+            false => self.due.boot,
+        };
+        let asked = self.refused.then(|| match self.by_401 {
+            Some(last) => last + self.pause_after_401(),
+            None => now.boot,
+        });
+        let began = (self.unsure > 0).then_some(now.boot);
+        let first = [Some(regular), asked, began].into_iter().flatten().min();
+        first.unwrap_or(regular).max(self.not_before)
+    }
+
+    fn pause_after_401(&self) -> Duration {
+        let doubled = BY_401 * (1 << self.futile.saturating_sub(1).min(6));
+        doubled.min(BY_401_MAX)
+    }
+}
+
+fn held(now: Now, facts: &Facts) -> Held {
+    let issued = EventTime::from_seconds(facts.issued_at.get());
+    let ends = EventTime::from_seconds(facts.expires_at.get());
+    let early = EARLY.min(ends.since(issued) / 2);
+    Held {
+        access: facts.access.clone(),
+        issued,
+        due: Moment::of(ends.minus(early), now),
+        end: Moment::of(ends, now),
+        phase: Phase::Waiting,
+        refused: false,
+        by_401: None,
+        futile: 0,
+        unsure: 0,
+        misses: 0,
+        not_before: Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+#[path = "refresh_tests.rs"]
+mod tests;

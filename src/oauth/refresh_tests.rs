@@ -1,0 +1,279 @@
+use super::*;
+use proptest::prelude::*;
+
+const S: Duration = Duration::from_secs(1);
+
+/// So many seconds after a start at second 10,000 of the wall clock.
+fn at(seconds: u32) -> Now {
+    Now {
+        wall: EventTime::from_seconds(10_000 + i64::from(seconds)),
+        boot: 500 * S + seconds * S,
+    }
+}
+
+fn boot(seconds: u32) -> Next {
+    Next::At(at(seconds).boot)
+}
+
+fn facts(name: &str, from: i64, life: i64) -> Facts {
+    Facts {
+        access: TokenPrint::of(name),
+        issued_at: EpochSeconds::new(10_000 + from),
+        expires_at: EpochSeconds::new(10_000 + from + life),
+        began: false,
+        refused_at: None,
+        over: false,
+    }
+}
+
+fn holding(life: i64) -> Refresher {
+    let mut core = Refresher::default();
+    core.adopt(at(0), &facts("a", 0, life));
+    core
+}
+
+fn refused(core: &mut Refresher, name: &str) {
+    core.heard(&TokenPrint::of(name), false);
+}
+
+#[test]
+fn an_hour_s_token_is_refreshed_five_minutes_early_and_a_short_one_at_half_of_its_life() {
+    assert_eq!(holding(3_600).next(at(0)), boot(3_300));
+    assert_eq!(holding(20).next(at(0)), boot(10));
+    assert_eq!(holding(600).next(at(0)), boot(300));
+    assert_eq!(holding(3_600).next(at(3_300)), Next::Refresh);
+    assert_eq!(holding(0).next(at(0)), Next::Refresh);
+    assert_eq!(Refresher::default().next(at(0)), Next::Idle);
+}
+
+#[test]
+fn a_wall_clock_that_is_set_back_does_not_keep_a_token_beyond_its_life() {
+    let core = holding(3_600);
+    let back = Now {
+        wall: EventTime::from_seconds(0),
+        ..at(3_300)
+    };
+    assert_eq!(core.next(back), Next::Refresh);
+    assert!(core.is_usable(back));
+    let end = Now {
+        wall: EventTime::from_seconds(0),
+        ..at(3_600)
+    };
+    assert!(!core.is_usable(end));
+}
+
+#[test]
+fn one_refresh_is_under_way_at_a_time() {
+    let mut core = holding(20);
+    assert!(!core.begin(at(10)), "its time had come");
+    assert_eq!(core.next(at(30)), Next::Idle);
+    core.ended(at(31), Ended::Rotated(facts("b", 30, 20)));
+    assert_eq!(core.next(at(31)), boot(40));
+}
+
+#[test]
+fn a_401_asks_for_one_refresh_at_once_and_for_the_next_after_a_minute() {
+    let mut core = holding(3_600);
+    refused(&mut core, "a");
+    assert_eq!(core.next(at(7)), Next::Refresh);
+    assert!(core.begin(at(7)));
+    core.ended(at(8), Ended::Rotated(facts("b", 7, 3_600)));
+    refused(&mut core, "a");
+    assert_eq!(core.next(at(9)), boot(3_307), "that was the old one");
+    refused(&mut core, "b");
+    assert_eq!(core.next(at(9)), boot(67));
+    core.begin(at(67));
+    core.ended(at(68), Ended::Rotated(facts("c", 67, 3_600)));
+    refused(&mut core, "c");
+    assert_eq!(core.next(at(69)), boot(67 + 120), "it does not help");
+    core.heard(&TokenPrint::of("c"), true);
+    refused(&mut core, "c");
+    assert_eq!(core.next(at(69)), boot(67 + 60), "it had been good");
+}
+
+#[test]
+fn a_minute_between_refreshes_by_401_is_kept_over_a_restart() {
+    let mut core = Refresher::default();
+    let before = facts("b", -10, 3_600);
+    let refused_at = Some(EpochSeconds::new(9_990));
+    core.adopt(
+        at(0),
+        &Facts {
+            refused_at,
+            ..before
+        },
+    );
+    refused(&mut core, "b");
+    assert_eq!(core.next(at(0)), boot(50));
+}
+
+#[test]
+fn a_short_life_is_refreshed_in_its_time_whatever_a_401_asked_for() {
+    let mut core = holding(20);
+    refused(&mut core, "a");
+    core.begin(at(1));
+    core.ended(at(1), Ended::Rotated(facts("b", 1, 20)));
+    refused(&mut core, "b");
+    assert_eq!(core.next(at(2)), boot(11));
+}
+
+#[test]
+fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
+    let mut core = holding(20);
+    core.begin(at(10));
+    core.ended(at(10), Ended::Refused);
+    assert_eq!(core.next(at(10_000)), Next::Idle);
+    assert!(core.is_over());
+    assert!(core.is_usable(at(19)), "the access token lives on");
+    assert!(!core.is_usable(at(20)));
+    let mut core = Refresher::default();
+    let over = true;
+    core.adopt(
+        at(0),
+        &Facts {
+            over,
+            ..facts("a", 0, 20)
+        },
+    );
+    assert_eq!(core.next(at(15)), Next::Idle);
+    refused(&mut core, "a");
+    assert!(!core.is_usable(at(1)), "refused, and beyond refreshing");
+    core.adopt(at(30), &facts("b", 30, 20));
+    assert!(core.is_usable(at(30)), "connected anew");
+}
+
+#[test]
+fn a_lost_answer_is_asked_for_once_more_in_the_middle_of_what_is_left() {
+    let mut core = holding(3_600);
+    core.begin(at(3_300));
+    core.ended(at(3_330), Ended::Unsure);
+    assert_eq!(core.next(at(3_330)), boot(3_330 + 135));
+    core.begin(at(3_465));
+    core.ended(at(3_466), Ended::Unsure);
+    assert!(core.is_over());
+    assert_eq!(core.next(at(9_999)), Next::Idle);
+    assert!(core.is_usable(at(3_599)));
+}
+
+#[test]
+fn a_lost_answer_for_a_token_that_is_refused_is_asked_for_again_soon() {
+    let mut core = holding(3_600);
+    refused(&mut core, "a");
+    core.begin(at(5));
+    core.ended(at(6), Ended::Unsure);
+    assert_eq!(core.next(at(6)), boot(8));
+}
+
+#[test]
+fn a_kill_in_the_middle_of_a_refresh_is_followed_by_one_more_at_once() {
+    let mut core = Refresher::default();
+    let began = true;
+    core.adopt(
+        at(0),
+        &Facts {
+            began,
+            ..facts("a", 0, 3_600)
+        },
+    );
+    assert_eq!(core.next(at(0)), Next::Refresh);
+    core.begin(at(0));
+    core.ended(at(1), Ended::Unsure);
+    assert!(core.is_over());
+}
+
+#[test]
+fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
+    let mut core = holding(20);
+    let mut now = 10;
+    for pause in [2, 4, 8, 16, 32, 60, 60] {
+        assert_eq!(core.next(at(now)), Next::Refresh);
+        core.begin(at(now));
+        core.ended(at(now), Ended::NotSent);
+        assert_eq!(core.next(at(now)), boot(now + pause));
+        now += pause;
+    }
+    core.begin(at(now));
+    core.ended(at(now), Ended::NotDone);
+    assert_eq!(core.next(at(now)), boot(now + 60));
+    assert!(!core.is_over());
+}
+
+#[test]
+fn a_client_that_is_not_known_is_tried_once_an_hour() {
+    let mut core = holding(20);
+    core.begin(at(10));
+    core.ended(at(10), Ended::WrongClient);
+    assert!(core.is_over());
+    assert_eq!(core.next(at(10)), boot(3_610));
+    core.begin(at(3_610));
+    core.ended(at(3_610), Ended::Rotated(facts("b", 3_610, 20)));
+    assert!(!core.is_over() && core.is_usable(at(3_611)));
+}
+
+#[derive(Clone, Debug)]
+enum Event {
+    Pass(u32),
+    Refused,
+    Good,
+    End(u8),
+}
+
+fn event() -> impl Strategy<Value = Event> {
+    prop_oneof![
+        3 => (0u32..200).prop_map(Event::Pass),
+        2 => Just(Event::Refused),
+        1 => Just(Event::Good),
+        3 => (0u8..6).prop_map(Event::End),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_happens_refreshes_are_single_and_those_by_401_a_minute_apart(
+        life in 1i64..4_000, events in prop::collection::vec(event(), 1..80),
+    ) {
+        let mut core = Refresher::default();
+        core.adopt(at(0), &facts("0", 0, life));
+        let (mut now, mut under_way, mut last, mut name) = (0u32, false, None::<u32>, 0u32);
+        let mut unsure = 0;
+        for event in events {
+            match event {
+                Event::Pass(seconds) => now += seconds,
+                Event::Refused => refused(&mut core, &format!("{name}")),
+                Event::Good => core.heard(&TokenPrint::of(&format!("{name}")), true),
+                Event::End(how) if under_way => {
+                    under_way = false;
+                    let ended = match how {
+                        0 => {
+                            (name, unsure) = (name + 1, 0);
+                            Ended::Rotated(facts(&format!("{name}"), i64::from(now), life))
+                        }
+                        1 => Ended::Refused,
+                        2 => Ended::WrongClient,
+                        3 => {
+                            unsure += 1;
+                            Ended::Unsure
+                        }
+                        4 => Ended::NotSent,
+                        _ => Ended::NotDone,
+                    };
+                    let sent = !matches!(ended, Ended::NotSent | Ended::NotDone);
+                    if !sent {
+                        last = None;
+                    }
+                    core.ended(at(now), ended);
+                }
+                Event::End(_) => {}
+            }
+            if core.next(at(now)) == Next::Refresh {
+                prop_assert!(!under_way);
+                prop_assert!(unsure < 2, "a pair is tried once more, and no third time");
+                under_way = true;
+                if core.begin(at(now)) && unsure == 0 {
+                    prop_assert!(last.is_none_or(|last| now - last >= 60));
+                    last = Some(now);
+                }
+            }
+        }
+    }
+}

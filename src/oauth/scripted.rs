@@ -1,0 +1,99 @@
+//! An OAuth host of the tests that answers as it is told to, and notes what it was asked.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub(crate) enum Reply {
+    /// This status with this body.
+    Say(u16, String),
+    /// The connection is closed without a word, the request read.
+    Close,
+}
+
+/// The host.
+#[derive(Clone, Debug)]
+pub(crate) struct Scripted {
+    pub(crate) url: String,
+    script: Arc<Mutex<VecDeque<Reply>>>,
+    asked: watch::Sender<Vec<String>>,
+}
+
+impl Scripted {
+    /// Listens on a free port; beyond its script it answers 503.
+    pub(crate) async fn start(script: Vec<Reply>) -> Self {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("its address").port();
+        let host = Self {
+            url: format!("http://127.0.0.1:{port}"),
+            script: Arc::new(Mutex::new(script.into())),
+            asked: watch::channel(Vec::new()).0,
+        };
+        let serving = host.clone();
+        tokio::spawn(async move {
+            while let Ok((line, _)) = listener.accept().await {
+                let host = serving.clone();
+                tokio::spawn(async move { host.serve(line).await });
+            }
+        });
+        host
+    }
+
+    /// Adds an answer.
+    pub(crate) fn then(&self, reply: Reply) {
+        self.script.lock().expect("the script").push_back(reply);
+    }
+
+    /// Path and form of each request so far: `/v1/… grant_type=…`.
+    pub(crate) fn asked(&self) -> Vec<String> {
+        self.asked.borrow().clone()
+    }
+
+    async fn serve(&self, mut line: TcpStream) {
+        let mut bytes = Vec::new();
+        let request = loop {
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                let length = head.lines().find_map(|line| {
+                    let (name, value) = line.split_once(':')?;
+                    let is = name.eq_ignore_ascii_case("content-length");
+                    is.then(|| value.trim().parse::<usize>().ok())?
+                });
+                if body.len() >= length.unwrap_or(0) {
+                    let path = head.split(' ').nth(1).unwrap_or_default();
+                    break format!("{path} {body}");
+                }
+            }
+            let mut some = [0; 4096];
+            match line.read(&mut some).await {
+                Ok(count) if count > 0 => bytes.extend_from_slice(&some[..count]),
+                _ => return,
+            }
+        };
+        let reply = self.script.lock().expect("the script").pop_front();
+        match reply.unwrap_or(Reply::Say(503, String::new())) {
+            Reply::Close => {}
+            Reply::Say(status, body) => {
+                let head = format!("HTTP/1.1 {status} X\r\ncontent-length: {}", body.len());
+                let answer = format!("{head}\r\nconnection: close\r\n\r\n{body}");
+                line.write_all(answer.as_bytes()).await.ok();
+            }
+        }
+        drop(line);
+        self.asked.send_modify(|asked| asked.push(request));
+    }
+}
+
+/// A pair as the token endpoint gives it.
+pub(crate) fn pair(name: &str, life: u64) -> Reply {
+    let body = serde_json::json!({
+        "access_token": format!("svc_at_{name}"), "token_type": "Bearer", "expires_in": life,
+        "refresh_token": format!("svcrt_{name}"), "scope": "PERMISSION_OPEN_API_CALL:SAVE",
+    });
+    Reply::Say(200, body.to_string())
+}

@@ -1,0 +1,271 @@
+//! The connection's file: `connection.json` in the state folder, for its owner alone.
+//!
+//! It is replaced in one step and synced, file and folder, before anything of it is used: a kill
+//! or a full disk leaves either the old one or the new one. Whoever changes it holds
+//! `connection.lock`, from before a request that changes the pair until the new one is stored.
+
+use super::connection::Connection;
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Its name.
+pub const FILE: &str = "connection.json";
+/// The lock beside it.
+const LOCK: &str = "connection.lock";
+/// Bytes of the file; a longer one is none of ours.
+const FILE_MAX: u64 = 256 * 1024;
+/// So long the lock is waited for: longer than a request of its holder may take.
+const LOCK_WITHIN: Duration = Duration::from_secs(45);
+/// Between two tries.
+const LOCK_EVERY: Duration = Duration::from_millis(50);
+
+/// Why the connection cannot be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It is there and cannot be read.
+    #[error("{path}: {why}; give callbridge's user the right to read it")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// Its content is not what was written.
+    #[error(
+        "{path} is damaged: {why}; put a copy of it back, or run `callbridge connect` again, which \
+         keeps this one beside the new one"
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        why: String,
+    },
+    /// It cannot be written.
+    #[error("{path} cannot be written: {why}")]
+    NotWritable {
+        /// The file.
+        path: PathBuf,
+        /// The system's words.
+        why: String,
+    },
+    /// Another process changes it.
+    #[error("another callbridge is busy with {0}; try again in a minute")]
+    Locked(PathBuf),
+}
+
+/// Where it is.
+pub fn path(dir: &Path) -> PathBuf {
+    dir.join(FILE)
+}
+
+/// Whether there is one, whatever it holds.
+pub fn exists(dir: &Path) -> bool {
+    path(dir).symlink_metadata().is_ok()
+}
+
+/// A file's version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp(u64, u64, i64, i64);
+
+impl Stamp {
+    /// Of the file as it is now; `None` when it is not there.
+    pub fn now(dir: &Path) -> Option<Self> {
+        let of = |it: Metadata| Self(it.ino(), it.size(), it.ctime(), it.ctime_nsec());
+        std::fs::metadata(path(dir)).ok().map(of)
+    }
+}
+
+/// The stored connection; `None` when there is none.
+///
+/// # Errors
+/// When it cannot be read, or is damaged.
+pub fn read(dir: &Path) -> Result<Option<Connection>, Error> {
+    let path = path(dir);
+    let unreadable = |error: io::Error| Error::Unreadable {
+        path: path.clone(),
+        why: error.to_string(),
+    };
+    let file = match File::open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(error)),
+    };
+    let mut bytes = Vec::new();
+    let read = file.take(FILE_MAX + 1).read_to_end(&mut bytes);
+    read.map_err(unreadable)?;
+    let damaged = |why: String| Error::Damaged {
+        path: path.clone(),
+        why,
+    };
+    if bytes.len() as u64 > FILE_MAX {
+        return Err(damaged(format!("it is longer than {FILE_MAX} bytes")));
+    }
+    Connection::from_json(&bytes).map(Some).map_err(damaged)
+}
+
+/// The right to change the connection; let go when dropped, and with the process.
+#[derive(Debug)]
+pub struct Lock {
+    dir: PathBuf,
+    _held: File,
+}
+
+impl Lock {
+    /// Waits for it.
+    ///
+    /// # Errors
+    /// When it cannot be had in time, or the folder cannot be written.
+    pub async fn take(dir: &Path) -> Result<Self, Error> {
+        Self::within(dir, LOCK_WITHIN).await
+    }
+
+    async fn within(dir: &Path, within: Duration) -> Result<Self, Error> {
+        let path = dir.join(LOCK);
+        let wrong = |error: io::Error| Error::NotWritable {
+            path: path.clone(),
+            why: error.to_string(),
+        };
+        let mut how = OpenOptions::new();
+        how.create(true).truncate(false).write(true).mode(0o600);
+        let held = how.open(&path).map_err(wrong)?;
+        let until = Instant::now() + within;
+        loop {
+            match flock(&held, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => {
+                    let dir = dir.to_owned();
+                    return Ok(Self { dir, _held: held });
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) if Instant::now() < until => {
+                    tokio::time::sleep(LOCK_EVERY).await;
+                }
+                Err(rustix::io::Errno::WOULDBLOCK) => return Err(Error::Locked(dir.to_owned())),
+                Err(error) => return Err(wrong(error.into())),
+            }
+        }
+    }
+
+    /// Replaces the connection; what was there stays until the new one is on the disk.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub async fn write(&self, connection: &Connection) -> Result<(), Error> {
+        let (dir, path, bytes) = (self.dir.clone(), path(&self.dir), connection.to_json());
+        let place = path.clone();
+        // a disk that hangs holds up a thread of its own
+        let written = tokio::task::spawn_blocking(move || replace(&dir, &place, &bytes)).await;
+        let written = written.unwrap_or_else(|error| Err(io::Error::other(error)));
+        written.map_err(|error| Error::NotWritable {
+            path,
+            why: error.to_string(),
+        })
+    }
+
+    /// Takes the connection away.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn remove(&self) -> Result<(), Error> {
+        let path = path(&self.dir);
+        let gone = match std::fs::remove_file(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            ended => ended.and_then(|()| sync(&self.dir)),
+        };
+        gone.map_err(|error| Error::NotWritable {
+            path,
+            why: error.to_string(),
+        })
+    }
+
+    /// Puts a file that cannot be read beside, under a name of its own; where it is now.
+    ///
+    /// # Errors
+    /// When the folder cannot be written.
+    pub fn put_aside(&self, at: i64) -> Result<PathBuf, Error> {
+        let path = path(&self.dir);
+        let aside = self.dir.join(format!("{FILE}.damaged-{at}"));
+        let moved = std::fs::rename(&path, &aside);
+        moved.map_err(|error| Error::NotWritable {
+            path,
+            why: error.to_string(),
+        })?;
+        Ok(aside)
+    }
+}
+
+fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let new = dir.join(format!("{FILE}.new"));
+    // left behind by a kill, perhaps with other rights
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut how = OpenOptions::new();
+    let mut file = how.create_new(true).write(true).mode(0o600).open(&new)?;
+    file.write_all(bytes)?;
+    file.sync_all()?;
+    std::fs::rename(&new, path)?;
+    sync(dir)
+}
+
+fn sync(dir: &Path) -> io::Result<()> {
+    File::open(dir)?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::connection;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[tokio::test]
+    async fn a_connection_is_stored_for_its_owner_alone_and_replaced_in_one_step() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        assert!(read(dir).expect("readable").is_none());
+        let lock = Lock::take(dir).await.expect("the lock");
+        std::fs::write(dir.join("connection.json.new"), "torn").expect("written");
+        lock.write(&connection()).await.expect("written");
+        let first = Stamp::now(dir);
+        let mode = path(dir).metadata().expect("there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let stored = read(dir).expect("readable").expect("there");
+        assert!(stored.is_same_pair(&connection()));
+        lock.write(&connection()).await.expect("written");
+        assert_ne!(Stamp::now(dir), first, "seen by whoever watches");
+        assert!(!dir.join("connection.json.new").exists());
+        lock.remove().expect("removed");
+        lock.remove().expect("removed already");
+        assert!(!exists(dir));
+    }
+
+    #[tokio::test]
+    async fn a_damaged_file_is_explained_and_kept() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        std::fs::write(path(dir), "{\"crmUrl\":").expect("written");
+        let error = read(dir).expect_err("damaged");
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        let lock = Lock::take(dir).await.expect("the lock");
+        let aside = lock.put_aside(7).expect("moved");
+        lock.write(&connection()).await.expect("written");
+        assert_eq!(std::fs::read(aside).expect("there"), b"{\"crmUrl\":");
+        std::fs::write(path(dir), vec![b' '; 300 * 1024]).expect("written");
+        assert!(matches!(read(dir), Err(Error::Damaged { .. })));
+    }
+
+    #[tokio::test]
+    async fn only_one_changes_the_connection_at_a_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let held = Lock::take(folder.path()).await.expect("the lock");
+        let second = Lock::within(folder.path(), Duration::ZERO).await;
+        assert!(matches!(second, Err(Error::Locked(_))), "{second:?}");
+        drop(held);
+        assert!(Lock::take(folder.path()).await.is_ok());
+    }
+}
