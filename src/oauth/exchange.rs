@@ -341,7 +341,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_answer_is_read(status in 0u16..1000, body in prop::collection::vec(any::<u8>(), 0..200)) {
+        fn any_answer_is_read(
+            status in 0u16..1000,
+            body in prop::collection::vec(any::<u8>(), 0..200),
+        ) {
             let _ = read(&refresh(), status, &body);
         }
     }
