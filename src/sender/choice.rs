@@ -31,6 +31,7 @@ impl Core {
         self.look_at_clock(now);
         self.loaded = head.live.is_some() || head.backlog.is_some();
         self.waiting = head.submitted;
+        self.flow.seen(head.hooked);
         let under_way = self.flights.len();
         let (polls_first, trial) = match self.line.permit(now.boot, under_way, UNDER_WAY_MAX) {
             Permit::Calls(most) if under_way < most => (false, false),
@@ -97,7 +98,7 @@ impl Core {
         if let Some(ending) = self.ending(now, head) {
             return Some((Lane::Deadline, poll(ending)));
         }
-        let due = self.due(head);
+        let due = self.due(now, head);
         let old = |it: &&Unconfirmed| it.age(now.wall) >= OLD_POLL;
         let turn = match self.may_sweep(now) {
             true => head.alone.as_ref().filter(|it| self.may_poll(it)),
@@ -149,8 +150,15 @@ impl Core {
         call.request_id.is_some() && !self.is_under_way(call.row) && !self.sweeper.seeks(call)
     }
 
-    fn due<'head>(&self, head: &'head Head) -> Option<&'head Unconfirmed> {
-        head.polls.iter().find(|it| self.may_poll(it))
+    /// A call that is due, and that no webhook is expected for.
+    fn due<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
+        let mut due = head.polls.iter().filter(|it| !self.is_left(now, it));
+        due.find(|it| self.may_poll(it))
+    }
+
+    /// A webhook may still confirm it, for nothing.
+    fn is_left(&self, now: Now, call: &Unconfirmed) -> bool {
+        call.age(now.wall) < self.flow.left(now.wall)
     }
 
     /// Ripe calls that no request of ours asks for just now.
@@ -191,7 +199,7 @@ impl Core {
             return Some(sweep);
         }
         let due = head.alone.as_ref().filter(|it| self.may_poll(it));
-        let due = due.or_else(|| self.due(head))?;
+        let due = due.or_else(|| self.due(now, head))?;
         (!self.has_company(now, due)).then(|| poll(due))
     }
 
@@ -211,17 +219,22 @@ impl Core {
     }
 
     fn wait(&self, now: Now, head: &Head) -> Decision {
-        let company = head.polls.iter().any(|it| self.has_company(now, it));
+        let waits = |it: &Unconfirmed| self.has_company(now, it) || self.is_left(now, it);
+        let company = head.polls.iter().any(waits);
         let moments = [head.next_not_before, head.next_poll, head.errands.next];
-        match moments.into_iter().flatten().min() {
-            _ if self.sweep_from > now.boot => Decision::WaitUntil(self.sweep_from),
-            _ if company => Decision::WaitUntil(now.boot + COMPANY_LOOK),
-            _ if !head.errands.due.is_empty() => Decision::WaitUntil(now.boot + ERRAND_LOOK),
+        let moment = moments.into_iter().flatten().min().map(|at| {
             // the wall clock may be set meanwhile: look again within a minute
-            Some(at) => {
-                let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);
-                Decision::WaitUntil(now.boot + wait)
-            }
+            let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);
+            now.boot + wait
+        });
+        let looks = [
+            (self.sweep_from > now.boot).then_some(self.sweep_from),
+            company.then_some(now.boot + COMPANY_LOOK),
+            (!head.errands.due.is_empty()).then_some(now.boot + ERRAND_LOOK),
+            moment,
+        ];
+        match looks.into_iter().flatten().min() {
+            Some(at) => Decision::WaitUntil(at),
             None => Decision::Idle,
         }
     }

@@ -30,6 +30,7 @@ impl Core {
             return;
         };
         self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
+        self.flow.asked_for(now.wall, call.age(now.wall));
         self.sweeper.polled(now.wall, call);
     }
 
@@ -60,6 +61,7 @@ impl Core {
         );
         for call in &found {
             self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
+            self.flow.asked_for(now.wall, call.age(now.wall));
         }
         if found.is_empty() {
             self.line.passed(Endpoint::Filter);

@@ -6,6 +6,7 @@
 //! its answer and gives the operations to commit after it.
 
 use super::errands::Errands;
+use super::flow::Flow;
 use super::line::Line;
 use super::memory::{self, Memory, Refused, Shared, Silence};
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
@@ -85,6 +86,7 @@ pub struct Core {
     pub(super) polled_last: bool,
     pub(super) sweeper: Sweeper,
     pub(super) errands: Errands,
+    pub(super) flow: Flow,
     /// Its outcome tells whether the journal can be swept the way it was.
     pub(super) probe: Option<Unconfirmed>,
     /// No sweep begins before.
@@ -152,6 +154,7 @@ impl Core {
             }),
             sweeper: Sweeper::new(memory.ways),
             errands: Errands::default(),
+            flow: Flow::default(),
             probe: None,
             sweep_from: Duration::ZERO,
             loaded: false,
@@ -242,7 +245,7 @@ impl Core {
         } else {
             FIRST_POLL
         };
-        now.wall.minus(age)
+        now.wall.minus(age.max(self.flow.left(now.wall)))
     }
 
     /// The token before the one in use, while it lives on.
@@ -483,3 +486,11 @@ fn past(known: &Known, now: Now) -> Past {
 #[cfg(test)]
 #[path = "core_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "errands_tests.rs"]
+mod errands_tests;
+
+#[cfg(test)]
+#[path = "tokens_tests.rs"]
+mod tokens_tests;

@@ -1,14 +1,14 @@
 //! What is sent before what, with heads made by hand.
 
 use super::*;
-use crate::crm::{Grant, Heard, Request};
+use crate::crm::{Grant, Heard};
 use crate::sender::outcome::Ended;
 use crate::sender::plan::{About, Decision, Lane, Launch, Task};
 use crate::spool::Due;
 
-const T0: EventTime = EventTime::from_seconds(1_795_151_000);
+pub(super) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 
-fn at(seconds: u64) -> Now {
+pub(super) fn at(seconds: u64) -> Now {
     let since = Duration::from_secs(seconds);
     Now {
         wall: T0.plus(since),
@@ -16,11 +16,11 @@ fn at(seconds: u64) -> Now {
     }
 }
 
-fn print() -> TokenPrint {
+pub(super) fn print() -> TokenPrint {
     TokenPrint::of("svc_pat_one")
 }
 
-fn due(id: i64) -> Due {
+pub(super) fn due(id: i64) -> Due {
     let uuid = uuid::Uuid::from_u128(u128::from(id.unsigned_abs()));
     Due {
         row: RowId(id),
@@ -29,7 +29,7 @@ fn due(id: i64) -> Due {
     }
 }
 
-fn submitted(id: i64, accepted: Now) -> Unconfirmed {
+pub(super) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
     Unconfirmed {
         row: RowId(id),
         uuid: due(id).uuid,
@@ -50,7 +50,7 @@ fn submitted(id: i64, accepted: Now) -> Unconfirmed {
     }
 }
 
-fn info() -> TokenInfo {
+pub(super) fn info() -> TokenInfo {
     let grant = Grant {
         permission: "PERMISSION_OPEN_API_CALL".to_owned(),
         scope: "SAVE".to_owned(),
@@ -68,7 +68,7 @@ fn info() -> TokenInfo {
 }
 
 /// A sender whose token is known to be good.
-fn ready(settings: Settings) -> Core {
+pub(super) fn ready(settings: Settings) -> Core {
     let (mut core, ops) = Core::start(settings, Known::default(), at(0));
     assert!(matches!(&ops[..], [Op::Meta { .. }]), "{ops:?}");
     core.token(Some(print()));
@@ -96,7 +96,7 @@ fn ready(settings: Settings) -> Core {
 }
 
 /// The lane of what goes next.
-fn lane(core: &mut Core, now: Now, head: &Head) -> Option<Lane> {
+pub(super) fn lane(core: &mut Core, now: Now, head: &Head) -> Option<Lane> {
     match core.next(now, head) {
         Decision::Send(plan) => {
             core.grounded(plan.slot);

@@ -21,6 +21,7 @@
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
 //! | [`asking`] | the way for commands to ask something of the CRM |
+//! | `flow` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
 //! | [`status`] | what is shown |
@@ -32,6 +33,7 @@ mod choice;
 mod confirm;
 pub mod core;
 mod errands;
+mod flow;
 pub mod kind;
 mod launch;
 pub mod line;
