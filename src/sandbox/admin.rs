@@ -6,6 +6,7 @@
 //! | `GET /sandbox/journal` | every record in full |
 //! | `GET /sandbox/breaches` | what clients did against the document |
 //! | `GET /sandbox/requests` | answers by endpoint and status, the fullest windows |
+//! | `GET /sandbox/oauth` | applications, connections, refusals; see [`super::oauth`] |
 //! | `GET /sandbox/writes` | every accepted write and its status |
 //! | `POST /sandbox/admin/leads`, `…/employees` | `{"add": [4006], "remove": [4001]}` |
 //! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 3600, "company": 2}` |
@@ -22,6 +23,7 @@ use super::envelope::{Request, Response};
 use super::faults;
 use super::filter;
 use super::journal::Record;
+use super::oauth;
 use super::token::{Grant, IdSet, TokenKind};
 use super::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -30,7 +32,7 @@ use serde_json::{Map, Value, json};
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
-type Answer = Result<Value, String>;
+pub(super) type Answer = Result<Value, String>;
 
 /// Answers a path below `/sandbox/`.
 pub(super) fn answer(
@@ -44,6 +46,7 @@ pub(super) fn answer(
         ("GET", "breaches") => Ok(json!(core.breaches().all())),
         ("GET", "requests") => Ok(requests_json(core)),
         ("GET", "webhooks") => Ok(webhook::admin::overview(core)),
+        ("GET", "oauth") => Ok(oauth::look(core, now)),
         ("GET", "writes") => Ok(json!(core.journal().entries())),
         ("POST", "admin/faults") => set_faults(core, request),
         ("POST", _) => match path.strip_prefix("admin/").map(|act| (act, body(request))) {
@@ -61,7 +64,7 @@ pub(super) fn answer(
 }
 
 fn missing() -> Response {
-    let words = "no such path: journal, breaches, requests, webhooks, writes, admin/…";
+    let words = "no such path: journal, breaches, requests, oauth, webhooks, writes, admin/…";
     Response::json(404, &json!({ "error": words }))
 }
 
@@ -132,14 +135,17 @@ fn administer(
             }
             done()
         }
-        _ => webhook::admin::administer(core, now, act, fields),
+        _ => match act.strip_prefix("oauth/") {
+            Some(act) => oauth::administer(core, now, act, fields),
+            None => webhook::admin::administer(core, now, act, fields),
+        },
     }
 }
 
 fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {
     let value = match text(fields, "issue")? {
         Some(value) => value.to_owned(),
-        None => format!("svc_pat_{:016x}{:016x}", core.dice.roll(), core.dice.roll()),
+        None => core.mint("svc_pat_"),
     };
     let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
     let expires_at = whole(fields, "expiresInSec")?.map(|seconds| later(now, seconds));
@@ -214,7 +220,7 @@ fn ids(fields: &Map<String, Value>, name: &str) -> Result<Vec<i64>, String> {
     }
 }
 
-fn grants(fields: &Map<String, Value>) -> Result<Vec<Grant>, String> {
+pub(super) fn grants(fields: &Map<String, Value>) -> Result<Vec<Grant>, String> {
     let list = fields.get("grants").and_then(Value::as_array);
     let list = list.ok_or("`grants`: a list of PERMISSION:SCOPE expected")?;
     list.iter()

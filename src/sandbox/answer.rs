@@ -9,9 +9,10 @@ use super::admin;
 use super::breaches::Kind;
 use super::core::Sandbox;
 use super::envelope::{
-    BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Success, TOKEN_HEADER, reduced,
+    BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Role, Success, TOKEN_HEADER, reduced,
 };
 use super::faults::Action;
+use super::oauth::judge_api;
 use super::routes::{Endpoint, route};
 use super::struck::{after_effect, instead};
 use super::token::{CALL_READ, CALL_SAVE, Token, TokenKey};
@@ -32,7 +33,19 @@ impl Sandbox {
             return admin::answer(self, now, path, request);
         }
         let (endpoint, id) = route(&request.path);
-        let response = self.open_api(now, endpoint, id, request);
+        let elsewhere = match request.role {
+            Role::Whole => false,
+            Role::Api => endpoint.is_oauth(),
+            Role::Auth => !endpoint.is_oauth(),
+        };
+        let response = match endpoint {
+            _ if elsewhere => self.wrong_host(now, request),
+            Endpoint::OauthToken | Endpoint::OauthRevoke => {
+                self.oauth_endpoint(now, endpoint, request)
+            }
+            Endpoint::Consent => self.consent(now, request),
+            _ => self.open_api(now, endpoint, id, request),
+        };
         *self.counts.entry((endpoint, response.status)).or_default() += 1;
         response
     }
@@ -58,8 +71,9 @@ impl Sandbox {
         }
         self.conduct.token_works(caller.key);
         let counted = self.count(now, caller.key);
-        let (company, rate) = (caller.token.company, self.windows.rate());
-        if let Some(many) = self.conduct.counted(company, caller.key, now, rate) {
+        let rate = self.windows.rate();
+        let connection = (caller.token.company, caller.token.application);
+        if let Some(many) = self.conduct.counted(connection, caller.key, now, rate) {
             let words = format!("{many} requests by several tokens within one window's length");
             self.breach(now, Kind::FreshBudget, "Limits", words);
         }
@@ -90,6 +104,7 @@ impl Sandbox {
     /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
     /// is connected and not blocked. All failures look the same.
     fn authenticate(&mut self, now: EventTime, request: &Request) -> Option<Caller> {
+        judge_api(self, now, request);
         if request.header("authorization").next().is_some() {
             let words = "the header Authorization is ignored and carries the token elsewhere";
             self.breach(now, Kind::WrongHeader, "§5.1.2", words.to_owned());
@@ -109,11 +124,11 @@ impl Sandbox {
             self.breach(now, Kind::WrongHeader, "§5.1.1", words.to_owned());
         }
         let key = TokenKey::of(value);
-        let token = self.tokens.get(&key).copied().filter(|token| {
-            let company = self.companies.get(&token.company);
-            let open = company.is_some_and(|company| !company.blocked && !company.disconnected);
-            open && token.works(now)
-        });
+        let token = self
+            .tokens
+            .get(&key)
+            .copied()
+            .filter(|token| self.connection_stands(token) && token.works(now));
         let Some(token) = token else {
             self.dead_token(now, key);
             return None;
@@ -146,7 +161,11 @@ impl Sandbox {
                 Endpoint::Filter => self.filter(caller, request),
                 Endpoint::Request => self.request_status(now, caller, id),
                 Endpoint::Unplayed => Err(Refusal::NotFound("Bu manzil sinov muhitida yo‘q")),
-                Endpoint::Moved | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
+                Endpoint::OauthToken
+                | Endpoint::OauthRevoke
+                | Endpoint::Consent
+                | Endpoint::Moved
+                | Endpoint::Unknown => Err(Refusal::NotFound("Manzil topilmadi")),
             });
         let mut response = match result {
             Ok(success) => {
@@ -194,9 +213,7 @@ impl Sandbox {
             Endpoint::Filter if self.settings.filter_needs_read => Some(CALL_READ),
             _ => None,
         };
-        let company = self.companies.get(&caller.token.company);
-        let granted = needed.is_none_or(|grant| company.is_some_and(|c| c.may(grant)));
-        if !granted {
+        if !needed.is_none_or(|grant| self.granted(&caller.token, grant)) {
             if let Some(after) = self.conduct.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
                 self.breach(now, Kind::RepeatAfter403, "§7.7", words);
@@ -242,7 +259,7 @@ impl Sandbox {
             Refusal::NotFound(_) if endpoint == Endpoint::Unknown => {
                 self.breach(now, Kind::UnknownPath, "§4", format!("{method} {path}"));
             }
-            Refusal::NotFound(_) | Refusal::Denied | Refusal::Status(_) => {}
+            Refusal::NotFound(_) | Refusal::Denied | Refusal::Oauth(_) | Refusal::Status(_) => {}
         }
     }
 }

@@ -45,6 +45,16 @@ pub enum Kind {
     UnknownPath,
     /// A redirect was followed: the token went where it led.
     RedirectFollowed,
+    /// A token or a secret where it must not be: an address, another header, a body of the API, the
+    /// wrong endpoint (§5.1, §5.6).
+    SecretMisplaced,
+    /// A refresh token again after its use was answered whole (§5.6.6). Whoever was killed between
+    /// the answer and writing it down cannot know, so it is counted apart.
+    RefreshReused,
+    /// An authorization code again after its use was answered whole (§5.6.3).
+    CodeReused,
+    /// An endpoint asked at the address of the others (§5.6.9).
+    WrongHost,
 }
 
 /// One breach.

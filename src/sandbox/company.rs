@@ -24,17 +24,13 @@ impl Sandbox {
         company: i64,
         expires_at: Option<EpochSeconds>,
     ) {
-        if !self.companies.contains_key(&company) {
-            let mut other = self.settings.company.clone();
-            other.id = company;
-            other.name = format!("Company {company}");
-            other.leads = IdSet::default();
-            self.change(now, Change::Company(Box::new(other)));
-        }
+        self.ensure_company(now, company);
         let expires_at = longest(kind, now, expires_at);
         let record = Token {
             kind,
             company,
+            application: None,
+            refresh: None,
             expires_at,
             revoked: false,
         };
@@ -47,6 +43,17 @@ impl Sandbox {
         );
     }
 
+    /// Makes a company that is not yet there, with the grants of the first and no leads.
+    pub(super) fn ensure_company(&mut self, now: EventTime, company: i64) {
+        if !self.companies.contains_key(&company) {
+            let mut other = self.settings.company.clone();
+            other.id = company;
+            other.name = format!("Company {company}");
+            other.leads = IdSet::default();
+            self.change(now, Change::Company(Box::new(other)));
+        }
+    }
+
     /// Begins work, after the log of earlier times was replayed: flags that changed since go
     /// before what was administered since; a token not yet known is issued.
     pub fn begin(&mut self, now: EventTime, token: &str, expires_at: Option<EpochSeconds>) {
@@ -57,6 +64,7 @@ impl Sandbox {
         if !self.tokens.contains_key(&TokenKey::of(token)) {
             self.issue_pat(now, token, expires_at);
         }
+        self.begin_application(now);
     }
 
     /// Does the core know this token as one that works?

@@ -15,6 +15,9 @@ const UNDER_WAY: Duration = Duration::from_secs(1);
 const REMEMBERED_MAX: usize = 10_000;
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_52c0_c7ad_9e02);
 
+/// A company, and the public application of the connection; `None`: its own.
+type ConnectionKey = (i64, Option<i64>);
+
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     first: EventTime,
@@ -27,8 +30,9 @@ pub struct Conduct {
     dead_tokens: BTreeMap<TokenKey, Refused>,
     denied: BTreeMap<(TokenKey, Endpoint), Refused>,
     bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
-    /// Counted requests of each company within a window's length, by whatever token.
-    spans: BTreeMap<i64, VecDeque<(EventTime, TokenKey)>>,
+    /// Counted requests of each connection (company, public application) within a window's length,
+    /// by whatever token.
+    spans: BTreeMap<ConnectionKey, VecDeque<(EventTime, TokenKey)>>,
 }
 
 impl Conduct {
@@ -36,12 +40,12 @@ impl Conduct {
     /// more than a window holds and came by several token values.
     pub fn counted(
         &mut self,
-        company: i64,
+        connection: ConnectionKey,
         key: TokenKey,
         now: EventTime,
         rate: Rate,
     ) -> Option<usize> {
-        let span = self.spans.entry(company).or_default();
+        let span = self.spans.entry(connection).or_default();
         while span
             .front()
             .is_some_and(|(at, _)| now >= at.plus(rate.window))
@@ -82,6 +86,12 @@ impl Conduct {
     /// The grants changed: what was denied may be asked again.
     pub fn grants_changed(&mut self) {
         self.denied.clear();
+    }
+
+    /// What these endpoints refused may be asked again: something changed.
+    pub fn forget_refused(&mut self, endpoints: &[Endpoint]) {
+        self.bodies
+            .retain(|(endpoint, _)| !endpoints.contains(endpoint));
     }
 
     /// Was this body refused with 400 before?

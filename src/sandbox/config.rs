@@ -2,6 +2,7 @@
 
 use super::call_history::FieldNames;
 use super::faults::Rule;
+use super::oauth::OauthSettings;
 use super::shapes::Shapes;
 use super::token::{CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
@@ -34,6 +35,8 @@ pub struct Settings {
     pub company: Company,
     /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
     pub private_targets: bool,
+    /// Lives of what OAuth gives out.
+    pub oauth: OauthSettings,
     /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
     pub keep_log: bool,
 }
@@ -66,6 +69,7 @@ impl Default for Settings {
                 disconnected: false,
             },
             private_targets: false,
+            oauth: OauthSettings::default(),
             keep_log: false,
         }
     }
@@ -81,6 +85,8 @@ pub const DEFAULT_EMPLOYEES: &str = "501-599";
 pub struct Config {
     /// Where to listen; port 0 takes a free one.
     pub listen: SocketAddr,
+    /// Where the token and the revoke endpoint are served, and they alone; `None`: with the rest.
+    pub auth_listen: Option<SocketAddr>,
     /// The token that works.
     pub token: Secret,
     /// When it expires; `None`: never.
@@ -100,6 +106,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            auth_listen: None,
             token: Secret::from("svc_pat_sandbox"),
             expires_at: None,
             settings: Settings::default(),

@@ -6,6 +6,7 @@ use super::conduct::Conduct;
 use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
 use super::journal::{Journal, Record, Write};
+use super::oauth::{self, Book};
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey, TokenKind};
 use super::webhook;
@@ -54,6 +55,8 @@ pub enum Change {
     Broken(Breach),
     /// Something about webhooks.
     Webhook(Box<webhook::Change>),
+    /// Something of OAuth: applications, connections, codes, refresh tokens.
+    Oauth(Box<oauth::Change>),
 }
 
 /// A change and its moment.
@@ -80,6 +83,9 @@ pub struct Sandbox {
     pub(super) dice: Dice,
     pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
     pub(super) flags: Option<Company>,
+    pub(super) oauth: Book,
+    /// Changes so far, those before a restart included.
+    pub(super) changes: u64,
     log: Vec<Logged>,
 }
 
@@ -99,6 +105,8 @@ impl Sandbox {
             dice: Dice::new(settings.seed),
             counts: BTreeMap::new(),
             flags: None,
+            oauth: Book::default(),
+            changes: 0,
             log: Vec::new(),
             settings,
         }
@@ -133,6 +141,7 @@ impl Sandbox {
     }
 
     fn apply(&mut self, at: EventTime, change: Change) {
+        self.changes += 1;
         match change {
             Change::Issued { token, record } => {
                 // An application has one working PAT; access tokens live side by side (§3.1).
@@ -174,6 +183,7 @@ impl Sandbox {
             }
             Change::Broken(breach) => self.breaches.push(breach),
             Change::Webhook(change) => self.apply_webhook(at, *change),
+            Change::Oauth(change) => self.apply_oauth(at, &change),
         }
     }
 

@@ -6,6 +6,7 @@ use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
 use super::journal::{Earlier, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
+use super::token::token_info;
 use super::{call_history, filter};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -15,10 +16,18 @@ const REQUEST_NAMESPACE: uuid::Uuid =
 
 impl Sandbox {
     pub(super) fn token_info(&self, now: EventTime, caller: &Caller) -> Success {
-        let company = self.companies.get(&caller.token.company);
-        Success::of(company.map_or(serde_json::Value::Null, |c| {
-            c.token_info(&caller.token, now)
-        }))
+        let token = &caller.token;
+        let Some(company) = self.companies.get(&token.company) else {
+            return Success::default();
+        };
+        let own = (company.application_id, company.application_name.as_str());
+        let public = token.application.and_then(|id| {
+            let application = self.oauth.application(id)?;
+            let connection = self.oauth.connection(id, token.company)?;
+            Some(((id, application.name.as_str()), &connection.grants))
+        });
+        let (application, grants) = public.unwrap_or((own, &company.grants));
+        Success::of(token_info(token, now, application, company, grants))
     }
 
     pub(super) fn submit(

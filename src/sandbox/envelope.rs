@@ -6,6 +6,7 @@
 //! authentication layer   { message, accept: false, errors: null, data: null }
 //! ```
 
+use super::oauth::Code;
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::fmt;
@@ -15,6 +16,18 @@ use std::time::Duration;
 pub const TOKEN_HEADER: &str = "x-open-api-token";
 /// Largest body read, in bytes; more is 413.
 pub const BODY_BYTES_MAX: usize = 64 * 1024;
+
+/// What is served at the address that a request came to (§5.6.9).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// Everything.
+    #[default]
+    Whole,
+    /// All but the token and the revoke endpoint.
+    Api,
+    /// The token and the revoke endpoint.
+    Auth,
+}
 
 /// One HTTP request, as the core sees it.
 #[derive(Clone)]
@@ -29,6 +42,8 @@ pub struct Request {
     pub headers: Vec<(String, String)>,
     /// The bytes of the body; empty for none.
     pub body: Vec<u8>,
+    /// What is served where it came to.
+    pub role: Role,
 }
 
 impl fmt::Debug for Request {
@@ -53,6 +68,7 @@ impl Request {
             query: String::new(),
             headers: Vec::new(),
             body: Vec::new(),
+            role: Role::Whole,
         }
     }
 
@@ -196,6 +212,8 @@ pub enum Refusal {
     TooLarge,
     /// 415.
     MediaType,
+    /// An error of the OAuth endpoints (§7.6): a status and human text, the code in the log.
+    Oauth(Code),
     /// An error told by its status alone, as faults ask for.
     Status(u16),
 }
@@ -210,6 +228,7 @@ impl Refusal {
             Self::Method => 405,
             Self::TooLarge => 413,
             Self::MediaType => 415,
+            Self::Oauth(code) => code.status(),
             Self::Status(status) => *status,
         }
     }
@@ -232,6 +251,7 @@ impl Refusal {
                 "Maydonlar noto‘g‘ri to‘ldirilgan"
             }
             Self::Business(message) | Self::NotFound(message) => message,
+            Self::Oauth(code) => code.message(),
             Self::Method => "Bu usul qo‘llab-quvvatlanmaydi",
             Self::TooLarge => "So‘rov tanasi juda katta",
             Self::MediaType => "Content-Type application/json bo‘lishi kerak",

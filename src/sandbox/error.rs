@@ -26,6 +26,17 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The file of the client secret cannot be read or made.
+    #[error(
+        "client secret file {}: {source}; name another with --client-secret-file",
+        path.display()
+    )]
+    ClientSecretFile {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// The state file cannot be opened or written.
     #[error("state file {}: {source}; name another with --state", path.display())]
     StateFile {
@@ -69,7 +80,9 @@ impl Error {
             Self::Listen { .. } | Self::Http(_) => 69,
             Self::StateFile { .. } => 73,
             Self::StateHeld { .. } => 75,
-            Self::TokenFile { .. } | Self::StateDamaged { .. } => 78,
+            Self::TokenFile { .. } | Self::ClientSecretFile { .. } | Self::StateDamaged { .. } => {
+                78
+            }
         }
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! ENDPOINT [after N] [times K] [chance P%] ACTION      one rule a line, or parted by ;
-//! ENDPOINT  any, token-info, call-history, filter, request
+//! ENDPOINT  any, token-info, call-history, filter, request, oauth-token,
+//!           oauth-revoke
 //! ACTION    status N         refused with N before anything was done
 //!           gateway N        the same with the HTML page of a proxy
 //!           status-after N   done, then answered N
@@ -19,7 +20,7 @@
 //!           hold TIME        accepted, written TIME later than others
 //! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
 //! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
-//! shape size-max N, shape pending WORD
+//! shape size-max N, shape pending WORD, shape secrets first|each
 //! ```
 
 use super::config::parse_duration;
@@ -138,7 +139,10 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let endpoint = match *first {
         "any" => None,
         word => Some(Endpoint::from_word(word).ok_or_else(|| {
-            format!("`{word}` is none of any, token-info, call-history, filter, request")
+            format!(
+                "`{word}` is none of any, token-info, call-history, filter, request, \
+                 oauth-token, oauth-revoke"
+            )
         })?),
     };
     let (mut after, mut times, mut chance_ppm) = (0, None, 1_000_000);

@@ -1,6 +1,6 @@
 //! HTTP to the core and back; answers leave as the core orders.
 
-use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response};
+use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
 use super::line::{Cuttable, Line};
 use super::server::Shared;
@@ -20,6 +20,7 @@ const SLOW_PIECES: usize = 8;
 #[derive(Clone)]
 struct Shell {
     shared: Shared,
+    role: Role,
     closing: watch::Receiver<bool>,
 }
 
@@ -37,9 +38,27 @@ where
     L: Listener,
     L::Addr: std::fmt::Debug,
 {
+    serve_as(listener, shared, Role::Whole, shutdown).await
+}
+
+/// The same for an address that serves a part (§5.6.9).
+///
+/// # Errors
+/// The listener ended.
+pub async fn serve_as<L>(
+    listener: L,
+    shared: Shared,
+    role: Role,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Error>
+where
+    L: Listener,
+    L::Addr: std::fmt::Debug,
+{
     let (close, closing) = watch::channel(false);
     let shell = Shell {
         shared: shared.clone(),
+        role,
         closing: closing.clone(),
     };
     let router = axum::Router::new().fallback(answer).with_state(shell);
@@ -68,7 +87,7 @@ async fn answer(
     ConnectInfo(line): ConnectInfo<Line>,
     request: axum::extract::Request,
 ) -> axum::response::Response {
-    let request = read(request).await;
+    let request = read(request, shell.role).await;
     let response = shell.shared.handle(&request);
     match response.delivery {
         Delivery::Now => whole(response),
@@ -90,7 +109,7 @@ async fn answer(
     }
 }
 
-async fn read(request: axum::extract::Request) -> Request {
+async fn read(request: axum::extract::Request, role: Role) -> Request {
     let (head, body) = request.into_parts();
     let headers = (head.headers.iter())
         .map(|(name, value)| {
@@ -111,6 +130,7 @@ async fn read(request: axum::extract::Request) -> Request {
         query: head.uri.query().unwrap_or_default().to_owned(),
         headers,
         body,
+        role,
     }
 }
 
@@ -144,6 +164,8 @@ fn with_body(response: &Response, body: Body) -> axum::response::Response {
         header::CONTENT_TYPE,
         HeaderValue::from_static(response.content_type),
     );
+    // Tokens and pages with people in them are kept nowhere on the way (RFC 6749 §5.1).
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     let location = response
         .location
         .as_deref()

@@ -11,6 +11,7 @@
 //! | [`routes`] | paths to endpoints (§4) |
 //! | [`call_history`], [`filter`] | the rules of a submission and of a page (§2.6, §4.5, §4.7) |
 //! | [`journal`] | accepted writes, their outcome, the records (§3.2, §4.6) |
+//! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
 //! | [`breaches`], [`conduct`] | what clients do wrong |
 //! | [`faults`], `struck`, [`shapes`] | what the service does wrong, or leaves unpublished |
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
@@ -35,6 +36,8 @@ pub mod filter;
 pub mod http;
 pub mod journal;
 pub mod line;
+mod mint;
+pub mod oauth;
 pub mod options;
 pub mod routes;
 pub mod server;
@@ -51,10 +54,10 @@ mod tests;
 pub use self::breaches::{Breach, Kind};
 pub use self::config::{Config, Settings};
 pub use self::core::Sandbox;
-pub use self::envelope::{Delivery, Request, Response};
+pub use self::envelope::{Delivery, Request, Response, Role};
 pub use self::error::Error;
 pub use self::faults::{Action, Rule};
-pub use self::http::serve;
+pub use self::http::{serve, serve_as};
 pub use self::journal::Record;
 pub use self::options::{Options, run};
 pub use self::routes::Endpoint;

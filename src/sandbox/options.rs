@@ -6,6 +6,7 @@ use super::config::{
 };
 use super::error::Error;
 use super::faults;
+use super::oauth::ApplicationOptions;
 use super::server;
 use super::token::{Grant, IdSet, PAT_DAYS_MAX};
 use crate::secret::{ExposeSecret, Secret};
@@ -65,10 +66,11 @@ pub struct Options {
     /// What goes wrong: a file, or the text itself
     ///
     /// One rule a line (or parted by `;`): ENDPOINT [after N] [times K] [chance P%] ACTION.
-    /// ENDPOINT is any, token-info, call-history, filter or request. ACTION is status N,
-    /// gateway N, status-after N, lost, cut, delay TIME, slow TIME, broken, no-request-id,
-    /// accept-false, redirect, failed or hold TIME. `shape status bare` and its like choose among
-    /// shapes that the document leaves open. Example: 'call-history after 2 times 3 status 503'
+    /// ENDPOINT is any, token-info, call-history, filter, request, oauth-token or oauth-revoke.
+    /// ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME, broken,
+    /// no-request-id, accept-false, redirect, failed or hold TIME. `shape status bare` and its like
+    /// choose among shapes that the document leaves open. Example:
+    /// 'call-history after 2 times 3 status 503'
     #[arg(long, value_name = "FILE|RULES")]
     pub faults: Option<String>,
 
@@ -101,6 +103,10 @@ pub struct Options {
     /// Deviation, for trials: trust these authorities (PEM) alone in deliveries of webhooks
     #[arg(long, value_name = "FILE")]
     pub webhook_ca_file: Option<PathBuf>,
+
+    /// One application for `connect`.
+    #[command(flatten)]
+    pub application: ApplicationOptions,
 }
 
 /// Takes a value, or notes what is wrong with its flag.
@@ -127,6 +133,7 @@ impl Options {
             )),
         }
         config.settings = self.settings(&mut wrong);
+        self.application.check(&mut config, &mut wrong);
         let now = crate::clock::now().wall;
         if let Some(text) = &self.expires_in {
             match parse_duration(text) {
@@ -154,14 +161,15 @@ impl Options {
         if !wrong.is_empty() {
             return Err(Error::Flags(wrong));
         }
+        self.application.secret(&mut config)?;
         config.state = self.state;
         config.webhook_ca_file = self.webhook_ca_file;
         config.token = match &self.token_file {
-            Some(path) => token_of(path).map_err(|source| Error::TokenFile {
+            Some(path) => kept_secret(path, "svc_pat_").map_err(|source| Error::TokenFile {
                 path: path.clone(),
                 source,
             })?,
-            None => new_token(),
+            None => new_secret("svc_pat_"),
         };
         Ok(config)
     }
@@ -180,6 +188,7 @@ impl Options {
             checked(wrong, "persist-after", parse_duration(&self.persist_after));
         settings.persist_jitter = settings.persist_after / 4;
         let number = |text: &str| format!("`{text}` is no number");
+        settings.oauth.salt = uuid::Uuid::new_v4().as_u128();
         let seed = self.seed.parse().map_err(|_| number(&self.seed));
         settings.seed = checked(wrong, "seed", seed);
         let company = self.company.parse().map_err(|_| number(&self.company));
@@ -202,7 +211,7 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
     Ok(names)
 }
 
-fn grants(text: &str) -> Result<Vec<Grant>, String> {
+pub(super) fn grants(text: &str) -> Result<Vec<Grant>, String> {
     if text.trim() == "none" {
         return Ok(Vec::new());
     }
@@ -226,19 +235,19 @@ fn faults_text(given: &str) -> Result<String, String> {
     }
 }
 
-fn new_token() -> Secret {
-    Secret::from(format!("svc_pat_{}", uuid::Uuid::new_v4().simple()))
+fn new_secret(begins: &str) -> Secret {
+    Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
 }
 
-fn token_of(path: &Path) -> io::Result<Secret> {
+/// The secret in a file, which is made with a new one if missing.
+pub(super) fn kept_secret(path: &Path, begins: &str) -> io::Result<Secret> {
     match std::fs::read_to_string(path) {
-        Ok(text) if text.trim().is_empty() => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "there is no token in it",
-        )),
+        Ok(text) if text.trim().is_empty() => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty"))
+        }
         Ok(text) => Ok(Secret::from(text.trim())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let token = new_token();
+            let token = new_secret(begins);
             let mut options = OpenOptions::new();
             let mut file = options
                 .write(true)
@@ -265,6 +274,9 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let mut out = io::stdout();
     // A reader that went away is no reason to end the service.
     let _ = writeln!(out, "listening: {}", server.url());
+    if server.auth_url() != server.url() {
+        let _ = writeln!(out, "auth: {}", server.auth_url());
+    }
     let _ = match token_file {
         Some(path) => writeln!(out, "token: in {}", path.display()),
         None => writeln!(out, "token: {} (shown this once)", token.expose_secret()),

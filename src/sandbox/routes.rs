@@ -1,5 +1,6 @@
 //! Which path is which endpoint.
 
+use super::oauth;
 use serde::{Deserialize, Serialize};
 
 const PREFIX: &str = "/v1/open-api/";
@@ -16,6 +17,12 @@ pub enum Endpoint {
     Filter,
     /// `GET request/{requestId}` (§4.6)
     Request,
+    /// `POST oauth/token` (§4.1)
+    OauthToken,
+    /// `POST oauth/revoke` (§4.1)
+    OauthRevoke,
+    /// The authorization page (§4.2)
+    Consent,
     /// Exists in the document and is not played here (§4.1, §4.4, §4.7).
     Unplayed,
     /// Where a redirect of ours leads: whoever comes followed it.
@@ -32,6 +39,9 @@ impl Endpoint {
             Self::CallHistory => "call-history",
             Self::Filter => "filter",
             Self::Request => "request",
+            Self::OauthToken => "oauth-token",
+            Self::OauthRevoke => "oauth-revoke",
+            Self::Consent => "consent",
             Self::Unplayed => "unplayed",
             Self::Moved => "moved",
             Self::Unknown => "unknown",
@@ -45,9 +55,16 @@ impl Endpoint {
             Self::CallHistory,
             Self::Filter,
             Self::Request,
+            Self::OauthToken,
+            Self::OauthRevoke,
         ]
         .into_iter()
         .find(|endpoint| endpoint.word() == word)
+    }
+
+    /// Token and revoke: at an address of their own, without a token (§5.6.9).
+    pub const fn is_oauth(self) -> bool {
+        matches!(self, Self::OauthToken | Self::OauthRevoke)
     }
 
     /// The one method it takes; `None` where the sandbox does not judge.
@@ -55,13 +72,17 @@ impl Endpoint {
         match self {
             Self::TokenInfo | Self::Request => Some("GET"),
             Self::CallHistory | Self::Filter => Some("POST"),
-            Self::Unplayed | Self::Moved | Self::Unknown => None,
+            Self::OauthToken | Self::OauthRevoke => Some("POST"),
+            Self::Consent | Self::Unplayed | Self::Moved | Self::Unknown => None,
         }
     }
 }
 
 /// The endpoint of a path and, for a request's status, the id.
 pub fn route(path: &str) -> (Endpoint, &str) {
+    if path == oauth::CONSENT_PATH {
+        return (Endpoint::Consent, "");
+    }
     let Some(rest) = path.strip_prefix(PREFIX) else {
         return (Endpoint::Unknown, "");
     };
@@ -69,6 +90,8 @@ pub fn route(path: &str) -> (Endpoint, &str) {
         "token/info" => (Endpoint::TokenInfo, ""),
         "call-history" => (Endpoint::CallHistory, ""),
         "call-history/filter" => (Endpoint::Filter, ""),
+        "oauth/token" => (Endpoint::OauthToken, ""),
+        "oauth/revoke" => (Endpoint::OauthRevoke, ""),
         "moved" => (Endpoint::Moved, ""),
         _ => match rest.split_once('/') {
             Some(("request", id)) if !id.is_empty() && !id.contains('/') => (Endpoint::Request, id),
@@ -80,14 +103,7 @@ pub fn route(path: &str) -> (Endpoint, &str) {
 }
 
 fn unplayed(rest: &str) -> bool {
-    const WHOLE: [&str; 6] = [
-        "oauth/token",
-        "oauth/revoke",
-        "lead",
-        "lead/filter",
-        "crm-field",
-        "employee/filter",
-    ];
+    const WHOLE: [&str; 4] = ["lead", "lead/filter", "crm-field", "employee/filter"];
     const UNDER: [&str; 8] = [
         "lead/",
         "lead-note/",

@@ -2,9 +2,9 @@
 
 use super::config::Config;
 use super::core::Sandbox;
-use super::envelope::{Refusal, Request, Response};
+use super::envelope::{Refusal, Request, Response, Role};
 use super::error::Error;
-use super::http::serve;
+use super::http::serve_as;
 use super::journal::Record;
 use super::state_file::StateFile;
 use super::webhook;
@@ -105,9 +105,10 @@ impl Shared {
 /// A running sandbox.
 pub struct Server {
     addr: SocketAddr,
+    auth: SocketAddr,
     shared: Shared,
     stop: watch::Sender<bool>,
-    task: JoinHandle<Result<(), Error>>,
+    tasks: Vec<JoinHandle<Result<(), Error>>>,
 }
 
 impl Server {
@@ -119,6 +120,11 @@ impl Server {
     /// `http://127.0.0.1:PORT`
     pub fn url(&self) -> String {
         format!("http://{}", self.addr)
+    }
+
+    /// Where the token and the revoke endpoint are; the same, unless they have their own address.
+    pub fn auth_url(&self) -> String {
+        format!("http://{}", self.auth)
     }
 
     /// Does something with the core.
@@ -147,9 +153,12 @@ impl Server {
     /// The listener had ended before.
     pub async fn stop(self) -> Result<(), Error> {
         self.stop.send_replace(true);
-        self.task
-            .await
-            .unwrap_or_else(|error| Err(Error::Http(error.into())))
+        let mut ended = Ok(());
+        for task in self.tasks {
+            let result = task.await;
+            ended = ended.and(result.unwrap_or_else(|error| Err(Error::Http(error.into()))));
+        }
+        ended
     }
 }
 
@@ -166,36 +175,58 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 /// # Errors
 /// The state file or the address cannot be used.
 pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
-    let addr = config.listen;
-    let listening = |source| Error::Listen { addr, source };
     let setup = webhook::post::Setup {
         ca_file: config.webhook_ca_file.clone(),
         private_targets: config.settings.private_targets,
     };
+    let (addr, auth) = (config.listen, config.auth_listen);
     let held = prepare(config, clock())?;
-    let listener = TcpListener::bind(addr).await.map_err(listening)?;
-    let addr = listener.local_addr().map_err(listening)?;
+    let (api, addr) = listen(addr).await?;
+    let mut listeners = Vec::new();
+    let auth = match auth {
+        None => {
+            listeners.push((api, Role::Whole));
+            addr
+        }
+        Some(auth) => {
+            let (own, auth) = listen(auth).await?;
+            listeners.extend([(api, Role::Api), (own, Role::Auth)]);
+            auth
+        }
+    };
     let shared = Shared {
         held: Arc::new(Mutex::new(held)),
         clock,
     };
-    let (stop, mut stopped) = watch::channel(false);
-    let shutdown = async move {
-        // An error is the sender's end, which is an order to stop as well.
-        let _ = stopped.wait_for(|stop| *stop).await;
+    let (stop, stopped) = watch::channel(false);
+    let serve = |(listener, role)| {
+        let mut stopped = stopped.clone();
+        let shutdown = async move {
+            // An error is the sender's end, which is an order to stop as well.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        };
+        tokio::spawn(serve_as(listener, shared.clone(), role, shutdown))
     };
+    let mut tasks: Vec<_> = listeners.into_iter().map(serve).collect();
     let dispatching = webhook::post::dispatch(shared.clone(), setup, stop.subscribe());
-    let serving = serve(listener, shared.clone(), shutdown);
-    let task = tokio::spawn(async move {
-        let (served, ()) = tokio::join!(serving, dispatching);
-        served
-    });
+    tasks.push(tokio::spawn(async move {
+        dispatching.await;
+        Ok(())
+    }));
     Ok(Server {
         addr,
+        auth,
         shared,
         stop,
-        task,
+        tasks,
     })
+}
+
+async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
+    let failed = |source| Error::Listen { addr, source };
+    let listener = TcpListener::bind(addr).await.map_err(failed)?;
+    let addr = listener.local_addr().map_err(failed)?;
+    Ok((listener, addr))
 }
 
 fn prepare(config: Config, now: EventTime) -> Result<Held, Error> {

@@ -71,6 +71,9 @@ pub struct Shapes {
     pub pending: String,
     /// Of deliveries: `shape webhook-…`.
     pub webhook: webhook::Shapes,
+    /// Each code exchange gives new secrets, not only the first of a connection (§4.1.1 names the
+    /// kind of exchange, §5.6.8 the first).
+    pub secrets_each: bool,
 }
 
 impl Default for Shapes {
@@ -85,6 +88,7 @@ impl Default for Shapes {
             registered: Registered::Stored,
             pending: "PENDING".to_owned(),
             webhook: webhook::Shapes::default(),
+            secrets_each: false,
         }
     }
 }
@@ -116,6 +120,8 @@ impl Shapes {
             }
             ("registered", "stored") => self.registered = Registered::Stored,
             ("registered", "started") => self.registered = Registered::Started,
+            ("secrets", "first") => self.secrets_each = false,
+            ("secrets", "each") => self.secrets_each = true,
             ("pending", word) => self.pending = word.to_owned(),
             _ => return Err(format!("no shape `{name} {value}`")),
         }

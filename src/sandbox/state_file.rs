@@ -3,8 +3,9 @@
 //! ```text
 //! {"at":1795151317833600,"change":{"accepted":{"requestId":…}}}\n
 //! ```
-//! It is made with mode 0600, held with flock, and synced whenever a write was accepted. A last
-//! line without its end was never answered for and is cut off; any other bad line is refused.
+//! It is made with mode 0600, held with flock, and synced whenever a write was accepted or a token
+//! given out. A last line without its end was never answered for and is cut off; any other bad line
+//! is refused.
 //! A call takes about half a kilobyte; nothing is ever thrown away.
 
 use super::core::{Change, Logged, Sandbox};
@@ -90,7 +91,7 @@ impl StateFile {
             .map_err(|error| self.failed(error))?;
         let accepted = changes
             .iter()
-            .any(|logged| matches!(logged.change, Change::Accepted(_)));
+            .any(|logged| matches!(logged.change, Change::Accepted(_) | Change::Oauth(_)));
         if accepted {
             self.file.sync_data().map_err(|error| self.failed(error))?;
         }

@@ -31,6 +31,9 @@ const DAY_SECONDS: i64 = 86_400;
 pub struct TokenKey(uuid::Uuid);
 
 impl TokenKey {
+    /// The fingerprint that no value has.
+    pub const NONE: Self = Self(uuid::Uuid::nil());
+
     /// The fingerprint of a token's value.
     pub fn of(value: &str) -> Self {
         Self(uuid::Uuid::new_v5(&NAMESPACE, value.as_bytes()))
@@ -84,6 +87,12 @@ pub struct Token {
     pub kind: TokenKind,
     /// The company of its connection.
     pub company: i64,
+    /// The public application whose connection it belongs to; `None`: the company's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub application: Option<i64>,
+    /// The refresh token that was given out with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refresh: Option<TokenKey>,
     /// `None`: no expiry date.
     pub expires_at: Option<EpochSeconds>,
     /// It was replaced or revoked.
@@ -199,28 +208,31 @@ impl Company {
     pub fn may(&self, grant: &str) -> bool {
         self.grants.iter().any(|own| own.as_str() == grant)
     }
+}
 
-    /// The record of `GET token/info` (§2.2). Without an expiry date `expiresInDays`, an integer
-    /// that cannot be null, is 0.
-    pub fn token_info(&self, token: &Token, now: EventTime) -> serde_json::Value {
-        let kind = match token.kind {
-            TokenKind::Pat => "PRIVATE",
-            TokenKind::Access => "PUBLIC",
-        };
-        let permissions: Vec<_> = (self.grants.iter().map(Grant::parts))
-            .map(|(permission, scope)| {
-                serde_json::json!({ "permission": permission, "scope": scope })
-            })
-            .collect();
-        serde_json::json!({
-            "application": {
-                "id": self.application_id, "name": self.application_name, "type": kind,
-            },
-            "company": { "id": self.id, "name": self.name },
-            "kind": token.kind,
-            "expiresAt": token.expires_at,
-            "expiresInDays": token.days_left(now).unwrap_or(0),
-            "permissions": permissions,
-        })
-    }
+/// The record of `GET token/info` (§2.2), of an application in a company. Without an expiry date
+/// `expiresInDays`, an integer that cannot be null, is 0.
+pub fn token_info(
+    token: &Token,
+    now: EventTime,
+    application: (i64, &str),
+    company: &Company,
+    grants: &[Grant],
+) -> serde_json::Value {
+    let kind = match token.kind {
+        TokenKind::Pat => "PRIVATE",
+        TokenKind::Access => "PUBLIC",
+    };
+    let permissions: Vec<_> = (grants.iter().map(Grant::parts))
+        .map(|(permission, scope)| serde_json::json!({ "permission": permission, "scope": scope }))
+        .collect();
+    let (id, name) = application;
+    serde_json::json!({
+        "application": { "id": id, "name": name, "type": kind },
+        "company": { "id": company.id, "name": company.name },
+        "kind": token.kind,
+        "expiresAt": token.expires_at,
+        "expiresInDays": token.days_left(now).unwrap_or(0),
+        "permissions": permissions,
+    })
 }

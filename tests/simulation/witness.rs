@@ -175,7 +175,11 @@ impl Witness {
             | Kind::ContentType
             | Kind::WrongMethod
             | Kind::UnknownPath
-            | Kind::RedirectFollowed => false,
+            | Kind::RedirectFollowed
+            | Kind::SecretMisplaced
+            | Kind::RefreshReused
+            | Kind::CodeReused
+            | Kind::WrongHost => false,
         };
         assert!(fine, "request {number}: {breach:?}");
     }

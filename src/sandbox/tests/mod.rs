@@ -2,6 +2,7 @@
 
 mod any;
 mod faults;
+mod oauth;
 mod options;
 mod replay;
 mod rules;

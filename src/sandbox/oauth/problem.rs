@@ -1,0 +1,133 @@
+//! The domain codes of the OAuth endpoints (§7.6). They stand in the service's log alone: clients
+//! see a status and human text.
+
+use super::super::routes::Endpoint;
+use callbridge_call::EventTime;
+use serde::Serialize;
+use std::collections::VecDeque;
+
+/// Entries of the log that are kept.
+const KEPT_MAX: usize = 1_000;
+
+/// A code of §7.6.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Code {
+    /// 6900: no application has this client_id (authorization page).
+    ApplicationNotFound,
+    /// 6902: the redirect_uri is not registered.
+    InvalidRedirectUri,
+    /// 6904: malformed, empty or outside the allowed grants.
+    InvalidScope,
+    /// 6905: unknown client_id, wrong or missing client_secret.
+    InvalidClient,
+    /// 6906: code or refresh token that does not work, or no longer.
+    InvalidGrant,
+    /// 6907: something is missing, empty, given twice, or not form-encoded.
+    InvalidRequest,
+    /// 6909: neither `authorization_code` nor `refresh_token`.
+    UnsupportedGrantType,
+}
+
+impl Code {
+    /// The number.
+    pub const fn number(self) -> u16 {
+        match self {
+            Self::ApplicationNotFound => 6900,
+            Self::InvalidRedirectUri => 6902,
+            Self::InvalidScope => 6904,
+            Self::InvalidClient => 6905,
+            Self::InvalidGrant => 6906,
+            Self::InvalidRequest => 6907,
+            Self::UnsupportedGrantType => 6909,
+        }
+    }
+
+    /// 401 is bad client credentials, 400 everything else (§7.6).
+    pub const fn status(self) -> u16 {
+        match self {
+            Self::InvalidClient => 401,
+            Self::ApplicationNotFound
+            | Self::InvalidRedirectUri
+            | Self::InvalidScope
+            | Self::InvalidGrant
+            | Self::InvalidRequest
+            | Self::UnsupportedGrantType => 400,
+        }
+    }
+
+    /// The human text of the envelope.
+    pub const fn message(self) -> &'static str {
+        match self {
+            Self::ApplicationNotFound => "Ilova topilmadi",
+            Self::InvalidRedirectUri => "redirect_uri ro‘yxatdan o‘tmagan",
+            Self::InvalidScope => "Ruxsatlar ro‘yxati noto‘g‘ri",
+            Self::InvalidClient => "Ilova ma’lumotlari noto‘g‘ri",
+            Self::InvalidGrant => "Kod yoki token yaroqsiz",
+            Self::InvalidRequest => "So‘rov noto‘g‘ri tuzilgan",
+            Self::UnsupportedGrantType => "Bu grant_type qo‘llab-quvvatlanmaydi",
+        }
+    }
+}
+
+/// A refusal with what was wrong, in words without any token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {words}", code.number())]
+pub struct Problem {
+    /// The code.
+    pub code: Code,
+    /// What was wrong.
+    pub words: String,
+}
+
+impl Problem {
+    /// A refusal.
+    pub fn new(code: Code, words: impl Into<String>) -> Self {
+        Self {
+            code,
+            words: words.into(),
+        }
+    }
+}
+
+/// A line of the service's log.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Line {
+    /// When.
+    pub at: EventTime,
+    /// Where.
+    pub endpoint: Endpoint,
+    /// 6900 to 6909.
+    pub code: u16,
+    /// What was wrong.
+    pub words: String,
+}
+
+/// The last thousand refusals.
+#[derive(Clone, Debug, Default)]
+pub struct Log(VecDeque<Line>);
+
+impl Log {
+    /// Notes one.
+    pub fn push(&mut self, at: EventTime, endpoint: Endpoint, problem: &Problem) {
+        if self.0.len() >= KEPT_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back(Line {
+            at,
+            endpoint,
+            code: problem.code.number(),
+            words: problem.words.clone(),
+        });
+    }
+
+    /// In the order they happened.
+    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+        self.0.iter()
+    }
+
+    /// The codes alone.
+    pub fn codes(&self) -> Vec<u16> {
+        self.0.iter().map(|line| line.code).collect()
+    }
+}
