@@ -110,26 +110,8 @@ pub struct Core {
 impl Core {
     /// A sender at its start, and what to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
-        let past = past(&known, now);
-        let mut pacer = Pacer::start(settings.rate, past, now.boot);
         let memory = Memory::read(known.memory.as_deref());
-        let window = settings.rate.window();
-        if known.restored {
-            pacer.doubt(now.boot);
-        }
-        if let Some(before) = memory.window.filter(|before| *before != window) {
-            // slots of a shorter window forget too soon, and a shorter one forgets too much
-            let longer = before.max(window);
-            pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
-        }
-        match &memory.silence {
-            Some(it) if Some(&it.boot_id) == known.boot_id.as_ref() => pacer.silence(it.until),
-            Some(_) => pacer.doubt(now.boot),
-            None => {}
-        }
-        if let Some(Shared { allowed, since }) = memory.shared {
-            pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
-        }
+        let pacer = pacer(&settings, &known, &memory, now);
         let mut core = Self {
             jitter: Jitter::new(settings.seed),
             settings,
@@ -437,6 +419,30 @@ impl Core {
             blame.alone = blame.alone.saturating_add(1);
         }
     }
+}
+
+/// The budget as it was left, and silence for what is not known of it.
+fn pacer(settings: &Settings, known: &Known, memory: &Memory, now: Now) -> Pacer {
+    let past = past(known, now);
+    let mut pacer = Pacer::start(settings.rate, past, now.boot);
+    let window = settings.rate.window();
+    if known.restored {
+        pacer.doubt(now.boot);
+    }
+    if let Some(before) = memory.window.filter(|before| *before != window) {
+        // slots of a shorter window forget too soon, and a shorter one forgets too much
+        let longer = before.max(window);
+        pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
+    }
+    match &memory.silence {
+        Some(it) if Some(&it.boot_id) == known.boot_id.as_ref() => pacer.silence(it.until),
+        Some(_) => pacer.doubt(now.boot),
+        None => {}
+    }
+    if let Some(Shared { allowed, since }) = memory.shared {
+        pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
+    }
+    pacer
 }
 
 /// The wall clock less the time since boot, in microseconds.

@@ -5,7 +5,7 @@ use super::*;
 use crate::crm::{Endpoint, Heard, LeadsPage, Request};
 use crate::journal::LeadId;
 use crate::sender::outcome::{Ended, Outcome};
-use crate::sender::plan::{About, Decision, Lane, Launch, Task};
+use crate::sender::plan::{About, Decision, Lane, Launch};
 use crate::spool::{Asked, Errand, Errands, Hooked, Job, Ticket, Urgency};
 
 fn lead() -> LeadId {
