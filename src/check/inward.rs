@@ -81,7 +81,7 @@ pub fn trunks(config: &Config) -> Vec<Finding> {
         let name = format!("trunk {}", trunk.name);
         let by_variable = trunk.leads.iter().find_map(|rule| match rule {
             LeadRule::Variable(variable) => Some(variable),
-            LeadRule::UserField(_) | LeadRule::Csv(_) => None,
+            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
         });
         let mut of_pbx = config.sources.iter().filter(|source| {
             trunk.pbx.is_none() || source.pbx.is_none() || trunk.pbx == source.pbx
@@ -100,7 +100,7 @@ pub fn trunks(config: &Config) -> Vec<Finding> {
                 Code::Configuration,
                 name,
                 "no lead rule: every call would be parked",
-                "give lead=var:NAME, lead=userfield:REGEX or lead=csv:FILE",
+                "give lead=var:NAME, lead=userfield:REGEX, lead=csv:FILE or lead=directory",
             )),
             _ => found.push(Finding::well(
                 name,

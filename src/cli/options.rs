@@ -131,7 +131,8 @@ pub struct TrunkFlags {
     /// What extensions dial to get out [trunk default]
     #[arg(long, value_name = "PREFIX")]
     pub strip: Option<String>,
-    /// Where a call's lead stands: var:NAME, userfield:REGEX, csv:FILE (phone,leadId); several
+    /// Where a call's lead stands: var:NAME, userfield:REGEX, csv:FILE (phone,leadId), or
+    /// directory (leads learned from webhooks and --lead-directory, looked up by phone); several
     /// separated by ; are asked in their order [trunk default]
     #[arg(long, value_name = "RULES")]
     pub lead: Option<String>,

@@ -11,12 +11,14 @@
 //! | [`open`] | the state folder: whose it is, and what was open |
 //! | [`outward`] | the sender, and notices for the broker |
 //! | [`observer`] | looks at all of it, for whoever asks |
+//! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
 //! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
 
+pub mod directory;
 pub mod lists;
 pub mod observer;
 pub mod open;
@@ -116,7 +118,7 @@ impl Daemon {
         let opened = open::open(&config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
         let (statuses, sources) = watch::channel(opened.intake.statuses());
-        let lists = lists::load(&config.rules);
+        let lists = lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let mut intake = JoinSet::new();
@@ -140,13 +142,12 @@ impl Daemon {
         let mut vitals = vec![shell.pulse.vital()];
         intake.spawn(shell.run());
         let mut tasks = JoinSet::new();
-        let keep = lists::keep(
-            lists,
-            Arc::clone(&people),
-            config.rules.clone(),
-            opened.spool.clone(),
-        );
+        let (rules, spool) = (&config.rules, &opened.spool);
+        let keep = lists::keep(lists, Arc::clone(&people), rules.clone(), spool.clone());
         tasks.spawn(until(keep, stopped.clone()));
+        let who = Arc::clone(&people);
+        let learned = directory::keep(opened.directory, who, rules.clone(), spool.clone());
+        tasks.spawn(until(learned, stopped.clone()));
         let upkeep = upkeep::keep(opened.spool.clone());
         tasks.spawn(until(upkeep, stopped.clone()));
         tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));

@@ -10,7 +10,7 @@ use crate::intake::identity;
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
 use crate::ops::metrics::Durations;
-use crate::spool::{self, Guard, Handle, Memory, Op};
+use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op};
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
@@ -25,6 +25,8 @@ pub struct Opened {
     pub guard: Guard,
     /// Finished calls, looked up.
     pub memory: Memory,
+    /// Leads by phone, looked up.
+    pub directory: Arc<LeadDirectory>,
     /// With the open calls restored.
     pub intake: Intake,
     /// Ready to run, in the order of the flags.
@@ -47,6 +49,7 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
     };
     let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
     let memory = Memory::open(&dir).map_err(failure)?;
+    let directory = Arc::new(LeadDirectory::open(&dir).map_err(failure)?);
     if let Some(crm) = &config.crm {
         let address = crm.address.as_str().to_owned();
         let bind = Op::BindAddress {
@@ -80,6 +83,7 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         spool,
         guard,
         memory,
+        directory,
         intake,
         sources,
         is_file,

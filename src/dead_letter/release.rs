@@ -1,10 +1,19 @@
-//! Parked calls leave by themselves when the missing lead or employee becomes known, and end as
-//! dead letters after 30 days.
+//! Letters that wait for a lead or an employee leave by themselves when it becomes known, and end
+//! as dead letters after 30 days.
+//!
+//! | letter | leaves when |
+//! |---|---|
+//! | `no_lead`, `no_employee` (parked) | the rules give one |
+//! | `ambiguous_lead` (dead: a person may choose) | one lead is left of those that had the number |
+//!
+//! No request was made for any of these. What waits for something else than before says so: a call
+//! without a lead whose number gets two is `ambiguous_lead` from then on.
 
-use crate::journal::{self, LeadId, Outcome, Phone, Rules};
+use crate::journal::{self, Judged, LeadId, Outcome, Phone, Reason, Rules};
 use crate::people::People;
-use crate::spool::{Error, Handle, Op, RowId, Step};
+use crate::spool::{Error, Handle, Op, Row, RowId, State, Step};
 use callbridge_call::EventTime;
+use futures_util::future::join_all;
 use std::time::Duration;
 
 /// How long a call waits for its lead.
@@ -12,8 +21,8 @@ pub const PARKED_MAX: Duration = Duration::from_secs(30 * 24 * 3600);
 /// Rows of one read and one transaction at most.
 const PAGE: usize = 100;
 
-/// Looks at the parked calls of these numbers (all parked calls with `None`) and sends off those
-/// that lack nothing any more. Returns how many left.
+/// Looks at the waiting letters of these numbers (all of them with `None`) and sends off those that
+/// lack nothing any more. Returns how many left.
 ///
 /// # Errors
 /// When the spool cannot be read or written.
@@ -24,19 +33,31 @@ pub async fn release(
     people: &People,
     now: EventTime,
 ) -> Result<u64, Error> {
+    let Some(phones) = phones else {
+        return release_all(spool, rules, people, now).await;
+    };
     let mut left = 0;
-    if let Some(phones) = phones {
-        for phone in phones {
-            let phone = phone.clone();
-            let rows = spool
-                .read(move |store| store.parked_by_phone(&phone))
-                .await?;
-            for page in rows.chunks(PAGE) {
-                left += release_rows(spool, page, rules, people, now).await?;
-            }
+    for some in phones.chunks(PAGE) {
+        let some = some.to_vec();
+        let rows = spool.read(move |store| {
+            let rows = some.iter().map(|phone| store.waiting_by_phone(phone));
+            rows.collect::<Result<Vec<_>, _>>()
+        });
+        let rows = rows.await?.concat();
+        for page in rows.chunks(PAGE) {
+            left += release_rows(spool, page, rules, people, now).await?;
         }
-        return Ok(left);
     }
+    Ok(left)
+}
+
+async fn release_all(
+    spool: &Handle,
+    rules: &Rules,
+    people: &People,
+    now: EventTime,
+) -> Result<u64, Error> {
+    let mut left = 0;
     let mut last = None;
     loop {
         let after = last;
@@ -44,6 +65,18 @@ pub async fn release(
             .read(move |store| store.parked_after(after, PAGE))
             .await?;
         last = page.last().copied();
+        if last.is_none() {
+            break;
+        }
+        let rows: Vec<RowId> = page.into_iter().map(|(_, row)| row).collect();
+        left += release_rows(spool, &rows, rules, people, now).await?;
+    }
+    let mut last = None;
+    loop {
+        let after = last;
+        let page = spool.read(move |store| store.torn_after(after.as_ref(), PAGE));
+        let page = page.await?;
+        last = page.last().cloned();
         if last.is_none() {
             return Ok(left);
         }
@@ -64,31 +97,59 @@ async fn release_rows(
         let rows = ids.into_iter().filter_map(|id| store.row(id).transpose());
         rows.collect::<Result<Vec<_>, _>>()
     });
-    let mut ops = Vec::new();
-    for row in read.await? {
+    let steps = read.await?.into_iter().filter_map(|row| {
         let judged = journal::remap(&row.record, &row.call, None, rules, people, now);
-        if judged.outcome == Outcome::Journal {
-            tracing::info!(
-                call = %row.uuid,
-                id = %row.id,
-                lead = judged.record.lead_id.map(LeadId::get),
-                "a parked call has its lead and leaves"
-            );
-            let step = Step::Release {
-                record: judged.record,
-            };
-            ops.push(Op::Step {
-                row: row.id,
-                step,
-                at: now,
-            });
+        Some((step(&row, judged, now)?, row))
+    });
+    let writes = steps.map(async |(step, row)| {
+        let leaves = !matches!(step, Step::Rejudged { .. });
+        let lead = match &step {
+            Step::Release { record } | Step::Retry { record } => record.lead_id.map(LeadId::get),
+            _ => None,
+        };
+        let op = Op::Step {
+            row: row.id,
+            step,
+            at: now,
+        };
+        match spool.write(vec![op]).await {
+            Ok(_) if leaves => {
+                tracing::info!(call = %row.uuid, id = %row.id, lead, "a waiting call leaves");
+                Ok(1)
+            }
+            // A person was faster.
+            Ok(_) | Err(Error::Refused { .. }) => Ok(0),
+            Err(error) => Err(error),
         }
+    });
+    join_all(writes).await.into_iter().sum()
+}
+
+/// What becomes of a letter that is judged so now; `None` where all stays as it is.
+fn step(row: &Row, judged: Judged, now: EventTime) -> Option<Step> {
+    let waits = match row.state {
+        State::Parked => true,
+        State::Dead => {
+            row.reason == Some(Reason::AmbiguousLead) && now.since(row.since) < PARKED_MAX
+        }
+        State::Ready | State::Sending | State::Submitted | State::Journaled | State::Discarded => {
+            false
+        }
+    };
+    if !waits {
+        return None;
     }
-    let left = ops.len() as u64;
-    if !ops.is_empty() {
-        spool.write(ops).await?;
+    let record = judged.record;
+    match (judged.outcome, judged.reason) {
+        (Outcome::Journal, _) if row.state == State::Parked => Some(Step::Release { record }),
+        (Outcome::Journal, _) => Some(Step::Retry { record }),
+        (Outcome::DeadLetter, Some(reason)) => {
+            let message = judged.message;
+            let same = row.reason == Some(reason) && row.message == message;
+            (!same).then_some(Step::Rejudged { reason, message })
+        }
+        (Outcome::DeadLetter, None) | (Outcome::Internal | Outcome::Skipped, _) => None,
     }
-    Ok(left)
 }
 
 /// Ends the wait of calls that have waited for [`PARKED_MAX`], a page of them. Returns how many:
@@ -115,3 +176,6 @@ pub async fn expire(spool: &Handle, now: EventTime) -> Result<u64, Error> {
     }
     Ok(ended)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use super::records::Records;
 use super::second::{self, Second};
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{Source, order};
-use crate::journal;
+use crate::journal::{self, Rules};
 use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Known, Op};
@@ -392,6 +392,11 @@ impl Intake {
             })
             .flatten()
             .min()
+    }
+
+    /// What the administrator's flags say of all calls.
+    pub fn rules(&self) -> &Rules {
+        &self.settings.rules
     }
 
     /// Finished calls that nobody has taken yet are judged; everything since the last take is

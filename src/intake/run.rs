@@ -4,11 +4,12 @@
 
 use super::core::{Batch, Intake};
 use crate::clock;
-use crate::journal::Outcome;
+use crate::dead_letter::release::release;
+use crate::journal::{self, Outcome, Reason, Rules};
 use crate::ops::pulse::Pulse;
 use crate::ops::status;
 use crate::people::People;
-use crate::spool::{self, Op};
+use crate::spool::{self, Finished, Op};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
@@ -161,10 +162,7 @@ impl Shell {
     }
 
     async fn commit(&mut self) -> anyhow::Result<()> {
-        let people = match self.people.read() {
-            Ok(people) => Arc::clone(&people),
-            Err(poisoned) => Arc::clone(&poisoned.into_inner()),
-        };
+        let people = self.people_in_force();
         let (memory, now) = (&mut self.memory, clock::now().wall);
         let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
         self.intake.reconcile(now, &mut finished);
@@ -180,8 +178,11 @@ impl Shell {
         let Batch { ops, verdicts } = self.intake.take(&people, clock::now().wall);
         if !ops.is_empty() {
             self.log(&ops);
+            let waiting = waiting(&ops);
             self.store(ops).await?;
             self.intake.committed();
+            let (people, rules) = (self.people_in_force(), self.intake.rules());
+            look_again(&waiting, &people, rules, &self.spool, &self.stopped).await?;
         }
         for (source, verdict) in verdicts {
             if let Some(way_back) = self.verdicts.get(usize::from(source.0)) {
@@ -220,6 +221,13 @@ impl Shell {
         Ok(())
     }
 
+    fn people_in_force(&self) -> Arc<People> {
+        match self.people.read() {
+            Ok(people) => Arc::clone(&people),
+            Err(poisoned) => Arc::clone(&poisoned.into_inner()),
+        }
+    }
+
     fn log(&self, ops: &[Op]) {
         for op in ops {
             match op {
@@ -236,6 +244,50 @@ impl Shell {
                 }
                 _ => {}
             }
+        }
+    }
+}
+
+/// The calls among them that wait for a lead or an employee.
+fn waiting(ops: &[Op]) -> Vec<Finished> {
+    let finished = ops.iter().filter_map(|op| match op {
+        Op::Finish(finished) => Some(finished.as_ref()),
+        _ => None,
+    });
+    let waits = |finished: &&Finished| {
+        let reason = finished.judged.reason;
+        reason.is_some_and(|it| it.is_parked() || it == Reason::AmbiguousLead)
+    };
+    finished.filter(waits).cloned().collect()
+}
+
+/// What a waiting call lacks may have become known between its verdict and its commit, and nobody
+/// looked at it then. Whoever learns something from here on finds it in the spool.
+async fn look_again(
+    waiting: &[Finished],
+    people: &People,
+    rules: &Rules,
+    spool: &spool::Handle,
+    stopped: &watch::Receiver<bool>,
+) -> anyhow::Result<()> {
+    let lacks_nothing = |waits: &&Finished| {
+        let (record, now) = (&waits.judged.record, clock::now().wall);
+        let judged = journal::remap(record, &waits.call, None, rules, people, now);
+        judged.outcome == Outcome::Journal
+    };
+    let leaving = waiting.iter().filter(lacks_nothing);
+    let phones = leaving.filter_map(|waits| waits.judged.record.client_phone.clone());
+    let phones: Vec<_> = phones.collect();
+    if phones.is_empty() {
+        return Ok(());
+    }
+    loop {
+        match release(spool, Some(&phones), rules, people, clock::now().wall).await {
+            Ok(_) => return Ok(()),
+            // The next start looks at all of them.
+            Err(error) if error.is_retryable() && *stopped.borrow() => return Ok(()),
+            Err(error) if error.is_retryable() => tokio::time::sleep(DISK_RETRY).await,
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Which version of which list was read; and reading them anew when they change.
 
+use super::directory::Directory;
 use super::list::{self, LeadList};
 use super::rule::{EmployeeRule, LeadRule};
 use super::{LeadFile, People};
@@ -11,6 +12,7 @@ use std::fs::{File, Metadata};
 use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A list larger than this (some ten million rows) is refused.
@@ -148,6 +150,13 @@ impl Watched {
         } else {
             Err(faults)
         }
+    }
+
+    /// The same with this directory of leads beside them.
+    #[must_use]
+    pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
+        self.people = self.people.with_directory(directory);
+        self
     }
 
     /// The lists in force.

@@ -20,10 +20,12 @@ use crate::journal::number::Country;
 use crate::journal::{EmployeeId, LeadId, Phone};
 use crate::trunk::Trunk;
 use callbridge_call::{Extension, FinishedCall};
+use directory::Directory;
 use list::{Found, LeadList};
 use rule::{EmployeeRule, LeadRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the rules say of a call's lead, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,9 +46,18 @@ pub(crate) type LeadFile = (PathBuf, Option<Country>);
 pub struct People {
     pub(crate) leads: BTreeMap<LeadFile, LeadList>,
     pub(crate) employees: BTreeMap<PathBuf, BTreeMap<Extension, EmployeeId>>,
+    /// The directory of leads, where there is one.
+    pub(crate) directory: Option<Arc<dyn Directory>>,
 }
 
 impl People {
+    /// The same with this directory.
+    #[must_use]
+    pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
+        self.directory = Some(directory);
+        self
+    }
+
     /// The lead of a call whose customer has this number: the first of the trunk's rules that
     /// knows one says it.
     pub fn lead_of(&self, call: &FinishedCall, phone: Option<&Phone>, trunk: &Trunk) -> LeadAnswer {
@@ -71,15 +82,20 @@ impl People {
     pub fn lead_of_phone(&self, phone: &Phone, trunk: &Trunk) -> LeadAnswer {
         let mut misses = Vec::new();
         for rule in &trunk.leads {
-            let LeadRule::Csv(file) = rule else { continue };
-            match self.listed(file, Some(phone), trunk) {
+            let answer = match rule {
+                LeadRule::Variable(_) | LeadRule::UserField(_) => continue,
+                LeadRule::Csv(file) => self.listed(file, Some(phone), trunk),
+                LeadRule::Directory => self.learned(Some(phone)),
+            };
+            match answer {
                 LeadAnswer::None(why) => misses.push(why),
                 answer @ (LeadAnswer::One(..) | LeadAnswer::Two(..)) => return answer,
             }
         }
         if misses.is_empty() {
             misses.push(format!(
-                "trunk {} has no `csv:` rule: its leads come with the call, not by number",
+                "trunk {} has no rule `csv:` or `directory`: its leads come with the call, not by \
+                 number",
                 trunk.name
             ));
         }
@@ -120,6 +136,22 @@ impl People {
                 one_of(&format!("user field by `{pattern}`"), groups)
             }
             LeadRule::Csv(file) => self.listed(file, phone, trunk),
+            LeadRule::Directory => self.learned(phone),
+        }
+    }
+
+    /// A hidden caller is nobody's key.
+    fn learned(&self, phone: Option<&Phone>) -> LeadAnswer {
+        let Some(phone) = phone else {
+            return LeadAnswer::None("no number to look up in the directory".to_owned());
+        };
+        let Some(directory) = &self.directory else {
+            let words = "no directory of leads is open here: it is kept in the folder of --state";
+            return LeadAnswer::None(words.to_owned());
+        };
+        match directory.find(phone) {
+            Ok(found) => found.answer(),
+            Err(why) => LeadAnswer::None(format!("the directory cannot be read: {why}")),
         }
     }
 

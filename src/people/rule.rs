@@ -15,10 +15,12 @@ pub enum LeadRule {
     UserField(Regex),
     /// `csv:FILE`: a list of phones and leads.
     Csv(PathBuf),
+    /// `directory`: phones and leads learned from what the CRM tells.
+    Directory,
 }
 
 /// The forms of a lead rule, for messages.
-const FORMS: &str = "var:NAME, userfield:REGEX and csv:FILE, separated by `;`";
+const FORMS: &str = "var:NAME, userfield:REGEX, csv:FILE and directory, separated by `;`";
 
 /// A pattern that would compile to more memory than this is refused.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
@@ -30,7 +32,8 @@ pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
     for piece in text.split(';') {
         let begins = ["var:", "userfield:", "csv:"]
             .iter()
-            .any(|kind| piece.starts_with(kind));
+            .any(|kind| piece.starts_with(kind))
+            || piece.trim() == "directory";
         match pieces
             .last_mut()
             .filter(|last| !begins && last.starts_with("userfield:"))
@@ -46,6 +49,9 @@ pub fn lead_rules(text: &str) -> Result<Vec<LeadRule>, String> {
 }
 
 fn lead_rule(piece: &str) -> Result<LeadRule, String> {
+    if piece == "directory" {
+        return Ok(LeadRule::Directory);
+    }
     let unknown = || format!("`{piece}` is no lead rule; there are {FORMS}");
     let (kind, rest) = piece.split_once(':').ok_or_else(unknown)?;
     if !matches!(kind, "var" | "userfield" | "csv") {
@@ -140,18 +146,21 @@ mod tests {
             LeadRule::Variable(name) => format!("var {name}"),
             LeadRule::UserField(pattern) => format!("userfield {pattern}"),
             LeadRule::Csv(file) => format!("csv {}", file.display()),
+            LeadRule::Directory => "directory".to_owned(),
         };
         lead_rules(text).map(|rules| rules.iter().map(words).collect())
     }
 
     #[test]
     fn several_rules_are_kept_in_their_order() {
-        let rules = shape(r"userfield:lead=(\d+);?;csv:/etc/leads.csv;var:LEAD_ID").expect("good");
+        let text = r"userfield:lead=(\d+);?;csv:/etc/leads.csv;directory;var:LEAD_ID";
+        let rules = shape(text).expect("good");
         assert_eq!(
             rules,
             [
                 r"userfield lead=(\d+);?",
                 "csv /etc/leads.csv",
+                "directory",
                 "var LEAD_ID"
             ]
         );
@@ -162,13 +171,13 @@ mod tests {
         let wrong = |text| shape(text).expect_err("wrong");
         insta::assert_snapshot!(
             wrong("LEAD_ID"),
-            @"`LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, \
-            separated by `;`"
+            @"`LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+            directory, separated by `;`"
         );
         insta::assert_snapshot!(
             wrong("var:"),
-            @"nothing stands behind `var:`; there are var:NAME, userfield:REGEX and csv:FILE, \
-            separated by `;`"
+            @"nothing stands behind `var:`; there are var:NAME, userfield:REGEX, csv:FILE and \
+            directory, separated by `;`"
         );
         insta::assert_snapshot!(
             wrong(r"userfield:lead=\d+"),
@@ -180,9 +189,9 @@ mod tests {
             @"`userfield:lead=(` is no pattern: unclosed group"
         );
         insta::assert_snapshot!(
-            wrong("csv:a.csv;directory"),
-            @"`directory` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, \
-            separated by `;`"
+            wrong("csv:a.csv;directories"),
+            @"`directories` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+            directory, separated by `;`"
         );
     }
 

@@ -94,6 +94,7 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         | Step::Release { .. }
         | Step::Retry { .. }
         | Step::Recheck { .. }
+        | Step::Rejudged { .. }
         | Step::Expire
         | Step::Discard => {}
     }

@@ -1,25 +1,15 @@
 //! The intake's memory of finished calls: looked up for each new channel, beside the writer's
 //! thread, so that no look-up waits for a commit.
 
-use super::{Error, folder};
+use super::Error;
+use super::beside::Beside;
 use callbridge_call::EpochSeconds;
-use rusqlite::{Connection, OpenFlags, OptionalExtension};
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use rusqlite::OptionalExtension;
+use std::path::Path;
 
-/// A second, read-only connection to the spool's file.
+/// Finished calls, by their ids.
 #[derive(Debug)]
-pub struct Memory {
-    db: Connection,
-    file: PathBuf,
-    /// Device and inode of what is open.
-    opened: Option<(u64, u64)>,
-}
-
-fn identity(file: &Path) -> Option<(u64, u64)> {
-    let meta = file.metadata().ok()?;
-    Some((meta.dev(), meta.ino()))
-}
+pub struct Memory(Beside);
 
 impl Memory {
     /// Opens it beside the open spool of this folder.
@@ -27,34 +17,13 @@ impl Memory {
     /// # Errors
     /// When the file cannot be read.
     pub fn open(dir: &Path) -> Result<Self, Error> {
-        Self::of(dir.join(folder::FILE))
-    }
-
-    fn of(file: PathBuf) -> Result<Self, Error> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let db = Connection::open_with_flags(&file, flags)
-            .map_err(|error| Error::sqlite(&file, &error))?;
-        let opened = identity(&file);
-        Ok(Self { db, file, opened })
-    }
-
-    /// A file that was deleted in use is made anew by the writer: what it holds from then on is
-    /// read there.
-    fn follow(&mut self) {
-        let now = identity(&self.file);
-        if now.is_some() && now != self.opened {
-            match Self::of(self.file.clone()) {
-                Ok(anew) => *self = anew,
-                Err(error) => tracing::warn!(%error, "finished calls are looked up as they were"),
-            }
-        }
+        Beside::open(dir).map(Self)
     }
 
     /// The finished call that this unique id or linkedid belongs to. Where the file cannot be read
     /// it says none: a call told twice is recognised by its uuid all the same.
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
-        self.follow();
-        let found = self.db.prepare_cached(
+        let found = self.0.db().prepare_cached(
             "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
                     c.state = 'dead' AND c.reason = 'incomplete'
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2",

@@ -17,6 +17,8 @@
 //! | `check` | the check of the file, beside the work |
 //! | `identity` | whether the file is a copy |
 //! | [`memory`] | finished calls, looked up beside the writer |
+//! | [`directory`] | leads by phone, looked up beside the writer |
+//! | `beside` | the connection of both |
 //! | [`binding`] | whose calls these are |
 //! | [`mod@hint`] | what to do about a letter |
 //! | [`errand`] | requests beside the way of the calls |
@@ -38,8 +40,10 @@
 //! while the check was reading is not written again, and counts on the next sync that succeeds.
 //! On Linux a disk that lost pages of that part without refusing a write leaves them old.
 
+mod beside;
 pub mod binding;
 mod check;
+pub mod directory;
 pub mod errand;
 pub mod error;
 pub mod folder;
@@ -54,6 +58,7 @@ pub mod store;
 pub mod writer;
 
 pub use binding::{Binding, Fit};
+pub use directory::LeadDirectory;
 pub use errand::{Asked, Errand, Errands, FieldPoll, Job, Ticket, Urgency};
 pub use error::Error;
 pub use folder::open;

@@ -12,6 +12,7 @@
 //!            │           Expire │ └── Discard ──▶ discarded
 //!            └─ Retry, Release ─┴ parked ── Discard ──▶ discarded
 //! ```
+//! `Rejudged` goes between dead and parked, both ways.
 //!
 //! An **orphan** is a submitted call whose outcome cannot be asked for: its request was under way
 //! when the process ended, or its requestId can no longer be read. The journal itself is asked.
@@ -238,6 +239,14 @@ pub enum Step {
         /// What it was sent with before, in words.
         before: String,
     },
+    /// parked or dead → parked or dead: what it waits for is something else now, as when the number
+    /// of a call without a lead gets two. Only of letters that no request was made for.
+    Rejudged {
+        /// Why it waits; it is parked when that may pass by itself.
+        reason: Reason,
+        /// The reason in words.
+        message: String,
+    },
     /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
     Expire,
     /// dead or parked → discarded: by a person.
@@ -262,6 +271,7 @@ impl Step {
             Self::Release { .. } => "release",
             Self::Retry { .. } => "retry",
             Self::Recheck { .. } => "recheck",
+            Self::Rejudged { .. } => "rejudged",
             Self::Expire => "expire",
             Self::Discard => "discard",
         }
@@ -285,6 +295,7 @@ impl Step {
             | Self::Release { .. }
             | Self::Retry { .. }
             | Self::Recheck { .. }
+            | Self::Rejudged { .. }
             | Self::Expire
             | Self::Discard => false,
         }
@@ -356,6 +367,11 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
         Step::Release { .. } => (state == Parked).then_some(Ready),
         Step::Retry { .. } => matches!(state, Dead | Parked).then_some(Ready),
         Step::Recheck { .. } => (state == Dead).then_some(Submitted),
+        Step::Rejudged { reason, .. } => match state {
+            Dead | Parked if reason.is_parked() => Some(Parked),
+            Dead | Parked => Some(Dead),
+            Ready | Sending | Submitted | Journaled | Discarded => None,
+        },
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
     };

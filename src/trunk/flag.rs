@@ -230,8 +230,8 @@ mod tests {
             "no key is called `contry`; keys are pbx, country, strip, lead, employees, \
              unanswered, journal",
             "unanswered: `maybe` is neither `yes` nor `no`",
-            "lead: `LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX and csv:FILE, \
-             separated by `;`",
+            "lead: `LEAD_ID` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \
+             directory, separated by `;`",
             "pbx: `` is no name of a PBX",
             "`UZ` is not key=value; keys are pbx, country, strip, lead, employees, unanswered, \
              journal",

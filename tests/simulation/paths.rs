@@ -210,6 +210,10 @@ fn steps() -> Vec<Step> {
             record: record(),
             before: words(),
         },
+        Step::Rejudged {
+            reason: Reason::NoLead,
+            message: words(),
+        },
         Step::Expire,
         Step::Discard,
     ];
@@ -219,7 +223,7 @@ fn steps() -> Vec<Step> {
             Step::Confirmed | Step::Hooked | Step::NotYet { .. } | Step::Resubmit { .. } => {}
             Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
-            Step::Expire | Step::Discard => {}
+            Step::Rejudged { .. } | Step::Expire | Step::Discard => {}
         }
     }
     all
@@ -367,6 +371,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
         return Some("the pure function refuses it");
     }
     match (state, step) {
+        (_, "rejudged") => Some("the simulation keeps no directory of leads"),
         (_, "hooked") => Some("no webhooks reach the simulation"),
         (_, "unsent") => Some("the sender has no use for it"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),

@@ -10,7 +10,7 @@ use crate::control::socket::{self, Answer, Replies};
 use crate::journal::Rules;
 use crate::ops::Status;
 use crate::people::files::Watched;
-use crate::spool::{self, Error, Handle};
+use crate::spool::{self, Error, Handle, LeadDirectory};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
@@ -52,7 +52,7 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
             Err(error) => return Err(Failure::of(Code::of_number(error.exit_code()), error)),
         }
     };
-    let desk = offline(handle, rules);
+    let desk = offline(handle, rules, state);
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {
         desk.answer(ask, to).await;
@@ -80,8 +80,12 @@ pub(super) fn nobody(state: &Path) -> Failure {
 }
 
 /// A desk over the spool alone.
-fn offline(spool: Handle, rules: Rules) -> Desk {
+fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
     let mut lists = Watched::new(&rules.trunks);
+    match LeadDirectory::open(state) {
+        Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
+        Err(error) => eprintln!("callbridge: {error}"),
+    }
     for news in lists.reload(clock::now().wall) {
         if let Err(error) = news.result {
             eprintln!("callbridge: {error}");

@@ -15,6 +15,7 @@
 //! | [`merges`] | chains of merges, and loops cut |
 //! | [`mod@learn`] | news taken in, wherever entries are kept |
 //! | [`mod@find`] | a number looked up |
+//! | [`words`] | what was found, in words |
 //! | [`memory`] | a directory in memory, for tests and the simulation |
 
 pub mod entry;
@@ -23,6 +24,7 @@ pub mod learn;
 pub mod memory;
 pub mod merges;
 pub mod news;
+pub mod words;
 
 pub use find::{Finding, Holder, Standing};
 pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};

@@ -46,6 +46,47 @@ impl Store {
         phones.collect()
     }
 
+    /// The parked calls of a number and its letters `ambiguous_lead`, oldest first.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn waiting_by_phone(&self, phone: &Phone) -> Result<Vec<RowId>, Error> {
+        let mut rows = self.parked_by_phone(phone)?;
+        let mut found = self.prepare(
+            "SELECT id FROM calls
+             WHERE state = 'dead' AND reason = 'ambiguous_lead' AND phone = ?1 ORDER BY id",
+        )?;
+        let torn = found
+            .query_map([phone.as_str()], |row| row.get(0).map(RowId))
+            .and_then(Iterator::collect);
+        rows.extend::<Vec<RowId>>(sql(self, torn)?);
+        rows.sort_unstable();
+        Ok(rows)
+    }
+
+    /// Letters `ambiguous_lead` whose number is known, by number, a page at a time, after `last`.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn torn_after(
+        &self,
+        last: Option<&(Phone, RowId)>,
+        limit: usize,
+    ) -> Result<Vec<(Phone, RowId)>, Error> {
+        let mut found = self.prepare(
+            "SELECT phone, id FROM calls
+             WHERE state = 'dead' AND reason = 'ambiguous_lead' AND (phone, id) > (?1, ?2)
+             ORDER BY phone, id LIMIT ?3",
+        )?;
+        let (phone, id) = last.map_or(("", 0), |(phone, id)| (phone.as_str(), id.0));
+        let rows = found.query_map((phone, id, count(limit)), |row| {
+            let (phone, id): (String, i64) = (row.get(0)?, row.get(1)?);
+            Ok(Phone::from_e164(&phone).map(|phone| (phone, RowId(id))))
+        });
+        let rows: Vec<Option<(Phone, RowId)>> = sql(self, rows.and_then(Iterator::collect))?;
+        Ok(rows.into_iter().flatten().collect())
+    }
+
     /// The parked calls of a number, oldest first.
     ///
     /// # Errors

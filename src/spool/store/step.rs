@@ -5,7 +5,7 @@ use super::super::state::{FIRST_POLL, Fate, State, Step, TokenPrint, next};
 use super::finish::json;
 use super::tally::Book;
 use super::{Store, sql};
-use crate::journal::{CallRecord, CallUuid};
+use crate::journal::{CallRecord, CallUuid, Reason};
 use crate::spool::{ATTEMPTS_MAX, Attempt, Error};
 use callbridge_call::EventTime;
 use rusqlite::OptionalExtension as _;
@@ -35,6 +35,7 @@ impl Store {
         }
         match step {
             Step::Died { .. } => self.letter_appeared(row)?,
+            Step::Rejudged { .. } if from != to => self.letter_appeared(row)?,
             Step::Send
             | Step::Accepted { .. }
             | Step::Returned { .. }
@@ -48,6 +49,7 @@ impl Store {
             | Step::Resubmit { .. }
             | Step::Release { .. }
             | Step::Retry { .. }
+            | Step::Rejudged { .. }
             | Step::Expire
             | Step::Discard => {}
         }
@@ -60,14 +62,7 @@ impl Store {
             Step::Send => self.sent(row, at),
             Step::Unsent => self.ready_at(row, None),
             Step::Confirmed | Step::Expire | Step::Discard => Ok(()),
-            Step::Hooked => {
-                self.execute(
-                    "UPDATE calls SET hooked = 1, reason = NULL, message = '', errors = NULL
-                     WHERE id = ?1",
-                    [row.0],
-                )?;
-                Ok(())
-            }
+            Step::Hooked => self.was_hooked(row),
             Step::Accepted { request_id, token } => self.accepted(row, request_id, token, at),
             Step::Returned {
                 not_before,
@@ -119,12 +114,30 @@ impl Store {
                 )?;
                 Ok(())
             }
+            Step::Rejudged { reason, message } => self.rejudged(row, *reason, message),
             Step::Release { record } | Step::Retry { record } => self.anew(row, record),
             Step::Recheck { record, before } => {
                 self.anew(row, record)?;
                 self.orphan(row, at, Fate::Changed, before)
             }
         }
+    }
+
+    fn was_hooked(&self, row: RowId) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET hooked = 1, reason = NULL, message = '', errors = NULL
+             WHERE id = ?1",
+            [row.0],
+        )?;
+        Ok(())
+    }
+
+    fn rejudged(&self, row: RowId, reason: Reason, message: &str) -> Result<(), Error> {
+        self.execute(
+            "UPDATE calls SET reason = ?2, message = ?3 WHERE id = ?1",
+            (row.0, reason.word(), message),
+        )?;
+        Ok(())
     }
 
     pub(super) fn letter_appeared(&mut self, row: RowId) -> Result<(), Error> {

@@ -301,6 +301,14 @@ pub const ACTS: &[Act] = &[
             .record;
         step(store, rows.at(PARKED, 0), Step::Release { record });
     }),
+    ("judge otherwise", |store, rows| {
+        let waits_for = |reason: Reason| Step::Rejudged {
+            reason,
+            message: "the directory has two leads".into(),
+        };
+        step(store, rows.at(PARKED, 3), waits_for(Reason::AmbiguousLead));
+        step(store, rows.at(PARKED, 3), waits_for(Reason::NoLead));
+    }),
     ("expire", |store, rows| {
         step(store, rows.at(PARKED, 1), Step::Expire)
     }),
@@ -460,7 +468,8 @@ pub const ACTS: &[Act] = &[
     }),
     ("parked calls of a number", |store, _| {
         let phone = Phone::from_e164("+998909000050").expect("a number");
-        store.parked_by_phone(&phone).expect("readable");
+        store.waiting_by_phone(&phone).expect("readable");
+        store.torn_after(None, PAGE).expect("readable");
     }),
     ("parked calls", |store, _| {
         let page = store.parked_after(None, PAGE).expect("readable");

@@ -5,7 +5,7 @@ use crate::journal::Reason;
 use crate::spool::{Fate, Refused, State, Step, TokenPrint, next};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 17] {
+pub fn steps() -> [Step; 19] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -49,6 +49,14 @@ pub fn steps() -> [Step; 17] {
             record,
             before: "lead 4001".into(),
         },
+        Step::Rejudged {
+            reason: Reason::AmbiguousLead,
+            message: "two".into(),
+        },
+        Step::Rejudged {
+            reason: Reason::NoLead,
+            message: "none".into(),
+        },
         Step::Expire,
         Step::Discard,
     ]
@@ -59,22 +67,23 @@ fn every_step_in_every_state_is_as_the_table_says() {
     use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
     let no = None;
     // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit, Died,
-    // Died of what may pass, Release, Retry, Recheck, Expire, Discard
+    // Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged (it
+    // may pass), Expire, Discard
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no, no]),
+            Some(Parked), no, no, no, no, no, no, no]),
         (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
-            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no]),
+            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no]),
         (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
             Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
-            no, no]),
-        (Journaled, [no; 17]),
+            no, no, no, no]),
+        (Journaled, [no; 19]),
         (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), no, Some(Discarded)]),
+            Some(Submitted), Some(Dead), Some(Parked), no, Some(Discarded)]),
         (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Discarded)]),
-        (Discarded, [no; 17]),
+            Some(Dead), Some(Parked), Some(Dead), Some(Discarded)]),
+        (Discarded, [no; 19]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {
@@ -119,7 +128,8 @@ fn a_token_is_known_by_a_print_that_does_not_hold_it() {
 #[test]
 fn every_step_has_a_name_of_its_own_and_a_print_shows_its_digits() {
     let names: std::collections::BTreeSet<_> = steps().iter().map(Step::name).collect();
-    assert_eq!(names.len(), steps().len() - 1, "two of `Died`: {names:?}");
+    let twice = "two of `Died`, two of `Rejudged`";
+    assert_eq!(names.len(), steps().len() - 2, "{twice}: {names:?}");
     assert!(
         names.contains("accepted") && names.contains("not yet"),
         "{names:?}"

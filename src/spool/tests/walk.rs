@@ -112,11 +112,11 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Unsent => row.not_before = 0,
         Step::Confirmed | Step::Expire | Step::Discard => {}
-        Step::Hooked => {
-            row.hooked = true;
-            (row.reason, row.errors) = (None, None);
-            row.message.clear();
+        Step::Rejudged { reason, message } => {
+            let stays = reason.is_parked() == (row.state == State::Parked);
+            waits_for(row, *reason, message, !stays);
         }
+        Step::Hooked => hooked(row),
         Step::Accepted { request_id, token } => {
             row.request_id = Some(request_id.clone());
             row.token = Some(token.as_str().to_owned());
@@ -163,10 +163,8 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             errors,
         } => {
             attempted(row, at, message);
-            row.reason = Some(reason.word().to_owned());
-            row.message.clone_from(message);
             row.errors = (!errors.is_null()).then(|| errors.to_string());
-            row.deaths += 1;
+            waits_for(row, *reason, message, true);
         }
         Step::Release { .. } | Step::Retry { .. } => anew(row),
         Step::Recheck { before, .. } => {
@@ -174,6 +172,18 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             orphan(row, at, Fate::Changed, before);
         }
     }
+}
+
+fn hooked(row: &mut Stored) {
+    row.hooked = true;
+    (row.reason, row.errors) = (None, None);
+    row.message.clear();
+}
+
+fn waits_for(row: &mut Stored, reason: Reason, message: &str, appears: bool) {
+    row.reason = Some(reason.word().to_owned());
+    row.message = message.to_owned();
+    row.deaths += u32::from(appears);
 }
 
 fn attempted(row: &mut Stored, at: EventTime, words: &str) {
@@ -213,7 +223,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
-    match dice.throw(21) {
+    match dice.throw(22) {
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),
@@ -251,6 +261,10 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         18 => Step::Recheck {
             record,
             before: why,
+        },
+        21 => Step::Rejudged {
+            reason: reasons[dice.throw(13) as usize],
+            message: why,
         },
         _ => match dice.throw(4) {
             0 => Step::Discard,
@@ -360,7 +374,7 @@ fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
     }
     // Every kind of step was taken, and some were not there to take.
     assert!(
-        taken.len() == 16 && taken.values().all(|n| *n > 20),
+        taken.len() == 17 && taken.values().all(|n| *n > 20),
         "{taken:?}"
     );
     assert!(refused > 500 && purged > 50, "{refused} {purged}");

@@ -1,0 +1,188 @@
+use super::*;
+use crate::journal::judge;
+use crate::journal::tests::call;
+use crate::people::directory::{FirstPhone, LeadNews, What};
+use crate::people::files::Watched;
+use crate::spool::{Books, LeadDirectory, Letter, LetterFilter, Settings, open};
+use crate::trunk::{Defaults, Trunks, parse};
+use callbridge_call::EpochSeconds;
+use std::sync::Arc;
+
+/// A spool with one trunk whose leads are those of the directory.
+struct Place {
+    spool: Handle,
+    people: People,
+    rules: Rules,
+    phone: Phone,
+    _guard: crate::spool::Guard,
+    _folder: tempfile::TempDir,
+}
+
+fn at(seconds: i64) -> EventTime {
+    call()
+        .ended
+        .plus(Duration::from_secs(seconds.unsigned_abs()))
+}
+
+impl Place {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (spool, guard) = open(folder.path(), Settings::default()).expect("opens");
+        let flag = "city=PJSIP/city,country=UZ,lead=directory";
+        let trunk = parse(flag, &Defaults::default()).expect("good");
+        let trunks = Trunks::new(vec![trunk]).expect("one trunk");
+        let directory = LeadDirectory::open(folder.path()).expect("beside it");
+        let lists = Watched::new(&trunks).with_directory(Arc::new(directory));
+        let rules = Rules {
+            trunks,
+            ..Rules::default()
+        };
+        let people = lists.people().clone();
+        let judged = judge(&call(), "pbx1", &rules, &people, at(0));
+        Self {
+            spool,
+            people,
+            rules,
+            phone: judged.record.client_phone.expect("a number"),
+            _guard: guard,
+            _folder: folder,
+        }
+    }
+
+    /// The call is judged by what is known now, and stored.
+    async fn finish(&self) {
+        let call = call();
+        let judged = judge(&call, "pbx1", &self.rules, &self.people, at(0));
+        let finished = crate::spool::Finished { judged, call };
+        let done = self.spool.write(vec![Op::Finish(Box::new(finished))]);
+        done.await.expect("stored");
+    }
+
+    async fn learn(&self, lead: i64, seconds: i64, what: What) {
+        let lead = LeadId::new(lead).expect("positive");
+        let phone = FirstPhone::Is(self.phone.clone());
+        let news = LeadNews::new(lead, EpochSeconds::new(seconds), what, phone);
+        let done = self.spool.write(vec![Op::Learn(Box::new(news))]);
+        done.await.expect("stored");
+    }
+
+    /// What the daemon does about it.
+    async fn look(&self) -> u64 {
+        let awaited = self.spool.read(|store| Ok(store.take_awaited()));
+        let awaited = awaited.await.expect("readable").expect("a few");
+        let done = release(
+            &self.spool,
+            Some(&awaited),
+            &self.rules,
+            &self.people,
+            at(9),
+        );
+        done.await.expect("released")
+    }
+
+    async fn books(&self) -> Books {
+        let books = self.spool.read(|store| Ok(store.books()));
+        books.await.expect("readable")
+    }
+
+    async fn letter(&self) -> Letter {
+        let letters = self
+            .spool
+            .read(|store| store.letters(&LetterFilter::default()));
+        letters.await.expect("readable").pop().expect("a letter")
+    }
+
+    async fn lead_of_the_ready(&self) -> i64 {
+        let row = self.spool.read(|store| store.row(RowId(1)));
+        let row = row.await.expect("readable").expect("a row");
+        assert_eq!(row.state, State::Ready);
+        row.record.lead_id.expect("a lead").get()
+    }
+}
+
+#[tokio::test]
+async fn a_parked_call_leaves_for_the_lead_that_its_number_gets() {
+    let place = Place::new();
+    place.finish().await;
+    assert_eq!(place.books().await.parked, 1);
+    assert_eq!(place.look().await, 0, "nothing was learned");
+    place.learn(7, 10, What::Created).await;
+    assert_eq!(place.look().await, 1);
+    assert_eq!(place.lead_of_the_ready().await, 7);
+}
+
+#[tokio::test]
+async fn a_call_whose_number_gets_two_leads_says_so_and_leaves_for_the_one_that_is_left() {
+    let place = Place::new();
+    place.finish().await;
+    place.learn(7, 10, What::Created).await;
+    place.learn(8, 10, What::Created).await;
+    assert_eq!(place.look().await, 0);
+    let letter = place.letter().await;
+    assert_eq!(letter.reason, Reason::AmbiguousLead);
+    let words = "the directory has leads 7 and 8 for the number";
+    assert_eq!(letter.message, words);
+    assert_eq!(place.books().await.dead, 1);
+    place.learn(7, 20, What::Deleted).await;
+    assert_eq!(place.look().await, 1);
+    assert_eq!(place.lead_of_the_ready().await, 8);
+}
+
+#[tokio::test]
+async fn an_ambiguous_call_leaves_for_the_survivor_when_its_leads_are_merged() {
+    let place = Place::new();
+    place.learn(7, 10, What::Created).await;
+    place.learn(8, 10, What::Created).await;
+    place.finish().await;
+    assert_eq!(place.books().await.dead, 1);
+    let from = vec![LeadId::new(8).expect("positive")];
+    place.learn(7, 20, What::Merged { from }).await;
+    assert_eq!(place.look().await, 1);
+    assert_eq!(place.lead_of_the_ready().await, 7);
+}
+
+#[tokio::test]
+async fn a_call_whose_leads_are_all_gone_waits_again_and_says_why() {
+    let place = Place::new();
+    place.learn(7, 10, What::Created).await;
+    place.learn(8, 10, What::Created).await;
+    place.finish().await;
+    place.learn(7, 1_795_150_000, What::Deleted).await;
+    place.learn(8, 1_795_150_000, What::Deleted).await;
+    assert_eq!(place.look().await, 0);
+    let letter = place.letter().await;
+    assert_eq!(letter.reason, Reason::NoLead);
+    insta::assert_snapshot!(
+        letter.message,
+        @"the directory has no living lead for the number: lead 7 (LEAD_DELETED, \
+        2026-11-20T04:46:40Z), deleted 2026-11-20T04:46:40Z, lead 8 (LEAD_DELETED, \
+        2026-11-20T04:46:40Z), deleted 2026-11-20T04:46:40Z"
+    );
+    let books = place.books().await;
+    assert_eq!((books.parked, books.dead, books.finished), (1, 0, 1));
+}
+
+#[tokio::test]
+async fn all_waiting_calls_are_looked_at_when_nothing_names_them() {
+    let place = Place::new();
+    place.learn(7, 10, What::Created).await;
+    place.learn(8, 10, What::Created).await;
+    place.finish().await;
+    place.learn(8, 20, What::Deleted).await;
+    let all = release(&place.spool, None, &place.rules, &place.people, at(9));
+    assert_eq!(all.await.expect("released"), 1);
+    assert_eq!(place.lead_of_the_ready().await, 7);
+}
+
+#[tokio::test]
+async fn an_ambiguous_letter_older_than_a_month_is_left_to_people() {
+    let place = Place::new();
+    place.learn(7, 10, What::Created).await;
+    place.learn(8, 10, What::Created).await;
+    place.finish().await;
+    place.learn(8, 20, What::Deleted).await;
+    let late = at(0).plus(PARKED_MAX);
+    let all = release(&place.spool, None, &place.rules, &place.people, late);
+    assert_eq!(all.await.expect("looked at"), 0);
+    assert_eq!(place.letter().await.reason, Reason::AmbiguousLead);
+}

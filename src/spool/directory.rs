@@ -1,0 +1,68 @@
+//! The directory of leads as calls are judged by it: looked up beside the writer's thread, so that
+//! no look-up waits for a commit, and each sees what was committed before it.
+
+use super::Error;
+use super::beside::Beside;
+use super::store::directory::{HOLDINGS, LIFE, holding, holdings_of, life};
+use crate::journal::{LeadId, Phone};
+use crate::people::directory::entry::Life;
+use crate::people::directory::find::{Holding, Shelf, find};
+use crate::people::directory::{Directory, Finding};
+use rusqlite::{Connection, OptionalExtension as _};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+/// Look-ups in the tables of the spool's file.
+#[derive(Debug)]
+pub struct LeadDirectory {
+    beside: Mutex<Beside>,
+    failed: AtomicBool,
+}
+
+impl LeadDirectory {
+    /// Opens it beside the open spool of this folder.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn open(dir: &Path) -> Result<Self, Error> {
+        Ok(Self {
+            beside: Mutex::new(Beside::open(dir)?),
+            failed: AtomicBool::new(false),
+        })
+    }
+
+    /// A look-up has failed since this was asked last: calls may be parked that have a lead.
+    pub fn has_failed(&self) -> bool {
+        self.failed.swap(false, Ordering::AcqRel)
+    }
+}
+
+impl Directory for LeadDirectory {
+    fn find(&self, phone: &Phone) -> Result<Finding, String> {
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        find(&Open(beside.db()), phone).map_err(|error| {
+            self.failed.store(true, Ordering::Release);
+            tracing::warn!(%error, "a number cannot be looked up in the directory of leads");
+            error.to_string()
+        })
+    }
+}
+
+struct Open<'a>(&'a Connection);
+
+impl Shelf for Open<'_> {
+    type Error = rusqlite::Error;
+
+    fn holdings(&self, phone: &Phone) -> Result<Vec<Holding>, rusqlite::Error> {
+        let mut found = self.0.prepare_cached(HOLDINGS)?;
+        let rows = found.query_map(holdings_of(phone), holding)?;
+        rows.filter_map(Result::transpose).collect()
+    }
+
+    fn life(&self, lead: LeadId) -> Result<Life, rusqlite::Error> {
+        let mut found = self.0.prepare_cached(LIFE)?;
+        let found = found.query_row([lead.get()], life);
+        Ok(found.optional()?.unwrap_or_default())
+    }
+}
