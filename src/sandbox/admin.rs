@@ -8,6 +8,9 @@
 //! | `GET /sandbox/requests` | answers by endpoint and status, the fullest windows |
 //! | `GET /sandbox/oauth` | applications, connections, refusals; see [`super::oauth`] |
 //! | `GET /sandbox/writes` | every accepted write and its status |
+//! | `GET /sandbox/leads` | every lead with all that is known |
+//! | `POST /sandbox/admin/lead`, `…/update`, `…/merge`, `…/delete` | `src/sandbox/lead/admin.rs` |
+//! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}` of the machine's clock, in all |
 //! | `POST /sandbox/admin/leads`, `…/employees` | `{"add": [4006], "remove": [4001]}` |
 //! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 3600, "company": 2}` |
 //! | `POST /sandbox/admin/token/revoke` | `{"token": TOKEN}`, or every token |
@@ -18,16 +21,18 @@
 //! | `GET /sandbox/webhooks`, `POST /sandbox/admin/webhook…` | the table of `webhook/admin.rs` |
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 
-use super::core::Sandbox;
+use super::core::{Change, Sandbox};
 use super::envelope::{Request, Response};
 use super::faults;
 use super::filter;
 use super::journal::Record;
+use super::lead::{self, LeadChange};
 use super::oauth;
 use super::token::{Grant, IdSet, TokenKind};
 use super::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
@@ -48,6 +53,7 @@ pub(super) fn answer(
         ("GET", "webhooks") => Ok(webhook::admin::overview(core)),
         ("GET", "oauth") => Ok(oauth::look(core, now)),
         ("GET", "writes") => Ok(json!(core.journal().entries())),
+        ("GET", "leads") => Ok(lead::all(core)),
         ("POST", "admin/faults") => set_faults(core, request),
         ("POST", _) => match path.strip_prefix("admin/").map(|act| (act, body(request))) {
             Some((act, Ok(fields))) => administer(core, now, act, &fields),
@@ -64,7 +70,8 @@ pub(super) fn answer(
 }
 
 fn missing() -> Response {
-    let words = "no such path: journal, breaches, requests, oauth, webhooks, writes, admin/…";
+    let words =
+        "no such path: journal, breaches, requests, oauth, webhooks, writes, leads, admin/…";
     Response::json(404, &json!({ "error": words }))
 }
 
@@ -89,7 +96,7 @@ fn administer(
     match act {
         "leads" => {
             let (add, remove) = (ids(fields, "add")?, ids(fields, "remove")?);
-            core.company(now, |company| change_ids(&mut company.leads, &add, &remove));
+            change_leads(core, now, &add, &remove);
             done()
         }
         "employees" => {
@@ -135,11 +142,45 @@ fn administer(
             }
             done()
         }
+        "clock" => set_clock(core, now, fields),
+        _ if act.starts_with("lead") => {
+            lead::administer(core, now, act, fields).unwrap_or(Ok(Value::Null))
+        }
         _ => match act.strip_prefix("oauth/") {
             Some(act) => oauth::administer(core, now, act, fields),
             None => webhook::admin::administer(core, now, act, fields),
         },
     }
+}
+
+/// Ids of leads of which nothing is known; one taken away is a lead deleted.
+fn change_leads(core: &mut Sandbox, now: EventTime, add: &[i64], remove: &[i64]) {
+    let company = core.settings.company.id;
+    for &lead in remove {
+        if core.lead(company, lead).is_some() {
+            let change = LeadChange::Deleted { company, lead };
+            core.change(now, Change::Lead(change));
+        }
+    }
+    for &lead in add {
+        if core.leads.is_gone(company, lead) {
+            let change = LeadChange::Revived { company, lead };
+            core.change(now, Change::Lead(change));
+        }
+    }
+    core.company(now, |company| change_ids(&mut company.leads, add, remove));
+}
+
+/// The clock goes ahead only: what happened cannot be ahead of now.
+fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {
+    let ahead = whole(fields, "aheadSec")?.ok_or("`aheadSec` is missing")?;
+    let before = core.ahead().as_secs();
+    let ahead = u64::try_from(ahead).ok().filter(|&ahead| ahead >= before);
+    let ahead = ahead.ok_or_else(|| format!("`aheadSec`: {before} or more, it cannot go back"))?;
+    let now = now.plus(Duration::from_secs(ahead - before));
+    core.change(now, Change::Ahead(ahead));
+    core.tick(now);
+    Ok(json!({ "now": now.floor_seconds(), "aheadSec": ahead }))
 }
 
 fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {

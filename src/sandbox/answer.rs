@@ -15,7 +15,7 @@ use super::faults::Action;
 use super::oauth::judge_api;
 use super::routes::{Endpoint, route};
 use super::struck::{after_effect, instead};
-use super::token::{CALL_READ, CALL_SAVE, Token, TokenKey};
+use super::token::{Token, TokenKey};
 use callbridge_call::EventTime;
 
 /// Who asks, behind the authentication layer.
@@ -85,8 +85,7 @@ impl Sandbox {
             self.breach(now, Kind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
-        let repeated =
-            request.method == "POST" && self.conduct.was_refused(endpoint, &request.body);
+        let repeated = request.method == "POST" && self.conduct.was_refused(endpoint, request);
         if repeated {
             let words = "the same body again after 400 or 409".to_owned();
             self.breach(now, Kind::RepeatAfter400, "§7.7", words);
@@ -95,8 +94,19 @@ impl Sandbox {
             Some(response) => response,
             None => self.behind(now, &caller, endpoint, id, request, fault),
         };
-        if matches!(response.status, 400 | 409) && response.delivery == Delivery::Now {
-            self.conduct.refused(endpoint, &request.body);
+        let told = response.delivery == Delivery::Now && fault.is_none();
+        match (request.method.as_str(), response.status) {
+            ("POST", 400 | 409) if response.delivery == Delivery::Now => {
+                self.conduct.refused(endpoint, request);
+            }
+            // A missing record is not to be asked for again at once; 500 says it of some (§7.4).
+            ("GET" | "DELETE", 409 | 500) if told => {
+                if let Some(after) = self.conduct.missing(request, now) {
+                    let words = format!("a missing record again after {} ms", after.as_millis());
+                    self.breach(now, Kind::RepeatAfter400, "§7.7", words);
+                }
+            }
+            _ => {}
         }
         response
     }
@@ -160,7 +170,23 @@ impl Sandbox {
                 Endpoint::CallHistory => self.submit(now, caller, request, fault),
                 Endpoint::Filter => self.filter(caller, request),
                 Endpoint::Request => self.request_status(now, caller, id),
-                Endpoint::Unplayed => Err(Refusal::NotFound("Bu manzil sinov muhitida yo‘q")),
+                Endpoint::LeadSave
+                | Endpoint::LeadFilter
+                | Endpoint::Lead
+                | Endpoint::LeadFields
+                | Endpoint::LeadNotes
+                | Endpoint::LeadNote
+                | Endpoint::LeadHistory
+                | Endpoint::LeadHistoryItem
+                | Endpoint::LeadTasks
+                | Endpoint::LeadTaskSave
+                | Endpoint::LeadTask
+                | Endpoint::CrmField => self.of_leads(now, caller, endpoint, id, request, fault),
+                Endpoint::Employees
+                | Endpoint::Contract
+                | Endpoint::Payment
+                | Endpoint::Flat
+                | Endpoint::ContractField => self.of_others(caller, endpoint, id, request),
                 Endpoint::OauthToken
                 | Endpoint::OauthRevoke
                 | Endpoint::Consent
@@ -196,10 +222,12 @@ impl Sandbox {
         endpoint: Endpoint,
         request: &Request,
     ) -> Result<(), Refusal> {
-        let Some(method) = endpoint.method() else {
+        let methods = endpoint.methods();
+        if methods.is_empty() {
             return Ok(());
-        };
-        if request.method != method {
+        }
+        let method = request.method.as_str();
+        if !methods.contains(&method) {
             return Err(Refusal::Method);
         }
         if method == "POST" && !is_json(request) {
@@ -208,11 +236,8 @@ impl Sandbox {
         if request.body.len() > BODY_BYTES_MAX {
             return Err(Refusal::TooLarge);
         }
-        let needed = match endpoint {
-            Endpoint::CallHistory => Some(CALL_SAVE),
-            Endpoint::Filter if self.settings.filter_needs_read => Some(CALL_READ),
-            _ => None,
-        };
+        let free = endpoint == Endpoint::Filter && !self.settings.filter_needs_read;
+        let needed = endpoint.grant(method).filter(|_| !free);
         if !needed.is_none_or(|grant| self.granted(&caller.token, grant)) {
             if let Some(after) = self.conduct.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
@@ -220,7 +245,7 @@ impl Sandbox {
             }
             return Err(Refusal::Denied);
         }
-        if method == "GET" && !request.body.is_empty() {
+        if method != "POST" && !request.body.is_empty() {
             let words = format!("a body on {}", endpoint.word());
             self.breach(now, Kind::WrongMethod, "§4.3", words);
         }
@@ -232,11 +257,7 @@ impl Sandbox {
         let Request { method, path, .. } = request;
         match refusal {
             Refusal::Unparsable(_) | Refusal::Invalid(_) | Refusal::Business(_) => {
-                let rule = if endpoint == Endpoint::Filter {
-                    "§4.7"
-                } else {
-                    "§2.6"
-                };
+                let rule = endpoint.section();
                 let words = match refusal {
                     Refusal::Unparsable(words) => words.clone(),
                     Refusal::Invalid(fields) => format!("{fields:?}"),
@@ -247,7 +268,7 @@ impl Sandbox {
             }
             Refusal::TooLarge => {
                 let words = format!("a body above {BODY_BYTES_MAX} bytes");
-                self.breach(now, Kind::Invalid, "§2.6", words);
+                self.breach(now, Kind::Invalid, endpoint.section(), words);
             }
             Refusal::Method => {
                 self.breach(now, Kind::WrongMethod, "§4", format!("{method} {path}"));
@@ -259,7 +280,11 @@ impl Sandbox {
             Refusal::NotFound(_) if endpoint == Endpoint::Unknown => {
                 self.breach(now, Kind::UnknownPath, "§4", format!("{method} {path}"));
             }
-            Refusal::NotFound(_) | Refusal::Denied | Refusal::Oauth(_) | Refusal::Status(_) => {}
+            Refusal::NotFound(_)
+            | Refusal::Conflict(_)
+            | Refusal::Denied
+            | Refusal::Oauth(_)
+            | Refusal::Status(_) => {}
         }
     }
 }

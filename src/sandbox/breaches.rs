@@ -25,12 +25,14 @@ pub enum Kind {
     DerivedField,
     /// A request refused by validation (§2.6, §4.7, §7.3).
     Invalid,
-    /// The same body again after 400 or 409 (§7.7).
+    /// The same request again after 400 or 409, or a missing record within a minute (§7.7).
     RepeatAfter400,
     /// Again without the grant within a minute (§7.7).
     RepeatAfter403,
     /// Again with a dead token within a minute (§7.7).
     RepeatAfter401,
+    /// A field id that is skipped silently: the client thinks it written (§4.4.2).
+    SkippedField,
     /// A poll of a requestId that was never given (§4.6).
     UnknownPoll,
     /// A poll with another token than the creating one (§3.2).

@@ -1,15 +1,13 @@
 //! `POST call-history`: the synchronous rules (§2.6, §4.5, §7.5).
 
-use super::envelope::{FieldError, Reason, Refusal, json_object};
+use super::body::{EPOCH_MIN, Fields};
+use super::envelope::{Reason, Refusal, json_object};
 use super::journal::{PREFIX, Submission};
 use callbridge_call::EventTime;
-use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Longest uuid, in UTF-16 units (§2.6, Limits).
 pub const UUID_LENGTH_MAX: usize = 128;
-/// No telephone call of ours is older: 2000-01-01.
-const EPOCH_MIN: i64 = 946_684_800;
 /// Names under which a client might send what the service derives (§2.6), in lower case without
 /// underscores.
 const DERIVED: [&str; 11] = [
@@ -33,6 +31,8 @@ pub struct FieldNames {
     pub talk: String,
     /// The customer's number; `None`: no such field.
     pub phone: Option<String>,
+    /// The key of the lead field upsert's list, where it is wrapped (§4.4).
+    pub list: String,
 }
 
 impl Default for FieldNames {
@@ -40,6 +40,7 @@ impl Default for FieldNames {
         Self {
             talk: "talkTimeSec".to_owned(),
             phone: Some("clientPhone".to_owned()),
+            list: "fields".to_owned(),
         }
     }
 }
@@ -55,10 +56,7 @@ pub fn read(
     now: EventTime,
     ahead_max: Duration,
 ) -> Result<(Submission, Vec<String>), Refusal> {
-    let mut fields = Fields {
-        map: json_object(body)?,
-        errors: Vec::new(),
-    };
+    let mut fields = Fields::new(json_object(body)?);
     let lead_id = fields.integer("leadId", i64::MAX)?;
     let employee_id = fields.integer("employeeId", i64::MAX)?;
     let uuid = fields.text("uuid")?;
@@ -72,9 +70,11 @@ pub fn read(
         None => None,
     };
     check_direction(direction.as_deref())?;
-    fields.check_uuid(uuid.as_deref());
-    fields.check_epoch(started_at, now, ahead_max);
-    fields.check_phone(names.phone.as_deref(), phone.as_deref());
+    check_uuid(&mut fields, uuid.as_deref());
+    check_epoch(&mut fields, started_at, now, ahead_max);
+    if let (Some(name), Some(phone)) = (&names.phone, &phone) {
+        fields.check_phone(name, phone);
+    }
     if talk.is_some_and(|talk| talk < 0) {
         fields.refuse(&names.talk, Reason::Min);
     }
@@ -140,84 +140,19 @@ fn is_derived(key: &str) -> bool {
     DERIVED.contains(&plain.to_ascii_lowercase().as_str())
 }
 
-/// The fields of a body not yet taken, and what was found wrong.
-struct Fields {
-    map: Map<String, Value>,
-    errors: Vec<FieldError>,
-}
-
-impl Fields {
-    fn refuse(&mut self, field: &str, reason: Reason) {
-        self.errors.push(FieldError {
-            field: field.to_owned(),
-            reason,
-        });
+fn check_uuid(fields: &mut Fields, uuid: Option<&str>) {
+    let Some(uuid) = uuid else { return };
+    if uuid.trim().is_empty() {
+        fields.refuse("uuid", Reason::NotBlank);
     }
-
-    /// Takes an integer; null and absent are the same. A number with a fraction, one out of the
-    /// type's range, or text is not of the type: the parser's refusal.
-    fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(value) => match value.as_i64().filter(|&n| n <= max && n >= -max - 1) {
-                Some(number) => Ok(Some(number)),
-                None => Err(wrong_type(name, &value, "an integer")),
-            },
-        }
-    }
-
-    fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
-            Some(value) => Err(wrong_type(name, &value, "a string")),
-        }
-    }
-
-    fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
-        match self.map.remove(name) {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::Bool(value)) => Ok(Some(value)),
-            Some(value) => Err(wrong_type(name, &value, "a boolean")),
-        }
-    }
-
-    fn required<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
-        if value.is_none() {
-            self.refuse(name, Reason::NotNull);
-        }
-        value
-    }
-
-    fn check_uuid(&mut self, uuid: Option<&str>) {
-        let Some(uuid) = uuid else { return };
-        if uuid.trim().is_empty() {
-            self.refuse("uuid", Reason::NotBlank);
-        }
-        if uuid.encode_utf16().count() > UUID_LENGTH_MAX {
-            self.refuse("uuid", Reason::Length);
-        }
-    }
-
-    fn check_epoch(&mut self, at: Option<i64>, now: EventTime, ahead_max: Duration) {
-        let latest = now.plus(ahead_max).floor_seconds().get();
-        if at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
-            self.refuse("startedAt", Reason::ValidEpochSec);
-        }
-    }
-
-    fn check_phone(&mut self, name: Option<&str>, phone: Option<&str>) {
-        let (Some(name), Some(phone)) = (name, phone) else {
-            return;
-        };
-        let digits = phone.strip_prefix('+').unwrap_or_default();
-        let good = (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
-        if !good {
-            self.refuse(name, Reason::ValidPhone);
-        }
+    if uuid.encode_utf16().count() > UUID_LENGTH_MAX {
+        fields.refuse("uuid", Reason::Length);
     }
 }
 
-fn wrong_type(name: &str, value: &Value, expected: &str) -> Refusal {
-    Refusal::Unparsable(format!("{name}: {expected} expected, not {value}"))
+fn check_epoch(fields: &mut Fields, at: Option<i64>, now: EventTime, ahead_max: Duration) {
+    let latest = now.plus(ahead_max).floor_seconds().get();
+    if at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
+        fields.refuse("startedAt", Reason::ValidEpochSec);
+    }
 }

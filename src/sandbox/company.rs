@@ -2,6 +2,7 @@
 
 use super::core::{Change, Sandbox};
 use super::journal::{Record, Submission};
+use super::lead::{Lead, LeadChange};
 use super::token::TokenKind;
 use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_DAYS_MAX, Token, TokenKey};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -60,6 +61,15 @@ impl Sandbox {
         let company = self.settings.company.clone();
         if self.flags.as_ref() != Some(&company) {
             self.change(now, Change::Started(Box::new(company)));
+        }
+        let company = self.settings.company.id;
+        let new = |lead: &&Lead| {
+            !self.leads.is_gone(company, lead.id) && !self.leads.is_known(company, lead.id)
+        };
+        let leads: Vec<Lead> = (self.settings.lead_list.iter().filter(new).cloned()).collect();
+        if !leads.is_empty() {
+            let change = LeadChange::Imported { company, leads };
+            self.change(now, Change::Lead(change));
         }
         if !self.tokens.contains_key(&TokenKey::of(token)) {
             self.issue_pat(now, token, expires_at);

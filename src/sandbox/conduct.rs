@@ -1,5 +1,6 @@
 //! How a client behaves after a refusal (§7.7): what it may not repeat, and how soon.
 
+use super::envelope::Request;
 use super::routes::Endpoint;
 use super::token::TokenKey;
 use super::window::Rate;
@@ -29,6 +30,7 @@ struct Refused {
 pub struct Conduct {
     dead_tokens: BTreeMap<TokenKey, Refused>,
     denied: BTreeMap<(TokenKey, Endpoint), Refused>,
+    missing: BTreeMap<uuid::Uuid, Refused>,
     bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
     /// Counted requests of each connection (company, public application) within a window's length,
     /// by whatever token.
@@ -94,20 +96,35 @@ impl Conduct {
             .retain(|(endpoint, _)| !endpoints.contains(endpoint));
     }
 
-    /// Was this body refused with 400 before?
-    pub fn was_refused(&self, endpoint: Endpoint, body: &[u8]) -> bool {
-        self.bodies
-            .contains(&(endpoint, uuid::Uuid::new_v5(&NAMESPACE, body)))
+    /// Was this request refused with 400 or 409 before?
+    pub fn was_refused(&self, endpoint: Endpoint, request: &Request) -> bool {
+        self.bodies.contains(&(endpoint, fingerprint(request)))
     }
 
-    /// Notes a body refused with 400.
-    pub fn refused(&mut self, endpoint: Endpoint, body: &[u8]) {
+    /// Notes a request refused with 400 or 409.
+    pub fn refused(&mut self, endpoint: Endpoint, request: &Request) {
         if self.bodies.len() >= REMEMBERED_MAX {
             self.bodies.pop_first();
         }
-        self.bodies
-            .insert((endpoint, uuid::Uuid::new_v5(&NAMESPACE, body)));
+        self.bodies.insert((endpoint, fingerprint(request)));
     }
+
+    /// Notes a record that was asked for and is missing; tells how long after the time before when
+    /// that was too soon.
+    pub fn missing(&mut self, request: &Request, now: EventTime) -> Option<Duration> {
+        if self.missing.len() >= REMEMBERED_MAX {
+            self.missing.clear();
+        }
+        too_soon(&mut self.missing, fingerprint(request), now)
+    }
+}
+
+fn fingerprint(request: &Request) -> uuid::Uuid {
+    let Request {
+        method, path, body, ..
+    } = request;
+    let place = uuid::Uuid::new_v5(&NAMESPACE, format!("{method} {path}").as_bytes());
+    uuid::Uuid::new_v5(&place, body)
 }
 
 fn too_soon<K: Ord>(

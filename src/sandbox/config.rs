@@ -2,7 +2,9 @@
 
 use super::call_history::FieldNames;
 use super::faults::Rule;
+use super::lead::{Catalogue, LeadList};
 use super::oauth::OauthSettings;
+use super::others::Others;
 use super::shapes::Shapes;
 use super::token::{CALL_READ, CALL_SAVE, Company, Grant, IdSet};
 use super::window::Rate;
@@ -37,6 +39,12 @@ pub struct Settings {
     pub private_targets: bool,
     /// Lives of what OAuth gives out.
     pub oauth: OauthSettings,
+    /// The CRM fields of every company.
+    pub catalogue: Catalogue,
+    /// Leads of the first company that are there from the first start, with what is known of them.
+    pub lead_list: LeadList,
+    /// Contracts, payments and flats.
+    pub others: Others,
     /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
     pub keep_log: bool,
 }
@@ -70,6 +78,9 @@ impl Default for Settings {
             },
             private_targets: false,
             oauth: OauthSettings::default(),
+            catalogue: Catalogue::default(),
+            lead_list: LeadList::new(),
+            others: Others::default(),
             keep_log: false,
         }
     }

@@ -6,6 +6,7 @@ use super::conduct::Conduct;
 use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
 use super::journal::{Journal, Record, Write};
+use super::lead::{LeadChange, Leads};
 use super::oauth::{self, Book};
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey, TokenKind};
@@ -14,6 +15,7 @@ use super::window::{Counted, Fullest, Windows};
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// A change of what outlives a restart: a line of the state file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -51,6 +53,10 @@ pub enum Change {
     Accepted(Box<Write>),
     /// A record that came another way.
     Added(Box<Record>),
+    /// Something about leads.
+    Lead(LeadChange),
+    /// The clock stands so many seconds ahead of the machine's.
+    Ahead(u64),
     /// A client broke the document.
     Broken(Breach),
     /// Something about webhooks.
@@ -77,6 +83,7 @@ pub struct Sandbox {
     pub(super) windows: Windows,
     pub(super) journal: Journal,
     pub(super) webhooks: webhook::Outbox,
+    pub(super) leads: Leads,
     pub(super) breaches: Breaches,
     pub(super) faults: Faults,
     pub(super) conduct: Conduct,
@@ -86,6 +93,7 @@ pub struct Sandbox {
     pub(super) oauth: Book,
     /// Changes so far, those before a restart included.
     pub(super) changes: u64,
+    ahead: Duration,
     log: Vec<Logged>,
 }
 
@@ -99,6 +107,7 @@ impl Sandbox {
             windows: Windows::new(settings.rate),
             journal: Journal::default(),
             webhooks: webhook::Outbox::default(),
+            leads: Leads::default(),
             breaches: Breaches::default(),
             faults: Faults::new(Vec::new(), settings.seed),
             conduct: Conduct::default(),
@@ -107,6 +116,7 @@ impl Sandbox {
             flags: None,
             oauth: Book::default(),
             changes: 0,
+            ahead: Duration::ZERO,
             log: Vec::new(),
             settings,
         }
@@ -114,9 +124,30 @@ impl Sandbox {
 
     /// Brings asynchronous writes to their end that are due.
     pub fn tick(&mut self, now: EventTime) {
+        while let Some((&(due, _), _)) = self.leads.pending.first_key_value() {
+            if due > now {
+                break;
+            }
+            self.settle_calls(due);
+            self.settle_order();
+        }
+        self.settle_calls(now);
+    }
+
+    fn settle_calls(&mut self, now: EventTime) {
         let before = self.journal.records().len();
-        self.journal.settle(now, &self.companies);
+        self.journal.settle(now, &self.companies, &self.leads);
         self.journaled(before);
+    }
+
+    /// The sandbox's moment when the machine's clock says `clock`.
+    pub fn moment(&self, clock: EventTime) -> EventTime {
+        clock.plus(self.ahead)
+    }
+
+    /// How far the clock was moved ahead.
+    pub const fn ahead(&self) -> Duration {
+        self.ahead
     }
 
     /// Makes a change of the log again.
@@ -181,6 +212,8 @@ impl Sandbox {
                 self.journal.add(*record);
                 self.journaled(before);
             }
+            Change::Lead(change) => self.apply_lead(at, change),
+            Change::Ahead(seconds) => self.ahead = Duration::from_secs(seconds),
             Change::Broken(breach) => self.breaches.push(breach),
             Change::Webhook(change) => self.apply_webhook(at, *change),
             Change::Oauth(change) => self.apply_oauth(at, &change),

@@ -37,19 +37,10 @@ impl Sandbox {
         request: &Request,
         fault: Option<Action>,
     ) -> Result<Success, Refusal> {
-        let Sandbox { settings, dice, .. } = self;
+        let settings = &self.settings;
         let (call, derived) =
             call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
-        if self.journal.accepted() >= WRITES_MAX {
-            return Err(Refusal::Status(500));
-        }
-        let jitter = settings.persist_jitter.as_micros();
-        let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
-        let held = match fault {
-            Some(Action::Hold(time)) => time,
-            _ => Duration::ZERO,
-        };
-        let due = now.plus(settings.persist_after + jitter + held);
+        let (request_id, due) = self.next_write(now, fault)?;
         if !derived.is_empty() {
             let words = format!("sent: {}", derived.join(", "));
             self.breach(now, Kind::DerivedField, "§2.6", words);
@@ -58,8 +49,6 @@ impl Sandbox {
         if let Some(earlier) = self.journal.earlier(company, &call) {
             self.judge_repeat(now, &call, &earlier);
         }
-        let serial = format!("{}-{}", self.settings.seed, self.journal.accepted() + 1);
-        let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
         let write = Write {
             request_id: request_id.clone(),
             company,
@@ -75,6 +64,27 @@ impl Sandbox {
             request_id: Some(request_id),
             ..Success::default()
         })
+    }
+
+    /// The requestId of a write that is accepted now, and the moment it will be done.
+    pub(super) fn next_write(
+        &mut self,
+        now: EventTime,
+        fault: Option<Action>,
+    ) -> Result<(String, EventTime), Refusal> {
+        let Sandbox { settings, dice, .. } = self;
+        if self.journal.accepted() >= WRITES_MAX {
+            return Err(Refusal::Status(500));
+        }
+        let jitter = settings.persist_jitter.as_micros();
+        let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
+        let held = match fault {
+            Some(Action::Hold(time)) => time,
+            _ => Duration::ZERO,
+        };
+        let serial = format!("{}-{}", settings.seed, self.journal.accepted() + 1);
+        let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
+        Ok((request_id, now.plus(settings.persist_after + jitter + held)))
     }
 
     fn judge_repeat(&mut self, now: EventTime, call: &Submission, earlier: &Earlier) {

@@ -163,7 +163,7 @@ pub struct FieldError {
     pub reason: Reason,
 }
 
-/// The reasons of §7.5 that the call path can give.
+/// The reasons of §7.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Reason {
@@ -177,6 +177,12 @@ pub enum Reason {
     Max,
     /// Too long.
     Length,
+    /// The list has nothing in it.
+    NotEmpty,
+    /// Too many elements, or too few.
+    Size,
+    /// No record matches the id.
+    NotFound,
     /// Not a telephone number.
     ValidPhone,
     /// Not epoch seconds.
@@ -206,6 +212,8 @@ pub enum Refusal {
     Business(&'static str),
     /// 404, message only.
     NotFound(&'static str),
+    /// 409, message only: a missing lead, flat, note, task or history item (§7.4), or a conflict.
+    Conflict(&'static str),
     /// 405.
     Method,
     /// 413.
@@ -225,6 +233,7 @@ impl Refusal {
             Self::Denied => 403,
             Self::Unparsable(_) | Self::Invalid(_) | Self::Business(_) => 400,
             Self::NotFound(_) => 404,
+            Self::Conflict(_) => 409,
             Self::Method => 405,
             Self::TooLarge => 413,
             Self::MediaType => 415,
@@ -250,7 +259,7 @@ impl Refusal {
                 errors = json!(fields);
                 "Maydonlar noto‘g‘ri to‘ldirilgan"
             }
-            Self::Business(message) | Self::NotFound(message) => message,
+            Self::Business(message) | Self::NotFound(message) | Self::Conflict(message) => message,
             Self::Oauth(code) => code.message(),
             Self::Method => "Bu usul qo‘llab-quvvatlanmaydi",
             Self::TooLarge => "So‘rov tanasi juda katta",
@@ -307,11 +316,16 @@ impl Success {
     }
 }
 
+/// The JSON of a body, or why there is none.
+pub fn json_value(body: &[u8]) -> Result<Value, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::Unparsable(format!("JSON parse error: {error}")))
+}
+
 /// The JSON object of a body, or why there is none.
 pub fn json_object(body: &[u8]) -> Result<serde_json::Map<String, Value>, Refusal> {
-    match serde_json::from_slice::<Value>(body) {
-        Ok(Value::Object(fields)) => Ok(fields),
-        Ok(_) => Err(Refusal::Unparsable("JSON object expected".to_owned())),
-        Err(error) => Err(Refusal::Unparsable(format!("JSON parse error: {error}"))),
+    match json_value(body)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(Refusal::Unparsable("JSON object expected".to_owned())),
     }
 }

@@ -3,8 +3,8 @@
 //!
 //! ```text
 //! ENDPOINT [after N] [times K] [chance P%] ACTION      one rule a line, or parted by ;
-//! ENDPOINT  any, token-info, call-history, filter, request, oauth-token,
-//!           oauth-revoke
+//! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
+//!           lead-fields, crm-field, oauth-token, oauth-revoke… ([`Endpoint::word`])
 //! ACTION    status N         refused with N before anything was done
 //!           gateway N        the same with the HTML page of a proxy
 //!           status-after N   done, then answered N
@@ -20,7 +20,8 @@
 //!           hold TIME        accepted, written TIME later than others
 //! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
 //! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
-//! shape size-max N, shape pending WORD, shape secrets first|each
+//! shape size-max N, shape pending WORD, shape secrets first|each,
+//! shape field-list either|bare|wrapped, shape lead full|snapshot
 //! ```
 
 use super::config::parse_duration;
@@ -138,12 +139,10 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let (first, mut rest) = words.split_first().ok_or("nothing in it")?;
     let endpoint = match *first {
         "any" => None,
-        word => Some(Endpoint::from_word(word).ok_or_else(|| {
-            format!(
-                "`{word}` is none of any, token-info, call-history, filter, request, \
-                 oauth-token, oauth-revoke"
-            )
-        })?),
+        word => Some(
+            Endpoint::from_word(word)
+                .ok_or_else(|| format!("`{word}` is none of any, {}", Endpoint::words()))?,
+        ),
     };
     let (mut after, mut times, mut chance_ppm) = (0, None, 1_000_000);
     while let [key @ ("after" | "times" | "chance"), value, more @ ..] = rest {

@@ -5,6 +5,7 @@
 //!                       └──▶ FAILED, unknown leadId or employeeId
 //! ```
 
+use super::lead::Leads;
 use super::token::{Company, TokenKey};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
@@ -110,12 +111,27 @@ pub struct Entry {
     pub token: TokenKey,
     /// When the write was accepted.
     pub accepted_at: EventTime,
-    /// Its uuid as sent.
+    /// The endpoint that took it.
+    pub of: &'static str,
+    /// Its uuid as sent; empty for other writes than calls.
     pub uuid: String,
     /// Where the write is.
     pub status: Status,
     /// Why it failed, for people.
     pub why: Option<&'static str>,
+}
+
+impl Entry {
+    const fn new(token: TokenKey, accepted_at: EventTime, of: &'static str, uuid: String) -> Self {
+        Self {
+            token,
+            accepted_at,
+            of,
+            uuid,
+            status: Status::Pending,
+            why: None,
+        }
+    }
 }
 
 /// The last write of a uuid.
@@ -152,17 +168,10 @@ pub struct Journal {
 impl Journal {
     /// Takes a write in.
     pub fn accept(&mut self, write: Write) {
-        self.accepted += 1;
         let id = write.request_id.clone();
-        let entry = Entry {
-            token: write.token,
-            accepted_at: write.accepted_at,
-            uuid: write.call.uuid.clone(),
-            status: Status::Pending,
-            why: None,
-        };
-        self.entries.insert(id.clone(), entry);
-        self.by_age.push_back(id.clone());
+        let uuid = write.call.uuid.clone();
+        let entry = Entry::new(write.token, write.accepted_at, "call-history", uuid);
+        self.keep(&id, entry);
         let last = Last {
             request_id: id,
             answered: write.answered,
@@ -173,32 +182,63 @@ impl Journal {
         self.pending.insert((write.due, self.accepted), write);
     }
 
+    /// Takes in the status of a write that is done elsewhere; gives its number.
+    pub fn enter(&mut self, id: &str, token: TokenKey, at: EventTime, of: &'static str) -> u64 {
+        self.keep(id, Entry::new(token, at, of, String::new()));
+        self.accepted
+    }
+
+    fn keep(&mut self, id: &str, entry: Entry) {
+        self.accepted += 1;
+        self.entries.insert(id.to_owned(), entry);
+        self.by_age.push_back(id.to_owned());
+    }
+
+    /// A write is done, or could not be.
+    pub fn end(&mut self, id: &str, why: Option<&'static str>) {
+        if let Some(entry) = self.entries.get_mut(id) {
+            entry.status = if why.is_some() {
+                Status::Failed
+            } else {
+                Status::Success
+            };
+            entry.why = why;
+        }
+    }
+
+    /// The calls of a lead that was merged are the survivor's.
+    pub fn move_lead(&mut self, company: i64, from: i64, into: i64) {
+        for record in &mut self.records {
+            if record.company_id == company && record.call.lead_id == from {
+                record.call.lead_id = into;
+            }
+        }
+    }
+
     /// How many writes were accepted so far.
     pub const fn accepted(&self) -> u64 {
         self.accepted
     }
 
     /// Ends the writes that are due, each at its own moment.
-    pub fn settle(&mut self, now: EventTime, companies: &BTreeMap<i64, Company>) {
+    pub fn settle(&mut self, now: EventTime, companies: &BTreeMap<i64, Company>, leads: &Leads) {
         while let Some(first) = self.pending.first_entry() {
             if first.key().0 > now {
                 break;
             }
             let write = first.remove();
-            let why = self.write(&write, companies.get(&write.company));
-            if let Some(entry) = self.entries.get_mut(&write.request_id) {
-                entry.status = if why.is_some() {
-                    Status::Failed
-                } else {
-                    Status::Success
-                };
-                entry.why = why;
-            }
+            let why = self.write(&write, companies.get(&write.company), leads);
+            self.end(&write.request_id, why);
         }
         self.forget(now);
     }
 
-    fn write(&mut self, write: &Write, company: Option<&Company>) -> Option<&'static str> {
+    fn write(
+        &mut self,
+        write: &Write,
+        company: Option<&Company>,
+        leads: &Leads,
+    ) -> Option<&'static str> {
         let Some(company) = company else {
             return Some("unknown company");
         };
@@ -206,7 +246,7 @@ impl Journal {
         if write.doomed {
             return Some("by order of a fault");
         }
-        if !company.leads.contains(call.lead_id) {
+        if !leads.exists(company, call.lead_id) {
             return Some("unknown leadId");
         }
         if call

@@ -16,12 +16,14 @@
 //! | [`faults`], `struck`, [`shapes`] | what the service does wrong, or leaves unpublished |
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
+//! | [`lead`], [`others`] | leads and their endpoints; employees, contracts, flats (§4.4, §4.7) |
 //! | [`admin`], `company` | what a person does in the CRM |
 //! | [`config`], [`options`] | settings; the flags of the command |
 //! | [`server`], [`http`], [`mod@line`], [`state_file`] | the shell: clock, sockets, file |
 
 pub mod admin;
 mod answer;
+mod body;
 pub mod breaches;
 pub mod call_history;
 mod company;
@@ -35,10 +37,13 @@ pub mod faults;
 pub mod filter;
 pub mod http;
 pub mod journal;
+pub mod lead;
 pub mod line;
 mod mint;
 pub mod oauth;
 pub mod options;
+pub mod others;
+mod page;
 pub mod routes;
 pub mod server;
 pub mod shapes;

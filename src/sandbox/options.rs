@@ -6,6 +6,8 @@ use super::config::{
 };
 use super::error::Error;
 use super::faults;
+use super::lead::catalogue::{DEFAULT_CONTACT, DEFAULT_LED};
+use super::lead::{Catalogue, LeadList, list};
 use super::oauth::ApplicationOptions;
 use super::server;
 use super::token::{Grant, IdSet, PAT_DAYS_MAX};
@@ -40,8 +42,19 @@ pub struct Options {
     pub token_file: Option<PathBuf>,
 
     /// Leads that exist, as numbers and ranges; a call for another one ends FAILED
-    #[arg(long, value_name = "IDS", default_value = DEFAULT_LEADS)]
+    ///
+    /// Nothing is known of them but their ids. A file with the header leadId,phone,name has leads
+    /// with their phones.
+    #[arg(long, value_name = "IDS|FILE", default_value = DEFAULT_LEADS)]
     pub leads: String,
+
+    /// CRM fields of leads (infoType LED), as numbers and ranges; 14, 24… are multi-selects
+    #[arg(long, value_name = "IDS", default_value = DEFAULT_LED)]
+    pub led_fields: String,
+
+    /// CRM fields of contacts (infoType CONTACT): the lead field upsert skips them silently
+    #[arg(long, value_name = "IDS", default_value = DEFAULT_CONTACT)]
+    pub contact_fields: String,
 
     /// Employees that exist, as numbers and ranges
     #[arg(long, value_name = "IDS", default_value = DEFAULT_EMPLOYEES)]
@@ -66,10 +79,11 @@ pub struct Options {
     /// What goes wrong: a file, or the text itself
     ///
     /// One rule a line (or parted by `;`): ENDPOINT [after N] [times K] [chance P%] ACTION.
-    /// ENDPOINT is any, token-info, call-history, filter, request, oauth-token or oauth-revoke.
-    /// ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME, broken,
-    /// no-request-id, accept-false, redirect, failed or hold TIME. `shape status bare` and its like
-    /// choose among shapes that the document leaves open. Example:
+    /// ENDPOINT is any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
+    /// lead-fields, crm-field, oauth-token, oauth-revoke and others, which a wrong one is answered
+    /// with. ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME,
+    /// broken, no-request-id, accept-false, redirect, failed or hold TIME. `shape status bare` and
+    /// its like choose among shapes that the document leaves open. Example:
     /// 'call-history after 2 times 3 status 503'
     #[arg(long, value_name = "FILE|RULES")]
     pub faults: Option<String>,
@@ -90,7 +104,10 @@ pub struct Options {
     #[arg(long, value_name = "ID", default_value = "1")]
     pub company: String,
 
-    /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME
+    /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME, list=NAME
+    ///
+    /// list is the key of the lead field upsert's list, which may also come as a bare array;
+    /// `--faults 'shape field-list bare'` (or wrapped) accepts one of the two alone.
     #[arg(long, value_name = "WHAT=NAME")]
     pub field: Vec<String>,
 
@@ -180,7 +197,20 @@ impl Options {
                 .map_err(|part| format!("`{part}` is neither an id nor a range such as 4005-4010"))
         };
         let mut settings = Settings::default();
-        settings.company.leads = checked(wrong, "leads", ids(&self.leads));
+        match lead_file(&self.leads) {
+            Some(list) => {
+                settings.lead_list = checked(wrong, "leads", list);
+                settings.company.leads = IdSet::default();
+            }
+            None => {
+                let leads = ids(&self.leads).map_err(|words| format!("{words}, nor a file"));
+                settings.company.leads = checked(wrong, "leads", leads);
+            }
+        }
+        settings.catalogue = Catalogue {
+            led: checked(wrong, "led-fields", ids(&self.led_fields)),
+            contact: checked(wrong, "contact-fields", ids(&self.contact_fields)),
+        };
         settings.company.employees = checked(wrong, "employees", ids(&self.employees));
         settings.company.grants = checked(wrong, "grants", grants(&self.grants));
         settings.rate = checked(wrong, "rate", parse_rate(&self.rate));
@@ -205,10 +235,25 @@ fn names(fields: &[String]) -> Result<FieldNames, String> {
         match field.split_once('=') {
             Some(("talk", name)) if !name.is_empty() => names.talk = name.to_owned(),
             Some(("phone", name)) if !name.is_empty() => names.phone = Some(name.to_owned()),
-            _ => return Err(format!("`{field}` is neither talk=NAME nor phone=NAME")),
+            Some(("list", name)) if !name.is_empty() => names.list = name.to_owned(),
+            _ => {
+                return Err(format!(
+                    "`{field}` is none of talk=NAME, phone=NAME, list=NAME"
+                ));
+            }
         }
     }
     Ok(names)
+}
+
+/// The leads of a file; `None` when no file of this name is there, and it may be ids.
+fn lead_file(given: &str) -> Option<Result<LeadList, String>> {
+    let text = match std::fs::read_to_string(given) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Err(format!("`{given}`: {error}"))),
+    };
+    Some(list::parse(&text).map_err(|words| format!("`{given}`, {words}")))
 }
 
 pub(super) fn grants(text: &str) -> Result<Vec<Grant>, String> {

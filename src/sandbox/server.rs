@@ -76,8 +76,9 @@ impl Shared {
 
     /// Does something with the core at the clock's moment, after what is due by then.
     pub fn admin<R>(&self, act: impl FnOnce(&mut Sandbox, EventTime) -> R) -> R {
-        let now = (self.clock)();
-        let (result, _) = self.lock().act(|core| {
+        let mut held = self.lock();
+        let now = held.core.moment((self.clock)());
+        let (result, _) = held.act(|core| {
             core.tick(now);
             act(core, now)
         });
@@ -92,7 +93,7 @@ impl Shared {
     pub(super) fn handle(&self, request: &Request) -> Response {
         let mut held = self.lock();
         // Under the lock, so that moments reach the core in order.
-        let now = (self.clock)();
+        let now = held.core.moment((self.clock)());
         let (response, kept) = held.act(|core| core.handle(now, request));
         if kept {
             response
@@ -238,6 +239,7 @@ fn prepare(config: Config, now: EventTime) -> Result<Held, Error> {
         .state
         .map(|path| StateFile::open(&path, &mut core))
         .transpose()?;
+    let now = core.moment(now);
     core.begin(now, config.token.expose_secret(), config.expires_at);
     let mut held = Held { core, state };
     if let Some(state) = &mut held.state {

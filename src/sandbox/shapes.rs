@@ -50,6 +50,26 @@ pub enum Registered {
     Started,
 }
 
+/// What the body of the lead field upsert may be (§4.4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldList {
+    /// Both of the following.
+    Either,
+    /// An array.
+    Bare,
+    /// An object with the array under a key.
+    Wrapped,
+}
+
+/// What a lead record has beyond its id and the snapshot (§2.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeadRows {
+    /// Contacts and fields.
+    Full,
+    /// Nothing.
+    Snapshot,
+}
+
 /// One choice for each thing left open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shapes {
@@ -67,6 +87,10 @@ pub struct Shapes {
     pub size_max: i64,
     /// Of `registeredTimestamp`.
     pub registered: Registered,
+    /// Of the upsert's body.
+    pub field_list: FieldList,
+    /// Of a lead's record.
+    pub lead_rows: LeadRows,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
     /// Of deliveries: `shape webhook-…`.
@@ -86,6 +110,8 @@ impl Default for Shapes {
             range: Range::Kept,
             size_max: 100,
             registered: Registered::Stored,
+            field_list: FieldList::Either,
+            lead_rows: LeadRows::Full,
             pending: "PENDING".to_owned(),
             webhook: webhook::Shapes::default(),
             secrets_each: false,
@@ -122,6 +148,11 @@ impl Shapes {
             ("registered", "started") => self.registered = Registered::Started,
             ("secrets", "first") => self.secrets_each = false,
             ("secrets", "each") => self.secrets_each = true,
+            ("field-list", "either") => self.field_list = FieldList::Either,
+            ("field-list", "bare") => self.field_list = FieldList::Bare,
+            ("field-list", "wrapped") => self.field_list = FieldList::Wrapped,
+            ("lead", "full") => self.lead_rows = LeadRows::Full,
+            ("lead", "snapshot") => self.lead_rows = LeadRows::Snapshot,
             ("pending", word) => self.pending = word.to_owned(),
             _ => return Err(format!("no shape `{name} {value}`")),
         }

@@ -156,6 +156,11 @@ impl IdSet {
         Ok(set)
     }
 
+    /// The ranges in the order they were given, both ends within.
+    pub(super) fn ranges(&self) -> &[(i64, i64)] {
+        &self.ranges
+    }
+
     /// Is it among them?
     pub fn contains(&self, id: i64) -> bool {
         let within = self

@@ -171,6 +171,7 @@ impl Witness {
             | Kind::Invalid
             | Kind::UnknownPoll
             | Kind::ForeignPoll
+            | Kind::SkippedField
             | Kind::WrongHeader
             | Kind::ContentType
             | Kind::WrongMethod

@@ -23,7 +23,7 @@ impl Sandbox {
     ) -> Response {
         misplaced::judge_oauth(self, now, request);
         let fault = self.faults.pick(endpoint);
-        if self.conduct.was_refused(endpoint, &request.body) {
+        if self.conduct.was_refused(endpoint, request) {
             let words = "the same body again after 400".to_owned();
             self.breach(now, Kind::RepeatAfter400, "§7.7", words);
         }
@@ -35,7 +35,7 @@ impl Sandbox {
             after_effect(&mut response, action);
         }
         if response.status == 400 && response.delivery == Delivery::Now {
-            self.conduct.refused(endpoint, &request.body);
+            self.conduct.refused(endpoint, request);
         }
         response
     }

@@ -2,6 +2,9 @@
 
 mod any;
 mod faults;
+mod lead_events;
+mod lead_fields;
+mod leads;
 mod oauth;
 mod options;
 mod replay;

@@ -37,13 +37,13 @@ fn all_faults_of_the_flags_are_told_at_once() {
     assert_eq!(error.exit_code(), 64);
     insta::assert_snapshot!(error, @r"
     --listen: `here` is no address and port such as 127.0.0.1:8480
-    --leads: `x-3` is neither an id nor a range such as 4005-4010
+    --leads: `x-3` is neither an id nor a range such as 4005-4010, nor a file
     --employees: `9-5` is neither an id nor a range such as 4005-4010
     --grants: `CALL:SAVE` is no grant such as PERMISSION_OPEN_API_CALL:SAVE
     --rate: `60` is no rate such as 60/60s
     --persist-after: `soon` is no time such as 500ms, 6s, 2m, 24h, 365d
     --seed: `one` is no number
-    --field: `colour=red` is neither talk=NAME nor phone=NAME
+    --field: `colour=red` is none of talk=NAME, phone=NAME, list=NAME
     --expires-in: a PAT lives at most 365 days
     --faults: fault `any explode`: `explode` is no action
     ");
@@ -121,4 +121,34 @@ async fn the_command_ends_with_its_shutdown_and_refuses_a_taken_address() {
     run(options(&["--listen=127.0.0.1:0"]), std::future::ready(()))
         .await
         .expect("ends");
+}
+
+#[test]
+fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("leads.csv");
+    let flag = format!("--leads={}", path.display());
+    let text = "leadId,phone,name\n4001,+998901112233,Ali\n4001,+998935556677,\n4002,,\n";
+    std::fs::write(&path, text).expect("written");
+    let config = options(&[&flag]).check().expect("fine");
+    let mut core = crate::sandbox::Sandbox::new(config.settings);
+    core.begin(super::NOW, "svc_pat_x", None);
+    let ali = core.lead(1, 4001).expect("the first");
+    assert_eq!(
+        (ali.name.as_str(), ali.phone()),
+        ("Ali", Some("+998901112233"))
+    );
+    assert_eq!(ali.contacts[0].phones.len(), 2);
+    assert!(core.lead(1, 4002).is_some() && core.lead(1, 4003).is_none());
+    for (line, words) in [
+        ("x,+998901112233,Ali", "line 2: `x` is no id of a lead"),
+        (
+            "4001,901112233,Ali",
+            "line 2: `901112233` is no number such as +998901112233",
+        ),
+    ] {
+        std::fs::write(&path, format!("leadId,phone,name\n{line}\n")).expect("written");
+        let error = options(&[&flag]).check().expect_err("a bad line");
+        assert!(error.to_string().contains(words), "{error}");
+    }
 }

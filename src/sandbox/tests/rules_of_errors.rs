@@ -202,10 +202,10 @@ fn addresses() -> Vec<Row> {
         unknown("a requestId that is none", "/v1/open-api/request/"),
         row(
             "§4.7",
-            "exists, not played here",
+            "a lead is not for a token of calls alone",
             get("/v1/open-api/lead/4001"),
-            404,
-            nothing(),
+            403,
+            json!({ "error": { "messageCode": 3701 } }),
         ),
         row("§4.5", "not with GET", get(SUBMIT), 405, nothing()).breach(Kind::WrongMethod),
         row("§4.5", "not with PUT", put, 405, nothing()).breach(Kind::WrongMethod),

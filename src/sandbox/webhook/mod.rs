@@ -47,6 +47,8 @@ pub use self::verdict::{Next, Outcome};
 
 use super::core::{self, Sandbox};
 use super::journal::Record;
+use super::lead::catalogue::employee_name;
+use super::lead::{Contact, Lead};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 
@@ -167,7 +169,11 @@ impl Sandbox {
     pub(super) fn journaled(&mut self, before: usize) {
         let told: Vec<(EventTime, i64, Event)> = (self.journal.records().iter())
             .skip(before)
-            .map(|record| (record.registered_at, record.company_id, completed(record)))
+            .map(|record| {
+                let lead = self.lead(record.company_id, record.call.lead_id);
+                let event = completed(record, lead.as_ref());
+                (record.registered_at, record.company_id, event)
+            })
             .collect();
         for (at, company, event) in told {
             self.happened(at, company, event);
@@ -258,9 +264,14 @@ impl Sandbox {
     }
 }
 
-/// The conversation of a journal's record (§6.8).
-fn completed(record: &Record) -> Event {
+/// The conversation of a journal's record (§6.8); its contact is the lead's with that number.
+fn completed(record: &Record, lead: Option<&Lead>) -> Event {
     let call = &record.call;
+    let holds = |contact: &&Contact| {
+        let phone = call.client_phone.as_ref();
+        phone.is_some_and(|phone| contact.phones.contains(phone))
+    };
+    let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
     Event::CallCompleted {
         call: Box::new(CompletedCall {
             call_id: record.uuid.clone(),
@@ -274,6 +285,9 @@ fn completed(record: &Record) -> Event {
             hangup_cause: Some(record.hangup_cause.clone()),
             client_phone: call.client_phone.clone(),
             employee_id: call.employee_id,
+            employee_name: call.employee_id.map(employee_name),
+            contact_id: contact.map(|contact| contact.id),
+            contact_name: contact.map(|contact| contact.name.clone()),
             lead_ids: vec![call.lead_id],
             ..CompletedCall::default()
         }),

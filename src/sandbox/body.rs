@@ -1,0 +1,108 @@
+//! Reading a JSON body: fields taken one by one, each of its type; what was wrong (§7.5).
+
+use super::envelope::{FieldError, Reason, Refusal};
+use serde_json::{Map, Value};
+
+/// Before it nothing of ours happened: 2000-01-01.
+pub(super) const EPOCH_MIN: i64 = 946_684_800;
+
+/// The fields of a body not yet taken, and what was found wrong.
+pub(super) struct Fields {
+    pub(super) map: Map<String, Value>,
+    pub(super) errors: Vec<FieldError>,
+    /// Stands before each name in an error: `contacts[0].`
+    prefix: String,
+}
+
+impl Fields {
+    pub(super) const fn new(map: Map<String, Value>) -> Self {
+        Self {
+            map,
+            errors: Vec::new(),
+            prefix: String::new(),
+        }
+    }
+
+    /// Of an element of a list in the body.
+    pub(super) fn within(map: Map<String, Value>, prefix: String) -> Self {
+        Self {
+            prefix,
+            ..Self::new(map)
+        }
+    }
+
+    pub(super) fn refuse(&mut self, field: &str, reason: Reason) {
+        self.errors.push(FieldError {
+            field: format!("{}{field}", self.prefix),
+            reason,
+        });
+    }
+
+    /// Takes an integer; null and absent are the same. A number with a fraction, one out of the
+    /// type's range, or text is not of the type: the parser's refusal.
+    pub(super) fn integer(&mut self, name: &str, max: i64) -> Result<Option<i64>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) => match value.as_i64().filter(|&n| n <= max && n >= -max - 1) {
+                Some(number) => Ok(Some(number)),
+                None => Err(self.wrong_type(name, &value, "an integer")),
+            },
+        }
+    }
+
+    pub(super) fn decimal(&mut self, name: &str) -> Result<Option<f64>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Number(number)) => Ok(number.as_f64()),
+            Some(value) => Err(self.wrong_type(name, &value, "a number")),
+        }
+    }
+
+    pub(super) fn text(&mut self, name: &str) -> Result<Option<String>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(value) => Err(self.wrong_type(name, &value, "a string")),
+        }
+    }
+
+    pub(super) fn boolean(&mut self, name: &str) -> Result<Option<bool>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Bool(value)) => Ok(Some(value)),
+            Some(value) => Err(self.wrong_type(name, &value, "a boolean")),
+        }
+    }
+
+    pub(super) fn list(&mut self, name: &str) -> Result<Option<Vec<Value>>, Refusal> {
+        match self.map.remove(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(Value::Array(list)) => Ok(Some(list)),
+            Some(value) => Err(self.wrong_type(name, &value, "an array")),
+        }
+    }
+
+    pub(super) fn required<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
+        if value.is_none() {
+            self.refuse(name, Reason::NotNull);
+        }
+        value
+    }
+
+    pub(super) fn check_phone(&mut self, name: &str, phone: &str) {
+        if !is_phone(phone) {
+            self.refuse(name, Reason::ValidPhone);
+        }
+    }
+
+    pub(super) fn wrong_type(&self, name: &str, value: &Value, expected: &str) -> Refusal {
+        let name = format!("{}{name}", self.prefix);
+        Refusal::Unparsable(format!("{name}: {expected} expected, not {value}"))
+    }
+}
+
+/// E.164 with its plus sign.
+pub(super) fn is_phone(phone: &str) -> bool {
+    let digits = phone.strip_prefix('+').unwrap_or_default();
+    (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit())
+}

@@ -1,0 +1,29 @@
+//! The leads of the CRM: what is known of them, what clients and people change, what is told (§2.4,
+//! §2.5, §4.4, §4.7).
+//!
+//! ```text
+//! POST lead, field list, notes, task ─▶ order (requestId) ──due──▶ ┐
+//! admin: create, update, merge, delete ───────────────────────────▶ leads ─▶ events (§6.2)
+//! DELETE lead ────────────────────────────────────────────────────▶ ┘
+//! ```
+//!
+//! Where the document says "not shown", the names are those of the snapshot (§2.5) and of the
+//! neighbouring endpoints; each is ours, and said to be.
+
+mod act;
+mod admin;
+mod body;
+pub mod catalogue;
+mod endpoints;
+mod filter;
+pub mod list;
+mod news;
+pub mod order;
+pub mod record;
+pub mod store;
+
+pub use self::admin::{all, answer as administer};
+pub use self::catalogue::Catalogue;
+pub use self::list::LeadList;
+pub use self::record::{Contact, Lead};
+pub use self::store::{LeadChange, Leads};
