@@ -80,6 +80,9 @@ pub struct Flags {
     /// The CRM.
     #[command(flatten)]
     pub crm: CrmFlags,
+    /// Events from the CRM.
+    #[command(flatten)]
+    pub webhooks: WebhookFlags,
     /// Calls.
     #[command(flatten)]
     pub calls: CallFlags,
@@ -173,6 +176,30 @@ pub struct CrmFlags {
     /// The only proxy that is used: those of the environment are ignored
     #[arg(long, value_name = "URL")]
     pub crm_proxy: Option<String>,
+}
+
+/// Events that the CRM sends to us.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Webhooks")]
+pub struct WebhookFlags {
+    /// Take the CRM's events here, at /webhooks: 127.0.0.1:8481 behind a proxy, or 0.0.0.0:8443
+    /// with a certificate [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub webhook_listen: Option<String>,
+    /// The certificate and its chain (PEM) for HTTPS of our own; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub webhook_cert: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub webhook_key: Option<String>,
+    /// The application's signing secrets, a line each: current, previous (or the credential
+    /// `webhook-secret`, or CALLBRIDGE_WEBHOOK_SECRET); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub webhook_secret_file: Option<String>,
+    /// The signing secrets of an installation, as those of the application. May be repeated; the
+    /// one of `connect` is known by itself
+    #[arg(long, value_name = "ID=FILE")]
+    pub installation_secret: Vec<String>,
 }
 
 /// How calls are told apart.

@@ -2,12 +2,15 @@
 
 use super::environment::Environment;
 use super::exit::{Code, ExitCode};
-use crate::secret::Secret;
+use crate::secret::{ExposeSecret as _, Secret};
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 /// A secret is one line, and no longer than this.
 const SECRET_BYTES_MAX: u64 = 16 << 10;
+
+/// Secrets in a file that may hold several: the current one, and those before it.
+pub const LINES_MAX: usize = 4;
 
 /// One of the secrets, with its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,6 +23,8 @@ pub enum Kind {
     Amqp,
     /// That of the broker dead letters go to.
     DeadLetter,
+    /// The application's, that signs events.
+    Webhook,
 }
 
 impl Kind {
@@ -30,6 +35,7 @@ impl Kind {
             Self::Ami => "ami-secret",
             Self::Amqp => "amqp-secret",
             Self::DeadLetter => "dead-letter-secret",
+            Self::Webhook => "webhook-secret",
         }
     }
 
@@ -40,6 +46,7 @@ impl Kind {
             Self::Ami => "CALLBRIDGE_AMI_SECRET",
             Self::Amqp => "CALLBRIDGE_AMQP_SECRET",
             Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
+            Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
         }
     }
 
@@ -47,6 +54,7 @@ impl Kind {
     const fn flag(self) -> &'static str {
         match self {
             Self::Token => "--token-file FILE",
+            Self::Webhook => "--webhook-secret-file FILE",
             Self::Ami | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
         }
     }
@@ -73,6 +81,11 @@ pub enum Error {
     /// The file has nothing in its first line.
     #[error("the secret's file {0} is empty: it holds the secret in its first line")]
     Empty(PathBuf),
+    /// The file has more lines than secrets are in force at a time.
+    #[error(
+        "the secret's file {0} has more than {LINES_MAX} lines: current and previous, a line each"
+    )]
+    TooMany(PathBuf),
     /// The file is no secret.
     #[error("the secret's file {0} holds no secret: one line of text is expected")]
     NoText(PathBuf),
@@ -82,7 +95,9 @@ impl ExitCode for Error {
     fn exit_code(&self) -> Code {
         match self {
             Self::Missing(_) => Code::NoInput,
-            Self::Unreadable(..) | Self::Empty(_) | Self::NoText(_) => Code::Configuration,
+            Self::Unreadable(..) | Self::Empty(_) | Self::TooMany(_) | Self::NoText(_) => {
+                Code::Configuration
+            }
         }
     }
 }
@@ -128,35 +143,59 @@ impl Place {
             Self::Variable(secret) => return Ok(secret.clone()),
             Self::File(path) => path,
         };
-        let opened = std::fs::File::open(path).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => Error::Missing(path.clone()),
-            _ => Error::Unreadable(path.clone(), error),
-        })?;
-        let mut text = String::new();
-        opened
-            .take(SECRET_BYTES_MAX)
-            .read_to_string(&mut text)
-            .map_err(|error| match error.kind() {
-                io::ErrorKind::InvalidData => Error::NoText(path.clone()),
-                _ => Error::Unreadable(path.clone(), error),
-            })?;
-        // editors put the mark of UTF-8 before it
-        let text = text.trim_start_matches('\u{feff}');
-        let line = text.lines().next().unwrap_or_default().trim();
-        if line.is_empty() {
-            return Err(Error::Empty(path.clone()));
-        }
-        if line.chars().any(char::is_control) {
-            return Err(Error::NoText(path.clone()));
-        }
-        Ok(Secret::from(line.to_owned()))
+        let text = text_of(path)?;
+        let line = text.lines().next().unwrap_or_default();
+        secret_of(path, line)
     }
+
+    /// Reads several, a line each; empty lines count as none. At least one, at most [`LINES_MAX`].
+    pub fn read_lines(&self) -> Result<Vec<Secret>, Error> {
+        let (path, text) = match self {
+            Self::Variable(secret) => (Path::new(""), secret.expose_secret().to_owned()),
+            Self::File(path) => (path.as_path(), text_of(path)?),
+        };
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let secrets = lines.map(|line| secret_of(path, line));
+        let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
+        match secrets.len() {
+            0 => Err(Error::Empty(path.to_owned())),
+            1..=LINES_MAX => Ok(secrets),
+            _ => Err(Error::TooMany(path.to_owned())),
+        }
+    }
+}
+
+/// A file's text, without the mark of UTF-8 that editors put before it.
+fn text_of(path: &Path) -> Result<String, Error> {
+    let opened = std::fs::File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
+        _ => Error::Unreadable(path.to_owned(), error),
+    })?;
+    let mut text = String::new();
+    opened
+        .take(SECRET_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => Error::NoText(path.to_owned()),
+            _ => Error::Unreadable(path.to_owned(), error),
+        })?;
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+fn secret_of(path: &Path, line: &str) -> Result<Secret, Error> {
+    let line = line.trim();
+    if line.is_empty() {
+        return Err(Error::Empty(path.to_owned()));
+    }
+    if line.chars().any(char::is_control) {
+        return Err(Error::NoText(path.to_owned()));
+    }
+    Ok(Secret::from(line.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::ExposeSecret as _;
 
     fn read(place: &Place) -> String {
         place.read().expect("a secret").expose_secret().to_owned()
@@ -212,6 +251,28 @@ mod tests {
                 "{bytes:?}: {error}"
             );
             assert_eq!(error.exit_code(), Code::Configuration);
+        }
+    }
+
+    #[test]
+    fn several_secrets_stand_a_line_each() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secrets");
+        let place = Place::File(file.clone());
+        let write = |text: &str| std::fs::write(&file, text).expect("written");
+        let read = || {
+            let secrets = place.read_lines();
+            let texts = secrets.map(|all| {
+                let text = |secret: &Secret| secret.expose_secret().to_owned();
+                all.iter().map(text).collect::<Vec<_>>()
+            });
+            texts.map_err(|error| error.exit_code())
+        };
+        write("\u{feff}current \r\n\n previous\n");
+        assert_eq!(read(), Ok(vec!["current".into(), "previous".into()]));
+        for wrong in ["", "\n \n", "a\nb\nc\nd\ne", "a\u{7}"] {
+            write(wrong);
+            assert_eq!(read(), Err(Code::Configuration), "{wrong:?}");
         }
     }
 

@@ -7,6 +7,10 @@
 //! | [`keyring`] | which secret may prove a delivery |
 //! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as it concerns us |
 //! | [`judge`] | all of these at once: what is to become of a delivery, and what is answered |
+//! | [`secrets`], [`tls`] | the files of secrets and of the certificate, watched |
+//! | [`receiver`] | a delivery judged, kept and answered |
+//! | [`http`], [`stand`] | the listener, and who is connected to it |
+//! | [`tally`] | what came of it, for `status` and metrics |
 //!
 //! What is answered decides what the service does (§6.9): 2xx ends a delivery, 503 brings it back
 //! after 30 s, 5 min and 30 min, 4xx loses it for ever. So 4xx is only for what the service has
@@ -27,6 +31,12 @@
 
 pub mod event;
 pub mod headers;
+pub mod http;
 pub mod judge;
 pub mod keyring;
+pub mod receiver;
+pub mod secrets;
 pub mod signature;
+pub mod stand;
+pub mod tally;
+pub mod tls;

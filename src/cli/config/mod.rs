@@ -8,12 +8,14 @@
 //! | `sources` | `--source` and its secrets |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | `crm` | `--crm-url`, its token, rate and field names |
+//! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
 mod crm;
 mod sources;
 mod trunks;
 pub mod typed;
+mod webhooks;
 
 pub use typed::{Purpose, Typed, logging, state_folder};
 
@@ -24,6 +26,7 @@ use crate::sender::rate::Rate;
 use callbridge_asterisk::Columns;
 use callbridge_source::url::{QueueUrl, SourceUrl};
 use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +48,8 @@ pub struct Config {
     pub rules: Rules,
     /// Where calls are journaled; `None` in `explain` and dry runs without `--crm-url`.
     pub crm: Option<Crm>,
+    /// Where events of the CRM are taken; `None` without `--webhook-listen`.
+    pub webhooks: Option<Webhooks>,
     /// How calls are told apart.
     pub calls: Calls,
     /// The state folder; `None` only where it was not asked for and has no default.
@@ -93,6 +98,28 @@ pub struct Crm {
     pub ca_file: Option<PathBuf>,
     /// `--crm-proxy`
     pub proxy: Option<Url>,
+}
+
+/// Where events of the CRM are taken, and what proves them.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// `--webhook-listen`
+    pub listen: SocketAddr,
+    /// `--webhook-cert` and `--webhook-key`; `None` for plain HTTP.
+    pub tls: Option<Certificate>,
+    /// The application's secrets.
+    pub application: Option<Place>,
+    /// `--installation-secret`: by installation.
+    pub installations: BTreeMap<String, Place>,
+}
+
+/// The files of a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Certificate {
+    /// The certificate and its chain.
+    pub chain: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
 }
 
 /// How calls are told apart.

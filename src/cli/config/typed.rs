@@ -1,6 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{Calls, Config, DeadLetters, Logging, crm, sources, trunks};
+use super::{Calls, Config, DeadLetters, Logging, crm, sources, trunks, webhooks};
 use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::{CallFlags, Flags, LogFlags, OperationFlags};
@@ -69,6 +69,7 @@ impl TryFrom<Typed<'_>> for Config {
         );
         let token_needed = needs && !dry_run;
         let crm = crm::check(&flags.crm, token_needed, environment, &mut faults);
+        let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
         let calls = calls(&flags.calls, &mut faults);
         let state = flags.operation.state.as_deref();
         let state = match state_folder(state, environment) {
@@ -95,6 +96,7 @@ impl TryFrom<Typed<'_>> for Config {
                 ..Rules::default()
             },
             crm,
+            webhooks,
             calls,
             state,
             listen,

@@ -1,0 +1,103 @@
+//! What came of the events so far: for `status`, metrics and the log.
+
+use callbridge_call::EventTime;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// Events by kind ([`super::event::KINDS`], or `none` where nothing was proved) and result.
+pub type Events = BTreeMap<(&'static str, &'static str), u64>;
+
+/// A refusal of one kind is told no more often.
+const TOLD_EVERY: Duration = Duration::from_secs(60);
+
+/// Counts, since the start of the process.
+#[derive(Debug, Default)]
+pub struct Tally(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    events: Events,
+    last: Option<EventTime>,
+    told: BTreeMap<&'static str, (EventTime, u64)>,
+}
+
+impl Tally {
+    /// Of no event yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Once more. What is of a kind was proved, and is the last event.
+    pub fn count(&self, kind: Option<&'static str>, result: &'static str, now: EventTime) {
+        let mut counts = self.lock();
+        *counts
+            .events
+            .entry((kind.unwrap_or("none"), result))
+            .or_default() += 1;
+        if kind.is_some() {
+            counts.last = Some(now);
+        }
+    }
+
+    /// How many of this result there were since it was told last; `None` while it is too early to
+    /// tell it again.
+    pub fn tell(&self, result: &'static str, now: EventTime) -> Option<u64> {
+        let mut counts = self.lock();
+        let Some((told, since)) = counts.told.get_mut(result) else {
+            counts.told.insert(result, (now, 0));
+            return Some(1);
+        };
+        *since += 1;
+        // A clock that was set back does not silence it.
+        if now.since(*told) < TOLD_EVERY && now >= *told {
+            return None;
+        }
+        *told = now;
+        Some(std::mem::take(since))
+    }
+
+    /// All so far.
+    pub fn events(&self) -> Events {
+        self.lock().events.clone()
+    }
+
+    /// When the last proved event came.
+    pub fn last(&self) -> Option<EventTime> {
+        self.lock().last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_of_one_refusal_is_told_once_a_minute_with_its_number() {
+        let tally = Tally::new();
+        let at = EventTime::from_seconds;
+        assert_eq!(tally.tell("forged", at(100)), Some(1));
+        for second in 101..160 {
+            assert_eq!(tally.tell("forged", at(second)), None);
+        }
+        assert_eq!(tally.tell("stale", at(130)), Some(1));
+        assert_eq!(tally.tell("forged", at(160)), Some(60));
+        assert_eq!(tally.tell("forged", at(50)), Some(1), "set back");
+    }
+
+    #[test]
+    fn only_what_was_proved_is_an_event() {
+        let tally = Tally::new();
+        let at = EventTime::from_seconds(100);
+        tally.count(None, "forged", at);
+        assert_eq!(tally.last(), None);
+        tally.count(Some("CALL_COMPLETED"), "confirmed", at);
+        tally.count(Some("CALL_COMPLETED"), "confirmed", at);
+        assert_eq!(tally.last(), Some(at));
+        assert_eq!(tally.events()[&("CALL_COMPLETED", "confirmed")], 2);
+    }
+}
