@@ -6,12 +6,14 @@
 //! | [`place`] | state folder, clock, listener |
 //! | [`inward`] | sources, trunks, lists, the queue for dead letters |
 //! | [`service`] | the CRM: address, token, grant, company |
+//! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
 pub mod catch_up;
 pub mod finding;
 pub mod inward;
 pub mod place;
 pub mod service;
+pub mod webhooks;
 
 use crate::cli::command::Check;
 use crate::cli::dispatch::print;
@@ -65,6 +67,10 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     }
     let queue = inward::dead_letters(config).await;
     show(queue.into_iter().collect(), &mut findings)?;
+    show(
+        webhooks::look(config, state.is_daemon()).await,
+        &mut findings,
+    )?;
     show(service::look(config, state).await, &mut findings)?;
     match worst(&findings) {
         None => Ok(()),

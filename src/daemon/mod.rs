@@ -13,6 +13,7 @@
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
+//! | [`webhooks`] | events that come to us |
 //! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
@@ -24,6 +25,7 @@ pub mod observer;
 pub mod open;
 pub mod outward;
 pub mod upkeep;
+pub mod webhooks;
 
 use crate::cli::config::Config;
 use crate::cli::exit::{Code, Failure};
@@ -158,12 +160,14 @@ impl Daemon {
         } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         vitals.extend(vital);
         outward::start_notices(&config, &opened.spool, &stopped, &mut tasks);
+        let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources,
             sender,
             durations,
             seen_up,
+            webhooks,
             vitals,
         });
         let daemon = Self {

@@ -1,5 +1,6 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
+use super::webhooks::Shown;
 use crate::clock;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
@@ -25,6 +26,8 @@ pub struct Observer {
     pub durations: Durations,
     /// Sources that have been up at least once, by place.
     pub seen_up: watch::Receiver<Vec<bool>>,
+    /// The receiver of webhooks, where there is one.
+    pub webhooks: Option<Shown>,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
 }
@@ -54,6 +57,7 @@ impl Observer {
             sources: self.sources.borrow().clone(),
             token: sender.token,
             pause: pause.or(sender.pause),
+            webhooks: self.webhooks.as_ref().map(Shown::status),
         })
     }
 
@@ -83,6 +87,7 @@ impl Observer {
             status,
             requests: self.sender.borrow().requests.clone(),
             dead_letters,
+            webhooks: self.webhooks.as_ref().map(Shown::events),
             durations: self.durations.clone(),
         }
     }

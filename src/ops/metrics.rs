@@ -46,6 +46,8 @@ pub struct Observed {
     pub requests: Requests,
     /// Dead and parked letters, by reason.
     pub dead_letters: BTreeMap<String, u64>,
+    /// Events that came to us, by kind and result; `None` where none are taken.
+    pub webhooks: Option<crate::webhook::tally::Events>,
     /// Shared with where they are counted.
     pub durations: Durations,
 }
@@ -78,6 +80,12 @@ struct Events {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Webhook {
+    event: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Reason {
     reason: String,
 }
@@ -105,6 +113,7 @@ pub fn render(seen: &Observed) -> String {
     budget(&mut all, seen);
     sources(&mut all, seen);
     token(&mut all, seen);
+    webhooks(&mut all, seen);
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {
@@ -222,6 +231,33 @@ fn sources(all: &mut Registry, seen: &Observed) {
         "Times at which events of a source may have been missed",
         gaps,
     );
+}
+
+fn webhooks(all: &mut Registry, seen: &Observed) {
+    let Some(seen_events) = &seen.webhooks else {
+        return;
+    };
+    let events = Counters::<Webhook>::default();
+    for ((event, result), count) in seen_events {
+        let labels = Webhook { event, result };
+        events.get_or_create(&labels).inc_by(*count);
+    }
+    all.register(
+        "webhooks",
+        "Events from the CRM, by what became of them",
+        events,
+    );
+    let last = seen
+        .status
+        .webhooks
+        .as_ref()
+        .and_then(|it| it.last_event_at);
+    if let Some(at) = last {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(at);
+        let help = "Arrival of the last event that was proved";
+        all.register("webhook_last_event_timestamp_seconds", help, gauge);
+    }
 }
 
 fn token(all: &mut Registry, seen: &Observed) {

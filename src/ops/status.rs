@@ -20,6 +20,9 @@ pub struct Status {
     pub token: Token,
     /// Why nothing is sent, and what mends it; `null` while all is well.
     pub pause: Option<Pause>,
+    /// Events from the CRM; not there without `--webhook-listen`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub webhooks: Option<Webhooks>,
 }
 
 /// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at every
@@ -182,6 +185,41 @@ pub struct Token {
     pub grants: Vec<String>,
 }
 
+/// Events that the CRM sends to us.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Webhooks {
+    /// Where they are taken.
+    pub address: String,
+    /// Over TLS of our own.
+    pub tls: bool,
+    /// `listening`; `no_secret` while nothing can be proved.
+    pub state: String,
+    /// Arrival of the last one that was proved, in epoch seconds; `null` before the first.
+    pub last_event_at: Option<i64>,
+    /// How many by result, since the start of the process.
+    pub events: BTreeMap<String, u64>,
+}
+
+impl Webhooks {
+    fn to_text(&self, text: &mut String) {
+        let how = if self.tls { "HTTPS" } else { "HTTP" };
+        let _ = write!(text, "webhooks {} ({how}) {}", self.address, self.state);
+        let last = self.last_event_at;
+        if let Some(at) = last.and_then(|at| jiff::Timestamp::from_second(at).ok()) {
+            let _ = write!(text, ", last event {at}");
+        }
+        let events = self.events.iter();
+        let events = events.map(|(result, count)| format!("{count} {}", result.replace('_', " ")));
+        let events: Vec<String> = events.collect();
+        let events = match &events[..] {
+            [] => "none so far".to_owned(),
+            events => events.join(", "),
+        };
+        let _ = writeln!(text, "\n         {events}");
+    }
+}
+
 /// Every [`Pause::reason`] there is.
 pub const PAUSES: [&str; 13] = [
     "token_missing",
@@ -259,6 +297,9 @@ impl Status {
         );
         self.pace_to_text(&mut text);
         self.token_to_text(&mut text);
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.to_text(&mut text);
+        }
         for source in &self.sources {
             source.to_text(&mut text, &paint);
         }

@@ -49,16 +49,17 @@ pub async fn serve(
     listener: TcpListener,
     tls: Option<watch::Receiver<Arc<ServerConfig>>>,
     receiver: Arc<Receiver>,
-    mut stop: watch::Receiver<bool>,
+    stop: impl Future<Output = ()>,
 ) {
+    let (close, closing) = watch::channel(false);
+    let mut stop = pin!(stop);
     let stand = Arc::new(Stand::new());
     let mut connections = JoinSet::new();
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
-            // A sender that is gone stops as well.
-            _ = stop.wait_for(|stop| *stop) => break,
+            () = &mut stop => break,
         };
         let stream = match accepted {
             Ok((stream, _)) => stream,
@@ -77,10 +78,17 @@ pub async fn serve(
         let acceptor = tls
             .as_ref()
             .map(|tls| TlsAcceptor::from(Arc::clone(&tls.borrow())));
-        let connection = connection(stream, acceptor, Arc::clone(&receiver), place, stop.clone());
+        let connection = connection(
+            stream,
+            acceptor,
+            Arc::clone(&receiver),
+            place,
+            closing.clone(),
+        );
         stand.may_cut(id, connections.spawn(connection));
     }
     drop(listener);
+    close.send_replace(true);
     let end = Instant::now() + STOP_WITHIN;
     let ending = async { while connections.join_next().await.is_some() {} };
     if timeout_at(end, ending).await.is_err() {
@@ -126,6 +134,7 @@ where
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), service);
     let mut serving = pin!(serving);
+    // A sender that is gone stops as well.
     let stopping = async { drop(stop.wait_for(|stop| *stop).await) };
     tokio::select! {
         ended = serving.as_mut() => return ended.unwrap_or_else(cut),

@@ -134,12 +134,26 @@ mod tests {
             installation_secret: ["x", "a=/f", "9=", "9=/f", "9=/g"].map(String::from).into(),
             ..WebhookFlags::default()
         };
-        insta::assert_snapshot!(checked(&flags).1, @"");
+        insta::assert_snapshot!(checked(&flags).1, @"
+        7 faults in the flags, and nothing was opened:
+          --webhook-cert: needs --webhook-key, its private key
+          --installation-secret x: is not ID=FILE
+          --installation-secret a=/f: `a` is no installation's id: digits
+          --installation-secret 9=: its file is missing
+          --installation-secret 9=/g: that installation has a file already; it may have more lines
+          --webhook-secret-file: is empty: give a path
+          --webhook-listen: `everywhere` is no IP:PORT, as 127.0.0.1:8481
+        ");
         let alone = WebhookFlags {
             webhook_key: Some("/etc/key".into()),
             webhook_secret_file: Some("/etc/secret".into()),
             ..WebhookFlags::default()
         };
-        insta::assert_snapshot!(checked(&alone).1, @"");
+        insta::assert_snapshot!(checked(&alone).1, @"
+        3 faults in the flags, and nothing was opened:
+          --webhook-key: needs --webhook-cert, its certificate
+          --webhook-key: does nothing without --webhook-listen ADDR
+          --webhook-secret-file: does nothing without --webhook-listen ADDR
+        ");
     }
 }

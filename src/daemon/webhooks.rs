@@ -1,0 +1,121 @@
+//! Events that come to us: the listener and what keeps its files in force. Nothing is listened to
+//! before the spool is open, and nothing here is needed for calls to be journaled.
+
+use super::{has_stopped, until};
+use crate::cli::config::{Config, Webhooks as Settings};
+use crate::cli::exit::{Code, Failure};
+use crate::ops::status::Webhooks;
+use crate::spool::Handle;
+use crate::webhook::http;
+use crate::webhook::receiver::{BOUND, Receiver};
+use crate::webhook::secrets::{Places, Secrets};
+use crate::webhook::tally::{Events, Tally};
+use crate::webhook::tls;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The receiver, as others look at it.
+#[derive(Clone, Debug)]
+pub struct Shown {
+    address: SocketAddr,
+    tls: bool,
+    secrets: Arc<Secrets>,
+    tally: Arc<Tally>,
+}
+
+impl Shown {
+    /// As `status` has it.
+    pub fn status(&self) -> Webhooks {
+        let mut events = BTreeMap::new();
+        for ((_, result), count) in self.tally.events() {
+            *events.entry(result.to_owned()).or_insert(0) += count;
+        }
+        let no_secret = self.secrets.current().is_empty();
+        Webhooks {
+            address: self.address.to_string(),
+            tls: self.tls,
+            state: if no_secret { "no_secret" } else { "listening" }.to_owned(),
+            last_event_at: self.tally.last().map(|at| at.floor_seconds().get()),
+            events,
+        }
+    }
+
+    /// By kind and result.
+    pub fn events(&self) -> Events {
+        self.tally.events()
+    }
+}
+
+/// Whoever reads along on the way learns names and numbers, and nothing tells a proxy from it.
+pub fn is_open_to_readers(settings: &Settings) -> bool {
+    settings.tls.is_none() && !settings.listen.ip().is_loopback()
+}
+
+/// Starts the receiver, where one is asked for.
+///
+/// # Errors
+/// When the address is not free or the certificate does not serve.
+pub async fn start(
+    config: &Config,
+    spool: &Handle,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> Result<Option<Shown>, Failure> {
+    let Some(settings) = &config.webhooks else {
+        return Ok(None);
+    };
+    let tls = settings.tls.clone().map(tls::keep).transpose();
+    let tls = tls.map_err(|error| {
+        let words = format!("--webhook-cert: {error}");
+        Failure::new(Code::Configuration, words)
+    })?;
+    let addr = settings.listen;
+    let listener = TcpListener::bind(addr).await.map_err(|error| {
+        let words = format!("--webhook-listen {addr}: cannot listen: {error}");
+        Failure::new(Code::Usage, words)
+    })?;
+    let bound = spool.read(|store| store.meta(BOUND)).await;
+    let bound = bound.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
+    let places = Places {
+        application: settings.application.clone(),
+        installations: settings.installations.clone(),
+        state: config.state.clone(),
+    };
+    let (secrets, faults) = Secrets::new(places, bound);
+    for error in faults {
+        tracing::warn!(%error, "a secret that signs events");
+    }
+    let shown = Shown {
+        address: listener.local_addr().unwrap_or(addr),
+        tls: tls.is_some(),
+        secrets: Arc::clone(&secrets),
+        tally: Arc::new(Tally::new()),
+    };
+    tracing::info!(address = %shown.address, tls = shown.tls, "webhooks are taken");
+    if is_open_to_readers(settings) {
+        tracing::warn!(
+            address = %shown.address,
+            "events come in plain HTTP from other machines: whoever is on the way can read them"
+        );
+    }
+    let receiver = Arc::new(Receiver {
+        spool: spool.clone(),
+        secrets: Arc::clone(&secrets),
+        tally: Arc::clone(&shown.tally),
+    });
+    let (current, keeping) = tls.unzip();
+    if let Some(keeping) = keeping {
+        tasks.spawn(until(async { Ok(keeping.await) }, stopped.clone()));
+    }
+    tasks.spawn(until(async { Ok(secrets.keep().await) }, stopped.clone()));
+    let stop = has_stopped(stopped.clone());
+    tasks.spawn(async move {
+        http::serve(listener, current, receiver, stop).await;
+        Ok(())
+    });
+    Ok(Some(shown))
+}

@@ -1,0 +1,117 @@
+//! Whoever is slow, huge, half or many does not keep the service out.
+
+use crate::line::soon;
+use crate::place::{Delivery, Place};
+use callbridge::webhook::http::{BODY_BYTES_MAX, CONNECTIONS_MAX};
+
+#[tokio::test]
+async fn a_huge_body_is_refused_before_it_is_read_and_one_that_hides_its_length_soon_after() {
+    let place = Place::start().await;
+    let mut line = place.line().await;
+    line.send(&Delivery::of(1).head(BODY_BYTES_MAX + 1)).await;
+    assert_eq!(line.status().await, Some(413));
+    let mut hidden = place.line().await;
+    let head = String::from_utf8(Delivery::of(1).head(0)).expect("text");
+    let head = head.replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    hidden.send(head.as_bytes()).await;
+    let chunk = [b"40000\r\n".to_vec(), vec![b'x'; 0x40000], b"\r\n".to_vec()].concat();
+    for _ in 0..5 {
+        // The line may be cut at any of them.
+        hidden.send(&chunk).await;
+    }
+    assert!(matches!(hidden.status().await, Some(413) | None));
+    assert_eq!(place.count("too_large"), 2);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_told_so() {
+    let place = Place::start().await;
+    let mut wrong = Delivery::of(1);
+    wrong.path = "/webhook";
+    assert_eq!(place.post(&wrong).await, 404);
+    wrong.path = "/webhooks/?from=crm";
+    assert_eq!(place.post(&wrong).await, 200);
+    let get = b"GET /webhooks HTTP/1.1\r\nHost: here\r\n\r\n";
+    assert_eq!(place.line().await.exchange(get).await, 405);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_stops_half_way_is_cut_and_changes_nothing() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let delivery = Delivery::of(1);
+    let mut half = place.line().await;
+    half.send(&delivery.head(delivery.body.len())).await;
+    half.send(&delivery.body[..delivery.body.len() / 2]).await;
+    // The rest never comes, and the line is held open.
+    assert_eq!(half.status().await, Some(408));
+    assert_eq!(place.books().await.journaled, 0);
+    drop(half);
+    let mut gone = place.line().await;
+    gone.send(&delivery.head(delivery.body.len())).await;
+    drop(gone);
+    assert_eq!(place.post(&delivery).await, 200);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_without_end_and_one_that_is_too_long_end_the_line() {
+    let place = Place::start().await;
+    let mut slow = place.line().await;
+    slow.send(b"POST /webhooks HTTP/1.1\r\nX-Slow: ").await;
+    let mut long = place.line().await;
+    long.send(b"POST /webhooks HTTP/1.1\r\n").await;
+    let line = format!("X-Long: {}\r\n", "x".repeat(8_000));
+    let mut sent = 0;
+    while sent < 40 && long.send(line.as_bytes()).await {
+        sent += 1;
+    }
+    long.ended().await;
+    let mut many = place.line().await;
+    let heads = (0..200).map(|n| format!("X-Many-{n}: 1\r\n"));
+    let request = format!(
+        "POST /webhooks HTTP/1.1\r\n{}\r\n",
+        heads.collect::<String>()
+    );
+    many.send(request.as_bytes()).await;
+    many.ended().await;
+    let mut noise = place.line().await;
+    noise
+        .send(&[0x16, 3, 1, 0, 200, 0, 0, 0, 13, 10, 13, 10])
+        .await;
+    noise.ended().await;
+    slow.ended().await;
+    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn more_silent_lines_than_there_are_places_do_not_keep_a_delivery_out() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let mut silent = Vec::new();
+    for _ in 0..2 * CONNECTIONS_MAX {
+        let mut line = place.line().await;
+        line.send(b"POST /webhooks HTTP/1.1\r\n").await;
+        silent.push(line);
+    }
+    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    assert_eq!(place.books().await.journaled, 1);
+    let oldest = silent.first_mut().expect("a line");
+    soon("the end of the oldest", oldest.ended()).await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn lines_that_stay_open_do_not_hold_up_the_end() {
+    let place = Place::start().await;
+    let mut idle = place.line().await;
+    assert_eq!(idle.exchange(&Delivery::of(1).request()).await, 200);
+    let mut half = place.line().await;
+    half.send(b"POST /webhooks HTTP/1.1\r\n").await;
+    place.stop().await;
+    idle.ended().await;
+    half.ended().await;
+}

@@ -1,0 +1,65 @@
+//! One connection, byte for byte.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Nothing in these tests takes this long unless it never comes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// Waits for `future`, and fails with `what` when it does not come.
+pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match timeout(DEADLINE, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
+    }
+}
+
+/// A connection.
+pub struct Line(TcpStream);
+
+impl Line {
+    pub async fn open(addr: SocketAddr) -> Self {
+        let stream = soon("a connection", TcpStream::connect(addr)).await;
+        Self(stream.expect("it listens"))
+    }
+
+    /// Sends bytes; false when the other side has cut the line.
+    pub async fn send(&mut self, bytes: &[u8]) -> bool {
+        soon("room to write", self.0.write_all(bytes)).await.is_ok()
+    }
+
+    /// The status of the next answer, or `None` when the line ends without one.
+    pub async fn status(&mut self) -> Option<u16> {
+        let mut head = Vec::new();
+        let reading = async {
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(self.0.read_u8().await.ok()?);
+            }
+            let head = String::from_utf8(head).expect("text");
+            let length = head.to_ascii_lowercase();
+            let length = length.split("content-length: ").nth(1).expect("a length");
+            let length: usize = length.lines().next()?.parse().expect("a number");
+            let mut body = vec![0; length];
+            self.0.read_exact(&mut body).await.ok()?;
+            head.split(' ').nth(1)?.parse().ok()
+        };
+        soon("an answer, or the end", reading).await
+    }
+
+    /// Sends a request whole, and its answer's status.
+    pub async fn exchange(&mut self, request: &[u8]) -> u16 {
+        assert!(self.send(request).await, "the line was cut");
+        self.status().await.expect("an answer")
+    }
+
+    /// Waits until the other side ends the line; what it still said.
+    pub async fn ended(&mut self) -> Vec<u8> {
+        let mut rest = Vec::new();
+        // A reset is an end as well.
+        let _ = soon("the end of the line", self.0.read_to_end(&mut rest)).await;
+        rest
+    }
+}

@@ -1,0 +1,7 @@
+//! The receiver of webhooks on a real socket: what the service sends, and what others do.
+
+mod deliveries;
+mod hostile;
+mod line;
+mod place;
+mod tls;
