@@ -4,8 +4,10 @@
 use super::{has_stopped, until};
 use crate::cli::config::{Config, Webhooks as Settings};
 use crate::cli::exit::{Code, Failure};
+use crate::journal::number::Country;
 use crate::ops::status::Webhooks;
 use crate::spool::Handle;
+use crate::trunk::Trunks;
 use crate::webhook::http;
 use crate::webhook::receiver::{BOUND, Receiver};
 use crate::webhook::secrets::{Places, Secrets};
@@ -53,6 +55,14 @@ impl Shown {
 /// Whoever reads along on the way learns names and numbers, and nothing tells a proxy from it.
 pub fn is_open_to_readers(settings: &Settings) -> bool {
     settings.tls.is_none() && !settings.listen.ip().is_loopback()
+}
+
+/// Whose phones the CRM may write without a country's code: those of the trunks, where all are of
+/// one country.
+fn country(trunks: &Trunks) -> Option<Country> {
+    let mut all = trunks.iter().filter_map(|trunk| trunk.country);
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
 }
 
 /// Starts the receiver, where one is asked for.
@@ -105,6 +115,7 @@ pub async fn start(
     let receiver = Arc::new(Receiver {
         spool: spool.clone(),
         secrets: Arc::clone(&secrets),
+        country: country(&config.rules.trunks),
         tally: Arc::clone(&shown.tally),
     });
     let (current, keeping) = tls.unzip();

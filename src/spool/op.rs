@@ -188,6 +188,8 @@ pub enum Told {
         /// The leads it was put down to; may be empty.
         leads: Vec<LeadId>,
     },
+    /// Something happened to a lead, for the directory ([`Op::Learn`]).
+    Learn(Box<LeadNews>),
 }
 
 /// What became of a delivery.
@@ -212,6 +214,11 @@ pub enum Delivered {
     Settled(RowId),
     /// No call of ours.
     NotOurs,
+    /// News of a lead are taken in.
+    Learned {
+        /// Something was not known before.
+        new: bool,
+    },
 }
 
 /// A slot of the sender's budget, as it must survive a restart.

@@ -1,8 +1,11 @@
 //! The JSON of an event (§6.5 to §6.8), as far as it concerns us. Unknown fields and values are
 //! passed over: the service adds such as it likes (§ Versioning).
 
+use super::lead;
 use crate::crm::lenient;
+use crate::journal::number::Country;
 use crate::journal::{CallUuid, LeadId};
+use crate::people::directory::LeadNews;
 use callbridge_call::EpochSeconds;
 use serde_json::Value;
 
@@ -33,8 +36,10 @@ pub const KINDS: [&str; 8] = [
     "LEAD_MERGED",
     "LEAD_DELETED",
     "CALL_COMPLETED",
-    "other",
+    OTHER,
 ];
+/// Events that are not in the catalogue.
+const OTHER: &str = "other";
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +50,6 @@ pub struct Event {
     pub kind: &'static str,
     /// `companyId`, in digits.
     pub company: String,
-    /// `occurredAt`, in whole seconds; `None` where it is not there or no time.
-    pub at: Option<EpochSeconds>,
     /// What it says.
     pub what: What,
 }
@@ -61,6 +64,8 @@ pub enum What {
         /// The leads that it was put down to.
         leads: Vec<LeadId>,
     },
+    /// Something of a lead.
+    Lead(Box<LeadNews>),
     /// Nothing for us.
     Nothing(Why),
 }
@@ -98,11 +103,11 @@ impl Why {
     }
 }
 
-/// Reads a body.
+/// Reads a body. `country` is that of phones without a country's code.
 ///
 /// # Errors
 /// In words, when it is no event: not JSON, no object, no id or no company.
-pub fn read(body: &[u8]) -> Result<Event, String> {
+pub fn read(body: &[u8], country: Option<Country>) -> Result<Event, String> {
     let json = lenient::read_keys(body, &KEYS)?;
     if !json.is_object() {
         return Err("the body is no object".to_owned());
@@ -119,21 +124,21 @@ pub fn read(body: &[u8]) -> Result<Event, String> {
     let kind = KINDS
         .into_iter()
         .find(|known| *known == kind)
-        .unwrap_or("other");
+        .unwrap_or(OTHER);
+    let at = seconds(&json["occurredAt"]);
     Ok(Event {
         id: id.to_owned(),
         kind,
         company: company.to_string(),
-        at: seconds(&json["occurredAt"]),
-        what: what(kind, &json),
+        what: match kind {
+            "CALL_COMPLETED" => completed(&json["call"]).unwrap_or_else(What::Nothing),
+            OTHER => What::Nothing(Why::Unknown),
+            _ => match lead::news(kind, &json, at, country) {
+                Some(news) => What::Lead(Box::new(news)),
+                None => What::Nothing(Why::Incomplete),
+            },
+        },
     })
-}
-
-fn what(kind: &str, json: &Value) -> What {
-    match kind {
-        "CALL_COMPLETED" => completed(&json["call"]).unwrap_or_else(What::Nothing),
-        _ => What::Nothing(Why::Unknown),
-    }
 }
 
 /// A call that may be ours: of our provider, or of none that is named. A false confirmation would
@@ -164,12 +169,12 @@ fn completed(call: &Value) -> Result<What, Why> {
 }
 
 /// A lead's id.
-fn lead_id(value: &Value) -> Option<LeadId> {
+pub(super) fn lead_id(value: &Value) -> Option<LeadId> {
     id_in(value).and_then(LeadId::new)
 }
 
 /// An id: a whole number, as a number or in digits.
-fn id_in(value: &Value) -> Option<i64> {
+pub(super) fn id_in(value: &Value) -> Option<i64> {
     match value {
         Value::Number(number) => number.as_i64(),
         Value::String(text) if text.bytes().all(|byte| byte.is_ascii_digit()) => text.parse().ok(),
@@ -178,7 +183,7 @@ fn id_in(value: &Value) -> Option<i64> {
 }
 
 /// Seconds since the epoch, with or without a fraction; milliseconds and the like are no time.
-fn seconds(value: &Value) -> Option<EpochSeconds> {
+pub(super) fn seconds(value: &Value) -> Option<EpochSeconds> {
     const YEAR_5138: i64 = 100_000_000_000;
     let whole = value.as_i64().or_else(|| {
         let exact = value.as_f64().filter(|it| (0.0..1e11).contains(it))?;
@@ -213,7 +218,9 @@ mod tests {
     }
 
     fn what_of(event: &Value) -> What {
-        read(event.to_string().as_bytes()).expect("an event").what
+        read(event.to_string().as_bytes(), None)
+            .expect("an event")
+            .what
     }
 
     fn ours() -> What {
@@ -276,7 +283,7 @@ mod tests {
         let with = |key: &str, value: Value| {
             let mut event = call(json!({}));
             event[key] = value;
-            read(event.to_string().as_bytes())
+            read(event.to_string().as_bytes(), None)
         };
         for (key, value) in [
             ("eventId", json!(null)),
@@ -289,12 +296,7 @@ mod tests {
             assert!(with(key, value.clone()).is_err(), "{key} {value}");
         }
         assert_eq!(with("companyId", json!("77")).expect("one").company, "77");
-        let at = |value| {
-            with("occurredAt", value)
-                .expect("one")
-                .at
-                .map(EpochSeconds::get)
-        };
+        let at = |value: Value| seconds(&value).map(EpochSeconds::get);
         assert_eq!(at(json!(1_795_151_330.9)), Some(1_795_151_330));
         assert_eq!(at(json!(1_795_151_330_000_i64)), None, "milliseconds");
         assert_eq!(at(json!("yesterday")), None);
@@ -306,10 +308,10 @@ mod tests {
         for odd in ["1e400", deep.as_str()] {
             let body = call(json!({})).to_string();
             let body = body.replacen('{', &format!("{{\"news\":{odd},"), 1);
-            assert_eq!(read(body.as_bytes()).expect("an event").what, ours());
+            assert_eq!(read(body.as_bytes(), None).expect("an event").what, ours());
         }
         for body in [&b""[..], b"[]", b"7", b"{", b"\xff\xfe", b"null"] {
-            assert!(read(body).is_err(), "{body:?}");
+            assert!(read(body, None).is_err(), "{body:?}");
         }
     }
 
@@ -318,11 +320,11 @@ mod tests {
         fn any_bytes_are_an_event_or_none_without_panic(
             body in any::<Vec<u8>>(), key in 0..KEYS.len(), text in "\\PC{0,20}",
         ) {
-            let _ = read(&body);
+            let _ = read(&body, None);
             let mut event = call(json!({}));
             for value in [json!(text), json!({"id": text}), json!([text]), json!(-1)] {
                 event[KEYS[key]] = value;
-                let _ = read(event.to_string().as_bytes());
+                let _ = read(event.to_string().as_bytes(), None);
             }
         }
     }

@@ -4,6 +4,7 @@ use super::event::{self, What, Why};
 use super::headers::Headers;
 use super::keyring::{Keyring, Whose};
 use super::signature::Message;
+use crate::journal::number::Country;
 use crate::spool::{Delivery, Told};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -90,13 +91,15 @@ pub enum Judged {
     },
 }
 
-/// The moments that a delivery is judged at.
+/// What a delivery is judged by, beside its secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct Bench {
     /// Now.
     pub now: EventTime,
     /// A clock before this is wrong: the program was built then.
     pub right_from: EventTime,
+    /// Whose phones have no country's code.
+    pub country: Option<Country>,
 }
 
 /// Judges a delivery.
@@ -107,26 +110,31 @@ pub fn judge(
     headers: &Headers,
     body: &[u8],
     keyring: &Keyring,
-    moment: Moment,
+    bench: Bench,
 ) -> Result<Judged, Refusal> {
     let message = Message::new(&headers.timestamp, body);
     let proved = keyring.prove(&headers.installation, &message, &headers.signature);
     let whose = proved.ok_or(Refusal::NoSecret)?.ok_or(Refusal::Forged)?;
-    if moment.now < moment.right_from {
+    if bench.now < bench.right_from {
         return Err(Refusal::Clock);
     }
     let signed_at = EventTime::from_seconds(headers.signed_at);
     // Whole seconds were signed: the second itself is no difference.
-    let (now, fresh) = (moment.now.floor_seconds().get(), FRESH.as_secs());
+    let (now, fresh) = (bench.now.floor_seconds().get(), FRESH.as_secs());
     if now.abs_diff(signed_at.floor_seconds().get()) > fresh {
         return Err(Refusal::Stale);
     }
-    let event = event::read(body).map_err(Refusal::Unreadable)?;
+    let event = event::read(body, bench.country).map_err(Refusal::Unreadable)?;
     if !event.id.eq_ignore_ascii_case(&headers.id) {
         return Err(Refusal::OtherId);
     }
     let told = match event.what {
         What::Completed { uuid, leads } => Told::Completed { uuid, leads },
+        What::Lead(mut news) => {
+            // What is dated ahead would be the newest for ever.
+            news.at = news.at.min(bench.now.floor_seconds());
+            Told::Learn(news)
+        }
         What::Nothing(why) => {
             return Ok(Judged::Drop {
                 kind: event.kind,
@@ -140,7 +148,7 @@ pub fn judge(
             installation: headers.installation.clone(),
             event: event.id.to_ascii_lowercase(),
             company: event.company,
-            at: moment.now,
+            at: bench.now,
             told,
         }),
         binds: whose == Whose::Unbound,

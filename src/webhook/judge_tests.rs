@@ -28,10 +28,11 @@ fn keyring() -> Keyring {
     }
 }
 
-fn moment(seconds: i64) -> Moment {
-    Moment {
+fn bench(seconds: i64) -> Bench {
+    Bench {
         now: EventTime::from_seconds(seconds),
         right_from: EventTime::from_seconds(NOW - 86_400),
+        country: None,
     }
 }
 
@@ -49,7 +50,7 @@ fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
 
 fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Judged, Refusal> {
     let headers = headers(signed_at, body, secret);
-    judge(&headers, body, &keyring(), moment(NOW))
+    judge(&headers, body, &keyring(), bench(NOW))
 }
 
 #[test]
@@ -86,7 +87,7 @@ fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
 
 #[test]
 fn a_wrong_clock_of_our_own_is_no_judge_of_times_but_of_signatures() {
-    let (body, early) = (body(), moment(NOW - 90_000));
+    let (body, early) = (body(), bench(NOW - 90_000));
     let judged = |secret| judge(&headers(NOW, &body, secret), &body, &keyring(), early);
     assert_eq!(judged(SECRET), Err(Refusal::Clock));
     assert_eq!(judged("another"), Err(Refusal::Forged));
@@ -96,7 +97,7 @@ fn a_wrong_clock_of_our_own_is_no_judge_of_times_but_of_signatures() {
 fn without_a_secret_it_cannot_be_judged() {
     let (body, none) = (body(), Keyring::default());
     let headers = headers(NOW, &body, SECRET);
-    let judged = judge(&headers, &body, &none, moment(NOW));
+    let judged = judge(&headers, &body, &none, bench(NOW));
     assert_eq!(judged, Err(Refusal::NoSecret));
 }
 
@@ -105,7 +106,7 @@ fn a_body_that_was_written_anew_is_forged() {
     let signed = headers(NOW, &body(), SECRET);
     let anew = serde_json::from_slice::<serde_json::Value>(&body()).expect("JSON");
     let anew = serde_json::to_vec_pretty(&anew).expect("JSON");
-    let judged = judge(&signed, &anew, &keyring(), moment(NOW));
+    let judged = judge(&signed, &anew, &keyring(), bench(NOW));
     assert_eq!(judged, Err(Refusal::Forged));
 }
 
@@ -114,10 +115,10 @@ fn another_event_in_the_header_and_no_event_in_the_body_are_refused() {
     let body = body();
     let mut other = headers(NOW, &body, SECRET);
     other.id = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e11".into();
-    let refused = judge(&other, &body, &keyring(), moment(NOW));
+    let refused = judge(&other, &body, &keyring(), bench(NOW));
     assert_eq!(refused, Err(Refusal::OtherId));
     other.id = ID_OF_IT.to_uppercase();
-    assert!(judge(&other, &body, &keyring(), moment(NOW)).is_ok());
+    assert!(judge(&other, &body, &keyring(), bench(NOW)).is_ok());
     let refused = judged(NOW, b"not json", SECRET);
     assert!(
         matches!(refused, Err(Refusal::Unreadable(_))),
@@ -133,7 +134,7 @@ fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation(
         ..Keyring::default()
     };
     let headers = headers(NOW, &body, SECRET);
-    let binds = |keyring: &Keyring| match judge(&headers, &body, keyring, moment(NOW)) {
+    let binds = |keyring: &Keyring| match judge(&headers, &body, keyring, bench(NOW)) {
         Ok(Judged::Keep { binds, .. }) => Some(binds),
         Ok(Judged::Drop { .. }) | Err(_) => None,
     };
@@ -141,6 +142,26 @@ fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation(
     let bound = Connection::new(&secret, None).binding("9001");
     keyring.connection = Some(Connection::new(&secret, Some(&bound)));
     assert_eq!(binds(&keyring), Some(false));
+}
+
+#[test]
+fn news_of_a_lead_is_never_newer_than_now() {
+    let event = |at: i64| {
+        let lead = json!({"id": 4001, "phone": "+998901110001"});
+        let event = json!({
+            "eventId": ID_OF_IT, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 77,
+            "lead": lead,
+        });
+        match judged(NOW, event.to_string().as_bytes(), SECRET) {
+            Ok(Judged::Keep { delivery, .. }) => match delivery.told {
+                Told::Learn(news) => news.at.get(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(event(NOW - 3_600), NOW - 3_600);
+    assert_eq!(event(NOW + 3_600), NOW);
 }
 
 #[test]
@@ -170,10 +191,10 @@ proptest! {
         let place = flip % wrong.len();
         wrong[place] ^= 1 << bit;
         let signed = headers(NOW + at, &body, SECRET);
-        let judged_wrong = judge(&signed, &wrong, &keyring(), moment(NOW));
+        let judged_wrong = judge(&signed, &wrong, &keyring(), bench(NOW));
         prop_assert_eq!(judged_wrong, Err(Refusal::Forged));
         prop_assert_eq!(judged(NOW + at, &body, &by), Err(Refusal::Forged));
-        let taken = judge(&signed, &body, &keyring(), moment(NOW)).is_ok();
+        let taken = judge(&signed, &body, &keyring(), bench(NOW)).is_ok();
         prop_assert_eq!(taken, at.abs() <= 300);
     }
 
@@ -184,9 +205,9 @@ proptest! {
         let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
         let all = names.into_iter().zip(values.iter().map(Vec::as_slice));
         if let Ok(headers) = Headers::read(all) {
-            prop_assert!(judge(&headers, &body, &keyring(), moment(NOW)).is_err());
+            prop_assert!(judge(&headers, &body, &keyring(), bench(NOW)).is_err());
         }
         let signed = headers(NOW, &body, SECRET);
-        let _ = judge(&signed, &body, &keyring(), moment(NOW));
+        let _ = judge(&signed, &body, &keyring(), bench(NOW));
     }
 }

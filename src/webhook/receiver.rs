@@ -1,11 +1,12 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
 use super::headers::Headers;
-use super::judge::{Judged, Moment, Refusal, judge};
+use super::judge::{Bench, Judged, Refusal, judge};
 use super::secrets::Secrets;
 use super::tally::Tally;
 use crate::clock;
 use crate::journal::figures;
+use crate::journal::number::Country;
 use crate::spool::{Delivered, Delivery, Done, Handle, Op, Told};
 use callbridge_call::EventTime;
 use std::sync::Arc;
@@ -26,6 +27,8 @@ pub struct Receiver {
     pub spool: Handle,
     /// What proves them.
     pub secrets: Arc<Secrets>,
+    /// Whose phones have no country's code.
+    pub country: Option<Country>,
     /// What came of them.
     pub tally: Arc<Tally>,
 }
@@ -43,12 +46,13 @@ impl Receiver {
     /// Judges a delivery, keeps it, and says what to answer.
     pub async fn take(&self, headers: &Headers, body: &[u8]) -> Answer {
         let now = clock::now().wall;
-        let moment = Moment {
+        let bench = Bench {
             now,
             right_from: figures::right_from(),
+            country: self.country,
         };
         let keyring = self.secrets.current();
-        match judge(headers, body, &keyring, moment) {
+        match judge(headers, body, &keyring, bench) {
             Err(refusal) => self.refuse(&refusal),
             Ok(Judged::Drop { kind, why }) => {
                 self.tally.count(Some(kind), why.word(), now);
@@ -140,7 +144,10 @@ impl Receiver {
 /// What became of a delivery: the line in the log, and the answer.
 fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
     let (event, installation) = (&delivery.event, &delivery.installation);
-    let Told::Completed { uuid, .. } = &delivery.told;
+    let (uuid, lead) = match &delivery.told {
+        Told::Completed { uuid, .. } => (Some(uuid.to_string()), None),
+        Told::Learn(news) => (None, Some(news.lead.get())),
+    };
     let (status, word) = match delivered {
         Delivered::Repeat => (200, "repeat"),
         Delivered::CompanyUnknown => {
@@ -149,19 +156,25 @@ fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
         }
         Delivered::OtherCompany => (200, "other_company"),
         Delivered::Confirmed { row, elsewhere } => {
-            info!(call = %uuid, id = row.0, %event, "journaled, a webhook says");
+            info!(call = uuid, id = row.0, %event, "journaled, a webhook says");
             if *elsewhere {
-                warn!(call = %uuid, id = row.0, "the CRM put it down to another lead than was sent");
+                warn!(
+                    call = uuid,
+                    id = row.0,
+                    "the CRM put it down to another lead than was sent"
+                );
             }
             (200, "confirmed")
         }
         Delivered::Overtaken(row) => {
-            warn!(reason = "conflict", call = %uuid, id = row.0, %event, "dead letter");
+            warn!(reason = "conflict", call = uuid, id = row.0, %event, "dead letter");
             (200, "overtaken")
         }
         Delivered::Settled(_) => (200, "settled"),
         Delivered::NotOurs => (200, "not_ours"),
+        Delivered::Learned { new: true } => (200, "learned"),
+        Delivered::Learned { new: false } => (200, "known"),
     };
-    debug!(%event, %installation, result = word, "a webhook");
+    debug!(%event, %installation, lead, result = word, "a webhook");
     Answer { status, word }
 }

@@ -4,6 +4,7 @@
 use super::keyring::{Connection, Keyring};
 use super::signature::Key;
 use crate::cli::secrets::{Error, Place};
+use crate::oauth::store;
 use crate::secret::{ExposeSecret as _, Secret};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -63,9 +64,13 @@ impl Places {
         (texts, faults)
     }
 
-    /// The secret that `connect` was given.
-    fn connection(&self, _before: &Texts) -> Option<Secret> {
-        None
+    /// The secret that `connect` was given. Whoever works with the connection tells of a file that
+    /// cannot be read.
+    fn connection(&self, before: &Texts) -> Option<Secret> {
+        match store::read(self.state.as_deref()?) {
+            Ok(connection) => connection?.webhook_secret,
+            Err(_) => before.connection.clone(),
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the service sends, and what pretends to be of it.
 
 use crate::place::{Delivery, Place, SECRET, completed, now, uuid};
+use callbridge::journal::Phone;
 use callbridge::spool::State;
 use serde_json::{Value, json};
 
@@ -129,6 +130,44 @@ async fn what_is_not_for_us_is_taken_and_dropped() {
         State::Journaled,
         "unknown fields spoil nothing"
     );
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_happens_to_a_lead_is_learned_once() {
+    let place = Place::start().await;
+    let event = |id: &str, kind: &str, at: i64, lead: Value| {
+        let event = json!({
+            "eventId": id, "eventType": kind, "occurredAt": at, "companyId": 77, "lead": lead,
+            "mood": {"unknown": [1]},
+        });
+        Delivery::signed(&event, now(), SECRET)
+    };
+    let holders = async || {
+        let phone = Phone::from_e164("+998901110001").expect("a number");
+        let found = place.spool.read(move |store| store.holders(&phone)).await;
+        format!("{:?}", found.expect("readable").leads())
+    };
+    let lead = json!({"id": 4001, "phone": "+998901110001"});
+    let created = event("e-1", "LEAD_CREATED", now() - 60, lead.clone());
+    for result in ["learned", "repeat"] {
+        assert_eq!(place.post(&created).await, 200);
+        assert_eq!(place.count(result), 1);
+    }
+    assert!(holders().await.contains("4001"));
+    let gone = event("e-2", "LEAD_DELETED", now() - 30, lead.clone());
+    assert_eq!(place.post(&gone).await, 200);
+    let late = event("e-3", "LEAD_ASSIGNED", now() - 40, lead);
+    assert_eq!(place.post(&late).await, 200);
+    assert!(!holders().await.contains("4001"), "deleted after that");
+    let nobody = event(
+        "e-4",
+        "LEAD_CREATED",
+        now(),
+        json!({"phone": "+998901110001"}),
+    );
+    assert_eq!(place.post(&nobody).await, 200);
+    assert_eq!(place.count("incomplete"), 1);
     place.stop().await;
 }
 

@@ -67,6 +67,7 @@ impl Place {
         let receiver = Arc::new(Receiver {
             spool: spool.clone(),
             secrets,
+            country: None,
             tally: Arc::clone(&tally),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

@@ -43,6 +43,10 @@ impl Store {
         }
         match &delivery.told {
             Told::Completed { uuid, leads } => self.completed(*uuid, leads, delivery.at),
+            Told::Learn(news) => {
+                let new = self.learn(news)? == Done::Learned { new: true };
+                Ok(Delivered::Learned { new })
+            }
         }
     }
 
@@ -72,8 +76,13 @@ impl Store {
             }
         };
         self.remember_hooked(at, after)?;
-        let own = found.lead;
-        let elsewhere = !leads.is_empty() && own.is_some_and(|own| !leads.contains(&own));
+        let elsewhere = match found.lead {
+            Some(own) if !leads.is_empty() && !leads.contains(&own) => {
+                let survivor = self.survivor(own)?;
+                survivor.is_none_or(|survivor| !leads.contains(&survivor))
+            }
+            Some(_) | None => false,
+        };
         Ok(Delivered::Confirmed { row, elsewhere })
     }
 

@@ -362,6 +362,22 @@ pub const ACTS: &[Act] = &[
     ("deliveries", |store, rows| {
         let sent = at(3_000);
         step(store, rows.at(READY, 3), Step::Send);
+        let learn = Told::Learn(Box::new(LeadNews::new(
+            LeadId::new(9_001).expect("an id"),
+            sent.floor_seconds(),
+            What::Created,
+            FirstPhone::None,
+        )));
+        write(
+            store,
+            vec![Op::Delivery(Box::new(Delivery {
+                installation: "9".into(),
+                event: "a lead".into(),
+                company: "c".into(),
+                at: sent,
+                told: learn,
+            }))],
+        );
         for (kind, k) in [(READY, 3), (SUBMITTED, 3), (DEAD, 3)] {
             let row = store
                 .row(rows.at(kind, k))

@@ -1,0 +1,140 @@
+//! What `LEAD_*` events tell of a lead (§2.5, §6.6, §6.7), for the directory.
+
+use super::event::{id_in, lead_id, seconds};
+use crate::journal::LeadId;
+use crate::journal::number::Country;
+use crate::people::directory::news::ContactId;
+use crate::people::directory::{ContactPhones, FirstPhone, LeadNews, What};
+use callbridge_call::EpochSeconds;
+use serde_json::Value;
+
+/// Entries of an event that are looked at.
+const ENTRIES_MAX: usize = 1_000;
+
+/// The news of a lead's event; `None` where its lead or its time is missing, or it is no event of
+/// a lead.
+pub fn news(
+    kind: &str,
+    json: &Value,
+    occurred_at: Option<EpochSeconds>,
+    country: Option<Country>,
+) -> Option<LeadNews> {
+    let snapshot = &json["lead"];
+    let lead = lead_id(&snapshot["id"])?;
+    let what = match kind {
+        "LEAD_CREATED" => What::Created,
+        "LEAD_ASSIGNED" => What::Assigned,
+        "LEAD_STAGE_CHANGED" => What::StageChanged,
+        "LEAD_PROPERTIES_UPDATED" => What::PropertiesUpdated,
+        "LEAD_MERGED" => What::Merged {
+            from: merged(&json["mergedLeadIds"], lead),
+        },
+        "LEAD_DELETED" => What::Deleted,
+        _ => return None,
+    };
+    let at = occurred_at.or_else(|| seconds(&snapshot["updatedTimestamp"]))?;
+    // A block that would be null is left out (§6.5).
+    let phone = match &snapshot["phone"] {
+        Value::String(text) => FirstPhone::of(Some(text), country),
+        Value::Null => FirstPhone::None,
+        _ => FirstPhone::Untold,
+    };
+    Some(LeadNews {
+        contacts: contacts(&json["propertyChanges"], country),
+        ..LeadNews::new(lead, at, what, phone)
+    })
+}
+
+fn merged(ids: &Value, survivor: LeadId) -> Vec<LeadId> {
+    let ids = ids.as_array().map_or(&[][..], Vec::as_slice);
+    let ids = ids.iter().take(ENTRIES_MAX).filter_map(lead_id);
+    ids.filter(|id| *id != survivor).collect()
+}
+
+/// The contacts of `propertyChanges` (§6.7); other properties say nothing of phones.
+fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
+    let changes = changes.as_array().map_or(&[][..], Vec::as_slice);
+    let changes = changes.iter().take(ENTRIES_MAX);
+    let of_contact = changes.filter(|change| change["type"] == "CONTACT");
+    of_contact
+        .map(|change| {
+            let contact = id_in(&change["contactId"]).and_then(ContactId::new);
+            let (from, to) = (change["from"].as_str(), change["to"].as_str());
+            ContactPhones::of_change(contact, from, to, country)
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::Phone;
+    use serde_json::json;
+
+    fn told(kind: &str, json: &Value) -> Option<LeadNews> {
+        let at = EpochSeconds::new(1_795_151_317);
+        news(kind, json, Some(at), Country::parse("UZ"))
+    }
+
+    fn phone(n: u32) -> Phone {
+        Phone::from_e164(&format!("+99890111000{n}")).expect("a number")
+    }
+
+    #[test]
+    fn each_event_of_a_lead_is_news_of_its_kind_with_the_snapshots_phone() {
+        let event = json!({"lead": {"id": 4001, "phone": "901110001", "attributions": [{}]}});
+        for (kind, what) in [
+            ("LEAD_CREATED", What::Created),
+            ("LEAD_ASSIGNED", What::Assigned),
+            ("LEAD_STAGE_CHANGED", What::StageChanged),
+            ("LEAD_PROPERTIES_UPDATED", What::PropertiesUpdated),
+            ("LEAD_MERGED", What::Merged { from: Vec::new() }),
+            ("LEAD_DELETED", What::Deleted),
+        ] {
+            let news = told(kind, &event).expect("news");
+            assert_eq!((news.what, news.phone), (what, FirstPhone::Is(phone(1))));
+            assert!(news.contacts.is_empty() && !news.whole);
+        }
+        assert_eq!(told("LEAD_SOLD", &event), None);
+    }
+
+    #[test]
+    fn phones_of_contacts_and_merged_leads_are_read() {
+        let event = json!({
+            "lead": {"id": 4001},
+            "mergedLeadIds": [4002, "4003", 4001, null],
+            "propertyChanges": [
+                {"type": "NAME", "from": "a", "to": "b [+998901110009]"},
+                {"type": "CONTACT", "contactId": 7, "from": "A [+998901110001]",
+                 "to": "A [+998901110001, +998901110002]"},
+                {"type": "CONTACT", "contactId": 8, "from": "B [+998901110003]"},
+                {"type": "HOROSCOPE", "to": {"sign": "lion"}},
+                7,
+            ],
+        });
+        let merged = told("LEAD_MERGED", &event).expect("news");
+        let from = [4002, 4003].into_iter().filter_map(LeadId::new).collect();
+        assert_eq!(merged.what, What::Merged { from });
+        assert_eq!(merged.phone, FirstPhone::None);
+        let changed = told("LEAD_PROPERTIES_UPDATED", &event)
+            .expect("news")
+            .contacts;
+        let phones: Vec<_> = changed
+            .iter()
+            .map(|it| (&it.now[..], &it.before[..]))
+            .collect();
+        let both = [phone(1), phone(2)];
+        assert_eq!(phones, [(&both[..], &both[..1]), (&[], &[phone(3)])]);
+    }
+
+    #[test]
+    fn without_a_lead_or_a_time_there_is_no_news() {
+        for lead in [json!(null), json!({}), json!({"id": -1}), json!([4001])] {
+            assert_eq!(told("LEAD_CREATED", &json!({"lead": lead})), None, "{lead}");
+        }
+        let event = json!({"lead": {"id": 4001, "updatedTimestamp": 1_795_151_000, "phone": 7}});
+        let news = news("LEAD_CREATED", &event, None, None).expect("news");
+        assert_eq!(news.at.get(), 1_795_151_000);
+        assert_eq!(news.phone, FirstPhone::Untold);
+    }
+}
