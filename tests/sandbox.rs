@@ -1,5 +1,7 @@
 //! The sandbox over a real socket, as a client meets it.
 
+use callbridge::sandbox::oauth::Application;
+use callbridge::sandbox::token::{Grant, TokenKey};
 use callbridge::sandbox::{Action, Config, Endpoint, Error, Kind, Rule, Server, start};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -367,4 +369,78 @@ async fn a_damaged_state_file_is_refused_with_its_line_and_left_alone() {
         std::fs::read_to_string(&path).expect("still there"),
         "no JSON\n"
     );
+}
+
+const BACK: &str = "http://127.0.0.1:9/back";
+
+fn public_application() -> Application {
+    Application {
+        id: 2,
+        secret: TokenKey::of("svc_sec_1"),
+        redirect_uris: vec![BACK.to_owned()],
+        allowed: Grant::parse("PERMISSION_OPEN_API_CALL:SAVE")
+            .into_iter()
+            .collect(),
+        ..Application::new("svc_app_1".to_owned())
+    }
+}
+
+async fn post_form(url: String, body: String) -> reqwest::Response {
+    let form = "application/x-www-form-urlencoded";
+    let request = client().post(url).header("Content-Type", form).body(body);
+    request.send().await.expect("an answer")
+}
+
+/// Looks at the authorization page, approves, and gives the code that the browser brings back.
+async fn approved(server: &Server) -> String {
+    let consent = format!(
+        "{}/consent?response_type=code&client_id=svc_app_1&redirect_uri={BACK}\
+         &scope=PERMISSION_OPEN_API_CALL:SAVE&state=s%201",
+        server.url()
+    );
+    let page = client().get(&consent).send().await.expect("the page");
+    assert_eq!(page.headers()["content-type"], "text/html; charset=utf-8");
+    let back = post_form(consent, "decision=approve".to_owned()).await;
+    assert_eq!(back.status(), 302);
+    let location = back.headers()["location"].to_str().expect("an address");
+    let (to, query) = location.split_once("?code=").expect("a code");
+    let (code, state) = query.split_once("&state=").expect("the state");
+    assert_eq!((to, state), (BACK, "s+1"));
+    code.to_owned()
+}
+
+#[tokio::test]
+async fn consent_code_token_and_revocation_work_over_their_own_addresses() {
+    let server = server(|config| {
+        config.auth_listen = Some(config.listen);
+        config.settings.oauth.application = Some(public_application());
+    })
+    .await;
+    let code = approved(&server).await;
+    let path = "/v1/open-api/oauth/token";
+    let body = format!(
+        "grant_type=authorization_code&code={code}&redirect_uri={BACK}&client_id=svc_app_1\
+         &client_secret=svc_sec_1"
+    );
+    let elsewhere = post_form(format!("{}{path}", server.url()), body.clone()).await;
+    assert_eq!(elsewhere.status(), 404);
+    let told = post_form(format!("{}{path}", server.auth_url()), body).await;
+    assert_eq!(told.status(), 200);
+    assert_eq!(told.headers()["cache-control"], "no-store");
+    let told: Value = told.json().await.expect("JSON");
+    let access = told["access_token"].as_str().expect("a token");
+    let info = || async {
+        let request = client().get(format!("{}/v1/open-api/token/info", server.url()));
+        let answer = request.header("X-Open-Api-Token", access).send().await;
+        answer.expect("an answer").status()
+    };
+    assert_eq!(info().await, 200);
+    let refresh = told["refresh_token"].as_str().expect("a token");
+    let body = format!("token={refresh}&client_id=svc_app_1&client_secret=svc_sec_1");
+    let url = format!("{}/v1/open-api/oauth/revoke", server.auth_url());
+    assert_eq!(post_form(url, body).await.status(), 200);
+    assert_eq!(info().await, 401);
+    let kinds: Vec<Kind> = server.breaches().iter().map(|breach| breach.kind).collect();
+    assert_eq!(kinds, [Kind::WrongHost]);
+    server.stop().await.expect("both listeners end");
 }

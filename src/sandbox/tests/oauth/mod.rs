@@ -1,7 +1,12 @@
 //! OAuth against the document: §3.1, §4.1, §4.2, §5.4, §5.6, §7.6.
 
 mod codes;
+mod conduct;
+mod connections;
+mod consent;
+mod flags;
 mod refreshing;
+mod restart;
 
 use super::{INFO, NOW, sandbox};
 use crate::sandbox::oauth::Application;
