@@ -20,6 +20,8 @@
 //! | [`journal`] | a finished call to a record for the CRM, or the reason why not |
 //! | [`spool`] | the state folder: calls and letters, kept from the first commit to the last |
 //! | [`sender`] | what is sent when, and what its answer means |
+//! | [`errand`] | requests beside the calls: look-ups, fields; what their answers mean |
+//! | [`lead_field`] | what a lead shows of its calls, and values by hand |
 //! | [`crm`] | the open API: requests, client, answers |
 //! | [`oauth`] | tokens by consent: connected, kept fresh, revoked |
 //! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
@@ -44,6 +46,7 @@ pub mod errand;
 pub mod explain;
 pub mod intake;
 pub mod journal;
+pub mod lead_field;
 pub mod oauth;
 pub mod ops;
 pub mod people;

@@ -5,6 +5,17 @@
 //! An errand never stops the calls: what is refused is the errand's own affair. A dead token, a
 //! 429 and a lost connection are the sender's as well.
 
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`lead`] | look-ups for failed calls, the CRM's fields, what leads show |
+//! | [`failed`] | where a call that FAILED goes on, and what its letter says |
+
+pub mod failed;
+pub mod lead;
+
+pub use lead::{FieldWrite, Finding, Kind, Told};
+
 use crate::crm::Answer;
 use crate::spool::{Errand, Op, TokenPrint};
 use callbridge_call::EventTime;
@@ -21,26 +32,37 @@ pub struct Settled {
     pub words: String,
 }
 
-/// What is to be committed before an errand leaves, so that a kill does not hide it.
-pub fn launched(_now: EventTime, errand: &Errand) -> Vec<Op> {
-    match errand {
-        Errand::LookUp(_)
-        | Errand::Catalogue
-        | Errand::FieldWrite(_)
-        | Errand::FieldPoll(_)
-        | Errand::Backfill(_)
-        | Errand::Asked(..) => Vec::new(),
-    }
+/// What is to be committed before an errand leaves, so that a kill does not hide it; `write` is of
+/// an [`Errand::FieldWrite`].
+pub fn launched(now: EventTime, errand: &Errand, write: Option<FieldWrite>) -> Vec<Op> {
+    let told = match (errand, write) {
+        (Errand::FieldWrite(lead), Some(write)) => Told::Writes(*lead, write),
+        (Errand::FieldWrite(_), None) => Told::Back(errand.clone()),
+        (Errand::LookUp(_) | Errand::Catalogue | Errand::FieldPoll(_), _) => {
+            Told::Sent(errand.clone())
+        }
+        (Errand::Backfill(_) | Errand::Asked(..), _) => return Vec::new(),
+    };
+    vec![op(told, now)]
+}
+
+fn op(told: Told, at: EventTime) -> Op {
+    let told = Box::new(told);
+    Op::Errand { told, at }
 }
 
 /// Judges the answer to an errand that was sent with this token.
-pub fn settle(_now: EventTime, errand: &Errand, answer: &Answer, _token: &TokenPrint) -> Settled {
+pub fn settle(now: EventTime, errand: &Errand, answer: &Answer, token: &TokenPrint) -> Settled {
     match errand {
-        Errand::LookUp(_)
-        | Errand::Catalogue
-        | Errand::FieldWrite(_)
-        | Errand::FieldPoll(_)
-        | Errand::Backfill(_) => Settled::default(),
+        Errand::LookUp(_) | Errand::Catalogue | Errand::FieldWrite(_) | Errand::FieldPoll(_) => {
+            let settled = lead::settle(errand, answer, token, now);
+            settled.map_or_else(Settled::default, |settled| Settled {
+                ops: vec![op(settled.told, now)],
+                done: settled.done,
+                words: settled.words,
+            })
+        }
+        Errand::Backfill(_) => Settled::default(),
         // whoever asked hears the answer itself
         Errand::Asked(..) => Settled {
             ops: Vec::new(),

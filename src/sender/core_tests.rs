@@ -51,9 +51,9 @@ pub(super) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
 }
 
 pub(super) fn info() -> TokenInfo {
-    let grant = Grant {
-        permission: "PERMISSION_OPEN_API_CALL".to_owned(),
-        scope: "SAVE".to_owned(),
+    let grant = |domain: &str, scope: &str| Grant {
+        permission: format!("PERMISSION_OPEN_API_{domain}"),
+        scope: scope.to_owned(),
     };
     TokenInfo {
         company: 12,
@@ -63,7 +63,11 @@ pub(super) fn info() -> TokenInfo {
         kind: "PAT".to_owned(),
         expires_at: None,
         expires_in_days: None,
-        grants: Some(vec![grant]),
+        grants: Some(vec![
+            grant("CALL", "SAVE"),
+            grant("LEAD", "READ"),
+            grant("LEAD", "SAVE"),
+        ]),
     }
 }
 

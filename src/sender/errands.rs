@@ -9,16 +9,15 @@ use super::plan::{Lane, Task};
 use super::verdict::Halt;
 use crate::clock::Now;
 use crate::crm::{Answer, Request};
-use crate::errand;
+use crate::errand::{self, FieldWrite};
 use crate::spool::{Asked, Errand, Head, Op, Ticket, Urgency};
-use serde_json::Value;
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// While calls wait to be submitted, one errand in this time.
 const LOADED_EVERY: Duration = Duration::from_secs(10);
 
-/// The same errand is not sent again sooner, whatever its answer has changed.
+/// An errand whose answer changed nothing of what is due is not sent again sooner.
 const AGAIN: Duration = Duration::from_secs(60);
 
 /// Errands that commands may have waiting.
@@ -91,8 +90,23 @@ impl Core {
         });
         let just = |(it, at): &(Errand, Duration)| it == errand && *at + AGAIN > now.boot;
         errand.token().is_none_or(|token| self.reads(now, token))
+            && self.is_granted(errand)
             && !under_way.any(|other| other.is_like(errand))
             && !self.errands.answered.iter().any(just)
+    }
+
+    /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
+    /// the service itself.
+    fn is_granted(&self, errand: &Errand) -> bool {
+        let scope = match errand {
+            Errand::LookUp(_) => "READ",
+            Errand::FieldWrite(_) => "SAVE",
+            Errand::Catalogue | Errand::FieldPoll(_) | Errand::Backfill(_) | Errand::Asked(..) => {
+                return true;
+            }
+        };
+        let info = self.info.as_ref();
+        info.is_none_or(|info| info.may("PERMISSION_OPEN_API_LEAD", scope))
     }
 
     /// Makes its request.
@@ -100,9 +114,16 @@ impl Core {
         &mut self,
         now: Now,
         errand: &Errand,
-        body: Option<Value>,
+        write: Option<FieldWrite>,
         ops: &mut Vec<Op>,
     ) -> Option<Request> {
+        let body = write.as_ref().filter(|it| !it.items.is_empty());
+        let body = body.map(|it| it.body.clone());
+        if matches!(errand, Errand::FieldWrite(_)) && body.is_none() {
+            // nothing is left of it that could be written
+            ops.extend(errand::launched(now.wall, errand, write));
+            return None;
+        }
         let request = match errand {
             Errand::LookUp(lead) => Request::Lead(*lead),
             Errand::Catalogue | Errand::Asked(_, Asked::CrmFields) => Request::CrmFields,
@@ -126,7 +147,7 @@ impl Core {
             self.not_asked(*ticket);
         }
         self.errands.from = now.boot + LOADED_EVERY;
-        ops.extend(errand::launched(now.wall, errand));
+        ops.extend(errand::launched(now.wall, errand, write));
         Some(request)
     }
 
@@ -158,10 +179,11 @@ impl Core {
             _ => {}
         }
         let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
+        let unchanged = settled.ops.is_empty();
         ops.extend(settled.ops);
         let answered = &mut self.errands.answered;
         answered.retain(|(_, at)| *at + AGAIN > now.boot);
-        if !matches!(errand, Errand::Asked(..)) {
+        if unchanged && !matches!(errand, Errand::Asked(..)) {
             answered.push_back((errand.clone(), now.boot));
         }
         let verdict = word(&answer);

@@ -178,11 +178,38 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 }
 
 #[test]
-fn the_same_errand_is_not_sent_again_at_once_whatever_its_answer_changed() {
+fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
+    let mut core = ready(Settings::default());
+    let (_, outcome) = answered(&mut core, at(2), &backfill(1), forbidden());
+    assert!(!outcome.ops.iter().any(|op| matches!(op, Op::Errand { .. })));
+    assert_eq!(lane(&mut core, at(61), &backfill(1)), None);
+    assert_eq!(lane(&mut core, at(62), &backfill(1)), Some(Lane::Spare));
     let mut core = ready(Settings::default());
     answered(&mut core, at(2), &look_up(), forbidden());
-    assert_eq!(lane(&mut core, at(61), &look_up()), None);
-    assert_eq!(lane(&mut core, at(62), &look_up()), Some(Lane::Errand));
+    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
+}
+
+#[test]
+fn what_the_token_s_record_does_not_grant_is_not_tried() {
+    let head = |errand| job(Urgency::Soon, errand);
+    for (errand, scope) in [
+        (Errand::LookUp(lead()), "READ"),
+        (Errand::FieldWrite(lead()), "SAVE"),
+    ] {
+        let mut core = ready(Settings::default());
+        let mut info = super::tests::info();
+        if let Some(grants) = &mut info.grants {
+            grants.retain(|it| it.permission != "PERMISSION_OPEN_API_LEAD" || it.scope != scope);
+        }
+        core.info = Some(info);
+        assert_eq!(lane(&mut core, at(2), &head(errand.clone())), None);
+        let silent = TokenInfo {
+            grants: None,
+            ..super::tests::info()
+        };
+        core.info = Some(silent);
+        assert_eq!(lane(&mut core, at(2), &head(errand)), Some(Lane::Errand));
+    }
 }
 
 #[test]
@@ -211,7 +238,10 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
     };
     let used = core.pacer.used(at(1).boot);
     let launch = core.launch(at(1), plan, About::default());
-    assert_eq!(launch, Launch::Not { ops: Vec::new() });
+    let Launch::Not { ops } = launch else {
+        panic!("nothing is left to write");
+    };
+    assert!(matches!(ops[..], [Op::Errand { .. }]), "due later: {ops:?}");
     assert_eq!(core.pacer.used(at(1).boot), used - 1);
 }
 

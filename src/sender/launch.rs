@@ -6,6 +6,7 @@ use super::pacer::Use;
 use super::plan::{About, Launch, Plan, Task};
 use crate::clock::Now;
 use crate::crm::{Request, request};
+use crate::errand::failed::Onward;
 use crate::journal::Reason;
 use crate::spool::{Op, Row, RowId, State, Step, TokenPrint, Unconfirmed};
 use std::time::Duration;
@@ -99,8 +100,15 @@ impl Core {
                 request_id: poll.request_id.clone()?,
             }),
             Task::Sweep { .. } => self.sweep(now, about.sought),
-            Task::Submit(id) => self.submit(now, *id, about.row?, ops),
-            Task::Errand(errand) => self.run_errand(now, errand, about.body, ops),
+            Task::Submit(id) => {
+                let mut row = about.row?;
+                if let Some(onward) = about.onward.filter(|_| row.state == State::Ready) {
+                    row.record.clone_from(&onward.record);
+                    ops.push(moved(now, *id, onward));
+                }
+                self.submit(now, *id, row, ops)
+            }
+            Task::Errand(errand) => self.run_errand(now, errand, about.write, ops),
         }
     }
 
@@ -149,4 +157,15 @@ impl Core {
         }
         body.map(Request::Submit)
     }
+}
+
+/// Its lead is known as merged: sent to the survivor, it does not FAIL first.
+fn moved(now: Now, row: RowId, onward: Onward) -> Op {
+    let step = Step::Moved {
+        record: Box::new(onward.record),
+        been: onward.been,
+        why: onward.why,
+    };
+    let at = now.wall;
+    Op::Step { row, step, at }
 }

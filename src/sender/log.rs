@@ -95,6 +95,7 @@ pub(super) fn settled(call: &Unconfirmed, step: &Step) {
         | Step::Retry { .. }
         | Step::Recheck { .. }
         | Step::Rejudged { .. }
+        | Step::Moved { .. }
         | Step::Expire
         | Step::Discard => {}
     }

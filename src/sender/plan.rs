@@ -2,11 +2,12 @@
 
 use super::rate::Rate;
 use crate::crm::{Endpoint, FieldNames, Request};
+use crate::errand::FieldWrite;
+use crate::errand::failed::Onward;
 use crate::spool::{
     Ask, Asked, Binding, Errand, Error, Op, Row, RowId, SlotRow, Store, TokenPrint, Unconfirmed,
 };
 use callbridge_call::EventTime;
-use serde_json::Value;
 use std::time::Duration;
 
 /// How the sender works.
@@ -128,8 +129,10 @@ pub struct About {
     pub row: Option<Row>,
     /// The calls to sweep for.
     pub sought: Vec<Unconfirmed>,
-    /// The body of an [`Errand::FieldWrite`]; without one there is nothing to be written any more.
-    pub body: Option<Value>,
+    /// The same call for the lead that its own was merged into.
+    pub onward: Option<Onward>,
+    /// What an [`Errand::FieldWrite`] writes.
+    pub write: Option<FieldWrite>,
 }
 
 /// What to do now.
@@ -192,9 +195,19 @@ impl Task {
     pub fn about(&self, store: &Store, ask: &Ask) -> Result<About, Error> {
         let mut about = About::default();
         match self {
-            Self::Submit(row) => about.row = store.row(*row)?,
+            Self::Submit(row) => {
+                about.row = store.row(*row)?;
+                if about.row.is_some() {
+                    about.onward = store.onward(*row)?;
+                }
+            }
+            Self::Errand(errand) => {
+                if let Errand::FieldWrite(lead) = &**errand {
+                    about.write = store.field_write(*lead)?;
+                }
+            }
             Self::Sweep { begins: true } => about.sought = store.sought(ask)?,
-            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo | Self::Errand(_) => {}
+            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
         }
         Ok(about)
     }

@@ -1,5 +1,6 @@
 //! What to do about a letter, one sentence a reason.
 
+use crate::errand::Finding;
 use crate::journal::Reason;
 
 /// What a person can do about letters of this reason: names the command or the flag.
@@ -57,6 +58,22 @@ pub const fn hint(reason: Reason) -> &'static str {
             "Map the extension in --employees and the call leaves by itself, or send it with \
              `callbridge dead retry ID --employee EMPLOYEE` (or `none`)."
         }
+    }
+}
+
+/// What a person can do about a letter `failed` of which this was found.
+pub const fn hint_found(found: Finding) -> &'static str {
+    match found {
+        Finding::LeadMissing => {
+            "Name a lead that is there: `callbridge dead retry ID --lead LEAD`, and mend the list \
+             or variable that named this one."
+        }
+        Finding::LeadExists => {
+            "Name an employee of the CRM, or none: `callbridge dead retry ID --employee EMPLOYEE` \
+             (or `none`), and mend --employees; --failed-employee drop sends such calls without \
+             it by itself."
+        }
+        Finding::Unclear => hint(Reason::Failed),
     }
 }
 

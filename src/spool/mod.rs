@@ -62,7 +62,7 @@ pub use directory::LeadDirectory;
 pub use errand::{Asked, Errand, Errands, FieldPoll, Job, Ticket, Urgency};
 pub use error::Error;
 pub use folder::open;
-pub use hint::hint;
+pub use hint::{hint, hint_found};
 pub use memory::{Known, Memory};
 pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};
 pub use row::{
@@ -70,11 +70,12 @@ pub use row::{
     Tombstone, Unconfirmed, UnreadBytes,
 };
 pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, hooked, next};
-pub use store::{DirectorySize, Recount, Search, Store};
+pub use store::{DirectorySize, Recount, Rest, Search, Store};
 pub use writer::{Guard, Handle, Health, Integrity};
 
 pub use crate::ops::status::Books;
 
+use crate::lead_field;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,6 +110,12 @@ pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
 /// How a spool is to be used.
 #[derive(Clone)]
 pub struct Settings {
+    /// Failed calls' leads are looked up and leads show their calls: there is a sender to ask.
+    pub look_up: bool,
+    /// `--failed-employee drop`
+    pub drop_employee: bool,
+    /// `--lead-field`; `None` without it.
+    pub shows: Option<Arc<lead_field::Settings>>,
     /// Queue a notice for every letter (`--dead-letter-queue`).
     pub notices: bool,
     /// Make the folder and the database where there are none; else [`Error::Missing`].
@@ -122,6 +129,9 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            look_up: false,
+            drop_employee: false,
+            shows: None,
             notices: false,
             create: true,
             retention: Duration::from_secs(30 * 24 * 3600),
@@ -133,6 +143,9 @@ impl Default for Settings {
 impl fmt::Debug for Settings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Settings")
+            .field("look_up", &self.look_up)
+            .field("drop_employee", &self.drop_employee)
+            .field("shows", &self.shows)
             .field("notices", &self.notices)
             .field("create", &self.create)
             .field("retention", &self.retention)
@@ -143,3 +156,8 @@ impl fmt::Debug for Settings {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+pub(crate) fn sample(n: u32) -> crate::journal::CallRecord {
+    tests::call::journal(n).judged.record
+}

@@ -2,6 +2,7 @@
 
 use super::binding::Binding;
 use super::state::{State, Step, TokenPrint};
+use crate::errand;
 use crate::journal::{CallUuid, Judged, LeadId};
 use crate::people::directory::LeadNews;
 use callbridge_call::{EventTime, FinishedCall};
@@ -152,8 +153,17 @@ pub enum Op {
     /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT); a known pair changes nothing. Answered
     /// [`Done::Delivered`].
     Delivery(Box<Delivery>),
-    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled or discarded longer ago than
-    /// [`super::Settings::retention`], and tombstones as old. The books keep counting them.
+    /// A request beside the call path leaves, or has its answer. A look-up that finds the lead may
+    /// send its letters `failed` on without their employee: dead - 1, ready + 1 each.
+    Errand {
+        /// What is told.
+        told: Box<errand::Told>,
+        /// Now.
+        at: EventTime,
+    },
+    /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled or
+    /// discarded longer ago than [`super::Settings::retention`], and tombstones as old. The books
+    /// keep counting them.
     Purge {
         /// Now.
         now: EventTime,
@@ -257,6 +267,13 @@ pub enum Done {
     Unreadable(Option<RowId>),
     /// `Step`: where the call stands now.
     Stepped(State),
+    /// `Errand` of a look-up.
+    LookedUp {
+        /// Letters that say what was found.
+        told: u64,
+        /// Letters that went on without their employee.
+        left: u64,
+    },
     /// `BindCompany`: the token is another company's or application's. What it is bound to.
     WrongCompany(Binding),
     /// `Delivery`: what became of it.

@@ -4,6 +4,7 @@ use super::HELD_MAX;
 use super::errand::Errands;
 use super::op::RowId;
 use super::state::{Fate, State, TokenPrint};
+use crate::errand::Finding;
 use crate::journal::{CallRecord, CallUuid, Phone, Reason};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
 use serde::{Deserialize, Serialize};
@@ -209,6 +210,8 @@ pub struct Letter {
     pub since: EventTime,
     /// The reason in words, or the service's own.
     pub message: String,
+    /// What a look-up of the lead of a call that FAILED has found.
+    pub finding: Option<Finding>,
     /// The service's `errors`, or null.
     pub errors: serde_json::Value,
     /// Every try.

@@ -7,12 +7,15 @@
 //!            ▲ ▲                 │       Orphaned    │ │ ▲
 //!            │ └──── Resubmit ───┼───────────────────┘ │ │
 //!            │                   ▼                     │ │
-//!            ├──── Retry ────── dead ◀──── Died ───────┘ │ (Died also from ready)
+//!            ├─ Retry, Moved ── dead ◀──── Died ───────┘ │ (Died also from ready)
 //!            │                  ▲ │ └───── Recheck ──────┘
 //!            │           Expire │ └── Discard ──▶ discarded
 //!            └─ Retry, Release ─┴ parked ── Discard ──▶ discarded
 //! ```
 //! `Rejudged` goes between dead and parked, both ways.
+//!
+//! `Moved` leads from submitted and from dead to ready, and leaves a ready call ready: it goes on
+//! by itself with another lead, or without its employee.
 //!
 //! An **orphan** is a submitted call whose outcome cannot be asked for: its request was under way
 //! when the process ended, or its requestId can no longer be read. The journal itself is asked.
@@ -22,6 +25,7 @@
 //! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
 
+use crate::errand::failed::Been;
 use crate::journal::{CallRecord, Reason};
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
@@ -247,6 +251,16 @@ pub enum Step {
         /// The reason in words.
         message: String,
     },
+    /// ready, submitted or dead → ready: by itself, to the lead that its own was merged into, or
+    /// without an employee whom the CRM does not know. Counts as an attempt.
+    Moved {
+        /// What is sent now; same uuid.
+        record: Box<CallRecord>,
+        /// Where it has been: never twice to the same lead.
+        been: Been,
+        /// The attempt's words.
+        why: String,
+    },
     /// parked → dead: nobody named its lead in time; it no longer leaves by itself.
     Expire,
     /// dead or parked → discarded: by a person.
@@ -272,6 +286,7 @@ impl Step {
             Self::Retry { .. } => "retry",
             Self::Recheck { .. } => "recheck",
             Self::Rejudged { .. } => "rejudged",
+            Self::Moved { .. } => "moved",
             Self::Expire => "expire",
             Self::Discard => "discard",
         }
@@ -296,6 +311,7 @@ impl Step {
             | Self::Retry { .. }
             | Self::Recheck { .. }
             | Self::Rejudged { .. }
+            | Self::Moved { .. }
             | Self::Expire
             | Self::Discard => false,
         }
@@ -372,6 +388,7 @@ pub fn next(state: State, step: &Step) -> Result<State, Refused> {
             Dead | Parked => Some(Dead),
             Ready | Sending | Submitted | Journaled | Discarded => None,
         },
+        Step::Moved { .. } => matches!(state, Ready | Submitted | Dead).then_some(Ready),
         Step::Expire => (state == Parked).then_some(Dead),
         Step::Discard => matches!(state, Dead | Parked).then_some(Discarded),
     };

@@ -214,6 +214,11 @@ fn steps() -> Vec<Step> {
             reason: Reason::NoLead,
             message: words(),
         },
+        Step::Moved {
+            record: Box::new(record()),
+            been: Default::default(),
+            why: words(),
+        },
         Step::Expire,
         Step::Discard,
     ];
@@ -223,7 +228,7 @@ fn steps() -> Vec<Step> {
             Step::Confirmed | Step::Hooked | Step::NotYet { .. } | Step::Resubmit { .. } => {}
             Step::Absent { .. } | Step::Orphaned { .. } | Step::Recheck { .. } => {}
             Step::Died { .. } | Step::Release { .. } | Step::Retry { .. } => {}
-            Step::Rejudged { .. } | Step::Expire | Step::Discard => {}
+            Step::Rejudged { .. } | Step::Moved { .. } | Step::Expire | Step::Discard => {}
         }
     }
     all

@@ -7,9 +7,9 @@ use crate::people::directory::entry::{Entry, Fact, Life, Slot};
 use crate::people::directory::find::{Holding, Shelf, find};
 use crate::people::directory::learn::{Learned, Ledger, learn};
 use crate::people::directory::merges::root;
-use crate::people::directory::{Finding, LeadNews, Told};
+use crate::people::directory::{Finding, LeadNews, Told, What};
 use crate::spool::{Done, Error};
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, EventTime};
 use rusqlite::{OptionalExtension as _, Row};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -140,6 +140,9 @@ impl Store {
             Learned::Phones(phones) => Some(phones),
         };
         self.tally.count("learned", 1);
+        if let What::Merged { from } = &news.what {
+            self.follow_merge(from, EventTime::from_seconds(news.at.get()))?;
+        }
         let mut waiting = BTreeSet::new();
         for phone in phones.iter().flatten() {
             if self.is_awaited(phone)? {

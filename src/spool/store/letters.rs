@@ -2,17 +2,18 @@
 
 use super::head::count;
 use super::{Store, sql};
+use crate::errand::Finding;
 use crate::journal::{CallUuid, Reason};
 use crate::spool::{
     Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId,
-    UNREADABLE_BYTES_MAX, UnreadBytes, hint,
+    UNREADABLE_BYTES_MAX, UnreadBytes, hint, hint_found,
 };
 use callbridge_call::EventTime;
 use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
 const CALLS: &str = "id, ifnull(uuid, twin), state, reason, since, message, errors, attempts, \
-                     deaths, record";
+                     deaths, record, finding";
 
 /// The columns of a letter that is a call, as SQLite has them.
 struct Raw {
@@ -26,6 +27,7 @@ struct Raw {
     attempts: String,
     deaths: u32,
     record: String,
+    finding: Option<String>,
 }
 
 fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
@@ -40,6 +42,7 @@ fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
         attempts: row.get(7)?,
         deaths: row.get(8)?,
         record: row.get(9)?,
+        finding: row.get(10)?,
     })
 }
 
@@ -53,6 +56,7 @@ fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
         parked: false,
         since: EventTime::from_micros(row.get(4)?),
         message: row.get(3)?,
+        finding: None,
         errors: serde_json::Value::Null,
         attempts: Vec::new(),
         deaths: 1,
@@ -192,6 +196,7 @@ impl Store {
             parked: raw.state == "parked",
             since: EventTime::from_micros(raw.since),
             message: raw.message,
+            finding: raw.finding.and_then(|word| Finding::from_word(&word)),
             errors: self.read_errors(id, raw.errors.as_deref())?,
             attempts: self.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
             deaths: raw.deaths,
@@ -221,7 +226,7 @@ impl Letter {
             "errors": self.errors,
             "attempts": attempts.collect::<Vec<_>>(),
             "call": self.call,
-            "hint": hint(self.reason),
+            "hint": self.finding.map_or(hint(self.reason), hint_found),
         });
         if self.call.is_some() {
             line["call"]["outcome"] = "dead_letter".into();

@@ -13,12 +13,14 @@ mod head;
 mod letters;
 mod meta;
 mod notices;
+mod onward;
 mod open_calls;
 mod parked;
 mod positions;
 mod purge;
 pub(super) mod schema;
 mod search;
+mod shows;
 mod slots;
 mod step;
 mod tally;
@@ -28,6 +30,7 @@ mod unreadable;
 #[cfg(test)]
 pub(super) use asked::Stored;
 pub use directory::DirectorySize;
+pub use errands::Rest;
 pub(super) use meta::CLEAN;
 pub use search::Search;
 pub use tally::Recount;
@@ -305,6 +308,7 @@ impl Store {
                 application,
             } => self.bind_company(company, application),
             Op::Delivery(delivery) => self.deliver(delivery).map(Done::Delivered),
+            Op::Errand { told, at } => self.told(told, *at),
             Op::Purge { now } => self.purge(*now),
             Op::Learn(news) => self.learn(news),
         }

@@ -22,6 +22,8 @@ impl Store {
         let calls = self.purge_calls(before)?;
         let tombstones = self.purge_tombstones(before)?;
         let deliveries = self.purge_deliveries(now)?;
+        self.purge_look_ups(now)?;
+        self.purge_shows(now)?;
         self.give_pages_back()?;
         Ok(Done::Purged(Purged {
             calls,

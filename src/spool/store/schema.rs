@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY];
+pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -183,6 +183,33 @@ CREATE TABLE directory_phones (
 CREATE INDEX directory_of_lead ON directory_phones(lead);
 CREATE TABLE directory_size (name TEXT PRIMARY KEY, count INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 CREATE INDEX calls_torn ON calls(phone, id) WHERE state = 'dead' AND reason = 'ambiguous_lead';
+";
+
+/// Failed calls that go on, and requests beside the call path.
+const ERRANDS: &str = "
+ALTER TABLE calls ADD COLUMN been TEXT;       -- errand::failed::Been, where it went on by itself
+ALTER TABLE calls ADD COLUMN finding TEXT;    -- of a letter `failed`: what the look-up found
+CREATE INDEX calls_failed ON calls(json_extract(record, '$.leadId'), id)
+    WHERE state = 'dead' AND reason = 'failed';
+CREATE TABLE lookups (
+    lead INTEGER PRIMARY KEY,
+    asked INTEGER NOT NULL,         -- for the call that failed
+    due INTEGER,                    -- NULL: answered
+    tries INTEGER NOT NULL,
+    finding TEXT,
+    answered INTEGER
+) STRICT;
+CREATE INDEX lookups_due ON lookups(due) WHERE due IS NOT NULL;
+CREATE INDEX lookups_answered ON lookups(answered) WHERE due IS NULL;
+CREATE TABLE lead_shows (
+    lead INTEGER PRIMARY KEY,
+    shows TEXT NOT NULL,            -- lead_field::Shows
+    asks TEXT,                      -- write, poll; NULL: nothing is to be done
+    due INTEGER NOT NULL,
+    newest INTEGER NOT NULL         -- seconds: start of the newest call it tells of
+) STRICT;
+CREATE INDEX shows_due ON lead_shows(asks, due) WHERE asks IS NOT NULL;
+CREATE INDEX shows_newest ON lead_shows(asks, newest);
 ";
 
 /// What a file turned out to be.

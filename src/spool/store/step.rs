@@ -23,7 +23,21 @@ impl Store {
         if from == State::Journaled && hooked && step.is_answer() {
             return Ok(Done::Stepped(from));
         }
-        let to = next(from, step).map_err(|refused| Error::Refused { row, refused })?;
+        let refused = |refused| Error::Refused { row, refused };
+        next(from, step).map_err(refused)?;
+        let failed;
+        let step = match step {
+            Step::Died {
+                reason: Reason::Failed,
+                message,
+                errors,
+            } => {
+                failed = self.call_failed(row, message, errors, at)?;
+                &failed
+            }
+            step => step,
+        };
+        let to = next(from, step).map_err(refused)?;
         self.write_step(row, step, at)?;
         if from != to {
             self.execute(
@@ -32,6 +46,9 @@ impl Store {
             )?;
             self.tally.add(Book::Of(from), -1);
             self.tally.add(Book::Of(to), 1);
+        }
+        if to == State::Journaled {
+            self.shown_by_lead(row, at)?;
         }
         match step {
             Step::Died { .. } => self.letter_appeared(row)?,
@@ -46,6 +63,7 @@ impl Store {
             | Step::Absent { .. }
             | Step::Orphaned { .. }
             | Step::Recheck { .. }
+            | Step::Moved { .. }
             | Step::Resubmit { .. }
             | Step::Release { .. }
             | Step::Retry { .. }
@@ -116,6 +134,7 @@ impl Store {
             }
             Step::Rejudged { reason, message } => self.rejudged(row, *reason, message),
             Step::Release { record } | Step::Retry { record } => self.anew(row, record),
+            Step::Moved { record, been, why } => self.moved(row, record, been, why, at),
             Step::Recheck { record, before } => {
                 self.anew(row, record)?;
                 self.orphan(row, at, Fate::Changed, before)
@@ -220,7 +239,7 @@ impl Store {
         Ok(())
     }
 
-    fn attempted(&self, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
+    pub(super) fn attempted(&self, row: RowId, at: EventTime, words: &str) -> Result<(), Error> {
         let mut found = self.prepare("SELECT attempts FROM calls WHERE id = ?1")?;
         let text: String = sql(self, found.query_row([row.0], |row| row.get(0)))?;
         let mut attempts: Vec<Attempt> = self.read_json(row, &text)?;
@@ -248,7 +267,8 @@ impl Store {
         self.execute(
             "UPDATE calls SET record = ?2, phone = ?3, live = 0, not_before = 0, reason = NULL,
                               message = '', errors = NULL, next_poll = NULL, resubmits = 0,
-                              failures = 0, fate = NULL, first_sent = CASE
+                              failures = 0, been = NULL, finding = NULL, fate = NULL,
+                              first_sent = CASE
                                   WHEN reason IN ('server_error', 'unconfirmed')
                                   THEN first_sent END
              WHERE id = ?1",

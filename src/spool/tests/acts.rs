@@ -3,12 +3,14 @@
 
 use super::call::{at, finished, journal};
 use crate::journal::{LeadId, Outcome, Phone, Reason};
+use crate::lead_field;
 use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::spool::{
     Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
     TokenPrint, Told,
 };
 use callbridge_call::EpochSeconds;
+use std::sync::Arc;
 use std::time::Duration;
 
 const MONTH: i64 = 30 * 24 * 3600;
@@ -38,12 +40,12 @@ const KINDS: [(Outcome, Option<Reason>, &[&str]); 12] = [
 ];
 const READY: usize = 0;
 const HELD: usize = 1;
-const SUBMITTED: usize = 2;
+pub const SUBMITTED: usize = 2;
 const DEAD: usize = 7;
 const INCOMPLETE: usize = 8;
 const PARKED: usize = 9;
 
-fn token() -> TokenPrint {
+pub fn token() -> TokenPrint {
     TokenPrint::of("token")
 }
 
@@ -87,7 +89,7 @@ fn call(kind: usize, n: u32) -> Finished {
     call
 }
 
-fn write(store: &mut Store, ops: Vec<Op>) -> Vec<Done> {
+pub fn write(store: &mut Store, ops: Vec<Op>) -> Vec<Done> {
     store.write(ops).expect("stored")
 }
 
@@ -95,7 +97,7 @@ fn finish(store: &mut Store, call: Finished) {
     write(store, vec![Op::Finish(Box::new(call))]);
 }
 
-fn step(store: &mut Store, row: RowId, step: Step) {
+pub fn step(store: &mut Store, row: RowId, step: Step) {
     let at = at(2_000);
     write(store, vec![Op::Step { row, step, at }]);
 }
@@ -126,6 +128,13 @@ fn number(n: u32) -> Phone {
 pub fn filled(n: u32) -> (Store, Rows) {
     let settings = Settings {
         notices: true,
+        look_up: true,
+        shows: Some(Arc::new(lead_field::Settings {
+            fields: lead_field::parse("last_call=11,last_missed=12,last_employee=13")
+                .expect("fields"),
+            zone: jiff::tz::TimeZone::UTC,
+            wrapper: None,
+        })),
         ..Settings::default()
     };
     let mut store = Store::in_memory(settings).expect("memory");
@@ -158,7 +167,7 @@ fn new(done: &Done) -> RowId {
 
 impl Rows {
     /// The k-th of the middle rows of a kind.
-    fn at(&self, kind: usize, k: usize) -> RowId {
+    pub fn at(&self, kind: usize, k: usize) -> RowId {
         let rows = &self.0[kind];
         rows[(rows.len() / 2 + k) % rows.len()]
     }
@@ -533,7 +542,7 @@ fn letters(store: &Store, filter: LetterFilter) {
         .expect("readable");
 }
 
-fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
+pub fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
     Ask {
         now: at(seconds),
         tokens: token.into_iter().collect(),

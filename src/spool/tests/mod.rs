@@ -1,12 +1,15 @@
 //! Tests of the spool, filed by the question they answer.
 
 mod acts;
-mod call;
+mod acts_errands;
+pub mod call;
 mod correct;
 mod deliveries;
 mod directory;
 mod disk;
 mod durability;
+mod errands;
+mod fields;
 mod finish;
 mod frozen;
 mod handle;

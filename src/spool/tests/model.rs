@@ -140,6 +140,9 @@ fn op_of(act: &Act, model: &Model) -> Op {
             {
                 *record = finished(*n, Outcome::Journal, None).judged.record;
             }
+            if let Step::Moved { record, .. } = &mut step {
+                **record = finished(*n, Outcome::Journal, None).judged.record;
+            }
             let row = **row;
             let at = at(1000);
             Op::Step { row, step, at }
@@ -151,7 +154,7 @@ fn op_of(act: &Act, model: &Model) -> Op {
 fn act() -> impl Strategy<Value = Act> {
     prop_oneof![
         4 => (0..12_u32, 0..WAYS.len()).prop_map(|(n, way)| Act::Finish(n, way)),
-        9 => (0..12_usize, 0..17_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
+        9 => (0..12_usize, 0..20_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
         1 => Just(Act::Nobody),
     ]
 }

@@ -5,6 +5,7 @@
 //! here fails the test: whoever adds a statement adds the act that reaches it to `acts.rs`.
 
 use super::acts::{ACTS, filled};
+use super::acts_errands::ERRANDS;
 use crate::spool::Store;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -37,7 +38,7 @@ fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
     let (mut large, many) = filled(LARGE);
     let _ = (steps(&small), steps(&large));
     let mut grown = Vec::new();
-    for (name, act) in ACTS {
+    for (name, act) in ACTS.iter().chain(ERRANDS) {
         act(&mut small, &few);
         let a = steps(&small);
         act(&mut large, &many);
@@ -49,7 +50,7 @@ fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
     assert!(grown.is_empty(), "{}", grown.join("\n"));
     assert_eq!(large.recount().expect("a recount").wrong, []);
     let (mut tiny, fewer) = filled(TINY);
-    for (_, act) in ACTS {
+    for (_, act) in ACTS.iter().chain(ERRANDS) {
         act(&mut tiny, &fewer);
     }
     no_statement_escapes(&[&large, &tiny]);

@@ -1,11 +1,12 @@
 //! Which step exists in which state?
 
 use super::call::{at, journal};
+use crate::errand::failed::Been;
 use crate::journal::Reason;
 use crate::spool::{Fate, Refused, State, Step, TokenPrint, next};
 
 /// One of each step, in the order of the table's columns; two of `Died`.
-pub fn steps() -> [Step; 19] {
+pub fn steps() -> [Step; 20] {
     let record = journal(1).judged.record;
     let died = |reason| Step::Died {
         reason,
@@ -57,6 +58,11 @@ pub fn steps() -> [Step; 19] {
             reason: Reason::NoLead,
             message: "none".into(),
         },
+        Step::Moved {
+            record: Box::new(journal(1).judged.record),
+            been: Been::default(),
+            why: "lead 4001 was merged into 4002: it goes there".into(),
+        },
         Step::Expire,
         Step::Discard,
     ]
@@ -68,22 +74,22 @@ fn every_step_in_every_state_is_as_the_table_says() {
     let no = None;
     // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit, Died,
     // Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged (it
-    // may pass), Expire, Discard
+    // may pass), Moved, Expire, Discard
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
-            Some(Parked), no, no, no, no, no, no, no]),
+            Some(Parked), no, no, no, no, no, Some(Ready), no, no]),
         (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
-            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no]),
+            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no]),
         (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
             Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
-            no, no, no, no]),
-        (Journaled, [no; 19]),
+            no, no, Some(Ready), no, no]),
+        (Journaled, [no; 20]),
         (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
-            Some(Submitted), Some(Dead), Some(Parked), no, Some(Discarded)]),
+            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded)]),
         (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
-            Some(Dead), Some(Parked), Some(Dead), Some(Discarded)]),
-        (Discarded, [no; 19]),
+            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded)]),
+        (Discarded, [no; 20]),
     ];
     assert_eq!(table.map(|(state, _)| state), State::ALL);
     for (state, row) in table {

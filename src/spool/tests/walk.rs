@@ -2,6 +2,7 @@
 //! every column of every row, after every step.
 
 use super::call::{T0, at, finished};
+use crate::errand::failed::Been;
 use crate::journal::{Outcome, Reason};
 use crate::spool::store::Stored;
 use crate::spool::{
@@ -167,6 +168,13 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             waits_for(row, *reason, message, true);
         }
         Step::Release { .. } | Step::Retry { .. } => anew(row),
+        Step::Moved { why, .. } => {
+            attempted(row, at, why);
+            let live = row.live && row.state != State::Dead;
+            row.reason = None;
+            anew(row);
+            (row.live, row.first_sent) = (live, None);
+        }
         Step::Recheck { before, .. } => {
             anew(row);
             orphan(row, at, Fate::Changed, before);
@@ -223,7 +231,7 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
     let why = format!("words {}", dice.throw(1_000));
     let reasons = Reason::ALL;
     let record = finished(n, Outcome::Journal, None).judged.record;
-    match dice.throw(22) {
+    match dice.throw(24) {
         0..3 => Step::Send,
         3..6 => Step::Accepted {
             request_id: format!("r-{}", dice.throw(1_000_000)),
@@ -258,6 +266,11 @@ fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
         16 => Step::Release { record },
         17 => Step::Retry { record },
         20 => Step::Hooked,
+        22 => Step::Moved {
+            record: Box::new(record),
+            been: Been::default(),
+            why,
+        },
         18 => Step::Recheck {
             record,
             before: why,

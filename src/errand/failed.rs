@@ -1,0 +1,161 @@
+//! A call that FAILED (§3.2): to the lead its own was merged into, once; on without an employee
+//! whom the CRM does not know; or a letter that says whose fault it is.
+
+use super::Finding;
+use crate::journal::{CallRecord, LeadId};
+use serde::{Deserialize, Serialize};
+
+/// Leads a call goes to in all: chains of merges are short, and nothing goes round for ever.
+const LEADS_MAX: usize = 8;
+
+/// Where a call has been on its own. A person's retry begins anew.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Been {
+    /// The leads it was put down to before.
+    pub leads: Vec<LeadId>,
+    /// It goes without its employee.
+    pub dropped: bool,
+}
+
+/// A call on its way again, and why.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Onward {
+    /// With the other lead, or without the employee; same uuid.
+    pub record: CallRecord,
+    /// Where it has been by now.
+    pub been: Been,
+    /// For its attempts.
+    pub why: String,
+}
+
+/// The call for the lead that its own was merged into; `None` where it has been there.
+pub fn to_survivor(call: &CallRecord, survivor: LeadId, been: &Been) -> Option<Onward> {
+    let lead = call.lead_id?;
+    let tried = lead == survivor || been.leads.contains(&survivor);
+    if tried || been.leads.len() >= LEADS_MAX {
+        return None;
+    }
+    let mut been = been.clone();
+    been.leads.push(lead);
+    let record = CallRecord {
+        lead_id: Some(survivor),
+        ..call.clone()
+    };
+    let why = format!("lead {lead} was merged into {survivor}: it goes there");
+    Some(Onward { record, been, why })
+}
+
+/// The call without an employee whom the CRM does not know (`--failed-employee drop`); `None`
+/// where it has none, has gone so before, or the lead is not known to be there.
+pub fn without_employee(call: &CallRecord, found: Finding, been: &Been) -> Option<Onward> {
+    let employee = call.employee_id?;
+    if found != Finding::LeadExists || been.dropped {
+        return None;
+    }
+    let been = Been {
+        dropped: true,
+        ..been.clone()
+    };
+    let record = CallRecord {
+        employee_id: None,
+        ..call.clone()
+    };
+    let why = format!(
+        "the lead exists: employee {employee} is not known, and left out (--failed-employee drop)"
+    );
+    Some(Onward { record, been, why })
+}
+
+/// The letter's message, with the service's own words behind; `None` where nothing was found out.
+pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> {
+    let lead = call.lead_id?;
+    let words = match (found, call.employee_id) {
+        (Finding::LeadMissing, _) => {
+            format!("lead {lead} does not exist (deleted or another company's)")
+        }
+        (Finding::LeadExists, Some(employee)) => {
+            format!("the lead exists: employee {employee} is not known")
+        }
+        (Finding::LeadExists, None) => {
+            "the lead exists, and no employee was named: the CRM gives no other reason".to_owned()
+        }
+        (Finding::Unclear, _) => return None,
+    };
+    if said.is_empty() || said.starts_with(&words) {
+        return Some(words);
+    }
+    Some(format!("{words}; the CRM said: {said}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::EmployeeId;
+    use crate::spool::sample;
+
+    fn call(lead: i64, employee: Option<i64>) -> CallRecord {
+        CallRecord {
+            lead_id: LeadId::new(lead),
+            employee_id: employee.and_then(EmployeeId::new),
+            ..sample(1)
+        }
+    }
+
+    fn lead(id: i64) -> LeadId {
+        LeadId::new(id).expect("positive")
+    }
+
+    #[test]
+    fn a_call_goes_to_each_lead_at_most_once_and_never_round() {
+        let first = to_survivor(&call(1, None), lead(2), &Been::default()).expect("there");
+        assert_eq!(first.record.lead_id, Some(lead(2)));
+        assert_eq!(first.why, "lead 1 was merged into 2: it goes there");
+        assert_eq!(to_survivor(&first.record, lead(1), &first.been), None);
+        assert_eq!(to_survivor(&first.record, lead(2), &first.been), None);
+        let second = to_survivor(&first.record, lead(3), &first.been).expect("a chain");
+        assert_eq!(second.been.leads, [lead(1), lead(2)]);
+        let (mut now, mut been, mut hops) = (call(1, None), Been::default(), 0);
+        while let Some(on) = to_survivor(&now, lead(100 + hops), &been) {
+            (now, been, hops) = (on.record, on.been, hops + 1);
+            assert!(hops < 100, "no end");
+        }
+        assert_eq!(hops, 8);
+    }
+
+    #[test]
+    fn an_employee_is_left_out_once_and_only_where_the_lead_is_there() {
+        let been = Been::default();
+        let on = without_employee(&call(1, Some(501)), Finding::LeadExists, &been).expect("on");
+        assert_eq!(on.record.employee_id, None);
+        assert_eq!(on.record.lead_id, Some(lead(1)));
+        let again = call(1, Some(501));
+        assert_eq!(
+            without_employee(&again, Finding::LeadExists, &on.been),
+            None
+        );
+        for found in [Finding::LeadMissing, Finding::Unclear] {
+            assert_eq!(without_employee(&again, found, &been), None);
+        }
+        assert_eq!(
+            without_employee(&call(1, None), Finding::LeadExists, &been),
+            None
+        );
+    }
+
+    #[test]
+    fn the_letter_says_whose_fault_it_is() {
+        let said = [
+            message(&call(4001, Some(501)), Finding::LeadMissing, ""),
+            message(&call(4001, Some(501)), Finding::LeadExists, "bad"),
+            message(&call(4001, None), Finding::LeadExists, ""),
+            message(&call(4001, None), Finding::Unclear, "bad"),
+        ];
+        let said = said.map(|words| words.unwrap_or_else(|| "-".to_owned()));
+        insta::assert_snapshot!(said.join("\n"), @r"
+        lead 4001 does not exist (deleted or another company's)
+        the lead exists: employee 501 is not known; the CRM said: bad
+        the lead exists, and no employee was named: the CRM gives no other reason
+        -
+        ");
+    }
+}

@@ -1,0 +1,278 @@
+//! What the answers to errands about failed calls and leads' fields mean for the spool.
+//!
+//! None of them stops calls: where the token may not do one, or the service refuses it, that kind
+//! rests for an hour and says so.
+
+use crate::crm::Answer;
+use crate::journal::LeadId;
+use crate::lead_field::shows::Part;
+use crate::lead_field::{Catalogue, Item, catalogue};
+use crate::spool::{Errand, TokenPrint};
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+
+/// How long a kind of errand rests after the service refused it.
+pub const REST: Duration = Duration::from_secs(3600);
+
+/// Refusals (400) of field writes in a row after which the values are not to blame.
+pub const REFUSALS_MAX: u32 = 3;
+
+/// What a lead is to show now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldWrite {
+    /// What is written of what waits.
+    pub sent: Vec<Part>,
+    /// What waits and cannot be written.
+    pub left_out: Vec<Part>,
+    /// The fields.
+    pub items: Vec<Item>,
+    /// The whole body: the items, in the wrapper if there is one.
+    pub body: serde_json::Value,
+}
+
+/// What a look-up found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finding {
+    /// The lead is there: the employee is not known.
+    LeadExists,
+    /// The lead is not there.
+    LeadMissing,
+    /// The service's answer says neither.
+    Unclear,
+}
+
+impl Finding {
+    /// Every finding.
+    pub const ALL: [Self; 3] = [Self::LeadExists, Self::LeadMissing, Self::Unclear];
+
+    /// The word stored.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::LeadExists => "lead_exists",
+            Self::LeadMissing => "lead_missing",
+            Self::Unclear => "unclear",
+        }
+    }
+
+    /// The finding of a word; `None` for an unknown one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|finding| finding.word() == word)
+    }
+}
+
+/// Kinds of errand that can rest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `GET lead/{id}`
+    LookUps,
+    /// `POST lead/:id/field/list`
+    Fields,
+}
+
+/// What the spool is told of an errand.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Told {
+    /// It leaves: committed with its slot, before the request.
+    Sent(Errand),
+    /// A field write leaves, with these; or nothing is left of it that could be written.
+    Writes(LeadId, FieldWrite),
+    /// A look-up's answer: the letters of that lead say so, or go on without their employee.
+    LookedUp(LeadId, Finding),
+    /// The catalogue, or why there is none.
+    Catalogue(Catalogue),
+    /// A field write was accepted.
+    Accepted(LeadId, String, TokenPrint),
+    /// A field write is not carried out yet.
+    NotYet(LeadId),
+    /// It is carried out.
+    Written(LeadId),
+    /// It is refused or FAILED: these values are given up.
+    Refused(LeadId, String),
+    /// Nobody knows: asked again after a while, given up after several.
+    Again(Errand, String),
+    /// It was not sent, or stopped by no fault of its own: due as before.
+    Back(Errand),
+    /// This kind rests for [`REST`], and why; the errand itself is due as before.
+    Rest(Kind, Errand, String),
+}
+
+/// What an answer means.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settled {
+    /// For the spool.
+    pub told: Told,
+    /// It did what it was for, or needs nothing more.
+    pub done: bool,
+    /// In words, where it did not go well.
+    pub words: String,
+}
+
+/// What kind of answer it is, whatever was asked.
+enum Sort<'a> {
+    /// 200 with what was asked for.
+    Told(&'a Value),
+    Accepted(String),
+    Success,
+    Pending,
+    Failed(String),
+    /// No grant, or nothing of the kind at this address.
+    Barred(String),
+    /// 404 in the service's own words.
+    Gone(String),
+    /// 409.
+    Missing(String),
+    /// Any other 4xx.
+    Refused(String),
+    /// 5xx, no answer.
+    Trouble(String),
+    /// Token, limit, no connection: nothing to do with the errand.
+    Stopped(String),
+}
+
+fn said(status: &str, words: &str) -> String {
+    match words {
+        "" => status.to_owned(),
+        words => format!("{status}: {words}"),
+    }
+}
+
+fn sort(answer: &Answer) -> Sort<'_> {
+    let unasked = || Sort::Trouble("an answer to another question".to_owned());
+    match answer {
+        Answer::Told(envelope) => Sort::Told(envelope),
+        Answer::Accepted { request_id } => Sort::Accepted(request_id.clone()),
+        Answer::StatusSuccess => Sort::Success,
+        Answer::StatusPending { .. } => Sort::Pending,
+        Answer::StatusFailed { words } => Sort::Failed(said("FAILED", words)),
+        Answer::Forbidden { message } => Sort::Barred(said("403", message)),
+        Answer::NotFound { message } if message.is_empty() => Sort::Barred("404".to_owned()),
+        Answer::NotFound { message } => Sort::Gone(said("404", message)),
+        Answer::WrongAddress { status } => Sort::Barred(status.to_string()),
+        Answer::Conflict { message, .. } => Sort::Missing(said("409", message)),
+        Answer::Rejected { message, errors } => Sort::Refused(match errors.is_null() {
+            true => said("400", message),
+            false => said("400", &format!("{message} {errors}")),
+        }),
+        Answer::OtherClientError {
+            status, message, ..
+        } => Sort::Refused(said(&status.to_string(), message)),
+        Answer::AcceptedWithoutId => Sort::Trouble("accepted without a requestId".to_owned()),
+        Answer::NotAccepted { message } => Sort::Trouble(said("200 with accept: false", message)),
+        Answer::ServerError { status, message } => {
+            Sort::Trouble(said(&status.to_string(), message))
+        }
+        Answer::BrokenBody { why } => Sort::Trouble(why.clone()),
+        Answer::TimedOut => Sort::Trouble("no answer in time".to_owned()),
+        Answer::Lost { why } => Sort::Trouble(format!("connection lost: {why}")),
+        Answer::Unauthorized => Sort::Stopped("401".to_owned()),
+        Answer::TokenState { message } => Sort::Stopped(said("406", message)),
+        Answer::TooMany => Sort::Stopped("429".to_owned()),
+        Answer::NotConnected { why } => Sort::Stopped(format!("no connection: {why}")),
+        Answer::TlsRefused { why } => Sort::Stopped(format!("TLS refused: {why}")),
+        Answer::Page(_) | Answer::TokenInfo(_) => unasked(),
+    }
+}
+
+/// What an answer means for the spool; `None` for an errand of another part. `token` is the one
+/// that made the request.
+pub fn settle(
+    errand: &Errand,
+    answer: &Answer,
+    token: &TokenPrint,
+    now: EventTime,
+) -> Option<Settled> {
+    let again = |why: String| settled(false, why, |why| Told::Again(errand.clone(), why));
+    let back = |why: String| settled(false, why, |_| Told::Back(errand.clone()));
+    let settled = match (errand, sort(answer)) {
+        (Errand::Backfill(_) | Errand::Asked(..), _) => return None,
+        (_, Sort::Stopped(why)) => back(why),
+        (Errand::FieldPoll(poll), answer) => match answer {
+            Sort::Success => well(Told::Written(poll.lead)),
+            Sort::Pending | Sort::Accepted(_) | Sort::Told(_) => well(Told::NotYet(poll.lead)),
+            Sort::Failed(why) => settled(true, why, |why| Told::Refused(poll.lead, why)),
+            // 5xx says nothing of the write: it can be asked for again
+            Sort::Trouble(why) => settled(false, why, |_| Told::NotYet(poll.lead)),
+            Sort::Barred(why)
+            | Sort::Gone(why)
+            | Sort::Missing(why)
+            | Sort::Refused(why)
+            | Sort::Stopped(why) => again(why),
+        },
+        (_, Sort::Trouble(why)) => again(why),
+        (Errand::LookUp(lead), answer) => looked_up(*lead, answer, errand),
+        (Errand::Catalogue, Sort::Told(envelope)) => match catalogue::rows(envelope) {
+            Some((fields, whole)) => well(Told::Catalogue(Catalogue::read(fields, whole, now))),
+            None => unread("no fields in the answer".to_owned(), now),
+        },
+        (Errand::Catalogue, answer) => unread(words(answer), now),
+        (Errand::FieldWrite(lead), answer) => written(*lead, answer, errand, token),
+    };
+    Some(settled)
+}
+
+fn unread(why: String, now: EventTime) -> Settled {
+    settled(true, why, |why| {
+        Told::Catalogue(Catalogue::unread(why, now))
+    })
+}
+
+fn looked_up(lead: LeadId, answer: Sort<'_>, errand: &Errand) -> Settled {
+    match answer {
+        Sort::Told(_) => well(Told::LookedUp(lead, Finding::LeadExists)),
+        Sort::Missing(_) | Sort::Gone(_) => well(Told::LookedUp(lead, Finding::LeadMissing)),
+        Sort::Barred(why) => settled(true, why, |why| {
+            Told::Rest(Kind::LookUps, errand.clone(), why)
+        }),
+        other => settled(true, words(other), |_| {
+            Told::LookedUp(lead, Finding::Unclear)
+        }),
+    }
+}
+
+fn written(lead: LeadId, answer: Sort<'_>, errand: &Errand, token: &TokenPrint) -> Settled {
+    match answer {
+        Sort::Accepted(request_id) => well(Told::Accepted(lead, request_id, token.clone())),
+        Sort::Barred(why) => settled(true, why, |why| {
+            Told::Rest(Kind::Fields, errand.clone(), why)
+        }),
+        other => settled(true, words(other), |why| Told::Refused(lead, why)),
+    }
+}
+
+fn words(answer: Sort<'_>) -> String {
+    match answer {
+        Sort::Told(_) | Sort::Accepted(_) | Sort::Success | Sort::Pending => {
+            "an answer to another question".to_owned()
+        }
+        Sort::Failed(why)
+        | Sort::Barred(why)
+        | Sort::Gone(why)
+        | Sort::Missing(why)
+        | Sort::Refused(why)
+        | Sort::Trouble(why)
+        | Sort::Stopped(why) => why,
+    }
+}
+
+fn well(told: Told) -> Settled {
+    Settled {
+        told,
+        done: true,
+        words: String::new(),
+    }
+}
+
+fn settled(done: bool, words: String, told: impl FnOnce(String) -> Told) -> Settled {
+    Settled {
+        told: told(words.clone()),
+        done,
+        words,
+    }
+}
+
+#[cfg(test)]
+#[path = "lead_tests.rs"]
+mod tests;

@@ -1,0 +1,171 @@
+//! What each answer means.
+
+use super::*;
+use crate::spool::FieldPoll;
+use serde_json::Value;
+
+fn lead() -> LeadId {
+    LeadId::new(4_001).expect("a lead")
+}
+
+fn now() -> EventTime {
+    EventTime::from_seconds(1_795_151_317)
+}
+
+fn poll() -> Errand {
+    Errand::FieldPoll(FieldPoll {
+        lead: lead(),
+        request_id: "r".into(),
+        token: TokenPrint::of("token"),
+    })
+}
+
+fn word(errand: &Errand, answer: &Answer) -> String {
+    let settled = settle(errand, answer, &TokenPrint::of("token"), now());
+    let settled = settled.expect("ours");
+    let told = match settled.told {
+        Told::LookedUp(_, finding) => finding.word().to_owned(),
+        Told::Catalogue(catalogue) => format!("unread: {:?}", catalogue.unread),
+        Told::Accepted(_, request_id, _) => format!("accepted {request_id}"),
+        Told::NotYet(_) => "not yet".to_owned(),
+        Told::Written(_) => "written".to_owned(),
+        Told::Refused(_, why) => format!("given up: {why}"),
+        Told::Again(_, why) => format!("again: {why}"),
+        Told::Back(_) => "back".to_owned(),
+        Told::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),
+        Told::Sent(..) | Told::Writes(..) => "sent".to_owned(),
+    };
+    format!("{told}{}", if settled.done { "" } else { " (again)" })
+}
+
+fn answers() -> Vec<Answer> {
+    let message = || "yo'q".to_owned();
+    vec![
+        Answer::Accepted {
+            request_id: "r1".into(),
+        },
+        Answer::StatusSuccess,
+        Answer::StatusPending { word: "NEW".into() },
+        Answer::StatusFailed { words: message() },
+        Answer::Rejected {
+            message: message(),
+            errors: Value::Null,
+        },
+        Answer::Unauthorized,
+        Answer::Forbidden { message: message() },
+        Answer::NotFound { message: message() },
+        Answer::NotFound {
+            message: String::new(),
+        },
+        Answer::WrongAddress { status: 405 },
+        Answer::Conflict {
+            message: message(),
+            errors: Value::Null,
+        },
+        Answer::TooMany,
+        Answer::ServerError {
+            status: 500,
+            message: String::new(),
+        },
+        Answer::TimedOut,
+        Answer::NotConnected {
+            why: "refused".into(),
+        },
+    ]
+}
+
+fn table(errand: &Errand) -> String {
+    let words: Vec<String> = answers().iter().map(|it| word(errand, it)).collect();
+    words.join("\n")
+}
+
+#[test]
+fn a_look_up_is_answered_by_a_missing_lead_and_stops_for_nothing_else() {
+    insta::assert_snapshot!(table(&Errand::LookUp(lead())), @r"
+        unclear
+        unclear
+        unclear
+        unclear
+        unclear
+        back (again)
+        LookUps rest: 403: yo'q
+        lead_missing
+        LookUps rest: 404
+        LookUps rest: 405
+        lead_missing
+        back (again)
+        again: 500 (again)
+        again: no answer in time (again)
+        back (again)
+        ");
+    let there = Answer::Told(serde_json::json!({"data": {"id": 4_001}}));
+    assert_eq!(word(&Errand::LookUp(lead()), &there), "lead_exists");
+}
+
+#[test]
+fn a_catalogue_that_cannot_be_read_says_why() {
+    insta::assert_snapshot!(table(&Errand::Catalogue), @r#"
+        unread: Some("an answer to another question")
+        unread: Some("an answer to another question")
+        unread: Some("an answer to another question")
+        unread: Some("FAILED: yo'q")
+        unread: Some("400: yo'q")
+        back (again)
+        unread: Some("403: yo'q")
+        unread: Some("404: yo'q")
+        unread: Some("404")
+        unread: Some("405")
+        unread: Some("409: yo'q")
+        back (again)
+        again: 500 (again)
+        again: no answer in time (again)
+        back (again)
+        "#);
+    let fields = Answer::Told(serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}));
+    let read = settle(&Errand::Catalogue, &fields, &TokenPrint::none(), now()).expect("ours");
+    assert!(matches!(read.told, Told::Catalogue(it) if it.whole && it.fields.len() == 1));
+    let none = Answer::Told(serde_json::json!({"data": null}));
+    assert!(word(&Errand::Catalogue, &none).contains("no fields in the answer"));
+}
+
+#[test]
+fn a_write_is_accepted_given_up_tried_again_or_rests() {
+    insta::assert_snapshot!(table(&Errand::FieldWrite(lead())), @r"
+        accepted r1
+        given up: an answer to another question
+        given up: an answer to another question
+        given up: FAILED: yo'q
+        given up: 400: yo'q
+        back (again)
+        Fields rest: 403: yo'q
+        given up: 404: yo'q
+        Fields rest: 404
+        Fields rest: 405
+        given up: 409: yo'q
+        back (again)
+        again: 500 (again)
+        again: no answer in time (again)
+        back (again)
+        ");
+}
+
+#[test]
+fn a_poll_of_a_write_ends_it_or_asks_again() {
+    insta::assert_snapshot!(table(&poll()), @r"
+        not yet
+        written
+        not yet
+        given up: FAILED: yo'q
+        again: 400: yo'q (again)
+        back (again)
+        again: 403: yo'q (again)
+        again: 404: yo'q (again)
+        again: 404 (again)
+        again: 405 (again)
+        again: 409: yo'q (again)
+        back (again)
+        not yet (again)
+        not yet (again)
+        back (again)
+        ");
+}

@@ -1,0 +1,278 @@
+//! The CRM's fields as `GET crm-field` tells of them (§2.4, §4.7), and whether an id can be
+//! written. The shape of its records is not published beyond `infoType`: what is not said of a
+//! field is not held against it.
+
+use super::FieldId;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fmt;
+
+/// Fields of one catalogue that are kept; a larger one counts as not whole.
+pub const FIELDS_MAX: usize = 5_000;
+
+/// Lists are looked for so deep.
+const DEPTH_MAX: u32 = 4;
+
+/// Characters of a field's name that are kept.
+const NAME_MAX: usize = 60;
+
+/// One field of the CRM.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CrmField {
+    /// Its id.
+    pub id: FieldId,
+    /// `LED`, `CONTACT` or another word; `None` where the record says none.
+    pub info_type: Option<String>,
+    /// Its name, where the record has one.
+    pub name: Option<String>,
+}
+
+/// What was read of the catalogue, or why nothing was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Catalogue {
+    /// When.
+    pub at: EventTime,
+    /// The fields, at most [`FIELDS_MAX`].
+    pub fields: Vec<CrmField>,
+    /// These are all there are; otherwise an id that is not among them may still be one.
+    pub whole: bool,
+    /// Why it could not be read: then no id is judged.
+    pub unread: Option<String>,
+}
+
+/// Whether a field can be written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// A lead-level field.
+    Led,
+    /// Cannot be told: why.
+    Unsure(String),
+    /// Not a lead-level field: the service would pass over it in silence (§4.4.2).
+    Other(String),
+    /// There is no such field.
+    Unknown,
+}
+
+impl Fit {
+    /// It is worth sending.
+    pub const fn is_writable(&self) -> bool {
+        matches!(self, Self::Led | Self::Unsure(_))
+    }
+}
+
+impl fmt::Display for Fit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Led => f.write_str("a field of leads"),
+            Self::Unsure(why) => write!(f, "not checked: {why}"),
+            Self::Other(kind) if kind == "CONTACT" => f.write_str(
+                "a field of contacts (CONTACT): the service would pass over it in silence",
+            ),
+            Self::Other(kind) => write!(
+                f,
+                "no field of leads (infoType {kind}): the service would pass over it in silence"
+            ),
+            Self::Unknown => {
+                f.write_str("no field of this CRM: the service would pass over it in silence")
+            }
+        }
+    }
+}
+
+impl Catalogue {
+    /// What was read.
+    pub fn read(mut fields: Vec<CrmField>, whole: bool, at: EventTime) -> Self {
+        let whole = whole && fields.len() <= FIELDS_MAX;
+        fields.truncate(FIELDS_MAX);
+        for field in &mut fields {
+            if let Some(name) = &mut field.name {
+                *name = name.chars().take(NAME_MAX).collect();
+            }
+            if let Some(kind) = &mut field.info_type {
+                *kind = kind.chars().take(NAME_MAX).collect();
+            }
+        }
+        let unread = None;
+        Self {
+            at,
+            fields,
+            whole,
+            unread,
+        }
+    }
+
+    /// It could not be read.
+    pub fn unread(why: String, at: EventTime) -> Self {
+        Self {
+            at,
+            fields: Vec::new(),
+            whole: false,
+            unread: Some(why),
+        }
+    }
+
+    /// The field of an id.
+    pub fn field(&self, id: FieldId) -> Option<&CrmField> {
+        self.fields.iter().find(|field| field.id == id)
+    }
+
+    /// Whether this id can be written.
+    pub fn fit(&self, id: FieldId) -> Fit {
+        if let Some(why) = &self.unread {
+            return Fit::Unsure(format!("the CRM's fields cannot be read ({why})"));
+        }
+        match self.field(id) {
+            Some(field) => match field.info_type.as_deref().map(str::trim) {
+                None | Some("") => Fit::Unsure("the CRM does not say of what it is".to_owned()),
+                Some(kind) if kind.eq_ignore_ascii_case("LED") => Fit::Led,
+                Some(kind) => Fit::Other(kind.to_ascii_uppercase()),
+            },
+            None if self.whole => Fit::Unknown,
+            None => Fit::Unsure("only a part of the CRM's fields could be read".to_owned()),
+        }
+    }
+}
+
+/// The fields of an answer to `GET crm-field`, and whether they are all there are. Its payload is
+/// not published (§2.8): records with an `id` and an `infoType` are fields, in whatever list or
+/// group they stand. Where none says an `infoType`, those with an `id` are.
+pub fn rows(envelope: &Value) -> Option<(Vec<CrmField>, bool)> {
+    let data = envelope.get("data")?;
+    let mut lists = Vec::new();
+    gather(data, DEPTH_MAX, &mut lists);
+    let read = |rows: &&Vec<Value>| rows.iter().filter_map(field).collect::<Vec<_>>();
+    let mut all: Vec<CrmField> = lists.iter().flat_map(read).collect();
+    let lists_empty = lists.iter().any(|rows| rows.is_empty());
+    if all.is_empty() && !lists_empty {
+        return None;
+    }
+    if all.iter().any(|field| field.info_type.is_some()) {
+        // the others are their options
+        all.retain(|field| field.info_type.is_some());
+    }
+    all.sort_by_key(|field| field.id);
+    all.dedup_by_key(|field| field.id);
+    let page = |name: &str| {
+        let places = [data.get(name), envelope.get(name)];
+        places.into_iter().flatten().find_map(Value::as_i64)
+    };
+    let whole = match (page("currentPage"), page("totalPages")) {
+        (Some(current), Some(total)) => current >= total,
+        (None, Some(total)) => total <= 1,
+        (_, None) => true,
+    };
+    Some((all, whole))
+}
+
+/// Lists in lists and under keys: fields may come in groups.
+fn gather<'a>(value: &'a Value, depth: u32, lists: &mut Vec<&'a Vec<Value>>) {
+    if depth == 0 {
+        return;
+    }
+    match value {
+        Value::Array(rows) => {
+            lists.push(rows);
+            let groups = rows.iter().filter(|row| row.is_object());
+            let inner = groups
+                .filter_map(Value::as_object)
+                .flat_map(|row| row.values());
+            inner
+                .filter(|it| it.is_array())
+                .for_each(|it| gather(it, depth - 1, lists));
+        }
+        Value::Object(map) => map.values().for_each(|it| gather(it, depth - 1, lists)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn field(row: &Value) -> Option<CrmField> {
+    let id = row.get("id")?;
+    let id = match id.as_i64() {
+        Some(id) => FieldId::new(id),
+        None => id.as_str().and_then(FieldId::parse),
+    }?;
+    let text = |name: &str| row.get(name).and_then(Value::as_str).map(str::to_owned);
+    Some(CrmField {
+        id,
+        info_type: text("infoType"),
+        name: text("name").or_else(|| text("title")),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn field(id: i64, kind: Option<&str>) -> CrmField {
+        CrmField {
+            id: FieldId::new(id).expect("positive"),
+            info_type: kind.map(str::to_owned),
+            name: None,
+        }
+    }
+
+    #[test]
+    fn fields_are_found_wherever_they_stand_and_pages_are_no_whole() {
+        let read = |json: &str| {
+            let envelope = serde_json::from_str(json).expect("JSON");
+            let Some((fields, whole)) = rows(&envelope) else {
+                return "none".to_owned();
+            };
+            let fields = fields.iter().map(|it| {
+                let kind = it.info_type.as_deref().unwrap_or("-");
+                format!("{} {kind} {}", it.id, it.name.as_deref().unwrap_or("-"))
+            });
+            format!("{} {whole}", fields.collect::<Vec<_>>().join(", "))
+        };
+        let all = [
+            r#"{"data":[{"id":12,"infoType":"LED","name":"a"},{"id":"11","infoType":"CONTACT"}]}"#,
+            r#"{"data":{"fields":[{"id":1,"infoType":"LED","options":[{"id":9,"name":"x"}]}]}}"#,
+            r#"{"data":[{"group":"g","fields":[{"id":1,"infoType":"LED"}]}]}"#,
+            r#"{"data":{"data":[{"id":1}],"currentPage":1,"totalPages":2}}"#,
+            r#"{"data":[]}"#,
+            r#"{"data":null}"#,
+            r#"{"data":[{"name":"x"},7]}"#,
+        ];
+        insta::assert_snapshot!(all.map(read).join("\n"), @r"
+        11 CONTACT -, 12 LED a true
+        1 LED - true
+        1 LED - true
+        1 - - false
+         true
+        none
+        none
+        ");
+    }
+
+    #[test]
+    fn an_id_is_judged_by_what_the_catalogue_says_and_by_nothing_else() {
+        let at = EventTime::from_seconds(1);
+        let fields = vec![
+            field(11, Some("LED")),
+            field(21, Some("CONTACT")),
+            field(31, None),
+        ];
+        let part = Catalogue::read(fields.clone(), false, at);
+        let whole = Catalogue::read(fields, true, at);
+        let unread = Catalogue::unread("403".to_owned(), at);
+        let of = |catalogue: &Catalogue, id| catalogue.fit(FieldId::new(id).expect("positive"));
+        let words = [
+            of(&whole, 11),
+            of(&whole, 21),
+            of(&whole, 31),
+            of(&whole, 99),
+            of(&part, 99),
+            of(&unread, 11),
+        ];
+        let words = words.map(|fit| format!("{} {fit}", fit.is_writable()));
+        insta::assert_snapshot!(words.join("\n"), @r"
+        true a field of leads
+        false a field of contacts (CONTACT): the service would pass over it in silence
+        true not checked: the CRM does not say of what it is
+        false no field of this CRM: the service would pass over it in silence
+        true not checked: only a part of the CRM's fields could be read
+        true not checked: the CRM's fields cannot be read (403)
+        ");
+    }
+}

@@ -1,0 +1,187 @@
+//! Values of fields: as people type them, and as `POST lead/:leadId/field/list` takes them (§2.4).
+
+use super::FieldId;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Characters of one value at most; the document gives no limit.
+pub const VALUE_MAX: usize = 10_000;
+
+/// Items of one request at most.
+pub const ITEMS_MAX: usize = 100;
+
+/// What a field is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Given {
+    /// This text.
+    Text(String),
+    /// These of a multi-select field, in place of all it has.
+    List(Vec<String>),
+    /// Nothing: the field is cleared.
+    Null,
+}
+
+/// A field and what it is given.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The field.
+    pub id: FieldId,
+    /// Its value.
+    pub given: Given,
+}
+
+impl Item {
+    /// A text.
+    pub const fn text(id: FieldId, text: String) -> Self {
+        Self {
+            id,
+            given: Given::Text(text),
+        }
+    }
+
+    /// Reads `ID=VALUE`: a text as it stands; `null` clears; `[a,b]` or a JSON array is a list; a
+    /// text that would be taken for one of these is written as a JSON string (`"null"`).
+    ///
+    /// # Errors
+    /// In words, with what would be right.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let Some((id, value)) = text.split_once('=') else {
+            return Err(format!("`{text}` is not ID=VALUE"));
+        };
+        let id = FieldId::parse(id.trim())
+            .ok_or_else(|| format!("`{id}` is no field id: digits, as in 11=VIP"))?;
+        let given = given(value).map_err(|why| format!("the value of {id} {why}"))?;
+        Ok(Self { id, given })
+    }
+
+    /// As the request has it (§2.4).
+    pub fn to_json(&self) -> Value {
+        let id = self.id.get();
+        match &self.given {
+            Given::Text(text) => json!({ "id": id, "value": text }),
+            Given::List(list) => json!({ "id": id, "valueList": list }),
+            Given::Null => json!({ "id": id, "value": null }),
+        }
+    }
+}
+
+fn given(text: &str) -> Result<Given, String> {
+    if text.is_empty() {
+        return Err("is empty: `null` clears the field".to_owned());
+    }
+    if text.chars().count() > VALUE_MAX {
+        return Err(format!("is longer than {VALUE_MAX} characters"));
+    }
+    let bare = text.trim();
+    if bare == "null" {
+        return Ok(Given::Null);
+    }
+    if bare.starts_with('"') {
+        return match serde_json::from_str(bare) {
+            Ok(text) => Ok(Given::Text(text)),
+            Err(error) => Err(format!("begins as a JSON string and is none: {error}")),
+        };
+    }
+    let inner = bare.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
+    let Some(inner) = inner else {
+        return Ok(Given::Text(text.to_owned()));
+    };
+    if let Ok(list) = serde_json::from_str::<Vec<Value>>(bare) {
+        return list
+            .into_iter()
+            .map(scalar)
+            .collect::<Result<_, _>>()
+            .map(Given::List);
+    }
+    if inner.contains(['"', '[', '{']) {
+        return Err("is neither [a,b] nor a JSON array".to_owned());
+    }
+    let parts: Vec<String> = inner.split(',').map(|it| it.trim().to_owned()).collect();
+    if parts.iter().any(String::is_empty) {
+        return Err("has an empty entry in its list".to_owned());
+    }
+    Ok(Given::List(parts))
+}
+
+/// Entries of a list are strings (§2.4).
+fn scalar(value: Value) -> Result<String, String> {
+    match value {
+        Value::String(text) => Ok(text),
+        Value::Number(number) => Ok(number.to_string()),
+        Value::Bool(flag) => Ok(flag.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => {
+            Err("has an entry in its list that is no text".to_owned())
+        }
+    }
+}
+
+/// The body of the request: the items as they are, or under the key of `--field-list-wrapper`
+/// (§4.4: its shape is not shown).
+pub fn body(items: &[Item], wrapper: Option<&str>) -> Value {
+    let list: Vec<Value> = items.iter().map(Item::to_json).collect();
+    match wrapper {
+        None => Value::Array(list),
+        Some(key) => json!({ key: list }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_texts_lists_or_null_as_people_type_them() {
+        let read = |text: &str| match Item::parse(text) {
+            Ok(item) => item.to_json().to_string(),
+            Err(why) => why,
+        };
+        let typed = [
+            "11=VIP",
+            "11= two words ",
+            "11=5",
+            "11=a=b",
+            "11=null",
+            "11=\"null\"",
+            "12=[a, b]",
+            "12=[\"a,b\",7,true]",
+            "12=[]",
+            "12=[a,]",
+            "12=[\"a\",]",
+            "12=[null]",
+            "11=",
+            "11=\"x",
+            "x=1",
+            "11",
+        ];
+        let all: Vec<String> = typed.into_iter().map(read).collect();
+        insta::assert_snapshot!(all.join("\n"), @r#"
+        {"id":11,"value":"VIP"}
+        {"id":11,"value":" two words "}
+        {"id":11,"value":"5"}
+        {"id":11,"value":"a=b"}
+        {"id":11,"value":null}
+        {"id":11,"value":"null"}
+        {"id":12,"valueList":["a","b"]}
+        {"id":12,"valueList":["a,b","7","true"]}
+        {"id":12,"valueList":[]}
+        the value of 12 has an empty entry in its list
+        the value of 12 is neither [a,b] nor a JSON array
+        the value of 12 has an entry in its list that is no text
+        the value of 11 is empty: `null` clears the field
+        the value of 11 begins as a JSON string and is none: EOF while parsing a string at line 1 column 2
+        `x` is no field id: digits, as in 11=VIP
+        `11` is not ID=VALUE
+        "#);
+    }
+
+    #[test]
+    fn the_body_is_a_bare_list_or_has_the_key_that_was_given() {
+        let items = [Item::text(FieldId(11), "x".to_owned())];
+        assert_eq!(body(&items, None).to_string(), r#"[{"id":11,"value":"x"}]"#);
+        assert_eq!(
+            body(&items, Some("fields")).to_string(),
+            r#"{"fields":[{"id":11,"value":"x"}]}"#
+        );
+    }
+}

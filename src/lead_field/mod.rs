@@ -1,0 +1,251 @@
+//! The lead shows its calls: which of its fields say what (`--lead-field`), and values by hand.
+//!
+//! The service takes lead-level fields alone (`infoType` `LED`, §4.4.2) and passes over all others
+//! in silence, so each id is compared with the catalogue (`GET crm-field`) first.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`shows`] | what one lead is to show and how far that is: the newest call wins |
+//! | [`catalogue`] | the CRM's fields, and whether an id is one that can be written |
+//! | [`item`] | values of fields as people type them and as the request has them (§2.4) |
+
+pub mod catalogue;
+pub mod item;
+pub mod shows;
+
+pub use catalogue::{Catalogue, CrmField, Fit};
+pub use item::Item;
+pub use shows::Shows;
+
+use crate::journal::CallRecord;
+use callbridge_call::{Direction, EpochSeconds};
+use jiff::tz::TimeZone;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A field of the CRM (§2.4 `id`): a positive integer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct FieldId(i64);
+
+impl FieldId {
+    /// `None` unless positive.
+    pub fn new(id: i64) -> Option<Self> {
+        (id > 0).then_some(Self(id))
+    }
+
+    /// From decimal digits alone; `None` otherwise.
+    pub fn parse(text: &str) -> Option<Self> {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        digits
+            .then(|| text.parse().ok())
+            .flatten()
+            .and_then(Self::new)
+    }
+
+    /// The number.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FieldId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What a field of a lead can show. The words are those of the flag, and stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Name {
+    /// When the newest call began.
+    LastCall,
+    /// When the newest call began that the customer made and nobody answered.
+    LastMissed,
+    /// The employee (§2.6 `employeeId`) of the newest call that has one.
+    LastEmployee,
+}
+
+impl Name {
+    /// Every name.
+    pub const ALL: [Self; 3] = [Self::LastCall, Self::LastMissed, Self::LastEmployee];
+
+    /// The flag's word: `last_call`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::LastCall => "last_call",
+            Self::LastMissed => "last_missed",
+            Self::LastEmployee => "last_employee",
+        }
+    }
+
+    /// The name of a word; `None` for an unknown one.
+    pub fn from_word(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|name| name.word() == word)
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+/// Which field shows what.
+pub type Fields = BTreeMap<Name, FieldId>;
+
+/// `--lead-field`, checked, and how values are written.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// `--lead-field`
+    pub fields: Fields,
+    /// Times are shown in it: the PBX's.
+    pub zone: TimeZone,
+    /// `--field-list-wrapper`
+    pub wrapper: Option<String>,
+}
+
+/// Reads `last_call=11,last_missed=12,last_employee=13`.
+///
+/// # Errors
+/// Each fault in words: a name that is none, an id that is none, either of them twice.
+pub fn parse(text: &str) -> Result<Fields, Vec<String>> {
+    let mut fields = Fields::new();
+    let mut faults = Vec::new();
+    for part in text.split(',').map(str::trim) {
+        let Some((word, id)) = part.split_once('=') else {
+            faults.push(format!("`{part}` is not NAME=ID"));
+            continue;
+        };
+        let (word, id) = (word.trim(), id.trim());
+        let Some(name) = Name::from_word(word) else {
+            let all = Name::ALL.map(Name::word).join(", ");
+            faults.push(format!("`{word}` is no name; there are {all}"));
+            continue;
+        };
+        let Some(id) = FieldId::parse(id) else {
+            faults.push(format!("`{id}` of {name} is no field id: digits"));
+            continue;
+        };
+        if let Some((other, _)) = fields.iter().find(|(_, known)| **known == id) {
+            faults.push(format!(
+                "{name} and {other} are both field {id}: one of them would hide the other"
+            ));
+        }
+        if fields.insert(name, id).is_some() {
+            faults.push(format!("{name} is given twice"));
+        }
+    }
+    if faults.is_empty() {
+        Ok(fields)
+    } else {
+        Err(faults)
+    }
+}
+
+/// A time as a person reads it and every CRM field takes it: ISO 8601 in the PBX's zone, with its
+/// offset, `2026-11-20T17:58:31+05:00`.
+pub fn time(at: EpochSeconds, zone: &TimeZone) -> String {
+    match jiff::Timestamp::from_second(at.get()) {
+        Ok(at) => at
+            .to_zoned(zone.clone())
+            .strftime("%Y-%m-%dT%H:%M:%S%:z")
+            .to_string(),
+        Err(_) => at.get().to_string(),
+    }
+}
+
+/// What a journaled call has to say to the fields of its lead.
+pub fn says(call: &CallRecord, settings: &Settings) -> Vec<(Name, String)> {
+    let at = || time(call.started_at, &settings.zone);
+    let all = Name::ALL.into_iter();
+    all.filter(|name| settings.fields.contains_key(name))
+        .filter_map(|name| {
+            let missed = call.direction == Direction::Inbound && !call.answered;
+            let text = match name {
+                Name::LastCall => Some(at()),
+                Name::LastMissed => missed.then(at),
+                Name::LastEmployee => call.employee_id.map(|id| id.to_string()),
+            };
+            text.map(|text| (name, text))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::journal::{EmployeeId, LeadId};
+
+    fn call(direction: Direction, answered: bool, employee: Option<i64>) -> CallRecord {
+        CallRecord {
+            uuid: None,
+            linkedid: "1.2".to_owned(),
+            pbx: "main".to_owned(),
+            direction,
+            answered,
+            lead_id: LeadId::new(4001),
+            trunk: None,
+            client_phone: None,
+            employee: Some("101".to_owned()),
+            employee_id: employee.and_then(EmployeeId::new),
+            employees_in_order: Vec::new(),
+            started_at: EpochSeconds::new(1_795_151_317),
+            duration_sec: 5,
+            talk_time_sec: 0,
+            incomplete: false,
+            estimate: false,
+        }
+    }
+
+    fn settings(text: &str) -> Settings {
+        Settings {
+            fields: parse(text).expect("good"),
+            zone: TimeZone::get("Asia/Tashkent").expect("a zone"),
+            wrapper: None,
+        }
+    }
+
+    #[test]
+    fn each_name_says_its_own_of_a_call() {
+        let all = settings("last_call=11,last_missed=12,last_employee=13");
+        let words = |call: &CallRecord, settings: &Settings| {
+            let said = says(call, settings).into_iter();
+            said.map(|(name, text)| format!("{name}={text}"))
+                .collect::<Vec<_>>()
+        };
+        let at = "2026-11-20T10:08:37+05:00";
+        assert_eq!(
+            words(&call(Direction::Inbound, true, Some(501)), &all),
+            [format!("last_call={at}"), "last_employee=501".to_owned()]
+        );
+        assert_eq!(
+            words(&call(Direction::Inbound, false, None), &all),
+            [format!("last_call={at}"), format!("last_missed={at}")]
+        );
+        assert_eq!(
+            words(&call(Direction::Outbound, false, None), &all),
+            [format!("last_call={at}")],
+            "a customer who did not pick up missed nothing of ours"
+        );
+        let one = settings("last_missed=12");
+        assert!(words(&call(Direction::Inbound, true, None), &one).is_empty());
+    }
+
+    #[test]
+    fn wrong_names_ids_and_doubles_are_all_told() {
+        let faults = parse("last_call=11,last=1,last_missed=x,last_employee=11,last_call=12,z")
+            .expect_err("wrong");
+        insta::assert_snapshot!(faults.join("\n"), @r"
+        `last` is no name; there are last_call, last_missed, last_employee
+        `x` of last_missed is no field id: digits
+        last_employee and last_call are both field 11: one of them would hide the other
+        last_call is given twice
+        `z` is not NAME=ID
+        ");
+        assert!(parse("").is_err());
+        assert!(parse("last_call=0").is_err());
+    }
+}

@@ -1,0 +1,301 @@
+//! What one lead is to show, and how far that is: pure, a row of the spool.
+//!
+//! ```text
+//! learn ▶ Waits ── sent ──▶ Sent ── written ──▶ Written
+//!           ▲ ▲               │ ├── refused ──▶ GivenUp
+//!   a newer │ └─ again, back ─┘ │
+//!   call ───┴───────────────────┘
+//! ```
+//! A value is known by the start of its call: an older one never takes its place, whatever order
+//! calls are journaled in. One request at a time: a second could be carried out before the first.
+
+use super::{Fields, Item, Name};
+use super::{catalogue::Catalogue, item};
+use crate::errand::FieldWrite;
+use crate::spool::TokenPrint;
+use callbridge_call::{EpochSeconds, EventTime};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// After so long without an answer a write is taken to be lost: longer than any exchange lasts.
+pub const LOST: Duration = Duration::from_secs(120);
+/// How long what was stopped by no fault of its own waits.
+pub const SOON: Duration = Duration::from_secs(15);
+/// When an accepted write is asked for first.
+const FIRST_POLL: Duration = Duration::from_secs(2);
+/// No requestId is asked with after so long (§4.6: 24 hours).
+const READABLE: Duration = Duration::from_secs(23 * 3600);
+/// Tries of the same values before they are given up.
+const TRIES_MAX: u32 = 6;
+
+/// Which call a value tells of: by its start, then by its row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Order {
+    /// When it began.
+    pub started: EpochSeconds,
+    /// Its row.
+    pub row: i64,
+}
+
+/// How far a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Stands {
+    /// To be written.
+    Waits,
+    /// In the request under way.
+    Sent,
+    /// Written.
+    Written,
+    /// Refused, or left out.
+    GivenUp,
+}
+
+/// A value and its call.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shown {
+    /// As it is written.
+    pub text: String,
+    /// The call it tells of.
+    pub of: Order,
+    /// How far it is.
+    pub stands: Stands,
+}
+
+/// A value as it stood when a request was made of it: a newer one may have come since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Part {
+    /// What it shows.
+    pub name: Name,
+    /// Of which call.
+    pub of: Order,
+}
+
+/// The request under way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Write {
+    /// When it was sent.
+    pub at: EventTime,
+    /// Its requestId, and the only token that can read it; `None` before the answer.
+    pub accepted: Option<(String, TokenPrint)>,
+    /// Polls so far.
+    pub polls: u32,
+}
+
+/// What is to be done next for a lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asks {
+    /// Its values are to be written.
+    Write,
+    /// Its request is to be asked for.
+    Poll,
+}
+
+impl Asks {
+    /// The word stored.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Poll => "poll",
+        }
+    }
+}
+
+/// What one lead is to show.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Shows {
+    /// By what it shows.
+    pub values: BTreeMap<Name, Shown>,
+    /// One request at a time.
+    pub request: Option<Write>,
+    /// Tries of what waits, without success.
+    pub tries: u32,
+    /// Nothing is done before, in microseconds.
+    pub due: i64,
+}
+
+impl Shows {
+    /// A journaled call tells something; `false` where a newer one has told already.
+    pub fn learn(&mut self, name: Name, text: String, of: Order) -> bool {
+        let stands = match self.values.get(&name) {
+            Some(known) if known.of >= of => return false,
+            // the same text once more: nothing has to be sent for it
+            Some(known) if known.text == text && known.stands != Stands::GivenUp => known.stands,
+            Some(_) | None => Stands::Waits,
+        };
+        if stands == Stands::Waits {
+            self.tries = 0;
+        }
+        self.values.insert(name, Shown { text, of, stands });
+        true
+    }
+
+    /// What is next, if anything is.
+    pub fn asks(&self) -> Option<Asks> {
+        match &self.request {
+            Some(write) if write.accepted.is_some() => Some(Asks::Poll),
+            Some(_) => Some(Asks::Write),
+            None => self.has(Stands::Waits).then_some(Asks::Write),
+        }
+    }
+
+    /// The newest call it tells of.
+    pub fn newest(&self) -> i64 {
+        let started = self.values.values().map(|it| it.of.started.get());
+        started.max().unwrap_or(0)
+    }
+
+    fn has(&self, stands: Stands) -> bool {
+        self.values.values().any(|it| it.stands == stands)
+    }
+
+    fn all(&mut self, from: Stands, to: Stands) -> u64 {
+        let found = self.values.values_mut().filter(|it| it.stands == from);
+        let mut count = 0;
+        for value in found {
+            value.stands = to;
+            count += 1;
+        }
+        count
+    }
+
+    /// What a request would write now: waiting values, and those of a request that was lost, of
+    /// fields that can be written.
+    pub fn write(
+        &self,
+        fields: &Fields,
+        catalogue: &Catalogue,
+        wrapper: Option<&str>,
+    ) -> FieldWrite {
+        let pending = |it: &&Shown| matches!(it.stands, Stands::Waits | Stands::Sent);
+        let (mut sent, mut left_out, mut items) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, value) in self.values.iter().filter(|(_, it)| pending(it)) {
+            let part = Part {
+                name: *name,
+                of: value.of,
+            };
+            match fields.get(name) {
+                Some(id) if catalogue.fit(*id).is_writable() => {
+                    sent.push(part);
+                    items.push(Item::text(*id, value.text.clone()));
+                }
+                Some(_) | None => left_out.push(part),
+            }
+        }
+        let body = item::body(&items, wrapper);
+        FieldWrite {
+            sent,
+            left_out,
+            items,
+            body,
+        }
+    }
+
+    /// This is sent now. How many values are left out.
+    pub fn sent(&mut self, write: &FieldWrite, now: EventTime) -> u64 {
+        self.stand(&write.sent, Stands::Sent);
+        let left_out = self.stand(&write.left_out, Stands::GivenUp);
+        self.request = (!write.sent.is_empty()).then_some(Write {
+            at: now,
+            accepted: None,
+            polls: 0,
+        });
+        self.due = match self.request {
+            Some(_) => now.plus(LOST).micros(),
+            None => now.micros(),
+        };
+        left_out
+    }
+
+    /// Those of the values that are still the same stand so now: how many.
+    fn stand(&mut self, parts: &[Part], stands: Stands) -> u64 {
+        let mut count = 0;
+        for part in parts {
+            if let Some(value) = self.values.get_mut(&part.name)
+                && value.of == part.of
+                && matches!(value.stands, Stands::Waits | Stands::Sent)
+            {
+                value.stands = stands;
+                count += 1;
+            }
+        }
+        count
+    }
+
+    /// The request was accepted (§4.4).
+    pub fn accepted(&mut self, request_id: String, token: TokenPrint, now: EventTime) {
+        if let Some(write) = &mut self.request {
+            write.accepted = Some((request_id, token));
+            self.due = now.plus(FIRST_POLL).micros();
+        }
+    }
+
+    /// It is asked for: if the answer stays out, again after a while.
+    pub fn asked(&mut self, now: EventTime) {
+        self.due = now.plus(LOST).micros();
+    }
+
+    /// It is not carried out yet.
+    pub fn not_yet(&mut self, now: EventTime) {
+        let Some(write) = &mut self.request else {
+            return;
+        };
+        if now.since(write.at) >= READABLE {
+            self.again(now);
+            return;
+        }
+        write.polls = write.polls.saturating_add(1);
+        let wait = match write.polls {
+            0 | 1 => 3,
+            2 => 10,
+            3.. => 60,
+        };
+        self.due = now.plus(Duration::from_secs(wait)).micros();
+    }
+
+    /// It is carried out: how many values.
+    pub fn written(&mut self, now: EventTime) -> u64 {
+        self.ended(now);
+        self.tries = 0;
+        self.all(Stands::Sent, Stands::Written)
+    }
+
+    /// It is refused for good, or failed: how many values are given up.
+    pub fn refused(&mut self, now: EventTime) -> u64 {
+        self.ended(now);
+        self.tries = 0;
+        self.all(Stands::Sent, Stands::GivenUp)
+    }
+
+    /// Whether it was carried out cannot be told: written once more, for that changes nothing. How
+    /// many values are given up because it went so time and again.
+    pub fn again(&mut self, now: EventTime) -> u64 {
+        self.all(Stands::Sent, Stands::Waits);
+        self.ended(now);
+        self.tries = self.tries.saturating_add(1);
+        if self.tries >= TRIES_MAX {
+            self.tries = 0;
+            return self.all(Stands::Waits, Stands::GivenUp);
+        }
+        // longer than what was lost may still be on its way
+        let wait = [15, 60, 300, 900, 900][(self.tries as usize).saturating_sub(1).min(4)];
+        self.due = now.plus(Duration::from_secs(wait)).micros();
+        0
+    }
+
+    /// It was not sent after all, through no fault of its own: soon again.
+    pub fn back(&mut self, now: EventTime) {
+        self.all(Stands::Sent, Stands::Waits);
+        self.ended(now.plus(SOON));
+    }
+
+    fn ended(&mut self, now: EventTime) {
+        self.request = None;
+        self.due = now.micros();
+    }
+}
+
+#[cfg(test)]
+#[path = "shows_tests.rs"]
+mod tests;

@@ -1,0 +1,242 @@
+//! Whatever order calls are journaled in, the newest stands.
+
+use super::*;
+use crate::lead_field::{CrmField, FieldId};
+use proptest::prelude::*;
+
+fn at(seconds: i64) -> EventTime {
+    EventTime::from_seconds(1_795_151_317 + seconds)
+}
+
+fn of(started: i64) -> Order {
+    Order {
+        started: EpochSeconds::new(started),
+        row: started,
+    }
+}
+
+fn fields() -> Fields {
+    let id = |id| FieldId::new(id).expect("positive");
+    [
+        (Name::LastCall, id(11)),
+        (Name::LastMissed, id(12)),
+        (Name::LastEmployee, id(13)),
+    ]
+    .into()
+}
+
+fn catalogue(kinds: &[(i64, &str)]) -> Catalogue {
+    let fields = kinds.iter().map(|(id, kind)| CrmField {
+        id: FieldId::new(*id).expect("positive"),
+        info_type: Some((*kind).to_owned()),
+        name: None,
+    });
+    Catalogue::read(fields.collect(), true, at(0))
+}
+
+fn items(shows: &Shows, catalogue: &Catalogue) -> Vec<Item> {
+    shows.write(&fields(), catalogue, None).items
+}
+
+/// What waits of field 11 is sent.
+fn sent(shows: &mut Shows, now: EventTime) -> u64 {
+    let write = shows.write(&fields(), &catalogue(&[(11, "LED")]), None);
+    shows.sent(&write, now)
+}
+
+fn token() -> TokenPrint {
+    TokenPrint::of("token")
+}
+
+#[test]
+fn an_older_call_takes_no_newer_ones_place_and_three_make_one_request() {
+    let mut shows = Shows::default();
+    assert!(shows.learn(Name::LastCall, "2".into(), of(2)));
+    assert!(shows.learn(Name::LastCall, "3".into(), of(3)));
+    assert!(!shows.learn(Name::LastCall, "1".into(), of(1)));
+    let all = catalogue(&[(11, "LED"), (12, "LED"), (13, "LED")]);
+    let items = items(&shows, &all);
+    assert_eq!(
+        items,
+        [Item::text(FieldId::new(11).expect("id"), "3".into())]
+    );
+    sent(&mut shows, at(1));
+    shows.accepted("r".into(), token(), at(2));
+    assert_eq!(shows.asks(), Some(Asks::Poll));
+    assert_eq!(shows.written(at(3)), 1);
+    assert_eq!(shows.asks(), None);
+    assert!(!shows.learn(Name::LastCall, "2".into(), of(2)), "written");
+    assert_eq!(shows.asks(), None);
+}
+
+#[test]
+fn what_comes_while_a_request_is_under_way_waits_for_its_end() {
+    let mut shows = Shows::default();
+    shows.learn(Name::LastCall, "1".into(), of(1));
+    sent(&mut shows, at(0));
+    shows.learn(Name::LastCall, "2".into(), of(2));
+    assert_eq!(shows.due, at(0).plus(LOST).micros(), "not a second one");
+    shows.accepted("r".into(), token(), at(1));
+    assert_eq!(shows.asks(), Some(Asks::Poll));
+    assert_eq!(shows.written(at(3)), 0, "what was written is told no more");
+    assert_eq!(
+        (shows.asks(), shows.due),
+        (Some(Asks::Write), at(3).micros())
+    );
+}
+
+#[test]
+fn what_the_crm_would_pass_over_is_left_out_and_asked_for_no_more() {
+    let mut shows = Shows::default();
+    for (name, text) in [
+        (Name::LastCall, "t"),
+        (Name::LastMissed, "t"),
+        (Name::LastEmployee, "501"),
+    ] {
+        shows.learn(name, text.into(), of(1));
+    }
+    let kinds = catalogue(&[(11, "LED"), (12, "CONTACT")]);
+    let items = items(&shows, &kinds);
+    assert_eq!(items.len(), 1);
+    assert_eq!(sent(&mut shows, at(0)), 2);
+    shows.accepted("r".into(), token(), at(1));
+    shows.written(at(2));
+    assert_eq!(shows.asks(), None);
+    let mut none = Shows::default();
+    none.learn(Name::LastMissed, "t".into(), of(1));
+    assert_eq!(sent(&mut none, at(0)), 1);
+    assert_eq!(none.asks(), None);
+}
+
+#[test]
+fn a_lost_answer_is_written_once_more_and_given_up_in_the_end() {
+    let mut shows = Shows::default();
+    shows.learn(Name::LastCall, "1".into(), of(1));
+    let mut now = at(0);
+    let mut given_up = 0;
+    let mut tries = 0;
+    while shows.asks() == Some(Asks::Write) {
+        assert!(shows.due <= now.micros());
+        sent(&mut shows, now);
+        given_up += shows.again(now);
+        now = EventTime::from_micros(shows.due.max(now.micros()));
+        tries += 1;
+        assert!(tries < 100, "no end");
+    }
+    assert_eq!((tries, given_up), (TRIES_MAX, 1));
+    // and a newer call begins anew
+    assert!(shows.learn(Name::LastCall, "2".into(), of(2)));
+    assert_eq!(shows.asks(), Some(Asks::Write));
+}
+
+#[test]
+fn a_kill_between_request_and_answer_is_a_lost_answer() {
+    let mut shows = Shows::default();
+    shows.learn(Name::LastCall, "1".into(), of(1));
+    sent(&mut shows, at(0));
+    let text = serde_json::to_string(&shows).expect("storable");
+    let mut shows: Shows = serde_json::from_str(&text).expect("readable");
+    assert_eq!(shows.asks(), Some(Asks::Write));
+    assert_eq!(shows.due, at(120).micros());
+    assert_eq!(items(&shows, &catalogue(&[(11, "LED")])).len(), 1);
+    sent(&mut shows, at(120));
+    shows.accepted("r2".into(), token(), at(121));
+    assert_eq!(shows.written(at(123)), 1);
+}
+
+#[test]
+fn a_request_that_is_never_carried_out_is_given_up_before_its_id_ends() {
+    let mut shows = Shows::default();
+    shows.learn(Name::LastCall, "1".into(), of(1));
+    sent(&mut shows, at(0));
+    shows.accepted("r".into(), token(), at(1));
+    let mut polls = 0;
+    while shows.asks() == Some(Asks::Poll) {
+        let now = EventTime::from_micros(shows.due);
+        assert!(now.since(at(0)) < Duration::from_secs(24 * 3600));
+        shows.not_yet(now);
+        polls += 1;
+        assert!(polls < 2_000, "no end");
+    }
+    assert!(polls > 1_000);
+    assert_eq!(shows.asks(), Some(Asks::Write));
+}
+
+/// What happens to a lead.
+#[derive(Clone, Debug)]
+enum Act {
+    Journaled(i64),
+    Send,
+    Accepted,
+    NotYet,
+    Written,
+    Refused,
+    Again,
+    Back,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        3 => (0..20_i64).prop_map(Act::Journaled),
+        2 => Just(Act::Send),
+        2 => Just(Act::Accepted),
+        1 => Just(Act::NotYet),
+        2 => Just(Act::Written),
+        1 => Just(Act::Refused),
+        1 => Just(Act::Again),
+        1 => Just(Act::Back),
+    ]
+}
+
+proptest! {
+    #[test]
+    fn no_order_of_calls_answers_and_losses_lets_an_older_call_stand(
+        acts in prop::collection::vec(act(), 1..60)
+    ) {
+        let all = catalogue(&[(11, "LED")]);
+        let mut shows = Shows::default();
+        let (mut newest, mut last, mut stands) = (-1, -1, -1);
+        for (n, act) in acts.into_iter().enumerate() {
+            let now = at(n as i64);
+            match act {
+                Act::Journaled(started) => {
+                    newest = newest.max(started);
+                    shows.learn(Name::LastCall, started.to_string(), of(started));
+                }
+                Act::Send if shows.asks() == Some(Asks::Write) => {
+                    let items = items(&shows, &all);
+                    let text = match &items[..] {
+                        [Item { given: item::Given::Text(text), .. }] => text.parse().expect("n"),
+                        other => panic!("{other:?}"),
+                    };
+                    sent(&mut shows, now);
+                    // only ever newer ones, or the same once more
+                    prop_assert!(text >= last && text >= stands);
+                    prop_assert_eq!(text, newest);
+                    last = text;
+                }
+                Act::Accepted if shows.asks() == Some(Asks::Write) => {
+                    shows.accepted("r".into(), token(), now);
+                }
+                Act::Written if shows.request.is_some() => {
+                    stands = last;
+                    shows.written(now);
+                }
+                Act::NotYet => shows.not_yet(now),
+                Act::Refused if shows.request.is_some() => {
+                    shows.refused(now);
+                }
+                Act::Again if shows.request.is_some() => {
+                    shows.again(now);
+                }
+                Act::Back if shows.request.is_some() => shows.back(now),
+                Act::Send
+                | Act::Accepted
+                | Act::Written
+                | Act::Refused
+                | Act::Again
+                | Act::Back => {}
+            }
+        }
+    }
+}
