@@ -307,7 +307,8 @@ impl Store {
         )?;
         self.execute(
             "DELETE FROM lookups WHERE lead IN (
-                 SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1 ORDER BY due LIMIT 500)",
+                 SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
+                 ORDER BY due LIMIT 500)",
             [now.minus(VAIN).micros()],
         )?;
         Ok(())

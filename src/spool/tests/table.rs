@@ -72,9 +72,9 @@ pub fn steps() -> [Step; 20] {
 fn every_step_in_every_state_is_as_the_table_says() {
     use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
     let no = None;
-    // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit, Died,
-    // Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged (it
-    // may pass), Moved, Expire, Discard
+    // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
+    // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
+    // (it may pass), Moved, Expire, Discard
     #[rustfmt::skip]
     let table = [
         (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
