@@ -113,10 +113,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
         }
         Step::Unsent => row.not_before = 0,
         Step::Confirmed | Step::Expire | Step::Discard => {}
-        Step::Rejudged { reason, message } => {
-            let stays = reason.is_parked() == (row.state == State::Parked);
-            waits_for(row, *reason, message, !stays);
-        }
+        Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Hooked => hooked(row),
         Step::Accepted { request_id, token } => {
             row.request_id = Some(request_id.clone());
@@ -168,10 +165,7 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             waits_for(row, *reason, message, true);
         }
         Step::Release { .. } | Step::Retry { .. } => anew(row),
-        Step::Moved { why, .. } => {
-            attempted(row, at, why);
-            moved(row);
-        }
+        Step::Moved { why, .. } => moved(row, at, why),
         Step::Recheck { before, .. } => {
             anew(row);
             orphan(row, at, Fate::Changed, before);
@@ -211,7 +205,13 @@ fn orphan(row: &mut Stored, next: EventTime, fate: Fate, why: &str) {
     row.message = why.to_owned();
 }
 
-fn moved(row: &mut Stored) {
+fn rejudged(row: &mut Stored, reason: Reason, message: &str) {
+    let stays = reason.is_parked() == (row.state == State::Parked);
+    waits_for(row, reason, message, !stays);
+}
+
+fn moved(row: &mut Stored, at: EventTime, why: &str) {
+    attempted(row, at, why);
     let live = row.live && row.state != State::Dead;
     row.reason = None;
     anew(row);
