@@ -19,7 +19,7 @@ fn listening() -> Sandbox {
 fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
     let mut new = Vec::new();
     for row in rows(core) {
-        let body = body(core, row);
+        let body = body(core, &row);
         if seen.insert(body["eventId"].to_string()) {
             new.push(body);
         }

@@ -13,7 +13,13 @@ mod rules_of_conduct;
 mod rules_of_errors;
 mod rules_of_reading;
 mod rules_of_submission;
+mod webhook_bodies;
+mod webhook_breaker;
+mod webhook_config;
+mod webhook_dispatch;
+mod webhook_forgery;
 mod webhook_recording;
+mod webhook_replay;
 mod window;
 
 use super::{Kind, Request, Response, Sandbox, Settings};

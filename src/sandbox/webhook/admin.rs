@@ -263,7 +263,11 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
             },
         },
         "CALL_COMPLETED" => {
-            let call = over(fields, "call", &sample_call(core, now))?;
+            let mut call: CompletedCall = over(fields, "call", &sample_call(core, now))?;
+            if call.conversation_kind != "CALL" {
+                // §6.8: always, for meetings.
+                "INBOUND".clone_into(&mut call.direction);
+            }
             Event::CallCompleted {
                 call: Box::new(call),
             }

@@ -57,6 +57,8 @@ pub enum Forgery {
     OtherCompany,
     /// `X-Webhook-Id` is not the body's `eventId`, which the signature does not cover.
     OtherId,
+    /// Rightly signed, of a kind that the document does not have yet.
+    OtherEvent,
     /// Rightly signed, no JSON.
     NotJson,
     /// Rightly signed, eight megabytes.
@@ -66,7 +68,7 @@ pub enum Forgery {
 }
 
 /// All of them.
-pub const FORGERIES: [Forgery; 14] = [
+pub const FORGERIES: [Forgery; 15] = [
     Forgery::WrongSignature,
     Forgery::OtherKey,
     Forgery::OtherBody,
@@ -78,6 +80,7 @@ pub const FORGERIES: [Forgery; 14] = [
     Forgery::OtherInstallation,
     Forgery::OtherCompany,
     Forgery::OtherId,
+    Forgery::OtherEvent,
     Forgery::NotJson,
     Forgery::Huge,
     Forgery::Doubled,
@@ -98,6 +101,7 @@ impl Forgery {
             Self::OtherInstallation => "other-installation",
             Self::OtherCompany => "other-company",
             Self::OtherId => "other-id",
+            Self::OtherEvent => "other-event",
             Self::NotJson => "not-json",
             Self::Huge => "huge",
             Self::Doubled => "doubled",
@@ -123,6 +127,7 @@ impl Forgery {
             | Self::OtherInstallation
             | Self::OtherCompany
             | Self::OtherId
+            | Self::OtherEvent
             | Self::NotJson
             | Self::Huge
             | Self::Doubled => 0,
@@ -145,6 +150,7 @@ impl Forgery {
                     &format!("\"companyId\":{other}"),
                 )
             }
+            Self::OtherEvent => plain.replace(recorded.event.name(), "LEAD_TASK_FORGOTTEN"),
             Self::WrongSignature
             | Self::OtherKey
             | Self::OtherBody
@@ -282,6 +288,7 @@ impl Dispatch {
                 | Forgery::Future
                 | Forgery::Unsigned
                 | Forgery::OtherCompany
+                | Forgery::OtherEvent
                 | Forgery::NotJson
                 | Forgery::Huge
                 | Forgery::Doubled,

@@ -277,7 +277,8 @@ fn completed(record: &Record, lead: Option<&Lead>) -> Event {
             call_id: record.uuid.clone(),
             provider: Some(record.provider.clone()),
             direction: call.direction.clone(),
-            answered: call.answered,
+            // §6.8: real talk time is an answer as well.
+            answered: call.answered || call.talk_time_sec.is_some_and(|talk| talk > 0),
             started_at: Some(call.started_at),
             ended_at: Some(record.ended_at),
             duration_sec: Some(call.duration_sec),

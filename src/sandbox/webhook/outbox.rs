@@ -181,7 +181,7 @@ impl Outbox {
         }
         self.counts.events += 1;
         let recorded = Arc::new(Recorded {
-            event_id: self.event_id(at, company, &event, settings.seed),
+            event_id: self.event_id(at, company, &event),
             at,
             company,
             event,
@@ -208,7 +208,7 @@ impl Outbox {
 
     /// The id of an event, from what it is alone: writes that fall due may be met in another order
     /// when the log is played again, and must have the same ids.
-    fn event_id(&mut self, at: EventTime, company: i64, event: &Event, seed: u64) -> Uuid {
+    fn event_id(&mut self, at: EventTime, company: i64, event: &Event) -> Uuid {
         let subject = format!("{company} {}", event.subject());
         let hour_ago = at.minus(Duration::from_secs(3_600));
         self.alike = self.alike.split_off(&(hour_ago, "", String::new()));
@@ -216,7 +216,7 @@ impl Outbox {
             .entry((at, event.name(), subject.clone()))
             .and_modify(|number| *number += 1)
             .or_insert(1);
-        let name = format!("{seed} {} {} {subject} {number}", at.micros(), event.name());
+        let name = format!("{} {} {subject} {number}", at.micros(), event.name());
         Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
     }
 
