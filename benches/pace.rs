@@ -18,6 +18,9 @@ mod disk;
 #[path = "../tests/simulation/drain.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod drain;
+#[path = "../tests/simulation/hooks.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod hooks;
 #[path = "../tests/simulation/log.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod log;

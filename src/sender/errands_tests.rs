@@ -271,7 +271,7 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
 }
 
 #[test]
-fn while_webhooks_flow_a_call_is_left_to_them_for_a_minute() {
+fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
     let mut core = ready(Settings::default());
     let second = Duration::from_secs(1);
     let hooked = Hooked {
@@ -285,9 +285,9 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_a_minute() {
         hooked: Some(hooked),
         ..Head::default()
     };
-    assert_eq!(core.next(at(59), &head), Decision::WaitUntil(at(60).boot));
-    assert_eq!(core.ask(at(59)).ripe_before, at(0).wall.minus(second));
-    assert_eq!(lane(&mut core, at(60), &head), Some(Lane::Confirm));
+    assert_eq!(core.next(at(119), &head), Decision::WaitUntil(at(120).boot));
+    assert_eq!(core.ask(at(119)).ripe_before, at(0).wall.minus(second));
+    assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirm));
     let silent = Head {
         hooked: None,
         ..head

@@ -7,6 +7,8 @@ mod disk;
 mod drain;
 mod five_minutes;
 mod full;
+mod hooked;
+mod hooks;
 mod log;
 mod paths;
 mod scenario;

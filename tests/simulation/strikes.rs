@@ -136,8 +136,11 @@ impl World {
         self.events.retain(|(at, _), event| match event {
             Event::Arrives(..) => *at < closed,
             Event::Answered(..) | Event::Look => false,
+            Event::Cycle | Event::Delivery(_) => true,
         });
+        self.receives(false);
         self.pass_to(self.truth.plus(down));
+        self.receives(true);
         if reboot {
             self.met.hardship(Hardship::Rebooted);
             self.boots += 1;

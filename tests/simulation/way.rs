@@ -5,6 +5,7 @@ use crate::paths::Hardship;
 use crate::world::World;
 use callbridge::clock::Now;
 use callbridge::crm::{Address, Answer, Endpoint, Heard, Request, read};
+use callbridge::sandbox::webhook::Dispatch;
 use callbridge::sandbox::{self, Delivery, Response};
 use callbridge::sender::plan::Lane;
 use callbridge_call::EventTime;
@@ -41,6 +42,10 @@ pub enum Event {
     Answered(u64, Heard),
     /// The sender looks at the token file.
     Look,
+    /// The CRM's dispatcher claims what is due (§6.9).
+    Cycle,
+    /// A delivery reaches the receiver.
+    Delivery(Box<Dispatch>),
 }
 
 /// A request whose answer the sender waits for.
@@ -129,9 +134,18 @@ impl World {
                     }
                 }
                 Event::Look => self.use_token(),
+                Event::Cycle => self.dispatch(),
+                Event::Delivery(dispatch) => self.deliver(&dispatch),
             }
         }
         self.go_to(moment);
+    }
+
+    /// Something happens after this time.
+    pub(crate) fn event(&mut self, after: Duration, event: Event) {
+        self.numbered += 1;
+        let at = self.truth.plus(after);
+        self.events.insert((at, self.numbered), event);
     }
 
     fn go_to(&mut self, truth: EventTime) {

@@ -5,6 +5,7 @@
 
 use crate::calls::{self, Dice};
 use crate::disk::Disk;
+use crate::hooks::Hooks;
 use crate::log::Log;
 use crate::paths::{Met, Path};
 use crate::strikes::{Moment, Trap};
@@ -67,6 +68,8 @@ pub struct World {
     pub(crate) untold: VecDeque<Finished>,
     pub(crate) address: Address,
     pub(crate) lives: u32,
+    /// Webhooks, where the CRM sends some.
+    pub hooks: Option<Hooks>,
 }
 
 impl World {
@@ -112,6 +115,7 @@ impl World {
             untold: VecDeque::new(),
             address: Address::parse("http://127.0.0.1:1").expect("loopback"),
             lives: 0,
+            hooks: None,
         };
         world.start();
         world
@@ -344,7 +348,7 @@ impl World {
         if let Err(error) = &written {
             self.log.event(self.truth, format_args!("{error}"));
         }
-        written
+        written.map(drop)
     }
 
     /// The sender takes up the token that is there.

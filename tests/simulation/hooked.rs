@@ -1,0 +1,93 @@
+//! What webhooks save, and what it costs when they fail.
+
+use crate::calls::call;
+use crate::trouble::MINUTE;
+use crate::world::World;
+use callbridge::sandbox::{self, Kind};
+use callbridge::sender::Settings;
+use std::time::Duration;
+
+/// A world whose CRM reports each call it journals.
+fn hooked() -> World {
+    let mut world = World::new(7, Settings::default(), sandbox::Settings::default());
+    world.hook();
+    world
+}
+
+/// So many calls at once until all are journaled; requests, and minutes.
+fn drained(world: &mut World, calls: u32) -> (usize, u64) {
+    for n in 0..calls {
+        world.finish(call(n, world.now.wall, 4001 + i64::from(n % 50), false));
+    }
+    let began = world.now.wall;
+    while world.disk.store.books().journaled < u64::from(calls) {
+        world.run_for(MINUTE / 6);
+        let books = world.disk.store.books();
+        assert!(world.now.wall.since(began) < 120 * MINUTE, "{books:?}");
+    }
+    world.assert_never_wrong(&[] as &[Kind]);
+    let minutes = world.now.wall.since(began).as_secs() / 60;
+    (world.sent.len(), minutes)
+}
+
+#[test]
+fn calls_that_webhooks_confirm_cost_one_request_each() {
+    let mut world = hooked();
+    let (requests, _) = drained(&mut world, 300);
+    assert_eq!(requests, 301, "token/info and the submissions");
+}
+
+#[test]
+fn late_doubled_and_broken_deliveries_cost_little_more() {
+    let mut world = hooked();
+    if let Some(hooks) = &mut world.hooks {
+        (hooks.broken, hooks.doubled) = (5, 30);
+        hooks.late = (20, Duration::from_secs(45));
+    }
+    let (requests, minutes) = drained(&mut world, 300);
+    println!("5 % broken, 30 % twice, 20 % late: {requests} requests, {minutes} minutes");
+    assert!(requests <= 303, "{requests} requests");
+}
+
+#[test]
+fn when_webhooks_end_the_sweep_takes_over() {
+    let mut world = hooked();
+    drained(&mut world, 100);
+    let before = world.sent.len();
+    if let Some(hooks) = &mut world.hooks {
+        hooks.cut = true;
+    }
+    for n in 1000..1300 {
+        world.finish(call(n, world.now.wall, 4001, false));
+    }
+    let began = world.now.wall;
+    while world.disk.store.books().journaled < 400 {
+        world.run_for(MINUTE / 6);
+        assert!(world.now.wall.since(began) < 20 * MINUTE);
+    }
+    let requests = world.sent.len() - before;
+    println!("cut off: {requests} requests for 300 calls");
+    assert!(requests <= 315, "{requests} requests");
+}
+
+#[test]
+fn a_call_on_an_idle_line_is_known_as_soon_as_its_webhook_comes_and_soon_after_a_lost_one() {
+    let mut world = hooked();
+    for n in 0..20 {
+        let lost = n % 5 == 4;
+        if let Some(hooks) = &mut world.hooks {
+            hooks.cut = lost;
+        }
+        let before = world.sent.len();
+        world.finish(call(n, world.now.wall, 4001, true));
+        world.run_for(Duration::from_secs(if lost { 150 } else { 10 }));
+        assert_eq!(world.disk.store.books().journaled, u64::from(n) + 1, "{n}");
+        let requests = world.sent.len() - before;
+        assert!(
+            n == 0 || requests == if lost { 2 } else { 1 },
+            "{n}: {requests}"
+        );
+        world.run_for(2 * MINUTE);
+    }
+    world.assert_never_wrong(&[] as &[Kind]);
+}

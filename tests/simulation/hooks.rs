@@ -1,0 +1,139 @@
+//! The way of the CRM's deliveries (§6) to the receiver: they are late, lost, doubled.
+
+use crate::calls::Dice;
+use crate::way::Event;
+use crate::world::World;
+use callbridge::sandbox::webhook::{Config, Dispatch, Outcome};
+use callbridge::secret::Secret;
+use callbridge::spool::{Delivered, Done, Op};
+use callbridge::webhook::headers::Headers;
+use callbridge::webhook::judge::{Judged, Moment, judge};
+use callbridge::webhook::keyring::{Connection, Keyring};
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// The dispatcher's cycle.
+const CYCLE: Duration = Duration::from_secs(1);
+
+/// The way from the CRM to the receiver.
+pub struct Hooks {
+    keyring: Keyring,
+    /// So many deliveries in a hundred do not get through, and are tried again.
+    pub broken: u64,
+    /// So many arrive twice.
+    pub doubled: u64,
+    /// So many take so long.
+    pub late: (u64, Duration),
+    /// None gets through.
+    pub cut: bool,
+    /// Nobody listens: the program is not running.
+    down: bool,
+    dice: Dice,
+}
+
+impl World {
+    /// The CRM reports its journal from now on.
+    pub fn hook(&mut self) {
+        let config = Config {
+            target_url: "https://crm-events.example.com/webhooks".to_owned(),
+            events: vec!["CALL".to_owned(), "LEAD".to_owned()],
+            enabled: true,
+            secret: None,
+        };
+        let company = &self.sandbox.settings().company;
+        let (company, application) = (company.id, company.application_id);
+        let now = self.truth;
+        self.sandbox
+            .configure_webhook(now, application, config, false);
+        let key = self.sandbox.webhook_connected(now, company, application);
+        let key = key.expect("an installation with a key of its own");
+        let secret = Secret::from(key.expose());
+        self.hooks = Some(Hooks {
+            keyring: Keyring {
+                connection: Some(Connection::new(&secret, None)),
+                ..Keyring::default()
+            },
+            broken: 0,
+            doubled: 0,
+            late: (0, Duration::ZERO),
+            cut: false,
+            down: false,
+            dice: Dice::new(11),
+        });
+        self.event(CYCLE, Event::Cycle);
+    }
+
+    /// The program runs, or not.
+    pub(crate) fn receives(&mut self, receives: bool) {
+        if let Some(hooks) = &mut self.hooks {
+            hooks.down = !receives;
+        }
+    }
+
+    /// What the dispatcher claims leaves.
+    pub(crate) fn dispatch(&mut self) {
+        self.sandbox.tick(self.truth);
+        for dispatch in self.sandbox.deliveries(self.truth) {
+            let Some(hooks) = &mut self.hooks else { return };
+            let (late, by) = hooks.late;
+            let slow = late > 0 && hooks.dice.chance(late);
+            let twice = hooks.doubled > 0 && hooks.dice.chance(hooks.doubled);
+            let way = Duration::from_millis(20) + if slow { by } else { Duration::ZERO };
+            if twice {
+                let again = Event::Delivery(Box::new(dispatch.clone()));
+                self.event(way + way, again);
+            }
+            self.event(way, Event::Delivery(Box::new(dispatch)));
+        }
+        self.event(CYCLE, Event::Cycle);
+    }
+
+    /// A delivery reaches the receiver, which judges and keeps it as the program does.
+    pub(crate) fn deliver(&mut self, dispatch: &Dispatch) {
+        let Some(hooks) = &mut self.hooks else { return };
+        let through =
+            !hooks.cut && !hooks.down && !(hooks.broken > 0 && hooks.dice.chance(hooks.broken));
+        let outcome = match through {
+            true => Outcome::Status(self.received(dispatch)),
+            false => Outcome::Broken("connection refused".to_owned()),
+        };
+        self.log.event(
+            self.truth,
+            format_args!("delivery {dispatch:?} {outcome:?}"),
+        );
+        let took = Duration::from_millis(20);
+        self.sandbox.delivered(self.truth, dispatch, &outcome, took);
+    }
+
+    fn received(&mut self, dispatch: &Dispatch) -> u16 {
+        let Some(hooks) = &self.hooks else { return 503 };
+        let headers = dispatch.headers(self.truth.floor_seconds());
+        let headers: Vec<(String, String)> = headers
+            .into_iter()
+            .map(|(name, value)| (name.to_lowercase(), value))
+            .collect();
+        let read = Headers::read(
+            headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.as_bytes())),
+        );
+        let moment = Moment {
+            now: self.now.wall,
+            right_from: EventTime::from_seconds(0),
+        };
+        let judged = read
+            .and_then(|headers| judge(&headers, dispatch.body.as_bytes(), &hooks.keyring, moment));
+        let delivery = match judged {
+            Ok(Judged::Keep { delivery, .. }) => delivery,
+            Ok(Judged::Drop { .. }) => return 200,
+            Err(refusal) => return refusal.status(),
+        };
+        match self.disk.write(vec![Op::Delivery(delivery)], &mut self.met) {
+            Ok(done) => match done.first() {
+                Some(Done::Delivered(Delivered::CompanyUnknown)) => 503,
+                _ => 200,
+            },
+            Err(_) => 503,
+        }
+    }
+}
