@@ -7,7 +7,7 @@ use callbridge::sandbox::webhook::{Config, Dispatch, Outcome};
 use callbridge::secret::Secret;
 use callbridge::spool::{Delivered, Done, Op};
 use callbridge::webhook::headers::Headers;
-use callbridge::webhook::judge::{Judged, Moment, judge};
+use callbridge::webhook::judge::{Bench, Judged, judge};
 use callbridge::webhook::keyring::{Connection, Keyring};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -117,12 +117,13 @@ impl World {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_bytes())),
         );
-        let moment = Moment {
+        let bench = Bench {
             now: self.now.wall,
             right_from: EventTime::from_seconds(0),
+            country: None,
         };
         let judged = read
-            .and_then(|headers| judge(&headers, dispatch.body.as_bytes(), &hooks.keyring, moment));
+            .and_then(|headers| judge(&headers, dispatch.body.as_bytes(), &hooks.keyring, bench));
         let delivery = match judged {
             Ok(Judged::Keep { delivery, .. }) => delivery,
             Ok(Judged::Drop { .. }) => return 200,

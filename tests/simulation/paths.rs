@@ -66,11 +66,13 @@ pub enum Hardship {
     Mistrusted,
     BodyMangled,
     LongNight,
+    TokenRefreshed,
+    WebhooksCut,
 }
 
 impl Hardship {
     /// All of them.
-    pub const ALL: [Self; 29] = [
+    pub const ALL: [Self; 31] = [
         Self::Killed,
         Self::KilledUnderWay,
         Self::StruckAtChoice,
@@ -100,6 +102,8 @@ impl Hardship {
         Self::Mistrusted,
         Self::BodyMangled,
         Self::LongNight,
+        Self::TokenRefreshed,
+        Self::WebhooksCut,
     ];
 
     /// A kill or stall at this moment.
@@ -377,7 +381,6 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
     }
     match (state, step) {
         (_, "rejudged") => Some("the simulation keeps no directory of leads"),
-        (_, "hooked") => Some("no webhooks reach the simulation"),
         (_, "unsent") => Some("the sender has no use for it"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
         _ => None,

@@ -65,6 +65,8 @@ pub struct Run {
     pub(crate) grants: Vec<sandbox::token::Grant>,
     /// The token that works.
     pub(crate) right: String,
+    /// Access tokens live so long, and when the next one is due; `None` with a PAT.
+    pub(crate) refresh: Option<(Duration, EventTime)>,
 }
 
 /// The CRM's rate, and those of ours that keep within it.
@@ -101,8 +103,16 @@ impl Run {
         if dice.chance(10) {
             world.disk.history = Some(Vec::new());
         }
+        // dice of their own: a seed goes on as it did
+        let mut more = Dice::new(seed ^ 0x400c);
+        if more.chance(40) {
+            world.hook();
+        }
+        let life = Duration::from_secs(*more.pick(&[120, 600, 3600]));
+        let refresh = more.chance(30).then_some((life, world.truth));
         Self {
             right: world.token.clone(),
+            refresh,
             world,
             dice,
             length,
@@ -132,6 +142,7 @@ impl Run {
                 break;
             }
             self.mend_due();
+            self.refresh();
             self.weather();
             self.strike();
             self.people();

@@ -8,7 +8,7 @@ use callbridge::clock::Now;
 use callbridge::sender::core::Core;
 use callbridge::sender::plan::Known;
 use callbridge::spool::Op;
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 use std::time::Duration;
 
 /// What left before the process ended can still arrive for so long.
@@ -186,8 +186,16 @@ impl World {
     pub fn put_token(&mut self, token: &str) {
         self.log.event(self.truth, format_args!("token {token}"));
         self.token = token.to_owned();
+        self.older = None;
         let wait = Duration::from_millis(self.dice.below(1000));
         self.events.insert((self.truth.plus(wait), 0), Event::Look);
+    }
+
+    /// The token was refreshed: the one before lives on until then.
+    pub fn refreshed(&mut self, token: &str, until: EpochSeconds) {
+        let older = (!self.token.is_empty()).then(|| (self.token.clone(), until));
+        self.put_token(token);
+        self.older = older;
     }
 
     /// Our machine's wall clock is set, by so many seconds against the truth.

@@ -64,6 +64,9 @@ impl Run {
         if self.dice.chance(1) {
             self.company();
         }
+        if self.world.hooks.is_some() && self.dice.chance(4) {
+            self.hooks();
+        }
     }
 
     fn network(&mut self) {
@@ -164,6 +167,48 @@ impl Run {
             self.dice.below(300)
         });
         self.later(wait, Mend::Token);
+    }
+
+    /// Where the company consented, a new access token comes before the old one ends (§5.6.6).
+    pub(crate) fn refresh(&mut self) {
+        let Some((life, due)) = self.refresh else {
+            return;
+        };
+        let now = self.world.truth;
+        let out_of_use = self.world.token != self.right;
+        if now < due || out_of_use {
+            return;
+        }
+        self.world.met.hardship(Hardship::TokenRefreshed);
+        let until = due.plus(life / 2).floor_seconds();
+        self.right = format!("svc_at_{}", self.dice.below(1_000_000_000));
+        let ends = now.plus(life).floor_seconds();
+        let (right, company) = (self.right.clone(), self.world.sandbox.settings().company.id);
+        self.world
+            .sandbox
+            .issue(now, &right, TokenKind::Access, company, Some(ends));
+        self.world.refreshed(&right, until);
+        self.refresh = Some((life, now.plus(life / 2)));
+    }
+
+    /// What the webhooks' way is like from now on.
+    pub(crate) fn hooks(&mut self) {
+        let Some(hooks) = &mut self.world.hooks else {
+            return;
+        };
+        let dice = &mut self.dice;
+        hooks.cut = dice.chance(20);
+        hooks.broken = if dice.chance(50) { dice.below(60) } else { 0 };
+        hooks.doubled = if dice.chance(30) { dice.below(60) } else { 0 };
+        let late = Duration::from_secs(1 + dice.below(500));
+        hooks.late = if dice.chance(50) {
+            (dice.below(60), late)
+        } else {
+            (0, late)
+        };
+        if hooks.cut {
+            self.world.met.hardship(Hardship::WebhooksCut);
+        }
     }
 
     /// People look at the letters now and then; and they notice a dead token.

@@ -14,11 +14,11 @@ use crate::witness::Witness;
 use callbridge::clock::Now;
 use callbridge::crm::{Address, Heard};
 use callbridge::sandbox::{self, Kind, Sandbox};
-use callbridge::sender::core::Core;
+use callbridge::sender::core::{Before, Core};
 use callbridge::sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge::sender::status::SenderStatus;
 use callbridge::spool::{Finished, Head, Op, State, Step, TokenPrint};
-use callbridge_call::EventTime;
+use callbridge_call::{EpochSeconds, EventTime};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -43,6 +43,8 @@ pub struct World {
     pub network: Network,
     /// What the token file holds; empty when there is none.
     pub token: String,
+    /// The token before it, and its end, where it was refreshed.
+    pub older: Option<(String, EpochSeconds)>,
     /// When requests left, with what they were.
     pub sent: Vec<(EventTime, &'static str)>,
     pub met: Met,
@@ -95,6 +97,7 @@ impl World {
                 ..Network::default()
             },
             token,
+            older: None,
             sent: Vec::new(),
             met: Met::default(),
             log: Log::new(),
@@ -237,14 +240,18 @@ impl World {
             (Task::Submit(_), Some(row)) => Some(row.uuid.to_string()),
             (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_), _) => None,
         };
-        let (request, ops) = match self.core.launch(self.now, plan, about) {
-            Launch::Go { request, ops, .. } => (request, ops),
+        let (request, token, ops) = match self.core.launch(self.now, plan, about) {
+            Launch::Go {
+                request,
+                token,
+                ops,
+            } => (request, token, ops),
             Launch::Not { ops } => {
                 self.unwritten.push_back(ops);
                 return;
             }
         };
-        let Some(secret) = self.secret.clone() else {
+        let Some(secret) = self.secret_of(&token) else {
             self.core.grounded(slot);
             return;
         };
@@ -359,6 +366,18 @@ impl World {
             .event(self.truth, format_args!("takes up the token {print:?}"));
         self.witness.token_taken(&self.token);
         self.core.token(print);
+        let before = self.older.as_ref().map(|(token, until)| Before {
+            token: TokenPrint::of(token),
+            until: *until,
+        });
+        self.core.before(before);
+    }
+
+    /// The token of this print.
+    fn secret_of(&self, print: &TokenPrint) -> Option<String> {
+        let older = self.older.as_ref().map(|(token, _)| token);
+        let mut both = self.secret.iter().chain(older);
+        both.find(|token| TokenPrint::of(token) == *print).cloned()
     }
 
     /// No window, wherever it opens, held more arrivals than the limit, and the CRM saw nothing
