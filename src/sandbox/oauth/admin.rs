@@ -19,7 +19,7 @@
 use super::super::admin::{Answer, flag, grants, text, whole};
 use super::super::core::Sandbox;
 use super::super::token::{ACCESS_SECONDS, TokenKey};
-use super::application::Application;
+use super::application::{Application, Connection};
 use super::book::REFRESH_LIFE;
 use super::consent::{Asked, scope_of};
 use super::options::redirect_uri;
@@ -127,9 +127,7 @@ fn register(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     let mut application = there.unwrap_or_else(|| {
         let client_id = client_id.map_or_else(|| core.mint("svc_app_"), str::to_owned);
         Application {
-            id: core
-                .oauth
-                .next_application(core.settings.company.application_id),
+            id: core.oauth.next_application(),
             ..Application::new(client_id)
         }
     });
@@ -185,6 +183,15 @@ fn lives(core: &mut Sandbox, fields: &Fields) -> Answer {
     Ok(json!({ "done": "lives" }))
 }
 
+/// The shortest time between two refreshes of a connection; `None`: fewer than two.
+fn closest_uses(core: &Sandbox, own: &Connection) -> Option<Duration> {
+    let uses = core.oauth.refreshes(own.application, own.company);
+    let mut uses: Vec<EventTime> = uses.filter_map(|(_, own)| Some(own.used?.at)).collect();
+    uses.sort_unstable();
+    let apart = uses.windows(2).map(|two| two[1].since(two[0]));
+    apart.min()
+}
+
 /// `GET /sandbox/oauth`: applications, connections with how many of their tokens work, how often
 /// each endpoint was asked, and the refusals with the codes that no body carries.
 pub(in crate::sandbox) fn look(core: &Sandbox, now: EventTime) -> Value {
@@ -217,6 +224,7 @@ pub(in crate::sandbox) fn look(core: &Sandbox, now: EventTime) -> Value {
             "accessTokens": { "working": access.count() },
             "refreshTokens": {
                 "working": usable, "used": used, "revoked": revoked, "expired": expired,
+                "closestUsesMs": closest_uses(core, own).map(|apart| apart.as_millis()),
             },
         })
     });

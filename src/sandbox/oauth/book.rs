@@ -16,6 +16,9 @@ pub const REFRESH_LIFE: Duration = Duration::from_secs(30 * 86_400);
 /// What is over for longer than this is forgotten; it is then unknown rather than used.
 const KEPT_AFTER: Duration = Duration::from_secs(60 * 86_400);
 
+/// The id of the first public application.
+pub const FIRST_APPLICATION: i64 = 101;
+
 /// How a code or a refresh token was used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Used {
@@ -192,27 +195,35 @@ impl Book {
             .map(|(key, own)| (*key, own))
     }
 
-    /// A free id for an application that is none of those of companies.
-    pub fn next_application(&self, above: i64) -> i64 {
+    /// A free id for an application; those of companies' own lie below.
+    pub fn next_application(&self) -> i64 {
         let last = self.applications.keys().next_back().copied();
-        last.unwrap_or(above).max(above) + 1
+        last.map_or(FIRST_APPLICATION, |last| last.max(FIRST_APPLICATION) + 1)
     }
 
     /// Refresh tokens that came of this one by rotation, itself included.
     pub fn descent(&self, token: TokenKey) -> BTreeSet<TokenKey> {
-        let mut found = BTreeSet::from([token]);
-        loop {
-            let more: Vec<TokenKey> = (self.refreshes.iter())
-                .filter(|(key, own)| {
-                    !found.contains(key) && own.parent.is_some_and(|of| found.contains(&of))
-                })
-                .map(|(key, _)| *key)
-                .collect();
-            if more.is_empty() {
-                return found;
+        let mut children: BTreeMap<TokenKey, Vec<TokenKey>> = BTreeMap::new();
+        for (key, own) in &self.refreshes {
+            if let Some(parent) = own.parent {
+                children.entry(parent).or_default().push(*key);
             }
-            found.extend(more);
         }
+        let (mut found, mut open) = (BTreeSet::from([token]), vec![token]);
+        while let Some(next) = open.pop() {
+            for child in children.get(&next).into_iter().flatten() {
+                if found.insert(*child) {
+                    open.push(*child);
+                }
+            }
+        }
+        found
+    }
+
+    /// Something that came of this refresh token is not revoked yet.
+    pub fn lives_on(&self, token: TokenKey) -> bool {
+        let mut all = self.descent(token).into_iter();
+        all.any(|key| self.refreshes.get(&key).is_some_and(|own| !own.revoked))
     }
 
     pub(super) fn apply(&mut self, at: EventTime, change: &Change) {

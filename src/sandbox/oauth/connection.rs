@@ -118,8 +118,10 @@ impl Sandbox {
 
     /// Revokes every refresh token of a connection, with what was issued from them.
     pub fn revoke_refresh_tokens(&mut self, now: EventTime, application: i64, company: i64) {
+        // The first of each consent: the others came of them.
         let keys: Vec<TokenKey> = (self.oauth.refreshes(application, company))
-            .filter(|(_, own)| !own.revoked)
+            .filter(|(_, own)| own.parent.is_none_or(|of| self.oauth.refresh(of).is_none()))
+            .filter(|(key, _)| self.oauth.lives_on(*key))
             .map(|(key, _)| key)
             .collect();
         for token in keys {

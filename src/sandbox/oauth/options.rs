@@ -1,7 +1,7 @@
 //! The flags of one application, so that `callbridge connect` can be tried by hand.
 
 use super::application::Application;
-use super::book::REFRESH_LIFE;
+use super::book::{FIRST_APPLICATION, REFRESH_LIFE};
 use crate::sandbox::config::{Config, parse_duration};
 use crate::sandbox::error::Error;
 use crate::sandbox::options::{grants, kept_secret};
@@ -11,9 +11,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 use url::{Host, Url};
-
-/// The id of the application of the flags (§2.2 `application.id`).
-pub const ID: i64 = 2;
 
 /// Flags of one application that companies connect by consent.
 #[derive(Clone, Debug, Default, clap::Args)]
@@ -118,7 +115,7 @@ impl ApplicationOptions {
             return None;
         };
         let mut application = Application {
-            id: ID,
+            id: FIRST_APPLICATION,
             embedded: self.application_embedded,
             ..Application::new(client_id.clone())
         };

@@ -139,9 +139,12 @@ fn a_person_issues_approves_narrows_revokes_and_disconnects() {
         post(&mut core, "grants", &json!({ "company": 9, "grants": [] })).0,
         400
     );
+    let (newer, last) = pair(&core.handle(NOW, &refresh(&token)));
     assert_eq!(post(&mut core, "revoke", &json!({ "company": 2 })).0, 200);
-    assert_eq!(alive(&mut core, NOW, &access), 401);
-    assert_eq!(core.handle(NOW, &refresh(&token)).status, 400);
+    for token in [&access, &newer] {
+        assert_eq!(alive(&mut core, NOW, token), 401);
+    }
+    assert_eq!(core.handle(NOW, &refresh(&last)).status, 400);
     let (_, told) = post(&mut core, "approve", &json!({ "scope": SAVE }));
     let code = told["code"].as_str().expect("a code");
     let (access, _) = pair(&core.handle(NOW, &exchange(code)));
@@ -176,7 +179,9 @@ fn the_overview_counts_connections_and_how_often_each_endpoint_was_asked() {
     let expected = json!({
         "application": ID, "company": 1, "grants": [SAVE, READ], "disconnected": false,
         "accessTokens": { "working": 2 },
-        "refreshTokens": { "working": 1, "used": 1, "revoked": 0, "expired": 0 },
+        "refreshTokens": {
+            "working": 1, "used": 1, "revoked": 0, "expired": 0, "closestUsesMs": null,
+        },
     });
     assert!(holds(&seen["connections"][0], &expected), "{seen}");
     let asked = json!([
