@@ -27,6 +27,8 @@ use tokio_rustls::TlsAcceptor;
 pub const PATH: &str = "/webhooks";
 /// An event has some kilobytes.
 pub const BODY_BYTES_MAX: usize = 1 << 20;
+/// What is longer is read over so far, so that the answer reaches whoever sent it.
+pub const PASSED_OVER_MAX: usize = 16 << 20;
 /// Of one request.
 const HEADERS_MAX: usize = 64;
 /// Bytes of a request's head.
@@ -172,8 +174,14 @@ async fn answer(receiver: &Receiver, place: &Place, request: Request<Incoming>) 
         }
     };
     let length = request.headers().get(header::CONTENT_LENGTH);
-    let length = length.and_then(|it| it.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > BODY_BYTES_MAX as u64) {
+    let length = length.and_then(|it| it.to_str().ok()?.parse::<usize>().ok());
+    let asks_first = request.headers().contains_key(header::EXPECT);
+    let most = if asks_first {
+        BODY_BYTES_MAX
+    } else {
+        PASSED_OVER_MAX
+    };
+    if length.is_some_and(|length| length > most) {
         return turn_away(413, "too_large");
     }
     let body = match timeout(BODY_WITHIN, read(request.into_body())).await {
@@ -193,17 +201,27 @@ enum Torn {
     Cut,
 }
 
+/// Reads a body to its end. One that is too long is passed over, as far as it is not beyond all
+/// measure: an answer in the midst of it would be lost with the connection.
 async fn read(body: Incoming) -> Result<Vec<u8>, Torn> {
     let mut pieces = Body::new(body).into_data_stream();
-    let mut whole = Vec::new();
+    let (mut whole, mut length) = (Vec::new(), 0);
     while let Some(piece) = pieces.next().await {
         let piece = piece.map_err(|_| Torn::Cut)?;
-        if whole.len() + piece.len() > BODY_BYTES_MAX {
+        length += piece.len();
+        if length > PASSED_OVER_MAX {
             return Err(Torn::TooLarge);
         }
-        whole.extend_from_slice(&piece);
+        if length > BODY_BYTES_MAX {
+            whole = Vec::new();
+        } else {
+            whole.extend_from_slice(&piece);
+        }
     }
-    Ok(whole)
+    match length > BODY_BYTES_MAX {
+        true => Err(Torn::TooLarge),
+        false => Ok(whole),
+    }
 }
 
 fn response(status: u16, word: &'static str) -> Response<Body> {

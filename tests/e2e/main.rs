@@ -7,6 +7,9 @@ mod authority;
 #[path = "../support/broker.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod broker;
+#[path = "../support/calls.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod calls;
 #[path = "../support/cel_rows.rs"]
 mod cel_rows;
 mod crm;
@@ -30,3 +33,4 @@ mod stopping;
 mod stories;
 mod survival;
 mod wait;
+mod webhooks;

@@ -2,25 +2,28 @@
 
 use crate::line::soon;
 use crate::place::{Delivery, Place};
-use callbridge::webhook::http::{BODY_BYTES_MAX, CONNECTIONS_MAX};
+use callbridge::webhook::http::{BODY_BYTES_MAX, CONNECTIONS_MAX, PASSED_OVER_MAX};
 
 #[tokio::test]
 async fn a_huge_body_is_refused_before_it_is_read_and_one_that_hides_its_length_soon_after() {
     let place = Place::start().await;
     let mut line = place.line().await;
-    line.send(&Delivery::of(1).head(BODY_BYTES_MAX + 1)).await;
+    line.send(&Delivery::of(1).head(PASSED_OVER_MAX + 1)).await;
     assert_eq!(line.status().await, Some(413));
+    let mut long = Delivery::of(1);
+    long.body.resize(BODY_BYTES_MAX + 1, b' ');
+    assert_eq!(place.post(&long).await, 413, "read over, and told");
     let mut hidden = place.line().await;
     let head = String::from_utf8(Delivery::of(1).head(0)).expect("text");
     let head = head.replace("Content-Length: 0", "Transfer-Encoding: chunked");
     hidden.send(head.as_bytes()).await;
     let chunk = [b"40000\r\n".to_vec(), vec![b'x'; 0x40000], b"\r\n".to_vec()].concat();
-    for _ in 0..5 {
+    for _ in 0..70 {
         // The line may be cut at any of them.
         hidden.send(&chunk).await;
     }
     assert!(matches!(hidden.status().await, Some(413) | None));
-    assert_eq!(place.count("too_large"), 2);
+    assert_eq!(place.count("too_large"), 3);
     place.stop().await;
 }
 

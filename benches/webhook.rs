@@ -1,0 +1,311 @@
+//! What an event costs from its POST to the answer after its commit.
+//!
+//! `cargo bench --bench webhook` sends 5,000 `CALL_COMPLETED`, each of a call that waits to be
+//! confirmed, over 20 connections that stay open (what the service has under way for a company)
+//! and prints events a second and CPU seconds per 1,000. Beside it stand the parts alone: the same
+//! requests to a listener that only answers, the judging without a commit, the commits without
+//! HTTP. The CPU time of the senders is their own threads' and is not counted.
+
+use axum::Router;
+use axum::routing::post;
+use callbridge::cli::secrets::Place;
+use callbridge::secret::Secret;
+use callbridge::spool::{self, Delivery, Handle, Op, Settings, Step, TokenPrint, Told};
+use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
+use callbridge::webhook::http;
+use callbridge::webhook::judge::{Bench, Judged, judge};
+use callbridge::webhook::receiver::Receiver;
+use callbridge::webhook::secrets::{Places, Secrets};
+use callbridge::webhook::signature::Key;
+use callbridge::webhook::tally::Tally;
+use callbridge_call::EventTime;
+use serde_json::json;
+use std::future::pending;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::net::TcpListener;
+
+const EVENTS: usize = 5_000;
+const LINES: usize = 20;
+const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
+
+fn uuid(n: usize) -> uuid::Uuid {
+    uuid::Uuid::new_v5(&uuid::Uuid::nil(), &n.to_be_bytes())
+}
+
+/// The event of the n-th call, as the service sends it, with a record and its long link.
+fn event(n: usize) -> Vec<u8> {
+    let id = uuid(n + EVENTS).to_string();
+    json!({
+        "eventId": id, "eventType": "CALL_COMPLETED", "occurredAt": 1_795_151_330, "companyId": 77,
+        "call": {
+            "callId": format!("oapi-{}", uuid(n)), "provider": "OPEN_API",
+            "conversationKind": "CALL", "direction": "INBOUND", "answered": true,
+            "startedAt": 1_795_151_317, "endedAt": 1_795_151_322, "durationSec": 5,
+            "talkTimeSec": 4, "hangupCause": "ANSWER", "clientPhone": "+998901110001",
+            "operatorExtension": "101", "employeeId": 501, "employeeName": "Anna",
+            "contactId": 7, "contactName": "Ali", "leadIds": [4001],
+            "record": {"fileId": 9, "url": format!("https://files.example/{}", "x".repeat(400)),
+                       "expiresAt": 1_795_583_330, "durationSec": 4},
+        },
+    })
+    .to_string()
+    .into_bytes()
+}
+
+fn headers(body: &[u8], n: usize) -> [(&'static str, String); 4] {
+    let now = callbridge::clock::now()
+        .wall
+        .floor_seconds()
+        .get()
+        .to_string();
+    let signature = Key::new(&Secret::from(SECRET)).sign(&now, body);
+    [
+        (ID, uuid(n + EVENTS).to_string()),
+        (INSTALLATION, "9001".to_owned()),
+        (TIMESTAMP, now),
+        (SIGNATURE, signature),
+    ]
+}
+
+fn request(n: usize) -> Vec<u8> {
+    let body = event(n);
+    let mut head = "POST /webhooks HTTP/1.1\r\nHost: bench\r\n".to_owned();
+    for (name, value) in headers(&body, n) {
+        head += &format!("{name}: {value}\r\n");
+    }
+    head += &format!("Content-Length: {}\r\n\r\n", body.len());
+    [head.into_bytes(), body].concat()
+}
+
+/// Sends all requests over [`LINES`] connections and reads each answer.
+fn send(addr: SocketAddr, requests: &[Vec<u8>]) {
+    let share = requests.len().div_ceil(LINES);
+    std::thread::scope(|scope| {
+        for requests in requests.chunks(share) {
+            scope.spawn(move || {
+                let mut stream = TcpStream::connect(addr).expect("it listens");
+                stream.set_nodelay(true).expect("a socket");
+                let mut answer = [0; 1024];
+                for request in requests {
+                    stream.write_all(request).expect("taken");
+                    let length = stream.read(&mut answer).expect("an answer");
+                    assert!(answer[..length].starts_with(b"HTTP/1.1 200"), "refused");
+                }
+            });
+        }
+    });
+}
+
+/// CPU time of the threads whose names begin so, in clock ticks of 10 ms.
+fn cpu(names: &[&str]) -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux");
+    let mut ticks = 0;
+    for task in tasks.flatten() {
+        let Ok(stat) = std::fs::read_to_string(task.path().join("stat")) else {
+            continue;
+        };
+        let (before, after) = stat.rsplit_once(')').expect("a name");
+        let name = before.split_once('(').expect("a name").1;
+        if names.iter().any(|known| name.starts_with(known)) {
+            let fields: Vec<&str> = after.split_whitespace().collect();
+            ticks +=
+                fields[11].parse::<u64>().expect("user") + fields[12].parse::<u64>().expect("sys");
+        }
+    }
+    Duration::from_millis(10 * ticks)
+}
+
+fn show(name: &str, began: Instant, cpu: Option<Duration>) {
+    let took = began.elapsed().as_secs_f64();
+    let rate = EVENTS as f64 / took;
+    let per = cpu.map(|cpu| cpu.as_secs_f64() * 1_000.0 / EVENTS as f64);
+    let per = per.map_or_else(
+        || format!("{:>9.3}", took * 1_000.0 / EVENTS as f64),
+        |it| format!("{it:>9.3}"),
+    );
+    println!("{name:<44} {rate:>9.0} {per}");
+}
+
+/// A spool with a call for each event, waiting to be confirmed.
+fn filled(dir: &Path) -> (Handle, spool::Guard) {
+    let (spool, guard) = spool::open(dir, Settings::default()).expect("a spool");
+    let (company, application) = ("77".to_owned(), "5".to_owned());
+    let bind = Op::BindCompany {
+        company,
+        application,
+    };
+    spool.write_blocking(vec![bind]).expect("bound");
+    let at = EventTime::from_seconds(1_795_151_317);
+    for chunk in (0..EVENTS).collect::<Vec<_>>().chunks(500) {
+        let finish = chunk.iter().map(|n| Op::Finish(Box::new(call(*n))));
+        let done = spool.write_blocking(finish.collect()).expect("stored");
+        let steps = done.iter().flat_map(|done| {
+            let spool::Done::New(row) = done else {
+                panic!("{done:?}");
+            };
+            let accepted = Step::Accepted {
+                request_id: row.to_string(),
+                token: TokenPrint::of("token"),
+            };
+            [Step::Send, accepted].map(|step| Op::Step {
+                row: *row,
+                step,
+                at,
+            })
+        });
+        spool.write_blocking(steps.collect()).expect("stepped");
+    }
+    (spool, guard)
+}
+
+fn call(n: usize) -> spool::Finished {
+    let (uuid, linkedid) = (uuid(n), format!("1795151317.{n}"));
+    let started = 1_795_151_317_000_000_i64;
+    let call = serde_json::from_value(json!({
+        "linkedid": linkedid, "also_known_as": [linkedid], "direction": "INBOUND",
+        "answered": true, "trunk": "city", "number": null, "employee": null,
+        "employees_in_order": [], "started": started, "ended": started + 5_000_000,
+        "talk": {"secs": 4, "nanos": 0}, "variables": [], "userfields": [], "incomplete": null,
+        "estimate": false, "live": true, "remarks": [], "why": [],
+    }));
+    let judged = serde_json::from_value(json!({
+        "record": {
+            "uuid": uuid, "linkedid": linkedid, "pbx": "pbx1", "direction": "INBOUND",
+            "answered": true, "leadId": 4001, "trunk": "city", "clientPhone": null,
+            "employee": null, "employeeId": null, "employeesInOrder": [],
+            "startedAt": started / 1_000_000, "durationSec": 5, "talkTimeSec": 4,
+            "incomplete": false, "estimate": false,
+        },
+        "outcome": "journal", "reason": null, "message": "", "live": true, "remarks": [],
+        "judged_at": started,
+    }));
+    spool::Finished {
+        judged: judged.expect("a verdict"),
+        call: call.expect("a call"),
+    }
+}
+
+fn receiver(spool: &Handle) -> Arc<Receiver> {
+    let places = Places {
+        application: Some(Place::Variable(Secret::from(SECRET))),
+        ..Places::default()
+    };
+    Arc::new(Receiver {
+        spool: spool.clone(),
+        secrets: Secrets::new(places, None).0,
+        country: None,
+        tally: Arc::new(Tally::new()),
+    })
+}
+
+/// The whole way: listener, judge, commit, answer.
+fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>]) {
+    let (spool, guard) = filled(&folder.join("whole"));
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    let serving = runtime.spawn(http::serve(listener, None, receiver(&spool), pending()));
+    let names = ["bench-server", "spool"];
+    let (began, before) = (Instant::now(), cpu(&names));
+    send(addr, requests);
+    show(
+        "POST, judged, committed, answered",
+        began,
+        Some(cpu(&names) - before),
+    );
+    let books = spool
+        .read_blocking(|store| Ok(store.books()))
+        .expect("readable");
+    assert_eq!(
+        books.journaled, EVENTS as u64,
+        "each has confirmed its call"
+    );
+    serving.abort();
+    drop(spool);
+    guard.close();
+}
+
+/// The reference: the same bytes to a listener that answers and does nothing.
+fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) {
+    let listener = runtime
+        .block_on(TcpListener::bind("127.0.0.1:0"))
+        .expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    let app = Router::new().route("/webhooks", post(|_: axum::body::Bytes| async { "ok" }));
+    let serving = runtime.spawn(async move { axum::serve(listener, app).await });
+    let (began, before) = (Instant::now(), cpu(&["bench-server"]));
+    send(addr, requests);
+    let used = cpu(&["bench-server"]) - before;
+    show("reference: axum that reads and answers", began, Some(used));
+    serving.abort();
+}
+
+fn judging() -> Vec<Box<Delivery>> {
+    let places = Places {
+        application: Some(Place::Variable(Secret::from(SECRET))),
+        ..Places::default()
+    };
+    let keyring = Secrets::new(places, None).0.current();
+    let all: Vec<_> = (0..EVENTS)
+        .map(|n| (headers(&event(n), n), event(n)))
+        .collect();
+    let bench = Bench {
+        now: callbridge::clock::now().wall,
+        right_from: EventTime::from_seconds(0),
+        country: None,
+    };
+    let began = Instant::now();
+    let judged = all.iter().map(|(headers, body)| {
+        let headers = headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_bytes()));
+        let headers = Headers::read(headers).expect("whole");
+        match judge(&headers, body, &keyring, bench) {
+            Ok(Judged::Keep { delivery, .. }) => delivery,
+            other => panic!("{other:?}"),
+        }
+    });
+    let judged: Vec<_> = judged.collect();
+    show("judged alone, one thread", began, None);
+    judged
+}
+
+fn committing(folder: &Path, deliveries: Vec<Box<Delivery>>) {
+    let (spool, guard) = filled(&folder.join("commits"));
+    assert!(matches!(deliveries[0].told, Told::Completed { .. }));
+    let (began, before) = (Instant::now(), cpu(&["spool"]));
+    let ops: Vec<Op> = deliveries.into_iter().map(Op::Delivery).collect();
+    for group in ops.chunks(LINES) {
+        spool.write_blocking(group.to_vec()).expect("stored");
+    }
+    let used = cpu(&["spool"]) - before;
+    show("commits alone, groups of 20", began, Some(used));
+    drop(spool);
+    guard.close();
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("bench-server")
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    let folder = tempfile::tempdir().expect("a folder");
+    let requests: Vec<Vec<u8>> = (0..EVENTS).map(request).collect();
+    println!(
+        "{:<44} {:>9} {:>9}",
+        format!("{EVENTS} events, {LINES} lines"),
+        "events/s",
+        "CPU s/1000"
+    );
+    whole(&runtime, folder.path(), &requests);
+    reference(&runtime, &requests);
+    let deliveries = judging();
+    committing(folder.path(), deliveries);
+}

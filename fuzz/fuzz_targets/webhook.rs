@@ -1,0 +1,43 @@
+//! Any headers and body as a delivery, unsigned and rightly signed.
+#![no_main]
+
+use callbridge::secret::Secret;
+use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
+use callbridge::webhook::judge::{Bench, Judged, judge};
+use callbridge::webhook::keyring::Keyring;
+use callbridge::webhook::signature::Key;
+use callbridge_call::EventTime;
+
+const NOW: i64 = 1_795_151_317;
+
+libfuzzer_sys::fuzz_target!(|input: ([Vec<u8>; 4], Vec<u8>)| {
+    let (values, body) = input;
+    let key = Key::new(&Secret::from("secret"));
+    let keyring = Keyring {
+        application: vec![key.clone()],
+        ..Keyring::default()
+    };
+    let bench = Bench {
+        now: EventTime::from_seconds(NOW),
+        right_from: EventTime::from_seconds(0),
+        country: None,
+    };
+    let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
+    let given = names.into_iter().zip(values.iter().map(Vec::as_slice));
+    if let Ok(headers) = Headers::read(given) {
+        // Nobody guesses 256 bits.
+        assert!(judge(&headers, &body, &keyring, bench).is_err());
+    }
+    let (timestamp, signature) = (NOW.to_string(), key.sign(&NOW.to_string(), &body));
+    let signed = [
+        (ID, "e"),
+        (INSTALLATION, "9"),
+        (TIMESTAMP, &timestamp),
+        (SIGNATURE, &signature),
+    ];
+    let signed = signed.map(|(name, value)| (name, value.as_bytes()));
+    let headers = Headers::read(signed).expect("whole");
+    if let Ok(Judged::Keep { delivery, .. }) = judge(&headers, &body, &keyring, bench) {
+        assert_eq!((&*delivery.event, &*delivery.installation), ("e", "9"));
+    }
+});
