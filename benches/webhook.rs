@@ -245,7 +245,7 @@ fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) {
     serving.abort();
 }
 
-fn judging() -> Vec<Box<Delivery>> {
+fn judging() -> Vec<Op> {
     let places = Places {
         application: Some(Place::Variable(Secret::from(SECRET))),
         ..Places::default()
@@ -266,7 +266,7 @@ fn judging() -> Vec<Box<Delivery>> {
             .map(|(name, value)| (*name, value.as_bytes()));
         let headers = Headers::read(headers).expect("whole");
         match judge(&headers, body, &keyring, bench) {
-            Ok(Judged::Keep { delivery, .. }) => delivery,
+            Ok(Judged::Keep { delivery, .. }) => Op::Delivery(delivery),
             other => panic!("{other:?}"),
         }
     });
@@ -275,11 +275,9 @@ fn judging() -> Vec<Box<Delivery>> {
     judged
 }
 
-fn committing(folder: &Path, deliveries: Vec<Box<Delivery>>) {
+fn committing(folder: &Path, ops: &[Op]) {
     let (spool, guard) = filled(&folder.join("commits"));
-    assert!(matches!(deliveries[0].told, Told::Completed { .. }));
     let (began, before) = (Instant::now(), cpu(&["spool"]));
-    let ops: Vec<Op> = deliveries.into_iter().map(Op::Delivery).collect();
     for group in ops.chunks(LINES) {
         spool.write_blocking(group.to_vec()).expect("stored");
     }
@@ -306,6 +304,5 @@ fn main() {
     );
     whole(&runtime, folder.path(), &requests);
     reference(&runtime, &requests);
-    let deliveries = judging();
-    committing(folder.path(), deliveries);
+    committing(folder.path(), &judging());
 }

@@ -65,6 +65,11 @@ fn country(trunks: &Trunks) -> Option<Country> {
     all.all(|other| other == first).then_some(first)
 }
 
+async fn all_along(work: impl Future<Output = ()>) -> anyhow::Result<()> {
+    work.await;
+    Ok(())
+}
+
 /// Starts the receiver, where one is asked for.
 ///
 /// # Errors
@@ -120,9 +125,9 @@ pub async fn start(
     });
     let (current, keeping) = tls.unzip();
     if let Some(keeping) = keeping {
-        tasks.spawn(until(async { Ok(keeping.await) }, stopped.clone()));
+        tasks.spawn(until(all_along(keeping), stopped.clone()));
     }
-    tasks.spawn(until(async { Ok(secrets.keep().await) }, stopped.clone()));
+    tasks.spawn(until(all_along(secrets.keep()), stopped.clone()));
     let stop = has_stopped(stopped.clone());
     tasks.spawn(async move {
         http::serve(listener, current, receiver, stop).await;
