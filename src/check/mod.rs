@@ -5,7 +5,7 @@
 //! | [`finding`] | one line of the answer, and the exit code of all |
 //! | [`place`] | state folder, clock, listener |
 //! | [`inward`] | sources, trunks, lists, the queue for dead letters |
-//! | [`service`] | the CRM: address, token, grant, company |
+//! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
 pub mod catch_up;
@@ -13,6 +13,7 @@ pub mod finding;
 pub mod inward;
 pub mod place;
 pub mod service;
+pub mod token;
 pub mod webhooks;
 
 use crate::cli::command::Check;

@@ -98,7 +98,10 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
 }
 
 /// What the running daemon says; `None` without one.
-async fn asked(dir: &Path) -> std::io::Result<Option<Status>> {
+///
+/// # Errors
+/// When there is one and it cannot be spoken to.
+pub async fn asked(dir: &Path) -> std::io::Result<Option<Status>> {
     let Some(mut replies) = socket::ask(dir, &Ask::Status).await? else {
         return Ok(None);
     };

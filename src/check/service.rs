@@ -3,18 +3,16 @@
 
 use super::finding::Finding;
 use super::place::State;
+use super::token;
 use crate::cli::config::{Config, Crm};
 use crate::cli::exit::Code;
-use crate::clock;
-use crate::crm::{Answer, Client, TokenInfo};
+use crate::crm::{Address, Answer, TokenInfo};
 use crate::daemon::outward;
 use crate::ops::Status;
-use crate::secret::Secret;
-use crate::sender::core::Core;
-use crate::sender::plan::{About, Decision, Known, Launch, Settings};
+use crate::sender::once::{self, Keep, Unasked};
 use crate::sender::status::SAVE;
-use crate::sender::token::print;
-use crate::spool::{Binding, Fit, Guard, Handle, Head, Op};
+use crate::spool::{Binding, Fit, Guard, Handle};
+use std::path::Path;
 
 /// Everything about the CRM.
 pub async fn look(config: &Config, state: State) -> Vec<Finding> {
@@ -24,7 +22,8 @@ pub async fn look(config: &Config, state: State) -> Vec<Finding> {
     match state {
         State::Daemon(status) => of_daemon(&status),
         State::Ours(handle, guard) => {
-            let found = ask(crm, &handle).await;
+            let dir = config.state.as_deref().unwrap_or(Path::new("."));
+            let found = ask(crm, dir, &handle).await;
             close(handle, guard).await;
             found
         }
@@ -64,111 +63,45 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
     )]
 }
 
-async fn ask(crm: &Crm, spool: &Handle) -> Vec<Finding> {
-    let token = match outward::token(crm).read() {
-        Ok(Some(tokens)) => tokens.current,
-        Ok(None) => {
-            let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN";
-            return vec![Finding::fault(
-                Code::NoPermission,
-                "token",
-                "there is none",
-                todo,
-            )];
-        }
-        Err(error) => {
-            let todo = "put the token into its file, on a line by itself";
-            return vec![Finding::fault(
-                Code::NoPermission,
-                "token",
-                error.to_string(),
-                todo,
-            )];
-        }
-    };
-    match token_info(crm, spool, &token).await {
-        Ok((answer, binding)) => judge(crm, answer, &binding),
-        Err(finding) => vec![finding],
+async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
+    let (mut found, token) = token::look(crm, dir).await;
+    if let Some(token) = token {
+        let (setup, rate) = (outward::setup(crm), Some(crm.rate));
+        let asked = once::token_info(setup, rate, spool, &token, Keep::Slots).await;
+        found.extend(match asked {
+            Ok((answer, binding)) => judge(&crm.address, answer, &binding),
+            Err(why) => vec![unasked(&why)],
+        });
     }
+    found
 }
 
-/// `token/info` through the sender's own core, so that its slot is counted and kept.
-async fn token_info(
-    crm: &Crm,
-    spool: &Handle,
-    token: &Secret,
-) -> Result<(Answer, Binding), Finding> {
-    let broken = |error: crate::spool::Error| {
-        let code = Code::of_number(error.exit_code());
-        Finding::fault(
+/// Why `token/info` was not asked.
+fn unasked(why: &Unasked) -> Finding {
+    let (code, what) = (Code::Unreachable, "crm");
+    match why {
+        Unasked::Spool(error) => {
+            let code = Code::of_number(error.exit_code());
+            let todo = "mend the state folder first";
+            Finding::fault(code, "state", error.to_string(), todo)
+        }
+        Unasked::Restored => {
+            let todo = "start `callbridge run` on it, which waits a minute first; then check again";
+            Finding::fault(code, what, format!("not asked: {why}"), todo)
+        }
+        Unasked::Full(wait) => Finding::fault(
             code,
-            "state",
-            error.to_string(),
-            "mend the state folder first",
-        )
-    };
-    let read = spool
-        .read(|store| Known::read(store, clock::boot_id()))
-        .await;
-    let known = read.map_err(broken)?;
-    if known.restored {
-        let what = "not asked: the state is a copy, and what was asked since is not in it";
-        let todo = "start `callbridge run` on it, which waits a minute first; then check again";
-        return Err(Finding::fault(Code::Unreachable, "crm", what, todo));
+            what,
+            "not asked: all requests of the running window are used",
+            format!("ask again in {} s", wait.as_secs() + 1),
+        ),
+        Unasked::Not => Finding::fault(code, what, "not asked", "ask again in a minute"),
     }
-    let binding = known.binding.clone();
-    let settings = Settings {
-        rate: crm.rate,
-        ..Settings::default()
-    };
-    let (mut core, mut ops) = Core::start(settings, known, clock::now());
-    core.token(Some(print(token)));
-    let plan = match core.next(clock::now(), &Head::default()) {
-        Decision::Send(plan) => plan,
-        Decision::WaitUntil(at) => {
-            let wait = at.saturating_sub(clock::now().boot).as_secs() + 1;
-            return Err(Finding::fault(
-                Code::Unreachable,
-                "crm",
-                "not asked: all requests of the running window are used",
-                format!("ask again in {wait} s"),
-            ));
-        }
-        Decision::Idle | Decision::Revive(_) => {
-            let todo = "ask again in a minute";
-            return Err(Finding::fault(Code::Unreachable, "crm", "not asked", todo));
-        }
-    };
-    let slot = plan.slot;
-    let Launch::Go {
-        request,
-        ops: launched,
-        ..
-    } = core.launch(clock::now(), plan, About::default())
-    else {
-        let todo = "ask again in a minute";
-        return Err(Finding::fault(Code::Unreachable, "crm", "not asked", todo));
-    };
-    ops.extend(launched);
-    spool.write(slots_only(ops)).await.map_err(broken)?;
-    let heard = Client::new(outward::setup(crm)).send(&request, token).await;
-    let answer = heard.answer.clone();
-    if let Some(outcome) = core.answered(clock::now(), slot, heard) {
-        spool.write(slots_only(outcome.ops)).await.map_err(broken)?;
-    }
-    Ok((answer, binding))
-}
-
-/// A check binds nothing and moves no call: of what the core wants stored, the budget alone.
-fn slots_only(ops: Vec<Op>) -> Vec<Op> {
-    ops.into_iter()
-        .filter(|op| matches!(op, Op::Slot(_) | Op::SlotGone { .. }))
-        .collect()
 }
 
 /// What the answer to `token/info` says.
-pub fn judge(crm: &Crm, answer: Answer, binding: &Binding) -> Vec<Finding> {
-    let address = crm.address.as_str();
+pub fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec<Finding> {
+    let address = address.as_str();
     let refused = |what: &str| {
         let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \
                     company is blocked";

@@ -30,7 +30,15 @@ pub enum Typed {
 pub fn command() -> Command {
     let version = format!("{} ({})", crate::VERSION, crate::COMMIT);
     let mut command = Options::command().version(version).max_term_width(100);
-    for name in ["run", "explain", "check", "status", "demo"] {
+    for name in [
+        "run",
+        "explain",
+        "check",
+        "status",
+        "demo",
+        "connect",
+        "disconnect",
+    ] {
         command = command.mut_subcommand(name, |verb| verb.mut_args(with_variable));
     }
     for (group, verbs) in [
@@ -271,6 +279,8 @@ mod tests {
           status       Show books, budget, backlog, sources and token of the running daemon
           dead         Look at what the CRM did not take, mend it, and send it again
           lead         Find numbers without a lead, and what a number maps to
+          connect      Ask a company for its consent, and keep the tokens that it gives
+          disconnect   Revoke the tokens of a connection and take it away
           sandbox      Serve a CRM to try against: the service's document, held to rule by
                        rule
           completions  Print completions for a shell

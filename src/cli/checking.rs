@@ -37,6 +37,15 @@ impl Checking<'_> {
             Verb::Status(flags) => self.asking(flags).map(Command::Status),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
+            Verb::Connect(flags) => {
+                let connect = config::connect(&flags, self.environment, self.faults)?;
+                Ok(Command::Connect(Box::new(connect)))
+            }
+            Verb::Disconnect(flags) => {
+                let state = flags.state;
+                let asking = self.asking(StateFlags { state, json: false })?;
+                Ok(Command::Disconnect(asking.state))
+            }
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
             Verb::Completions { shell } => self.completions(shell.as_deref()),
             Verb::Man => self.faults.or(Command::Man),

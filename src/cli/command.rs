@@ -36,6 +36,10 @@ pub enum Command {
     },
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
+    /// `connect`
+    Connect(Box<crate::oauth::connect::Connect>),
+    /// `disconnect`, with its state folder.
+    Disconnect(PathBuf),
     /// `sandbox`
     Sandbox(Box<crate::sandbox::Options>),
     /// `completions`
@@ -55,6 +59,8 @@ impl Command {
             | Self::Status(_)
             | Self::LeadMissing { .. }
             | Self::LeadCheck(_)
+            | Self::Connect(_)
+            | Self::Disconnect(_)
             | Self::Completions(_)
             | Self::Man => false,
         }

@@ -43,6 +43,8 @@ pub async fn dispatch(
             let state = check.config.state.clone().unwrap_or_default();
             command::lead::check(&check.phone, check.json, &state, check.config.rules).await
         }
+        Command::Connect(connect) => crate::oauth::connect::run(*connect).await,
+        Command::Disconnect(state) => crate::oauth::disconnect::run(&state).await,
         Command::Sandbox(options) => {
             logging::set_up(Default::default(), environment);
             let ended = crate::sandbox::run(*options, shutdown).await;

@@ -42,6 +42,11 @@ pub enum Verb {
     /// Find numbers without a lead, and what a number maps to
     #[command(subcommand)]
     Lead(LeadVerb),
+    /// Ask a company for its consent, and keep the tokens that it gives
+    #[command(after_help = CONNECT_EXAMPLE)]
+    Connect(Box<ConnectFlags>),
+    /// Revoke the tokens of a connection and take it away
+    Disconnect(DisconnectFlags),
     /// Serve a CRM to try against: the service's document, held to rule by rule
     Sandbox(Box<crate::sandbox::Options>),
     /// Print completions for a shell
@@ -67,6 +72,13 @@ Examples:
     --trunk city=PJSIP/city,country=UZ,lead=var:LEAD_ID ami.raw
   callbridge explain --format ami-json --json @/etc/callbridge/flags amiws.jsonl
   callbridge explain --call 1795151317.146 @/etc/callbridge/flags";
+
+const CONNECT_EXAMPLE: &str = "\
+Example:
+  callbridge connect --crm-url https://crm.example --auth-url https://auth.crm.example \\
+    --consent-url https://app.crm.example/consent --client-id svc_app_1 \\
+    --client-secret-file /etc/callbridge/client.secret \\
+    --redirect-uri http://127.0.0.1:8765/back --state /var/lib/callbridge";
 
 /// What `run`, `explain` and `check` share.
 #[derive(Args, Clone, Debug, Default)]
@@ -157,12 +169,16 @@ pub struct CrmFlags {
     /// The API's address; http:// on this machine alone
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
-    /// The address of its OAuth endpoints, where it is another
+    /// The address of its OAuth endpoints [default: as `connect` was given it]
     #[arg(long, value_name = "URL")]
     pub auth_url: Option<String>,
     /// The token, in a file of its own (or the credential `token`, or CALLBRIDGE_TOKEN)
     #[arg(long, value_name = "FILE")]
     pub token_file: Option<String>,
+    /// A command for /bin/sh that prints the token: run at the start, before the token ends, and
+    /// when the CRM refuses it
+    #[arg(long, value_name = "CMD")]
+    pub token_command: Option<String>,
     /// This process's share of the token's budget [default: 60/60s]
     #[arg(long, value_name = "N/TIME")]
     pub rate: Option<String>,
@@ -309,6 +325,56 @@ pub struct DemoFlags {
     /// Logging.
     #[command(flatten)]
     pub log: LogFlags,
+}
+
+/// `connect`
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConnectFlags {
+    /// The API's address; http:// on this machine alone
+    #[arg(long, value_name = "URL")]
+    pub crm_url: Option<String>,
+    /// The address of its OAuth endpoints
+    #[arg(long, value_name = "URL")]
+    pub auth_url: Option<String>,
+    /// The address of its consent page
+    #[arg(long, value_name = "URL")]
+    pub consent_url: Option<String>,
+    /// The application, as svc_app_…
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+    /// The application's secret, in a file of its own (or the credential `client-secret`, or
+    /// CALLBRIDGE_CLIENT_SECRET)
+    #[arg(long, value_name = "FILE")]
+    pub client_secret_file: Option<String>,
+    /// Where the browser comes back to, letter by letter as it is registered. On this machine
+    /// (127.0.0.1, ::1, localhost) it is caught; elsewhere paste the address into this terminal
+    #[arg(long, value_name = "URL")]
+    pub redirect_uri: Option<String>,
+    /// The grants to ask for [default: those that are needed or useful:
+    /// PERMISSION_OPEN_API_CALL:SAVE, CALL:READ, LEAD:READ, LEAD:SAVE]
+    #[arg(long, value_name = "PERMISSION:SCOPE …")]
+    pub scope: Option<String>,
+    /// How long the consent is waited for [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub within: Option<String>,
+    /// Where the connection is kept: the state folder of `run` [default: $STATE_DIRECTORY, else
+    /// ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+    /// Certificates (PEM) that replace the system's roots
+    #[arg(long, value_name = "FILE")]
+    pub crm_ca_file: Option<String>,
+    /// The only proxy that is used: those of the environment are ignored
+    #[arg(long, value_name = "URL")]
+    pub crm_proxy: Option<String>,
+}
+
+/// `disconnect`
+#[derive(Args, Clone, Debug, Default)]
+pub struct DisconnectFlags {
+    /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
 }
 
 /// Commands that look at the state folder, or ask the daemon in it.

@@ -25,9 +25,21 @@ pub enum Kind {
     DeadLetter,
     /// The application's, that signs events.
     Webhook,
+    /// The application's, for `connect`.
+    Client,
 }
 
 impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Token,
+        Self::Ami,
+        Self::Amqp,
+        Self::DeadLetter,
+        Self::Webhook,
+        Self::Client,
+    ];
+
     /// `$CREDENTIALS_DIRECTORY/NAME`
     pub const fn credential(self) -> &'static str {
         match self {
@@ -36,6 +48,7 @@ impl Kind {
             Self::Amqp => "amqp-secret",
             Self::DeadLetter => "dead-letter-secret",
             Self::Webhook => "webhook-secret",
+            Self::Client => "client-secret",
         }
     }
 
@@ -47,6 +60,7 @@ impl Kind {
             Self::Amqp => "CALLBRIDGE_AMQP_SECRET",
             Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
             Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
+            Self::Client => "CALLBRIDGE_CLIENT_SECRET",
         }
     }
 
@@ -55,6 +69,7 @@ impl Kind {
         match self {
             Self::Token => "--token-file FILE",
             Self::Webhook => "--webhook-secret-file FILE",
+            Self::Client => "--client-secret-file FILE",
             Self::Ami | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
         }
     }

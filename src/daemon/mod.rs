@@ -9,7 +9,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`open`] | the state folder: whose it is, and what was open |
-//! | [`outward`] | the sender, and notices for the broker |
+//! | [`outward`] | the sender, and notices for the broker; [`tokens`]: who keeps its token |
 //! | [`observer`] | looks at all of it, for whoever asks |
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
@@ -24,6 +24,7 @@ pub mod lists;
 pub mod observer;
 pub mod open;
 pub mod outward;
+pub mod tokens;
 pub mod upkeep;
 pub mod webhooks;
 
@@ -156,6 +157,7 @@ impl Daemon {
         let Outward {
             shown: sender,
             asking,
+            token_requests,
             vital,
         } = outward::start_sender(&config, &opened.spool, &durations, &stopped, &mut tasks);
         vitals.extend(vital);
@@ -165,6 +167,7 @@ impl Daemon {
             spool: opened.spool.clone(),
             sources,
             sender,
+            token_requests,
             durations,
             seen_up,
             webhooks,

@@ -5,7 +5,7 @@ use crate::clock;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
 use crate::ops::pulse::{self, Vital};
-use crate::ops::status::{Backlog, Pause, Source, SourceState, Status};
+use crate::ops::status::{Backlog, Pause, Requests, Source, SourceState, Status, Token};
 use crate::sender::status::SenderStatus;
 use crate::spool::{Error, Handle};
 use std::collections::BTreeMap;
@@ -22,6 +22,8 @@ pub struct Observer {
     pub sources: watch::Receiver<Vec<Source>>,
     /// How the sender is doing.
     pub sender: watch::Receiver<SenderStatus>,
+    /// Requests for tokens, beside the sender's.
+    pub token_requests: watch::Receiver<Requests>,
     /// Times counted where they happen.
     pub durations: Durations,
     /// Sources that have been up at least once, by place.
@@ -55,7 +57,10 @@ impl Observer {
                 ..sender.backlog
             },
             sources: self.sources.borrow().clone(),
-            token: sender.token,
+            token: Token {
+                print: sender.token_print.map(|it| it.to_string()),
+                ..sender.token
+            },
             pause: pause.or(sender.pause),
             webhooks: self.webhooks.as_ref().map(Shown::status),
         })
@@ -83,9 +88,11 @@ impl Observer {
             .into_iter()
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect();
+        let mut requests = self.sender.borrow().requests.clone();
+        requests.extend(self.token_requests.borrow().clone());
         Observed {
             status,
-            requests: self.sender.borrow().requests.clone(),
+            requests,
             dead_letters,
             webhooks: self.webhooks.as_ref().map(Shown::events),
             durations: self.durations.clone(),

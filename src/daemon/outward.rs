@@ -1,6 +1,7 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker.
 
 use super::has_stopped;
+use super::tokens;
 use crate::cli::config::{Config, Crm, DeadLetters};
 use crate::cli::secrets::Place;
 use crate::crm::Client;
@@ -9,11 +10,11 @@ use crate::dead_letter::queue::Queue;
 use crate::journal::figures;
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::{Pulse, Vital};
+use crate::ops::status::Requests;
 use crate::sender::asking::{Asking, asking};
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
 use crate::sender::status::SenderStatus;
-use crate::sender::token::TokenSource;
 use crate::spool::Handle;
 use std::sync::Arc;
 use tokio::sync::watch;
@@ -25,6 +26,8 @@ pub struct Outward {
     pub shown: watch::Receiver<SenderStatus>,
     /// Asks something of the CRM; without a CRM nobody answers.
     pub asking: Asking,
+    /// Requests for tokens, where a connection is kept fresh.
+    pub token_requests: watch::Receiver<Requests>,
     /// Its loop can be looked at.
     pub vital: Option<Vital>,
 }
@@ -43,15 +46,17 @@ pub fn start_sender(
         return Outward {
             shown,
             asking,
+            token_requests: watch::channel(Requests::new()).1,
             vital: None,
         };
     };
+    let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
     let pulse = Pulse::new("the sender");
     let vital = pulse.vital();
     let sender = Sender {
         spool: spool.clone(),
         client: Arc::new(Client::new(setup(crm))),
-        token: token(crm),
+        token,
         settings: Settings {
             rate: crm.rate,
             fields: crm.fields.clone(),
@@ -68,6 +73,7 @@ pub fn start_sender(
     Outward {
         shown,
         asking,
+        token_requests,
         vital: Some(vital),
     }
 }
@@ -105,14 +111,5 @@ pub fn setup(crm: &Crm) -> Setup {
         ca_file: crm.ca_file.clone(),
         proxy: crm.proxy.clone(),
         ..Setup::new(crm.address.clone())
-    }
-}
-
-/// Where its token is.
-pub fn token(crm: &Crm) -> TokenSource {
-    match &crm.token {
-        None => TokenSource::Missing,
-        Some(Place::File(path)) => TokenSource::File(path.clone()),
-        Some(Place::Variable(token)) => TokenSource::Fixed(token.clone()),
     }
 }

@@ -61,6 +61,10 @@ pub struct Client {
     pub secret: Secret,
     /// The file it came from, if it was one.
     pub secret_file: Option<String>,
+    /// `--crm-ca-file`
+    pub ca_file: Option<String>,
+    /// `--crm-proxy`
+    pub proxy: Option<String>,
 }
 
 impl Connection {
@@ -99,7 +103,14 @@ impl Connection {
             ("--state", &state),
         ];
         let mut command = "callbridge connect".to_owned();
-        for (flag, value) in flags {
+        let more = [
+            ("--crm-ca-file", client.ca_file.as_deref()),
+            ("--crm-proxy", client.proxy.as_deref()),
+        ];
+        let more = more
+            .into_iter()
+            .filter_map(|(flag, value)| Some((flag, value?)));
+        for (flag, value) in flags.into_iter().chain(more) {
             command.push_str(&format!(" {flag} {}", quoted(value)));
         }
         command
@@ -164,6 +175,10 @@ struct Stored {
     #[serde(default)]
     client_secret_file: Option<String>,
     #[serde(default)]
+    ca_file: Option<String>,
+    #[serde(default)]
+    proxy: Option<String>,
+    #[serde(default)]
     asked_scope: String,
     #[serde(default)]
     scope: String,
@@ -203,6 +218,8 @@ impl Stored {
             client_id: client.id.clone(),
             client_secret: bare(&client.secret),
             client_secret_file: client.secret_file.clone(),
+            ca_file: client.ca_file.clone(),
+            proxy: client.proxy.clone(),
             asked_scope: it.asked.clone(),
             scope: it.granted.clone(),
             access_token: bare(&it.access),
@@ -232,6 +249,8 @@ impl Stored {
                 id: self.client_id,
                 secret: Secret::from(self.client_secret),
                 secret_file: self.client_secret_file,
+                ca_file: self.ca_file,
+                proxy: self.proxy,
             },
             asked: self.asked_scope,
             granted: self.scope,
@@ -267,6 +286,8 @@ pub(super) mod tests {
                 id: "svc_app_1".to_owned(),
                 secret: Secret::from("svc_sec_hidden"),
                 secret_file: Some("/etc/callbridge/client secret".to_owned()),
+                ca_file: None,
+                proxy: Some("http://proxy:3128".to_owned()),
             },
             asked: "A:READ B:SAVE".to_owned(),
             granted: "B:SAVE".to_owned(),
@@ -329,6 +350,7 @@ pub(super) mod tests {
         --redirect-uri http://127.0.0.1:8765/back
         --scope 'A:READ B:SAVE'
         --state '/var/lib/it'\''s'
+        --crm-proxy http://proxy:3128
         ");
     }
 

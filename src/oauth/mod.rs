@@ -9,11 +9,19 @@
 //! |---|---|
 //! | [`connection`] | what one consent gave; [`store`]: its file |
 //! | [`scope`] | the grants that are needed and useful |
+//! | [`consent`] | pure: the consent page and the way back; [`catcher`] catches it on this machine |
+//! | [`connect`], [`disconnect`] | the commands; `verify`: whose a new connection is |
 //! | [`exchange`] | the OAuth endpoints: forms out, pairs back |
 //! | [`refresh`] | pure: when a refresh is due, and what its end means |
 //! | [`keeper`] | the shell around it: file, lock, endpoints, sender |
+//! | [`command`] | `--token-command`: a token that a command prints |
 
+pub mod catcher;
+pub mod command;
+pub mod connect;
 pub mod connection;
+pub mod consent;
+pub mod disconnect;
 pub mod exchange;
 pub mod keeper;
 pub mod refresh;
@@ -21,5 +29,6 @@ pub mod scope;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod store;
+mod verify;
 
 pub use connection::Connection;

@@ -183,6 +183,9 @@ pub struct Token {
     pub expires_at: Option<i64>,
     /// `PERMISSION:SCOPE` each.
     pub grants: Vec<String>,
+    /// By which it can be told from another: 16 hex digits of a hash.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub print: Option<String>,
 }
 
 /// Events that the CRM sends to us.

@@ -24,6 +24,7 @@
 //! | `flow` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
+//! | [`once`] | `token/info` where no daemon runs |
 //! | [`status`] | what is shown |
 //! | [`token`] | where the token comes from, and whether it is another now; [`told`]: of a keeper |
 
@@ -39,6 +40,7 @@ mod launch;
 pub mod line;
 mod log;
 pub mod memory;
+pub mod once;
 pub mod orphan;
 pub mod outcome;
 pub mod pacer;

@@ -122,6 +122,7 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<Cause>, present: bool) -> T
             .and_then(|info| info.grants.as_ref())
             .map(|grants| grants.iter().map(ToString::to_string).collect())
             .unwrap_or_default(),
+        print: None,
     }
 }
 

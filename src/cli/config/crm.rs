@@ -1,10 +1,9 @@
 //! The CRM of a command line: its address, token and rate, and the names of its fields.
 
-use super::Crm;
+use super::{Crm, token};
 use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::CrmFlags;
-use crate::cli::secrets::{self, Place};
 use crate::cli::values;
 use crate::crm::{Address, FieldNames};
 use crate::sender::rate::Rate;
@@ -15,16 +14,10 @@ use url::Url;
 pub(super) fn check(
     flags: &CrmFlags,
     needs: bool,
+    connected: bool,
     environment: &Environment,
     faults: &mut Faults,
 ) -> Option<Crm> {
-    let address = |text: &str, flag: &str, faults: &mut Faults| match Address::parse(text) {
-        Ok(address) => Some(address),
-        Err(error) => {
-            faults.say(error.to_string().replacen("--crm-url", flag, 1));
-            None
-        }
-    };
     let url = flags.crm_url.as_deref();
     if needs && url.is_none() {
         faults.add(
@@ -50,13 +43,8 @@ pub(super) fn check(
         );
     }
     let token_file = path("--token-file", flags.token_file.as_deref(), faults);
-    let token = match Place::find(secrets::Kind::Token, token_file.as_deref(), environment) {
-        Err(words) if needs => {
-            faults.add("--token-file", words.replacen("no secret", "no token", 1));
-            None
-        }
-        found => found.ok(),
-    };
+    let file = token_file.as_deref();
+    let token = token::check(flags, file, needs, connected, environment, faults);
     let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), faults);
     Some(Crm {
         address: own?,
@@ -69,7 +57,18 @@ pub(super) fn check(
     })
 }
 
-fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {
+/// An address of the CRM; its words name the flag.
+pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Address> {
+    match Address::parse(text) {
+        Ok(address) => Some(address),
+        Err(error) => {
+            faults.say(error.to_string().replacen("--crm-url", flag, 1));
+            None
+        }
+    }
+}
+
+pub(super) fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {
     let read = if text?.is_empty() {
         Err("is empty: give a path")
     } else {
@@ -143,7 +142,7 @@ fn fields(flags: &[String], faults: &mut Faults) -> FieldNames {
     names
 }
 
-fn proxy(text: &str) -> Result<Url, String> {
+pub(super) fn proxy(text: &str) -> Result<Url, String> {
     let url = Url::parse(text).map_err(|error| format!("not a URL ({error})"))?;
     if !url.username().is_empty() || url.password().is_some() {
         return Err("a user or password in it could be read by everybody on this machine".into());

@@ -7,16 +7,21 @@
 //! | `catch_up` | `--catch-up` |
 //! | `sources` | `--source` and its secrets |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
-//! | `crm` | `--crm-url`, its token, rate and field names |
+//! | `connect` | the flags of `connect` |
+//! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
+mod connect;
 mod crm;
 mod sources;
+mod token;
 mod trunks;
 pub mod typed;
 mod webhooks;
 
+pub use connect::check as connect;
+pub use token::TokenFrom;
 pub use typed::{Purpose, Typed, logging, state_folder};
 
 use super::secrets::Place;
@@ -88,8 +93,8 @@ pub struct Crm {
     pub address: Address,
     /// `--auth-url`
     pub auth: Option<Address>,
-    /// Where the token is; `None` only in a dry run.
-    pub token: Option<Place>,
+    /// Where the token comes from; `None` only in a dry run.
+    pub token: Option<TokenFrom>,
     /// `--rate`
     pub rate: Rate,
     /// `--field`

@@ -67,8 +67,6 @@ impl TryFrom<Typed<'_>> for Config {
             flags.sources.pbx_id.as_deref(),
             &mut faults,
         );
-        let token_needed = needs && !dry_run;
-        let crm = crm::check(&flags.crm, token_needed, environment, &mut faults);
         let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
         let calls = calls(&flags.calls, &mut faults);
         let state = flags.operation.state.as_deref();
@@ -76,6 +74,16 @@ impl TryFrom<Typed<'_>> for Config {
             Err(words) if needs => faults.take("--state", Err(words)),
             found => found.ok(),
         };
+        // a recording is judged without a token, whatever lies in the usual folder
+        let connected = needs && state.as_deref().is_some_and(crate::oauth::store::exists);
+        let token_needed = needs && !dry_run;
+        let crm = crm::check(
+            &flags.crm,
+            token_needed,
+            connected,
+            environment,
+            &mut faults,
+        );
         let listen = flags.operation.listen.as_deref().and_then(|text| {
             let read = text.parse().map_err(|_| format!("`{text}` is no IP:PORT"));
             faults.take("--listen", read)

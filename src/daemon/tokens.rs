@@ -1,0 +1,62 @@
+//! Where the sender's token comes from, and whoever keeps it.
+
+use super::has_stopped;
+use crate::cli::config::{Config, Crm, TokenFrom};
+use crate::cli::secrets::Place;
+use crate::oauth::{command, keeper};
+use crate::ops::status::Requests;
+use crate::sender::status::SenderStatus;
+use crate::sender::token::TokenSource;
+use crate::sender::told::Told;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+/// The source of the token, its keeper started where it has one; and the requests that one makes.
+pub fn keep(
+    config: &Config,
+    crm: &Crm,
+    sender: &watch::Receiver<SenderStatus>,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) -> (TokenSource, watch::Receiver<Requests>) {
+    let (requests, counted) = watch::channel(Requests::new());
+    let (told, hears) = watch::channel(Told::default());
+    let (sender, stop) = (sender.clone(), has_stopped(stopped.clone()));
+    let source = match &crm.token {
+        None => TokenSource::Missing,
+        Some(TokenFrom::Place(place)) => of_place(place),
+        Some(TokenFrom::Command(command)) => {
+            let command = command.clone();
+            let keeper = command::Keeper { command, told };
+            tasks.spawn(async move {
+                keeper.run(sender, stop).await;
+                Ok(())
+            });
+            TokenSource::Kept(hears)
+        }
+        Some(TokenFrom::Connection) => {
+            let keeper = keeper::Keeper {
+                dir: config.state.clone().unwrap_or_default(),
+                setup: super::outward::setup(crm),
+                auth: crm.auth.clone(),
+                rebind: config.rebind,
+                told,
+                requests,
+            };
+            tasks.spawn(async move {
+                keeper.run(sender, stop).await;
+                Ok(())
+            });
+            TokenSource::Kept(hears)
+        }
+    };
+    (source, counted)
+}
+
+/// The source of a token that nobody has to keep.
+pub fn of_place(place: &Place) -> TokenSource {
+    match place {
+        Place::File(path) => TokenSource::File(path.clone()),
+        Place::Variable(token) => TokenSource::Fixed(token.clone()),
+    }
+}

@@ -1,0 +1,319 @@
+//! The consent page (§4.2): where the browser is sent, and what it comes back with. Pure.
+
+use crate::secret::{ExposeSecret, Secret};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use url::{Host, Url};
+
+/// Characters kept of what an address says.
+const WORDS_MAX: usize = 200;
+
+/// `--redirect-uri`: letter by letter as it is registered (§5.6.1), and taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redirect {
+    /// As given.
+    pub text: String,
+    url: Url,
+}
+
+impl Redirect {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// In words, for `--redirect-uri`.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL ({error})"))?;
+        if !matches!(url.scheme(), "http" | "https") || url.host().is_none() {
+            return Err(format!("`{text}` is no http(s) address"));
+        }
+        if url.fragment().is_some() {
+            return Err("must not have a fragment (#…)".to_owned());
+        }
+        if url.port() == Some(0) {
+            return Err("port 0 is none: give the one that is registered".to_owned());
+        }
+        let text = text.to_owned();
+        Ok(Self { text, url })
+    }
+
+    /// Where to listen for it: on this machine, without TLS. `None` where it cannot be caught.
+    pub fn listen(&self) -> Option<Vec<SocketAddr>> {
+        if self.url.scheme() != "http" {
+            return None;
+        }
+        let port = self.url.port_or_known_default()?;
+        let loopback = [
+            IpAddr::V4(Ipv4Addr::LOCALHOST),
+            IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ];
+        let hosts: Vec<IpAddr> = match self.url.host()? {
+            Host::Ipv4(ip) if ip.is_loopback() => vec![ip.into()],
+            Host::Ipv6(ip) if ip.is_loopback() => vec![ip.into()],
+            Host::Domain("localhost") => loopback.into(),
+            Host::Ipv4(_) | Host::Ipv6(_) | Host::Domain(_) => return None,
+        };
+        Some(
+            hosts
+                .into_iter()
+                .map(|ip| SocketAddr::new(ip, port))
+                .collect(),
+        )
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &str {
+        self.url.path()
+    }
+
+    /// Whether an address is this one, but for its query.
+    fn leads_to(&self, url: &Url) -> bool {
+        let parts = |url: &Url| {
+            let host = url.host_str().map(str::to_owned);
+            (
+                url.scheme().to_owned(),
+                host,
+                url.port_or_known_default(),
+                url.path().to_owned(),
+            )
+        };
+        parts(&self.url) == parts(url)
+    }
+}
+
+/// The address to open in a browser.
+pub fn address(
+    consent: &Url,
+    client_id: &str,
+    redirect: &Redirect,
+    scope: &str,
+    state: &str,
+) -> Url {
+    let mut url = consent.clone();
+    url.query_pairs_mut()
+        .append_pair("response_type", "code")
+        .append_pair("client_id", client_id)
+        .append_pair("redirect_uri", &redirect.text)
+        .append_pair("scope", scope)
+        .append_pair("state", state);
+    // every page reads %20; not every one reads a plus
+    let query = url.query().map(|query| query.replace('+', "%20"));
+    url.set_query(query.as_deref());
+    url
+}
+
+/// What came back.
+#[derive(Clone, Debug)]
+pub enum Back {
+    /// Approved.
+    Code(Secret),
+    /// Declined; that is no error (§4.2).
+    Declined,
+    /// The page refused to ask.
+    Failed(String),
+    /// Not an answer to our question: nothing is done with it.
+    Wrong(&'static str),
+}
+
+impl Back {
+    /// The wait is over.
+    pub fn is_final(&self) -> bool {
+        !matches!(self, Self::Wrong(_))
+    }
+}
+
+/// Reads the query of a redirect against the state that was sent along (§5.6.3).
+pub fn read(query: &str, state: &Secret) -> Back {
+    let pairs: Vec<_> = url::form_urlencoded::parse(query.as_bytes()).collect();
+    let all = |name: &str| {
+        pairs
+            .iter()
+            .filter(|(key, _)| key == name)
+            .collect::<Vec<_>>()
+    };
+    let [(_, found)] = all("state")[..] else {
+        return Back::Wrong("it brings no state, or more than one");
+    };
+    if !is_same(found, state.expose_secret()) {
+        return Back::Wrong("its state is not the one that was sent along");
+    }
+    match (&all("code")[..], &all("error")[..]) {
+        ([(_, code)], []) if !code.trim().is_empty() => Back::Code(Secret::from(code.trim())),
+        ([], [(_, error)]) if error == "access_denied" => Back::Declined,
+        ([], [(_, error)]) => {
+            let more = all("error_description");
+            let more = more.first().map(|(_, words)| format!(": {words}"));
+            let words = format!("{error}{}", more.unwrap_or_default());
+            let clean = words.chars().filter(|c| !c.is_control());
+            Back::Failed(clean.take(WORDS_MAX).collect())
+        }
+        _ => Back::Wrong("it brings neither one code nor an error"),
+    }
+}
+
+/// Reads an address as a person pastes it: whole, or its query alone.
+pub fn pasted(line: &str, redirect: &Redirect, state: &Secret) -> Back {
+    let quotes = |c: char| c.is_whitespace() || "\"'<>".contains(c);
+    let line = line.trim_matches(quotes);
+    if line.contains("://") {
+        return match Url::parse(line) {
+            Ok(url) if redirect.leads_to(&url) => read(url.query().unwrap_or_default(), state),
+            Ok(_) | Err(_) => Back::Wrong("it is not the address that --redirect-uri names"),
+        };
+    }
+    let query = line.rsplit_once('?').map_or(line, |(_, query)| query);
+    read(query, state)
+}
+
+/// In the same time wherever they differ.
+fn is_same(one: &str, other: &str) -> bool {
+    let pairs = one.bytes().zip(other.bytes());
+    one.len() == other.len() && pairs.fold(0, |seen, (a, b)| seen | (a ^ b)) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn redirect() -> Redirect {
+        Redirect::parse("http://127.0.0.1:8765/back").expect("an address")
+    }
+
+    fn state() -> Secret {
+        Secret::from("s1")
+    }
+
+    fn told(back: &Back) -> String {
+        match back {
+            Back::Code(code) => format!("code {}", code.expose_secret()),
+            Back::Declined => "declined".to_owned(),
+            Back::Failed(words) => format!("failed {words}"),
+            Back::Wrong(words) => format!("wrong: {words}"),
+        }
+    }
+
+    #[test]
+    fn the_address_holds_what_the_document_names() {
+        let consent = Url::parse("https://crm.example/consent?lang=uz").expect("a URL");
+        let url = address(&consent, "svc_app_1", &redirect(), "A:READ B:SAVE", "s1");
+        insta::assert_snapshot!(url.as_str().replace('&', "\n&"), @r"
+        https://crm.example/consent?lang=uz
+        &response_type=code
+        &client_id=svc_app_1
+        &redirect_uri=http%3A%2F%2F127.0.0.1%3A8765%2Fback
+        &scope=A%3AREAD%20B%3ASAVE
+        &state=s1
+        ");
+    }
+
+    #[test]
+    fn only_an_answer_to_our_question_is_taken() {
+        for (query, words) in [
+            ("code=c1&state=s1", "code c1"),
+            ("state=s1&code=c%2F1&later=2", "code c/1"),
+            ("error=access_denied&state=s1", "declined"),
+            (
+                "error=invalid_scope&error_description=no%0Away&state=s1",
+                "failed invalid_scope: noway",
+            ),
+            ("code=c1", "wrong: it brings no state, or more than one"),
+            (
+                "code=c1&state=s1&state=s2",
+                "wrong: it brings no state, or more than one",
+            ),
+            (
+                "code=c1&state=s2",
+                "wrong: its state is not the one that was sent along",
+            ),
+            (
+                "code=c1&state=",
+                "wrong: its state is not the one that was sent along",
+            ),
+            (
+                "error=access_denied&state=s2",
+                "wrong: its state is not the one that was sent along",
+            ),
+            ("state=s1", "wrong: it brings neither one code nor an error"),
+            (
+                "code=&state=s1",
+                "wrong: it brings neither one code nor an error",
+            ),
+            (
+                "code=a&code=b&state=s1",
+                "wrong: it brings neither one code nor an error",
+            ),
+            (
+                "code=a&error=access_denied&state=s1",
+                "wrong: it brings neither one code nor an error",
+            ),
+        ] {
+            assert_eq!(told(&read(query, &state())), words, "{query}");
+        }
+    }
+
+    #[test]
+    fn a_pasted_address_is_read_as_people_paste_it() {
+        for good in [
+            "http://127.0.0.1:8765/back?code=c1&state=s1",
+            "  \"http://127.0.0.1:8765/back?code=c1&state=s1\"\r\n",
+            "?code=c1&state=s1",
+            "code=c1&state=s1",
+            "/back?code=c1&state=s1",
+        ] {
+            assert_eq!(
+                told(&pasted(good, &redirect(), &state())),
+                "code c1",
+                "{good}"
+            );
+        }
+        for bad in [
+            "https://127.0.0.1:8765/back?code=c1&state=s1",
+            "http://127.0.0.1:8765/other?code=c1&state=s1",
+            "http://evil.example/back?code=c1&state=s1",
+            "",
+        ] {
+            let back = pasted(bad, &redirect(), &state());
+            assert!(matches!(back, Back::Wrong(_)), "{bad}: {back:?}");
+        }
+    }
+
+    #[test]
+    fn a_redirect_is_caught_on_this_machine_alone() {
+        let listen = |text: &str| {
+            let found = Redirect::parse(text).expect("an address").listen();
+            found.map(|all| {
+                all.iter()
+                    .map(ToString::to_string)
+                    .collect::<Vec<_>>()
+                    .join(" ")
+            })
+        };
+        assert_eq!(
+            listen("http://127.0.0.1:8765/x").as_deref(),
+            Some("127.0.0.1:8765")
+        );
+        assert_eq!(listen("http://[::1]:9/").as_deref(), Some("[::1]:9"));
+        assert_eq!(
+            listen("http://localhost:9").as_deref(),
+            Some("127.0.0.1:9 [::1]:9")
+        );
+        assert_eq!(listen("https://localhost:9/x"), None);
+        assert_eq!(listen("http://localhost.example/x"), None);
+        assert_eq!(listen("https://vendor.example/x"), None);
+        for bad in [
+            "127.0.0.1:9/x",
+            "ftp://x/y",
+            "http://127.0.0.1:0/",
+            "http://x/#y",
+        ] {
+            assert!(Redirect::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn nothing_without_the_state_is_ever_taken(line in "\\PC{0,80}") {
+            let secret = Secret::from("0123456789abcdef0123456789abcdef");
+            prop_assert!(!pasted(&line, &redirect(), &secret).is_final());
+        }
+    }
+}
