@@ -80,6 +80,12 @@ impl Keeper {
             failure: None,
             shown: None,
         };
+        if store::is_unfinished(&work.keeper.dir) {
+            // whoever takes the lock finishes it
+            if let Err(error) = Lock::take(&work.keeper.dir).await {
+                warn!(%error, "a pair that was being stored is not in its place");
+            }
+        }
         work.read(clock::now());
         tokio::pin!(shutdown);
         loop {

@@ -3,6 +3,8 @@
 //! It is replaced in one step and synced, file and folder, before anything of it is used: a kill
 //! or a full disk leaves either the old one or the new one. Whoever changes it holds
 //! `connection.lock`, from before a request that changes the pair until the new one is stored.
+//! A kill while the new one was being synced leaves it whole under another name, from which the
+//! next holder takes it: its pair is the only one that the service still knows.
 
 use super::connection::Connection;
 use rustix::fs::{FlockOperation, flock};
@@ -138,6 +140,7 @@ impl Lock {
         loop {
             match flock(&held, FlockOperation::NonBlockingLockExclusive) {
                 Ok(()) => {
+                    recover(dir);
                     let dir = dir.to_owned();
                     return Ok(Self { dir, _held: held });
                 }
@@ -198,8 +201,43 @@ impl Lock {
     }
 }
 
+/// Where a new one is written before it takes its place.
+fn written(dir: &Path) -> PathBuf {
+    dir.join(format!("{FILE}.new"))
+}
+
+/// A new one was written, and perhaps not put in its place.
+pub fn is_unfinished(dir: &Path) -> bool {
+    written(dir).is_file()
+}
+
+/// Puts a new pair in its place that a kill has kept from it. Where it is torn, or no other pair
+/// than the one that stands there, it says nothing.
+fn recover(dir: &Path) {
+    let new = written(dir);
+    let Some(pair) = std::fs::read(&new)
+        .ok()
+        .and_then(|it| Connection::from_json(&it).ok())
+    else {
+        return;
+    };
+    let newer = match read(dir) {
+        Ok(Some(stored)) => !stored.is_same_pair(&pair),
+        Ok(None) => true,
+        Err(_) => false,
+    };
+    if newer {
+        let synced = File::open(&new).and_then(|file| file.sync_all());
+        let put = synced.and_then(|()| std::fs::rename(&new, path(dir)));
+        match put.and_then(|()| sync(dir)) {
+            Ok(()) => tracing::info!("a pair that a kill has kept from its place is in it now"),
+            Err(error) => tracing::error!(%error, file = %new.display(), "a pair is not in place"),
+        }
+    }
+}
+
 fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let new = dir.join(format!("{FILE}.new"));
+    let new = written(dir);
     // left behind by a kill, perhaps with other rights
     match std::fs::remove_file(&new) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -257,6 +295,28 @@ mod tests {
         assert_eq!(std::fs::read(aside).expect("there"), b"{\"crmUrl\":");
         std::fs::write(path(dir), vec![b' '; 300 * 1024]).expect("written");
         assert!(matches!(read(dir), Err(Error::Damaged { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_pair_that_a_kill_kept_from_its_place_is_put_there() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let lock = Lock::take(dir).await.expect("the lock");
+        lock.write(&connection()).await.expect("written");
+        drop(lock);
+        let next = Connection {
+            refresh: crate::secret::Secret::from("svcrt_next"),
+            ..connection()
+        };
+        let whole = next.to_json();
+        for (left, put) in [(&whole[..whole.len() / 2], false), (&whole[..], true)] {
+            std::fs::write(written(dir), left).expect("written");
+            assert!(is_unfinished(dir));
+            drop(Lock::take(dir).await.expect("the lock"));
+            let stored = read(dir).expect("readable").expect("there");
+            assert_eq!(stored.is_same_pair(&next), put);
+        }
+        assert!(!is_unfinished(dir));
     }
 
     #[tokio::test]

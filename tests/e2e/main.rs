@@ -12,6 +12,7 @@ mod broker;
 mod calls;
 #[path = "../support/cel_rows.rs"]
 mod cel_rows;
+mod consent;
 mod crm;
 mod demo;
 mod every_recording;
@@ -28,6 +29,7 @@ mod program;
 mod proxy;
 mod recordings;
 mod records;
+mod refreshed;
 mod secrets;
 mod stopping;
 mod stories;

@@ -143,6 +143,21 @@ mod tests {
             client_id: text(" "),
             ..ConnectFlags::default()
         };
-        insta::assert_snapshot!(checked(&wrong).expect_err("faults"), @"");
+        let faults = checked(&wrong).expect_err("faults").to_string();
+        let lines = faults
+            .lines()
+            .map(|line| line.chars().take(70).collect::<String>());
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
+        9 faults in the flags, and nothing was opened:
+          --crm-url http://crm.example: http is allowed to a loopback address
+          --auth-url: is missing
+          --consent-url: ftp://x/: the scheme must be https
+          --redirect-uri: `back` is no URL (relative URL without a base)
+          --client-id: is empty
+          --client-secret-file: no secret: give --client-secret-file FILE, the
+          --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
+          --within: `soon` is no time: give it as 500ms, 10s or 12h
+          --state: is missing, and there is no $HOME to keep it in
+        ");
     }
 }

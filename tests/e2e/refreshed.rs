@@ -1,0 +1,142 @@
+//! Tokens that live for seconds: does every call reach the journal once while they are refreshed and
+//! callbridge is killed, and does a connection that ended go on where it stopped?
+
+use crate::consent::Stage;
+use crate::crm::{self, Expected};
+use crate::program::Program;
+use crate::recordings::{self, Recording};
+use crate::wait::until;
+use callbridge::sandbox::{Endpoint, Server};
+use std::time::Duration;
+
+/// How much of it.
+struct Size {
+    /// Of an access token.
+    life: Duration,
+    /// Before the connection ends; a tenth more after it.
+    calls: usize,
+    kills: usize,
+}
+
+/// Calls one after the other, of different kinds.
+fn calls(count: usize) -> Vec<Recording> {
+    let kinds = ["inbound_answered", "outbound_answered", "inbound_no_answer"];
+    let kinds = kinds.map(recordings::one);
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let many = i64::try_from(count).expect("few");
+    let kinds = (0..many).zip(kinds.iter().cycle());
+    kinds
+        .map(|(n, kind)| kind.moved_to(now - 600 - (many - n) * 20))
+        .collect()
+}
+
+/// Waits until so many calls are in the journal, a few at a time: each step has its own deadline.
+async fn journaled(crm: &Server, count: usize) {
+    loop {
+        let before = crm.journal().len();
+        if before >= count {
+            return;
+        }
+        let step = count.min(before + 10);
+        let what = format!("{step} calls in the journal");
+        until(&what, async || crm.journal().len() >= step).await;
+    }
+}
+
+/// Kills it while no refresh is under way: a pair whose answer a kill keeps from us is lost, and
+/// only another consent mends that.
+async fn kill(stage: &Stage, program: Program) {
+    let quiet = async || {
+        let stored = stage.stored().expect("stored");
+        stored["refreshBeganAt"].is_null()
+    };
+    until("no refresh under way", quiet).await;
+    program.kill().await;
+}
+
+/// Pairs that were given.
+fn pairs(crm: &Server) -> u64 {
+    crm.admin(|core, _| {
+        let token = |key: &(Endpoint, u16)| *key == (Endpoint::OauthToken, 200);
+        let counts = core.counts().iter().filter(|(key, _)| token(key));
+        counts.map(|(_, count)| *count).sum()
+    })
+}
+
+async fn journey(stage: &Stage, size: &Size) {
+    stage.connected().await;
+    let all = calls(size.calls + size.calls / 10);
+    let (first, later) = all.split_at(size.calls);
+    let mut parts = first.chunks(first.len().div_ceil(size.kills + 1));
+    let mut told = 0;
+    let mut tell = |part: &[Recording]| {
+        part.iter()
+            .for_each(|call| stage.place.append("recorded", &call.ami));
+        told += part.len();
+        told
+    };
+    for _ in 0..size.kills {
+        let so_far = tell(parts.next().unwrap_or_default());
+        let program = stage.place.start(&stage.flags(&[]), &[]);
+        journaled(&stage.crm, so_far * 2 / 3).await;
+        kill(stage, program).await;
+    }
+    let so_far = tell(parts.next().unwrap_or_default());
+    let mut program = stage.place.start(&stage.flags(&[]), &[]);
+    journaled(&stage.crm, so_far).await;
+    program.settled(so_far as u64).await;
+    let pairs = pairs(&stage.crm);
+    assert!(pairs > size.kills as u64, "{pairs} pairs");
+    stage.revoke();
+    let over = program.until("the end of the connection", |it| {
+        it.pause
+            .as_ref()
+            .is_some_and(|pause| pause.reason == "reconnect")
+    });
+    let over = over.await;
+    assert_eq!(over.token.state, "reconnect");
+    let cure = over.pause.expect("a pause").cure;
+    assert!(cure.contains("run: callbridge connect --crm-url"), "{cure}");
+    let whole = tell(later);
+    let kept = |it: &callbridge::ops::Status| it.books.finished == whole as u64;
+    let status = program.until("all calls taken", kept).await;
+    assert!(status.books.balance());
+    stage.connected().await;
+    journaled(&stage.crm, whole).await;
+    let status = program.settled(whole as u64).await;
+    assert_eq!(status.books.journaled, whole as u64);
+    assert_eq!(status.pause, None);
+    program.terminate().await;
+    let expected: Vec<Expected> = recordings::expected(&all);
+    let mut wrong = crm::compare(&stage.crm, &[], &expected);
+    wrong.extend(crm::conduct(&stage.crm, |_| false));
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn calls_are_journaled_through_refreshes_kills_and_a_new_consent() {
+    let life = Duration::from_secs(3);
+    let size = Size {
+        life,
+        calls: 60,
+        kills: 3,
+    };
+    let stage = Stage::new(size.life).await;
+    journey(&stage, &size).await;
+}
+
+/// The same at the document's own rate with 200 calls: some minutes. `tests/run consent`.
+#[tokio::test]
+async fn two_hundred_calls_with_tokens_of_twenty_seconds_when_asked_for() {
+    if std::env::var_os("CALLBRIDGE_CONSENT_FULL").is_none() {
+        return;
+    }
+    let life = Duration::from_secs(20);
+    let size = Size {
+        life,
+        calls: 200,
+        kills: 8,
+    };
+    let stage = Stage::at_full_rate(size.life).await;
+    journey(&stage, &size).await;
+}
