@@ -88,7 +88,8 @@ async fn answer(mut stream: TcpStream, path: &str, state: &Secret) -> Option<Bac
     let page = page(words);
     let answer = format!(
         "HTTP/1.1 {status}\r\ncontent-type: text/html; charset=utf-8\r\ncontent-length: {}\r\n\
-         cache-control: no-store\r\nreferrer-policy: no-referrer\r\nconnection: close\r\n\r\n{page}",
+         cache-control: no-store\r\nreferrer-policy: no-referrer\r\n\
+         connection: close\r\n\r\n{page}",
         page.len()
     );
     stream.write_all(answer.as_bytes()).await.ok();

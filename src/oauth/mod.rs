@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`connection`] | what one consent gave; [`store`]: its file |
 //! | [`scope`] | the grants that are needed and useful |
-//! | [`consent`] | pure: the consent page and the way back; [`catcher`] catches it on this machine |
+//! | [`consent`] | pure: the consent page and the way back; [`catcher`]: caught on this machine |
 //! | [`connect`], [`disconnect`] | the commands; `verify`: whose a new connection is |
 //! | [`exchange`] | the OAuth endpoints: forms out, pairs back |
 //! | [`refresh`] | pure: when a refresh is due, and what its end means |

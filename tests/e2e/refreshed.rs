@@ -1,5 +1,5 @@
-//! Tokens that live for seconds: does every call reach the journal once while they are refreshed and
-//! callbridge is killed, and does a connection that ended go on where it stopped?
+//! Tokens that live for seconds: does every call reach the journal once while they are refreshed
+//! and callbridge is killed, and does a connection that ended go on where it stopped?
 
 use crate::consent::Stage;
 use crate::crm::{self, Expected};

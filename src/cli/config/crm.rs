@@ -10,16 +10,24 @@ use crate::sender::rate::Rate;
 use std::path::PathBuf;
 use url::Url;
 
+/// What there is to know of tokens before the flags are looked at.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tokens {
+    /// There must be one.
+    pub(super) needed: bool,
+    /// The state folder holds a connection.
+    pub(super) connected: bool,
+}
+
 /// The CRM; `None` where it has no address, or a wrong one.
 pub(super) fn check(
     flags: &CrmFlags,
-    needs: bool,
-    connected: bool,
+    tokens: Tokens,
     environment: &Environment,
     faults: &mut Faults,
 ) -> Option<Crm> {
     let url = flags.crm_url.as_deref();
-    if needs && url.is_none() {
+    if tokens.needed && url.is_none() {
         faults.add(
             "--crm-url",
             "is missing: give the CRM's address, or --dry-run",
@@ -44,7 +52,7 @@ pub(super) fn check(
     }
     let token_file = path("--token-file", flags.token_file.as_deref(), faults);
     let file = token_file.as_deref();
-    let token = token::check(flags, file, needs, connected, environment, faults);
+    let token = token::check(flags, file, tokens, environment, faults);
     let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), faults);
     Some(Crm {
         address: own?,

@@ -1,5 +1,6 @@
 //! Where the token comes from: one of a file or variable, a command, a connection by consent.
 
+use super::crm::Tokens;
 use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::CrmFlags;
@@ -17,13 +18,11 @@ pub enum TokenFrom {
     Connection,
 }
 
-/// The one that is given; none or several are faults. `connected` says that the state folder holds
-/// a connection.
+/// The one that is given; none or several are faults.
 pub(super) fn check(
     flags: &CrmFlags,
     file: Option<&Path>,
-    needs: bool,
-    connected: bool,
+    Tokens { needed, connected }: Tokens,
     environment: &Environment,
     faults: &mut Faults,
 ) -> Option<TokenFrom> {
@@ -57,7 +56,7 @@ pub(super) fn check(
         (Err(_), Some(command)) => Some(TokenFrom::Command(command.to_owned())),
         (Err(_), None) if connected => Some(TokenFrom::Connection),
         (Err(words), None) => {
-            if needs {
+            if needed {
                 let words = words.replacen("no secret", "no token", 1);
                 let words = format!("{words}; or --token-command, or run `callbridge connect`");
                 faults.add("--token-file", words);
@@ -83,7 +82,11 @@ mod tests {
         let mut faults = Faults::default();
         let environment = Environment::default();
         let file = file.map(Path::new);
-        let found = check(&flags, file, true, connected, &environment, &mut faults);
+        let tokens = Tokens {
+            needed: true,
+            connected,
+        };
+        let found = check(&flags, file, tokens, &environment, &mut faults);
         faults.or(()).map_err(|faults| faults.to_string())?;
         Ok(found.expect("one"))
     }

@@ -10,6 +10,7 @@ use crate::journal::Rules;
 use callbridge_call::EventTime;
 use callbridge_source::url::QueueUrl;
 use jiff::tz::TimeZone;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tracing::Level;
@@ -67,27 +68,14 @@ impl TryFrom<Typed<'_>> for Config {
             flags.sources.pbx_id.as_deref(),
             &mut faults,
         );
+        let tokens = crm::Tokens {
+            needed: needs && !dry_run,
+            connected: needs && is_connected(&flags.operation, environment),
+        };
+        let crm = crm::check(&flags.crm, tokens, environment, &mut faults);
         let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
         let calls = calls(&flags.calls, &mut faults);
-        let state = flags.operation.state.as_deref();
-        let state = match state_folder(state, environment) {
-            Err(words) if needs => faults.take("--state", Err(words)),
-            found => found.ok(),
-        };
-        // a recording is judged without a token, whatever lies in the usual folder
-        let connected = needs && state.as_deref().is_some_and(crate::oauth::store::exists);
-        let token_needed = needs && !dry_run;
-        let crm = crm::check(
-            &flags.crm,
-            token_needed,
-            connected,
-            environment,
-            &mut faults,
-        );
-        let listen = flags.operation.listen.as_deref().and_then(|text| {
-            let read = text.parse().map_err(|_| format!("`{text}` is no IP:PORT"));
-            faults.take("--listen", read)
-        });
+        let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
         let queue = flags.operation.dead_letter_queue.as_deref();
         let dead_letters = queue.and_then(|url| dead_letters(url, needs, environment, &mut faults));
         let log = logging(&flags.log, &mut faults);
@@ -115,6 +103,30 @@ impl TryFrom<Typed<'_>> for Config {
             dry_run,
         })
     }
+}
+
+/// The state folder holds a connection. A recording is judged without a token, whatever lies there.
+fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
+    let folder = state_folder(flags.state.as_deref(), environment);
+    folder.is_ok_and(|folder| crate::oauth::store::exists(&folder))
+}
+
+/// `--state` and `--listen`
+fn place(
+    flags: &OperationFlags,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> (Option<PathBuf>, Option<SocketAddr>) {
+    let state = match state_folder(flags.state.as_deref(), environment) {
+        Err(words) if needs => faults.take("--state", Err(words)),
+        found => found.ok(),
+    };
+    let listen = flags.listen.as_deref().and_then(|text| {
+        let read = text.parse().map_err(|_| format!("`{text}` is no IP:PORT"));
+        faults.take("--listen", read)
+    });
+    (state, listen)
 }
 
 fn calls(flags: &CallFlags, faults: &mut Faults) -> Calls {
