@@ -148,7 +148,8 @@ fn a_journaled_call_is_told_as_the_journal_has_it() {
         "callId": "oapi-u-1", "provider": "OPEN_API", "conversationKind": "CALL",
         "direction": "INBOUND", "answered": true, "startedAt": 1_795_151_317,
         "endedAt": 1_795_151_322, "durationSec": 5, "talkTimeSec": 4, "hangupCause": "ANSWER",
-        "clientPhone": null, "operatorExtension": null, "employeeId": 501, "employeeName": null,
+        "clientPhone": null, "operatorExtension": null, "employeeId": 501,
+        "employeeName": "Employee 501",
         "contactId": null, "contactName": null, "leadIds": [4001],
     });
     assert_eq!(

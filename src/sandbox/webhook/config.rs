@@ -9,21 +9,15 @@ use url::Url;
 /// Longest `targetUrl`, in UTF-16 units (§2.7, Limits).
 pub const TARGET_LENGTH_MAX: usize = 1_024;
 
-const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x6b1d_5f0a_93c7_4de2_9c41_0a5e_77b3_d812);
-
 /// A signing key: 64 lowercase hex characters, whose text itself is the key (§6.4.2).
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SigningKey(String);
 
 impl SigningKey {
-    /// The `serial`-th key of a seed: never the same twice.
-    pub fn of(seed: u64, serial: u64) -> Self {
-        let half = |side: &str| {
-            let name = format!("{side} {seed} {serial}");
-            uuid::Uuid::new_v5(&NAMESPACE, name.as_bytes()).simple()
-        };
-        Self(format!("{}{}", half("left"), half("right")))
+    /// A key of this text.
+    pub const fn new(text: String) -> Self {
+        Self(text)
     }
 
     /// The text, to sign with or to show once.

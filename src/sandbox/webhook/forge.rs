@@ -210,7 +210,7 @@ impl Sandbox {
         };
         let plain = recorded.body(&self.settings.shapes.webhook).to_string();
         let key = match forgery {
-            Forgery::OtherKey => SigningKey::of(!self.settings.seed, self.webhooks.forgeries),
+            Forgery::OtherKey => SigningKey::new(self.mint_key("nobody")),
             _ => key,
         };
         let dispatch = Dispatch {

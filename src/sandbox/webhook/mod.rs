@@ -229,12 +229,13 @@ impl Sandbox {
         application: i64,
     ) -> Option<SigningKey> {
         let secret = (self.webhooks.config(application).is_some()).then(|| self.fresh_key());
-        let change = match self.webhooks.installed(company, application) {
-            Some(installation) => Change::Secret {
+        let change = match (self.webhooks.installed(company, application), &secret) {
+            (Some(_), None) => return None,
+            (Some(installation), Some(_)) => Change::Secret {
                 installation,
                 secret: secret.clone(),
             },
-            None => Change::Installed {
+            (None, _) => Change::Installed {
                 installation: self.webhooks.next_installation(),
                 record: Installation {
                     company,
@@ -256,7 +257,7 @@ impl Sandbox {
     }
 
     pub(super) fn fresh_key(&self) -> SigningKey {
-        SigningKey::of(self.settings.seed, self.webhooks.keys_made())
+        SigningKey::new(self.mint_key("webhook"))
     }
 
     pub(super) fn webhook_change(&mut self, now: EventTime, change: Change) {

@@ -94,8 +94,6 @@ pub struct Counts {
     pub delivered: u64,
     /// Rows that died.
     pub dead: u64,
-    /// Configurations and keys set.
-    pub keys: u64,
 }
 
 impl Outbox {
@@ -142,11 +140,6 @@ impl Outbox {
     pub fn next_installation(&self) -> i64 {
         let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
         FIRST_INSTALLATION.saturating_add(made)
-    }
-
-    /// The serial number of the next key.
-    pub const fn keys_made(&self) -> u64 {
-        self.counts.keys
     }
 
     /// Rows on their way.
@@ -283,7 +276,6 @@ impl Outbox {
                 application,
                 config,
             } => {
-                self.counts.keys += 1;
                 self.configs.insert(application, config);
             }
             Change::Deleted { application } => {
@@ -293,14 +285,12 @@ impl Outbox {
                 installation,
                 record,
             } => {
-                self.counts.keys += 1;
                 self.installations.insert(installation, record);
             }
             Change::Secret {
                 installation,
                 secret,
             } => {
-                self.counts.keys += 1;
                 if let Some(own) = self.installations.get_mut(&installation) {
                     own.secret = secret;
                 }
