@@ -40,7 +40,10 @@ impl Core {
             Permit::Until(at) => return Decision::WaitUntil(at),
             Permit::Calls(_) | Permit::Answer | Permit::Token => return Decision::Idle,
         };
-        if let Some(orphan) = head.orphan.as_ref().filter(|_| !self.may_sweep(now)) {
+        // its token may have ended while a poll is under way: the answer comes first
+        let orphan = head.orphan.as_ref();
+        let orphan = orphan.filter(|it| !self.may_sweep(now) && !self.is_under_way(it.row));
+        if let Some(orphan) = orphan {
             return Decision::Revive(Box::new(orphan.clone()));
         }
         let picked = match trial {

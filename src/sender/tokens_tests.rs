@@ -138,3 +138,26 @@ fn a_new_token_without_the_older_one_reads_nothing_of_it() {
     let launch = core.launch(at(101), plan, About::default());
     assert_eq!(launch, Launch::Not { ops: Vec::new() });
 }
+
+#[test]
+fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answer() {
+    let mut core = refreshed();
+    core.sweeper.barred(at(300).wall);
+    let Decision::Send(plan) = core.next(at(399), &waits(at(390))) else {
+        panic!("a poll");
+    };
+    let slot = plan.slot;
+    core.launch(at(399), plan, About::default());
+    let over = Head {
+        orphan: Some(submitted(3, at(390))),
+        submitted: 1,
+        ..Head::default()
+    };
+    assert!(!matches!(core.next(at(401), &over), Decision::Revive(_)));
+    let heard = Heard {
+        answer: Answer::TimedOut,
+        expiry: None,
+    };
+    core.answered(at(401), slot, heard).expect("under way");
+    assert!(matches!(core.next(at(403), &over), Decision::Revive(_)));
+}

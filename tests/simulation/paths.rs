@@ -68,11 +68,12 @@ pub enum Hardship {
     LongNight,
     TokenRefreshed,
     WebhooksCut,
+    AnswerOvertaken,
 }
 
 impl Hardship {
     /// All of them.
-    pub const ALL: [Self; 31] = [
+    pub const ALL: [Self; 32] = [
         Self::Killed,
         Self::KilledUnderWay,
         Self::StruckAtChoice,
@@ -104,6 +105,7 @@ impl Hardship {
         Self::LongNight,
         Self::TokenRefreshed,
         Self::WebhooksCut,
+        Self::AnswerOvertaken,
     ];
 
     /// A kill or stall at this moment.

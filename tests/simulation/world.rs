@@ -7,7 +7,7 @@ use crate::calls::{self, Dice};
 use crate::disk::Disk;
 use crate::hooks::Hooks;
 use crate::log::Log;
-use crate::paths::{Met, Path};
+use crate::paths::{Hardship, Met, Path};
 use crate::strikes::{Moment, Trap};
 use crate::way::{Event, Network, Waits};
 use crate::witness::Witness;
@@ -283,12 +283,17 @@ impl World {
         let outcome = outcome.expect("its slot");
         let state: Option<State> = outcome.row.and_then(row);
         self.met.count(answer);
-        self.met.count(Path::Verdict {
-            lane,
-            endpoint: outcome.endpoint,
-            kind: outcome.kind,
-            state,
-        });
+        if state == Some(State::Journaled) {
+            // a webhook came before the answer
+            self.met.hardship(Hardship::AnswerOvertaken);
+        } else {
+            self.met.count(Path::Verdict {
+                lane,
+                endpoint: outcome.endpoint,
+                kind: outcome.kind,
+                state,
+            });
+        }
         self.met.word(outcome.verdict);
         self.witness.heard(&waits, outcome.kind, self.truth);
         self.unwritten.push_back(outcome.ops);
