@@ -179,6 +179,8 @@ pub enum Reason {
     Length,
     /// The list has nothing in it.
     NotEmpty,
+    /// The list is not there.
+    NotNullCollection,
     /// Too many elements, or too few.
     Size,
     /// No record matches the id.

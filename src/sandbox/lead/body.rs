@@ -27,7 +27,7 @@ pub(super) fn field_list(
         (Value::Array(items), FieldList::Either | FieldList::Bare) => (items, String::new()),
         (Value::Object(mut map), FieldList::Either | FieldList::Wrapped) => match map.remove(key) {
             Some(Value::Array(items)) => (items, key.to_owned()),
-            None | Some(Value::Null) => return Err(refused(key, Reason::NotNull)),
+            None | Some(Value::Null) => return Err(refused(key, Reason::NotNullCollection)),
             Some(_) => return Err(Refusal::Unparsable(format!("{key}: an array expected"))),
         },
         (_, FieldList::Bare) => {
@@ -244,7 +244,7 @@ pub(super) fn notes(body: &[u8]) -> Result<Vec<Value>, Refusal> {
             _ => None,
         }) {
             Some(notes) => notes,
-            None => return Err(refused("notes", Reason::NotNull)),
+            None => return Err(refused("notes", Reason::NotNullCollection)),
         },
         _ => return Err(Refusal::Unparsable("JSON array expected".to_owned())),
     };

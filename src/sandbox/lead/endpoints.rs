@@ -8,6 +8,7 @@ use crate::sandbox::breaches::Kind;
 use crate::sandbox::core::{Change, Sandbox};
 use crate::sandbox::envelope::{Refusal, Request, Success};
 use crate::sandbox::faults::Action;
+use crate::sandbox::filter as call_filter;
 use crate::sandbox::routes::Endpoint;
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -52,8 +53,11 @@ impl Sandbox {
                     let notes = body::notes(&request.body)?;
                     return self.order(now, caller, What::Notes { lead, notes }, fault);
                 }
-                let notes = self.leads.notes.get(&(company, lead));
-                Ok(list(notes))
+                let mut notes = list(self.leads.notes.get(&(company, lead)));
+                if let Value::Array(rows) = &mut notes.data {
+                    rows.extend(self.call_notes(company, lead));
+                }
+                Ok(notes)
             }
             Endpoint::LeadNote => {
                 let (lead, note) = pair(id)?;
@@ -119,6 +123,17 @@ impl Sandbox {
             self.breach(now, Kind::SkippedField, "§4.4.2", words);
         }
         self.order(now, caller, What::Fields { lead, values }, fault)
+    }
+
+    /// A journaled call is a note on its lead (§4.5.5); it has no id among the others (ours).
+    fn call_notes(&self, company: i64, lead: i64) -> impl Iterator<Item = Value> {
+        let records = self.journal.records().iter();
+        let own = records
+            .filter(move |record| record.company_id == company && record.call.lead_id == lead);
+        own.map(|record| {
+            let registered = record.registered_at.floor_seconds().get();
+            json!({ "call": call_filter::object(record, registered) })
+        })
     }
 
     fn there(&self, company: i64, lead: i64) -> Result<i64, Refusal> {

@@ -9,14 +9,14 @@ use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
-fn listening() -> Sandbox {
+pub(super) fn listening() -> Sandbox {
     let mut core = with_leads();
     configure(&mut core, 1, &NAMES);
     core
 }
 
 /// The bodies of the events not yet seen.
-fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
+pub(super) fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
     let mut new = Vec::new();
     for row in rows(core) {
         let body = body(core, &row);

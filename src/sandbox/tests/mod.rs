@@ -13,6 +13,7 @@ mod rules_of_conduct;
 mod rules_of_errors;
 mod rules_of_reading;
 mod rules_of_submission;
+mod rules_without_a_row;
 mod webhook_bodies;
 mod webhook_breaker;
 mod webhook_config;

@@ -1,0 +1,151 @@
+//! The table as rows, and how many places each section of the document has.
+
+use std::collections::BTreeSet;
+
+/// One rule.
+#[derive(Debug)]
+pub struct Row {
+    pub section: String,
+    pub place: String,
+    pub how: How,
+}
+
+/// How a rule is kept.
+#[derive(Debug)]
+pub enum How {
+    /// By these tests: file and name.
+    Shown(Vec<(String, String)>),
+    /// The document says that it does not show it.
+    NotShown,
+    /// It cannot concern a sandbox; why.
+    Explained(String),
+}
+
+impl Row {
+    /// The section, and the place without its letter.
+    pub fn whole(&self) -> (&str, &str) {
+        let place = self
+            .place
+            .trim_end_matches(|c: char| c.is_ascii_lowercase());
+        (&self.section, place)
+    }
+}
+
+/// The rows of the table, and what is wrong with it.
+pub fn parse(text: &str) -> (Vec<Row>, Vec<String>) {
+    let (mut rows, mut faults) = (Vec::new(), Vec::new());
+    for (number, line) in text.lines().enumerate() {
+        if line.starts_with('#') || line.is_empty() {
+            continue;
+        }
+        let cells: Vec<&str> = line.split('\t').collect();
+        let [section, place, rule, how] = cells[..] else {
+            faults.push(format!("line {}: not four cells", number + 1));
+            continue;
+        };
+        let how = match how {
+            "not shown" => Some(How::NotShown),
+            _ => match how.strip_prefix("explained: ") {
+                Some(why) => Some(How::Explained(why.to_owned())),
+                None => named(how).map(How::Shown),
+            },
+        };
+        let said = match &how {
+            Some(How::Explained(why)) => why.len() > 20,
+            _ => !rule.is_empty(),
+        };
+        match how.filter(|_| said) {
+            Some(how) => rows.push(Row {
+                section: section.to_owned(),
+                place: place.to_owned(),
+                how,
+            }),
+            None => faults.push(format!("line {}: neither tests nor a reason", number + 1)),
+        }
+    }
+    (rows, faults)
+}
+
+fn named(how: &str) -> Option<Vec<(String, String)>> {
+    let parts = how.split(" + ").map(|part| part.split_once(": "));
+    parts
+        .map(|part| part.map(|(file, test)| (file.to_owned(), test.to_owned())))
+        .collect()
+}
+
+/// The names of a file's tests: `fn`s that bear the attribute, alone or with others between. Those
+/// inside `proptest!` are among them.
+pub fn tests_of(text: &str) -> BTreeSet<&str> {
+    let (mut found, mut is_test) = (BTreeSet::new(), false);
+    for line in text.lines().map(str::trim) {
+        if line.starts_with("#[test]") || line.starts_with("#[tokio::test") {
+            is_test = true;
+        }
+        let words = line.strip_prefix("async ").unwrap_or(line);
+        if let Some(rest) = words.strip_prefix("fn ") {
+            if is_test {
+                found.extend(rest.split('(').next());
+            }
+            is_test = false;
+        }
+    }
+    found
+}
+
+/// Numbered rules, rows of tables and items of lists that the document has in each section.
+const SECTIONS: [(&str, usize, usize, usize); 41] = [
+    ("What the service does", 5, 0, 0),
+    ("§2.1", 0, 6, 0),
+    ("§2.2", 0, 9, 0),
+    ("§2.3", 0, 6, 0),
+    ("§2.4", 0, 3, 0),
+    ("§2.5", 0, 11, 0),
+    ("§2.6", 0, 8, 0),
+    ("§2.7", 0, 4, 0),
+    ("§2.8", 0, 0, 3),
+    ("§3.1", 0, 12, 0),
+    ("§3.4", 0, 5, 0),
+    ("§4.1", 0, 2, 0),
+    ("§4.1.1", 0, 7, 0),
+    ("§4.2", 0, 5, 0),
+    ("§4.3", 0, 1, 0),
+    ("§4.4", 5, 1, 0),
+    ("§4.5", 6, 2, 0),
+    ("§4.6", 0, 1, 0),
+    ("§4.7", 0, 9, 0),
+    ("§5.1", 3, 0, 0),
+    ("§5.2", 0, 6, 0),
+    ("§5.3", 5, 0, 0),
+    ("§5.4", 3, 0, 0),
+    ("§5.6", 9, 0, 0),
+    ("§6.1", 8, 0, 0),
+    ("§6.2", 0, 7, 0),
+    ("§6.3", 0, 4, 0),
+    ("§6.4", 8, 0, 0),
+    ("§6.5", 0, 10, 0),
+    ("§6.6", 0, 0, 4),
+    ("§6.7", 0, 4, 0),
+    ("§6.8", 0, 19, 0),
+    ("§6.9", 8, 4, 0),
+    ("§7.2", 0, 2, 0),
+    ("§7.3", 0, 9, 0),
+    ("§7.4", 0, 6, 0),
+    ("§7.5", 0, 14, 0),
+    ("§7.6", 0, 15, 0),
+    ("§7.7", 0, 4, 0),
+    ("Limits", 0, 23, 0),
+    ("Versioning", 5, 0, 0),
+];
+
+/// Every place of the document that must stand in the table.
+pub fn places() -> impl Iterator<Item = (&'static str, String)> {
+    SECTIONS.iter().flat_map(|&(section, rules, rows, items)| {
+        let rules = (1..=rules).map(|number| number.to_string());
+        let rows = (1..=rows).map(|number| format!("row {number}"));
+        let items = (1..=items).map(|number| format!("item {number}"));
+        rules
+            .chain(rows)
+            .chain(items)
+            .map(move |place| (section, place))
+    })
+}
