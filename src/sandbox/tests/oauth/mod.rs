@@ -5,6 +5,7 @@ mod conduct;
 mod connections;
 mod consent;
 mod flags;
+mod model;
 mod refreshing;
 mod restart;
 
