@@ -238,6 +238,7 @@ impl Checking<'_> {
                 let at = self.asking(state)?;
                 Ok(Command::LeadMissing { csv, at })
             }
+            LeadVerb::List { state } => Ok(Command::LeadList(self.asking(state)?)),
             LeadVerb::Check { phone, json, flags } => {
                 let phone = phone.ok_or("is missing: the number to look up");
                 let phone = self.faults.take("PHONE", phone).unwrap_or_default();

@@ -34,6 +34,8 @@ pub enum Command {
         /// Where.
         at: Asking,
     },
+    /// `lead list`
+    LeadList(Asking),
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
     /// `connect`
@@ -58,6 +60,7 @@ impl Command {
             | Self::Check(_)
             | Self::Status(_)
             | Self::LeadMissing { .. }
+            | Self::LeadList(_)
             | Self::LeadCheck(_)
             | Self::Connect(_)
             | Self::Disconnect(_)

@@ -39,6 +39,7 @@ pub async fn dispatch(
         Command::Status(at) => command::status(&at).await,
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
         Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
+        Command::LeadList(at) => command::lead::list(&at).await,
         Command::LeadCheck(check) => {
             let state = check.config.state.clone().unwrap_or_default();
             command::lead::check(&check.phone, check.json, &state, check.config.rules).await

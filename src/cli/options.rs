@@ -151,6 +151,9 @@ pub struct TrunkFlags {
     /// separated by ; are asked in their order [trunk default]
     #[arg(long, value_name = "RULES")]
     pub lead: Option<String>,
+    /// Read the CRM's leads for the rule directory, with requests that no call needs
+    #[arg(long)]
+    pub lead_directory: bool,
     /// 101:501;102:502, or a file (extension,employeeId) [trunk default]
     #[arg(long, value_name = "LIST|FILE")]
     pub employees: Option<String>,
@@ -478,6 +481,12 @@ pub enum LeadVerb {
         /// As CSV
         #[arg(long)]
         csv: bool,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// List the numbers of the directory, and whose they are
+    List {
         /// Where.
         #[command(flatten)]
         state: StateFlags,

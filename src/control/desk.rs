@@ -6,9 +6,9 @@ use super::socket::Answer;
 use crate::clock;
 use crate::dead_letter::retry::{self, Asked};
 use crate::dead_letter::select::Letters;
-use crate::journal::{Reason, Rules, number};
+use crate::journal::{Reason, Rules};
 use crate::ops::Status;
-use crate::people::{LeadAnswer, People};
+use crate::people::People;
 use crate::sender::Asking;
 use crate::spool::{Error, Handle, Letter, Op, Search, Step};
 use futures_util::future::join_all;
@@ -18,6 +18,8 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+mod leads;
+
 /// `dead watch` looks at most this often.
 const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// Letters that it reads at a time.
@@ -25,8 +27,6 @@ const WATCH_PAGE: usize = 100;
 /// What it says when it was told of them too slowly.
 const TOO_MANY: &str =
     "more letters came than were read: see `callbridge dead list`, then watch again";
-/// Numbers of `lead missing` read at a time.
-const PHONES_PAGE: usize = 500;
 
 /// Says how everything stands.
 pub type StatusOf =
@@ -128,6 +128,7 @@ impl Desk {
             }
             Ask::Discard { which } => self.discard(&which, line).await,
             Ask::LeadMissing => self.lead_missing(line).await,
+            Ask::LeadList => self.lead_list(line).await,
             Ask::LeadCheck { phone } => self.lead_check(&phone, line).await,
             Ask::Call { id } => self.call(&id, line).await,
         }
@@ -292,54 +293,6 @@ impl Desk {
                 line.item(item).await?;
             }
         }
-    }
-
-    async fn lead_missing(&self, line: &mut Line) -> Result<(), Stop> {
-        let mut after = None;
-        loop {
-            let from = after.clone();
-            let page = self
-                .spool
-                .read(move |store| store.parked_phones(from.as_ref(), PHONES_PAGE))
-                .await?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after = Some(last.phone.clone());
-            for parked in &page {
-                let item = json!({
-                    "phone": parked.phone, "calls": parked.calls, "lastCallAt": parked.last,
-                    "trunk": parked.trunk, "pbx": parked.pbx,
-                });
-                line.item(item).await?;
-            }
-        }
-    }
-
-    async fn lead_check(&self, phone: &str, line: &mut Line) -> Result<(), Stop> {
-        let people = self.people();
-        for trunk in self.rules.trunks.iter() {
-            let Some(number) = number::e164(phone, trunk.country) else {
-                let why = "no valid telephone number here: give it with + and its country, or set \
-                           country= of the trunk";
-                let item = json!({
-                    "trunk": trunk.name, "phone": null, "leadId": null, "result": "no_number",
-                    "why": why,
-                });
-                line.item(item).await?;
-                continue;
-            };
-            let (result, lead, why) = match people.lead_of_phone(&number, trunk) {
-                LeadAnswer::One(lead, why) => ("lead", Some(lead), why),
-                LeadAnswer::None(why) => ("no_lead", None, why),
-                LeadAnswer::Two(a, b, why) => ("ambiguous_lead", None, format!("{a}, {b}: {why}")),
-            };
-            let item = json!({
-                "trunk": trunk.name, "phone": number, "leadId": lead, "result": result, "why": why,
-            });
-            line.item(item).await?;
-        }
-        Ok(())
     }
 
     async fn call(&self, id: &str, line: &mut Line) -> Result<(), Stop> {

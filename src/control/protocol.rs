@@ -39,6 +39,8 @@ pub enum Ask {
     },
     /// `lead missing`: an item a number that called and has no lead.
     LeadMissing,
+    /// `lead list`: an item a number of the directory that a living lead has.
+    LeadList,
     /// `lead check`: an item a trunk, with what the number maps to there and why.
     LeadCheck {
         /// As a person writes it.

@@ -7,7 +7,7 @@ use crate::ops::metrics::{Durations, Observed};
 use crate::ops::pulse::{self, Vital};
 use crate::ops::status::{Backlog, Pause, Requests, Source, SourceState, Status, Token};
 use crate::sender::status::SenderStatus;
-use crate::spool::{Error, Handle};
+use crate::spool::{Error, Handle, Store};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
@@ -47,6 +47,7 @@ impl Observer {
             reason: "disk".to_owned(),
             cure: error.to_string(),
         });
+        let directory = self.spool.read(Store::directory_status).await?;
         let waiting = books.ready + books.sending + books.submitted;
         Ok(Status {
             books,
@@ -63,6 +64,7 @@ impl Observer {
             },
             pause: pause.or(sender.pause),
             webhooks: self.webhooks.as_ref().map(Shown::status),
+            directory,
         })
     }
 

@@ -10,12 +10,19 @@ use crate::intake::identity;
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
 use crate::ops::metrics::Durations;
+use crate::people::directory::backfill::ReadLeads;
 use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op};
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// From the end of one round over the CRM's leads to the next: what webhooks tell is read to be
+/// sure, and all else to be told at all.
+const LEADS_EVERY: Duration = Duration::from_secs(60);
+const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 
 /// The state, opened.
 pub struct Opened {
@@ -44,6 +51,13 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
     let commit = durations.commit.clone();
     let settings = spool::Settings {
         notices: config.dead_letters.is_some(),
+        lead_directory: config.lead_directory.then_some(ReadLeads {
+            country: config.rules.country,
+            every: match config.webhooks {
+                Some(_) => LEADS_EVERY_BESIDE_WEBHOOKS,
+                None => LEADS_EVERY,
+            },
+        }),
         on_commit: Some(Arc::new(move |took| commit.observe(took.as_secs_f64()))),
         ..spool::Settings::default()
     };

@@ -17,6 +17,7 @@ pub mod lead;
 pub use lead::{FieldWrite, Finding, Kind, Told};
 
 use crate::crm::Answer;
+use crate::people::directory::backfill::Heard;
 use crate::spool::{Errand, Op, TokenPrint};
 use callbridge_call::EventTime;
 
@@ -62,7 +63,15 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &Answer, token: &TokenPri
                 words: settled.words,
             })
         }
-        Errand::Backfill(_) => Settled::default(),
+        Errand::Backfill(page) => Settled {
+            ops: vec![Op::Backfilled {
+                page: *page,
+                heard: Box::new(Heard::of(answer)),
+                at: now,
+            }],
+            done: answer.is_good(),
+            words: answer.words(),
+        },
         // whoever asked hears the answer itself
         Errand::Asked(..) => Settled {
             ops: Vec::new(),

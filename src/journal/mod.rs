@@ -23,6 +23,7 @@ use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Direction, EventTime, FinishedCall};
 use figures::Figures;
+use number::Country;
 use std::collections::BTreeMap;
 
 /// What the administrator's flags say of all calls.
@@ -34,6 +35,9 @@ pub struct Rules {
     pub not_before: Option<EventTime>,
     /// The same for single PBXs, by their id (`from=DATE` of a file).
     pub since: BTreeMap<String, EventTime>,
+    /// Whose numbers have no country's code in what the CRM tells of leads: `--country`, or the one
+    /// country of all trunks.
+    pub country: Option<Country>,
     /// A call whose extension has no employee is parked (`--require-employee`).
     pub require_employee: bool,
 }

@@ -114,6 +114,7 @@ pub fn render(seen: &Observed) -> String {
     sources(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
+    directory(&mut all, seen);
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {
@@ -189,6 +190,33 @@ fn budget(all: &mut Registry, seen: &Observed) {
         paused.get_or_create(&label(&pause.reason)).set(1);
     }
     all.register("paused", "1 while nothing is sent, by reason", paused);
+}
+
+fn directory(all: &mut Registry, seen: &Observed) {
+    let directory = seen.status.directory.clone().unwrap_or_default();
+    for (name, help, count) in [
+        (
+            "directory_phones",
+            "Numbers in the directory of leads",
+            directory.phones,
+        ),
+        (
+            "directory_leads",
+            "Living leads in the directory",
+            directory.leads,
+        ),
+    ] {
+        let gauge = Gauge::<i64>::default();
+        gauge.set(signed(count));
+        all.register(name, help, gauge);
+    }
+    let learned = Counter::<u64, AtomicU64>::default();
+    learned.inc_by(directory.learned);
+    all.register(
+        "directory_learned",
+        "News of leads that told something new",
+        learned,
+    );
 }
 
 fn sources(all: &mut Registry, seen: &Observed) {

@@ -23,6 +23,41 @@ pub struct Status {
     /// Events from the CRM; not there without `--webhook-listen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
+    /// The directory of leads; left out where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directory: Option<Directory>,
+}
+
+/// Which lead has which phone, as far as the CRM has told.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Directory {
+    /// Numbers.
+    pub phones: u64,
+    /// Leads that are neither merged nor deleted.
+    pub leads: u64,
+    /// News that told something not known before.
+    pub learned: u64,
+    /// `--lead-directory`: `reading`, `waiting`, `no_grant` or `left`.
+    pub backfill: Option<String>,
+    /// Every change up to this second is read.
+    pub read_to: Option<i64>,
+    /// Why it is left.
+    pub why: Option<String>,
+}
+
+impl Directory {
+    fn to_text(&self, text: &mut String) {
+        let (phones, leads) = (self.phones, self.leads);
+        let _ = write!(text, "leads    {phones} numbers of {leads} leads");
+        if let Some(state) = &self.backfill {
+            let _ = write!(text, ", backfill {state}");
+        }
+        let _ = match &self.why {
+            Some(why) => writeln!(text, ": {why}"),
+            None => writeln!(text),
+        };
+    }
 }
 
 /// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at every
@@ -302,6 +337,9 @@ impl Status {
         self.token_to_text(&mut text);
         if let Some(webhooks) = &self.webhooks {
             webhooks.to_text(&mut text);
+        }
+        if let Some(directory) = &self.directory {
+            directory.to_text(&mut text);
         }
         for source in &self.sources {
             source.to_text(&mut text, &paint);

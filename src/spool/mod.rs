@@ -76,6 +76,7 @@ pub use writer::{Guard, Handle, Health, Integrity};
 pub use crate::ops::status::Books;
 
 use crate::lead_field;
+use crate::people::directory::backfill::ReadLeads;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -120,6 +121,8 @@ pub struct Settings {
     pub notices: bool,
     /// Make the folder and the database where there are none; else [`Error::Missing`].
     pub create: bool,
+    /// Read leads beside the calls (`--lead-directory`).
+    pub lead_directory: Option<ReadLeads>,
     /// How long journaled and discarded calls, and tombstones, are remembered.
     pub retention: Duration,
     /// Runs on the spool's thread after each commit.
@@ -134,6 +137,7 @@ impl Default for Settings {
             shows: None,
             notices: false,
             create: true,
+            lead_directory: None,
             retention: Duration::from_secs(30 * 24 * 3600),
             on_commit: None,
         }
@@ -148,6 +152,7 @@ impl fmt::Debug for Settings {
             .field("shows", &self.shows)
             .field("notices", &self.notices)
             .field("create", &self.create)
+            .field("lead_directory", &self.lead_directory)
             .field("retention", &self.retention)
             .field("on_commit", &self.on_commit.is_some())
             .finish()

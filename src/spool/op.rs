@@ -2,9 +2,11 @@
 
 use super::binding::Binding;
 use super::state::{State, Step, TokenPrint};
+use crate::crm::LeadsPage;
 use crate::errand;
 use crate::journal::{CallUuid, Judged, LeadId};
 use crate::people::directory::LeadNews;
+use crate::people::directory::backfill::Heard;
 use callbridge_call::{EventTime, FinishedCall};
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -171,6 +173,16 @@ pub enum Op {
     /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
     /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
+    /// A page of leads, or why there is none: what it tells is learned, and how far the backfill
+    /// is remembered.
+    Backfilled {
+        /// What was asked for.
+        page: LeadsPage,
+        /// What came.
+        heard: Box<Heard>,
+        /// Now.
+        at: EventTime,
+    },
 }
 
 /// An event from the service, as far as it concerns us.

@@ -15,6 +15,7 @@ mod cel_rows;
 mod consent;
 mod crm;
 mod demo;
+mod directory;
 mod every_recording;
 mod gaps;
 mod kills;

@@ -51,6 +51,8 @@ pub struct Config {
     pub cel_columns: Option<Columns>,
     /// Trunks, `--not-before`, `--require-employee`.
     pub rules: Rules,
+    /// `--lead-directory`
+    pub lead_directory: bool,
     /// Where calls are journaled; `None` in `explain` and dry runs without `--crm-url`.
     pub crm: Option<Crm>,
     /// Where events of the CRM are taken; `None` without `--webhook-listen`.

@@ -4,6 +4,7 @@ use super::Source;
 use crate::cli::faults::Faults;
 use crate::cli::options::TrunkFlags;
 use crate::cli::values;
+use crate::journal::number::Country;
 use crate::people::rule::{employee_rule, lead_rules};
 use crate::trunk::{Defaults, Trunk, Trunks, flag};
 use callbridge_source::url::Format;
@@ -34,6 +35,16 @@ pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Tru
             faults.add("--trunk", fault);
         }
         Trunks::default()
+    })
+}
+
+/// Whose the CRM's numbers are where they name no country.
+pub(super) fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
+    let of_all = flags.country.as_deref().and_then(Country::parse);
+    let mut each = trunks.iter().map(|trunk| trunk.country);
+    of_all.or_else(|| {
+        let first = each.next()??;
+        each.all(|other| other == Some(first)).then_some(first)
     })
 }
 

@@ -79,18 +79,19 @@ impl TryFrom<Typed<'_>> for Config {
         let queue = flags.operation.dead_letter_queue.as_deref();
         let dead_letters = queue.and_then(|url| dead_letters(url, needs, environment, &mut faults));
         let log = logging(&flags.log, &mut faults);
-        let require_employee = flags.trunks.require_employee;
         faults.or(Self {
             sources,
             pbx_id: flags.sources.pbx_id,
             pbx_timezone,
             cel_columns,
             rules: Rules {
+                country: trunks::country(&flags.trunks, &trunks),
                 trunks,
                 not_before,
-                require_employee,
+                require_employee: flags.trunks.require_employee,
                 ..Rules::default()
             },
+            lead_directory: flags.trunks.lead_directory,
             crm,
             webhooks,
             calls,

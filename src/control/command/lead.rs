@@ -6,6 +6,8 @@ use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::Ask;
 use crate::journal::Rules;
+use crate::people::directory::words::moment;
+use callbridge_call::EpochSeconds;
 use serde_json::Value;
 use std::path::Path;
 
@@ -47,6 +49,39 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
     Ok(())
 }
 
+/// `lead list`
+///
+/// # Errors
+/// 69 without daemon and state.
+pub async fn list(at: &Asking) -> Result<(), Failure> {
+    let show = |item: &Value| {
+        if at.json {
+            return line(&item.to_string());
+        }
+        let phone = item
+            .get("phone")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let leads = item
+            .get("leads")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let leads: Vec<String> = leads.map(ToString::to_string).collect();
+        let learned = item.get("learnedAt").and_then(Value::as_i64);
+        let learned = learned.map_or_else(String::new, |at| moment(EpochSeconds::new(at)));
+        line(&format!(
+            "{phone:<16}  lead {:<12}  since {learned}",
+            leads.join(", ")
+        ))
+    };
+    let found = converse(&at.state, Ask::LeadList, Rules::default(), show).await?;
+    if found == 0 && !at.json {
+        line("the directory knows no number yet: see --webhook-listen and --lead-directory")?;
+    }
+    Ok(())
+}
+
 /// `lead check PHONE`: the daemon's lists, or those that the flags name.
 ///
 /// # Errors
@@ -61,19 +96,35 @@ pub async fn check(phone: &str, json: bool, state: &Path, rules: Rules) -> Resul
             Some(lead) => format!("lead {lead}"),
             None => text("result").replace('_', " "),
         };
-        line(&format!(
-            "{}: {} {lead}: {}",
-            text("trunk"),
-            text("phone"),
-            text("why")
-        ))
+        let trunk = item
+            .get("trunk")
+            .and_then(Value::as_str)
+            .unwrap_or("directory");
+        let mut words = format!("{trunk}: {} {lead}: {}", text("phone"), text("why"));
+        for known in item
+            .get("known")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let known = known
+                .get("words")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            // Of one lead alone the answer has said it.
+            if !text("why").contains(known) {
+                words.push_str(&format!("\n    {known}"));
+            }
+        }
+        line(&words)
     };
     let ask = Ask::LeadCheck {
         phone: phone.to_owned(),
     };
     let found = converse(state, ask, rules, show).await?;
     if found == 0 {
-        let words = "no trunk is known here: no daemon runs, so give the --trunk flags of `run`";
+        let words = "no trunk is known here, and no lead by that number: no daemon runs, so \
+                     give the --trunk flags of `run`";
         return Err(Failure::new(Code::Usage, words));
     }
     Ok(())

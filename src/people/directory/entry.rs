@@ -184,7 +184,6 @@ impl Entry {
     fn forget_before_the_whole(&mut self) {
         if let Some(whole) = self.life.whole {
             self.slots.retain(|_, fact| fact.at >= whole);
-            self.gone.retain(|_, at| *at >= whole);
         }
     }
 }

@@ -15,15 +15,19 @@
 //! | [`merges`] | chains of merges, and loops cut |
 //! | [`mod@learn`] | news taken in, wherever entries are kept |
 //! | [`mod@find`] | a number looked up |
+//! | [`rows`] | rows of `lead/filter` read tolerantly |
+//! | [`backfill`] | which page is read next, and what it taught |
 //! | [`words`] | what was found, in words |
 //! | [`memory`] | a directory in memory, for tests and the simulation |
 
+pub mod backfill;
 pub mod entry;
 pub mod find;
 pub mod learn;
 pub mod memory;
 pub mod merges;
 pub mod news;
+pub mod rows;
 pub mod words;
 
 pub use find::{Finding, Holder, Standing};

@@ -18,6 +18,9 @@ const AWAITED_MAX: usize = 10_000;
 /// Rows of one number that are looked at: past so many leads no more are told apart.
 const HOLDINGS_MAX: usize = 5_000;
 
+/// Counts news that told something not known before.
+pub(super) const LEARNED: &str = "learned";
+
 /// Every row of a number, with its lead.
 pub(in crate::spool) const HOLDINGS: &str = "SELECT p.lead, p.slot, p.held, p.told, p.gone,
            l.living, l.whole, l.deleted, l.merged, l.merged_into
@@ -139,7 +142,7 @@ impl Store {
             Learned::Many => None,
             Learned::Phones(phones) => Some(phones),
         };
-        self.tally.count("learned", 1);
+        self.tally.count(LEARNED, 1);
         if let What::Merged { from } = &news.what {
             self.follow_merge(from, EventTime::from_seconds(news.at.get()))?;
         }

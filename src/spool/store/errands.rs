@@ -113,6 +113,7 @@ impl Store {
         if self.settings.look_up {
             self.lead_errands(ask, &mut errands)?;
         }
+        self.backfill_errand(ask, &mut errands)?;
         Ok(errands)
     }
 

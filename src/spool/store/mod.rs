@@ -3,6 +3,7 @@
 mod appeared;
 #[cfg(test)]
 mod asked;
+mod backfill;
 mod calls;
 mod correct;
 mod deliveries;
@@ -43,7 +44,7 @@ use finish::FinishRow;
 use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection};
 use schema::{Found, MIGRATIONS};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::path::{Path, PathBuf};
 use tally::Tally;
 
@@ -58,6 +59,8 @@ pub struct Store {
     restored: bool,
     appeared: Appeared,
     awaited: RefCell<Awaited>,
+    /// A page of leads was answered since the start.
+    backfill_begun: Cell<bool>,
     /// Where the purge of tombstones goes on.
     tombstone_cursor: (String, String),
     #[cfg(test)]
@@ -129,6 +132,7 @@ impl Store {
             restored: false,
             appeared: Appeared::default(),
             awaited: RefCell::default(),
+            backfill_begun: Cell::new(false),
             tombstone_cursor: (String::new(), String::new()),
             #[cfg(test)]
             asked: asked::Asked::default(),
@@ -311,6 +315,7 @@ impl Store {
             Op::Errand { told, at } => self.told(told, *at),
             Op::Purge { now } => self.purge(*now),
             Op::Learn(news) => self.learn(news),
+            Op::Backfilled { page, heard, at } => self.backfilled(page, heard, *at),
         }
     }
 }

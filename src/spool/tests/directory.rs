@@ -67,6 +67,8 @@ fn any_news() -> impl Strategy<Value = LeadNews> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
     #[test]
     fn the_tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
         let (mut remembered, mut store) = (Remembered::default(), store());

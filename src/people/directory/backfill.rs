@@ -1,0 +1,325 @@
+//! The backfill (`--lead-directory`): which page of `lead/filter` is read next, and what the last
+//! one has taught. Events are not replayed (§6.1.8), so what was missed is read here.
+//!
+//! **By range**, the way it begins: leads in the order of their last change, from the newest second
+//! read on. Leads of that second are read once more, and pages are turned only inside one second
+//! that fills a page; so it does not matter what changes meanwhile. A round ends with a page that
+//! is not full. The next begins [`OVERLAP`] before the newest second, for changes that were written
+//! late.
+//!
+//! **By page**, where the service refuses the range or passes over it: from the last page down,
+//! until all of a page is older than what an earlier round has read. Leads that change meanwhile
+//! move to the end, and all others towards the front: what is read going down may come twice, and
+//! never slips through.
+//!
+//! Where the payload differs from all of this it is left, until the next start.
+
+use super::news::LeadNews;
+use super::rows::{LeadRow, page};
+use crate::crm::{Answer, LeadsPage};
+use crate::journal::number::Country;
+use callbridge_call::{EpochSeconds, EventTime};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::time::Duration;
+
+/// Leads of a page (§4.7).
+pub const SIZE: u32 = 50;
+/// How much of what was read a new round reads again.
+pub const OVERLAP: Duration = Duration::from_secs(300);
+/// Without the grant it is tried again after so long.
+const NO_GRANT: Duration = Duration::from_secs(3600);
+/// After a failure; doubled with each, up to [`NO_GRANT`].
+const FAILED: Duration = Duration::from_secs(60);
+
+/// How leads are read (`--lead-directory`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadLeads {
+    /// Whose numbers have no country's code.
+    pub country: Option<Country>,
+    /// From the end of a round to the next.
+    pub every: Duration,
+}
+
+/// How far it is. Kept in the spool as JSON: fields may be added, never renamed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Backfill {
+    /// Everything that changed before this second is read.
+    read_to: Option<i64>,
+    /// The newest second that this round has seen.
+    newest: Option<i64>,
+    /// By page, not by range.
+    by_page: bool,
+    /// The page to read next; `None` between two rounds, and of a round by page that has to learn
+    /// first how many there are.
+    page: Option<u32>,
+    /// A round is under way.
+    reading: bool,
+    /// Rounds that are done.
+    pub rounds: u64,
+    /// Rows read, those read again included.
+    pub rows: u64,
+    /// Failures in a row.
+    failures: u32,
+    /// Not before, in microseconds.
+    not_before: i64,
+    /// A row had a place for phones.
+    phones_seen: bool,
+    /// The token may not read leads.
+    pub no_grant: bool,
+    /// What is wrong, where it is left.
+    pub left: Option<String>,
+}
+
+/// An answer, as far as it matters here.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// A page, as it came.
+    Page(Value),
+    /// The grant is missing.
+    NoGrant(String),
+    /// 400: the service does not take what is asked.
+    Refused(String),
+    /// There is no such thing.
+    Missing(String),
+    /// It may pass.
+    Failed(String),
+}
+
+impl Heard {
+    /// Of the CRM's answer.
+    pub fn of(answer: &Answer) -> Self {
+        let words = answer.words();
+        match answer {
+            Answer::Told(body) => Self::Page(body.clone()),
+            Answer::Forbidden { .. } => Self::NoGrant(words),
+            Answer::Rejected { errors, .. } => Self::Refused(format!("{words} {errors}")),
+            Answer::NotFound { .. }
+            | Answer::WrongAddress { .. }
+            | Answer::Conflict { .. }
+            | Answer::OtherClientError { .. } => Self::Missing(words),
+            Answer::Accepted { .. }
+            | Answer::AcceptedWithoutId
+            | Answer::NotAccepted { .. }
+            | Answer::StatusSuccess
+            | Answer::StatusFailed { .. }
+            | Answer::StatusPending { .. }
+            | Answer::Page(_)
+            | Answer::TokenInfo(_)
+            | Answer::Unauthorized
+            | Answer::TokenState { .. }
+            | Answer::TooMany
+            | Answer::ServerError { .. }
+            | Answer::BrokenBody { .. }
+            | Answer::TimedOut
+            | Answer::Lost { .. }
+            | Answer::NotConnected { .. }
+            | Answer::TlsRefused { .. } => Self::Failed(words),
+        }
+    }
+}
+
+/// When there is something to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// This page, now.
+    Read(LeadsPage),
+    /// Nothing before then.
+    At(EventTime),
+    /// Nothing before the next start.
+    Never,
+}
+
+impl Backfill {
+    /// What is read next. `begun`: this process has read something already; the first round of
+    /// each begins at once.
+    pub fn next(&self, now: EventTime, begun: bool) -> Next {
+        if begun && self.left.is_some() {
+            return Next::Never;
+        }
+        let not_before = EventTime::from_micros(self.not_before);
+        if begun && now < not_before {
+            return Next::At(not_before);
+        }
+        Next::Read(self.to_read())
+    }
+
+    fn to_read(&self) -> LeadsPage {
+        let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
+        let since = match (self.by_page, self.reading) {
+            (true, _) => None,
+            (false, true) => self.newest,
+            (false, false) => self.read_to.map(|at| at.saturating_sub(back).max(0)),
+        };
+        LeadsPage {
+            page: self.page.filter(|_| self.reading).unwrap_or(1),
+            size: SIZE,
+            since: since.map(EpochSeconds::new),
+        }
+    }
+
+    /// What a page has taught.
+    pub fn took(
+        &mut self,
+        asked: &LeadsPage,
+        heard: &Heard,
+        now: EventTime,
+        how: ReadLeads,
+    ) -> Vec<LeadNews> {
+        let wait = |time| now.plus(time).micros();
+        (self.left, self.no_grant) = (None, false);
+        let mut learned = Vec::new();
+        match heard {
+            Heard::Page(body) => match page(body, how.country) {
+                None => self.leave("the answer has no list of leads in it"),
+                Some(read) => {
+                    self.failures = 0;
+                    learned = self.turn(asked, &read.rows, read.total);
+                }
+            },
+            Heard::NoGrant(_) => {
+                self.no_grant = true;
+                self.not_before = wait(NO_GRANT);
+                return Vec::new();
+            }
+            Heard::Refused(_) if asked.since.is_some() => {
+                self.by_page = true;
+                self.begin_anew();
+                self.not_before = 0;
+                return Vec::new();
+            }
+            Heard::Refused(words) => self.leave(&format!("the service refuses the order: {words}")),
+            Heard::Missing(words) => self.leave(&format!("lead/filter is not there: {words}")),
+            Heard::Failed(_) => {
+                let times = 1_u32 << self.failures.min(6);
+                self.failures = self.failures.saturating_add(1);
+                self.not_before = wait((FAILED * times).min(NO_GRANT));
+                return Vec::new();
+            }
+        }
+        self.not_before = if self.reading { 0 } else { wait(how.every) };
+        learned
+    }
+
+    fn leave(&mut self, why: &str) {
+        let mut words: String = why.chars().take(300).collect();
+        words.push_str("; tried again at the next start");
+        self.left = Some(words);
+        self.begin_anew();
+    }
+
+    fn begin_anew(&mut self) {
+        (self.page, self.newest) = (None, None);
+        self.reading = false;
+    }
+
+    fn turn(&mut self, asked: &LeadsPage, rows: &[LeadRow], total: Option<u32>) -> Vec<LeadNews> {
+        self.phones_seen |= rows.iter().any(|row| row.has_phones);
+        if let Some(why) = differs(rows, self.phones_seen) {
+            self.leave(why);
+            return Vec::new();
+        }
+        self.rows += rows.len() as u64;
+        let learned = rows.iter().filter_map(|row| row.news.clone()).collect();
+        let seconds = || {
+            rows.iter()
+                .filter_map(|row| row.updated.map(EpochSeconds::get))
+        };
+        let (oldest, newest) = (seconds().min(), seconds().max());
+        let ignored = asked
+            .since
+            .is_some_and(|since| oldest.is_some_and(|it| it < since.get()));
+        if ignored && !self.by_page {
+            self.by_page = true;
+            self.begin_anew();
+        }
+        self.newest = self.newest.max(newest);
+        if self.by_page {
+            self.turn_down(asked, oldest, total);
+        } else {
+            self.turn_on(asked, rows.len(), newest, total);
+        }
+        learned
+    }
+
+    /// By range: on to the newest second, or to the next page of it.
+    fn turn_on(&mut self, asked: &LeadsPage, rows: usize, newest: Option<i64>, total: Option<u32>) {
+        let last = match total {
+            Some(total) => asked.page >= total,
+            None => rows < SIZE as usize,
+        };
+        if last || rows == 0 {
+            return self.end();
+        }
+        let on = newest > asked.since.map(EpochSeconds::get);
+        self.page = Some(if on { 1 } else { asked.page.saturating_add(1) });
+        self.reading = true;
+    }
+
+    /// By page: from the last one down.
+    fn turn_down(&mut self, asked: &LeadsPage, oldest: Option<i64>, total: Option<u32>) {
+        let Some(total) = total.or_else(|| oldest.is_none().then_some(0)) else {
+            return self.leave("the service takes no range and tells no totalPages");
+        };
+        let back = i64::try_from(OVERLAP.as_secs()).unwrap_or(0);
+        let known = self.read_to.zip(oldest);
+        let known = known.is_some_and(|(read, oldest)| oldest < read.saturating_sub(back));
+        let began = self.reading;
+        if total == 0 || (began && (asked.page <= 1 || known)) {
+            return self.end();
+        }
+        self.reading = true;
+        // The first page of a round only tells how many there are.
+        self.page = Some(if began { asked.page - 1 } else { total });
+        if !began && total == 1 {
+            self.end();
+        }
+    }
+
+    fn end(&mut self) {
+        self.read_to = self.read_to.max(self.newest);
+        self.rounds += 1;
+        self.begin_anew();
+    }
+
+    /// For people: `reading`, `waiting`, `no_grant` or `left`.
+    pub fn state(&self) -> &'static str {
+        match (&self.left, self.no_grant, self.reading) {
+            (Some(_), _, _) => "left",
+            (None, true, _) => "no_grant",
+            (None, false, true) => "reading",
+            (None, false, false) => "waiting",
+        }
+    }
+
+    /// The newest change that a whole round has read.
+    pub fn read_to(&self) -> Option<EpochSeconds> {
+        self.read_to.map(EpochSeconds::new)
+    }
+}
+
+/// Why a page cannot be used; `None` when it can.
+fn differs(rows: &[LeadRow], phones_seen: bool) -> Option<&'static str> {
+    if rows.is_empty() {
+        return None;
+    }
+    if rows.iter().all(|row| row.lead.is_none()) {
+        return Some("its rows have no ids");
+    }
+    // A few leads may have no phones, and leave out what is null.
+    if !phones_seen && rows.len() >= SIZE as usize {
+        return Some("its rows have no phones");
+    }
+    let seconds: Vec<_> = rows.iter().filter_map(|row| row.updated).collect();
+    // A few leads may never have changed: they come last.
+    if seconds.is_empty() && rows.len() >= SIZE as usize {
+        return Some("its rows have no updatedTimestamp");
+    }
+    let sorted = seconds.windows(2).all(|two| two[0] <= two[1]);
+    (!sorted).then_some("its rows are not in the order of updatedTimestamp")
+}
+
+#[cfg(test)]
+#[path = "backfill_tests.rs"]
+mod tests;

@@ -1,0 +1,253 @@
+use super::super::memory::Remembered;
+use super::*;
+use crate::journal::Phone;
+use proptest::prelude::*;
+use serde_json::json;
+
+const HOW: ReadLeads = ReadLeads {
+    country: None,
+    every: Duration::from_secs(600),
+};
+
+fn at(seconds: i64) -> EventTime {
+    EventTime::from_seconds(seconds)
+}
+
+/// A service with these leads: id, second of the last change.
+#[derive(Clone, Debug)]
+struct Service {
+    leads: Vec<(i64, i64)>,
+    /// What it makes of the range.
+    range: Range,
+    tells_pages: bool,
+    asked: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Range {
+    Taken,
+    Refused,
+    Ignored,
+}
+
+fn phone(id: i64) -> String {
+    format!("+99890{id:07}")
+}
+
+impl Service {
+    fn new(leads: Vec<(i64, i64)>, range: Range) -> Self {
+        Self {
+            leads,
+            range,
+            tells_pages: true,
+            asked: 0,
+        }
+    }
+
+    fn answer(&mut self, asked: &LeadsPage) -> Heard {
+        self.asked += 1;
+        if self.range == Range::Refused && asked.since.is_some() {
+            return Heard::Refused("400".to_owned());
+        }
+        let since = asked.since.filter(|_| self.range == Range::Taken);
+        let since = since.map_or(i64::MIN, EpochSeconds::get);
+        let mut all: Vec<_> = self.leads.iter().filter(|(_, at)| *at >= since).collect();
+        all.sort_by_key(|(id, at)| (*at, *id));
+        let pages: Vec<_> = all.chunks(asked.size as usize).collect();
+        let rows = pages
+            .get(asked.page as usize - 1)
+            .copied()
+            .unwrap_or_default();
+        let row =
+            |(id, at): &&(i64, i64)| json!({"id": id, "updatedTimestamp": at, "phone": phone(*id)});
+        let rows: Vec<Value> = rows.iter().map(row).collect();
+        let mut data = json!({"currentPage": asked.page, "leads": rows});
+        if self.tells_pages {
+            data["totalPages"] = json!(pages.len());
+        }
+        Heard::Page(json!({"data": data}))
+    }
+}
+
+/// A program with a directory.
+#[derive(Default)]
+struct Reader {
+    backfill: Backfill,
+    known: Remembered,
+    begun: bool,
+}
+
+impl Reader {
+    /// Reads until a round has ended, or nothing more is read.
+    fn round(
+        &mut self,
+        service: &mut Service,
+        now: EventTime,
+        mut meanwhile: impl FnMut(&mut Service),
+    ) {
+        let rounds = self.backfill.rounds;
+        for _ in 0..10_000 {
+            if self.backfill.rounds > rounds {
+                return;
+            }
+            let Next::Read(page) = self.backfill.next(now, self.begun) else {
+                return;
+            };
+            let heard = service.answer(&page);
+            for news in self.backfill.took(&page, &heard, now, HOW) {
+                self.known.learn(&news);
+            }
+            // As over a restart of the program.
+            let kept = serde_json::to_string(&self.backfill).expect("JSON");
+            self.backfill = serde_json::from_str(&kept).expect("what was written");
+            self.begun = true;
+            meanwhile(service);
+        }
+        panic!("it reads for ever: {:?}", self.backfill);
+    }
+
+    fn knows(&self, id: i64) -> bool {
+        let phone = Phone::from_e164(&phone(id)).expect("a number");
+        !self.known.find(&phone).leads().is_empty()
+    }
+}
+
+fn read(service: &mut Service) -> Reader {
+    let mut reader = Reader::default();
+    reader.round(service, at(0), |_| ());
+    reader
+}
+
+#[test]
+fn a_thousand_leads_are_read_in_as_many_pages_as_they_fill_whatever_becomes_of_the_range() {
+    for range in [Range::Taken, Range::Refused, Range::Ignored] {
+        let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
+        let reader = read(&mut service);
+        assert!((1..=1_000).all(|id| reader.knows(id)), "{range:?}");
+        assert!(service.asked <= 24, "{range:?}: {} requests", service.asked);
+        assert_eq!(reader.backfill.read_to(), Some(EpochSeconds::new(10_000)));
+    }
+}
+
+#[test]
+fn a_second_in_which_more_leads_changed_than_a_page_holds_is_read_whole() {
+    for range in [Range::Taken, Range::Refused, Range::Ignored] {
+        let leads = (1..=333)
+            .map(|id| (id, if id < 300 { 7 } else { 8 }))
+            .collect();
+        let reader = read(&mut Service::new(leads, range));
+        assert!((1..=333).all(|id| reader.knows(id)), "{range:?}");
+    }
+}
+
+#[test]
+fn the_next_round_reads_what_changed_since_and_little_else() {
+    for range in [Range::Taken, Range::Ignored] {
+        let mut service = Service::new((1..=1_000).map(|id| (id, id * 10)).collect(), range);
+        let mut reader = read(&mut service);
+        let Next::At(then) = reader.backfill.next(at(1), true) else {
+            panic!("it waits")
+        };
+        assert_eq!(then, at(600));
+        service.leads.push((2_000, 11_000));
+        service.leads[3].1 = 11_001;
+        service.asked = 0;
+        reader.round(&mut service, then, |_| ());
+        assert!(
+            reader.knows(2_000) && service.asked <= 3,
+            "{range:?}: {}",
+            service.asked
+        );
+    }
+}
+
+#[test]
+fn each_start_begins_a_round_at_once() {
+    let mut service = Service::new(vec![(1, 10)], Range::Taken);
+    let reader = read(&mut service);
+    assert!(matches!(reader.backfill.next(at(1), true), Next::At(_)));
+    assert!(matches!(reader.backfill.next(at(1), false), Next::Read(_)));
+}
+
+#[test]
+fn without_the_grant_it_is_tried_again_in_an_hour_and_what_is_no_list_is_left() {
+    let mut backfill = Backfill::default();
+    let Next::Read(page) = backfill.next(at(0), false) else {
+        panic!("a page")
+    };
+    backfill.took(&page, &Heard::NoGrant("403".into()), at(0), HOW);
+    assert_eq!(backfill.state(), "no_grant");
+    assert_eq!(backfill.next(at(1), true), Next::At(at(3600)));
+    assert!(matches!(backfill.next(at(3600), true), Next::Read(_)));
+    backfill.took(&page, &Heard::Page(json!({"data": 7})), at(3600), HOW);
+    assert_eq!(backfill.next(at(99_999), true), Next::Never);
+    insta::assert_snapshot!(
+        backfill.left.clone().unwrap_or_default(),
+        @"the answer has no list of leads in it; tried again at the next start"
+    );
+    assert!(matches!(backfill.next(at(99_999), false), Next::Read(_)));
+}
+
+#[test]
+fn rows_without_ids_phones_or_order_are_left_and_said() {
+    let left = |rows: Vec<Value>| {
+        let mut backfill = Backfill::default();
+        let Next::Read(page) = backfill.next(at(0), false) else {
+            panic!("a page")
+        };
+        backfill.took(&page, &Heard::Page(json!({"data": rows})), at(0), HOW);
+        backfill.left.unwrap_or_default()
+    };
+    let many = |row: &dyn Fn(i64) -> Value| (1..=50).map(row).collect::<Vec<_>>();
+    let no_ids = left(many(&|n| json!({"updatedTimestamp": n, "phone": "x"})));
+    assert!(no_ids.contains("no ids"), "{no_ids}");
+    let no_phones = left(many(&|n| json!({"id": n, "updatedTimestamp": n})));
+    assert!(no_phones.contains("no phones"), "{no_phones}");
+    let order = left(many(
+        &|n| json!({"id": n, "updatedTimestamp": -n, "phone": null}),
+    ));
+    assert!(order.contains("not in the order"), "{order}");
+}
+
+#[test]
+fn failures_wait_longer_and_longer() {
+    let mut backfill = Backfill::default();
+    let Next::Read(page) = backfill.next(at(0), false) else {
+        panic!("a page")
+    };
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        backfill.took(&page, &Heard::Failed("503".into()), at(0), HOW);
+        match backfill.next(at(0), true) {
+            Next::At(then) => waits.push(then.floor_seconds().get()),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(waits, [60, 120, 240, 480, 960, 1920, 3600, 3600]);
+}
+
+proptest! {
+    #[test]
+    fn no_lead_slips_through_whatever_changes_while_pages_are_read(
+        leads in prop::collection::btree_map(1_i64..400, 0_i64..60, 1..300),
+        changes in prop::collection::vec((1_i64..420, 0_u32..3), 0..40),
+        range in prop_oneof![Just(Range::Taken), Just(Range::Refused), Just(Range::Ignored)],
+    ) {
+        let mut service = Service::new(leads.into_iter().collect(), range);
+        let (mut reader, mut changes, mut second) = (Reader::default(), changes.into_iter(), 60);
+        for _ in 0..3 {
+            let now = at(second * 1_000);
+            reader.round(&mut service, now, |service| {
+                for (id, _) in changes.by_ref().take(3) {
+                    second += 1;
+                    service.leads.retain(|(lead, _)| *lead != id);
+                    service.leads.push((id, second));
+                }
+            });
+        }
+        reader.round(&mut service, at(second * 1_000 + 100_000), |_| ());
+        for (id, _) in &service.leads {
+            prop_assert!(reader.knows(*id), "{id}");
+        }
+    }
+}

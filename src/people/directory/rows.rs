@@ -1,0 +1,282 @@
+//! Rows of `lead/filter` and the answer to `GET lead/{id}`, whose shapes the service does not
+//! publish (§2.8, §4.7), read tolerantly: as the snapshot of webhooks (§2.5) and what stands
+//! beside it.
+//!
+//! | what | where it is looked for |
+//! |---|---|
+//! | the rows | the array of objects in `data`, under any key, or `data` itself |
+//! | pages | `currentPage`, `totalPages` in `data` or beside it (§2.1) |
+//! | the lead | `id` or `leadId`; the row may be wrapped in `lead` |
+//! | when | `updatedTimestamp`, else `createdTimestamp`, which is not after it |
+//! | phones | `phone`; `phones`; `phone` and `phones` of `contacts`, `contact`, `mainContact` |
+//!
+//! A phone is a text, a number, or an object with one under `phone`, `number`, `phoneNumber` or
+//! `value`.
+
+use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, What, phones_of};
+use crate::journal::LeadId;
+use crate::journal::number::Country;
+use callbridge_call::EpochSeconds;
+use serde_json::Value;
+
+/// Contacts of one row at most; what is beyond them is left out.
+const CONTACTS_MAX: usize = 50;
+
+/// A page as it was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RowsPage {
+    /// Its rows in their order.
+    pub rows: Vec<LeadRow>,
+    /// How many pages there are.
+    pub total: Option<u32>,
+}
+
+/// A row, as far as it can be understood.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct LeadRow {
+    /// Its lead.
+    pub lead: Option<LeadId>,
+    /// When it changed last.
+    pub updated: Option<EpochSeconds>,
+    /// What it tells; `None` without an id or a time.
+    pub news: Option<LeadNews>,
+    /// It has a place where phones would stand.
+    pub has_phones: bool,
+}
+
+/// Reads an answer of `lead/filter`; `None` when there is no list in it.
+pub fn page(body: &Value, country: Option<Country>) -> Option<RowsPage> {
+    let data = body.get("data").unwrap_or(body);
+    let rows = list(data).or_else(|| list(body))?;
+    let total = [data, body].into_iter().find_map(|it| it.get("totalPages"));
+    Some(RowsPage {
+        rows: rows
+            .iter()
+            .map(|row| read(row, What::Filter, country))
+            .collect(),
+        total: total.and_then(whole).and_then(|n| u32::try_from(n).ok()),
+    })
+}
+
+/// The rows: an array of objects, or an empty array where there is no other.
+fn list(value: &Value) -> Option<&Vec<Value>> {
+    if let Value::Array(rows) = value {
+        return Some(rows);
+    }
+    let arrays = value.as_object()?.values().filter_map(Value::as_array);
+    let mut filled = arrays.clone();
+    let filled = filled.find(|rows| rows.first().is_some_and(Value::is_object));
+    filled.or_else(|| arrays.clone().find(|rows| rows.is_empty()))
+}
+
+/// Reads one lead.
+pub fn read(row: &Value, what: What, country: Option<Country>) -> LeadRow {
+    let row = row
+        .get("lead")
+        .filter(|lead| lead.is_object())
+        .unwrap_or(row);
+    let lead = ["id", "leadId"]
+        .into_iter()
+        .find_map(|key| whole(row.get(key)?))
+        .and_then(LeadId::new);
+    let seconds = |key| whole(row.get(key)?).map(EpochSeconds::new);
+    let updated = seconds("updatedTimestamp");
+    let at = updated.or_else(|| seconds("createdTimestamp"));
+    let (phone, contacts, whole) = phones(row, country);
+    let has_phones = phone != FirstPhone::Untold || !contacts.is_empty() || whole;
+    let news = lead.zip(at).map(|(lead, at)| LeadNews {
+        lead,
+        at,
+        what,
+        phone,
+        contacts,
+        whole,
+    });
+    LeadRow {
+        lead,
+        updated,
+        news,
+        has_phones,
+    }
+}
+
+/// What a row tells of phones, and whether that is all of them.
+fn phones(row: &Value, country: Option<Country>) -> (FirstPhone, Vec<ContactPhones>, bool) {
+    let phone = match row.get("phone") {
+        None => FirstPhone::Untold,
+        Some(value) => FirstPhone::of(text(value).as_deref(), country),
+    };
+    let mut contacts = Vec::new();
+    if row.get("phones").is_some_and(Value::is_array) {
+        contacts.extend(of_contact(row, None, country));
+    }
+    let mut is_whole = false;
+    if let Some(Value::Array(all)) = row.get("contacts") {
+        let read = all.iter().take(CONTACTS_MAX);
+        let read: Vec<Option<ContactPhones>> = read
+            .map(|contact| of_contact(contact, id_of(contact), country))
+            .collect();
+        is_whole = all.len() <= CONTACTS_MAX && read.iter().all(Option::is_some);
+        contacts.extend(read.into_iter().flatten());
+    }
+    for key in ["mainContact", "contact"] {
+        if let Some(contact) = row.get(key).filter(|contact| contact.is_object()) {
+            contacts.extend(of_contact(contact, id_of(contact), country));
+        }
+    }
+    (phone, one_each(contacts), is_whole)
+}
+
+fn id_of(contact: &Value) -> Option<ContactId> {
+    let id = ["id", "contactId"]
+        .into_iter()
+        .find_map(|key| whole(contact.get(key)?));
+    id.and_then(ContactId::new)
+}
+
+/// `None` where there is no place for phones.
+fn of_contact(
+    contact: &Value,
+    id: Option<ContactId>,
+    country: Option<Country>,
+) -> Option<ContactPhones> {
+    let many = contact.get("phones").and_then(Value::as_array);
+    let one = contact
+        .get("phone")
+        .filter(|_| id.is_some() || many.is_none());
+    if many.is_none() && one.is_none() {
+        return None;
+    }
+    let texts: Vec<String> = many
+        .into_iter()
+        .flatten()
+        .chain(one)
+        .filter_map(text)
+        .collect();
+    Some(ContactPhones {
+        contact: id,
+        now: phones_of(texts.iter().map(String::as_str), country),
+        before: Vec::new(),
+    })
+}
+
+/// Contacts that share an id, or have none, are one.
+fn one_each(contacts: Vec<ContactPhones>) -> Vec<ContactPhones> {
+    let mut each: Vec<ContactPhones> = Vec::new();
+    for contact in contacts {
+        match each
+            .iter_mut()
+            .find(|known| known.contact == contact.contact)
+        {
+            Some(known) => known.now.extend(contact.now),
+            None => each.push(contact),
+        }
+    }
+    each
+}
+
+/// A number's digits, wherever they stand.
+fn text(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Object(object) => ["phone", "number", "phoneNumber", "value"]
+            .into_iter()
+            .find_map(|key| {
+                object
+                    .get(key)
+                    .filter(|it| it.is_string() || it.is_number())
+            })
+            .and_then(text),
+        Value::Null | Value::Bool(_) | Value::Array(_) => None,
+    }
+}
+
+fn whole(value: &Value) -> Option<i64> {
+    value
+        .as_i64()
+        .or_else(|| value.as_str()?.trim().parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn shown(row: &Value) -> String {
+        let row = read(row, What::Filter, Country::parse("UZ"));
+        let Some(news) = row.news else {
+            return format!("nothing, phones {}", row.has_phones);
+        };
+        let first = match &news.phone {
+            FirstPhone::Untold => "untold".to_owned(),
+            FirstPhone::None => "none".to_owned(),
+            FirstPhone::Is(phone) => phone.masked(),
+        };
+        let contacts = news.contacts.iter().map(|contact| {
+            let phones: Vec<String> = contact.now.iter().map(|phone| phone.masked()).collect();
+            format!(
+                " {}:{}",
+                contact.contact.map_or(0, ContactId::get),
+                phones.join("+")
+            )
+        });
+        let whole = if news.whole { " whole" } else { "" };
+        let contacts: String = contacts.collect();
+        format!("{} @{} {first}{contacts}{whole}", news.lead, news.at)
+    }
+
+    #[test]
+    fn rows_are_understood_in_many_shapes() {
+        let a = json!({"id": 7, "updatedTimestamp": 10, "phone": "+998901110001"});
+        assert_eq!(shown(&a), "7 @10 …0001");
+        let b = json!({"lead": {"id": "7", "updatedTimestamp": "10", "phone": null}});
+        assert_eq!(shown(&b), "7 @10 none");
+        let phones = json!(["901110001", {"number": 998_901_110_002_i64}]);
+        let c = json!({"leadId": 7, "createdTimestamp": 9, "phones": phones});
+        assert_eq!(shown(&c), "7 @9 untold 0:…0001+…0002");
+        let d = json!({"id": 7, "updatedTimestamp": 10, "contacts": [
+            {"id": 5, "phones": [{"phone": "+998901110001"}]}, {"contactId": 6, "phone": "x"},
+        ]});
+        assert_eq!(shown(&d), "7 @10 untold 5:…0001 6: whole");
+        let e = json!({"id": 7, "updatedTimestamp": 10, "contacts": [{"id": 5, "name": "A"}]});
+        assert_eq!(shown(&e), "7 @10 untold");
+        let main = json!({"id": 5, "phone": "901110001"});
+        let f = json!({"id": 7, "updatedTimestamp": 10, "mainContact": main});
+        assert_eq!(shown(&f), "7 @10 untold 5:…0001");
+        assert_eq!(
+            shown(&json!({"name": "A", "phone": "901110001"})),
+            "nothing, phones true"
+        );
+        assert_eq!(
+            shown(&json!({"id": 7, "updatedTimestamp": 10})),
+            "7 @10 untold"
+        );
+    }
+
+    #[test]
+    fn the_list_is_found_under_any_key_and_pages_beside_or_inside() {
+        let row = json!({"id": 7, "updatedTimestamp": 10, "phone": null});
+        let inside = json!({"data": {"currentPage": 1, "totalPages": 3, "leads": [row]}});
+        let beside = json!({"totalPages": 3, "data": [row], "errors": []});
+        for body in [inside, beside] {
+            let page = page(&body, None).expect("a list");
+            assert_eq!((page.rows.len(), page.total), (1, Some(3)));
+        }
+        let empty = page(&json!({"data": {"content": [], "totalPages": 0}}), None);
+        assert_eq!(empty.expect("a list").rows, []);
+        assert_eq!(page(&json!({"data": null}), None), None);
+        assert_eq!(page(&json!("x"), None), None);
+    }
+
+    proptest! {
+        #[test]
+        fn any_json_is_a_page_or_none_without_panic(text in "[\\[\\]{}:,\"0-9a-z ]{0,60}") {
+            if let Ok(value) = serde_json::from_str::<Value>(&text) {
+                let _ = page(&value, Country::parse("UZ"));
+                let _ = page(&json!({"data": [value]}), None);
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Do unknown customers' calls find the leads that are made for them afterwards?
+
+use crate::crm::{self, Expected, RATE_FLAG};
+use crate::program::Place;
+use crate::recordings::{self, Recording};
+use callbridge::sandbox::token::{Grant, IdSet};
+use callbridge::sandbox::{self, Server};
+use serde_json::{Value, json};
+
+/// Calls from …0001, …0002, …0003, …0004, …0005 and from somebody who hides.
+const CALLS: [&str; 6] = [
+    "inbound_answered",
+    "inbound_no_answer",
+    "forwarded_to_mobile",
+    "hold_unhold",
+    "missed_by_a_hair",
+    "hidden_caller",
+];
+
+const TRUNKS: [&str; 3] = [
+    "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=directory",
+    "--trunk=gsm=PJSIP/gsm,country=UZ,lead=directory",
+    RATE_FLAG,
+];
+
+/// A CRM without leads, whose token may read them.
+async fn without_leads() -> Server {
+    let mut config = crm::settings();
+    config.settings.company.leads = IdSet::default();
+    let read = Grant::parse("PERMISSION_OPEN_API_LEAD:READ");
+    config.settings.company.grants.extend(read);
+    sandbox::start(config).await.expect("a sandbox")
+}
+
+/// What an administrator of the CRM does to leads.
+async fn administer(crm: &Server, act: &str, body: Value) {
+    let url = format!("{}/sandbox/admin/{act}", crm.url());
+    // An error when another test was faster.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let client = reqwest::Client::new();
+    let answer = client
+        .post(url)
+        .json(&body)
+        .send()
+        .await
+        .expect("an answer");
+    let status = answer.status();
+    let words = answer.text().await.unwrap_or_default();
+    assert!(status.is_success(), "{act} {body}: {words}");
+}
+
+fn phone(n: u32) -> String {
+    format!("+99890111000{n}")
+}
+
+fn flags(place: &Place, more: &[&str]) -> Vec<String> {
+    let source = place.file("recorded", "ami");
+    let flags = [source.as_str()].into_iter().chain(TRUNKS);
+    flags
+        .chain(more.iter().copied())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) -> Vec<Expected> {
+    let mut expected = recordings::expected(calls);
+    for ((call, lead), reason) in expected.iter_mut().zip(leads).zip(reasons) {
+        call.lead = lead;
+        call.reason = lead.is_none().then(|| reason.to_owned());
+    }
+    expected
+}
+
+/// One customer's lead, two for one phone, one merged, one deleted.
+async fn make_leads(crm: &Server) {
+    let lead = |id: i64, phones: &[u32]| {
+        let phones: Vec<String> = phones.iter().map(|n| phone(*n)).collect();
+        json!({"id": id, "name": "N", "contacts": [{"name": "A [VIP]", "phones": phones}]})
+    };
+    for (id, phones) in [
+        (4001, &[7, 1][..]),
+        (4002, &[2]),
+        (4012, &[2]),
+        (4003, &[]),
+        (4013, &[3]),
+    ] {
+        administer(crm, "lead", lead(id, phones)).await;
+    }
+    administer(crm, "lead", lead(4004, &[4])).await;
+    administer(crm, "lead/delete", json!({"id": 4004})).await;
+    administer(crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
+}
+
+#[tokio::test]
+async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them() {
+    let (place, crm) = (Place::new(), without_leads().await);
+    let calls = CALLS.map(recordings::one);
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let mut program = place.run(&crm.url(), &flags(&place, &[]));
+    program
+        .until("six parked calls", |it| it.books.parked == 6)
+        .await;
+    program.terminate().await;
+
+    make_leads(&crm).await;
+    let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
+    let done = |it: &callbridge::ops::Status| it.books.journaled == 2 && it.books.dead == 1;
+    let status = program.until("two calls with their leads", done).await;
+    assert_eq!(status.books.parked, 3);
+    let directory = status.directory.expect("a directory");
+    assert_eq!(
+        (directory.backfill.as_deref(), directory.why),
+        (Some("waiting"), None)
+    );
+
+    let check = place.lines(&["lead", "check", "--json", &phone(2)]).await;
+    assert_eq!(check[0]["result"], "ambiguous_lead");
+    assert_eq!(check[0]["known"].as_array().map(Vec::len), Some(2));
+    let list = place.lines(&["lead", "list", "--json"]).await;
+    assert!(
+        list.iter()
+            .any(|it| it["phone"] == phone(3) && it["leads"] == json!([4003])),
+        "{list:?}"
+    );
+    let letters = place.letters().await;
+    let torn = letters.iter().find(|it| it["reason"] == "ambiguous_lead");
+    let words = torn.expect("a letter")["message"]
+        .as_str()
+        .unwrap_or_default()
+        .to_owned();
+    assert!(words.contains("4002") && words.contains("4012"), "{words}");
+    program.terminate().await;
+    let reasons = [
+        "no_lead",
+        "ambiguous_lead",
+        "no_lead",
+        "no_lead",
+        "no_lead",
+        "no_lead",
+    ];
+    let leads = [Some(4001), None, Some(4003), None, None, None];
+    crm::judge(
+        &crm,
+        &place.letters().await,
+        &expected(&calls, leads, reasons),
+    );
+}
+
+#[tokio::test]
+async fn without_the_right_to_read_leads_it_says_so_and_calls_go_on() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = recordings::one("inbound_answered");
+    place.append("recorded", &call.ami);
+    let trunk = "--trunk=city=PJSIP/city,country=UZ,lead=directory;var:LEAD_ID";
+    let source = place.file("recorded", "ami");
+    let flags = [&source, trunk, RATE_FLAG, "--lead-directory"];
+    let mut program = place.run(&crm.url(), &flags);
+    let refused = |it: &callbridge::ops::Status| {
+        let backfill = it.directory.as_ref().and_then(|it| it.backfill.as_deref());
+        it.books.journaled == 1 && backfill == Some("no_grant")
+    };
+    program.until("one call, and no right", refused).await;
+    let words = "PERMISSION_OPEN_API_LEAD:READ";
+    assert!(program.log().contains(words), "{}", program.log());
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
