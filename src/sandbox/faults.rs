@@ -21,7 +21,9 @@
 //! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
 //! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
 //! shape size-max N, shape pending WORD, shape secrets first|each,
-//! shape field-list either|bare|wrapped, shape lead full|snapshot
+//! shape field-list either|bare|wrapped, shape lead full|snapshot,
+//! shape webhook-call-id prefixed|plain, shape webhook-extra yes|no, shape webhook-shuffled yes|no,
+//! shape webhook-twice P%, shape webhook-late TIME
 //! ```
 
 use super::config::parse_duration;
