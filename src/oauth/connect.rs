@@ -78,9 +78,10 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
     let client = connect.client(connect.secret.read()?);
     verify::prepare(&connect.state, &connect.crm).await?;
     let code = consent(&connect).await?;
+    // a daemon that refreshes is waited for: one request at a time
+    let lock = Lock::take(&connect.state).await.map_err(of_store)?;
     let sent = clock::now().wall;
     let pair = exchanged(&connect, &client, code).await?;
-    let lock = Lock::take(&connect.state).await.map_err(of_store)?;
     let before = before(&lock, &connect.state)?;
     let new = connection(client, &connect.scope, pair, sent, before.as_ref())?;
     insist(&lock, &new).await?;
@@ -366,23 +367,25 @@ async fn taken_back(
     before: Option<Connection>,
     why: &str,
 ) -> Failure {
-    let restored = async {
-        let lock = Lock::take(&connect.state).await?;
-        let stored = store::read(&connect.state)?;
-        // whatever stands there now, if a daemon has refreshed it meanwhile
-        let stored = stored.unwrap_or_else(|| new.clone());
-        match &before {
-            Some(before) => lock.write(before).await?,
-            None => lock.remove()?,
-        }
-        Ok::<_, store::Error>(stored)
-    };
-    let pair = match restored.await {
-        Ok(stored) => stored,
+    let lock = match Lock::take(&connect.state).await {
+        Ok(lock) => lock,
         Err(error) => return of_store(error),
     };
-    let ask = Ask::Revoke(pair.refresh.clone());
-    let revoked = matches!(connect.auth().ask(&ask, &pair.client).await, Came::Revoked);
+    // whatever stands there now, if a daemon has refreshed it meanwhile
+    let stored = store::read(&connect.state).ok().flatten();
+    let stored = stored.unwrap_or_else(|| new.clone());
+    let restored = match &before {
+        Some(before) => lock.write(before).await,
+        None => lock.remove(),
+    };
+    if let Err(error) = restored {
+        return of_store(error);
+    }
+    let ask = Ask::Revoke(stored.refresh.clone());
+    let revoked = matches!(
+        connect.auth().ask(&ask, &stored.client).await,
+        Came::Revoked
+    );
     let end = match revoked {
         true => "it was revoked",
         false => "it could not be revoked: disconnect the application in the CRM",

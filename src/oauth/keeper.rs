@@ -251,6 +251,7 @@ impl Work {
             return Err("the connection was changed meanwhile".to_owned());
         };
         let sent = clock::now().wall;
+        let before = stored.refresh_began;
         stored.refresh_began = Some(sent.floor_seconds());
         if asked {
             stored.refused_at = stored.refresh_began;
@@ -260,6 +261,10 @@ impl Work {
         let ask = Ask::Refresh(stored.refresh.clone());
         let came = exchange.ask(&ask, &stored.client).await;
         self.count(&ask, &came);
+        if let Came::NotSent(_) | Came::TooMany | Came::Elsewhere(_) = came {
+            // as it was: an earlier one may still have happened
+            stored.refresh_began = before;
+        }
         Ok(self.came(&lock, stored, came, sent).await)
     }
 
@@ -300,16 +305,18 @@ impl Work {
                      application, or it lay unused for 30 days"
                 );
                 stored.over = Some(words.clone());
+                stored.refresh_began = None;
                 (Ended::Refused, words)
             }
-            Came::WrongClient(why) => (
-                Ended::WrongClient,
-                format!(
+            Came::WrongClient(why) => {
+                stored.refresh_began = None;
+                let words = format!(
                     "client id {} or its secret are refused ({why}): get the right secret from \
                      the application's management in the CRM",
                     stored.client.id
-                ),
-            ),
+                );
+                (Ended::WrongClient, words)
+            }
             Came::Unsure(why) => {
                 // may have happened: what is stored says so
                 self.failure = failed(format!("the answer to a refresh was lost ({why})"));
@@ -326,7 +333,6 @@ impl Work {
             ),
             Came::Revoked => (Ended::NotDone, "an answer to something else".to_owned()),
         };
-        stored.refresh_began = None;
         if let Err(error) = self.store(lock, &stored).await {
             warn!(%error, "the connection's state is not stored");
         }

@@ -136,6 +136,7 @@ impl Lock {
         let mut how = OpenOptions::new();
         how.create(true).truncate(false).write(true).mode(0o600);
         let held = how.open(&path).map_err(wrong)?;
+        give(&held, dir);
         let until = Instant::now() + within;
         loop {
             match flock(&held, FlockOperation::NonBlockingLockExclusive) {
@@ -245,10 +246,22 @@ fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut how = OpenOptions::new();
     let mut file = how.create_new(true).write(true).mode(0o600).open(&new)?;
+    give(&file, dir);
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
     sync(dir)
+}
+
+/// To the folder's owner: `connect` is run by root, and the daemon that reads it is not.
+fn give(file: &File, dir: &Path) {
+    let (Ok(own), Ok(folder)) = (file.metadata(), dir.metadata()) else {
+        return;
+    };
+    if own.uid() != folder.uid() {
+        // nobody but root may; whoever cannot is told when it is read
+        std::os::unix::fs::fchown(file, Some(folder.uid()), Some(folder.gid())).ok();
+    }
 }
 
 fn sync(dir: &Path) -> io::Result<()> {

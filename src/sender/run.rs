@@ -415,7 +415,8 @@ impl Loop {
         }
         if status.expires_in_days != self.warned_days {
             self.warned_days = status.expires_in_days;
-            if let Some(days) = self.warned_days {
+            // a token that is kept fresh by itself always ends soon
+            if let Some(days) = self.warned_days.filter(|_| self.watch.kept().is_none()) {
                 warn!(
                     days,
                     "the token ends soon: issue a new one and put it into --token-file"
