@@ -444,3 +444,59 @@ async fn consent_code_token_and_revocation_work_over_their_own_addresses() {
     assert_eq!(kinds, [Kind::WrongHost]);
     server.stop().await.expect("both listeners end");
 }
+
+#[tokio::test]
+async fn a_restart_keeps_leads_accepted_writes_and_a_moved_clock() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sandbox.jsonl");
+    let change = move |config: &mut Config| {
+        config.state = Some(path.clone());
+        config.settings.persist_after = Duration::from_secs(3_600);
+        let grants = ["LEAD:SAVE", "LEAD:READ"].map(|scope| {
+            let grant = format!("PERMISSION_OPEN_API_{scope}");
+            callbridge::sandbox::token::Grant::parse(&grant).expect("a grant")
+        });
+        config.settings.company.grants.extend(grants);
+    };
+    let first = server(change.clone()).await;
+    let admin = |server: &Server, path: &str, body: Value| {
+        let url = format!("{}/sandbox/admin/{path}", server.url());
+        let request = client().post(url).json(&body);
+        async { request.send().await.expect("an answer").status().as_u16() }
+    };
+    let ali = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
+    assert_eq!(admin(&first, "lead", ali).await, 200);
+    let merge = json!({ "into": 5001, "from": [4001] });
+    assert_eq!(admin(&first, "lead/merge", merge).await, 200);
+    let items = json!([{ "id": 11, "value": "an hour later" }]);
+    let (status, _) = post(&first, "/v1/open-api/lead/5001/field/list", &items)
+        .await
+        .expect("an answer");
+    assert_eq!(status, 200);
+    assert_eq!(
+        admin(&first, "clock", json!({ "aheadSec": 600 })).await,
+        200
+    );
+    let before = first.admin(|_, now| now);
+    first.stop().await.expect("stops");
+
+    let second = server(change).await;
+    assert!(
+        second.admin(|_, now| now) >= before,
+        "time does not go back"
+    );
+    let (status, lead) = get(&second, "/v1/open-api/lead/5001").await;
+    let seen = (status, &lead["data"]["phone"], &lead["data"]["fields"]);
+    assert_eq!(seen, (200, &json!("+998901112233"), &json!([])));
+    assert_eq!(get(&second, "/v1/open-api/lead/4001").await.0, 409);
+    assert_eq!(
+        admin(&second, "clock", json!({ "aheadSec": 7_200 })).await,
+        200
+    );
+    let (_, lead) = get(&second, "/v1/open-api/lead/5001").await;
+    assert_eq!(
+        lead["data"]["fields"],
+        json!([{ "id": 11, "value": "an hour later" }])
+    );
+    second.stop().await.expect("stops");
+}
