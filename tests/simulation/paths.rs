@@ -288,6 +288,11 @@ impl Path {
                 endpoint: Endpoint::Poll,
                 ..
             } => 10_000,
+            // a webhook that comes after the call was given up
+            Self::Step {
+                state: State::Dead,
+                step: "hooked",
+            } => 10_000,
             Self::Verdict { .. } | Self::Answer(..) | Self::Step { .. } => 1000,
         };
         seeds >= from
@@ -307,6 +312,7 @@ impl Path {
             Self::Answer(endpoint, answer) => no_such_answer(endpoint, answer),
             Self::Step { state, step } => no_such_step(state, step),
             Self::Pause("disk") => Some("the daemon's word for what is `spool` here"),
+            Self::Pause("reconnect") => Some("whoever keeps a connection is not simulated"),
             Self::Pause("dry_run") => Some("--dry-run submits nothing: nothing to simulate"),
             Self::Pause(_) | Self::Hardship(_) => None,
         }
@@ -382,7 +388,7 @@ fn no_such_step(state: State, step: &str) -> Option<&'static str> {
         return Some("the pure function refuses it");
     }
     match (state, step) {
-        (_, "rejudged") => Some("the simulation keeps no directory of leads"),
+        (_, "rejudged" | "moved") => Some("the simulation keeps no directory of leads"),
         (_, "unsent") => Some("the sender has no use for it"),
         (State::Ready, "died") => Some("a ready call always has a lead and a uuid"),
         _ => None,
