@@ -9,6 +9,7 @@ use crate::daemon::outward::queue;
 use crate::dead_letter::queue;
 use crate::people::files::{Change, Error, Watched};
 use crate::people::rule::LeadRule;
+use crate::trunk::Trunk;
 use callbridge_source::Fix;
 use callbridge_source::url::Transport;
 
@@ -74,6 +75,15 @@ fn split(words: &str) -> (String, String) {
     }
 }
 
+/// The directory of leads may know some from before, and learns of none.
+fn learns_nothing(config: &Config, trunk: &Trunk) -> bool {
+    let asks = trunk
+        .leads
+        .iter()
+        .any(|rule| matches!(rule, LeadRule::Directory));
+    asks && config.webhooks.is_none() && !config.lead_directory
+}
+
 /// Lead rules that can never give a lead with these sources.
 pub fn trunks(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
@@ -96,6 +106,12 @@ pub fn trunks(config: &Config) -> Vec<Finding> {
                     "give lead=csv:FILE or lead=userfield:REGEX, or an ami source",
                 ));
             }
+            _ if learns_nothing(config, trunk) => found.push(Finding::fault(
+                Code::Configuration,
+                name,
+                "lead=directory, and nothing teaches the directory",
+                "give --webhook-listen, or --lead-directory, or both",
+            )),
             _ if trunk.leads.is_empty() && trunk.journal => found.push(Finding::fault(
                 Code::Configuration,
                 name,

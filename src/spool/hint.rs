@@ -12,7 +12,8 @@ pub const fn hint(reason: Reason) -> &'static str {
              `callbridge dead retry ID --lead LEAD`."
         }
         Reason::AmbiguousLead => {
-            "Two leads claim this call: choose one with `callbridge dead retry ID --lead LEAD`."
+            "Two leads claim this call: choose one with `callbridge dead retry ID --lead LEAD`, or \
+             merge or delete one of them, and the call leaves by itself."
         }
         Reason::Failed => {
             "The CRM took the call and could not write it, mostly because lead or employee does \

@@ -3,6 +3,7 @@
 use crate::crm::{self, Expected, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
+use crate::webhooks;
 use callbridge::sandbox::token::{Grant, IdSet};
 use callbridge::sandbox::{self, Server};
 use serde_json::{Value, json};
@@ -34,19 +35,12 @@ async fn without_leads() -> Server {
 
 /// What an administrator of the CRM does to leads.
 async fn administer(crm: &Server, act: &str, body: Value) {
-    let url = format!("{}/sandbox/admin/{act}", crm.url());
-    // An error when another test was faster.
-    let _ = rustls::crypto::ring::default_provider().install_default();
-    let client = reqwest::Client::new();
-    let answer = client
-        .post(url)
-        .json(&body)
-        .send()
-        .await
-        .expect("an answer");
-    let status = answer.status();
-    let words = answer.text().await.unwrap_or_default();
-    assert!(status.is_success(), "{act} {body}: {words}");
+    webhooks::admin(crm, act, &body).await;
+}
+
+fn lead(id: i64, phones: &[u32]) -> Value {
+    let phones: Vec<String> = phones.iter().map(|n| phone(*n)).collect();
+    json!({"id": id, "name": "N", "contacts": [{"name": "A [VIP]", "phones": phones}]})
 }
 
 fn phone(n: u32) -> String {
@@ -73,10 +67,6 @@ fn expected(calls: &[Recording], leads: [Option<i64>; 6], reasons: [&str; 6]) ->
 
 /// One customer's lead, two for one phone, one merged, one deleted.
 async fn make_leads(crm: &Server) {
-    let lead = |id: i64, phones: &[u32]| {
-        let phones: Vec<String> = phones.iter().map(|n| phone(*n)).collect();
-        json!({"id": id, "name": "N", "contacts": [{"name": "A [VIP]", "phones": phones}]})
-    };
     for (id, phones) in [
         (4001, &[7, 1][..]),
         (4002, &[2]),
@@ -166,4 +156,60 @@ async fn without_the_right_to_read_leads_it_says_so_and_calls_go_on() {
     assert!(program.log().contains(words), "{}", program.log());
     program.terminate().await;
     crm::judge(&crm, &place.letters().await, &recordings::expected(&[call]));
+}
+
+#[tokio::test]
+async fn events_of_the_crm_send_waiting_calls_to_the_right_lead_and_say_why_others_wait() {
+    let place = Place::new();
+    let calls = CALLS.map(recordings::one);
+    place.append("recorded", b"");
+    let (crm, mut program, _authority) = webhooks::start(&place, &TRUNKS, |config| {
+        config.settings.company.leads = IdSet::default();
+    })
+    .await;
+    for (id, phones) in [
+        (4002, &[2][..]),
+        (4012, &[2]),
+        (4003, &[]),
+        (4013, &[3]),
+        (4004, &[4]),
+    ] {
+        administer(&crm, "lead", lead(id, phones)).await;
+    }
+    administer(&crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
+    administer(&crm, "lead/delete", json!({"id": 4004})).await;
+    let heard =
+        |it: &callbridge::ops::Status| it.directory.as_ref().is_some_and(|it| it.leads == 3);
+    program.until("three leads are left", heard).await;
+    calls
+        .iter()
+        .for_each(|call| place.append("recorded", &call.ami));
+    let first = |it: &callbridge::ops::Status| {
+        (it.books.journaled, it.books.dead, it.books.parked) == (1, 1, 4)
+    };
+    program.until("the call of the merged lead", first).await;
+    let letters = place.letters().await;
+    let said = |words: &str| {
+        let message = |it: &Value| it["message"].as_str().is_some_and(|it| it.contains(words));
+        assert!(letters.iter().any(message), "{words}: {letters:?}");
+    };
+    said("the directory has leads 4002 and 4012 for the number");
+    said("deleted 20");
+
+    administer(&crm, "lead", lead(4001, &[1])).await;
+    program
+        .until("a lead that was made", |it| it.books.journaled == 2)
+        .await;
+    administer(&crm, "lead/delete", json!({"id": 4012})).await;
+    let status = program
+        .until("one lead of two", |it| it.books.journaled == 3)
+        .await;
+    assert_eq!((status.books.parked, status.books.dead), (3, 0));
+    program.terminate().await;
+    let leads = [Some(4001), Some(4002), Some(4003), None, None, None];
+    crm::judge(
+        &crm,
+        &place.letters().await,
+        &expected(&calls, leads, ["no_lead"; 6]),
+    );
 }

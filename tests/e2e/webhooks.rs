@@ -31,7 +31,7 @@ const REFUSED: [(&str, u16); 11] = [
 ];
 
 /// What the sandbox answers to a person in the CRM.
-async fn admin(crm: &Server, act: &str, body: &Value) -> Value {
+pub async fn admin(crm: &Server, act: &str, body: &Value) -> Value {
     ask(
         crm,
         "POST",
@@ -79,7 +79,7 @@ async fn port(program: &Program) -> u16 {
 }
 
 /// A CRM that sends its events to a program on this machine; `change` is made to its settings.
-async fn start(
+pub async fn start(
     place: &Place,
     flags: &[&str],
     change: impl FnOnce(&mut sandbox::Config),
@@ -111,6 +111,9 @@ async fn start(
         flag("webhook-cert", &identity.certificate),
         flag("webhook-key", &identity.key),
     ];
+    if flags.iter().any(|flag| flag.starts_with("--trunk=")) {
+        all.retain(|flag| !flag.starts_with("--trunk="));
+    }
     all.extend(flags.iter().map(|flag| (*flag).to_owned()));
     let program = place.run(&crm.url(), &all);
     let target = format!("https://localhost:{}/webhooks", port(&program).await);
