@@ -1,6 +1,9 @@
 //! `callbridge explain`, run as a program: every recording comes out as its `expected.json` says,
 //! and what cannot be read ends with the code that scripts rely on.
 
+#[path = "support/told.rs"]
+mod told;
+
 use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command as Checked, read};
 use serde_json::Value;
@@ -45,53 +48,6 @@ fn calls(output: &Output) -> Vec<Value> {
         .collect()
 }
 
-/// The values that must be told exactly.
-const EXACT: [&str; 9] = [
-    "linkedid",
-    "direction",
-    "answered",
-    "leadId",
-    "trunk",
-    "clientPhone",
-    "employee",
-    "employeesInOrder",
-    "startedAt",
-];
-
-fn differences(expected: &Value, told: &Value) -> Vec<String> {
-    let differs = |key: &&&str| expected[**key] != told[**key];
-    let mut all: Vec<String> = EXACT
-        .iter()
-        .filter(differs)
-        .map(|key| format!("{key}: {} is told as {}", expected[*key], told[*key]))
-        .collect();
-    for key in ["durationSec", "talkTimeSec"] {
-        let (wants, has) = (expected[key].as_f64(), told[key].as_f64());
-        let near = wants
-            .zip(has)
-            .is_some_and(|(wants, has)| (wants - has).abs() <= 1.0);
-        if !near {
-            all.push(format!("{key}: {} is told as {}", expected[key], told[key]));
-        }
-    }
-    let reason = match (&expected["reason"], &expected["leadId"]) {
-        (Value::Null, Value::Null) => Value::from("no_lead"),
-        (reason, _) => reason.clone(),
-    };
-    let outcome = if reason.is_null() {
-        "journal"
-    } else {
-        "dead_letter"
-    };
-    if told["outcome"] != outcome || told["reason"] != reason {
-        let (outcome, told_reason) = (&told["outcome"], &told["reason"]);
-        all.push(format!(
-            "outcome: {outcome} {told_reason}, and not {reason}"
-        ));
-    }
-    all
-}
-
 /// The same without a process of its own: the tables of numbering plans are loaded once.
 fn explained(arguments: &[&str]) -> Vec<Value> {
     let environment = Environment::default();
@@ -131,7 +87,7 @@ fn faults(expected: &Value, told: &[Value]) -> Vec<String> {
             .find(|told| told["linkedid"] == call["linkedid"])
         {
             None => wrong.push(format!("{} is missing", call["linkedid"])),
-            Some(told) => wrong.extend(differences(call, told)),
+            Some(told) => wrong.extend(told::differences(call, told)),
         }
     }
     wrong

@@ -1,7 +1,5 @@
 //! The CRM: `callbridge sandbox` as a process of its own, which can be ended and started again.
 
-pub use crate::judge::truth::Expected;
-
 use crate::judge::wire::ask;
 use crate::wait::soon;
 use serde_json::Value;

@@ -8,6 +8,9 @@
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod cel_rows;
 mod crm;
+#[path = "../support/expected.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod expected;
 mod judge;
 mod live;
 mod outages;
@@ -26,5 +29,7 @@ mod shapes;
 mod spool;
 mod stage;
 mod tokens;
+#[path = "../support/wait.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod wait;
 mod weather;

@@ -4,10 +4,8 @@ use crate::judge::Port;
 use crate::judge::fault::Fault;
 use crate::stage::Scene;
 
-#[tokio::test]
-async fn an_outage_with_the_port_closed_dead_letters_nothing() {
-    let scene = Scene::set("CRM gone", &[]).await;
-    scene.bad_weather();
+/// The CRM ends, and comes back at another address behind the judge's.
+async fn gone(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
         scene.judge.port(Port::Closed);
@@ -17,23 +15,21 @@ async fn an_outage_with_the_port_closed_dead_letters_nothing() {
         scene.judge.behind(scene.crm.addr());
         scene.judge.port(Port::Open);
     };
-    tokio::join!(scene.work(scene.scale.kills), story);
+    tokio::join!(scene.work(kills), story);
+}
+
+#[tokio::test]
+async fn an_outage_with_the_port_closed_dead_letters_nothing() {
+    let scene = Scene::set("CRM gone", &[]).await;
+    scene.bad_weather();
+    gone(&scene, scene.scale.kills).await;
     scene.judged().await;
 }
 
 #[tokio::test]
 async fn an_outage_is_told_with_its_cure_and_ends_by_itself() {
     let scene = Scene::set("CRM gone, no kill", &[]).await;
-    let story = async {
-        scene.under_way().await;
-        scene.judge.port(Port::Closed);
-        scene.crm.kill().await;
-        scene.trouble().await;
-        scene.crm.again().await;
-        scene.judge.behind(scene.crm.addr());
-        scene.judge.port(Port::Open);
-    };
-    tokio::join!(scene.work(0), story);
+    gone(&scene, 0).await;
     let cure = scene.cure("outage");
     assert!(cure.contains("comes back by itself"), "{cure}");
     scene.judged().await;

@@ -1,6 +1,7 @@
 //! One scenario: callbridge, the judge, the CRM behind it, and the calls to be journaled.
 
-use crate::crm::{Crm, Expected};
+use crate::crm::Crm;
+use crate::expected::Expected;
 use crate::judge::fault::{Dice, WEATHER};
 use crate::judge::rules::{self, Law};
 use crate::judge::seen::Seen;
@@ -8,7 +9,7 @@ use crate::judge::{Judge, purposes, truth};
 use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::spool;
-use crate::wait::{pass, until};
+use crate::wait::{pass, until_within};
 use callbridge::ops::Status;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
@@ -73,24 +74,6 @@ pub struct Scene {
     pauses: Mutex<Vec<(String, String)>>,
 }
 
-/// Calls of five kinds, one after the other, the last some minutes ago.
-fn calls(many: usize) -> Vec<Recording> {
-    let kinds = [
-        "inbound_answered",
-        "outbound_answered",
-        "inbound_no_answer",
-        "ring_group",
-        "blind_transfer",
-    ]
-    .map(recordings::one);
-    let now = callbridge::clock::now().wall.floor_seconds().get();
-    let many = i64::try_from(many).expect("few");
-    (0..many)
-        .zip(kinds.iter().cycle())
-        .map(|(n, kind)| kind.moved_to(now - 600 - (many - n) * 20))
-        .collect()
-}
-
 /// Of a scenario's dice: another for each, and for each `CALLBRIDGE_CHAOS_SEED`.
 fn seed(name: &str) -> u64 {
     let given = std::env::var("CALLBRIDGE_CHAOS_SEED").ok();
@@ -128,7 +111,7 @@ impl Scene {
         Self {
             name,
             flags: flags.iter().map(|it| (*it).to_owned()).collect(),
-            calls: calls(scale.calls),
+            calls: recordings::in_a_row(scale.calls),
             place,
             crm,
             judge,
@@ -233,9 +216,9 @@ impl Scene {
         what: &str,
         holds: impl Fn(&Status) -> bool,
     ) {
-        let begun = Instant::now();
+        let (begun, limit) = (Instant::now(), self.patience());
         let mut last = None;
-        until(what, async || {
+        until_within(2 * limit, what, async || {
             let status = program.status().await;
             if let Some(status) = &status {
                 self.note(status);
@@ -244,12 +227,17 @@ impl Scene {
                 assert_eq!(dead, 0, "{}", program.log());
             }
             let done = status.as_ref().is_some_and(&holds);
-            let late = begun.elapsed() > Duration::from_secs(40 * self.scale.window + 600);
+            let late = begun.elapsed() > limit;
             assert!(!late, "{what}: {last:?}\n{}", program.log());
             last = status.or(last.take());
             done
         })
         .await;
+    }
+
+    /// What takes longer never comes; the limit of a test that waits with its log at hand.
+    fn patience(&self) -> Duration {
+        Duration::from_secs(40 * self.scale.window + 600)
     }
 
     fn note(&self, status: &Status) {

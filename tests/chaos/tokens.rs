@@ -7,10 +7,8 @@ use crate::stage::Scene;
 /// A token that is not the first one.
 const OTHER: &str = "svc_pat_after_it";
 
-#[tokio::test]
-async fn a_pat_replaced_amid_faults_and_kills_loses_doubles_and_breaks_nothing() {
-    let scene = Scene::set("token replaced", &[]).await;
-    scene.bad_weather();
+/// The PAT is replaced in the CRM, and a while later in the file.
+async fn replaced(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
         scene.crm.issue(OTHER, 1).await;
@@ -19,30 +17,28 @@ async fn a_pat_replaced_amid_faults_and_kills_loses_doubles_and_breaks_nothing()
         scene.place.write("token", OTHER);
         scene.judge.changed();
     };
-    tokio::join!(scene.work(scene.scale.kills), story);
+    tokio::join!(scene.work(kills), story);
+}
+
+#[tokio::test]
+async fn a_pat_replaced_amid_faults_and_kills_loses_doubles_and_breaks_nothing() {
+    let scene = Scene::set("token replaced", &[]).await;
+    scene.bad_weather();
+    replaced(&scene, scene.scale.kills).await;
     scene.judged().await;
 }
 
 #[tokio::test]
 async fn a_pat_replaced_while_it_runs_is_taken_up_from_its_file() {
     let scene = Scene::set("token replaced, no kill", &[]).await;
-    let story = async {
-        scene.under_way().await;
-        scene.crm.issue(OTHER, 1).await;
-        scene.judge.changed();
-        scene.trouble().await;
-        scene.place.write("token", OTHER);
-        scene.judge.changed();
-    };
-    tokio::join!(scene.work(0), story);
+    replaced(&scene, 0).await;
     let cure = scene.cure("token_refused");
     assert!(cure.contains("--token-file"), "{cure}");
     scene.judged().await;
 }
 
-#[tokio::test]
-async fn a_grant_taken_for_a_while_keeps_every_call() {
-    let scene = Scene::set("grant taken", &[]).await;
+/// The token may not submit for a while.
+async fn forbidden(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
         scene.crm.grant(&["READ"]).await;
@@ -51,7 +47,13 @@ async fn a_grant_taken_for_a_while_keeps_every_call() {
         scene.crm.grant(&["SAVE", "READ"]).await;
         scene.judge.changed();
     };
-    tokio::join!(scene.work(0), story);
+    tokio::join!(scene.work(kills), story);
+}
+
+#[tokio::test]
+async fn a_grant_taken_for_a_while_keeps_every_call() {
+    let scene = Scene::set("grant taken", &[]).await;
+    forbidden(&scene, 0).await;
     let cure = scene.cure("no_grant");
     assert!(cure.contains("PERMISSION_OPEN_API_CALL:SAVE"), "{cure}");
     scene.judged().await;
@@ -61,19 +63,24 @@ async fn a_grant_taken_for_a_while_keeps_every_call() {
 async fn a_grant_taken_for_a_while_amid_faults_and_kills_keeps_every_call() {
     let scene = Scene::set("grant taken, kills", &[]).await;
     scene.bad_weather();
-    let story = async {
-        scene.under_way().await;
-        scene.crm.grant(&["READ"]).await;
-        scene.judge.changed();
-        scene.trouble().await;
-        scene.crm.grant(&["SAVE", "READ"]).await;
-        scene.judge.changed();
-    };
-    tokio::join!(scene.work(scene.scale.kills), story);
+    forbidden(&scene, scene.scale.kills).await;
     scene.judged().await;
 }
 
-/// Another company's token was used for nothing but to ask whose it is.
+/// The file holds another company's token for a while, which is used for nothing but to ask whose
+/// it is.
+async fn of_another_company(scene: &Scene, kills: usize) {
+    scene.crm.issue(OTHER, 2).await;
+    let story = async {
+        scene.under_way().await;
+        scene.place.write("token", OTHER);
+        scene.trouble().await;
+        scene.place.write("token", TOKEN);
+    };
+    tokio::join!(scene.work(kills), story);
+    assert_untouched(&scene.judge.seen());
+}
+
 fn assert_untouched(seen: &[Seen]) {
     let with_it = seen.iter().filter(|it| it.token() == OTHER);
     let purposes: Vec<Purpose> = with_it.map(Seen::purpose).collect();
@@ -85,17 +92,9 @@ fn assert_untouched(seen: &[Seen]) {
 #[tokio::test]
 async fn with_another_companys_token_for_a_while_none_of_its_leads_is_touched() {
     let scene = Scene::set("another company", &[]).await;
-    scene.crm.issue(OTHER, 2).await;
-    let story = async {
-        scene.under_way().await;
-        scene.place.write("token", OTHER);
-        scene.trouble().await;
-        scene.place.write("token", TOKEN);
-    };
-    tokio::join!(scene.work(0), story);
+    of_another_company(&scene, 0).await;
     let cure = scene.cure("wrong_company");
     assert!(cure.contains("--rebind"), "{cure}");
-    assert_untouched(&scene.judge.seen());
     scene.judged().await;
 }
 
@@ -103,15 +102,7 @@ async fn with_another_companys_token_for_a_while_none_of_its_leads_is_touched() 
 async fn with_another_companys_token_amid_faults_and_kills_none_of_its_leads_is_touched() {
     let scene = Scene::set("another company, kills", &[]).await;
     scene.bad_weather();
-    scene.crm.issue(OTHER, 2).await;
-    let story = async {
-        scene.under_way().await;
-        scene.place.write("token", OTHER);
-        scene.trouble().await;
-        scene.place.write("token", TOKEN);
-    };
-    tokio::join!(scene.work(scene.scale.kills), story);
-    assert_untouched(&scene.judge.seen());
+    of_another_company(&scene, scene.scale.kills).await;
     scene.judged().await;
 }
 

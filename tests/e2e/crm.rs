@@ -1,5 +1,6 @@
 //! The CRM of the tests, and the judge over what it was sent.
 
+use crate::expected::Expected;
 use crate::program::TOKEN;
 use callbridge::sandbox::token::IdSet;
 use callbridge::sandbox::window::Rate;
@@ -8,7 +9,6 @@ use callbridge_call::EpochSeconds;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// The rate of the sandbox, and the flag that gives it to callbridge. Both are smaller than real
 /// ones so that windows fill and end while a test runs.
@@ -18,9 +18,6 @@ pub const RATE: Rate = Rate {
 };
 /// [`RATE`] as a flag.
 pub const RATE_FLAG: &str = "--rate=60/2s";
-
-/// Of the recipe of every call's uuid.
-const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
 
 /// A sandbox that knows the leads and employees of the recordings and writes soon.
 pub fn settings() -> sandbox::Config {
@@ -52,99 +49,50 @@ pub async fn start_expiring() -> (Server, i64) {
     (server, expires_at)
 }
 
-/// What has to become of a call.
-#[derive(Clone, Debug)]
-pub struct Expected {
-    pub linkedid: String,
-    pub lead: Option<i64>,
-    /// Why it is a dead letter; `None` for a call of the journal.
-    pub reason: Option<String>,
-    pub employee: Option<i64>,
-    pub direction: String,
-    pub answered: bool,
-    pub started_at: i64,
-    /// Exact seconds.
-    pub duration: f64,
-    /// Exact seconds.
-    pub talk: f64,
-}
-
-impl Expected {
-    /// Of an entry of `expected.json`.
-    pub fn of(call: &Value) -> Self {
-        let text = |name: &str| call[name].as_str().map(str::to_owned);
-        let seconds = |name: &str| call[name].as_f64().expect("seconds");
-        let lead = call["leadId"].as_i64();
-        let no_lead = || lead.is_none().then(|| "no_lead".to_owned());
-        Self {
-            linkedid: text("linkedid").expect("a linkedid"),
-            lead,
-            reason: text("reason").or_else(no_lead),
-            employee: call["employee"].as_str().map(employee),
-            direction: text("direction").expect("a direction"),
-            answered: call["answered"].as_bool().expect("answered or not"),
-            started_at: call["startedAt"].as_i64().expect("an epoch"),
-            duration: seconds("durationSec"),
-            talk: seconds("talkTimeSec"),
+/// How a record differs from what it should be.
+fn differences(wanted: &Expected, record: &Record) -> Vec<String> {
+    let call = &record.call;
+    let mut all = Vec::new();
+    let mut same = |what: &str, wants: String, has: String| {
+        if wants != has {
+            all.push(format!("{what}: {has} instead of {wants}"));
+        }
+    };
+    let id = |id: Option<i64>| format!("{id:?}");
+    same("leadId", id(wanted.lead), id(Some(call.lead_id)));
+    same("employeeId", id(wanted.employee), id(call.employee_id));
+    same(
+        "direction",
+        wanted.direction.clone(),
+        call.direction.clone(),
+    );
+    same(
+        "answered",
+        wanted.answered.to_string(),
+        call.answered.to_string(),
+    );
+    let (wants, has) = (wanted.started_at.to_string(), call.started_at.to_string());
+    same("startedAt", wants, has);
+    same(
+        "clientPhone",
+        "None".into(),
+        format!("{:?}", call.client_phone),
+    );
+    same(
+        "other fields",
+        "{}".into(),
+        Value::from(call.others.clone()).to_string(),
+    );
+    let talk = call.talk_time_sec.unwrap_or(-9);
+    for (what, wants, has) in [
+        ("durationSec", wanted.duration, call.duration_sec),
+        ("talkTimeSec", wanted.talk, talk),
+    ] {
+        if (wants - has as f64).abs() > 1.0 {
+            all.push(format!("{what}: {has} instead of {wants}"));
         }
     }
-
-    /// UUIDv5 of the PBX's id, a NUL and the linkedid.
-    pub fn uuid(&self) -> String {
-        uuid(&self.linkedid)
-    }
-
-    fn differences(&self, record: &Record) -> Vec<String> {
-        let call = &record.call;
-        let mut all = Vec::new();
-        let mut same = |what: &str, wants: String, has: String| {
-            if wants != has {
-                all.push(format!("{what}: {has} instead of {wants}"));
-            }
-        };
-        let id = |id: Option<i64>| format!("{id:?}");
-        same("leadId", id(self.lead), id(Some(call.lead_id)));
-        same("employeeId", id(self.employee), id(call.employee_id));
-        same("direction", self.direction.clone(), call.direction.clone());
-        same(
-            "answered",
-            self.answered.to_string(),
-            call.answered.to_string(),
-        );
-        let (wants, has) = (self.started_at.to_string(), call.started_at.to_string());
-        same("startedAt", wants, has);
-        same(
-            "clientPhone",
-            "None".into(),
-            format!("{:?}", call.client_phone),
-        );
-        same(
-            "other fields",
-            "{}".into(),
-            Value::from(call.others.clone()).to_string(),
-        );
-        let talk = call.talk_time_sec.unwrap_or(-9);
-        for (what, wants, has) in [
-            ("durationSec", self.duration, call.duration_sec),
-            ("talkTimeSec", self.talk, talk),
-        ] {
-            if (wants - has as f64).abs() > 1.0 {
-                all.push(format!("{what}: {has} instead of {wants}"));
-            }
-        }
-        all
-    }
-}
-
-/// The employee of an extension: `101` is 501, `105-desk` 505.
-fn employee(extension: &str) -> i64 {
-    let digits = extension.split('-').next().unwrap_or_default();
-    digits.parse::<i64>().expect("an extension") + 400
-}
-
-/// The uuid of a call of `pbx1`.
-pub fn uuid(linkedid: &str) -> String {
-    Uuid::new_v5(&NAMESPACE, format!("pbx1\0{linkedid}").as_bytes()).to_string()
+    all
 }
 
 /// Everything that is wrong with a journal and the dead letters beside it.
@@ -165,10 +113,10 @@ pub fn compare(crm: &Server, letters: &[Value], expected: &[Expected]) -> Vec<St
         })
         .collect();
     for call in expected {
-        let record = records.remove(call.uuid().as_str());
+        let record = records.remove(call.uuid.as_str());
         let letter = letters.remove(call.linkedid.as_str());
         let differences = match (record, letter, call.reason.as_deref()) {
-            (Some(record), None, None) => call.differences(record),
+            (Some(record), None, None) => differences(call, record),
             (None, Some(has), Some(wants)) if has == wants => Vec::new(),
             (None, None, _) => vec!["is missing".to_owned()],
             (Some(_), Some(reason), _) => vec![format!("is journaled and a dead letter {reason}")],

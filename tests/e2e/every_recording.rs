@@ -1,17 +1,13 @@
 //! Does every recorded call reach the journal as it took place, whichever way it is told?
 
 use crate::broker::{self, Broker};
-use crate::crm::{self, Expected, RATE_FLAG};
+use crate::crm::{self, RATE_FLAG};
+use crate::expected::Expected;
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
-use crate::recordings::{self, Recording, TRUNKS};
+use crate::recordings::{self, LEADS, Recording, TRUNKS};
 use callbridge::sandbox::Server;
 use futures_util::future::join_all;
-
-/// Two lists in one: the leads of the recordings' customers, and two for one number.
-pub const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
-     998901110003,4003\n998901110004,4004\n998901110005,4005\n\
-     998901119999,4008\n998901119999,4009\n";
 
 /// One PBX, one callbridge, one CRM.
 struct Scene {

@@ -1,10 +1,9 @@
 //! Does every call reach the journal once and right, when the line to the PBX is really cut?
 
 use crate::crm::{self, RATE_FLAG};
-use crate::every_recording::LEADS;
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
-use crate::recordings::{self, Recording};
+use crate::recordings::{self, LEADS, Recording};
 use callbridge::ops::Status;
 use callbridge::sandbox::Server;
 

@@ -1,17 +1,16 @@
 //! Is every call journaled once when callbridge is killed again and again while it works?
 
 use crate::broker::{self, Broker};
-use crate::crm::{self, Expected, RATE_FLAG};
+use crate::crm::{self, RATE_FLAG};
+use crate::expected::Expected;
 use crate::program::{Place, Program};
-use crate::recordings::{self, Recording, TRUNKS};
+use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use crate::wait::soon;
 use callbridge::sandbox::{Action, Endpoint, Rule, Server};
 use std::time::Duration;
 
 /// Calls of a run.
 const CALLS: usize = 200;
-/// Seconds between the beginnings of two calls.
-const APART: i64 = 20;
 /// Kills of a run; before each, a part of the calls is told.
 const KILLS: usize = 10;
 
@@ -43,25 +42,6 @@ const MOMENTS: [Moment; KILLS] = [
     Moment::BeforeCommit(23),
     Moment::Confirmed(1),
 ];
-
-/// Calls one after the other, of different kinds.
-fn calls() -> Vec<Recording> {
-    let kinds = [
-        "inbound_answered",
-        "outbound_answered",
-        "inbound_no_answer",
-        "ring_group",
-        "blind_transfer",
-    ]
-    .map(recordings::one);
-    let now = callbridge::clock::now().wall.floor_seconds().get();
-    let many = i64::try_from(CALLS).expect("few");
-    let begin = |n: i64| now - 600 - (many - n) * APART;
-    (0..many)
-        .zip(kinds.iter().cycle())
-        .map(|(n, kind)| kind.moved_to(begin(n)))
-        .collect()
-}
 
 fn accepted(crm: &Server) -> u64 {
     crm.admin(|core, _| core.journal().accepted())
@@ -128,7 +108,7 @@ fn judge(place: &Place, crm: &Server, expected: &[Expected]) {
 
 #[tokio::test]
 async fn two_hundred_calls_from_a_file_survive_ten_kills_each_journaled_once() {
-    let (place, crm, calls) = (Place::new(), crm::start().await, calls());
+    let (place, crm, calls) = (Place::new(), crm::start().await, in_a_row(CALLS));
     let text = calls.iter().map(|call| call.ami.as_slice());
     let text = text.collect::<Vec<_>>().concat();
     // Parts end anywhere: in the middle of a call, of an event, of a line.
@@ -153,7 +133,7 @@ async fn two_hundred_calls_from_a_file_survive_ten_kills_each_journaled_once() {
 
 #[tokio::test]
 async fn two_hundred_calls_from_a_queue_survive_ten_kills_each_journaled_once() {
-    let (place, crm, calls) = (Place::new(), crm::start().await, calls());
+    let (place, crm, calls) = (Place::new(), crm::start().await, in_a_row(CALLS));
     let (broker, queue) = (Broker::shared(), "kills");
     broker.declare(queue).await;
     let bodies: Vec<String> = calls.iter().flat_map(Recording::cel).collect();
@@ -161,7 +141,7 @@ async fn two_hundred_calls_from_a_queue_survive_ten_kills_each_journaled_once() 
     let secret = place.write("secret", broker::SECRET);
     let base = broker.url(broker::ADMINISTRATOR);
     let source = format!("--source={base}?queue={queue}&format=asterisk-cel&secret-file={secret}");
-    let leads = place.write("leads.csv", crate::every_recording::LEADS);
+    let leads = place.write("leads.csv", LEADS);
     let trunk = format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}");
     let flags = [&source, &trunk, RATE_FLAG];
     for moment in MOMENTS {

@@ -17,6 +17,9 @@ mod crm;
 mod demo;
 mod directory;
 mod every_recording;
+#[path = "../support/expected.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod expected;
 mod gaps;
 mod kills;
 mod operations;
@@ -35,5 +38,7 @@ mod secrets;
 mod stopping;
 mod stories;
 mod survival;
+#[path = "../support/wait.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod wait;
 mod webhooks;

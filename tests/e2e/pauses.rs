@@ -44,6 +44,10 @@ fn set(calls: usize) -> (Place, Vec<Recording>) {
 }
 
 fn run(place: &Place, crm: &Server) -> Program {
+    run_with(place, crm, &[])
+}
+
+fn run_with(place: &Place, crm: &Server, variables: &[(&str, String)]) -> Program {
     let source = place.file("recorded", "ami");
     let listen = "--listen=127.0.0.1:0";
     let flags = [
@@ -54,7 +58,7 @@ fn run(place: &Place, crm: &Server) -> Program {
         "--cdr-wait=1s",
         listen,
     ];
-    place.run(&crm.url(), &flags)
+    place.run_with(&crm.url(), &flags, variables)
 }
 
 impl Stage {
@@ -233,10 +237,11 @@ async fn another_company_s_token_is_not_used_and_its_leads_are_not_touched() {
         .crm
         .admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
     stage.place.write("token", "svc_pat_other");
+    let cure = "it is of Company 2 (2)";
+    stage.is_paused("wrong_company", cure).await;
     let call = recordings::one("blind_transfer");
     stage.place.append("recorded", &call.ami);
     stage.calls.push(call);
-    let cure = "it is of Company 2 (2)";
     let status = stage.is_paused("wrong_company", cure).await;
     assert_eq!(
         (status.token.state.as_str(), status.books.ready),
@@ -358,18 +363,8 @@ async fn a_clock_before_the_making_of_the_program_holds_everything_until_it_is_s
     let crm = crm::start().await;
     let library = preload(&place, "clock.c");
     let behind = place.write("clock", "9000000");
-    let source = place.file("recorded", "ami");
-    let listen = "--listen=127.0.0.1:0";
-    let flags = [
-        &source,
-        TRUNKS[0],
-        TRUNKS[1],
-        RATE_FLAG,
-        "--cdr-wait=1s",
-        listen,
-    ];
     let variables = [("LD_PRELOAD", library), ("CALLBRIDGE_TEST_CLOCK", behind)];
-    let mut program = place.run_with(&crm.url(), &flags, &variables);
+    let mut program = run_with(&place, &crm, &variables);
     let paused = |it: &Status| {
         it.pause
             .as_ref()

@@ -1,9 +1,8 @@
 //! Do calls find their lead and their employee, also when the lists change while it runs?
 
 use crate::crm::{self, RATE_FLAG};
-use crate::every_recording::LEADS;
 use crate::program::Place;
-use crate::recordings::{self, Recording, TRUNKS};
+use crate::recordings::{self, LEADS, Recording, TRUNKS};
 use crate::wait::until;
 use callbridge::sandbox::Server;
 
@@ -169,7 +168,7 @@ async fn a_lead_the_crm_no_longer_has_is_a_letter_that_another_lead_sends_under_
     program.until("a letter", |it| it.books.dead == 1).await;
     let letter = place.letters().await.remove(0);
     assert_eq!(letter["reason"], "failed");
-    assert_eq!(letter["uuid"], recordings::expected(&calls)[0].uuid());
+    assert_eq!(letter["uuid"], recordings::expected(&calls)[0].uuid);
     let retry = [
         "dead", "retry", "--json", "--lead", "4001", "--reason", "failed",
     ];

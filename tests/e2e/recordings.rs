@@ -1,7 +1,7 @@
 //! The recorded calls, as each way brings them.
 
 use crate::cel_rows;
-use crate::crm::Expected;
+use crate::expected::Expected;
 use jiff::tz::{Offset, TimeZone};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -13,6 +13,14 @@ pub const TRUNKS: [&str; 2] = [
     r"--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID;userfield:lead=(\d+)",
     r"--trunk=gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID;userfield:lead=(\d+)",
 ];
+
+/// Two lists in one: the leads of the recordings' customers, and two for one number.
+pub const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
+     998901110003,4003\n998901110004,4004\n998901110005,4005\n\
+     998901119999,4008\n998901119999,4009\n";
+
+/// Seconds between the beginnings of two calls in a row.
+const APART: i64 = 20;
 
 /// A recording.
 #[derive(Clone)]
@@ -40,6 +48,24 @@ pub fn one(name: &str) -> Recording {
         calls: expected["calls"].as_array().expect("calls").clone(),
         moved: 0,
     }
+}
+
+/// Calls of five kinds, one after the other, the last ten minutes ago.
+pub fn in_a_row(many: usize) -> Vec<Recording> {
+    let kinds = [
+        "inbound_answered",
+        "outbound_answered",
+        "inbound_no_answer",
+        "ring_group",
+        "blind_transfer",
+    ]
+    .map(one);
+    let last = callbridge::clock::now().wall.floor_seconds().get() - 600;
+    let many = i64::try_from(many).expect("few");
+    (1..=many)
+        .zip(kinds.iter().cycle())
+        .map(|(n, kind)| kind.moved_to(last - (many - n) * APART))
+        .collect()
 }
 
 /// All of them, in the order in which they took place.

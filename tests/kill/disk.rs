@@ -4,34 +4,14 @@ use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
 use crate::mounts::{SmallDisk, inside};
 use crate::pbx::{self, Pbx};
-use crate::program::Place;
-use crate::recordings::{self, Recording, TRUNKS};
+use crate::program::{Place, Program};
+use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use crate::wait::until;
 use callbridge::ops::Status;
 use callbridge::sandbox::Server;
 
-/// Customers and leads of the recordings.
-const LEADS: &str = "phone,leadId\n998901110001,4001\n998901110002,4002\n\
-                     998901110003,4003\n998901110004,4004\n998901110005,4005\n";
-
 /// More than may wait in a PBX of the tests to be written to its line.
 const SAYINGS: usize = 1_030;
-
-/// Calls one after the other, of different kinds, the last ten minutes ago.
-fn calls(many: i64) -> Vec<Recording> {
-    let kinds = [
-        "inbound_answered",
-        "outbound_answered",
-        "inbound_no_answer",
-        "ring_group",
-        "blind_transfer",
-    ];
-    let kinds = kinds.map(recordings::one);
-    let now = callbridge::clock::now().wall.floor_seconds().get();
-    let calls = (0..many).zip(kinds.iter().cycle());
-    let begin = |n: i64| now - 600 - (many - n) * 20;
-    calls.map(|(n, kind)| kind.moved_to(begin(n))).collect()
-}
 
 fn is_full(status: &Status) -> bool {
     status.pause.as_ref().is_some_and(|it| it.reason == "disk")
@@ -66,9 +46,8 @@ fn a_disk_that_fills_under_load_is_told_and_costs_no_call() {
 }
 
 async fn fills_under_load() {
-    let (place, crm, calls) = (Place::new(), crm::start().await, calls(300));
-    let state = place.at("state");
-    let disk = SmallDisk::at(&state, 64 << 10);
+    let (place, crm, calls) = (Place::new(), crm::start().await, in_a_row(300));
+    let disk = SmallDisk::at(place.at("state"), 64 << 10);
     disk.fill_but(2 << 10);
     let (broker, queue) = (Broker::shared(), "full");
     broker.declare(queue).await;
@@ -102,6 +81,56 @@ async fn fills_under_load() {
     judge(&place, &crm, &calls).await;
 }
 
+/// A PBX on a line, its first call journaled, and a disk that can be filled.
+struct Line {
+    /// Before the place: it is unmounted first.
+    disk: SmallDisk,
+    place: Place,
+    crm: Server,
+    pbx: Pbx,
+    program: Program,
+    calls: Vec<Recording>,
+}
+
+impl Line {
+    async fn in_use(calls: usize) -> Self {
+        let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+        let disk = SmallDisk::at(place.at("state"), 32 << 10);
+        let secret = place.write("secret", pbx::SECRET);
+        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let flags = [&source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+        let program = place.run(&crm.url(), &flags);
+        pbx.logged_in(1).await;
+        let mut line = Self {
+            disk,
+            place,
+            crm,
+            pbx,
+            program,
+            calls: in_a_row(calls),
+        };
+        line.say(&line.calls[0]).await;
+        line.program.settled(1).await;
+        line
+    }
+
+    async fn say(&self, call: &Recording) {
+        for event in call.events() {
+            self.pbx.say(event).await;
+        }
+    }
+
+    /// With room again: every call is journaled, once.
+    async fn ends_well(mut self) -> Status {
+        let calls = self.calls.len() as u64;
+        let status = self.program.settled(calls).await;
+        assert_eq!((status.books.journaled, &status.pause), (calls, &None));
+        self.program.terminate().await;
+        judge(&self.place, &self.crm, &self.calls).await;
+        status
+    }
+}
+
 #[test]
 fn what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room() {
     inside(
@@ -111,34 +140,18 @@ fn what_a_pbx_tells_to_a_full_disk_is_kept_until_there_is_room() {
 }
 
 async fn kept_in_the_ring() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
-    let (state, calls) = (place.at("state"), calls(20));
-    let disk = SmallDisk::at(&state, 32 << 10);
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
-    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
-    pbx.logged_in(1).await;
-    let say = async |call: &Recording| {
-        for event in call.events() {
-            pbx.say(event).await;
-        }
-    };
-    say(&calls[0]).await;
-    program.settled(1).await;
-    disk.fill_but(0);
-    for call in &calls[1..] {
-        say(call).await;
+    let mut line = Line::in_use(20).await;
+    line.disk.fill_but(0);
+    for call in &line.calls[1..] {
+        line.say(call).await;
     }
-    let status = program.until("a full disk", is_full).await;
+    let status = line.program.until("a full disk", is_full).await;
     assert!(status.books.finished < 20, "{:?}", status.books);
-    told(&place).await;
+    told(&line.place).await;
 
-    disk.make_room();
-    let status = program.settled(20).await;
-    assert_eq!((status.books.journaled, status.pause), (20, None));
+    line.disk.make_room();
+    let status = line.ends_well().await;
     assert_eq!(status.sources[0].gaps, 0, "nothing was missed");
-    program.terminate().await;
-    judge(&place, &crm, &calls).await;
 }
 
 #[test]
@@ -150,40 +163,25 @@ fn what_a_pbx_tells_beyond_all_room_is_a_gap_and_what_was_taken_is_kept() {
 }
 
 async fn beyond_the_ring() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
-    let (state, calls) = (place.at("state"), calls(3));
-    let disk = SmallDisk::at(&state, 32 << 10);
-    let secret = place.write("secret", pbx::SECRET);
-    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
-    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], TRUNKS[1], RATE_FLAG]);
-    pbx.logged_in(1).await;
-    let say = async |call: &Recording| {
-        for event in call.events() {
-            pbx.say(event).await;
-        }
-    };
-    say(&calls[0]).await;
-    program.settled(1).await;
-    disk.fill_but(0);
-    say(&calls[1]).await;
-    program.until("a full disk", is_full).await;
+    let mut line = Line::in_use(3).await;
+    line.disk.fill_but(0);
+    line.say(&line.calls[1]).await;
+    line.program.until("a full disk", is_full).await;
     // 48 MiB: more than the ring's 28 and whatever the sockets between hold.
     let noise = format!("Event: Noise\r\nWords: {}\r\n\r\n", "x".repeat(990));
     let noise = noise.repeat(1_024);
     for _ in 0..48 {
-        pbx.say(noise.as_bytes()).await;
+        line.pbx.say(noise.as_bytes()).await;
     }
     // As many more as may wait to be written: when the last is given, the noise was read.
     for _ in 0..SAYINGS {
-        pbx.say(b"Event: Last\r\n\r\n").await;
+        line.pbx.say(b"Event: Last\r\n\r\n").await;
     }
-    disk.make_room();
-    program.until("a gap", |it| it.sources[0].gaps > 0).await;
-    say(&calls[2]).await;
-    let status = program.settled(3).await;
-    assert_eq!((status.books.journaled, status.pause), (3, None));
-    program.terminate().await;
-    judge(&place, &crm, &calls).await;
+    line.disk.make_room();
+    let gap = |it: &Status| it.sources[0].gaps > 0;
+    line.program.until("a gap", gap).await;
+    line.say(&line.calls[2]).await;
+    line.ends_well().await;
 }
 
 #[test]
@@ -196,13 +194,12 @@ fn a_state_that_cannot_be_written_at_the_start_ends_it_with_73() {
 
 async fn read_only() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let calls = calls(1);
+    let calls = in_a_row(1);
     place.append("recorded", &calls[0].ami);
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
     for run_before in [false, true] {
-        let state = place.at("state");
-        let disk = SmallDisk::at(&state, 4 << 10);
+        let disk = SmallDisk::at(place.at("state"), 4 << 10);
         if run_before {
             place.run(&crm.url(), &flags).succeeds().await;
         }

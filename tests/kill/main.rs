@@ -4,13 +4,17 @@
 #[path = "../e2e/crm.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod crm;
+#[path = "../support/expected.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod expected;
 #[path = "../e2e/program.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod program;
 #[path = "../e2e/recordings.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod recordings;
-#[path = "../e2e/wait.rs"]
+#[path = "../support/wait.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod wait;
 
 #[path = "../support/authority.rs"]

@@ -2,7 +2,7 @@
 //! ones that nobody else sees and that are gone with it.
 
 use std::io::Write as _;
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Set for a test that runs inside.
@@ -61,13 +61,13 @@ fn namespace() -> Option<&'static [&'static str]> {
 }
 
 /// A disk of so many KiB, mounted at a folder that is made.
-pub struct SmallDisk<'a> {
-    at: &'a Path,
+pub struct SmallDisk {
+    at: PathBuf,
 }
 
-impl<'a> SmallDisk<'a> {
-    pub fn at(at: &'a Path, kib: u32) -> Self {
-        std::fs::create_dir_all(at).expect("a folder");
+impl SmallDisk {
+    pub fn at(at: PathBuf, kib: u32) -> Self {
+        std::fs::create_dir_all(&at).expect("a folder");
         let disk = Self { at };
         let size = format!("size={kib}k,mode=700");
         disk.run(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]));
@@ -81,7 +81,7 @@ impl<'a> SmallDisk<'a> {
 
     /// Fills it, but for `kib`.
     pub fn fill_but(&self, kib: u32) {
-        let stat = rustix::fs::statvfs(self.at).expect("a disk");
+        let stat = rustix::fs::statvfs(&self.at).expect("a disk");
         let bytes = stat.f_bavail * stat.f_frsize - u64::from(kib) * 1024;
         let ballast = std::fs::File::create(self.ballast()).expect("a file");
         let reserve = rustix::fs::FallocateFlags::empty();
@@ -102,21 +102,21 @@ impl<'a> SmallDisk<'a> {
         std::fs::remove_file(self.ballast()).expect("deleted");
     }
 
-    fn ballast(&self) -> std::path::PathBuf {
+    fn ballast(&self) -> PathBuf {
         self.at.join("ballast")
     }
 
     fn run(&self, command: &mut Command) {
-        let said = command.arg(self.at).output().expect("it runs");
+        let said = command.arg(&self.at).output().expect("it runs");
         let words = String::from_utf8_lossy(&said.stderr);
         assert!(said.status.success(), "{command:?}: {words}");
     }
 }
 
-impl Drop for SmallDisk<'_> {
+impl Drop for SmallDisk {
     fn drop(&mut self) {
         // Lets the folder below be deleted.
-        let unmounted = Command::new("umount").arg("-l").arg(self.at).status();
+        let unmounted = Command::new("umount").arg("-l").arg(&self.at).status();
         unmounted.ok();
     }
 }

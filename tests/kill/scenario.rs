@@ -3,7 +3,7 @@
 use crate::crm::{self, RATE_FLAG};
 use crate::fault::{Action, Fault, Plan};
 use crate::program::{Place, Program};
-use crate::recordings::{self, Recording, TRUNKS};
+use crate::recordings::{self, Recording, TRUNKS, in_a_row};
 use crate::wait::soon;
 use callbridge::ops::Status;
 use callbridge::sandbox::Server;
@@ -15,9 +15,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 /// Calls of a scenario.
-pub const CALLS: u64 = 10;
-/// Seconds between the beginnings of two calls.
-const APART: i64 = 20;
+pub const CALLS: usize = 10;
 /// Between two looks; a call is told at each.
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 /// `run` ends with it where it cannot write at its start.
@@ -42,23 +40,6 @@ pub struct Scenario {
     told: usize,
 }
 
-/// Calls one after the other, of different kinds.
-fn calls() -> Vec<Recording> {
-    let kinds = [
-        "inbound_answered",
-        "outbound_answered",
-        "inbound_no_answer",
-        "ring_group",
-        "blind_transfer",
-    ];
-    let kinds = kinds.map(recordings::one);
-    let many = i64::try_from(CALLS).expect("few");
-    let now = callbridge::clock::now().wall.floor_seconds().get();
-    let begin = |n: i64| now - 600 - (many - n) * APART;
-    let calls = (0..many).zip(kinds.iter().cycle());
-    calls.map(|(n, kind)| kind.moved_to(begin(n))).collect()
-}
-
 impl Scenario {
     async fn new() -> Self {
         let place = Place::new();
@@ -66,7 +47,7 @@ impl Scenario {
         Self {
             place,
             crm: crm::start().await,
-            calls: calls(),
+            calls: in_a_row(CALLS),
             told: 0,
         }
     }
@@ -164,7 +145,7 @@ impl Scenario {
             wrong.join("\n"),
             self.place.logs()
         );
-        assert_eq!(self.crm.journal().len() as u64, CALLS);
+        assert_eq!(self.crm.journal().len(), CALLS);
         let state = self.place.at("state");
         let file = rusqlite::Connection::open(state.join("spool.db")).expect("opens");
         let words: String = file
@@ -176,14 +157,17 @@ impl Scenario {
         let read = handle.read(|store| Ok((store.books(), store.recount()?)));
         let (books, recount) = read.await.expect("readable");
         assert!(books.balance(), "{books:?}");
-        assert_eq!((books.finished, books.journaled), (CALLS, CALLS));
+        assert_eq!(
+            (books.finished, books.journaled),
+            (CALLS as u64, CALLS as u64)
+        );
         assert_eq!(recount.wrong, []);
         guard.close();
     }
 }
 
 fn is_settled(status: &Status) -> bool {
-    status.books.finished >= CALLS && status.books.settled()
+    status.books.finished >= CALLS as u64 && status.books.settled()
 }
 
 /// The status says that the disk is the reason, and what to do.

@@ -2,6 +2,7 @@
 
 use crate::change::Chance;
 use crate::recording::{self, Message, Recording};
+use crate::told;
 use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command, read};
 use callbridge_asterisk::Format;
@@ -99,28 +100,8 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
         .collect()
 }
 
-/// The values that must be told exactly.
-const EXACT: [&str; 9] = [
-    "linkedid",
-    "direction",
-    "answered",
-    "leadId",
-    "trunk",
-    "clientPhone",
-    "employee",
-    "employeesInOrder",
-    "startedAt",
-];
-
 fn is_as_expected(told: &Value, expected: &Value) -> bool {
-    let near = |key: &&str| {
-        let (told, expected) = (told[*key].as_f64(), expected[*key].as_f64());
-        told.zip(expected)
-            .is_some_and(|(told, expected)| (told - expected).abs() <= 1.0)
-    };
-    EXACT.iter().all(|key| told[*key] == expected[*key])
-        && ["durationSec", "talkTimeSec"].iter().all(near)
-        && told["incomplete"] == false
+    told::differences(expected, told).is_empty() && told["incomplete"] == false
 }
 
 #[test]

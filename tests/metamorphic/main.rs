@@ -13,6 +13,8 @@ mod answer;
 mod change;
 mod explained;
 mod recording;
+#[path = "../support/told.rs"]
+mod told;
 
 use answer::{Answer, Hear, Hearing};
 use change::{Chance, Rename};

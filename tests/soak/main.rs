@@ -23,6 +23,9 @@ mod cel_rows;
 #[path = "../chaos/crm.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod crm;
+#[path = "../support/expected.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of it")]
+mod expected;
 mod gauge;
 #[path = "../chaos/judge/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
@@ -40,7 +43,7 @@ mod recordings;
 mod side;
 #[path = "../chaos/spool.rs"]
 mod spool;
-#[path = "../chaos/wait.rs"]
+#[path = "../support/wait.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod wait;
 

@@ -2,7 +2,8 @@
 
 use crate::broker::{self, Broker};
 use crate::calls::Call;
-use crate::crm::{Crm, Expected};
+use crate::crm::Crm;
+use crate::expected::{self, Expected};
 use crate::gauge::{self, Sample, Size, Windows};
 use crate::judge::fault::WEATHER;
 use crate::judge::rules::{self, Law};
@@ -11,7 +12,7 @@ use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::spool;
-use crate::wait::until;
+use crate::wait::until_within;
 use callbridge::ops::status::Books;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -121,8 +122,10 @@ impl Side {
     /// A call on the line, or in the file.
     pub async fn tell(&self, call: &Call) {
         self.told().expected.push(Expected {
-            uuid: truth::uuid("pbx1", &call.linkedid()),
+            uuid: expected::uuid("pbx1", &call.linkedid()),
+            linkedid: call.linkedid(),
             lead: call.lead,
+            reason: None,
             employee: Some(501),
             direction: "INBOUND".to_owned(),
             answered: true,
@@ -138,11 +141,10 @@ impl Side {
 
     /// A call in the queue.
     pub async fn publish(&self, broker: &Broker, call: &Recording) {
-        let mut expected = recordings::expected(std::slice::from_ref(call));
-        for (expected, call) in expected.iter_mut().zip(&call.calls) {
-            expected.uuid = truth::uuid("pbx2", call["linkedid"].as_str().expect("an id"));
-        }
-        self.told().expected.extend(expected);
+        let expected = recordings::expected(std::slice::from_ref(call)).into_iter();
+        self.told()
+            .expected
+            .extend(expected.map(|it| it.on("pbx2")));
         broker.publish(&self.queue, &call.cel()).await;
     }
 
@@ -192,7 +194,7 @@ impl Side {
         let begun = Instant::now();
         let mut settled = false;
         let what = format!("the last record of {}", self.name);
-        until(&what, async || {
+        until_within(2 * SETTLES_WITHIN, &what, async || {
             self.sample().await;
             let books = self.told().last.unwrap_or_default();
             settled = books.journaled == calls && books.finished == calls;

@@ -1,8 +1,9 @@
 //! Does the judge see each breach? One made by hand for each.
 
+use crate::expected::Expected;
 use crate::judge::rules::{Law, Times, breaches};
 use crate::judge::seen::{Answered, Seen};
-use crate::judge::truth::{self, Expected};
+use crate::judge::truth;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -248,8 +249,10 @@ fn wrong_headers_paths_hosts_and_fields_are_found() {
 
 fn call() -> (Expected, Value) {
     let expected = Expected {
+        linkedid: "1795151317.146".to_owned(),
         uuid: UUID.to_owned(),
         lead: Some(4001),
+        reason: None,
         employee: Some(501),
         direction: "INBOUND".to_owned(),
         answered: true,

@@ -1,12 +1,10 @@
 //! Is what was said of each call, and what the journal has of it, what the call really was?
 
 use super::seen::Seen;
+use crate::expected::Expected;
 use serde_json::Value;
 use std::collections::BTreeMap;
-use uuid::Uuid;
 
-/// Of the recipe of every call's uuid.
-const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
 /// Every field of a submission.
 const FIELDS: [&str; 8] = [
     "leadId",
@@ -19,72 +17,34 @@ const FIELDS: [&str; 8] = [
     "talkTimeSec",
 ];
 
-/// A call as it took place.
-#[derive(Clone, Debug)]
-pub struct Expected {
-    pub uuid: String,
-    pub lead: Option<i64>,
-    pub employee: Option<i64>,
-    pub direction: String,
-    pub answered: bool,
-    pub started_at: i64,
-    /// Exact seconds.
-    pub duration: f64,
-    /// Exact seconds.
-    pub talk: f64,
-}
-
-/// The uuid of a call.
-pub fn uuid(pbx: &str, linkedid: &str) -> String {
-    Uuid::new_v5(&NAMESPACE, format!("{pbx}\0{linkedid}").as_bytes()).to_string()
-}
-
-impl Expected {
-    /// Of an entry of a recording's `expected.json`, on the PBX `pbx1`.
-    pub fn of(call: &Value) -> Self {
-        let text = |name: &str| call[name].as_str().map(str::to_owned);
-        let seconds = |name: &str| call[name].as_f64().expect("seconds");
-        Self {
-            uuid: uuid("pbx1", &text("linkedid").expect("a linkedid")),
-            lead: call["leadId"].as_i64(),
-            employee: text("employee").map(|it| it.parse::<i64>().expect("a number") + 400),
-            direction: text("direction").expect("a direction"),
-            answered: call["answered"].as_bool().expect("answered or not"),
-            started_at: call["startedAt"].as_i64().expect("an epoch"),
-            duration: seconds("durationSec"),
-            talk: seconds("talkTimeSec"),
+/// What differs in an object with the document's fields.
+fn differences(call: &Expected, said: &Value) -> Vec<String> {
+    let mut all = Vec::new();
+    for (name, wants) in [
+        ("leadId", Value::from(call.lead)),
+        ("employeeId", Value::from(call.employee)),
+        ("direction", Value::from(call.direction.as_str())),
+        ("answered", Value::from(call.answered)),
+        ("startedAt", Value::from(call.started_at)),
+    ] {
+        if said[name] != wants {
+            all.push(format!("{name} is {}, not {wants}", said[name]));
         }
     }
-
-    /// What differs in an object with the document's fields.
-    fn differences(&self, said: &Value) -> Vec<String> {
-        let mut all = Vec::new();
-        for (name, wants) in [
-            ("leadId", Value::from(self.lead)),
-            ("employeeId", Value::from(self.employee)),
-            ("direction", Value::from(self.direction.as_str())),
-            ("answered", Value::from(self.answered)),
-            ("startedAt", Value::from(self.started_at)),
-        ] {
-            if said[name] != wants {
-                all.push(format!("{name} is {}, not {wants}", said[name]));
-            }
+    for (name, wants) in [("durationSec", call.duration), ("talkTimeSec", call.talk)] {
+        let near = said[name].as_i64().is_some_and(|has| {
+            let has = has as f64;
+            (has - wants).abs() <= 1.0
+        });
+        if !near {
+            all.push(format!("{name} is {}, not {wants}", said[name]));
         }
-        for (name, wants) in [("durationSec", self.duration), ("talkTimeSec", self.talk)] {
-            let near = said[name].as_i64().is_some_and(|has| {
-                let has = has as f64;
-                (has - wants).abs() <= 1.0
-            });
-            if !near {
-                all.push(format!("{name} is {}, not {wants}", said[name]));
-            }
-        }
-        let (talk, duration) = (&said["talkTimeSec"], &said["durationSec"]);
-        if talk.as_i64() > duration.as_i64() {
-            all.push(format!("talk {talk} above duration {duration}"));
-        }
-        all
     }
+    let (talk, duration) = (&said["talkTimeSec"], &said["durationSec"]);
+    if talk.as_i64() > duration.as_i64() {
+        all.push(format!("talk {talk} above duration {duration}"));
+    }
+    all
 }
 
 /// Every submission that says something else than its call, or more than the document has.
@@ -100,7 +60,7 @@ pub fn submitted(seen: &[Seen], expected: &[Expected]) -> Vec<String> {
         let fields = body.as_object().into_iter().flatten();
         let unknown = fields.filter(|(name, _)| !FIELDS.contains(&name.as_str()));
         wrong.extend(unknown.map(|(name, _)| format!("{uuid} says {name}")));
-        let differences = call.differences(&body);
+        let differences = differences(call, &body);
         wrong.extend(differences.iter().map(|it| format!("{uuid} sent: {it}")));
     }
     wrong
@@ -124,7 +84,7 @@ pub fn journal(rows: &Value, expected: &[Expected]) -> Vec<String> {
             wrong.push(format!("missing: {call:?}"));
             continue;
         };
-        let mut differences = call.differences(row);
+        let mut differences = differences(call, row);
         let seconds = |name: &str| row[name].as_i64().unwrap_or_default();
         let cause = ["NO_ANSWER", "ANSWER"][usize::from(call.answered)];
         for (what, holds) in [

@@ -4,20 +4,22 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Nothing in these tests takes this long unless it never comes.
-pub const DEADLINE: Duration = Duration::from_secs(1_800);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 /// Between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Waits for `future`, and fails with `what` when it does not come.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
-    match timeout(DEADLINE, future).await {
-        Ok(value) => value,
-        Err(_) => panic!("{what} did not come within {DEADLINE:?}"),
-    }
+    within(DEADLINE, what, future).await
 }
 
 /// Looks until it holds.
-pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
+pub async fn until(what: &str, holds: impl AsyncFnMut() -> bool) {
+    until_within(DEADLINE, what, holds).await;
+}
+
+/// The same for what takes longer.
+pub async fn until_within(deadline: Duration, what: &str, mut holds: impl AsyncFnMut() -> bool) {
     let mut looks = interval(LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let looking = async {
@@ -25,7 +27,14 @@ pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
             looks.tick().await;
         }
     };
-    soon(what, looking).await;
+    within(deadline, what, looking).await;
+}
+
+async fn within<T>(deadline: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    match timeout(deadline, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("{what} did not come within {deadline:?}"),
+    }
 }
 
 /// Lets time pass: a fault lasts, a kill comes at any moment. Nothing is asserted about it.

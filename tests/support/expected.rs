@@ -1,0 +1,65 @@
+//! What has to become of a call, as the `expected.json` of its recording says.
+
+use serde_json::Value;
+use uuid::Uuid;
+
+/// Of the recipe of every call's uuid.
+const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae1);
+
+/// A call as it took place.
+#[derive(Clone, Debug)]
+pub struct Expected {
+    pub linkedid: String,
+    pub uuid: String,
+    pub lead: Option<i64>,
+    /// Why it is a dead letter; `None` for a call of the journal.
+    pub reason: Option<String>,
+    pub employee: Option<i64>,
+    pub direction: String,
+    pub answered: bool,
+    pub started_at: i64,
+    /// Exact seconds.
+    pub duration: f64,
+    /// Exact seconds.
+    pub talk: f64,
+}
+
+impl Expected {
+    /// Of an entry of `expected.json`, on the PBX `pbx1`.
+    pub fn of(call: &Value) -> Self {
+        let text = |name: &str| call[name].as_str().map(str::to_owned);
+        let seconds = |name: &str| call[name].as_f64().expect("seconds");
+        let linkedid = text("linkedid").expect("a linkedid");
+        let lead = call["leadId"].as_i64();
+        let no_lead = || lead.is_none().then(|| "no_lead".to_owned());
+        Self {
+            uuid: uuid("pbx1", &linkedid),
+            linkedid,
+            lead,
+            reason: text("reason").or_else(no_lead),
+            employee: call["employee"].as_str().map(employee),
+            direction: text("direction").expect("a direction"),
+            answered: call["answered"].as_bool().expect("answered or not"),
+            started_at: call["startedAt"].as_i64().expect("an epoch"),
+            duration: seconds("durationSec"),
+            talk: seconds("talkTimeSec"),
+        }
+    }
+
+    /// The same told by another PBX.
+    pub fn on(self, pbx: &str) -> Self {
+        let uuid = uuid(pbx, &self.linkedid);
+        Self { uuid, ..self }
+    }
+}
+
+/// The employee of an extension: `101` is 501, `105-desk` 505.
+fn employee(extension: &str) -> i64 {
+    let digits = extension.split('-').next().unwrap_or_default();
+    digits.parse::<i64>().expect("an extension") + 400
+}
+
+/// UUIDv5 of the PBX's id, a NUL and the linkedid.
+pub fn uuid(pbx: &str, linkedid: &str) -> String {
+    Uuid::new_v5(&NAMESPACE, format!("{pbx}\0{linkedid}").as_bytes()).to_string()
+}

@@ -1,0 +1,51 @@
+//! Whether `callbridge explain --json` tells a call as its recording's `expected.json` says.
+
+use serde_json::Value;
+
+/// The values that must be told exactly.
+const EXACT: [&str; 9] = [
+    "linkedid",
+    "direction",
+    "answered",
+    "leadId",
+    "trunk",
+    "clientPhone",
+    "employee",
+    "employeesInOrder",
+    "startedAt",
+];
+
+/// How a told call differs from an entry of an `expected.json`; seconds may by one.
+pub fn differences(expected: &Value, told: &Value) -> Vec<String> {
+    let differs = |key: &&&str| expected[**key] != told[**key];
+    let mut all: Vec<String> = EXACT
+        .iter()
+        .filter(differs)
+        .map(|key| format!("{key}: {} is told as {}", expected[*key], told[*key]))
+        .collect();
+    for key in ["durationSec", "talkTimeSec"] {
+        let (wants, has) = (expected[key].as_f64(), told[key].as_f64());
+        let near = wants
+            .zip(has)
+            .is_some_and(|(wants, has)| (wants - has).abs() <= 1.0);
+        if !near {
+            all.push(format!("{key}: {} is told as {}", expected[key], told[key]));
+        }
+    }
+    let reason = match (&expected["reason"], &expected["leadId"]) {
+        (Value::Null, Value::Null) => Value::from("no_lead"),
+        (reason, _) => reason.clone(),
+    };
+    let outcome = if reason.is_null() {
+        "journal"
+    } else {
+        "dead_letter"
+    };
+    if told["outcome"] != outcome || told["reason"] != reason {
+        let (outcome, told_reason) = (&told["outcome"], &told["reason"]);
+        all.push(format!(
+            "outcome: {outcome} {told_reason}, and not {reason}"
+        ));
+    }
+    all
+}
