@@ -42,7 +42,7 @@ impl Core {
         };
         // its token may have ended while a poll is under way: the answer comes first
         let orphan = head.orphan.as_ref();
-        let orphan = orphan.filter(|it| !self.may_sweep(now) && !self.is_under_way(it.row));
+        let orphan = orphan.filter(|it| !self.may_look(now) && !self.is_under_way(it.row));
         if let Some(orphan) = orphan {
             return Decision::Revive(Box::new(orphan.clone()));
         }
@@ -90,6 +90,11 @@ impl Core {
         self.flights
             .values()
             .any(|flight| flight.plan.row() == Some(row))
+    }
+
+    /// The journal can be read for what nothing else can find.
+    fn may_look(&self, now: Now) -> bool {
+        self.sweeper.ways.is_readable(now.wall) && !self.settings.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
@@ -173,11 +178,12 @@ impl Core {
     }
 
     /// One sweep at a time.
-    fn free_to_sweep(&self, now: Now) -> Option<Task> {
+    fn free_to_sweep(&self, now: Now, head: &Head) -> Option<Task> {
         let mut under_way = self.flights.values();
         let swept = under_way.any(|it| matches!(it.plan.task, Task::Sweep { .. }));
         let begins = !self.sweeper.is_running();
-        let free = self.may_sweep(now) && !swept && (!begins || self.sweep_from <= now.boot);
+        let may = self.may_sweep(now) || head.orphan.is_some() && self.may_look(now);
+        let free = may && !swept && (!begins || self.sweep_from <= now.boot);
         free.then_some(Task::Sweep { begins })
     }
 
@@ -186,7 +192,7 @@ impl Core {
         if let Some(probe) = self.probe.as_ref().filter(|it| self.may_poll(it)) {
             return Some(poll(probe));
         }
-        let sweep = self.free_to_sweep(now)?;
+        let sweep = self.free_to_sweep(now, head)?;
         let oldest = head.ripe.oldest;
         let pays = self.sweeper.is_running()
             || self.ripe(head) >= self.sweeper.worth_under_load()
@@ -196,7 +202,7 @@ impl Core {
 
     /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
     fn confirm(&self, now: Now, head: &Head) -> Option<Task> {
-        let sweep = self.free_to_sweep(now);
+        let sweep = self.free_to_sweep(now, head);
         let enough = self.ripe(head) >= WORTH || head.orphan.is_some();
         if let Some(sweep) = sweep.filter(|_| enough) {
             return Some(sweep);

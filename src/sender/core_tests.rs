@@ -241,6 +241,9 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
     };
     assert_eq!(plan.task, Task::Sweep { begins: true });
     core.grounded(plan.slot);
+    core.sweeper.ways.too_poor(at(10).wall);
+    let still = core.next(at(10), &head);
+    assert!(matches!(still, Decision::Send(plan) if plan.task == Task::Sweep { begins: true }));
     core.sweeper.barred(at(10).wall);
     let revive = Decision::Revive(Box::new(foreign.clone()));
     assert_eq!(core.next(at(10), &head), revive);

@@ -254,7 +254,7 @@ impl Core {
             if let Some(row) = flight
                 .plan
                 .row()
-                .filter(|_| self.sweeper.ways.is_on(now.wall))
+                .filter(|_| self.sweeper.ways.is_readable(now.wall))
             {
                 // it may have been written all the same
                 return ops.push(self.orphaned(now, row, Fate::ServerError, message));

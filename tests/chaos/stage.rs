@@ -294,7 +294,7 @@ impl Scene {
     async fn complaints(&self) -> Vec<String> {
         let breaches = self.crm.look("breaches").await;
         // it does not know which answers were lost on the way, or with a kill; the judge does
-        let judged = ["repeat_after200", "repeat_after401"];
+        let judged = ["repeat_after200", "repeat_after400", "repeat_after401"];
         let allowed = |breach: &&Value| {
             let kind = breach["kind"].as_str().unwrap_or_default();
             self.allowed.contains(&kind) || judged.contains(&kind)

@@ -245,13 +245,18 @@ impl Sweeper {
             Some(_) if !findings.found.is_empty() && few && !orphans => {
                 passed_by(run, &mut findings)
             }
-            Some(next) if run.read.len() < pages_max && self.ways.is_on(now) => {
+            Some(next) if run.read.len() < pages_max && self.goes_on(now, orphans) => {
                 run.page = next;
                 self.running = Some(run);
             }
             Some(_) | None => self.end(run, next.is_none(), &mut findings),
         }
         findings
+    }
+
+    /// Worth another page; for orphans any page is.
+    fn goes_on(&self, now: EventTime, orphans: bool) -> bool {
+        self.ways.is_on(now) || orphans && self.ways.is_readable(now)
     }
 
     /// The call whose outcome tells why so much was missed.
@@ -332,7 +337,7 @@ impl Sweeper {
         let (pages, least) = YIELD;
         if self.pages >= pages {
             if self.ways.proven && self.shown < least * self.pages {
-                self.ways.off(now);
+                self.ways.too_poor(now);
             }
             (self.pages, self.shown) = (self.pages / 2, self.shown / 2);
         }

@@ -249,10 +249,31 @@ fn pages_full_of_strangers_end_the_sweeps_for_an_hour() {
         sweep(&mut sweeper, &journal, &sought);
     }
     assert!(!sweeper.ways.is_on(after(1000)));
+    assert!(
+        sweeper.ways.is_readable(after(1000)),
+        "for what nothing else can find"
+    );
     assert!(sweeper.ways.is_on(after(1000 + 3600)));
     sweeper.ways.off(after(1000));
     sweeper.renewed();
     assert!(sweeper.ways.is_on(after(1000)), "another token may do more");
+}
+
+#[test]
+fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
+    let orphan = Unconfirmed {
+        token: TokenPrint::none(),
+        ..call(1)
+    };
+    let sought = [call(0), orphan];
+    let mut journal = Journal::holding(&sought, registered_at_once);
+    let at = T0.floor_seconds().get();
+    let strangers = (0..549).map(|n| (at, uuid(5_000_000 + n)));
+    journal.records.splice(1..1, strangers);
+    let mut sweeper = Sweeper::default();
+    let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
+    assert_eq!((findings.found.len(), pages), (2, 6));
+    assert!(!sweeper.ways.is_on(after(1000)));
 }
 
 #[test]

@@ -78,6 +78,9 @@ pub struct Ways {
     pub proven: bool,
     /// Not to be swept before this moment.
     pub off_until: Option<EventTime>,
+    /// But it can be read: what nothing else can find is looked for all the same.
+    #[serde(default)]
+    pub poor: bool,
     /// How long the service takes to persist an accepted call, as far as it is known.
     pub persisting: Duration,
 }
@@ -91,6 +94,7 @@ impl Default for Ways {
             pages: 0,
             proven: false,
             off_until: None,
+            poor: false,
             persisting: PERSISTING.0,
         }
     }
@@ -104,9 +108,21 @@ impl Ways {
             .is_none_or(|until| until <= now || until > now.plus(OFF))
     }
 
+    /// Whether it may be read for what nothing else can find, though that pays for nothing more.
+    pub fn is_readable(&self, now: EventTime) -> bool {
+        self.is_on(now) || self.poor
+    }
+
     /// It cannot be swept: tried again in an hour.
     pub fn off(&mut self, now: EventTime) {
         self.off_until = Some(now.plus(OFF));
+        self.poor = false;
+    }
+
+    /// It shows too few of ours to pay: tried again in an hour.
+    pub fn too_poor(&mut self, now: EventTime) {
+        self.off(now);
+        self.poor = true;
     }
 
     /// The range missed calls that the journal holds, or is refused: the next one, from its
