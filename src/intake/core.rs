@@ -201,6 +201,19 @@ impl Intake {
         self.listens(at, now);
     }
 
+    /// The same while nothing can be stored: a queue has no consumer then, and its source says why.
+    pub fn statuses_while_held(&self) -> Vec<status::Source> {
+        let is_queue = |source: &Source| !source.settings.file && !source.settings.forgets;
+        let mut all = self.statuses();
+        for (status, source) in all.iter_mut().zip(&self.sources) {
+            if is_queue(source) && status.state == status::SourceState::Up {
+                status.state = status::SourceState::Down;
+                status.why = Some(callbridge_source::Error::Paused.to_string());
+            }
+        }
+        all
+    }
+
     /// The source's line is down; up to `since` nothing of it was lost.
     pub fn down(&mut self, id: SourceId, why: String, since: EventTime) {
         let at = usize::from(id.0);

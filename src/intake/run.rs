@@ -205,6 +205,8 @@ impl Shell {
                         paused = true;
                         tracing::error!(%error, "the state cannot be written; intake is held");
                         self.verdicts.iter().for_each(Verdicts::pause);
+                        self.statuses
+                            .send_replace(self.intake.statuses_while_held());
                     }
                     if *self.stopped.borrow() {
                         anyhow::bail!("what was taken last could not be committed: {error}");

@@ -2,6 +2,7 @@
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
 use crate::journal::{Outcome, Rules};
+use crate::ops::status;
 use crate::people::People;
 use crate::spool::{self, Done, Finished, Known, Op, Store};
 use crate::trunk::{self, Trunks};
@@ -42,6 +43,28 @@ fn intake() -> Intake {
         catch_up: false,
     };
     Intake::new(settings(), vec![source], Memory::default()).expect("an intake")
+}
+
+#[test]
+fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
+    let source = |shown: &str, forgets| SourceSettings {
+        shown: shown.to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::CelAmqp,
+        file: false,
+        forgets,
+        catch_up: false,
+    };
+    let sources = vec![source("amqp://broker/", false), source("ami://pbx/", true)];
+    let mut intake = Intake::new(settings(), sources, Memory::default()).expect("an intake");
+    intake.up(SourceId(0), now(""));
+    intake.up(SourceId(1), now(""));
+    let states = |all: Vec<status::Source>| all.into_iter().map(|it| (it.state, it.why));
+    let up = || (status::SourceState::Up, None);
+    assert!(states(intake.statuses()).eq([up(), up()]));
+    let why = "paused: there is no room to keep what would be read".to_owned();
+    let down = (status::SourceState::Down, Some(why));
+    assert!(states(intake.statuses_while_held()).eq([down, up()]));
 }
 
 /// Time of the recording, so that its calls are live.

@@ -8,6 +8,7 @@ use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use crate::wait::until;
 use callbridge::ops::Status;
+use callbridge::ops::status::SourceState;
 use callbridge::sandbox::Server;
 
 /// More than may wait in a PBX of the tests to be written to its line.
@@ -69,6 +70,9 @@ async fn fills_under_load() {
     broker.publish(queue, after).await;
     let status = program.until("a disk that stays full", is_full).await;
     assert!(status.books.balance(), "{:?}", status.books);
+    let said = (status.sources[0].state, status.sources[0].why.as_deref());
+    let no_room = "paused: there is no room to keep what would be read";
+    assert_eq!(said, (SourceState::Down, Some(no_room)));
     let kept = broker.depth(queue).await;
     assert!(kept > 0, "the broker keeps nothing");
 
@@ -76,6 +80,7 @@ async fn fills_under_load() {
     let status = program.settled(300).await;
     assert!(status.books.balance(), "{:?}", status.books);
     assert_eq!((status.books.journaled, status.pause), (300, None));
+    assert_eq!(status.sources[0].state, SourceState::Up);
     program.terminate().await;
     assert_eq!(broker.depth(queue).await, 0);
     judge(&place, &crm, &calls).await;
