@@ -307,6 +307,11 @@ impl Core {
         (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
     }
 
+    /// Whether anything may go out is not known before the answer about the token comes.
+    pub fn is_asking(&self) -> bool {
+        self.line.is_asking()
+    }
+
     /// What to show.
     pub fn status(&self, now: Now, head: &Head) -> SenderStatus {
         let cause = self.line.pause_cause();

@@ -63,10 +63,8 @@ pub struct Line {
     /// 429s in a row.
     too_many: u32,
     streaks: [Streak; 2],
-    /// When the last probe or trial went out.
-    probed: Option<Duration>,
-    /// It came before its minute was over: the one after the next waits a minute more.
-    early: bool,
+    /// A minute after the last probe or trial; two after one that came before its minute was over.
+    due: Duration,
 }
 
 /// Refusals of one kind in a row, in one phase of a call: at its submission, or after it.
@@ -85,8 +83,7 @@ impl Line {
             failing: 0,
             too_many: 0,
             streaks,
-            probed: None,
-            early: false,
+            due: Duration::ZERO,
         }
     }
 
@@ -136,9 +133,10 @@ impl Line {
     pub fn sent(&mut self, now: Duration) {
         match &self.state {
             State::Open => {}
-            State::Asking | State::Trial { .. } => self.probed = Some(now),
+            State::Asking | State::Trial { .. } => self.due = now + PROBE,
             State::Paused { cause, why, by, .. } => {
-                self.probed = Some(now);
+                let early = now < self.due;
+                self.due = now + if early { 2 * PROBE } else { PROBE };
                 if *by == Probe::Call {
                     let (of, why) = (*cause, why.clone());
                     self.state = State::Trial {
@@ -212,9 +210,8 @@ impl Line {
                 ..
             } if phase(*kind) != Some(endpoint) => {
                 // the other phase went well: that says nothing yet
-                let next = self.probed.unwrap_or_default() + PROBE;
                 let cause = Cause::Refused(*kind);
-                self.state = paused(cause, why.clone(), Probe::Call, next);
+                self.state = paused(cause, why.clone(), Probe::Call, self.due);
             }
             State::Trial { .. }
             | State::Paused {
@@ -335,6 +332,11 @@ impl Line {
         }
     }
 
+    /// The token in use is asked about: its answer opens the line, or says what is wrong.
+    pub fn is_asking(&self) -> bool {
+        self.state == State::Asking
+    }
+
     /// Why it is paused, and the words that came with it.
     pub fn pause_cause(&self) -> Option<(Cause, &str)> {
         match &self.state {
@@ -366,9 +368,6 @@ impl Line {
             | Cause::TooMany
             | Cause::Refused(_) => PROBE,
         };
-        let apart = if self.early { 2 * PROBE } else { PROBE };
-        let spaced = self.probed.map_or(Duration::ZERO, |probed| probed + apart);
-        let into_outage = self.state == State::Asking && cause == Cause::Outage;
         let dead = cause == Cause::Halt(Halt::TokenRefused);
         let next = match &self.state {
             // a dead token is asked about once a minute (§7.7), whatever was planned before
@@ -376,13 +375,14 @@ impl Line {
             // stragglers of what was under way when the pause began change nothing
             State::Paused { next, .. } if now < *next => *next,
             // a trouble that begins is looked at soon, whenever another was looked at
-            State::Open => now + soon,
-            State::Asking if into_outage => now + soon,
-            State::Asking | State::Trial { .. } | State::Paused { .. } => spaced.max(now + soon),
+            State::Open => {
+                self.due = now;
+                now + soon
+            }
+            // a start into an outage too, but its own question counts
+            State::Asking if cause == Cause::Outage => now + soon,
+            State::Asking | State::Trial { .. } | State::Paused { .. } => self.due.max(now + soon),
         };
-        if !matches!(&self.state, State::Paused { next: planned, .. } if *planned == next) {
-            self.early = into_outage;
-        }
         self.state = paused(cause, why, by, next);
     }
 }

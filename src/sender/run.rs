@@ -75,6 +75,8 @@ struct Loop {
     trouble: Option<Error>,
     head: Head,
     status: watch::Sender<SenderStatus>,
+    /// The pause that the log told of last.
+    told: Option<String>,
     warned_days: Option<u32>,
 }
 
@@ -168,6 +170,7 @@ impl Sender {
             trouble: None,
             head: Head::default(),
             status,
+            told: None,
             warned_days: None,
         };
         work.look();
@@ -424,6 +427,7 @@ impl Loop {
             }
         }
         self.answer_waiting(status.pause.as_ref());
+        self.tell(status.pause.as_ref());
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;
@@ -432,17 +436,23 @@ impl Loop {
                     limit, "a 429 below our cap: the pace is halved"
                 );
             }
-            let reason = |status: &SenderStatus| status.pause.as_ref().map(|it| it.reason.clone());
-            if reason(shown) != reason(&status) {
-                match &status.pause {
-                    Some(pause) => warn!(reason = %pause.reason, cure = %pause.cure, "paused"),
-                    None => info!("no longer paused"),
-                }
-            }
             let modified = *shown != status;
             *shown = status;
             modified
         });
+    }
+
+    /// A pause that begins, or is over: another token that is refused as well ends none.
+    fn tell(&mut self, pause: Option<&Pause>) {
+        let reason = pause.map(|it| it.reason.clone());
+        if reason == self.told || reason.is_none() && self.core.is_asking() {
+            return;
+        }
+        match pause {
+            Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
+            None => info!("no longer paused"),
+        }
+        self.told = reason;
     }
 
     /// Nothing new; what is under way is finished and committed.

@@ -290,6 +290,28 @@ async fn a_start_without_a_token_waits_for_one_and_says_what_is_wrong_with_its_f
 }
 
 #[tokio::test]
+async fn a_refused_token_replaced_by_another_refused_one_ends_no_pause() {
+    let mut stage = Stage::new(1, Vec::new()).await;
+    stage.program.settled(1).await;
+    stage.place.write("token", "svc_pat_unknown");
+    let cure = "issue a new one in the CRM";
+    stage.is_paused("token_refused", cure).await;
+    let refused = |core: &mut callbridge::sandbox::Sandbox, _| {
+        let key = (Endpoint::TokenInfo, 401);
+        core.counts().get(&key).copied().unwrap_or_default()
+    };
+    let before = stage.crm.admin(refused);
+    stage.place.write("token", "svc_pat_unknown_too");
+    let again = async || stage.crm.admin(refused) > before;
+    until("a second refusal", again).await;
+    stage.is_paused("token_refused", cure).await;
+    let log = stage.program.log();
+    assert!(!log.contains("no longer paused"), "{log}");
+    stage.place.write("token", TOKEN);
+    stage.goes_on(nothing_allowed).await;
+}
+
+#[tokio::test]
 async fn a_token_behind_links_is_new_once_they_are_switched() {
     let (place, calls) = set(1);
     let crm = crm::start().await;
