@@ -83,7 +83,7 @@ impl Core {
 
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
     /// is polled alone. An orphan cannot be polled.
-    fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
+    pub(super) fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
         let ahead = |at: EventTime| at > now.wall; // the clock was set back since
         let apart = |at| now.wall.since(at) >= APART || ahead(at);
         let apart = call.absent_at.is_none_or(apart);

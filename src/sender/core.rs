@@ -499,6 +499,10 @@ fn past(known: &Known, now: Now) -> Past {
 mod tests;
 
 #[cfg(test)]
+#[path = "confirm_tests.rs"]
+mod confirm_tests;
+
+#[cfg(test)]
 #[path = "errands_tests.rs"]
 mod errands_tests;
 

@@ -86,7 +86,6 @@ pub enum Lane {
 pub struct Plan {
     /// Its slot.
     pub slot: u32,
-
     /// Why it was chosen.
     pub lane: Lane,
     /// What it is about.
