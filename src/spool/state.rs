@@ -127,8 +127,7 @@ impl fmt::Display for TokenPrint {
 }
 
 /// What becomes of an orphan that the journal does not hold. The words are stored.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fate {
     /// It is sent again.
     #[default]

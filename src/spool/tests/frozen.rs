@@ -88,6 +88,23 @@ fn the_first_step_of_the_migrations_is_the_first_schema_to_the_letter() {
 }
 
 #[test]
+fn a_migrated_file_has_the_tables_of_a_fresh_one_whatever_it_was_before() {
+    let schema = "SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY name";
+    let fresh = Connection::open_in_memory().expect("memory");
+    schema::migrate(&fresh, MIGRATIONS).expect("made");
+    for version in 1..MIGRATIONS.len() {
+        let older = Connection::open_in_memory().expect("memory");
+        if version == 1 {
+            older.execute_batch(FIRST).expect("the script is whole");
+        } else {
+            schema::migrate(&older, &MIGRATIONS[..version]).expect("made");
+        }
+        schema::migrate(&older, MIGRATIONS).expect("migrated");
+        assert_eq!(texts(&older, schema), texts(&fresh, schema), "{version}");
+    }
+}
+
+#[test]
 fn a_file_of_the_first_schema_is_migrated_and_keeps_every_value_of_every_row() {
     let dir = tempfile::tempdir().expect("a folder");
     let db = first(dir.path());
