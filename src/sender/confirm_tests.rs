@@ -52,15 +52,27 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
     assert_eq!(times(core.absent(at(6), &orphan, &telling(true))), 1);
     let sent_again = |step| assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
     sent_again(core.absent(at(7), &orphan, &telling(true)));
+    let blind = Findings {
+        complete: true,
+        ..Findings::default()
+    };
+    assert_eq!(times(core.absent(at(7), &orphan, &blind)), 0);
     // where not all of it could be read: a second time, a minute apart
     assert_eq!(times(core.absent(at(7), &orphan, &telling(false))), 1);
     let missed = Unconfirmed {
         absent: 1,
         absent_at: Some(at(7).wall),
-        ..orphan
+        ..orphan.clone()
     };
     assert_eq!(times(core.absent(at(66), &missed, &telling(false))), 1);
     sent_again(core.absent(at(67), &missed, &telling(false)));
+    // never left to the polls, which cannot ask for it
+    let young = Unconfirmed {
+        absent: 1,
+        absent_at: Some(at(9_000).wall),
+        ..orphan
+    };
+    assert_eq!(times(core.absent(at(6), &young, &telling(true))), 1);
 }
 
 /// Polls this call, and hears that.

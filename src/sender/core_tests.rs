@@ -497,7 +497,7 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
     for first in [Answer::TimedOut, Answer::StatusSuccess] {
         let mut core = ready(Settings::default());
         let mut slots = Vec::new();
-        for id in [1, 2] {
+        for id in [1, 2, 3] {
             let head = Head {
                 polls: vec![submitted(id, at(0))],
                 ..Head::default()
@@ -512,9 +512,11 @@ fn answers_to_the_token_before_it_open_no_line_for_another_one() {
         core.answered(at(11), slots[0], heard(first));
         core.answered(at(12), slots[1], heard(accepted()));
         let head = Head {
-            live: Some(due(3)),
+            live: Some(due(4)),
             ..Head::default()
         };
+        assert_eq!(lane(&mut core, at(79), &head), None, "one is under way");
+        core.answered(at(79), slots[2], heard(accepted()));
         assert_eq!(lane(&mut core, at(80), &head), Some(Lane::Token));
     }
 }
