@@ -94,7 +94,7 @@ fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: Answer) {
     core.answered(now, slot, heard).expect("under way");
 }
 
-/// Whether the line stands still after five calls, accepted one after the other from then on, failed.
+/// Whether the line stands still after five failures, of calls accepted from then on.
 fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
     for n in 0..5 {
         let call = submitted(100 + n, at(accepted + n.unsigned_abs()));

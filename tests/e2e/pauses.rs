@@ -304,6 +304,9 @@ async fn a_refused_token_replaced_by_another_refused_one_ends_no_pause() {
     stage.place.write("token", "svc_pat_unknown_too");
     let again = async || stage.crm.admin(refused) > before;
     until("a second refusal", again).await;
+    let call = recordings::one("outbound_answered");
+    stage.place.append("recorded", &call.ami);
+    stage.calls.push(call);
     stage.is_paused("token_refused", cure).await;
     let log = stage.program.log();
     assert!(!log.contains("no longer paused"), "{log}");
