@@ -2,7 +2,8 @@
 //! and callbridge is killed, and does a connection that ended go on where it stopped?
 
 use crate::consent::Stage;
-use crate::crm::{self, Expected};
+use crate::crm;
+use crate::expected::Expected;
 use crate::program::Program;
 use crate::recordings::{self, Recording};
 use crate::wait::until;
