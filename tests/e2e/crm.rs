@@ -1,6 +1,6 @@
 //! The CRM of the tests, and the judge over what it was sent.
 
-use crate::expected::Expected;
+pub use crate::expected::Expected;
 use crate::program::TOKEN;
 use callbridge::sandbox::token::IdSet;
 use callbridge::sandbox::window::Rate;
