@@ -5,8 +5,9 @@ use super::{
     CLIENT, ID, REVOKE_PATH, Refused, SECRET, alive, application, approved, codes, connected,
     exchange, form, is_refusal, pair, refresh, refresh_with, revoke, with_application,
 };
+use crate::sandbox::faults::parse;
 use crate::sandbox::token::TokenKey;
-use crate::sandbox::{Action, Endpoint, Kind, Rule, Sandbox};
+use crate::sandbox::{Action, Delivery, Endpoint, Kind, Rule, Sandbox};
 
 const DAY: u64 = 86_400;
 
@@ -250,4 +251,27 @@ fn a_suspended_application_gets_nothing_more_for_its_refresh_tokens_and_codes() 
     core.register(after(4), application());
     refreshed(&mut core, 5, &token);
     assert_eq!(kinds(&core), [], "asking again after a change is no repeat");
+}
+
+#[test]
+fn faults_strike_both_endpoints_by_their_words() {
+    let text =
+        "oauth-revoke times 1 status 500; oauth-revoke times 1 lost; oauth-token times 1 lost";
+    let rules = parse(text).expect("three rules").0;
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    core.set_faults(rules);
+    assert_eq!(core.handle(after(1), &revoke(&access)).status, 500);
+    assert_eq!(alive(&mut core, after(1), &access), 200, "nothing done");
+    let lost = core.handle(after(2), &revoke(&access));
+    assert_eq!(lost.delivery, Delivery::Lost);
+    assert_eq!(
+        alive(&mut core, after(2), &access),
+        401,
+        "done all the same"
+    );
+    let lost = core.handle(after(3), &refresh(&token));
+    assert_eq!(lost.delivery, Delivery::Lost);
+    assert!(is_refusal(&core.handle(after(4), &refresh(&token)), 400));
+    assert_eq!(kinds(&core), []);
 }
