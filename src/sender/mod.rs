@@ -20,7 +20,7 @@
 //! | [`memory`] | what is remembered over restarts |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
-//! | [`asking`] | the way for commands to ask something of the CRM |
+//! | [`mod@asking`] | the way for commands to ask something of the CRM |
 //! | `flow` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
