@@ -10,7 +10,7 @@ use axum::Router;
 use axum::routing::post;
 use callbridge::cli::secrets::Place;
 use callbridge::secret::Secret;
-use callbridge::spool::{self, Delivery, Handle, Op, Settings, Step, TokenPrint, Told};
+use callbridge::spool::{self, Handle, Op, Settings, Step, TokenPrint};
 use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use callbridge::webhook::http;
 use callbridge::webhook::judge::{Bench, Judged, judge};

@@ -6,12 +6,14 @@ use crate::cli::exit::{Code, ExitCode as _};
 use crate::cli::secrets::{Kind, Place};
 use crate::clock;
 use crate::daemon::webhooks::is_open_to_readers;
+use crate::oauth::store;
 use crate::secret::{ExposeSecret as _, Secret};
 use crate::webhook::tls;
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
+use std::path::Path;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
@@ -33,7 +35,7 @@ pub async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
             UnixTime::since_unix_epoch(Duration::from_secs(now)),
         ));
     }
-    found.extend(secrets(webhooks));
+    found.extend(secrets(webhooks, config.state.as_deref()));
     found
 }
 
@@ -185,13 +187,20 @@ fn refused_at(
     }
 }
 
-fn secrets(webhooks: &Webhooks) -> Vec<Finding> {
+fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(place) = &webhooks.application {
         found.push(secret("webhook-secret".to_owned(), place));
     }
     for (id, place) in &webhooks.installations {
         found.push(secret(format!("installation-secret {id}"), place));
+    }
+    let connection = state.and_then(|state| store::read(state).ok().flatten());
+    if connection.is_some_and(|connection| connection.webhook_secret.is_some()) {
+        found.push(Finding::well(
+            "webhook-secret",
+            "that of the stored connection",
+        ));
     }
     if found.is_empty() {
         found.push(Finding::advice(

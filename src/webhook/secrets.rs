@@ -196,6 +196,76 @@ impl Secrets {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::oauth::connection::Client;
+    use callbridge_call::EpochSeconds;
+    use std::path::Path;
+
+    /// As `connect` leaves it, with this secret.
+    fn connected(folder: &Path, secret: Option<&str>) {
+        let text = || "x".to_owned();
+        let at = EpochSeconds::new(0);
+        let connection = crate::oauth::Connection {
+            client: Client {
+                crm_url: text(),
+                auth_url: text(),
+                consent_url: text(),
+                redirect_uri: text(),
+                id: text(),
+                secret: Secret::from("x"),
+                secret_file: None,
+            },
+            asked: text(),
+            granted: text(),
+            access: Secret::from("x"),
+            issued_at: at,
+            expires_at: at,
+            refresh: Secret::from("x"),
+            previous: None,
+            webhook_secret: secret.map(Secret::from),
+            embedded_secret: None,
+            company: None,
+            refresh_began: None,
+            refused_at: None,
+            over: None,
+            others: serde_json::Map::new(),
+        };
+        std::fs::write(store::path(folder), connection.to_json()).expect("written");
+    }
+
+    #[test]
+    fn the_connections_secret_is_known_by_itself_and_another_one_is_bound_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = Places {
+            state: Some(folder.path().to_owned()),
+            ..Places::default()
+        };
+        let read = || Secrets::new(places.clone(), None).0;
+        assert!(read().current().is_empty());
+        connected(folder.path(), None);
+        assert!(
+            read().current().is_empty(),
+            "without a webhook configuration it has none"
+        );
+        connected(folder.path(), Some("first"));
+        let secrets = read();
+        let installation = |secrets: &Secrets| {
+            let connection = secrets.current().connection.clone();
+            connection.expect("a connection").installation
+        };
+        assert_eq!(installation(&secrets), None);
+        secrets.bind("7001");
+        assert_eq!(installation(&secrets).as_deref(), Some("7001"));
+        let bound = secrets.bound.read().expect("not poisoned").clone();
+        let again = Secrets::new(places.clone(), bound.clone()).0;
+        assert_eq!(
+            installation(&again).as_deref(),
+            Some("7001"),
+            "after a restart"
+        );
+        connected(folder.path(), Some("second"));
+        let anew = Secrets::new(places.clone(), bound).0;
+        assert_eq!(installation(&anew), None);
+    }
 
     #[test]
     fn a_file_that_goes_away_keeps_its_secrets_and_one_that_is_emptied_loses_them() {
