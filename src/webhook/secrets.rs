@@ -213,6 +213,8 @@ mod tests {
                 id: text(),
                 secret: Secret::from("x"),
                 secret_file: None,
+                ca_file: None,
+                proxy: None,
             },
             asked: text(),
             granted: text(),

@@ -3,14 +3,12 @@
 
 use crate::authority::{Authority, Flaw};
 use crate::calls::{Call, recording};
-use crate::crm;
+use crate::crm::{self, RATE_FLAG};
 use crate::operations;
 use crate::program::{Place, Program};
 use crate::wait::{soon, until};
-use callbridge::sandbox::window::Rate;
 use callbridge::sandbox::{self, Server, faults};
 use serde_json::{Value, json};
-use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -138,15 +136,11 @@ async fn three_hundred_calls_are_confirmed_by_webhooks_at_one_request_each() {
     let place = Place::new();
     let calls: Vec<Call> = (0..300).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", b"");
-    let (crm, mut program, _authority) = start(&place, &["--rate=100/2s"], |config| {
+    let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |config| {
         // As the service may: some twice, in any order, with fields that nobody knows.
         let shapes = "shape webhook-twice 10%; shape webhook-shuffled yes; \
                       shape webhook-extra yes; shape webhook-call-id plain";
         (_, config.settings.shapes) = faults::parse(shapes).expect("shapes");
-        config.settings.rate = Rate {
-            requests: 100,
-            window: Duration::from_secs(2),
-        };
     })
     .await;
     place.append("recorded", recording(&calls).as_bytes());
@@ -173,7 +167,7 @@ async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_tak
         "recorded",
         recording(std::slice::from_ref(&call)).as_bytes(),
     );
-    let (crm, mut program, _authority) = start(&place, &["--rate=60/2s"], |config| {
+    let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |config| {
         // It never comes to be sent, so only an event could journal it.
         let (rules, _) = faults::parse("call-history status 503").expect("a rule");
         config.rules = rules;
@@ -236,7 +230,7 @@ async fn a_kill_between_events_loses_none_and_doubles_none() {
     let place = Place::new();
     let calls: Vec<Call> = (0..20).map(|n| Call::new(n, 4001)).collect();
     place.append("recorded", recording(&calls).as_bytes());
-    let (crm, mut program, _authority) = start(&place, &["--rate=60/2s"], |_| {}).await;
+    let (crm, mut program, _authority) = start(&place, &[RATE_FLAG], |_| {}).await;
     program
         .until("the first events", |it| it.books.journaled > 0)
         .await;
@@ -247,7 +241,7 @@ async fn a_kill_between_events_loses_none_and_doubles_none() {
         vec![
             place.file("recorded", "ami"),
             "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID".to_owned(),
-            "--rate=60/2s".to_owned(),
+            RATE_FLAG.to_owned(),
             format!("--webhook-listen=127.0.0.1:{port}"),
             at("webhook-secret-file"),
             at("webhook-cert"),
