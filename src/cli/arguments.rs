@@ -392,7 +392,7 @@ mod tests {
         };
         assert_eq!(code, Code::NoInput);
         assert!(words.starts_with("@/nowhere: cannot be read"), "{words}");
-        for line in ["callbridge rnu", "callbridge dead", "callbridge lead list"] {
+        for line in ["callbridge rnu", "callbridge dead", "callbridge lead"] {
             let read = typed(line);
             assert!(
                 matches!(read, Typed::Refused(Code::Usage, _)),
