@@ -92,7 +92,7 @@ impl World {
     pub(crate) fn deliver(&mut self, dispatch: &Dispatch) {
         let Some(hooks) = &mut self.hooks else { return };
         let through =
-            !hooks.cut && !hooks.down && !(hooks.broken > 0 && hooks.dice.chance(hooks.broken));
+            !(hooks.cut || hooks.down || hooks.broken > 0 && hooks.dice.chance(hooks.broken));
         let outcome = match through {
             true => Outcome::Status(self.received(dispatch)),
             false => Outcome::Broken("connection refused".to_owned()),
