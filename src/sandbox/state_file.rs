@@ -89,9 +89,12 @@ impl StateFile {
         self.file
             .write_all(&lines)
             .map_err(|error| self.failed(error))?;
-        let accepted = changes
-            .iter()
-            .any(|logged| matches!(logged.change, Change::Accepted(_) | Change::Oauth(_)));
+        let accepted = changes.iter().any(|logged| {
+            matches!(
+                logged.change,
+                Change::Accepted(_) | Change::Lead(_) | Change::Oauth(_)
+            )
+        });
         if accepted {
             self.file.sync_data().map_err(|error| self.failed(error))?;
         }
