@@ -46,7 +46,7 @@ pub fn command() -> Command {
             "dead",
             &["list", "show", "retry", "discard", "export", "watch"][..],
         ),
-        ("lead", &["missing", "list", "check"]),
+        ("lead", &["missing", "list", "set", "check"]),
     ] {
         command = command.mut_subcommand(group, |mut group| {
             let whole = group.get_name() == "lead";

@@ -10,6 +10,8 @@ use super::options::{
 use super::values;
 use crate::control::{Employee, Selection};
 use crate::journal::{EmployeeId, LeadId, Reason};
+use crate::lead_field::Item;
+use crate::lead_field::item::ITEMS_MAX;
 use callbridge_asterisk::Format;
 use clap_complete::Shell;
 use std::path::PathBuf;
@@ -239,6 +241,25 @@ impl Checking<'_> {
                 Ok(Command::LeadMissing { csv, at })
             }
             LeadVerb::List { state } => Ok(Command::LeadList(self.asking(state)?)),
+            LeadVerb::Set {
+                lead,
+                values,
+                state,
+            } => {
+                let missing = "is missing: the id of the lead";
+                let lead = match lead.as_deref().map(LeadId::parse) {
+                    Some(None) => self.faults.take("LEAD", Err("is no lead id: digits")),
+                    Some(Some(lead)) => Some(lead),
+                    None => self.faults.take("LEAD", Err(missing)),
+                };
+                let items = self.items(&values);
+                let at = self.asking(state)?;
+                // without a lead the faults have been told by now
+                let lead = lead
+                    .or_else(|| LeadId::new(1))
+                    .ok_or_else(Faults::default)?;
+                Ok(Command::LeadSet { lead, items, at })
+            }
             LeadVerb::Check { phone, json, flags } => {
                 let phone = phone.ok_or("is missing: the number to look up");
                 let phone = self.faults.take("PHONE", phone).unwrap_or_default();
@@ -250,6 +271,26 @@ impl Checking<'_> {
                 })))
             }
         }
+    }
+
+    /// `ID=VALUE…`, each field once.
+    fn items(&mut self, values: &[String]) -> Vec<Item> {
+        let mut items: Vec<Item> = Vec::new();
+        if values.is_empty() || values.len() > ITEMS_MAX {
+            let words = format!("give 1 to {ITEMS_MAX} values, as 11=VIP or 12=null");
+            self.faults.add("ID=VALUE", words);
+        }
+        for text in values {
+            let Some(item) = self.faults.take("ID=VALUE", Item::parse(text)) else {
+                continue;
+            };
+            if items.iter().any(|other| other.id == item.id) {
+                let words = format!("field {} is given twice", item.id);
+                self.faults.add("ID=VALUE", words);
+            }
+            items.push(item);
+        }
+        items
     }
 
     fn completions(mut self, shell: Option<&str>) -> Result<Command, Faults> {

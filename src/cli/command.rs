@@ -7,6 +7,7 @@ use super::environment::Environment;
 use super::exit::{Code, Failure};
 use crate::control::{Employee, Selection};
 use crate::journal::LeadId;
+use crate::lead_field::Item;
 use callbridge_asterisk::Format;
 use clap_complete::Shell;
 use std::ffi::OsString;
@@ -42,6 +43,15 @@ pub enum Command {
     Connect(Box<crate::oauth::connect::Connect>),
     /// `disconnect`, with its state folder.
     Disconnect(PathBuf),
+    /// `lead set`
+    LeadSet {
+        /// The lead.
+        lead: LeadId,
+        /// Its fields.
+        items: Vec<Item>,
+        /// Where.
+        at: Asking,
+    },
     /// `sandbox`
     Sandbox(Box<crate::sandbox::Options>),
     /// `completions`
@@ -64,6 +74,7 @@ impl Command {
             | Self::LeadCheck(_)
             | Self::Connect(_)
             | Self::Disconnect(_)
+            | Self::LeadSet { .. }
             | Self::Completions(_)
             | Self::Man => false,
         }

@@ -46,6 +46,7 @@ pub async fn dispatch(
         }
         Command::Connect(connect) => crate::oauth::connect::run(*connect).await,
         Command::Disconnect(state) => crate::oauth::disconnect::run(&state).await,
+        Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,
         Command::Sandbox(options) => {
             logging::set_up(Default::default(), environment);
             let ended = crate::sandbox::run(*options, shutdown).await;

@@ -66,6 +66,14 @@ Examples:
     --trunk city=PJSIP/city,country=UZ,strip=9,lead=csv:/etc/callbridge/leads
   callbridge run @/etc/callbridge/flags --dry-run";
 
+const SET_EXAMPLES: &str = "\
+Examples:
+  callbridge lead set 4001 11=VIP 12=null
+  callbridge lead set 4001 '14=[gold, uz]' '11=\"null\"'
+
+Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
+69 no daemon, paused or not settled in time, 77 token or grant.";
+
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
   callbridge explain --format ami \\
@@ -189,6 +197,18 @@ pub struct CrmFlags {
     /// [default: not sent]
     #[arg(long, value_name = "talk|phone=NAME")]
     pub field: Vec<String>,
+    /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times as
+    /// 2026-11-20T17:58:31+05:00),last_employee=ID (the CRM's id) [default: none]
+    #[arg(long, value_name = "NAME=ID,…")]
+    pub lead_field: Option<String>,
+    /// The key that holds the list of fields in requests, where the CRM wants one [default: the
+    /// list alone]
+    #[arg(long, value_name = "KEY")]
+    pub field_list_wrapper: Option<String>,
+    /// A call that FAILED though its lead exists: keep it as a dead letter, or send it once more
+    /// without its employee [default: keep]
+    #[arg(long, value_name = "keep|drop")]
+    pub failed_employee: Option<String>,
     /// Certificates (PEM) that replace the system's roots
     #[arg(long, value_name = "FILE")]
     pub crm_ca_file: Option<String>,
@@ -487,6 +507,18 @@ pub enum LeadVerb {
     },
     /// List the numbers of the directory, and whose they are
     List {
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Give fields of a lead their values through the running daemon, and say what came of it
+    #[command(after_help = SET_EXAMPLES)]
+    Set {
+        /// The lead's id
+        lead: Option<String>,
+        /// A text; null clears; [a,b] for a multi-select field; "null" in quotes is the text
+        #[arg(value_name = "ID=VALUE")]
+        values: Vec<String>,
         /// Where.
         #[command(flatten)]
         state: StateFlags,

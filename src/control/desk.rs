@@ -1,6 +1,7 @@
 //! Answers what commands ask: inside the daemon with its flags and people, or in the command
 //! itself, over the same spool, when no daemon runs.
 
+use super::lead_set::{LeadSet, Refusal};
 use super::protocol::{Ask, Reply, Selection};
 use super::socket::Answer;
 use crate::clock;
@@ -42,6 +43,8 @@ pub struct Desk {
     pub people: Arc<RwLock<Arc<People>>>,
     /// Asks something of the CRM through the daemon's budget; `None` without daemon or CRM.
     pub asking: Option<Asking>,
+    /// `--field-list-wrapper`
+    pub field_list_wrapper: Option<String>,
     /// How everything stands.
     pub status: StatusOf,
 }
@@ -67,6 +70,13 @@ impl From<Error> for Stop {
             code: error.exit_code(),
             words: error.to_string(),
         }
+    }
+}
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Self {
+        let Refusal { code, words } = refusal;
+        Self::Error { code, words }
     }
 }
 
@@ -129,6 +139,18 @@ impl Desk {
             Ask::Discard { which } => self.discard(&which, line).await,
             Ask::LeadMissing => self.lead_missing(line).await,
             Ask::LeadList => self.lead_list(line).await,
+            Ask::LeadSet { lead, items } => {
+                let wrapper = self.field_list_wrapper.as_deref();
+                let set = LeadSet {
+                    spool: &self.spool,
+                    asking: self.asking.as_ref(),
+                    wrapper,
+                };
+                let accepted = set.send(lead, &items).await?;
+                line.item(accepted.to_json()).await?;
+                let written = set.settle(accepted).await?;
+                Ok(line.item(written.to_json()).await?)
+            }
             Ask::LeadCheck { phone } => self.lead_check(&phone, line).await,
             Ask::Call { id } => self.call(&id, line).await,
         }

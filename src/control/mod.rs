@@ -8,10 +8,12 @@
 //! | [`protocol`] | what can be asked |
 //! | [`socket`] | carries it |
 //! | [`desk`] | answers it, in the daemon or over the spool alone |
+//! | [`lead_set`] | values for a lead's fields, given by hand |
 //! | [`patience`] | waits for the lock of a state folder |
 
 pub mod command;
 pub mod desk;
+pub mod lead_set;
 pub mod patience;
 pub mod protocol;
 pub mod socket;

@@ -2,6 +2,7 @@
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
 use crate::journal::{EmployeeId, LeadId, Reason};
+use crate::lead_field::Item;
 use serde::{Deserialize, Serialize};
 
 /// A question.
@@ -41,6 +42,13 @@ pub enum Ask {
     LeadMissing,
     /// `lead list`: an item a number of the directory that a living lead has.
     LeadList,
+    /// `lead set`: an item when the CRM has taken the values, and one when they are written.
+    LeadSet {
+        /// The lead.
+        lead: LeadId,
+        /// Its fields.
+        items: Vec<Item>,
+    },
     /// `lead check`: an item a trunk, with what the number maps to there and why.
     LeadCheck {
         /// As a person writes it.

@@ -14,12 +14,14 @@
 //! | [`directory`] | waiting calls go when something is learned of their numbers |
 //! | [`lists`] | leads and employees in force |
 //! | [`webhooks`] | events that come to us |
+//! | [`errands`] | what became of failed calls and of leads' fields, told |
 //! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
 
 pub mod directory;
+pub mod errands;
 pub mod lists;
 pub mod observer;
 pub mod open;
@@ -59,6 +61,8 @@ const STALLED: Duration = Duration::from_secs(10);
 const SPOOL_EVERY: Duration = Duration::from_secs(1);
 /// A line without an end (AMI, WebSocket, a queue) is idle after this long without a message.
 const LINE_QUIET: Duration = Duration::from_secs(5);
+/// How long `--until-idle` waits for errands after the last call is settled.
+const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Between two looks whether all is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 
@@ -151,6 +155,8 @@ impl Daemon {
         let who = Arc::clone(&people);
         let learned = directory::keep(opened.directory, who, rules.clone(), spool.clone());
         tasks.spawn(until(learned, stopped.clone()));
+        let errands = errands::tell(opened.spool.clone());
+        tasks.spawn(until(errands, stopped.clone()));
         let upkeep = upkeep::keep(opened.spool.clone());
         tasks.spawn(until(upkeep, stopped.clone()));
         tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
@@ -199,6 +205,7 @@ impl Daemon {
             rules: config.rules.clone(),
             people,
             asking: config.crm.is_some().then_some(asking),
+            field_list_wrapper: (config.crm.as_ref()).and_then(|it| it.field_list_wrapper.clone()),
             status: Box::new(move || {
                 let observer = Arc::clone(&observer);
                 Box::pin(async move { observer.status().await })
@@ -253,6 +260,7 @@ impl Daemon {
         async move {
             let mut look = tokio::time::interval(IDLE_EVERY);
             let (mut heard, mut heard_at) = (0, Instant::now());
+            let mut settled_at = None;
             loop {
                 look.tick().await;
                 let now = observer.heard_on_lines(&is_file);
@@ -265,8 +273,16 @@ impl Daemon {
                     continue;
                 }
                 match observer.status().await {
-                    Ok(status) if status.books.settled() || dry_run => return,
-                    Ok(_) => {}
+                    Ok(status) if status.books.settled() || dry_run => {
+                        let since = *settled_at.get_or_insert_with(Instant::now);
+                        if dry_run
+                            || since.elapsed() > ERRANDS_LAST
+                            || !observer.has_errands().await
+                        {
+                            return;
+                        }
+                    }
+                    Ok(_) => settled_at = None,
                     Err(error) => tracing::debug!(%error, "the books cannot be read"),
                 }
             }

@@ -1,5 +1,6 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
+use super::errands;
 use super::webhooks::Shown;
 use crate::clock;
 use crate::ops::http::Watch;
@@ -40,7 +41,11 @@ impl Observer {
     /// # Errors
     /// When the spool cannot be read.
     pub async fn status(&self) -> Result<Status, Error> {
-        let books = self.spool.read(|store| Ok(store.books())).await?;
+        let now = clock::now().wall;
+        let read = self
+            .spool
+            .read(move |store| Ok((store.books(), store.lead_fields(now)?)));
+        let (books, fields) = read.await?;
         let sender = self.sender.borrow().clone();
         // Before all else the sender has to say: without the disk nothing is sent or taken in.
         let pause = self.spool.health().trouble.map(|error| Pause {
@@ -58,6 +63,7 @@ impl Observer {
                 ..sender.backlog
             },
             sources: self.sources.borrow().clone(),
+            lead_fields: fields.map(|fields| errands::shown(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
                 ..sender.token
@@ -90,15 +96,28 @@ impl Observer {
             .into_iter()
             .map(|(reason, count)| (reason.word().to_owned(), count))
             .collect();
+        let counters = self.spool.read(|store| Ok(store.counters())).await;
         let mut requests = self.sender.borrow().requests.clone();
         requests.extend(self.token_requests.borrow().clone());
         Observed {
             status,
+            counters: counters.unwrap_or_default(),
             requests,
             dead_letters,
             webhooks: self.webhooks.as_ref().map(Shown::events),
             durations: self.durations.clone(),
         }
+    }
+
+    /// Errands are under way or wait that can be made now.
+    pub async fn has_errands(&self) -> bool {
+        let paused = self.sender.borrow().pause.is_some();
+        let now = clock::now().wall;
+        let waiting = self
+            .spool
+            .read(move |store| store.errands_waiting(now))
+            .await;
+        !paused && waiting.is_ok_and(|waiting| waiting > 0)
     }
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.

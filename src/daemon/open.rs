@@ -9,6 +9,7 @@ use crate::control::{Ask, socket};
 use crate::intake::identity;
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
+use crate::lead_field;
 use crate::ops::metrics::Durations;
 use crate::people::directory::backfill::ReadLeads;
 use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op};
@@ -50,6 +51,9 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
     let commit = durations.commit.clone();
     let settings = spool::Settings {
+        look_up: config.crm.is_some() && !config.dry_run,
+        drop_employee: config.crm.as_ref().is_some_and(|crm| crm.drop_employee),
+        shows: shows(config),
         notices: config.dead_letters.is_some(),
         lead_directory: config.lead_directory.then_some(ReadLeads {
             country: config.rules.country,
@@ -102,6 +106,18 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         sources,
         is_file,
     })
+}
+
+/// What leads show of their calls, where they show anything: times in the PBX's zone.
+fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
+    let crm = config.crm.as_ref()?;
+    let zone = config.pbx_timezone.clone();
+    let settings = lead_field::Settings {
+        fields: crm.lead_fields.clone(),
+        zone: zone.unwrap_or_else(jiff::tz::TimeZone::system),
+        wrapper: crm.field_list_wrapper.clone(),
+    };
+    (!settings.fields.is_empty()).then(|| Arc::new(settings))
 }
 
 /// Opens the spool; a command that has it for a moment is waited for, another daemon is not.

@@ -44,6 +44,8 @@ pub struct Observed {
     pub status: Status,
     /// Requests sent, by endpoint and verdict.
     pub requests: Requests,
+    /// Counters that outlive the process.
+    pub counters: BTreeMap<String, u64>,
     /// Dead and parked letters, by reason.
     pub dead_letters: BTreeMap<String, u64>,
     /// Events that came to us, by kind and result; `None` where none are taken.
@@ -91,6 +93,11 @@ struct Reason {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Result {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Build {
     version: &'static str,
     commit: &'static str,
@@ -115,6 +122,7 @@ pub fn render(seen: &Observed) -> String {
     token(&mut all, seen);
     webhooks(&mut all, seen);
     directory(&mut all, seen);
+    leads(&mut all, seen);
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {
@@ -259,6 +267,40 @@ fn sources(all: &mut Registry, seen: &Observed) {
         "Times at which events of a source may have been missed",
         gaps,
     );
+}
+
+/// What became of failed calls, and what leads show.
+fn leads(all: &mut Registry, seen: &Observed) {
+    let family = |names: [(&'static str, &str); 3]| {
+        let counters = Counters::<Result>::default();
+        for (result, counter) in names.into_iter().filter(|(_, counter)| !counter.is_empty()) {
+            let count = seen.counters.get(counter).copied().unwrap_or(0);
+            counters.get_or_create(&Result { result }).inc_by(count);
+        }
+        counters
+    };
+    let moved = family([
+        ("survivor", "calls_to_survivor"),
+        ("without_employee", "employees_dropped"),
+        ("", ""),
+    ]);
+    let help = "Calls that went on by themselves: to a merged lead's survivor, or without an \
+                employee";
+    all.register("calls_moved", help, moved);
+    let Some(fields) = &seen.status.lead_fields else {
+        return;
+    };
+    let values = family([
+        ("written", "lead_fields_written"),
+        ("given_up", "lead_fields_given_up"),
+        ("left_out", "lead_fields_left_out"),
+    ]);
+    let help = "Values of lead fields by what became of them";
+    all.register("lead_fields", help, values);
+    let waiting = Gauge::<i64>::default();
+    waiting.set(signed(fields.waiting));
+    let help = "Leads that wait to show their newest call";
+    all.register("lead_fields_waiting", help, waiting);
 }
 
 fn webhooks(all: &mut Registry, seen: &Observed) {

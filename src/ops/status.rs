@@ -26,6 +26,9 @@ pub struct Status {
     /// The directory of leads; left out where there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<Directory>,
+    /// Fields of leads that show their calls; not there without `--lead-field`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lead_fields: Option<LeadFields>,
 }
 
 /// Which lead has which phone, as far as the CRM has told.
@@ -57,6 +60,54 @@ impl Directory {
             Some(why) => writeln!(text, ": {why}"),
             None => writeln!(text),
         };
+    }
+}
+
+/// Fields of leads that show their calls (`--lead-field`).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LeadFields {
+    /// `ok`; `unchecked` before the CRM's fields were read; `off` while nothing is written.
+    pub state: String,
+    /// Why it is off.
+    pub why: Option<String>,
+    /// Until then, in epoch seconds.
+    pub until: Option<i64>,
+    /// Leads that wait to show something.
+    pub waiting: u64,
+    /// In the order of the flag's names.
+    pub fields: Vec<LeadField>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeadField {
+    /// `last_call`, `last_missed`, `last_employee`.
+    pub name: String,
+    /// The CRM's id of it.
+    pub id: i64,
+    /// It is written; otherwise it is left out.
+    pub ok: bool,
+    /// What the CRM's fields say of it.
+    pub what: String,
+}
+
+impl LeadFields {
+    fn to_text(&self, text: &mut String) {
+        let why = self
+            .why
+            .as_ref()
+            .map_or_else(String::new, |why| format!(": {why}"));
+        let _ = writeln!(
+            text,
+            "fields   {}{why}; {} leads wait",
+            self.state, self.waiting
+        );
+        for field in &self.fields {
+            let mark = if field.ok { "" } else { ", left out" };
+            let LeadField { name, id, what, .. } = field;
+            let _ = writeln!(text, "         {name} {id}: {what}{mark}");
+        }
     }
 }
 
@@ -340,6 +391,9 @@ impl Status {
         }
         if let Some(directory) = &self.directory {
             directory.to_text(&mut text);
+        }
+        if let Some(fields) = &self.lead_fields {
+            fields.to_text(&mut text);
         }
         for source in &self.sources {
             source.to_text(&mut text, &paint);

@@ -2,6 +2,7 @@
 
 use super::outcome::{Ended, Outcome};
 use super::plan::{About, Plan, Task};
+use crate::journal::Reason;
 use crate::spool::{Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
@@ -57,6 +58,11 @@ pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
         }
         Ended::Journaled => {
             info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
+        }
+        // it may go on to another lead, or without its employee: the spool decides
+        Ended::Dead if *verdict == Reason::Failed.word() => {
+            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
+                "the CRM could not write it");
         }
         Ended::Dead => {
             warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,

@@ -70,7 +70,7 @@ pub use row::{
     Tombstone, Unconfirmed, UnreadBytes,
 };
 pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, hooked, next};
-pub use store::{DirectorySize, Recount, Rest, Search, Store};
+pub use store::{DirectorySize, LeadFields, Recount, Rest, Search, Store};
 pub use writer::{Guard, Handle, Health, Integrity};
 
 pub use crate::ops::status::Books;

@@ -6,6 +6,7 @@ use crate::cli::faults::Faults;
 use crate::cli::options::CrmFlags;
 use crate::cli::values;
 use crate::crm::{Address, FieldNames};
+use crate::lead_field;
 use crate::sender::rate::Rate;
 use std::path::PathBuf;
 use url::Url;
@@ -54,12 +55,18 @@ pub(super) fn check(
     let file = token_file.as_deref();
     let token = token::check(flags, file, tokens, environment, faults);
     let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), faults);
+    let lead_fields = lead_fields(flags.lead_field.as_deref(), faults);
+    let field_list_wrapper = wrapper(flags.field_list_wrapper.as_deref(), faults);
+    let drop_employee = failed_employee(flags.failed_employee.as_deref(), faults);
     Some(Crm {
         address: own?,
         auth,
         token,
         rate,
         fields,
+        lead_fields,
+        field_list_wrapper,
+        drop_employee,
         ca_file,
         proxy,
     })
@@ -74,6 +81,29 @@ pub(super) fn address(text: &str, flag: &str, faults: &mut Faults) -> Option<Add
             None
         }
     }
+}
+
+fn lead_fields(text: Option<&str>, faults: &mut Faults) -> lead_field::Fields {
+    let Some(text) = text.filter(|text| !text.is_empty()) else {
+        return lead_field::Fields::new();
+    };
+    lead_field::parse(text).unwrap_or_else(|wrong| {
+        let all = wrong.iter();
+        all.for_each(|fault| faults.add("--lead-field", fault));
+        lead_field::Fields::new()
+    })
+}
+
+fn wrapper(text: Option<&str>, faults: &mut Faults) -> Option<String> {
+    let text = text.filter(|text| !text.is_empty())?;
+    faults.take("--field-list-wrapper", values::field_name(text))
+}
+
+fn failed_employee(text: Option<&str>, faults: &mut Faults) -> bool {
+    let words = [("keep", false), ("drop", true)];
+    let read = text.filter(|text| !text.is_empty());
+    let read = read.and_then(|text| faults.take("--failed-employee", values::word(text, &words)));
+    read.unwrap_or(false)
 }
 
 pub(super) fn path(flag: &str, text: Option<&str>, faults: &mut Faults) -> Option<PathBuf> {

@@ -27,6 +27,7 @@ pub use typed::{Purpose, Typed, logging, state_folder};
 use super::secrets::Place;
 use crate::crm::{Address, FieldNames};
 use crate::journal::Rules;
+use crate::lead_field;
 use crate::sender::rate::Rate;
 use callbridge_asterisk::Columns;
 use callbridge_source::url::{QueueUrl, SourceUrl};
@@ -101,6 +102,12 @@ pub struct Crm {
     pub rate: Rate,
     /// `--field`
     pub fields: FieldNames,
+    /// `--lead-field`
+    pub lead_fields: lead_field::Fields,
+    /// `--field-list-wrapper`
+    pub field_list_wrapper: Option<String>,
+    /// `--failed-employee drop`
+    pub drop_employee: bool,
     /// `--crm-ca-file`
     pub ca_file: Option<PathBuf>,
     /// `--crm-proxy`

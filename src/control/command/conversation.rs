@@ -94,6 +94,7 @@ fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
     let books = spool.clone();
     Desk {
         asking: None,
+        field_list_wrapper: None,
         spool,
         rules,
         people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),
@@ -123,9 +124,24 @@ pub(super) async fn converse(
     state: &Path,
     ask: Ask,
     rules: Rules,
+    each: impl FnMut(&Value) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let source = find(state, ask, rules).await?;
+    listen(source, each).await
+}
+
+/// The daemon's replies, each item handed to `each`; how many there were.
+pub(super) async fn hear(
+    replies: Replies,
+    each: impl FnMut(&Value) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    listen(Source::Daemon(replies), each).await
+}
+
+async fn listen(
+    mut source: Source,
     mut each: impl FnMut(&Value) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut source = find(state, ask, rules).await?;
     let mut items = 0;
     let ended = loop {
         match source.next().await? {

@@ -1,11 +1,13 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 
-use super::conversation::{converse, csv_line, line};
+use super::conversation::{converse, csv_line, hear, line, mute};
 use crate::cli::command::Asking;
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::Ask;
-use crate::journal::Rules;
+use crate::control::socket;
+use crate::journal::{LeadId, Rules};
+use crate::lead_field::Item;
 use crate::people::directory::words::moment;
 use callbridge_call::EpochSeconds;
 use serde_json::Value;
@@ -128,4 +130,39 @@ pub async fn check(phone: &str, json: bool, state: &Path, rules: Rules) -> Resul
         return Err(Failure::new(Code::Usage, words));
     }
     Ok(())
+}
+
+/// `lead set LEAD ID=VALUE…`: by the daemon alone, and waited for.
+///
+/// # Errors
+/// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
+pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
+    let show = |item: &Value| {
+        if at.json {
+            return line(&item.to_string());
+        }
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        if text("result") == "accepted" {
+            let notes = item.get("notes").and_then(Value::as_array);
+            for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+                line(&format!("note: {note}"))?;
+            }
+        }
+        line(&format!(
+            "lead {lead}: {} (request {})",
+            text("result"),
+            text("requestId")
+        ))
+    };
+    let asked = socket::ask(&at.state, &Ask::LeadSet { lead, items }).await;
+    let replies = asked.map_err(|error| mute(&at.state, &error))?;
+    let Some(replies) = replies else {
+        let words = format!(
+            "no daemon runs on {0}: values go out through its budget alone; start `callbridge run \
+             --state {0}`, or name its folder with --state",
+            at.state.display()
+        );
+        return Err(Failure::new(Code::Unreachable, words));
+    };
+    hear(replies, show).await.map(drop)
 }

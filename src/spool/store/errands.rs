@@ -298,17 +298,26 @@ impl Store {
         Ok(())
     }
 
-    /// Errands that wait, due or not; none where there are none to be made.
+    /// Errands that wait, due or not, of kinds that do not rest; none without a sender.
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn errands_waiting(&self) -> Result<u64, Error> {
+    pub fn errands_waiting(&self, now: EventTime) -> Result<u64, Error> {
         if !self.settings.look_up {
             return Ok(0);
         }
-        let mut found = self.prepare("SELECT count(*) FROM lookups WHERE due IS NOT NULL")?;
-        let look_ups: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
-        Ok(u64::try_from(look_ups).unwrap_or(0) + self.leads_to_show()?)
+        let resting = self.resting(now)?;
+        let rests = |kind| resting.iter().any(|(it, _)| *it == kind);
+        let mut waiting = 0;
+        if !rests(Kind::LookUps) {
+            let mut found = self.prepare("SELECT count(*) FROM lookups WHERE due IS NOT NULL")?;
+            let look_ups: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
+            waiting += u64::try_from(look_ups).unwrap_or(0);
+        }
+        if self.settings.shows.is_some() && !rests(Kind::Fields) {
+            waiting += self.leads_to_show()?;
+        }
+        Ok(waiting)
     }
 }
 

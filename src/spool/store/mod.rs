@@ -34,6 +34,7 @@ pub use directory::DirectorySize;
 pub use errands::Rest;
 pub(super) use meta::CLEAN;
 pub use search::Search;
+pub use shows::LeadFields;
 pub use tally::Recount;
 
 use super::op::{Done, Op, RowId};

@@ -1,12 +1,13 @@
 //! What leads are to show of their calls (`--lead-field`): a row a lead.
 
 use super::super::op::RowId;
+use super::errands::Rest;
 use super::finish::json;
 use super::{Store, sql};
-use crate::errand::FieldWrite;
+use crate::errand::{FieldWrite, Kind};
 use crate::journal::{CallRecord, LeadId};
 use crate::lead_field::shows::{Asks, Order};
-use crate::lead_field::{Catalogue, Shows, says};
+use crate::lead_field::{Catalogue, FieldId, Fit, Name, Shows, says};
 use crate::spool::{Error, FieldPoll};
 use callbridge_call::EventTime;
 use rusqlite::OptionalExtension as _;
@@ -27,6 +28,17 @@ pub(super) const WRITTEN: &str = "lead_fields_written";
 pub(super) const GIVEN_UP: &str = "lead_fields_given_up";
 /// Counter: values of fields that cannot be written.
 pub(super) const LEFT_OUT: &str = "lead_fields_left_out";
+
+/// How the fields of `--lead-field` stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeadFields {
+    /// Each with what the CRM's catalogue says of it; `None` before it was read.
+    pub fields: Vec<(Name, FieldId, Option<Fit>)>,
+    /// Leads that wait to show something.
+    pub waiting: u64,
+    /// Nothing is written for a while, and why.
+    pub rests: Option<Rest>,
+}
 
 impl Store {
     /// A call is journaled: its lead shows it, unless it shows a newer one.
@@ -141,6 +153,29 @@ impl Store {
     pub fn catalogue(&self) -> Result<Option<Catalogue>, Error> {
         let text = self.meta(super::errands::CATALOGUE)?;
         text.map(|text| self.read_json(RowId(0), &text)).transpose()
+    }
+
+    /// How the fields of `--lead-field` stand; `None` without it.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn lead_fields(&self, now: EventTime) -> Result<Option<LeadFields>, Error> {
+        let Some(settings) = self.settings.shows.clone() else {
+            return Ok(None);
+        };
+        let catalogue = self.catalogue()?;
+        let fields = settings.fields.iter().map(|(name, id)| {
+            let fit = catalogue.as_ref().map(|catalogue| catalogue.fit(*id));
+            (*name, *id, fit)
+        });
+        let fields = fields.collect();
+        let resting = self.resting(now)?.into_iter();
+        let rests = resting.filter(|(kind, _)| *kind == Kind::Fields);
+        Ok(Some(LeadFields {
+            fields,
+            waiting: self.leads_to_show()?,
+            rests: rests.map(|(_, rest)| rest).next(),
+        }))
     }
 
     /// Leads that wait to show something, or whose request is under way.

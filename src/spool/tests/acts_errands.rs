@@ -45,7 +45,7 @@ pub const ERRANDS: &[Act] = &[
             2_005,
         );
         store.resting(at(2_006)).expect("readable");
-        store.errands_waiting().expect("readable");
+        store.errands_waiting(at(0)).expect("readable");
     }),
     ("a call goes on to another lead", |store, rows| {
         let row = rows.at(SUBMITTED, 4);

@@ -1,0 +1,304 @@
+//! `lead set`: values for a lead's fields by hand, through the daemon's budget. The fields are
+//! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
+//! outcome of the write is waited for.
+
+use crate::clock;
+use crate::crm::Answer;
+use crate::errand::Told;
+use crate::journal::LeadId;
+use crate::lead_field::{Catalogue, Item, catalogue, item};
+use crate::sender::Asking;
+use crate::sender::asking::Reply;
+use crate::spool::{Asked, Error, Handle, Op, TokenPrint};
+use serde_json::{Value, json};
+use std::time::Duration;
+use tokio::time::{Instant, sleep};
+
+/// A catalogue that is older is read anew.
+const CATALOGUE_OLD: Duration = Duration::from_secs(24 * 3600);
+/// And so is one that lacks a field, unless it was read just now.
+const CATALOGUE_NEW: Duration = Duration::from_secs(60);
+/// How long the outcome is waited for.
+const WITHIN: Duration = Duration::from_secs(120);
+/// Between two looks whether it is written: seconds, the last one again and again.
+const LOOKS: [u64; 4] = [1, 2, 3, 5];
+
+/// Why it could not be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The exit code of the command (sysexits).
+    pub code: u8,
+    /// What, where, what to do.
+    pub words: String,
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        refusal(error.exit_code(), error.to_string())
+    }
+}
+
+fn refusal(code: u8, words: impl Into<String>) -> Refusal {
+    let words = words.into();
+    Refusal { code, words }
+}
+
+/// What is needed to do it.
+pub struct LeadSet<'a> {
+    /// The durable state: it keeps the catalogue.
+    pub spool: &'a Handle,
+    /// The way to the CRM; `None` without a daemon.
+    pub asking: Option<&'a Asking>,
+    /// `--field-list-wrapper`
+    pub wrapper: Option<&'a str>,
+}
+
+/// A write, as far as it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    lead: LeadId,
+    request_id: String,
+    token: TokenPrint,
+    result: &'static str,
+    /// Fields that could not be checked, and why.
+    notes: Vec<String>,
+}
+
+impl Write {
+    /// `{lead, requestId, result, notes}`; the result is `accepted` or `written`.
+    pub fn to_json(&self) -> Value {
+        json!({
+            "lead": self.lead, "requestId": self.request_id, "result": self.result,
+            "notes": self.notes,
+        })
+    }
+}
+
+impl LeadSet<'_> {
+    /// Sends the values, once all of their fields are ones of leads.
+    ///
+    /// # Errors
+    /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
+    /// token or its grant.
+    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<Write, Refusal> {
+        if self.asking.is_none() {
+            let words = "no daemon runs here, or it has no CRM: values go out through its budget \
+                         alone; start `callbridge run`";
+            return Err(refusal(69, words));
+        }
+        let catalogue = self.catalogue(items).await?;
+        let (wrong, notes) = judged(&catalogue, items);
+        if !wrong.is_empty() {
+            return Err(refusal(
+                65,
+                format!("nothing was sent: {}", wrong.join("; ")),
+            ));
+        }
+        let body = item::body(items, self.wrapper);
+        let (answer, token) = self.ask(Asked::FieldList { lead, body }).await?;
+        match answer {
+            Answer::Accepted { request_id } => Ok(Write {
+                lead,
+                request_id,
+                token,
+                result: "accepted",
+                notes,
+            }),
+            Answer::Rejected { .. } => {
+                let words = format!(
+                    "the CRM refuses the values ({}); if it wants the list under a key, give the \
+                     daemon --field-list-wrapper",
+                    answer.words()
+                );
+                Err(refusal(65, words))
+            }
+            Answer::Conflict { .. } | Answer::NotFound { .. } => {
+                let words = format!(
+                    "the CRM refuses it ({}): is lead {lead} there?",
+                    answer.words()
+                );
+                Err(refusal(65, words))
+            }
+            other => Err(failed(&other, "PERMISSION_OPEN_API_LEAD:SAVE")),
+        }
+    }
+
+    /// Waits until they are written.
+    ///
+    /// # Errors
+    /// 65 when the CRM could not write them, 69 when that is not known in time.
+    pub async fn settle(&self, write: Write) -> Result<Write, Refusal> {
+        let until = Instant::now() + WITHIN;
+        let looks = LOOKS
+            .into_iter()
+            .chain(std::iter::repeat(LOOKS[LOOKS.len() - 1]));
+        let mut last = "it was not asked for yet".to_owned();
+        for seconds in looks {
+            sleep(Duration::from_secs(seconds)).await;
+            if Instant::now() >= until {
+                break;
+            }
+            let poll = Asked::Poll {
+                request_id: write.request_id.clone(),
+                token: write.token.clone(),
+            };
+            match self.ask(poll).await {
+                Ok((Answer::StatusSuccess, _)) => {
+                    let result = "written";
+                    return Ok(Write { result, ..write });
+                }
+                Ok((Answer::StatusFailed { words }, _)) => {
+                    let said = match words.as_str() {
+                        "" => String::new(),
+                        words => format!(" ({words})"),
+                    };
+                    let words = format!(
+                        "the CRM took the values and could not write them{said}: is lead {} there?",
+                        write.lead
+                    );
+                    return Err(refusal(65, words));
+                }
+                Ok((answer, _)) => last = answer.words(),
+                Err(refusal) => last = refusal.words,
+            }
+        }
+        let words = format!(
+            "the CRM took the values as request {}, and does not say within {} s that they are \
+             written; the last time: {last}; setting them again does no harm",
+            write.request_id,
+            WITHIN.as_secs()
+        );
+        Err(refusal(69, words))
+    }
+
+    /// The CRM's fields: as they were read lately, or read now.
+    async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
+        let known = self.spool.read(|store| store.catalogue()).await?;
+        let now = clock::now().wall;
+        if let Some(known) = known {
+            let age = now.since(known.at);
+            let fits = |item: &Item| known.fit(item.id).is_writable();
+            let good = known.unread.is_none() && items.iter().all(fits);
+            if age < CATALOGUE_NEW || (age < CATALOGUE_OLD && good) {
+                return Ok(known);
+            }
+        }
+        let (answer, _) = self.ask(Asked::CrmFields).await?;
+        let now = clock::now().wall;
+        let read = match &answer {
+            Answer::Told(envelope) => match catalogue::rows(envelope) {
+                Some((fields, whole)) => Catalogue::read(fields, whole, now),
+                None => Catalogue::unread("no fields in the answer".to_owned(), now),
+            },
+            Answer::Forbidden { .. }
+            | Answer::NotFound { .. }
+            | Answer::WrongAddress { .. }
+            | Answer::Conflict { .. }
+            | Answer::Rejected { .. }
+            | Answer::OtherClientError { .. } => Catalogue::unread(answer.words(), now),
+            other => return Err(failed(other, "the CRM's fields (crm-field)")),
+        };
+        let told = Box::new(Told::Catalogue(read.clone()));
+        self.spool.write(vec![Op::Errand { told, at: now }]).await?;
+        Ok(read)
+    }
+
+    async fn ask(&self, asked: Asked) -> Result<(Answer, TokenPrint), Refusal> {
+        let Some(asking) = self.asking else {
+            return Err(refusal(69, "no daemon runs here"));
+        };
+        match asking.ask(asked).await {
+            Reply::Answer(answer, token) => Ok((answer, token)),
+            Reply::Paused { reason, cure } => {
+                let code = match reason.as_str() {
+                    "token_missing" | "token_refused" | "reconnect" | "wrong_company"
+                    | "no_grant" => 77,
+                    _ => 69,
+                };
+                let words = format!("the daemon is paused: {}: {cure}", reason.replace('_', " "));
+                Err(refusal(code, words))
+            }
+            Reply::Busy => Err(refusal(
+                69,
+                "the daemon has too much to ask just now, or it ends: try again",
+            )),
+        }
+    }
+}
+
+/// The fields that would be passed over, and those that could not be checked.
+fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
+    let (mut wrong, mut notes) = (Vec::new(), Vec::new());
+    for item in items {
+        let fit = catalogue.fit(item.id);
+        let name = catalogue
+            .field(item.id)
+            .and_then(|field| field.name.as_deref());
+        let name = name.map_or_else(String::new, |name| format!(" ({name})"));
+        let words = format!("field {}{name} is {fit}", item.id);
+        match fit {
+            catalogue::Fit::Led => {}
+            catalogue::Fit::Unsure(_) => notes.push(words),
+            catalogue::Fit::Other(_) | catalogue::Fit::Unknown => wrong.push(words),
+        }
+    }
+    (wrong, notes)
+}
+
+/// An answer that is none.
+fn failed(answer: &Answer, needs: &str) -> Refusal {
+    let words = answer.words();
+    match answer {
+        Answer::Forbidden { .. } => refusal(77, format!("the token lacks {needs} ({words})")),
+        Answer::Unauthorized | Answer::TokenState { .. } => {
+            refusal(77, format!("the CRM refuses the token ({words})"))
+        }
+        _ => refusal(
+            69,
+            format!("the CRM does not do it now: {words}; try again"),
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lead_field::{CrmField, FieldId};
+    use callbridge_call::EventTime;
+
+    #[test]
+    fn what_would_be_passed_over_in_silence_is_said_by_name() {
+        let field = |id, kind: &str, name: Option<&str>| CrmField {
+            id: FieldId::new(id).expect("an id"),
+            info_type: Some(kind.to_owned()),
+            name: name.map(str::to_owned),
+        };
+        let fields = vec![
+            field(11, "LED", Some("Izoh")),
+            field(21, "CONTACT", Some("kun")),
+        ];
+        let catalogue = Catalogue::read(fields, true, EventTime::from_seconds(1));
+        let items: Vec<Item> = ["11=a", "21=b", "99=c"]
+            .iter()
+            .map(|text| Item::parse(text).expect("an item"))
+            .collect();
+        let (wrong, notes) = judged(&catalogue, &items);
+        assert!(notes.is_empty());
+        insta::assert_snapshot!(wrong.join("\n"), @r"
+        field 21 (kun) is a field of contacts (CONTACT): the service would pass over it in silence
+        field 99 is no field of this CRM: the service would pass over it in silence
+        ");
+    }
+
+    #[test]
+    fn the_exit_code_says_whose_fault_it_is() {
+        let code = |answer| failed(&answer, "x").code;
+        let message = String::new;
+        assert_eq!(code(Answer::Forbidden { message: message() }), 77);
+        assert_eq!(code(Answer::Unauthorized), 77);
+        assert_eq!(code(Answer::TimedOut), 69);
+        let status = 500;
+        let message = message();
+        assert_eq!(code(Answer::ServerError { status, message }), 69);
+    }
+}
