@@ -22,6 +22,7 @@ mod every_recording;
 mod expected;
 mod gaps;
 mod kills;
+mod leads;
 mod operations;
 mod pauses;
 #[path = "../support/pbx.rs"]
