@@ -6,9 +6,11 @@
 //! | [`place`] | state folder, clock, listener |
 //! | [`inward`] | sources, trunks, lists, the queue for dead letters |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
+//! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
 pub mod catch_up;
+pub mod fields;
 pub mod finding;
 pub mod inward;
 pub mod place;

@@ -1,6 +1,8 @@
-//! The CRM: its address, the token, the grant, the company. One request, and it takes a slot of
-//! the budget like all others; a running daemon is asked instead of the CRM.
+//! The CRM: its address, the token, the grant, the company, and with `--lead-field` its fields. A
+//! request or two, and they take slots of the budget like all others; a running daemon is asked
+//! instead of the CRM.
 
+use super::fields;
 use super::finding::Finding;
 use super::place::State;
 use super::token;
@@ -9,9 +11,9 @@ use crate::cli::exit::Code;
 use crate::crm::{Address, Answer, TokenInfo};
 use crate::daemon::outward;
 use crate::ops::Status;
-use crate::sender::once::{self, Keep, Unasked};
+use crate::sender::once::{Keep, Once, Unasked};
 use crate::sender::status::SAVE;
-use crate::spool::{Binding, Fit, Guard, Handle};
+use crate::spool::{Binding, Errand, Fit, Guard, Handle, Head, Job, Urgency};
 use std::path::Path;
 
 /// Everything about the CRM.
@@ -57,26 +59,47 @@ fn of_daemon(status: &Status) -> Vec<Finding> {
         return vec![Finding::fault(code, "crm", what, &pause.cure)];
     }
     let company = token.company.as_deref().unwrap_or("not known yet");
-    vec![Finding::well(
+    let mut found = vec![Finding::well(
         "crm",
         format!("the daemon sends; token {}, company {company}", token.state),
-    )]
+    )];
+    found.extend(status.lead_fields.iter().flat_map(fields::of_daemon));
+    found
 }
 
 async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
     let (mut found, token) = token::look(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (outward::setup(crm), Some(crm.rate));
-        let asked = once::token_info(setup, rate, spool, &token, Keep::Slots).await;
-        found.extend(match asked {
-            Ok((answer, binding)) => judge(&crm.address, answer, &binding),
-            Err(why) => vec![unasked(&why)],
-        });
+        let asked = match Once::open(setup, rate, spool, &token, Keep::Slots).await {
+            Ok(once) => all(crm, once).await,
+            Err(why) => Err(why),
+        };
+        found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
     }
     found
 }
 
-/// Why `token/info` was not asked.
+/// `token/info`, and with `--lead-field` the CRM's fields.
+async fn all(crm: &Crm, mut once: Once<'_>) -> Result<Vec<Finding>, Unasked> {
+    let answer = once.ask(&Head::default()).await?;
+    let good = matches!(answer, Answer::TokenInfo(_));
+    let mut found = judge(&crm.address, answer, once.binding());
+    if good && !crm.lead_fields.is_empty() {
+        let mut head = Head::default();
+        head.errands.due.push(Job {
+            urgency: Urgency::Soon,
+            errand: Errand::Catalogue,
+        });
+        match once.ask(&head).await {
+            Ok(answer) => found.extend(fields::judge(&crm.lead_fields, &answer)),
+            Err(why) => found.push(fields::not_asked(unasked(&why))),
+        }
+    }
+    Ok(found)
+}
+
+/// Why nothing was asked.
 fn unasked(why: &Unasked) -> Finding {
     let (code, what) = (Code::Unreachable, "crm");
     match why {

@@ -12,6 +12,9 @@ use crate::secret::Secret;
 use crate::spool::{Binding, Error, Handle, Head, Op};
 use std::time::Duration;
 
+/// So long a second question waits for its turn.
+const SOON: Duration = Duration::from_secs(3);
+
 /// Why it was not asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Unasked {
@@ -50,46 +53,107 @@ pub async fn token_info(
     token: &Secret,
     keep: Keep,
 ) -> Result<(Answer, Binding), Unasked> {
-    let known = spool
-        .read(|store| Known::read(store, clock::boot_id()))
-        .await?;
-    if known.restored {
-        return Err(Unasked::Restored);
-    }
-    let binding = known.binding.clone();
-    let window = Memory::read(known.memory.as_deref()).window;
-    let last = window.and_then(|it| format!("60/{}s", it.as_secs()).parse().ok());
-    let settings = Settings {
-        rate: rate.or(last).unwrap_or_default(),
-        ..Settings::default()
-    };
-    let (mut core, mut ops) = Core::start(settings, known, clock::now());
-    core.token(Some(print(token)));
-    let plan = match core.next(clock::now(), &Head::default()) {
-        Decision::Send(plan) => plan,
-        Decision::WaitUntil(at) => {
-            return Err(Unasked::Full(at.saturating_sub(clock::now().boot)));
+    let mut once = Once::open(setup, rate, spool, token, keep).await?;
+    let answer = once.ask(&Head::default()).await?;
+    Ok((answer, once.binding))
+}
+
+/// Asks one thing after the other.
+pub struct Once<'a> {
+    core: Core,
+    /// Not committed yet.
+    ops: Vec<Op>,
+    client: Client,
+    spool: &'a Handle,
+    token: &'a Secret,
+    keep: Keep,
+    binding: Binding,
+}
+
+impl<'a> Once<'a> {
+    /// Asks nothing yet.
+    ///
+    /// # Errors
+    /// Why nothing can be asked.
+    pub async fn open(
+        setup: Setup,
+        rate: Option<Rate>,
+        spool: &'a Handle,
+        token: &'a Secret,
+        keep: Keep,
+    ) -> Result<Self, Unasked> {
+        let known = spool
+            .read(|store| Known::read(store, clock::boot_id()))
+            .await?;
+        if known.restored {
+            return Err(Unasked::Restored);
         }
-        Decision::Idle | Decision::Revive(_) => return Err(Unasked::Not),
-    };
-    let slot = plan.slot;
-    let launch = core.launch(clock::now(), plan, About::default());
-    let Launch::Go {
-        request,
-        ops: launched,
-        ..
-    } = launch
-    else {
-        return Err(Unasked::Not);
-    };
-    ops.extend(launched);
-    spool.write(kept(ops, keep)).await?;
-    let heard = Client::new(setup).send(&request, token).await;
-    let answer = heard.answer.clone();
-    if let Some(outcome) = core.answered(clock::now(), slot, heard) {
-        spool.write(kept(outcome.ops, keep)).await?;
+        let binding = known.binding.clone();
+        let window = Memory::read(known.memory.as_deref()).window;
+        let last = window.and_then(|it| format!("60/{}s", it.as_secs()).parse().ok());
+        let settings = Settings {
+            rate: rate.or(last).unwrap_or_default(),
+            ..Settings::default()
+        };
+        let (mut core, ops) = Core::start(settings, known, clock::now());
+        core.token(Some(print(token)));
+        Ok(Self {
+            core,
+            ops,
+            client: Client::new(setup),
+            spool,
+            token,
+            keep,
+            binding,
+        })
     }
-    Ok((answer, binding))
+
+    /// What the state was bound to before.
+    pub const fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
+    /// What is due by this head; `token/info` before all else.
+    ///
+    /// # Errors
+    /// Why it was not asked.
+    pub async fn ask(&mut self, head: &Head) -> Result<Answer, Unasked> {
+        let mut decision = self.core.next(clock::now(), head);
+        if let Decision::WaitUntil(at) = decision {
+            let wait = at.saturating_sub(clock::now().boot);
+            if wait > SOON {
+                return Err(Unasked::Full(wait));
+            }
+            tokio::time::sleep(wait).await;
+            decision = self.core.next(clock::now(), head);
+        }
+        let plan = match decision {
+            Decision::Send(plan) => plan,
+            Decision::WaitUntil(at) => {
+                return Err(Unasked::Full(at.saturating_sub(clock::now().boot)));
+            }
+            Decision::Idle | Decision::Revive(_) => return Err(Unasked::Not),
+        };
+        let slot = plan.slot;
+        let launch = self.core.launch(clock::now(), plan, About::default());
+        let Launch::Go {
+            request,
+            ops: launched,
+            ..
+        } = launch
+        else {
+            return Err(Unasked::Not);
+        };
+        let mut ops = std::mem::take(&mut self.ops);
+        ops.extend(launched);
+        self.spool.write(kept(ops, self.keep)).await?;
+        let heard = self.client.send(&request, self.token).await;
+        let answer = heard.answer.clone();
+        if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
+            self.spool.write(kept(outcome.ops, self.keep)).await?;
+        }
+        Ok(answer)
+    }
 }
 
 /// No call is moved, and nothing is remembered: of what the core wants stored, the budget, and the

@@ -1,0 +1,87 @@
+//! The fields of `--lead-field` against those of the CRM, which passes over wrong ones in silence.
+
+use super::finding::Finding;
+use crate::cli::exit::Code;
+use crate::crm::Answer;
+use crate::lead_field::{Catalogue, Fields, Fit, catalogue};
+use crate::ops::status::LeadFields;
+use callbridge_call::EventTime;
+
+const TODO: &str = "give --lead-field the id of a field of leads (infoType LED)";
+
+/// What the answer to `crm-field` says of each.
+pub fn judge(fields: &Fields, answer: &Answer) -> Vec<Finding> {
+    let at = EventTime::from_seconds(0);
+    let read = match answer {
+        Answer::Told(envelope) => catalogue::rows(envelope),
+        _ => None,
+    };
+    let catalogue = match read {
+        Some((rows, whole)) => Catalogue::read(rows, whole, at),
+        None => {
+            let why = match answer.words() {
+                words if words.is_empty() => "no fields in the answer".to_owned(),
+                words => words,
+            };
+            Catalogue::unread(why, at)
+        }
+    };
+    let each = fields.iter().map(|(name, id)| {
+        let flag = format!("lead-field {name}={id}");
+        match catalogue.fit(*id) {
+            Fit::Led => Finding::well(flag, Fit::Led.to_string()),
+            fit @ Fit::Unsure(_) => Finding::advice(flag, fit.to_string(), ""),
+            fit @ (Fit::Other(_) | Fit::Unknown) => {
+                Finding::fault(Code::Configuration, flag, fit.to_string(), TODO)
+            }
+        }
+    });
+    each.collect()
+}
+
+/// What a running daemon says of each.
+pub fn of_daemon(fields: &LeadFields) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(why) = &fields.why {
+        let todo = "grant it to the application in the CRM, or leave --lead-field out";
+        found.push(Finding::advice("lead-field", format!("off: {why}"), todo));
+    }
+    let each = fields.fields.iter().map(|field| {
+        let flag = format!("lead-field {}={}", field.name, field.id);
+        match field.ok {
+            true => Finding::well(flag, field.what.clone()),
+            false => Finding::fault(Code::Configuration, flag, field.what.clone(), TODO),
+        }
+    });
+    found.extend(each);
+    found
+}
+
+/// The fields could not be asked for: no fault of theirs.
+pub fn not_asked(finding: Finding) -> Finding {
+    Finding::advice("lead-field", finding.what, finding.todo)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lead_field::parse;
+    use serde_json::json;
+
+    #[test]
+    fn each_field_is_judged_by_its_id_and_none_where_they_cannot_be_read() {
+        let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
+        let told = Answer::Told(json!({"data": [
+            {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
+        ]}));
+        let ok = |found: Vec<Finding>| {
+            let ok = found.iter().map(|finding| finding.fault.is_none());
+            ok.collect::<Vec<_>>()
+        };
+        assert_eq!(ok(judge(&fields, &told)), [true, false, false]);
+        let barred = Answer::Forbidden {
+            message: String::new(),
+        };
+        assert_eq!(ok(judge(&fields, &barred)), [true, true, true]);
+    }
+}
