@@ -24,11 +24,12 @@
 //! | 401 | none of the secrets made the signature; headers that no delivery has |
 //! | 404, 405, 413 | another path, another method, a body too long |
 //! | 408 | a body that does not come to its end |
-//! | 503 | no secret, no company yet, our own clock is wrong, no disk, no time; a stale signature |
+//! | 503 | no secret, no company yet, a wrong clock of our own, no disk, no time; a stale time |
 //!
-//! The last is a choice: a right signature whose time is more than five minutes off. A delivery is signed when it is sent (§6.3), so one that was held up on
-//! the way comes back with a new time, and if a clock is wrong there is time to set it; a replayed
-//! one stays as it is and is never accepted. With 401 a held-up event would be lost.
+//! The last is a choice: a right signature whose time is more than five minutes off. A delivery is
+//! signed when it is sent (§6.3), so one that was held up on the way comes back with a new time,
+//! and if a clock is wrong there is time to set it; a replayed one stays as it is and is never
+//! accepted. With 401 a held-up event would be lost.
 
 pub mod event;
 pub mod headers;
