@@ -111,13 +111,25 @@ impl Observer {
 
     /// Errands are under way or wait that can be made now.
     pub async fn has_errands(&self) -> bool {
-        let paused = self.sender.borrow().pause.is_some();
+        const LEAD: &str = "PERMISSION_OPEN_API_LEAD";
+        let (paused, grants) = {
+            let sender = self.sender.borrow();
+            (sender.pause.is_some(), sender.token.grants.clone())
+        };
+        // a record without grants says nothing of them
+        let may = |scope: &str| {
+            let wanted = format!("{LEAD}:{scope}");
+            grants.is_empty() || grants.contains(&wanted)
+        };
+        let (read, save) = (may("READ"), may("SAVE"));
         let now = clock::now().wall;
         let waiting = self
             .spool
             .read(move |store| store.errands_waiting(now))
             .await;
-        !paused && waiting.is_ok_and(|waiting| waiting > 0)
+        !paused
+            && waiting
+                .is_ok_and(|(look_ups, fields)| (read && look_ups > 0) || (save && fields > 0))
     }
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.

@@ -298,24 +298,25 @@ impl Store {
         Ok(())
     }
 
-    /// Errands that wait, due or not, of kinds that do not rest; none without a sender.
+    /// Look-ups, and leads with something to show, that wait, due or not; none of a kind that rests,
+    /// and none without a sender.
     ///
     /// # Errors
     /// The disk, or a damaged file.
-    pub fn errands_waiting(&self, now: EventTime) -> Result<u64, Error> {
+    pub fn errands_waiting(&self, now: EventTime) -> Result<(u64, u64), Error> {
         if !self.settings.look_up {
-            return Ok(0);
+            return Ok((0, 0));
         }
         let resting = self.resting(now)?;
         let rests = |kind| resting.iter().any(|(it, _)| *it == kind);
-        let mut waiting = 0;
+        let mut waiting = (0, 0);
         if !rests(Kind::LookUps) {
             let mut found = self.prepare("SELECT count(*) FROM lookups WHERE due IS NOT NULL")?;
             let look_ups: i64 = sql(self, found.query_row([], |row| row.get(0)))?;
-            waiting += u64::try_from(look_ups).unwrap_or(0);
+            waiting.0 = u64::try_from(look_ups).unwrap_or(0);
         }
         if self.settings.shows.is_some() && !rests(Kind::Fields) {
-            waiting += self.leads_to_show()?;
+            waiting.1 = self.leads_to_show()?;
         }
         Ok(waiting)
     }

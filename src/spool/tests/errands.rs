@@ -92,7 +92,7 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     for row in &rows[..150] {
         assert_eq!(fails(&mut store, *row, 110), Done::Stepped(State::Dead));
     }
-    assert_eq!(store.errands_waiting(at(0)), Ok(1));
+    assert_eq!(store.errands_waiting(at(0)), Ok((1, 0)));
     let due = store.errands(&ask(at(110))).expect("errands");
     assert_eq!(look_ups(&due), [lead(4_999)]);
     let look_up = Errand::LookUp(lead(4_999));
@@ -110,7 +110,7 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     }
     assert_eq!(
         store.errands_waiting(at(0)),
-        Ok(0),
+        Ok((0, 0)),
         "none for those after it"
     );
     let letters = store.letters(&LetterFilter::default()).expect("letters");
@@ -127,7 +127,7 @@ fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it()
     // what was found is not for ever
     let again = submitted(&mut store, 900, 4_999);
     fails(&mut store, again, 113 + 601);
-    assert_eq!(store.errands_waiting(at(0)), Ok(1));
+    assert_eq!(store.errands_waiting(at(0)), Ok((1, 0)));
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
     assert_eq!(look_ups(&due), [lead(4_001)], "an hour later");
     let mut seconds = 4_000;
     let mut tries = 0;
-    while store.errands_waiting(at(5_000)) == Ok(1) {
+    while store.errands_waiting(at(5_000)) == Ok((1, 0)) {
         told(&mut store, Told::Sent(look_up()), seconds);
         told(&mut store, Told::Again(look_up(), "500".into()), seconds);
         (seconds, tries) = (seconds + 400, tries + 1);
@@ -243,7 +243,7 @@ fn without_a_sender_nothing_is_looked_up() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let row = submitted(&mut store, 1, 4_001);
     fails(&mut store, row, 110);
-    assert_eq!(store.errands_waiting(at(0)), Ok(0));
+    assert_eq!(store.errands_waiting(at(0)), Ok((0, 0)));
     assert_eq!(store.errands(&ask(at(110))), Ok(Default::default()));
 }
 
@@ -299,7 +299,7 @@ fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
         "FAILED; lead 4001 was merged into 4003: it goes there"
     );
     assert_eq!(store.notices(10).expect("notices").len(), 0);
-    assert_eq!(store.errands_waiting(at(0)), Ok(0));
+    assert_eq!(store.errands_waiting(at(0)), Ok((0, 0)));
     assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));
     // merged back: never round
     merged(&mut store, 4_001, &[4_003], 70);
