@@ -17,6 +17,7 @@ use super::consent::{Back, Redirect, address, pasted};
 use super::exchange::{Ask, Came, Exchange, Pair};
 use super::keeper::end_of;
 use super::scope;
+use super::shown_once::ShownOnce;
 use super::store::{self, Lock};
 use super::verify::{self, Found};
 use crate::cli::dispatch::print;
@@ -83,7 +84,11 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
     let sent = clock::now().wall;
     let pair = exchanged(&connect, &client, code).await?;
     let before = before(&lock, &connect.state)?;
-    let new = connection(client, &connect.scope, pair, sent, before.as_ref())?;
+    let shown = match &before {
+        Some(before) => ShownOnce::of(before, &client),
+        None => ShownOnce::left(&connect.state, &client),
+    };
+    let new = connection(client, &connect.scope, pair, sent, (before.as_ref(), shown))?;
     insist(&lock, &new).await?;
     drop(lock);
     let found = verify::whose(&connect.state, connect.setup(), &new).await;
@@ -313,7 +318,7 @@ fn connection(
     asked: &str,
     pair: Pair,
     sent: EventTime,
-    before: Option<&Connection>,
+    (before, shown): (Option<&Connection>, ShownOnce),
 ) -> Result<Connection, Failure> {
     let refresh = pair.refresh.ok_or_else(|| {
         let words = "the OAuth host gave no refresh token: the connection would end with its first";
@@ -321,7 +326,6 @@ fn connection(
     })?;
     let issued_at = sent.floor_seconds();
     let same = before.filter(|it| it.client.id == client.id && it.client.crm_url == client.crm_url);
-    let kept = |of: fn(&Connection) -> &Option<Secret>| same.and_then(|it| of(it).clone());
     let alive = same.filter(|it| it.over.is_none());
     let previous = alive.map(|it| (it.access.clone(), it.expires_at));
     Ok(Connection {
@@ -334,12 +338,8 @@ fn connection(
         access: pair.access,
         refresh,
         previous: previous.filter(|(_, end)| *end > issued_at),
-        webhook_secret: pair
-            .webhook_secret
-            .or_else(|| kept(|it| &it.webhook_secret)),
-        embedded_secret: pair
-            .embedded_secret
-            .or_else(|| kept(|it| &it.embedded_secret)),
+        webhook_secret: pair.webhook_secret.or(shown.webhook),
+        embedded_secret: pair.embedded_secret.or(shown.embedded),
         company: None,
         refresh_began: None,
         refused_at: None,

@@ -3,6 +3,7 @@
 
 use super::connect::of_store;
 use super::exchange::{Ask, Came, Exchange};
+use super::shown_once;
 use super::store::{self, Lock};
 use crate::check::place::asked;
 use crate::cli::dispatch::print;
@@ -80,6 +81,7 @@ pub async fn run(dir: &Path) -> Result<(), Failure> {
             return failed(Code::Unreachable, "it cannot be revoked (429)".to_owned());
         }
     }
+    shown_once::keep(dir, &stored).map_err(of_store)?;
     lock.remove().map_err(of_store)?;
     let rest = books(dir).await.map(|books| remains(&books));
     let rest = rest.unwrap_or_default();

@@ -8,6 +8,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`connection`] | what one consent gave; [`store`]: its file |
+//! | [`shown_once`] | secrets that outlive a connection |
 //! | [`scope`] | the grants that are needed and useful |
 //! | [`consent`] | pure: the consent page and the way back; [`catcher`]: caught on this machine |
 //! | [`connect`], [`disconnect`] | the commands; `verify`: whose a new connection is |
@@ -28,6 +29,7 @@ pub mod refresh;
 pub mod scope;
 #[cfg(test)]
 pub(crate) mod scripted;
+pub mod shown_once;
 pub mod store;
 mod verify;
 

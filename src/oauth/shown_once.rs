@@ -1,0 +1,127 @@
+//! Secrets that a service shows once, at the first exchange (§5.6.8). `disconnect` ends the tokens,
+//! not the connection in the CRM: a later consent brings these secrets no more, and webhooks go on
+//! being signed with them. So they outlive the connection's file.
+
+use super::connection::{Client, Connection};
+use super::store::Error;
+use crate::secret::{ExposeSecret as _, Secret};
+use serde::{Deserialize, Serialize};
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+
+/// Its name, in the state folder.
+pub const FILE: &str = "shown-once.json";
+
+/// Without `Debug`: it holds bare secrets.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    crm_url: String,
+    client_id: String,
+    webhook_secret: Option<String>,
+    embedded_secret: Option<String>,
+}
+
+/// What was shown once.
+#[derive(Clone, Debug, Default)]
+pub struct ShownOnce {
+    /// Signs webhooks.
+    pub webhook: Option<Secret>,
+    /// Signs embedded pages.
+    pub embedded: Option<Secret>,
+}
+
+impl ShownOnce {
+    /// Of a connection that this client replaces.
+    pub fn of(connection: &Connection, client: &Client) -> Self {
+        let same = connection.client.id == client.id && connection.client.crm_url == client.crm_url;
+        if !same {
+            return Self::default();
+        }
+        Self {
+            webhook: connection.webhook_secret.clone(),
+            embedded: connection.embedded_secret.clone(),
+        }
+    }
+
+    /// What an earlier connection of this client has left behind; nothing where that cannot be
+    /// read.
+    pub fn left(dir: &Path, client: &Client) -> Self {
+        let read = std::fs::read(dir.join(FILE)).ok();
+        let stored = read.and_then(|it| serde_json::from_slice::<Stored>(&it).ok());
+        let same = |it: &Stored| it.client_id == client.id && it.crm_url == client.crm_url;
+        let Some(stored) = stored.filter(same) else {
+            return Self::default();
+        };
+        Self {
+            webhook: stored.webhook_secret.map(Secret::from),
+            embedded: stored.embedded_secret.map(Secret::from),
+        }
+    }
+}
+
+/// Keeps those of a connection that ends, where it has any.
+///
+/// # Errors
+/// When the folder cannot be written.
+pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
+    let bare = |secret: &Secret| secret.expose_secret().to_owned();
+    let stored = Stored {
+        crm_url: connection.client.crm_url.clone(),
+        client_id: connection.client.id.clone(),
+        webhook_secret: connection.webhook_secret.as_ref().map(bare),
+        embedded_secret: connection.embedded_secret.as_ref().map(bare),
+    };
+    if stored.webhook_secret.is_none() && stored.embedded_secret.is_none() {
+        return Ok(());
+    }
+    let path = dir.join(FILE);
+    let write = || -> io::Result<()> {
+        let new = dir.join(format!("{FILE}.new"));
+        let mut how = OpenOptions::new();
+        let mut file = how
+            .create(true)
+            .truncate(true)
+            .write(true)
+            .mode(0o600)
+            .open(&new)?;
+        file.write_all(&serde_json::to_vec_pretty(&stored)?)?;
+        file.sync_all()?;
+        std::fs::rename(&new, &path)?;
+        File::open(dir)?.sync_all()
+    };
+    write().map_err(|error| Error::NotWritable {
+        path: path.clone(),
+        why: error.to_string(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::connection;
+    use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
+
+    #[test]
+    fn what_was_shown_once_outlives_its_connection_for_the_same_client_alone() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dir = folder.path();
+        let ours = connection();
+        assert!(ShownOnce::left(dir, &ours.client).webhook.is_none());
+        keep(dir, &ours).expect("kept");
+        let left = ShownOnce::left(dir, &ours.client).webhook.expect("there");
+        assert_eq!(left.expose_secret(), "webhook_hidden");
+        let mode = dir.join(FILE).metadata().expect("there").permissions();
+        assert_eq!(mode.mode() & 0o777, 0o600);
+        let other = Client {
+            id: "svc_app_2".to_owned(),
+            ..ours.client.clone()
+        };
+        assert!(ShownOnce::left(dir, &other).webhook.is_none());
+        assert!(ShownOnce::of(&ours, &other).webhook.is_none());
+        std::fs::write(dir.join(FILE), "torn").expect("written");
+        assert!(ShownOnce::left(dir, &ours.client).webhook.is_none());
+    }
+}
