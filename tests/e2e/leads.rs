@@ -46,7 +46,8 @@ fn field(crm: &Server, id: i64, field: &str) -> Value {
     match fields {
         Value::Object(map) => map.get(field).cloned().unwrap_or_default(),
         Value::Array(rows) => {
-            let row = rows.iter().find(|row| row["id"].to_string() == field);
+            let named = |row: &&Value| row["id"].as_i64().map(|id| id.to_string());
+            let row = rows.iter().find(|row| named(row).as_deref() == Some(field));
             row.map_or(Value::Null, |row| row["value"].clone())
         }
         other => panic!("{other}"),
