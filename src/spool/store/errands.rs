@@ -298,8 +298,8 @@ impl Store {
         Ok(())
     }
 
-    /// Look-ups, and leads with something to show, that wait, due or not; none of a kind that rests,
-    /// and none without a sender.
+    /// Look-ups, and leads with something to show, that wait, due or not; none of a kind that
+    /// rests, and none without a sender.
     ///
     /// # Errors
     /// The disk, or a damaged file.
