@@ -516,7 +516,7 @@ pub enum LeadVerb {
     Set {
         /// The lead's id
         lead: Option<String>,
-        /// A text; null clears; [a,b] for a multi-select field; "null" in quotes is the text
+        /// A text; null clears; `[a,b]` for a multi-select field; "null" in quotes is the text
         #[arg(value_name = "ID=VALUE")]
         values: Vec<String>,
         /// Where.
