@@ -31,7 +31,7 @@ pub(super) struct Errands {
     /// None goes out before, while calls wait.
     from: Duration,
     /// The last ones answered, and when.
-    answered: VecDeque<(Errand, Duration)>,
+    pub(super) answered: VecDeque<(Errand, Duration)>,
 }
 
 impl Core {

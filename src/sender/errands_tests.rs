@@ -180,13 +180,13 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 #[test]
 fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
     let mut core = ready(Settings::default());
-    let (_, outcome) = answered(&mut core, at(2), &backfill(1), forbidden());
-    assert!(!outcome.ops.iter().any(|op| matches!(op, Op::Errand { .. })));
-    assert_eq!(lane(&mut core, at(61), &backfill(1)), None);
-    assert_eq!(lane(&mut core, at(62), &backfill(1)), Some(Lane::Spare));
-    let mut core = ready(Settings::default());
     answered(&mut core, at(2), &look_up(), forbidden());
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
+    // nothing came of it that the spool would know
+    let errand = Errand::LookUp(lead());
+    core.errands.answered.push_back((errand, at(12).boot));
+    assert_eq!(lane(&mut core, at(71), &look_up()), None);
+    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Errand));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::check::check_beside;
 use super::identity::Seen;
 use super::seat::{Lock, Seat};
-use super::store::{CLEAN, Store};
+use super::store::{CLEAN, Store, UNCHECKED};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
 use rusqlite::{Connection, OpenFlags};
@@ -35,7 +35,8 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let (held, seen) = make_private(&file)?;
     let on_commit = settings.on_commit.clone();
     let mut store = Store::over(connect(&file)?, &file, settings)?;
-    let clean = seen.is_none() || store.meta(CLEAN)?.is_some();
+    let farewell = store.meta(CLEAN)?;
+    let clean = seen.is_none() || farewell.is_some();
     let mut untouched = true;
     if let Some(seen) = &seen {
         store.compare_identity(seen, lock.stamp.as_deref(), clean)?;
@@ -52,7 +53,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let seat = Seat::new(&file, held, lock);
     let (handle, mut guard) =
         start(store, Some(seat), on_commit).map_err(|error| not_writable(&file, &error))?;
-    if !clean || !untouched {
+    if !clean || !untouched || farewell.as_deref() == Some(UNCHECKED) {
         guard.check = Some(check_beside(&file, &handle)?);
     }
     Ok((handle, guard))

@@ -6,7 +6,7 @@
 
 use super::op::{Done, Op};
 use super::seat::Seat;
-use super::store::{CLEAN, Store, Work, prepare};
+use super::store::{CLEAN, Store, UNCHECKED, Work, prepare};
 use super::{CommitHook, Error};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -271,16 +271,15 @@ impl Writer {
             self.group(first);
         }
         // What was not found sound is looked at by the next start.
-        let sound = matches!(
-            self.lock_health().integrity,
-            Integrity::NotNeeded | Integrity::Sound
-        );
-        if !sound {
-            return;
-        }
+        let integrity = self.lock_health().integrity.clone();
+        let value = match integrity {
+            Integrity::NotNeeded | Integrity::Sound => "yes",
+            Integrity::Checking | Integrity::Unknown(_) => UNCHECKED,
+            Integrity::Damaged(_) => return,
+        };
         let clean = Op::Meta {
             key: CLEAN.into(),
-            value: "yes".into(),
+            value: value.into(),
         };
         // If this fails the next start checks the file, which is right.
         self.store.write(vec![clean]).ok();

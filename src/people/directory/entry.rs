@@ -160,6 +160,12 @@ impl Entry {
         slots.flat_map(|fact| fact.phones.iter().cloned()).collect()
     }
 
+    /// Every phone of which it says something: those that it gave up as well.
+    pub fn named(&self) -> BTreeSet<Phone> {
+        let gone = self.gone.keys().map(|(_, phone)| phone.clone());
+        self.phones().into_iter().chain(gone).collect()
+    }
+
     fn rows(&self) -> usize {
         let slots = self.slots.values().map(|fact| fact.phones.len().max(1));
         slots.sum::<usize>() + self.gone.len()

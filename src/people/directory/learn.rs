@@ -88,10 +88,8 @@ impl Changed {
         }
         self.any = true;
         ledger.put(lead, old, new)?;
-        self.phones.extend(old.phones());
-        self.phones.extend(new.phones());
-        self.phones
-            .extend(new.gone.keys().map(|(_, phone)| phone.clone()));
+        self.phones.extend(old.named());
+        self.phones.extend(new.named());
         let stands = |entry: &Entry| {
             let life = &entry.life;
             (life.is_deleted(), life.merged, life.whole)
@@ -110,7 +108,7 @@ impl Changed {
         while let Some(root) = self.roots.pop() {
             for lead in ledger.merged_into(root, LEADS_MAX + 1)? {
                 if seen.insert(lead) {
-                    self.phones.extend(ledger.entry(lead)?.phones());
+                    self.phones.extend(ledger.entry(lead)?.named());
                     self.roots.push(lead);
                 }
             }

@@ -288,3 +288,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_merge_of_a_lead_that_had_taken_in_one_which_gave_a_number_up_names_that_number() {
+    let mut directory = Remembered::default();
+    directory.learn(&news(3, 0, What::PropertiesUpdated, Some(6)));
+    directory.learn(&news(
+        2,
+        0,
+        What::Merged {
+            from: vec![lead(4)],
+        },
+        None,
+    ));
+    directory.learn(&contact(news(4, 1, What::Created, None), 1, &[], &[6]));
+    let merge = news(
+        3,
+        0,
+        What::Merged {
+            from: vec![lead(2)],
+        },
+        None,
+    );
+    let Learned::Phones(phones) = directory.learn(&merge) else {
+        panic!("something is new");
+    };
+    assert!(phones.contains(&phone(6)));
+}

@@ -10,6 +10,8 @@ use rusqlite::OptionalExtension as _;
 pub(super) const HIGHEST_ID: &str = "spool.highest_id";
 /// `yes` after an orderly end.
 pub(in crate::spool) const CLEAN: &str = "spool.clean";
+/// Instead of `yes`: the end was orderly, but broke off the check of the file.
+pub(in crate::spool) const UNCHECKED: &str = "unchecked";
 /// Which file this is ([`Seen::identity`]).
 const FILE: &str = "spool.file";
 /// `yes` in a copy, until a request was made with it.

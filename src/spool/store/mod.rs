@@ -32,7 +32,7 @@ mod unreadable;
 pub(super) use asked::Stored;
 pub use directory::DirectorySize;
 pub use errands::Rest;
-pub(super) use meta::CLEAN;
+pub(super) use meta::{CLEAN, UNCHECKED};
 pub use search::Search;
 pub use shows::LeadFields;
 pub use tally::Recount;

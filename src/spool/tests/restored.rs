@@ -2,7 +2,7 @@
 
 use super::call::at;
 use crate::spool::folder::{FILE, LOCK};
-use crate::spool::{Op, Settings, SlotRow, TokenPrint, open};
+use crate::spool::{Integrity, Op, Settings, SlotRow, TokenPrint, open};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -111,4 +111,19 @@ fn the_doubt_stays_until_somebody_made_a_request() {
     assert!(is_restored(&backup, false), "another one");
     assert!(is_restored(&backup, true), "the daemon, which waits first");
     assert!(!is_restored(&backup, true));
+}
+
+#[test]
+fn an_end_that_broke_the_check_off_is_no_doubt_and_the_check_is_made_anew() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, _) = used(root.path());
+    let (handle, guard) = open(&state, Settings::default()).expect("opens");
+    assert_eq!(handle.health().integrity, Integrity::NotNeeded);
+    handle.set_integrity(Integrity::Unknown("interrupted".to_owned()));
+    guard.close();
+    let (handle, guard) = open(&state, Settings::default()).expect("opens");
+    assert_ne!(handle.health().integrity, Integrity::NotNeeded);
+    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    assert!(!restored.expect("readable"));
+    guard.close();
 }
