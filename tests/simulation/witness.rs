@@ -105,6 +105,11 @@ impl Witness {
                 _ => self.excuse(uuid),
             }
         }
+        let unheard = matches!(verdict, kind::Kind::Fault | kind::Kind::Unreached);
+        if unheard && waits.request.endpoint() == callbridge::crm::Endpoint::Filter {
+            // what did not reach us has taught nothing
+            self.learned = self.learned.saturating_sub(1);
+        }
         match verdict {
             kind::Kind::TokenRefused | kind::Kind::NoGrant | kind::Kind::Unswept => {
                 self.refused = Some(at);
