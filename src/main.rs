@@ -12,7 +12,10 @@ fn main() -> ExitCode {
     match start() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("callbridge: {failure}");
+            let words = failure.to_string();
+            if !words.is_empty() {
+                eprintln!("callbridge: {words}");
+            }
             failure.exit_code()
         }
     }

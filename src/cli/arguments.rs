@@ -276,7 +276,7 @@ mod tests {
           explain      Say what would be journaled of a recording, and why; sends nothing
           check        Try each source, right, grant, folder and file, and say what to do
                        about what is wrong
-          status       Show books, budget, backlog, sources and token of the running daemon
+          status       Say whether all is well, what to do if not, and how all stands
           dead         Look at what the CRM did not take, mend it, and send it again
           lead         Find numbers without a lead, and what a number maps to
           connect      Ask a company for its consent, and keep the tokens that it gives

@@ -36,7 +36,10 @@ impl Checking<'_> {
                 let config = self.config(flags, Purpose::Run)?;
                 Ok(Command::Check(Box::new(Check { json, config })))
             }
-            Verb::Status(flags) => self.asking(flags).map(Command::Status),
+            Verb::Status { exit_code, state } => {
+                let at = self.asking(state)?;
+                Ok(Command::Status { exit_code, at })
+            }
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
             Verb::Connect(flags) => {

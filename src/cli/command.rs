@@ -25,7 +25,12 @@ pub enum Command {
     /// `check`
     Check(Box<Check>),
     /// `status`
-    Status(Asking),
+    Status {
+        /// `--exit-code`
+        exit_code: bool,
+        /// Where.
+        at: Asking,
+    },
     /// `dead …`
     Dead(Dead, Asking),
     /// `lead missing`
@@ -68,7 +73,7 @@ impl Command {
             Self::Dead(dead, _) => matches!(dead, Dead::Watch),
             Self::Explain(_)
             | Self::Check(_)
-            | Self::Status(_)
+            | Self::Status { .. }
             | Self::LeadMissing { .. }
             | Self::LeadList(_)
             | Self::LeadCheck(_)

@@ -36,7 +36,7 @@ pub async fn dispatch(
             let mut out = io::BufWriter::new(io::stdout().lock());
             crate::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
-        Command::Status(at) => command::status(&at).await,
+        Command::Status { exit_code, at } => command::status(&at, exit_code).await,
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
         Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
         Command::LeadList(at) => command::lead::list(&at).await,

@@ -8,6 +8,8 @@ use std::fmt;
 pub enum Code {
     /// Something went wrong that no other code names; the books of `demo` do not balance.
     Failed = 1,
+    /// `status --exit-code`: nothing reaches the CRM, or no source is up.
+    Down = 2,
     /// Wrong flags.
     Usage = 64,
     /// An input file cannot be read as what it should be.
@@ -28,8 +30,9 @@ pub enum Code {
 
 impl Code {
     /// Every code, lowest first.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Failed,
+        Self::Down,
         Self::Usage,
         Self::Input,
         Self::NoInput,
@@ -76,6 +79,11 @@ impl Failure {
         }
     }
 
+    /// A code alone: what there is to say stands on stdout.
+    pub fn silent(code: Code) -> Self {
+        Self::new(code, "")
+    }
+
     /// An error from below, with the code that fits here.
     pub fn of(code: Code, error: impl Into<anyhow::Error>) -> Self {
         Self {
@@ -118,7 +126,7 @@ mod tests {
     #[test]
     fn codes_are_those_of_sysexits() {
         let numbers: Vec<u8> = Code::ALL.iter().map(|code| code.number()).collect();
-        assert_eq!(numbers, [1, 64, 65, 66, 69, 73, 75, 77, 78]);
+        assert_eq!(numbers, [1, 2, 64, 65, 66, 69, 73, 75, 77, 78]);
         assert_eq!(Code::of_number(77), Code::NoPermission);
         assert_eq!(Code::of_number(3), Code::Failed);
     }

@@ -34,8 +34,17 @@ pub enum Verb {
     Explain(Box<ExplainFlags>),
     /// Try each source, right, grant, folder and file, and say what to do about what is wrong
     Check(Box<CheckFlags>),
-    /// Show books, budget, backlog, sources and token of the running daemon
-    Status(StateFlags),
+    /// Say whether all is well, what to do if not, and how all stands
+    #[command(after_help = STATUS_EXIT)]
+    Status {
+        /// End with 0 when all is well, 1 when something waits for a person, 2 when nothing
+        /// reaches the CRM or no source is up
+        #[arg(long)]
+        exit_code: bool,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
     /// Look at what the CRM did not take, mend it, and send it again
     #[command(subcommand)]
     Dead(DeadVerb),
@@ -65,6 +74,10 @@ Examples:
     --source 'ami://callbridge@10.0.0.5?secret-file=/etc/callbridge/ami' \\
     --trunk city=PJSIP/city,country=UZ,strip=9,lead=csv:/etc/callbridge/leads
   callbridge run @/etc/callbridge/flags --dry-run";
+
+const STATUS_EXIT: &str = "\
+Exit: 0 told, 69 no daemon and no state. With --exit-code: 0 all is well, 1 something waits for a
+person, 2 nothing reaches the CRM or no source is up, 69 as before.";
 
 const SET_EXAMPLES: &str = "\
 Examples:

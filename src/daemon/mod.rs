@@ -36,13 +36,14 @@ use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
-use crate::ops::status::Status;
+use crate::ops::status::{Status, findings};
 use crate::ops::{http, systemd};
 use crate::sender::Asking;
 use crate::spool::{Guard, Integrity};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use observer::Observer;
 use outward::Outward;
+use std::path::Path;
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -155,10 +156,8 @@ impl Daemon {
         let who = Arc::clone(&people);
         let learned = directory::keep(opened.directory, who, rules.clone(), spool.clone());
         tasks.spawn(until(learned, stopped.clone()));
-        let errands = errands::tell(opened.spool.clone());
-        tasks.spawn(until(errands, stopped.clone()));
-        let upkeep = upkeep::keep(opened.spool.clone());
-        tasks.spawn(until(upkeep, stopped.clone()));
+        tasks.spawn(until(errands::tell(opened.spool.clone()), stopped.clone()));
+        tasks.spawn(until(upkeep::keep(opened.spool.clone()), stopped.clone()));
         tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
         let Outward {
             shown: sender,
@@ -178,6 +177,8 @@ impl Daemon {
             seen_up,
             webhooks,
             vitals,
+            state: shown_folder(&config),
+            check_command: check_command(std::env::args()),
         });
         let daemon = Self {
             observer,
@@ -368,6 +369,20 @@ fn start_sources(
         });
     }
     ways_back
+}
+
+/// The state folder, as it was given.
+fn shown_folder(config: &Config) -> String {
+    let folder = config.state.as_deref().unwrap_or(Path::new(""));
+    folder.display().to_string()
+}
+
+/// The command that tries what `run` was given: what stood in its arguments has no secrets.
+fn check_command(arguments: impl Iterator<Item = String>) -> Option<String> {
+    let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
+    given.next()?;
+    let flags: Vec<String> = given.map(|flag| findings::quoted(&flag)).collect();
+    Some(format!("callbridge check {}", flags.join(" ")))
 }
 
 /// The id of the source at this place.

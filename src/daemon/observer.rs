@@ -33,6 +33,10 @@ pub struct Observer {
     pub webhooks: Option<Shown>,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
+    /// The state folder.
+    pub state: String,
+    /// The command that tries what the daemon was given.
+    pub check_command: Option<String>,
 }
 
 impl Observer {
@@ -42,10 +46,13 @@ impl Observer {
     /// When the spool cannot be read.
     pub async fn status(&self) -> Result<Status, Error> {
         let now = clock::now().wall;
-        let read = self
-            .spool
-            .read(move |store| Ok((store.books(), store.lead_fields(now)?)));
-        let (books, fields) = read.await?;
+        let (at, state) = (now.floor_seconds().get(), self.state.clone());
+        let read = self.spool.read(move |store| {
+            let kept = Status::kept(store, at, &state)?;
+            Ok((kept, store.lead_fields(now)?))
+        });
+        let (kept, fields) = read.await?;
+        let books = kept.books;
         let sender = self.sender.borrow().clone();
         // Before all else the sender has to say: without the disk nothing is sent or taken in.
         let pause = self.spool.health().trouble.map(|error| Pause {
@@ -54,8 +61,7 @@ impl Observer {
         });
         let directory = self.spool.read(Store::directory_status).await?;
         let waiting = books.ready + books.sending + books.submitted;
-        Ok(Status {
-            books,
+        let status = Status {
             budget: sender.budget(clock::now().boot),
             // The sender's figure is of its last turn; the books are of now.
             backlog: Backlog {
@@ -71,7 +77,10 @@ impl Observer {
             pause: pause.or(sender.pause),
             webhooks: self.webhooks.as_ref().map(Shown::status),
             directory,
-        })
+            check_command: self.check_command.clone(),
+            ..kept
+        };
+        Ok(status.judged())
     }
 
     /// The loops that have not come round for longer than this.

@@ -196,7 +196,7 @@ impl Intake {
         } else {
             status::SourceState::Up
         };
-        source.status.why = None;
+        (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
         self.listens(at, now);
     }
@@ -222,6 +222,8 @@ impl Intake {
         };
         source.status.state = status::SourceState::Down;
         source.status.why = Some(why);
+        let since_seconds = since.floor_seconds().get();
+        source.status.down_since = source.status.down_since.or(Some(since_seconds));
         self.is_deaf(at, since);
     }
 

@@ -40,6 +40,7 @@ impl Source {
             status: status::Source {
                 url: settings.shown.clone(),
                 pbx: settings.pbx.clone(),
+                catch_up: settings.catch_up,
                 ..status::Source::default()
             },
             settings,

@@ -2,7 +2,8 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`status`] | the shape of `status --json`, and the same for people |
+//! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
+//! | [`zone`] | times as people read them |
 //! | [`metrics`] | the same as Prometheus metrics |
 //! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`pulse`] | whether the loops still turn |
@@ -13,5 +14,7 @@ pub mod metrics;
 pub mod pulse;
 pub mod status;
 pub mod systemd;
+pub mod zone;
 
 pub use status::Status;
+pub use zone::Zone;

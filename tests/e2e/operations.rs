@@ -160,6 +160,13 @@ fn assert_status_shape(status: &Value) {
         status,
         &["books", "budget", "backlog", "sources", "token", "pause"],
     );
+    has(
+        status,
+        &["verdict", "todo", "version", "lastCallAt", "gaps"],
+    );
+    for each in status["todo"].as_array().expect("a list") {
+        has(each, &["kind", "what", "command"]);
+    }
     let books = "finished ready sending submitted journaled dead parked discarded internal \
                  skipped unreadable";
     has(
@@ -188,7 +195,7 @@ fn assert_status_shape(status: &Value) {
 #[tokio::test]
 async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_state() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let nothing = place.command(&["status", "--json"]).await;
+    let nothing = place.command(&["status", "--json", "--exit-code"]).await;
     assert_eq!(nothing.status.code(), Some(69));
     assert!(nothing.stdout.is_empty());
     place.append("recorded", &recordings::one("inbound_answered").ami);
@@ -209,10 +216,12 @@ async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_stat
         (&"done".into(), &"pbx1".into())
     );
     assert_eq!(running["token"]["company"], "Sandbox company");
-    let text = place.command(&["status"]).await;
+    assert_eq!(running["verdict"], "well", "{running}");
+    let text = place.command(&["status", "--exit-code"]).await;
+    assert_eq!(text.status.code(), Some(0));
     let text = String::from_utf8(text.stdout).expect("UTF-8");
     assert!(
-        text.starts_with("sending\n") && !text.contains('\x1b'),
+        text.starts_with("all is well\n") && !text.contains('\x1b'),
         "{text}"
     );
     program.terminate().await;
@@ -220,6 +229,18 @@ async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_stat
     let alone = place.lines(&["status", "--json"]).await.remove(0);
     assert_status_shape(&alone);
     assert_eq!(alone["books"], running["books"]);
+    assert_eq!(
+        (&alone["verdict"], &alone["todo"][0]["kind"]),
+        (&"down".into(), &"no_daemon".into())
+    );
+    assert_eq!(alone["lastCallAt"], running["lastCallAt"]);
+    assert!(running["lastCallAt"].is_number(), "{running}");
+    let down = place.command(&["status", "--exit-code"]).await;
+    assert_eq!(down.status.code(), Some(2));
+    let text = String::from_utf8(down.stdout).expect("UTF-8");
+    let first = "nothing reaches the CRM\n  - no daemon runs";
+    assert!(text.starts_with(first), "{text}");
+    assert!(down.stderr.is_empty(), "it is an answer, not a failure");
 }
 
 #[tokio::test]

@@ -90,7 +90,8 @@ impl Stage {
         let text = self.place.command(&["status"]).await.stdout;
         let text = String::from_utf8(text).expect("UTF-8");
         assert!(
-            text.starts_with(&format!("paused: {reason}\n  cure:  ")),
+            text.starts_with("nothing reaches the CRM\n")
+                && text.contains(&format!("paused ({reason}): ")),
             "{text}"
         );
         assert!(text.contains(cure), "{text}");

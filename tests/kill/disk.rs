@@ -25,7 +25,7 @@ async fn told(place: &Place) {
         let said = place.command(&["status"]).await;
         let words = String::from_utf8_lossy(&said.stdout);
         let cure = "make room on its disk; work goes on by itself then";
-        words.starts_with("paused: disk\n") && words.contains("no room for") && words.contains(cure)
+        words.contains("paused (disk): ") && words.contains("no room for") && words.contains(cure)
     })
     .await;
 }

@@ -9,6 +9,7 @@ use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Answer, Replies};
 use crate::journal::Rules;
 use crate::ops::Status;
+use crate::ops::status::{Pause, findings};
 use crate::people::files::Watched;
 use crate::spool::{self, Error, Handle, LeadDirectory};
 use serde_json::Value;
@@ -91,7 +92,7 @@ fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
             eprintln!("callbridge: {error}");
         }
     }
-    let books = spool.clone();
+    let (books, folder) = (spool.clone(), state.display().to_string());
     Desk {
         asking: None,
         field_list_wrapper: None,
@@ -99,21 +100,19 @@ fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
         rules,
         people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),
         status: Box::new(move || {
-            let spool = books.clone();
+            let (spool, folder) = (books.clone(), folder.clone());
             Box::pin(async move {
-                let books = spool.read(|store| Ok(store.books())).await?;
-                let head = books.ready + books.sending + books.submitted;
-                let mut status = Status {
-                    books,
-                    ..Status::default()
-                };
-                status.backlog.calls = head;
+                let at = clock::now().wall.floor_seconds().get();
+                let kept = spool.read(move |store| Status::kept(store, at, &folder));
+                let mut status = kept.await?;
+                let books = &status.books;
+                status.backlog.calls = books.ready + books.sending + books.submitted;
                 status.token.state = "unknown".to_owned();
-                status.pause = Some(crate::ops::status::Pause {
-                    reason: "no daemon runs".to_owned(),
+                status.pause = Some(Pause {
+                    reason: findings::NO_DAEMON.to_owned(),
                     cure: "start `callbridge run`, or its systemd unit".to_owned(),
                 });
-                Ok(status)
+                Ok(status.judged())
             })
         }),
     }

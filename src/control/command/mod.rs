@@ -19,31 +19,43 @@ use crate::control::protocol::Ask;
 use crate::explain::kept::Kept;
 use crate::explain::text::Paint;
 use crate::journal::Rules;
-use crate::ops::Status;
+use crate::ops::status::text::Look;
+use crate::ops::{Status, Zone, status::Verdict};
 use conversation::{converse, line};
 use serde_json::Value;
 use std::io::IsTerminal;
 
-/// `status`
+/// `status`; with `exit_code` the verdict is how the command ends.
 ///
 /// # Errors
-/// 69 without daemon and state.
-pub async fn status(at: &Asking) -> Result<(), Failure> {
+/// 69 without daemon and state; with `exit_code` 1 and 2, by the verdict.
+pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let zone = Zone::of(None);
+    let look = Look { colour, zone };
+    let mut verdict = Verdict::Well;
     let show = |item: &Value| {
-        if at.json {
-            return line(&item.to_string());
+        let read = serde_json::from_value::<Status>(item.clone());
+        let mut status = read.map_err(|error| {
+            let words = format!("the daemon is of another version: {error}");
+            Failure::new(Code::Unreachable, words)
+        })?;
+        if status.version.is_empty() {
+            // A daemon that is older than verdicts.
+            status = status.judged();
         }
-        match serde_json::from_value::<Status>(item.clone()) {
-            Ok(status) => print(status.to_text(colour).as_bytes()),
-            Err(error) => Err(Failure::new(
-                Code::Unreachable,
-                format!("the daemon is of another version: {error}"),
-            )),
+        verdict = status.verdict;
+        match at.json {
+            true => line(&item.to_string()),
+            false => print(status.to_text(&look).as_bytes()),
         }
     };
     converse(&at.state, Ask::Status, Rules::default(), show).await?;
-    Ok(())
+    match verdict {
+        Verdict::Attention if exit_code => Err(Failure::silent(Code::Failed)),
+        Verdict::Down if exit_code => Err(Failure::silent(Code::Down)),
+        Verdict::Well | Verdict::Attention | Verdict::Down => Ok(()),
+    }
 }
 
 /// `explain --call ID` without a file: the call as it was put down.

@@ -1,8 +1,22 @@
 //! The shape of `status --json`: fixed in names and types, only added to.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | this | the shape |
+//! | [`verdict`] | whether all is well, and what waits for a person, by kind |
+//! | [`findings`] | what is found in the shape: one function for each part |
+//! | `kept` | what the spool alone knows |
+//! | [`text`] | the same for people |
+
+pub mod findings;
+mod kept;
+pub mod text;
+pub mod verdict;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
+pub use text::seconds_in_words;
+pub use verdict::{Kind, Todo, Verdict};
 
 /// Everything `status` shows.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -29,6 +43,33 @@ pub struct Status {
     /// Fields of leads that show their calls; not there without `--lead-field`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lead_fields: Option<LeadFields>,
+    /// Whether all is well.
+    #[serde(default)]
+    pub verdict: Verdict,
+    /// What waits for a person, worst first.
+    #[serde(default)]
+    pub todo: Vec<Todo>,
+    /// The version of the program that says all this.
+    #[serde(default)]
+    pub version: String,
+    /// When it is said, in epoch seconds.
+    #[serde(default)]
+    pub at: i64,
+    /// The state folder.
+    #[serde(default)]
+    pub state: String,
+    /// When the newest customer call that is kept began, in epoch seconds.
+    #[serde(default)]
+    pub last_call_at: Option<i64>,
+    /// Letters by reason, unreadable ones included.
+    #[serde(default)]
+    pub letters: BTreeMap<String, u64>,
+    /// The last gaps of each source, oldest first.
+    #[serde(default)]
+    pub gaps: Vec<SourceGap>,
+    /// The command that tries what the daemon was given; not told in JSON.
+    #[serde(skip)]
+    pub check_command: Option<String>,
 }
 
 /// Which lead has which phone, as far as the CRM has told.
@@ -47,20 +88,6 @@ pub struct Directory {
     pub read_to: Option<i64>,
     /// Why it is left.
     pub why: Option<String>,
-}
-
-impl Directory {
-    fn to_text(&self, text: &mut String) {
-        let (phones, leads) = (self.phones, self.leads);
-        let _ = write!(text, "leads    {phones} numbers of {leads} leads");
-        if let Some(state) = &self.backfill {
-            let _ = write!(text, ", backfill {state}");
-        }
-        let _ = match &self.why {
-            Some(why) => writeln!(text, ": {why}"),
-            None => writeln!(text),
-        };
-    }
 }
 
 /// Fields of leads that show their calls (`--lead-field`).
@@ -90,25 +117,6 @@ pub struct LeadField {
     pub ok: bool,
     /// What the CRM's fields say of it.
     pub what: String,
-}
-
-impl LeadFields {
-    fn to_text(&self, text: &mut String) {
-        let why = self
-            .why
-            .as_ref()
-            .map_or_else(String::new, |why| format!(": {why}"));
-        let _ = writeln!(
-            text,
-            "fields   {}{why}; {} leads wait",
-            self.state, self.waiting
-        );
-        for field in &self.fields {
-            let mark = if field.ok { "" } else { ", left out" };
-            let LeadField { name, id, what, .. } = field;
-            let _ = writeln!(text, "         {name} {id}: {what}{mark}");
-        }
-    }
 }
 
 /// `finished = ready + sending + submitted + journaled + dead + parked + discarded` at every
@@ -214,6 +222,16 @@ pub enum SourceState {
     Done,
 }
 
+impl SourceState {
+    /// Events of it are heard, or were heard to their end.
+    pub const fn is_up(self) -> bool {
+        match self {
+            Self::Up | Self::Reading | Self::Done => true,
+            Self::Down => false,
+        }
+    }
+}
+
 /// One source.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -222,6 +240,9 @@ pub struct Source {
     pub url: String,
     /// The id of its PBX.
     pub pbx: String,
+    /// It is a file that fills what the others could not hear (`--catch-up`).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub catch_up: bool,
     /// How it is doing.
     pub state: SourceState,
     /// Arrival of its last event, in epoch seconds; `null` before the first.
@@ -241,6 +262,9 @@ pub struct Source {
     pub last_gap: Option<Gap>,
     /// Why it is down; `null` otherwise.
     pub why: Option<String>,
+    /// Since when it is down, in epoch seconds; `null` while it is not, and before it was up.
+    #[serde(default)]
+    pub down_since: Option<i64>,
 }
 
 /// A time in which events may have been missed, in epoch seconds.
@@ -250,6 +274,19 @@ pub struct Gap {
     pub from: i64,
     /// When events were heard again.
     pub until: i64,
+}
+
+/// A gap of a source, in epoch seconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SourceGap {
+    /// The source, as its flag names it.
+    pub source: String,
+    /// The last event before it that is stored.
+    pub from: i64,
+    /// When events were heard again.
+    pub to: i64,
+    /// A catch-up file has told what happened in it.
+    pub filled: bool,
 }
 
 /// What is known of the token.
@@ -290,25 +327,6 @@ pub struct Webhooks {
     pub events: BTreeMap<String, u64>,
 }
 
-impl Webhooks {
-    fn to_text(&self, text: &mut String) {
-        let how = if self.tls { "HTTPS" } else { "HTTP" };
-        let _ = write!(text, "webhooks {} ({how}) {}", self.address, self.state);
-        let last = self.last_event_at;
-        if let Some(at) = last.and_then(|at| jiff::Timestamp::from_second(at).ok()) {
-            let _ = write!(text, ", last event {at}");
-        }
-        let events = self.events.iter();
-        let events = events.map(|(result, count)| format!("{count} {}", result.replace('_', " ")));
-        let events: Vec<String> = events.collect();
-        let events = match &events[..] {
-            [] => "none so far".to_owned(),
-            events => events.join(", "),
-        };
-        let _ = writeln!(text, "\n         {events}");
-    }
-}
-
 /// Every [`Pause::reason`] there is.
 pub const PAUSES: [&str; 13] = [
     "token_missing",
@@ -335,139 +353,6 @@ pub struct Pause {
     pub cure: String,
 }
 
-/// `2 h 05 min`, `3 min 20 s`, `12 s`.
-pub fn seconds_in_words(seconds: u64) -> String {
-    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, s) => format!("{s} s"),
-        (0, m, s) => format!("{m} min {s:02} s"),
-        (h, m, _) => format!("{h} h {m:02} min"),
-    }
-}
-
-impl Status {
-    /// The same for people: a few aligned lines, `colour` with ANSI colours.
-    pub fn to_text(&self, colour: bool) -> String {
-        let paint = |code: &str, text: &str| {
-            if colour {
-                format!("\x1b[{code}m{text}\x1b[0m")
-            } else {
-                text.to_owned()
-            }
-        };
-        let mut text = String::new();
-        match &self.pause {
-            Some(pause) => {
-                let _ = writeln!(text, "{} {}", paint("1;31", "paused:"), pause.reason);
-                let _ = writeln!(text, "  cure:  {}", pause.cure);
-            }
-            None => {
-                let _ = writeln!(text, "{}", paint("32", "sending"));
-            }
-        }
-        let (b, balance) = (
-            &self.books,
-            if self.books.balance() {
-                ""
-            } else {
-                " (unbalanced!)"
-            },
-        );
-        let _ = writeln!(text, "books    {} finished{balance}", b.finished);
-        let _ = writeln!(
-            text,
-            "         {} ready, {} sending, {} submitted, {} journaled\n         \
-             {} dead, {} parked, {} discarded",
-            b.ready, b.sending, b.submitted, b.journaled, b.dead, b.parked, b.discarded
-        );
-        let _ = writeln!(
-            text,
-            "         beside them {} internal, {} skipped, {} unreadable",
-            b.internal, b.skipped, b.unreadable
-        );
-        self.pace_to_text(&mut text);
-        self.token_to_text(&mut text);
-        if let Some(webhooks) = &self.webhooks {
-            webhooks.to_text(&mut text);
-        }
-        if let Some(directory) = &self.directory {
-            directory.to_text(&mut text);
-        }
-        if let Some(fields) = &self.lead_fields {
-            fields.to_text(&mut text);
-        }
-        for source in &self.sources {
-            source.to_text(&mut text, &paint);
-        }
-        text
-    }
-
-    fn pace_to_text(&self, text: &mut String) {
-        let budget = &self.budget;
-        // Without a daemon nobody keeps a budget.
-        if budget.limit > 0 {
-            let next = match budget.next_free_in_ms {
-                0 => String::new(),
-                ms => format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100),
-            };
-            let _ = writeln!(
-                text,
-                "budget   {} of {} requests used in {} s{next}",
-                budget.used, budget.limit, budget.window_sec
-            );
-        }
-        let waiting = match self.backlog.calls {
-            0 => "nothing waits".to_owned(),
-            1 => "1 call".to_owned(),
-            calls => format!("{calls} calls"),
-        };
-        // while it is paused the time does not run
-        let then = self.pause.as_ref().map_or("", |_| " once it goes on");
-        let drain = match self.backlog.drain_sec {
-            0 => String::new(),
-            seconds => format!(", confirmed in about {}{then}", seconds_in_words(seconds)),
-        };
-        let _ = writeln!(text, "backlog  {waiting}{drain}");
-    }
-
-    fn token_to_text(&self, text: &mut String) {
-        let token = &self.token;
-        let _ = write!(text, "token    {}", token.state);
-        if let Some(company) = &token.company {
-            let _ = write!(text, ", company {company}");
-        }
-        if let Some(application) = &token.application {
-            let _ = write!(text, ", application {application}");
-        }
-        if let Some(at) = token
-            .expires_at
-            .and_then(|at| jiff::Timestamp::from_second(at).ok())
-        {
-            let _ = write!(text, ", expires {at}");
-        }
-        text.push('\n');
-    }
-}
-
-impl Source {
-    fn to_text(&self, text: &mut String, paint: &impl Fn(&str, &str) -> String) {
-        let state = match self.state {
-            SourceState::Up => paint("32", "up"),
-            SourceState::Down => paint("31", "down"),
-            SourceState::Reading => paint("33", "reading"),
-            SourceState::Done => paint("32", "done"),
-        };
-        let _ = writeln!(text, "source   {} ({}) {state}", self.url, self.pbx);
-        if let Some(why) = &self.why {
-            let _ = writeln!(text, "         {why}");
-        }
-        let _ = writeln!(
-            text,
-            "         {} read, {} skipped, {} repaired, {} unreadable, {} gaps",
-            self.read, self.skipped, self.repaired, self.unreadable, self.gaps
-        );
-    }
-}
-
 /// Requests sent, by endpoint and verdict: the labels of `callbridge_requests_total`.
 pub type Requests = BTreeMap<(String, String), u64>;
 
@@ -479,9 +364,11 @@ mod tests {
     fn the_shape_is_the_promised_one() {
         let status = Status {
             sources: vec![Source::default()],
+            gaps: vec![SourceGap::default()],
+            pause: Some(Pause::default()),
             ..Status::default()
         };
-        let json = serde_json::to_value(&status).expect("a status");
+        let json = serde_json::to_value(status.judged()).expect("a status");
         for path in [
             "/books/finished",
             "/books/unreadable",
@@ -493,58 +380,40 @@ mod tests {
             "/token/expiresAt",
             "/token/grants",
             "/pause",
+            "/verdict",
+            "/todo/0/what",
+            "/todo/0/command",
+            "/todo/0/kind",
+            "/version",
+            "/lastCallAt",
+            "/gaps/0/source",
+            "/gaps/0/from",
+            "/gaps/0/to",
+            "/gaps/0/filled",
         ] {
             assert!(json.pointer(path).is_some(), "{path} is missing in {json}");
         }
         assert_eq!(json.pointer("/sources/0/state"), Some(&"down".into()));
+        assert_eq!(json.pointer("/verdict"), Some(&"down".into()));
     }
 
     #[test]
-    fn books_that_do_not_add_up_are_said_to() {
-        let books = Books {
-            finished: 2,
-            ready: 1,
-            ..Books::default()
-        };
-        assert!(!books.balance());
-        let status = Status {
-            books,
-            ..Status::default()
-        };
-        assert!(status.to_text(false).contains("unbalanced"));
-        assert!(
-            Books {
-                finished: 1,
-                journaled: 1,
-                ..Books::default()
-            }
-            .balance()
-        );
-    }
-
-    #[test]
-    fn people_read_a_pause_first() {
-        let pause = Pause {
-            reason: "the token is refused".into(),
-            cure: "put a new one".into(),
-        };
-        let status = Status {
-            pause: Some(pause),
-            backlog: Backlog {
-                calls: 3,
-                drain_sec: 1,
-            },
-            ..Status::default()
-        };
-        insta::assert_snapshot!(status.to_text(false), @r"
-        paused: the token is refused
-          cure:  put a new one
-        books    0 finished
-                 0 ready, 0 sending, 0 submitted, 0 journaled
-                 0 dead, 0 parked, 0 discarded
-                 beside them 0 internal, 0 skipped, 0 unreadable
-        backlog  3 calls, confirmed in about 1 s once it goes on
-        token
-        ");
+    fn what_an_older_daemon_says_is_still_understood() {
+        let mut json = serde_json::to_value(Status::default()).expect("a status");
+        let object = json.as_object_mut().expect("an object");
+        for key in [
+            "verdict",
+            "todo",
+            "version",
+            "at",
+            "state",
+            "lastCallAt",
+            "letters",
+            "gaps",
+        ] {
+            object.remove(key).expect("a key of today");
+        }
+        let status: Status = serde_json::from_value(json).expect("an older shape");
+        assert_eq!(status, Status::default());
     }
 }

@@ -1,0 +1,149 @@
+//! What people read.
+
+use super::*;
+use crate::ops::status::{Backlog, Books, Pause, SourceGap, Token};
+
+fn look(zone: &str) -> Look {
+    Look {
+        colour: false,
+        zone: Zone::named(zone).expect("a zone"),
+    }
+}
+
+#[test]
+fn books_that_do_not_add_up_are_said_to() {
+    let books = Books {
+        finished: 2,
+        ready: 1,
+        ..Books::default()
+    };
+    assert!(!books.balance());
+    let status = Status {
+        books,
+        ..Status::default()
+    };
+    assert!(status.to_text(&look("UTC")).contains("unbalanced"));
+}
+
+#[test]
+fn people_read_a_pause_first() {
+    let pause = Pause {
+        reason: "token_refused".into(),
+        cure: "put a new one".into(),
+    };
+    let status = Status {
+        pause: Some(pause),
+        backlog: Backlog {
+            calls: 3,
+            drain_sec: 1,
+        },
+        ..Status::default()
+    };
+    insta::assert_snapshot!(status.judged().to_text(&look("UTC")), @r"
+    nothing reaches the CRM
+      - paused (token_refused): put a new one
+          callbridge check @FILE (with the flags of run)
+    books    0 finished
+             0 ready, 0 sending, 0 submitted, 0 journaled
+             0 dead, 0 parked, 0 discarded
+             beside them 0 internal, 0 skipped, 0 unreadable
+    backlog  3 calls, confirmed in about 1 s once it goes on
+    token
+    ");
+}
+
+fn daemon() -> Status {
+    Status {
+        at: 1_795_151_317,
+        version: "1.2.3 (abc)".to_owned(),
+        state: "/var/lib/callbridge".to_owned(),
+        last_call_at: Some(1_795_151_300),
+        books: Books {
+            finished: 4,
+            journaled: 4,
+            ..Books::default()
+        },
+        token: Token {
+            state: "ok".to_owned(),
+            expires_at: Some(1_895_151_317),
+            ..Token::default()
+        },
+        sources: vec![Source {
+            url: "ami://a@pbx:5038".to_owned(),
+            pbx: "pbx1".to_owned(),
+            state: SourceState::Up,
+            last_event_at: Some(1_795_151_310),
+            gaps: 1,
+            ..Source::default()
+        }],
+        gaps: vec![SourceGap {
+            source: "ami://a@pbx:5038".to_owned(),
+            from: 1_795_100_000,
+            to: 1_795_100_200,
+            filled: true,
+        }],
+        ..Status::default()
+    }
+}
+
+#[test]
+fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_its_pbx() {
+    insta::assert_snapshot!(daemon().judged().to_text(&look("Asia/Tashkent")), @r"
+    all is well
+    books    4 finished
+             0 ready, 0 sending, 0 submitted, 4 journaled
+             0 dead, 0 parked, 0 discarded
+             beside them 0 internal, 0 skipped, 0 unreadable
+    last     call of 2026-11-20 10:08:20 +05
+    backlog  nothing waits
+    token    ok, expires 2030-01-20 19:55:17 +05
+    source   ami://a@pbx:5038 (pbx1) up
+             0 read, 0 skipped, 0 repaired, 0 unreadable, 1 gaps, last event 2026-11-20 10:08:30 +05
+    gap      2026-11-19 19:53:20 +05 to 2026-11-19 19:56:40 +05 (3 min 20 s), filled
+             of ami://a@pbx:5038
+    version  1.2.3 (abc), state /var/lib/callbridge
+    ");
+}
+
+#[test]
+fn a_line_that_is_down_says_why_and_since_when_and_what_to_run() {
+    let mut status = daemon();
+    status.sources[0].state = SourceState::Down;
+    status.sources[0].why = Some("connection refused\u{1b}[2J".to_owned());
+    status.sources[0].down_since = Some(1_795_151_200);
+    status.gaps.clear();
+    let text = status.judged().to_text(&look("Asia/Tashkent"));
+    let head: Vec<&str> = text.lines().take(3).collect();
+    insta::assert_snapshot!(head.join("\n"), @r"
+    no source is up
+      - source ami://a@pbx:5038 (pbx1) is down: connection refused�[2J
+          callbridge check @FILE (with the flags of run)
+    ");
+    assert!(
+        text.contains("(pbx1) down since 2026-11-20 10:06:40 +05\n"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "no orders to a terminal");
+}
+
+#[test]
+fn of_many_gaps_the_last_are_listed() {
+    let mut status = daemon();
+    let gap = status.gaps[0].clone();
+    status.gaps = vec![gap; 8];
+    let text = status.judged().to_text(&look("UTC"));
+    assert_eq!(text.matches("gap      ").count(), GAPS_MAX);
+    assert!(text.contains("and 3 before them: see --json"), "{text}");
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let mut coloured = look("UTC");
+    coloured.colour = true;
+    assert!(
+        daemon()
+            .judged()
+            .to_text(&coloured)
+            .starts_with("\u{1b}[1;32mall is well")
+    );
+}

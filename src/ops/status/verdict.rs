@@ -1,0 +1,170 @@
+//! Whether all is well, and what waits for a person: told from the shape alone, without clock,
+//! socket or file.
+
+use super::{Status, findings};
+use serde::{Deserialize, Serialize};
+
+/// How everything stands, in one word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// Nothing is to be done.
+    #[default]
+    Well,
+    /// Something waits for a person; calls flow.
+    Attention,
+    /// Nothing reaches the CRM, or no source is up.
+    Down,
+}
+
+impl Verdict {
+    /// The code that `status --exit-code` ends with.
+    pub const fn exit_code(self) -> u8 {
+        match self {
+            Self::Well => 0,
+            Self::Attention => 1,
+            Self::Down => 2,
+        }
+    }
+}
+
+/// What kind of thing waits for a person. The words are stable: monitors and scripts compare them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// No daemon runs: nothing is heard and nothing is sent.
+    NoDaemon,
+    /// Nothing is sent, for the reason of the pause.
+    Paused,
+    /// Of the sources that tell of calls as they happen none is up.
+    NoSource,
+    /// A source is down while another is up.
+    SourceDown,
+    /// Consent has to be given anew, or the token is one that cannot be used.
+    Token,
+    /// The token ends soon, and nobody here can renew it.
+    TokenEnds,
+    /// Calls that were dialled or taken while nobody listened are told by nothing.
+    Gap,
+    /// Dead letters.
+    DeadLetters,
+    /// Calls that wait for a lead.
+    NoLead,
+    /// Calls that wait for an employee.
+    NoEmployee,
+    /// Webhooks cannot be proved.
+    Webhooks,
+    /// The CRM's leads cannot be read.
+    LeadDirectory,
+    /// Fields of leads are not written.
+    LeadFields,
+    /// The books do not add up.
+    Books,
+}
+
+impl Kind {
+    /// Every kind, worst first.
+    pub const ALL: [Self; 14] = [
+        Self::NoDaemon,
+        Self::Paused,
+        Self::NoSource,
+        Self::SourceDown,
+        Self::Token,
+        Self::TokenEnds,
+        Self::Gap,
+        Self::DeadLetters,
+        Self::NoLead,
+        Self::NoEmployee,
+        Self::Webhooks,
+        Self::LeadDirectory,
+        Self::LeadFields,
+        Self::Books,
+    ];
+
+    /// The word told and compared: `dead_letters`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::NoDaemon => "no_daemon",
+            Self::Paused => "paused",
+            Self::NoSource => "no_source",
+            Self::SourceDown => "source_down",
+            Self::Token => "token",
+            Self::TokenEnds => "token_ends",
+            Self::Gap => "gap",
+            Self::DeadLetters => "dead_letters",
+            Self::NoLead => "no_lead",
+            Self::NoEmployee => "no_employee",
+            Self::Webhooks => "webhooks",
+            Self::LeadDirectory => "lead_directory",
+            Self::LeadFields => "lead_fields",
+            Self::Books => "books",
+        }
+    }
+
+    /// How bad it is.
+    pub const fn verdict(self) -> Verdict {
+        match self {
+            Self::NoDaemon | Self::Paused | Self::NoSource => Verdict::Down,
+            Self::SourceDown
+            | Self::Token
+            | Self::TokenEnds
+            | Self::Gap
+            | Self::DeadLetters
+            | Self::NoLead
+            | Self::NoEmployee
+            | Self::Webhooks
+            | Self::LeadDirectory
+            | Self::LeadFields
+            | Self::Books => Verdict::Attention,
+        }
+    }
+}
+
+/// One thing that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Todo {
+    /// What kind of thing.
+    pub kind: Kind,
+    /// What it is, in words.
+    pub what: String,
+    /// What to run.
+    pub command: String,
+}
+
+impl Status {
+    /// The same with its verdict, and with all that waits for a person.
+    pub fn judged(mut self) -> Self {
+        self.todo = findings::findings(&self);
+        self.todo.sort_by_key(|todo| todo.kind);
+        let worst = self.todo.iter().map(|todo| todo.kind.verdict()).max();
+        self.verdict = worst.unwrap_or_default();
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_those_of_the_json_and_stand_once_each() {
+        let mut words: Vec<&str> = Kind::ALL.iter().map(|kind| kind.word()).collect();
+        for kind in Kind::ALL {
+            let json = serde_json::to_value(kind).expect("a word");
+            assert_eq!(json, kind.word());
+        }
+        assert!(Kind::ALL.is_sorted(), "worst first");
+        words.sort_unstable();
+        words.dedup();
+        assert_eq!(words.len(), Kind::ALL.len());
+    }
+
+    #[test]
+    fn what_stops_all_calls_is_worse_than_what_waits() {
+        let codes = [Verdict::Well, Verdict::Attention, Verdict::Down].map(Verdict::exit_code);
+        assert_eq!(codes, [0, 1, 2]);
+        assert!(Verdict::Down > Verdict::Attention && Verdict::Attention > Verdict::Well);
+        let word = serde_json::to_value(Verdict::Attention).expect("a word");
+        assert_eq!(word, "attention");
+    }
+}
