@@ -185,6 +185,7 @@ fn remembered(call: &FinishedCall, id: &UniqueId) -> Known {
         started: call.started.floor_seconds(),
         caller: caller.map(|number| number.text.clone()),
         incomplete: call.incomplete.is_some(),
+        letter: call.incomplete.as_ref().map(|_| Box::new(call.clone())),
     }
 }
 

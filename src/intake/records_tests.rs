@@ -94,6 +94,7 @@ fn at(intake: &mut Intake, second: i64, known: bool) -> Batch {
             started: EventTime::from_seconds(BEGAN).floor_seconds(),
             caller: None,
             incomplete: false,
+            letter: None,
         })
     });
     intake.take(&People::default(), now)

@@ -165,9 +165,9 @@ impl Pbx {
             }
             let just = self.just_finished.get(id).cloned();
             just.or_else(|| known(id))
-                .map_or(Knowledge::Unknown, |known| {
-                    let incomplete = known.incomplete;
-                    Knowledge::Finished { incomplete }
+                .map_or(Knowledge::Unknown, |known| Knowledge::Finished {
+                    incomplete: known.incomplete,
+                    call: known.letter,
                 })
         };
         let deaf = &self.deaf;

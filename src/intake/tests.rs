@@ -207,6 +207,7 @@ fn told_before(id: &str) -> Option<Known> {
         started: EpochSeconds::new(1_795_151_317),
         caller: Some("998901110001".to_owned()),
         incomplete: false,
+        letter: None,
     })
 }
 

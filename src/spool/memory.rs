@@ -3,7 +3,7 @@
 
 use super::Error;
 use super::beside::Beside;
-use callbridge_call::EpochSeconds;
+use callbridge_call::{EpochSeconds, FinishedCall};
 use rusqlite::OptionalExtension;
 use std::path::Path;
 
@@ -25,7 +25,8 @@ impl Memory {
     pub fn finished(&mut self, pbx: &str, id: &str) -> Option<Known> {
         let found = self.0.db().prepare_cached(
             "SELECT t.own, t.started, c.heard, json_extract(c.record, '$.direction'),
-                    c.state = 'dead' AND c.reason = 'incomplete'
+                    c.state = 'dead' AND c.reason = 'incomplete',
+                    CASE WHEN c.state = 'dead' AND c.reason = 'incomplete' THEN c.call END
              FROM tombstones t LEFT JOIN calls c ON c.uuid = t.uuid WHERE t.pbx = ?1 AND t.id = ?2",
         );
         let known = |row: &rusqlite::Row<'_>| {
@@ -37,6 +38,9 @@ impl Memory {
                     .get::<_, Option<String>>(2)?
                     .filter(|_| direction.as_deref() == Some("INBOUND")),
                 incomplete: row.get::<_, Option<bool>>(4)?.unwrap_or(false),
+                letter: row
+                    .get::<_, Option<String>>(5)?
+                    .and_then(|text| letter(&text)),
             })
         };
         let found = found.and_then(|mut found| found.query_row((pbx, id), known).optional());
@@ -47,8 +51,19 @@ impl Memory {
     }
 }
 
+/// A letter's call. One that cannot be read adds nothing to a better account of itself.
+fn letter(text: &str) -> Option<Box<FinishedCall>> {
+    match serde_json::from_str(text) {
+        Ok(call) => Some(call),
+        Err(error) => {
+            tracing::error!(%error, "a letter's call cannot be read");
+            None
+        }
+    }
+}
+
 /// A finished call, as far as another one with its ids is told apart from it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Known {
     /// The id is the call's own, not that of one of its channels.
     pub own: bool,
@@ -58,6 +73,8 @@ pub struct Known {
     pub caller: Option<String>,
     /// It is a letter `incomplete` that waits for somebody.
     pub incomplete: bool,
+    /// What is known of it then: a better account of the call has the rest.
+    pub letter: Option<Box<FinishedCall>>,
 }
 
 impl Known {
@@ -102,6 +119,7 @@ mod tests {
             started: at(100),
             caller: Some("+998901110001".into()),
             incomplete: false,
+            letter: None,
         };
         let call = known(true);
         assert!(

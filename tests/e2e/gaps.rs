@@ -161,6 +161,45 @@ async fn without_a_file_a_call_that_the_pbx_lists_no_more_is_a_letter_that_can_b
     assert!(asked.contains("Action: CoreShowChannels"), "{asked}");
 }
 
+/// The lead stands in a channel variable, which no line of CDRs has.
+#[tokio::test]
+async fn a_letter_that_cdrs_complete_later_keeps_the_lead_that_its_events_knew() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let alone = [
+        ami(&place, &pbx),
+        recordings::TRUNKS[0].to_owned(),
+        RATE_FLAG.to_owned(),
+        "--cdr-wait=1s".to_owned(),
+        "--pbx-timezone=UTC".to_owned(),
+    ];
+    let mut program = place.run(&crm.url(), &alone);
+    pbx.logged_in(1).await;
+    let call = soon("inbound_answered");
+    let events = call.channel_events();
+    let half = events.len() / 2;
+    pbx.say(&events[..half].concat()).await;
+    heard(&mut program, u64::try_from(half).expect("few")).await;
+    pbx.lists_no_channels();
+    pbx.cut().await;
+    pbx.logged_in(2).await;
+    program.until("a letter", |it| it.books.dead == 1).await;
+    program.terminate().await;
+    assert_eq!(place.letters().await[0]["call"]["leadId"], 4001);
+
+    let rows = String::from_utf8(call.rows()).expect("UTF-8");
+    let file = place.write("Master.csv", rows.replace("lead=4001", ""));
+    let mut flags = alone.to_vec();
+    flags.push(format!("--catch-up=file://{file}?format=cdr-csv"));
+    let mut program = place.run(&crm.url(), &flags);
+    program
+        .until("its correction", |it| it.books.journaled == 1)
+        .await;
+    program.terminate().await;
+    assert!(place.letters().await.is_empty(), "one record, no letter");
+    assert_eq!(crm.journal().len(), 1);
+    assert_eq!(crm.journal()[0].call.lead_id, 4001);
+}
+
 #[tokio::test]
 async fn a_websocket_is_sent_nothing_and_its_gap_is_filled_from_the_file_as_well() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::websocket().await);

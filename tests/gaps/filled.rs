@@ -52,6 +52,7 @@ impl Stored {
                 started: call.started.floor_seconds(),
                 caller: None,
                 incomplete,
+                letter: incomplete.then(|| Box::new(call.clone())),
             };
             self.known.insert(id.as_str().to_owned(), known);
         }

@@ -49,7 +49,7 @@ impl Patience {
 }
 
 /// What is known of a unique id beside what is held here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Knowledge {
     /// Nothing.
     Unknown,
@@ -62,6 +62,8 @@ pub enum Knowledge {
     Finished {
         /// That call waits as an incomplete one, and nobody has sent it.
         incomplete: bool,
+        /// That incomplete call, for what it knows and the new account cannot know stays.
+        call: Option<Box<FinishedCall>>,
     },
 }
 
@@ -230,6 +232,7 @@ impl Reconciler {
         let whole = call.incomplete.is_none();
         let chance_over = crowded || now >= held.since.plus(self.patience.primary);
         let (mut open, mut finished, mut correctable) = (false, false, false);
+        let mut letters: BTreeMap<UniqueId, Box<FinishedCall>> = BTreeMap::new();
         for id in ids(call) {
             match known(id) {
                 Knowledge::Unknown => {}
@@ -239,9 +242,11 @@ impl Reconciler {
                     }
                     open = true;
                 }
-                Knowledge::Finished { incomplete } => {
+                Knowledge::Finished { incomplete, call } => {
                     finished |= !incomplete;
                     correctable |= incomplete;
+                    let call = call.filter(|_| incomplete);
+                    letters.extend(call.map(|call| (call.linkedid.clone(), call)));
                 }
             }
         }
@@ -252,8 +257,10 @@ impl Reconciler {
         if finished || (!whole && (correctable || !heard.is_empty())) {
             return Some(Second::Known);
         }
-        if !heard.is_empty() {
-            return Some(Second::Finish(Box::new(by_both(call, heard))));
+        let halves = heard.iter().map(|(_, held)| &held.call);
+        let halves: Vec<&FinishedCall> = halves.chain(letters.values().map(Box::as_ref)).collect();
+        if !halves.is_empty() {
+            return Some(Second::Finish(Box::new(by_both(call, &halves))));
         }
         (correctable || chance_over || unheard(call))
             .then(|| Second::Finish(Box::new(call.clone())))
@@ -309,11 +316,11 @@ enum Second {
     Known,
 }
 
-/// The second account's call, with what only the primary can know of it.
-fn by_both(told: &FinishedCall, heard: &[(u64, &Held)]) -> FinishedCall {
+/// The second account's call, with what only the primary can know of it: a file of CEL has no
+/// channel variables, and CDRs know neither those nor who talked with whom for how long.
+fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
     let mut call = told.clone();
-    for (_, held) in heard {
-        let half = &held.call;
+    for half in halves {
         call.live |= half.live;
         for variable in &half.variables {
             if call
@@ -332,6 +339,9 @@ fn by_both(told: &FinishedCall, heard: &[(u64, &Held)]) -> FinishedCall {
         // What the primary takes for a number without having seen it dialled may be another's.
         let dialled = half.number.as_ref().filter(|it| it.from_dial_string);
         call.number = call.number.take().or_else(|| dialled.cloned());
+        if call.estimate && !half.estimate {
+            heard_exactly(&mut call, half);
+        }
         if let Some(why) = &half.incomplete {
             call.remarks
                 .push(format!("filled from the catch-up file: {why}"));
@@ -339,7 +349,7 @@ fn by_both(told: &FinishedCall, heard: &[(u64, &Held)]) -> FinishedCall {
     }
     if call.estimate {
         // Records do not always name the channel that the call began with.
-        let roots = heard.iter().map(|(_, held)| &held.call.linkedid);
+        let roots = halves.iter().map(|half| &half.linkedid);
         let oldest = roots.chain([&told.linkedid]).min_by_key(|id| id.age());
         if let Some(oldest) = oldest.filter(|oldest| **oldest != told.linkedid) {
             call.also_known_as.retain(|id| id != oldest);
@@ -349,4 +359,25 @@ fn by_both(told: &FinishedCall, heard: &[(u64, &Held)]) -> FinishedCall {
     }
     call.variables.sort_by(|a, b| a.name.cmp(&b.name));
     call
+}
+
+/// An estimate learns what was heard of channels before the gap: a talk that took place, who it
+/// was with, and what happened. What came after it the records alone tell.
+fn heard_exactly(call: &mut FinishedCall, half: &FinishedCall) {
+    if call.trunk.is_none() && half.trunk.is_some() {
+        call.trunk.clone_from(&half.trunk);
+        call.direction = half.direction;
+    }
+    let whole = call.ended.since(call.started);
+    call.answered |= half.answered;
+    call.talk = call.talk.max(half.talk.min(whole));
+    call.employee = call.employee.take().or_else(|| half.employee.clone());
+    let mut employees = half.employees_in_order.clone();
+    let told = std::mem::take(&mut call.employees_in_order);
+    employees.extend(
+        told.into_iter()
+            .filter(|it| !half.employees_in_order.contains(it)),
+    );
+    call.employees_in_order = employees;
+    call.timeline = call.timeline.take().or_else(|| half.timeline.clone());
 }

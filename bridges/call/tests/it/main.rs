@@ -12,6 +12,7 @@ mod joining;
 mod limits;
 mod number;
 mod properties;
+mod reconcile;
 mod seats;
 mod settling;
 mod story;

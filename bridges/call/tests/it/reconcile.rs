@@ -1,0 +1,128 @@
+//! What is known of a call by its events, when a file tells it again that knows less of some things
+//! and more of others.
+
+use callbridge_call::call::{HeardNumber, Variable};
+use callbridge_call::{
+    Decision, Direction, EventTime, Extension, FinishedCall, Knowledge, Patience, Reconciler,
+    UniqueId,
+};
+use proptest::prelude::*;
+use std::time::Duration;
+
+const BEGAN: EventTime = EventTime::from_seconds(1_795_151_317);
+
+fn id(text: &str) -> UniqueId {
+    UniqueId::new(text).expect("not empty")
+}
+
+/// A call as a line of CDRs tells it: an estimate, without variables.
+fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
+    FinishedCall {
+        linkedid: id("1795151317.146"),
+        also_known_as: vec![id("1795151317.146"), id("1795151317.147")],
+        direction: Direction::Inbound,
+        answered: talk > 0,
+        trunk: Some("city".to_owned()),
+        number: Some(HeardNumber {
+            text: "998901110001".to_owned(),
+            from_dial_string: false,
+        }),
+        employee: employee.map(Extension::new),
+        employees_in_order: employee.map(Extension::new).into_iter().collect(),
+        started: BEGAN,
+        ended: BEGAN.plus(Duration::from_secs(20)),
+        talk: Duration::from_secs(talk),
+        variables: Vec::new(),
+        userfields: Vec::new(),
+        incomplete: None,
+        estimate: true,
+        live: false,
+        remarks: Vec::new(),
+        why: Vec::new(),
+        timeline: None,
+    }
+}
+
+/// The same by its events, up to a gap.
+fn by_events(employee: Option<&str>, talk: u64, variables: &[(&str, &str)]) -> FinishedCall {
+    let variables = variables.iter().map(|(name, value)| Variable {
+        name: (*name).to_owned(),
+        values: vec![(*value).to_owned()],
+    });
+    FinishedCall {
+        variables: variables.collect(),
+        userfields: vec!["lead=4005".to_owned()],
+        incomplete: Some("the line was cut".to_owned()),
+        estimate: false,
+        live: true,
+        ended: BEGAN.plus(Duration::from_secs(talk)),
+        ..by_records(employee, talk)
+    }
+}
+
+/// What becomes of it: told by the file while `heard` is a letter, or is held.
+fn filled(told: FinishedCall, heard: FinishedCall, letter: bool) -> Vec<FinishedCall> {
+    let mut reconciler = Reconciler::new(Patience::CDR);
+    if !letter {
+        assert!(reconciler.heard(heard.clone(), BEGAN).is_none(), "held");
+    }
+    reconciler.told(told, BEGAN.plus(Duration::from_secs(60)));
+    let mut known = |_: &UniqueId| match letter {
+        true => Knowledge::Finished {
+            incomplete: true,
+            call: Some(Box::new(heard.clone())),
+        },
+        false => Knowledge::Unknown,
+    };
+    let now = BEGAN.plus(Duration::from_secs(90));
+    let decided = reconciler.decide(now, &|_| false, &mut known, &|_| false);
+    let calls = decided.into_iter().map(|decision| match decision {
+        Decision::Finish(call) => *call,
+        Decision::End(id) => panic!("{id:?} is not open"),
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
+    for letter in [true, false] {
+        let heard = by_events(Some("101"), 5, &[("LEAD_ID", "4005")]);
+        let told = filled(by_records(None, 0), heard.clone(), letter);
+        let [call] = &told[..] else {
+            panic!("{told:?}");
+        };
+        assert_eq!(call.variables, heard.variables, "letter: {letter}");
+        assert_eq!(call.userfields, heard.userfields);
+        assert_eq!(call.employee, heard.employee);
+        assert!(call.answered && call.live && call.incomplete.is_none());
+        assert_eq!(call.talk, Duration::from_secs(5));
+        assert_eq!(call.ended, BEGAN.plus(Duration::from_secs(20)));
+        assert!(call.remarks[0].contains("the line was cut"), "{call:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_second_account_takes_nothing_away_and_no_talk_outlasts_its_call(
+        names in prop::collection::btree_map("[A-Z]{1,3}", "[0-9]{1,4}", 0..4),
+        heard_by in prop::option::of(0..3_u8), told_by in prop::option::of(0..3_u8),
+        heard_talk in 0..60_u64, told_talk in 0..20_u64, letter: bool,
+    ) {
+        let name = |n: u8| format!("10{n}");
+        let (heard_by, told_by) = (heard_by.map(name), told_by.map(name));
+        let variables: Vec<_> = names.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
+        let heard = by_events(heard_by.as_deref(), heard_talk, &variables);
+        let told = by_records(told_by.as_deref(), told_talk);
+        let calls = filled(told.clone(), heard.clone(), letter);
+        prop_assert_eq!(calls.len(), 1);
+        let call = &calls[0];
+        prop_assert_eq!(&call.variables, &heard.variables);
+        prop_assert_eq!(call.answered, heard.answered || told.answered);
+        prop_assert!(call.talk >= told.talk && call.talk <= call.ended.since(call.started));
+        prop_assert_eq!(&call.employee, &told.employee.or(heard.employee.clone()));
+        for one in heard.employees_in_order.iter().chain(&told.employees_in_order) {
+            prop_assert_eq!(call.employees_in_order.iter().filter(|it| *it == one).count(), 1);
+        }
+        prop_assert_eq!((call.started, call.ended), (told.started, told.ended));
+    }
+}
