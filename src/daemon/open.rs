@@ -231,10 +231,20 @@ async fn restored(
         .await
         .map_err(failure)?;
     let count = open.len();
+    let mut aside = Vec::new();
     for (pbx, key, bytes) in open {
         if let Err(error) = intake.restore(&pbx, key, &bytes) {
-            tracing::error!(pbx, key, error, "an open call cannot be restored");
+            tracing::error!(
+                pbx,
+                key,
+                error,
+                "an open call cannot be restored: what is kept of it is a letter unreadable now"
+            );
+            aside.extend(set_aside(pbx, key, bytes, &error));
         }
+    }
+    if !aside.is_empty() {
+        spool.write(aside).await.map_err(failure)?;
     }
     intake.was_away();
     if count > 0 {
@@ -246,10 +256,34 @@ async fn restored(
     Ok(intake)
 }
 
+/// What an earlier run has kept of a call is nobody's to throw away: it becomes a letter, and its
+/// place is free for another call.
+fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
+    let kept = Op::Unreadable {
+        source: format!("open calls of {pbx}"),
+        pbx: pbx.clone(),
+        bytes,
+        why: format!("a call that was open when callbridge ended cannot be restored: {why}"),
+        at: clock::now().wall,
+    };
+    let snapshot = None;
+    [kept, Op::Open { pbx, key, snapshot }]
+}
+
 /// What an earlier run has left behind of these sources.
 async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Remembered, Failure> {
     let mut memory = Remembered::default();
-    let moment = |text: String| text.parse().ok().map(EventTime::from_micros);
+    let moment = |key: &str, text: String| match text.parse() {
+        Ok(micros) => Some(EventTime::from_micros(micros)),
+        Err(_) => {
+            tracing::error!(
+                key,
+                "a moment that was kept cannot be read: what was missed since the last end is not \
+                 told as a gap, and calls from before now are not filled in"
+            );
+            None
+        }
+    };
     for source in sources {
         let (pbx, shown) = (&source.pbx, &source.shown);
         let keys = [
@@ -257,6 +291,7 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
             Intake::heard_key(shown),
             Intake::since_key(pbx),
         ];
+        let [_, heard_key, since_key] = keys.clone();
         let read = spool.read(move |store| {
             let [server, heard, since] = keys.map(|key| store.meta(&key));
             Ok((server?, heard?, since?))
@@ -264,9 +299,13 @@ async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Rememb
         let (server, heard, since) = read.await.map_err(failure)?;
         let server = server.map(|server| (pbx.clone(), server));
         memory.servers.extend(server);
-        let heard = heard.and_then(moment).map(|at| (shown.clone(), at));
+        let heard = heard
+            .and_then(|text| moment(&heard_key, text))
+            .map(|at| (shown.clone(), at));
         memory.heard.extend(heard);
-        let since = since.and_then(moment).map(|at| (pbx.clone(), at));
+        let since = since
+            .and_then(|text| moment(&since_key, text))
+            .map(|at| (pbx.clone(), at));
         memory.since.extend(since);
     }
     Ok(memory)
@@ -286,7 +325,11 @@ async fn source(
     let position = position.and_then(|json| match serde_json::from_value::<FilePosition>(json) {
         Ok(position) => Some(position),
         Err(error) => {
-            tracing::error!(%error, source = %flag.url, "its kept place cannot be read");
+            tracing::error!(
+                %error, source = %flag.url,
+                "its kept place cannot be read: it is read as if for the first time, and what was \
+                 written meanwhile by from=DATE"
+            );
             None
         }
     });

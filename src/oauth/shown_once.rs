@@ -47,10 +47,16 @@ impl ShownOnce {
     }
 
     /// What an earlier connection of this client has left behind; nothing where that cannot be
-    /// read.
+    /// read, which is said.
     pub fn left(dir: &Path, client: &Client) -> Self {
-        let read = std::fs::read(dir.join(FILE)).ok();
-        let stored = read.and_then(|it| serde_json::from_slice::<Stored>(&it).ok());
+        let stored = stored(dir).unwrap_or_else(|why| {
+            tracing::warn!(
+                %why,
+                "secrets that the CRM has shown once cannot be read: give them by hand, or have \
+                 the CRM make new ones"
+            );
+            None
+        });
         let same = |it: &Stored| it.client_id == client.id && it.crm_url == client.crm_url;
         let Some(stored) = stored.filter(same) else {
             return Self::default();
@@ -62,23 +68,41 @@ impl ShownOnce {
     }
 }
 
-/// Keeps those of a connection that ends, where it has any.
+/// What is kept; `None` where nothing is. The words never hold a value of the file.
+fn stored(dir: &Path) -> Result<Option<Stored>, String> {
+    let path = dir.join(FILE);
+    let bytes = match std::fs::read(&path) {
+        Ok(bytes) => bytes,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(format!("{}: {error}", path.display())),
+    };
+    serde_json::from_slice(&bytes).map(Some).map_err(|error| {
+        let line = error.line();
+        format!("{} is damaged in line {line}", path.display())
+    })
+}
+
+/// Keeps those of a connection that ends, where it has any. A file that cannot be read is put
+/// beside, for it may hold what nobody shows again.
 ///
 /// # Errors
 /// When the folder cannot be written.
 pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
     let bare = |secret: &Secret| secret.expose_secret().to_owned();
-    let stored = Stored {
+    let kept = Stored {
         crm_url: connection.client.crm_url.clone(),
         client_id: connection.client.id.clone(),
         webhook_secret: connection.webhook_secret.as_ref().map(bare),
         embedded_secret: connection.embedded_secret.as_ref().map(bare),
     };
-    if stored.webhook_secret.is_none() && stored.embedded_secret.is_none() {
+    if kept.webhook_secret.is_none() && kept.embedded_secret.is_none() {
         return Ok(());
     }
     let path = dir.join(FILE);
     let write = || -> io::Result<()> {
+        if stored(dir).is_err() {
+            std::fs::rename(&path, dir.join(format!("{FILE}.damaged")))?;
+        }
         let new = dir.join(format!("{FILE}.new"));
         let mut how = OpenOptions::new();
         let mut file = how
@@ -87,7 +111,7 @@ pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
             .write(true)
             .mode(0o600)
             .open(&new)?;
-        file.write_all(&serde_json::to_vec_pretty(&stored)?)?;
+        file.write_all(&serde_json::to_vec_pretty(&kept)?)?;
         file.sync_all()?;
         std::fs::rename(&new, &path)?;
         File::open(dir)?.sync_all()
@@ -121,7 +145,13 @@ mod tests {
         };
         assert!(ShownOnce::left(dir, &other).webhook.is_none());
         assert!(ShownOnce::of(&ours, &other).webhook.is_none());
-        std::fs::write(dir.join(FILE), "torn").expect("written");
+        std::fs::write(dir.join(FILE), "torn webhook_hidden").expect("written");
         assert!(ShownOnce::left(dir, &ours.client).webhook.is_none());
+        let why = stored(dir).err().expect("damaged");
+        assert!(why.contains("damaged") && !why.contains("hidden"), "{why}");
+        keep(dir, &ours).expect("kept");
+        assert!(ShownOnce::left(dir, &ours.client).webhook.is_some());
+        let beside = std::fs::read(dir.join(format!("{FILE}.damaged")));
+        assert_eq!(beside.expect("there"), b"torn webhook_hidden");
     }
 }

@@ -8,7 +8,7 @@
 use super::errands::Errands;
 use super::flow::Flow;
 use super::line::Line;
-use super::memory::{self, Memory, Refused, Shared, Silence};
+use super::memory::{self, Memory, Recollection, Refused, Shared, Silence};
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
 use super::plan::{Known, Plan, Settings};
 use super::schedule::{Jitter, PROBE, TOKEN_END};
@@ -35,6 +35,9 @@ const BLAMED_MAX: usize = 10_000;
 /// A wall clock that moves forward by more, against the time since boot, was set; or the machine
 /// was put back to an earlier state, and what it sent since is not known.
 const JUMP: Duration = Duration::from_secs(2);
+
+/// The longest silence there is: after the longest window of a rate.
+const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
 
 /// A request under way.
 #[derive(Clone, Debug)]
@@ -105,13 +108,16 @@ pub struct Core {
     pub(super) refused: Option<(Refused, Duration)>,
     /// [`Memory`] as it is stored.
     pub(super) remembered: String,
+    /// What could not be read of it at the start.
+    pub(super) doubts: Vec<String>,
 }
 
 impl Core {
     /// A sender at its start, and what to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
-        let memory = Memory::read(known.memory.as_deref());
-        let pacer = pacer(&settings, &known, &memory, now);
+        let found = Memory::read(known.memory.as_deref());
+        let pacer = pacer(&settings, &known, &found, now);
+        let Recollection { memory, doubts } = found;
         let mut core = Self {
             jitter: Jitter::new(settings.seed),
             settings,
@@ -128,7 +134,9 @@ impl Core {
             requests: Requests::new(),
             expires_in_days: None,
             polled_last: false,
-            remembered: memory.text(),
+            // what can be read in part only is written anew before anything is sent
+            remembered: known.memory.unwrap_or_default(),
+            doubts,
             last_token: memory.token.clone(),
             refused: memory.refused.clone().map(|refused| {
                 let since = now.wall.since(refused.at);
@@ -427,11 +435,12 @@ impl Core {
 }
 
 /// The budget as it was left, and silence for what is not known of it.
-fn pacer(settings: &Settings, known: &Known, memory: &Memory, now: Now) -> Pacer {
+fn pacer(settings: &Settings, known: &Known, found: &Recollection, now: Now) -> Pacer {
+    let Recollection { memory, doubts } = found;
     let past = past(known, now);
     let mut pacer = Pacer::start(settings.rate, past, now.boot);
     let window = settings.rate.window();
-    if known.restored {
+    if known.restored || !doubts.is_empty() {
         pacer.doubt(now.boot);
     }
     if let Some(before) = memory.window.filter(|before| *before != window) {
@@ -440,7 +449,13 @@ fn pacer(settings: &Settings, known: &Known, memory: &Memory, now: Now) -> Pacer
         pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
     }
     match &memory.silence {
-        Some(it) if Some(&it.boot_id) == known.boot_id.as_ref() => pacer.silence(it.until),
+        // none was ever longer than from the longest window to this one
+        Some(it)
+            if Some(&it.boot_id) == known.boot_id.as_ref()
+                && it.until <= now.boot + SILENCE_MAX =>
+        {
+            pacer.silence(it.until);
+        }
         Some(_) => pacer.doubt(now.boot),
         None => {}
     }
@@ -501,6 +516,10 @@ mod tests;
 #[cfg(test)]
 #[path = "confirm_tests.rs"]
 mod confirm_tests;
+
+#[cfg(test)]
+#[path = "doubt_tests.rs"]
+mod doubt_tests;
 
 #[cfg(test)]
 #[path = "errands_tests.rs"]

@@ -332,7 +332,7 @@ fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
 }
 
 /// The memory that a start, or an answer, has stored.
-fn stored(ops: &[Op]) -> Option<String> {
+pub(super) fn stored(ops: &[Op]) -> Option<String> {
     ops.iter().find_map(|op| match op {
         Op::Meta { value, .. } => Some(value.clone()),
         _ => None,

@@ -7,6 +7,18 @@ use crate::spool::{Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
 
+/// What the sender remembered and nobody can read any more.
+pub(super) fn doubted(doubts: &[String]) {
+    if !doubts.is_empty() {
+        let what = doubts.join("; ");
+        warn!(
+            %what,
+            "what the sender remembered cannot be read, in part or at all: what was sent lately is \
+             not known, so nothing is sent for a window; the rest begins anew"
+        );
+    }
+}
+
 /// A call under way, for the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Call {

@@ -4,15 +4,20 @@ use super::line::Streak;
 use super::sweep::ways::Ways;
 use crate::spool::TokenPrint;
 use callbridge_call::EventTime;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use std::time::Duration;
 
 /// Its name among the spool's settings.
 pub const KEY: &str = "sender.memory";
 
-/// All of it. What is missing or cannot be read is as in a fresh state.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
+/// The windows that a rate can have.
+const WINDOWS: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(1)..=Duration::from_secs(3600);
+
+/// All of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
     /// How the journal lets itself be read.
     pub ways: Ways,
@@ -57,39 +62,184 @@ pub struct Shared {
     pub since: EventTime,
 }
 
+/// What was stored, as far as it can be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Recollection {
+    /// What can be read of it; the rest as in a fresh state.
+    pub memory: Memory,
+    /// What cannot, in words: anything may have been sent, and whatever silence was to be kept is
+    /// not known.
+    pub doubts: Vec<String>,
+}
+
 impl Memory {
-    /// What was stored; nothing where it cannot be read.
-    pub fn read(text: Option<&str>) -> Self {
-        text.and_then(|text| serde_json::from_str(text).ok())
-            .unwrap_or_default()
+    /// What was stored: nothing of a fresh state, and otherwise all of it that can be read.
+    ///
+    /// Every version has written the window, the silence and the shared pace, be it as `null`:
+    /// where one is missing its word was another one. What is there beside is a later version's.
+    pub fn read(text: Option<&str>) -> Recollection {
+        let Some(text) = text else {
+            return Recollection::default();
+        };
+        let mut fields = match serde_json::from_str::<Map<String, Value>>(text) {
+            Ok(fields) => Fields::of(fields),
+            Err(error) => {
+                let doubts = vec![format!("all of it ({error})")];
+                let memory = Self::default();
+                return Recollection { memory, doubts };
+            }
+        };
+        for name in ["window", "silence", "shared"] {
+            fields.must_have(name);
+        }
+        let memory = Self {
+            ways: fields.take("ways").unwrap_or_default(),
+            token: fields.take("token").flatten(),
+            window: fields.window(),
+            silence: fields.take("silence").flatten(),
+            shared: fields.take("shared").flatten(),
+            streaks: fields.take("streaks").unwrap_or_default(),
+            refused: fields.take("refused").flatten(),
+        };
+        let doubts = fields.doubts;
+        Recollection { memory, doubts }
     }
 
     /// What is stored.
     pub fn text(&self) -> String {
+        // numbers, words and options of them; and an empty text would be read as doubt
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// Reads field by field: one that cannot be read says nothing against the others.
+struct Fields {
+    fields: Map<String, Value>,
+    doubts: Vec<String>,
+}
+
+impl Fields {
+    const fn of(fields: Map<String, Value>) -> Self {
+        let doubts = Vec::new();
+        Self { fields, doubts }
+    }
+
+    fn must_have(&mut self, name: &str) {
+        if !self.fields.contains_key(name) {
+            self.doubts.push(format!("{name} (it is missing)"));
+        }
+    }
+
+    /// The field, where it is there and can be read.
+    fn take<T: DeserializeOwned>(&mut self, name: &str) -> Option<T> {
+        let value = self.fields.remove(name)?;
+        match serde_json::from_value(value) {
+            Ok(read) => Some(read),
+            Err(error) => {
+                self.doubts.push(format!("{name} ({error})"));
+                None
+            }
+        }
+    }
+
+    fn window(&mut self) -> Option<Duration> {
+        let window = self.take::<Option<Duration>>("window").flatten();
+        let possible = window.filter(|window| WINDOWS.contains(window));
+        if let (Some(window), None) = (window, possible) {
+            self.doubts
+                .push(format!("window (no rate has one of {window:?})"));
+        }
+        possible
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
-    #[test]
-    fn what_is_remembered_is_read_back_and_what_is_not_known_is_fresh() {
-        let memory = Memory {
+    fn full() -> Memory {
+        let print = TokenPrint::of("svc_pat_dead");
+        Memory {
+            token: Some(print.clone()),
+            window: Some(Duration::from_secs(60)),
+            silence: Some(Silence {
+                boot_id: "boot".to_owned(),
+                until: Duration::from_secs(9),
+            }),
             shared: Some(Shared {
                 allowed: 30,
                 since: EventTime::from_seconds(7),
             }),
             refused: Some(Refused {
-                token: TokenPrint::of("svc_pat_dead"),
+                token: print,
                 at: EventTime::from_seconds(8),
             }),
             ..Memory::default()
+        }
+    }
+
+    fn stored(memory: &Memory) -> Map<String, Value> {
+        serde_json::from_str(&memory.text()).expect("an object")
+    }
+
+    fn read(fields: &Map<String, Value>) -> Recollection {
+        Memory::read(Some(&Value::Object(fields.clone()).to_string()))
+    }
+
+    #[test]
+    fn what_is_remembered_is_read_back_also_beside_the_words_of_a_later_version() {
+        let memory = full();
+        let mut fields = stored(&memory);
+        let whole = Recollection {
+            memory,
+            doubts: Vec::new(),
         };
-        assert_eq!(Memory::read(Some(&memory.text())), memory);
-        assert_eq!(Memory::read(Some("{\"later\": 1}")), Memory::default());
-        assert_eq!(Memory::read(Some("no JSON")), Memory::default());
-        assert_eq!(Memory::read(None), Memory::default());
+        assert_eq!(read(&fields), whole);
+        fields.insert("later".to_owned(), json!({"a": 1}));
+        assert_eq!(read(&fields), whole);
+        assert_eq!(Memory::read(None), Recollection::default());
+    }
+
+    #[test]
+    fn a_field_that_cannot_be_read_is_doubted_and_the_others_are_kept() {
+        let whole = full();
+        let names: Vec<String> = stored(&whole).keys().cloned().collect();
+        assert_eq!(names.len(), 7);
+        for name in names {
+            let mut fields = stored(&whole);
+            fields.insert(name.clone(), json!({"of": "another version"}));
+            let found = read(&fields);
+            assert_eq!(found.doubts.len(), 1, "{name}: {found:?}");
+            assert!(found.doubts[0].starts_with(&name), "{found:?}");
+            let (mut kept, mut expected) = (stored(&found.memory), stored(&whole));
+            kept.remove(&name);
+            expected.remove(&name);
+            assert_eq!(kept, expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn renamed_words_and_what_is_no_json_are_doubted() {
+        for name in ["window", "silence", "shared"] {
+            let mut fields = stored(&full());
+            let value = fields.remove(name).expect("written");
+            fields.insert(format!("{name}_v2"), value);
+            assert_eq!(read(&fields).doubts.len(), 1, "{name}");
+        }
+        for text in ["", "no JSON", "7", "[]"] {
+            let found = Memory::read(Some(text));
+            assert_eq!(found.doubts.len(), 1, "{text}");
+            assert_eq!(found.memory, Memory::default(), "{text}");
+        }
+        let mut fields = stored(&full());
+        fields["streaks"] = json!([{"kind": "of_later", "count": 1}, {"kind": null, "count": 0}]);
+        assert_eq!(read(&fields).doubts.len(), 1, "an unknown reason");
+        for impossible in [0, 3601, u64::MAX] {
+            fields = stored(&full());
+            fields["window"] = json!({"secs": impossible, "nanos": 0});
+            let found = read(&fields);
+            assert_eq!((found.doubts.len(), found.memory.window), (1, None));
+        }
     }
 }

@@ -89,13 +89,14 @@ impl<'a> Once<'a> {
             return Err(Unasked::Restored);
         }
         let binding = known.binding.clone();
-        let window = Memory::read(known.memory.as_deref()).window;
+        let window = Memory::read(known.memory.as_deref()).memory.window;
         let last = window.and_then(|it| format!("60/{}s", it.as_secs()).parse().ok());
         let settings = Settings {
             rate: rate.or(last).unwrap_or_default(),
             ..Settings::default()
         };
         let (mut core, ops) = Core::start(settings, known, clock::now());
+        super::log::doubted(&core.doubts);
         core.token(Some(print(token)));
         Ok(Self {
             core,

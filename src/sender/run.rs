@@ -3,24 +3,24 @@
 use super::asking::{Question, Questions, Reply};
 use super::cause::Cause;
 use super::core::{Before, Core};
-use super::log::{Call, settled, told};
+use super::log::{Call, doubted, settled, told};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use super::told::Tokens;
 use crate::clock;
-use crate::crm::{Client, Heard, Request};
+use crate::crm::{Answer, Client, Heard};
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::Pause;
 use crate::secret::Secret;
 use crate::spool::{Errand, Error, Handle, Head, Op, Ticket, TokenPrint};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
-use tokio::task::JoinSet;
+use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
 use tracing::{debug, error, info, warn};
 
@@ -53,7 +53,7 @@ pub struct Sender {
 }
 
 /// A request that came to its end.
-type Landed = (u32, Heard, Duration);
+type Landed = (task::Id, Heard);
 
 struct Loop {
     spool: Handle,
@@ -68,7 +68,9 @@ struct Loop {
     /// Why there is no token, in words.
     no_token: Option<String>,
     durations: Durations,
-    flights: JoinSet<Landed>,
+    flights: JoinSet<Heard>,
+    /// Whose request each task of `flights` is, and since when.
+    tasks: HashMap<task::Id, (u32, Instant)>,
     calls: BTreeMap<u32, Call>,
     /// What the spool could not take yet; nothing is sent before it did.
     unwritten: VecDeque<Vec<Op>>,
@@ -107,8 +109,8 @@ impl Sender {
             let news = async {
                 loop {
                     tokio::select! {
-                        Some(landed) = work.flights.join_next() => {
-                            work.landed(landed);
+                        Some(landed) = work.flights.join_next_with_id() => {
+                            work.landed(told_or_lost(landed));
                             return Ok(());
                         }
                         ended = changed.changed() => return ended.map_err(|_| Error::Closed),
@@ -146,6 +148,7 @@ impl Sender {
             .await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings, known, now);
+        doubted(&core.doubts);
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
             info!(
@@ -165,6 +168,7 @@ impl Sender {
             no_token: None,
             durations: self.durations,
             flights: JoinSet::new(),
+            tasks: HashMap::new(),
             calls: BTreeMap::new(),
             unwritten: VecDeque::from([ops]),
             trouble: None,
@@ -261,17 +265,22 @@ impl Loop {
             }
         }
         self.calls.insert(slot, call);
-        self.flights
-            .spawn(fly(Arc::clone(&self.client), slot, request, secret));
+        let client = Arc::clone(&self.client);
+        self.takes_off(slot, async move { client.send(&request, &secret).await });
         Ok(())
     }
 
-    fn landed(&mut self, landed: Result<Landed, tokio::task::JoinError>) {
-        let (slot, heard, took) = match landed {
-            Ok(landed) => landed,
-            // the row stays `sending` until the next start, which sends it again
-            Err(error) => return error!(%error, "a request's task ended without an answer"),
+    /// The request leaves in a task of its own.
+    fn takes_off(&mut self, slot: u32, sent: impl Future<Output = Heard> + Send + 'static) {
+        let task = self.flights.spawn(sent);
+        self.tasks.insert(task.id(), (slot, Instant::now()));
+    }
+
+    fn landed(&mut self, (task, heard): Landed) {
+        let Some((slot, began)) = self.tasks.remove(&task) else {
+            return;
         };
+        let took = began.elapsed();
         self.durations.request.observe(took.as_secs_f64());
         let call = self.calls.remove(&slot).unwrap_or_default();
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
@@ -458,8 +467,8 @@ impl Loop {
     /// Nothing new; what is under way is finished and committed.
     async fn finish(mut self) -> Result<(), Error> {
         let landing = async {
-            while let Some(landed) = self.flights.join_next().await {
-                self.landed(landed);
+            while let Some(landed) = self.flights.join_next_with_id().await {
+                self.landed(told_or_lost(landed));
             }
         };
         if timeout(FINISH, landing).await.is_err() {
@@ -476,8 +485,21 @@ impl Loop {
     }
 }
 
-async fn fly(client: Arc<Client>, slot: u32, request: Request, secret: Secret) -> Landed {
-    let began = Instant::now();
-    let heard = client.send(&request, &secret).await;
-    (slot, heard, began.elapsed())
+/// A task that panicked may have sent its request: its answer is lost, and its call is looked for
+/// before it is sent again.
+fn told_or_lost(landed: Result<Landed, JoinError>) -> Landed {
+    let error = match landed {
+        Ok(landed) => return landed,
+        Err(error) => error,
+    };
+    let task = error.id();
+    error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
+    let why = "callbridge failed in the middle of it".to_owned();
+    let answer = Answer::Lost { why };
+    let expiry = None;
+    (task, Heard { answer, expiry })
 }
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -160,7 +160,7 @@ impl fmt::Debug for Settings {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 #[cfg(test)]
 pub(crate) fn sample(n: u32) -> crate::journal::CallRecord {

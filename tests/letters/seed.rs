@@ -55,6 +55,19 @@ pub async fn twin(place: &Place, call: &Call) {
     with_state(place, add).await;
 }
 
+/// A call is open that this version cannot read.
+pub async fn open_call(place: &Place, snapshot: &[u8]) {
+    let add = async |spool: &Handle| {
+        let open = Op::Open {
+            pbx: PBX.to_owned(),
+            key: 7,
+            snapshot: Some(snapshot.to_vec()),
+        };
+        spool.write(vec![open]).await.expect("written");
+    };
+    with_state(place, add).await;
+}
+
 /// A call like this one on which the service fails again and again.
 pub async fn server_error(place: &Place, call: &Call) -> RowId {
     let id = call.uuid(PBX);

@@ -3,6 +3,7 @@
 use crate::broker::{ADMINISTRATOR, Broker};
 use crate::calls::{Call, recording};
 use crate::pbx::Pbx;
+use crate::seed;
 use crate::sidecar::{PBX, Place, Running, crm, until};
 use callbridge::journal::Reason;
 use callbridge::spool::{UNREADABLE_BYTES_MAX, hint};
@@ -76,6 +77,24 @@ async fn bad_lines_of_a_file_are_letters_and_the_calls_around_them_are_journaled
         "counted for good"
     );
     assert_eq!(place.letters("").await, [] as [Value; 0]);
+}
+
+/// As after a rollback: what a later version has kept of a call.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_call_that_cannot_be_restored_is_a_letter_once() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    seed::open_call(&place, br#"{"of": "another version"}"#).await;
+    for _ in 0..2 {
+        place
+            .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
+            .await;
+        let letters = unreadable(&place, 1).await;
+        assert_eq!(letters[0]["text"], json!(r#"{"of": "another version"}"#));
+        let shown = letters[0].to_string();
+        assert!(shown.contains("cannot be restored"), "{shown}");
+    }
+    assert_eq!(crm.journal().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -43,7 +43,7 @@ pub struct ReadLeads {
 
 /// How far it is. Kept in the spool as JSON: fields may be added, never renamed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase")]
 pub struct Backfill {
     /// Everything that changed before this second is read.
     read_to: Option<i64>,

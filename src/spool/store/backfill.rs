@@ -5,11 +5,11 @@ use super::directory::LEARNED;
 use crate::crm::LeadsPage;
 use crate::ops::status::Directory;
 use crate::people::directory::backfill::{Backfill, Heard, Next};
-use crate::spool::{Ask, Done, Errand, Errands, Error, Job, Urgency};
+use crate::spool::{Ask, Done, Errand, Errands, Error, Job, RowId, Urgency};
 use callbridge_call::EventTime;
 
 /// Where it is kept.
-const KEY: &str = "directory.backfill";
+pub(super) const KEY: &str = "directory.backfill";
 
 impl Store {
     /// How far it is; `None` before its first page.
@@ -17,9 +17,8 @@ impl Store {
     /// # Errors
     /// The disk, or a damaged file.
     pub fn backfill(&self) -> Result<Option<Backfill>, Error> {
-        // What another version wrote is begun anew.
         let kept = self.meta(KEY)?;
-        Ok(kept.and_then(|text| serde_json::from_str(&text).ok()))
+        kept.map(|text| self.read_json(RowId(0), &text)).transpose()
     }
 
     /// How the directory stands; `None` where nothing was learned and nothing is read.

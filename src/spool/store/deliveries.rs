@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Deliveries that a purge forgets at most.
 const FORGOTTEN_MAX: u32 = 2_000;
 /// When webhooks confirmed calls: [`Hooked`] in microseconds, with spaces between.
-const HOOKED: &str = "webhook.hooked";
+pub(super) const HOOKED: &str = "webhook.hooked";
 
 /// A call that an event is about.
 struct Found {
@@ -22,6 +22,19 @@ struct Found {
     step: Option<Step>,
     accepted: Option<EventTime>,
     lead: Option<LeadId>,
+}
+
+/// As it is stored; `None` where that cannot be read.
+pub(super) fn read_hooked(text: &str) -> Option<Hooked> {
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
+    let [at, after, usual] = numbers?[..] else {
+        return None;
+    };
+    Some(Hooked {
+        at: EventTime::from_micros(i64::try_from(at).ok()?),
+        after: Duration::from_micros(after),
+        usual: Duration::from_micros(usual),
+    })
 }
 
 impl Store {
@@ -133,18 +146,7 @@ impl Store {
     /// # Errors
     /// The disk, or a damaged file.
     pub fn hooked(&self) -> Result<Option<Hooked>, Error> {
-        let Some(text) = self.meta(HOOKED)? else {
-            return Ok(None);
-        };
-        let numbers: Vec<u64> = text.split(' ').filter_map(|it| it.parse().ok()).collect();
-        let [at, after, usual] = numbers[..] else {
-            return Ok(None);
-        };
-        Ok(Some(Hooked {
-            at: EventTime::from_micros(i64::try_from(at).unwrap_or(i64::MAX)),
-            after: Duration::from_micros(after),
-            usual: Duration::from_micros(usual),
-        }))
+        Ok(self.meta(HOOKED)?.and_then(|text| read_hooked(&text)))
     }
 
     /// Forgets the oldest deliveries after their time, and beyond their number; whether there is

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// The CRM's fields, as they were read last.
 pub(super) const CATALOGUE: &str = "lead_field.catalogue";
 /// [`Memory`].
-const MEMORY: &str = "errand.memory";
+pub(super) const MEMORY: &str = "errand.memory";
 /// The catalogue is read anew after so long.
 const DAILY: Duration = Duration::from_secs(24 * 3600);
 /// Tries of the catalogue without an answer before values are written unchecked.
@@ -34,7 +34,6 @@ pub struct Rest {
 
 /// What is remembered of errands over restarts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
 pub(super) struct Memory {
     look_ups: Option<Rest>,
     fields: Option<Rest>,

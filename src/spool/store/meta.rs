@@ -65,6 +65,7 @@ impl Store {
                 value: "yes".into(),
             });
         }
+        self.doubt()?;
         self.write(ops).map(drop)
     }
 

@@ -8,6 +8,7 @@ mod calls;
 mod correct;
 mod deliveries;
 pub(super) mod directory;
+mod doubt;
 mod errands;
 mod finish;
 mod head;

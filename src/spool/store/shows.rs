@@ -20,7 +20,7 @@ const LEADS_MAX: i64 = 50_000;
 /// Rows a purge takes at most.
 const PURGE_MAX: i64 = 1_000;
 /// No call that began before this moment is shown by a lead of which nothing is remembered.
-const FLOOR: &str = "lead_field.floor";
+pub(super) const FLOOR: &str = "lead_field.floor";
 
 /// Counter: values that are in the CRM.
 pub(super) const WRITTEN: &str = "lead_fields_written";

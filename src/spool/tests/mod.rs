@@ -7,6 +7,7 @@ mod correct;
 mod deliveries;
 mod directory;
 mod disk;
+mod doubt;
 mod durability;
 mod errands;
 mod fields;
