@@ -4,12 +4,16 @@
 //! `cargo bench -p callbridge-asterisk --bench day`. The file holds 100,000 answered calls of
 //! fifteen rows each, as `cel_custom` writes them, thirty of them up at any time.
 
+#[path = "support/core_time.rs"]
+mod core_time;
+
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::event::ChannelState;
 use callbridge_call::{
     Assembler, ChannelEvent, ChannelRef, Endpoint, Endpoints, EventTime, Kind, Origin, Settings,
     Told,
 };
+use core_time::on_core;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::fs::File;
@@ -267,13 +271,6 @@ fn kinds(number: u32) -> [Kind<'static>; 3] {
             technology: Cow::Borrowed("simple_bridge"),
         },
     ]
-}
-
-/// How long this thread was on a core: what others do on the machine does not count.
-fn on_core() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel's count");
-    let nanos = text.split_whitespace().next().map(str::parse);
-    Duration::from_nanos(nanos.expect("a count").expect("a number"))
 }
 
 fn status_kb(key: &str) -> u64 {

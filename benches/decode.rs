@@ -5,9 +5,13 @@
 //! in `tests/recordings`, skipped ones included, looped in memory on one core. Words after `--`
 //! choose rows by their names.
 
+#[path = "support/core_time.rs"]
+mod core_time;
+
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
 use callbridge_call::assembler::{Assembler, Settings};
 use callbridge_call::{Endpoints, EventTime, Told};
+use core_time::on_core;
 use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::Path;
@@ -116,13 +120,6 @@ fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> us
         format!("  (to reach: {target}/s)")
     };
     println!("  {name:<40} {rate:>7.3} M/s {nanos:>7.0} ns {volume:>6.2} GB/s{target}");
-}
-
-/// How long this thread was on a core: what others do on the machine does not count.
-fn on_core() -> Duration {
-    let text = std::fs::read_to_string("/proc/thread-self/schedstat").expect("the kernel's count");
-    let nanos = text.split_whitespace().next().map(str::parse);
-    Duration::from_nanos(nanos.expect("a count").expect("a number"))
 }
 
 fn count(frames: Frames<'_>) -> usize {
