@@ -10,7 +10,7 @@ async fn gone(scene: &Scene, kills: usize) {
         scene.under_way().await;
         scene.judge.port(Port::Closed);
         scene.crm.kill().await;
-        scene.trouble().await;
+        scene.trouble_shown(kills, "outage").await;
         scene.crm.again().await;
         scene.judge.behind(scene.crm.addr());
         scene.judge.port(Port::Open);
@@ -55,7 +55,7 @@ async fn a_redirect_to_another_host_is_not_followed_and_named_as_a_wrong_address
     let story = async {
         scene.under_way().await;
         scene.judge.weather(100, &[Fault::Redirect]);
-        scene.trouble().await;
+        scene.trouble_shown(0, "wrong_address").await;
         scene.judge.weather(0, &[]);
     };
     tokio::join!(scene.work(0), story);

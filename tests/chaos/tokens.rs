@@ -3,6 +3,7 @@
 use crate::judge::seen::{Purpose, Seen};
 use crate::program::TOKEN;
 use crate::stage::Scene;
+use crate::wait::until;
 
 /// A token that is not the first one.
 const OTHER: &str = "svc_pat_after_it";
@@ -12,10 +13,8 @@ async fn replaced(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
         scene.crm.issue(OTHER, 1).await;
-        scene.judge.changed();
-        scene.trouble().await;
+        scene.trouble_shown(kills, "token_refused").await;
         scene.place.write("token", OTHER);
-        scene.judge.changed();
     };
     tokio::join!(scene.work(kills), story);
 }
@@ -42,10 +41,8 @@ async fn forbidden(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
         scene.crm.grant(&["READ"]).await;
-        scene.judge.changed();
-        scene.trouble().await;
+        scene.trouble_shown(kills, "no_grant").await;
         scene.crm.grant(&["SAVE", "READ"]).await;
-        scene.judge.changed();
     };
     tokio::join!(scene.work(kills), story);
 }
@@ -74,7 +71,9 @@ async fn of_another_company(scene: &Scene, kills: usize) {
     let story = async {
         scene.under_way().await;
         scene.place.write("token", OTHER);
-        scene.trouble().await;
+        let asked = async || scene.judge.has_seen(|it| it.token() == OTHER);
+        until("the question whose token it is", asked).await;
+        scene.trouble_shown(kills, "wrong_company").await;
         scene.place.write("token", TOKEN);
     };
     tokio::join!(scene.work(kills), story);

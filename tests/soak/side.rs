@@ -112,9 +112,10 @@ impl Side {
     pub async fn kill(&self) {
         if let Some((program, _)) = self.running.lock().await.take() {
             program.kill().await;
-            self.judge.killed();
+            self.judge
+                .killed(spool::left(&self.place.at("state")))
+                .await;
         }
-        spool::assert_whole(&self.place.at("state"));
         self.told().kills += 1;
         self.start().await;
     }

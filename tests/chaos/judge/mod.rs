@@ -7,16 +7,19 @@
 //! ```
 
 pub mod fault;
+pub mod left;
 pub mod rules;
 pub mod seen;
 pub mod truth;
 pub mod wire;
 
 use self::fault::{Fault, Weather};
+use self::left::Left;
 use self::rules::Times;
 use self::seen::{Answered, Purpose, Seen};
 use self::wire::Response;
-use crate::wait::pass;
+use crate::wait::{pass, soon};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,8 +30,8 @@ use tokio::time::timeout;
 
 /// Pieces that a dripping answer comes in.
 const DRIPS: u32 = 8;
-/// An answer that a client has not read to its end by then is not read.
-const READ_WITHIN: Duration = Duration::from_secs(5);
+/// A client reads an answer to its end, gives up or is killed long before.
+const READ_WITHIN: Duration = Duration::from_secs(120);
 
 /// How the port behaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,6 +58,8 @@ struct Shared {
     seen: Mutex<Vec<Seen>>,
     times: Mutex<Times>,
     count: watch::Sender<usize>,
+    /// Connections whose request is being read.
+    reading: watch::Sender<usize>,
     elsewhere: SocketAddr,
 }
 
@@ -88,6 +93,7 @@ impl Judge {
             seen: Mutex::new(Vec::new()),
             times: Mutex::new(Times::default()),
             count: tell,
+            reading: watch::Sender::new(0),
             elsewhere,
         });
         let (port, state) = watch::channel(Port::Open);
@@ -126,16 +132,24 @@ impl Judge {
         self.port.send_replace(port);
     }
 
-    /// The client was killed, and is gone.
-    pub fn killed(&self) {
-        let now = self.shared.begun.elapsed();
-        locked(&self.shared.times).kills.push(now);
-    }
-
-    /// Something changed in the CRM that excuses requests which were made in ignorance of it.
-    pub fn changed(&self) {
-        let now = self.shared.begun.elapsed();
-        locked(&self.shared.times).changes.push(now);
+    /// The client was killed and is gone; this it left behind. Ends when all that it had sent is
+    /// read: what comes from now on is the next one's.
+    pub async fn killed(&self, mut left: Left) {
+        // Connections are taken in their order: a silent one at the end shows that all were.
+        if let Ok(mut last) = TcpStream::connect(self.addr).await {
+            let _ = last.shutdown().await;
+            soon("the end of what waits at the port", gone(&mut last)).await;
+        }
+        let mut reading = self.shared.reading.subscribe();
+        let read = soon("what the killed had sent", reading.wait_for(|it| *it == 0));
+        read.await.expect("a judge");
+        let mut times = locked(&self.shared.times);
+        let asked = asked_in(&locked(&self.shared.seen), times.kills.len());
+        left.calls.retain(|uuid, stored| {
+            let id = stored.request_id.as_ref();
+            asked.contains(uuid) || id.is_some_and(|id| asked.contains(id))
+        });
+        times.kills.push(left);
     }
 
     /// Requests so far.
@@ -147,6 +161,11 @@ impl Judge {
     pub async fn reaches(&self, count: usize) {
         let mut counts = self.count.clone();
         counts.wait_for(|it| *it >= count).await.expect("a judge");
+    }
+
+    /// Any request so far is such a one.
+    pub fn has_seen(&self, such: impl Fn(&Seen) -> bool) -> bool {
+        locked(&self.shared.seen).iter().any(such)
     }
 
     /// Everything seen so far.
@@ -192,6 +211,7 @@ async fn listen(
         }
         tokio::select! {
             taken = open.accept() => if let Ok((stream, _)) = taken {
+                shared.reading.send_modify(|it| *it += 1);
                 match port {
                     Port::Silent => tokio::spawn(mute(stream, state.clone(), Arc::clone(&shared))),
                     _ => tokio::spawn(serve(stream, Arc::clone(&shared))),
@@ -209,7 +229,10 @@ async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: A
         return;
     };
     tokio::select! {
-        _ = state.wait_for(|it| *it != Port::Silent) => reset(stream),
+        _ = state.wait_for(|it| *it != Port::Silent) => {
+            shared.tells(at);
+            reset(stream);
+        }
         () = gone(&mut stream) => {}
     }
     shared.end(at, None);
@@ -217,19 +240,41 @@ async fn mute(mut stream: TcpStream, mut state: watch::Receiver<Port>, shared: A
 
 /// Reads a request and writes it down; its place, or `None` for one that did not come whole.
 async fn take(stream: &mut TcpStream, shared: &Shared) -> Option<usize> {
-    let (seen, whole) = match wire::read_request(stream).await {
+    let request = wire::read_request(stream).await;
+    // Whatever happened before it came is noted before it: the ends of other connections have been
+    // told to us by now, and those tasks go first.
+    tokio::task::yield_now().await;
+    let at = note(request, shared);
+    shared.reading.send_modify(|it| *it -= 1);
+    at
+}
+
+fn note(request: Result<Seen, Option<Seen>>, shared: &Shared) -> Option<usize> {
+    let (seen, whole) = match request {
         Ok(seen) => (seen, true),
         Err(torn) => (torn?, false),
     };
+    let life = locked(&shared.times).kills.len();
     let mut all = locked(&shared.seen);
     all.push(Seen {
         at: shared.begun.elapsed(),
-        life: locked(&shared.times).kills.len(),
+        life,
         ..seen
     });
     let at = all.len() - 1;
     shared.count.send_replace(all.len());
     whole.then_some(at)
+}
+
+/// The uuids and requestIds that were asked about in one life.
+fn asked_in(seen: &[Seen], life: usize) -> BTreeSet<String> {
+    let seen = seen.iter().filter(|it| it.life == life);
+    let asked = seen.filter_map(|it| match it.purpose() {
+        Purpose::Submit => it.uuid(),
+        Purpose::Poll => it.polled().map(str::to_owned),
+        Purpose::Filter | Purpose::TokenInfo | Purpose::Other => None,
+    });
+    asked.collect()
 }
 
 /// The client has closed its side.
@@ -244,7 +289,16 @@ fn reset(stream: TcpStream) {
 }
 
 impl Shared {
+    /// From now on the client may know how it ended.
+    fn tells(&self, at: usize) {
+        let now = self.begun.elapsed();
+        if let Some(seen) = locked(&self.seen).get_mut(at) {
+            seen.told.get_or_insert(now);
+        }
+    }
+
     fn end(&self, at: usize, answer: Option<Answered>) {
+        self.tells(at);
         let now = self.begun.elapsed();
         if let Some(seen) = locked(&self.seen).get_mut(at) {
             seen.ended = Some(now);
@@ -274,6 +328,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
         return finish(stream, &shared, at, response, fault).await;
     }
     if let Some(Fault::Reset | Fault::Straggler(_)) = fault {
+        shared.tells(at);
         reset(stream);
         shared.end(at, None);
         if let Some(Fault::Straggler(time)) = fault {
@@ -284,6 +339,7 @@ async fn serve(mut stream: TcpStream, shared: Arc<Shared>) {
     }
     let response = shared.pass_on(&seen).await;
     let (Some(response), false) = (response, fault == Some(Fault::Lost)) else {
+        shared.tells(at);
         reset(stream);
         return shared.end(at, None);
     };
@@ -318,10 +374,19 @@ async fn finish(
     let sent = match fault {
         Some(Fault::Late(time)) => {
             let left = timeout(time, gone(&mut stream)).await.is_ok();
+            shared.tells(at);
             !left && stream.write_all(&bytes).await.is_ok()
         }
-        Some(Fault::Drip(time)) => drip(&mut stream, &bytes, time).await,
-        _ => stream.write_all(&bytes).await.is_ok(),
+        Some(Fault::Drip(time)) => {
+            let (first, last) = bytes.split_at(bytes.len() - 1);
+            let sent = drip(&mut stream, first, time).await;
+            shared.tells(at);
+            sent && stream.write_all(last).await.is_ok()
+        }
+        _ => {
+            shared.tells(at);
+            stream.write_all(&bytes).await.is_ok()
+        }
     };
     let mut rest = Vec::new();
     // A client that reads all of it closes in order; one that is gone before resets.

@@ -1,28 +1,30 @@
 //! What a client may not do, as the document says it; over everything that was seen.
 
+use super::left::{Left, known};
 use super::seen::{Purpose, Seen};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// "Once a minute", less what the ways of two requests may differ by.
-const MINUTE: Duration = Duration::from_secs(58);
-/// What was under way when a refusal was given is no disobedience: so many requests at most, and
-/// none later than this.
-const UNDER_WAY: (usize, Duration) = (3, Duration::from_secs(1));
-/// A kill this soon after an answer may have kept it from being written down.
-const COMMIT: Duration = Duration::from_secs(2);
-/// An outcome asked for again sooner than this is a busy loop.
+/// "Once a minute": a client counts from when it decides to ask, we from when the question is here,
+/// and on a busy machine seconds lie between.
+const MINUTE: Duration = Duration::from_secs(45);
+/// What was under way when a refusal was given is no disobedience: no more than can be beside it,
+/// and none that comes so late that no machine is as busy.
+const UNDER_WAY: (usize, Duration) = (3, Duration::from_secs(30));
+/// So many later answers are written down, and this one still is not: a client has four requests
+/// under way, and takes answers as they come.
+const LATER: usize = 8;
+/// An outcome asked for again sooner than this is a busy loop: a client waits a second from the
+/// answer on, and the answer comes after our clock's first look.
 const ASKED_AGAIN: Duration = Duration::from_millis(900);
 /// Fields of a filter that the document publishes (§4.7).
 const FILTER: [&str; 4] = ["page", "size", "orders", "registeredTimestampFrom"];
 
-/// Moments that the judge was told of, and what happened elsewhere.
+/// What the judge was told of, and what happened elsewhere.
 #[derive(Clone, Debug, Default)]
 pub struct Times {
-    /// The client was killed and is gone.
-    pub kills: Vec<Duration>,
-    /// Tokens or grants changed in the CRM.
-    pub changes: Vec<Duration>,
+    /// The client was killed, and this was left.
+    pub kills: Vec<Left>,
     /// Connections to the host that redirects lead to.
     pub elsewhere: usize,
 }
@@ -49,6 +51,7 @@ pub fn breaches(seen: &[Seen], times: &Times, law: &Law) -> Vec<String> {
     let mut wrong = windows(&order, law);
     wrong.extend(order.iter().flat_map(|it| form(it, law)));
     wrong.extend(submissions(&order, times, law));
+    wrong.extend(forgotten(&order, times));
     wrong.extend(refused_tokens(&order, times));
     wrong.extend(missing_grants(&order));
     wrong.extend(polls(&order, times));
@@ -157,15 +160,12 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
             if matches!(a.heard(), Some(400 | 409)) {
                 say("§7.7: sent again after its refusal");
             }
-            if a.life == b.life && a.ended.is_none_or(|ended| b.at < ended) {
+            if a.life == b.life && a.told.is_none_or(|told| b.at < told) {
                 say("sent twice at the same time");
             }
-            if a.request_id().is_none() {
-                continue;
-            }
-            let between = |it: &Duration| (a.at..=b.at).contains(it);
-            let changed = a.token() != b.token() || times.changes.iter().any(between);
-            if !(law.again && (changed || unwritten(a, times))) {
+            let Some(id) = a.request_id() else { continue };
+            let lost = a.life < b.life && !known(a, &times.kills, |it| it.accepted(&uuid, &id));
+            if !(law.again && (a.token() != b.token() || lost)) {
                 say("§4.5.4: sent again after a 200 that was delivered whole");
             }
         }
@@ -173,11 +173,30 @@ fn submissions(order: &[&Seen], times: &Times, law: &Law) -> Vec<String> {
     wrong
 }
 
-/// A kill may have kept this answer from being written down.
-fn unwritten(seen: &Seen, times: &Times) -> bool {
-    let Some(ended) = seen.ended else { return true };
-    let near = |kill: &Duration| (seen.at..=ended + COMMIT).contains(kill);
-    times.kills.iter().any(near)
+/// Answers that were not written down when the client was killed, though many later ones were: no
+/// kill kept those from it.
+fn forgotten(order: &[&Seen], times: &Times) -> Vec<String> {
+    let mut lives: BTreeMap<usize, Vec<(&Seen, bool)>> = BTreeMap::new();
+    for seen in order.iter().filter(|it| it.life < times.kills.len()) {
+        if let (Some(uuid), Some(id)) = (seen.uuid(), seen.request_id()) {
+            let written = known(seen, &times.kills, |it| it.accepted(&uuid, &id));
+            lives.entry(seen.life).or_default().push((seen, written));
+        }
+    }
+    let mut wrong = Vec::new();
+    for answers in lives.values() {
+        for (seen, _) in answers.iter().filter(|(_, written)| !written) {
+            let later = |it: &&(&Seen, bool)| it.1 && seen.ended.is_some_and(|at| it.0.at > at);
+            let later = answers.iter().filter(later).count();
+            if later >= LATER {
+                let (uuid, at) = (seen.uuid().unwrap_or_default(), seen.at);
+                wrong.push(format!(
+                    "the answer at {at:?} about {uuid} was not written down, {later} later were"
+                ));
+            }
+        }
+    }
+    wrong
 }
 
 /// After a 401: `token/info` once a minute, and nothing else.
@@ -186,14 +205,25 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
         since: Duration,
         last: Duration,
         late: usize,
+        life: usize,
+        /// Later lives know it, too.
+        written: bool,
+        /// The life whose `token/info` was refused: none of its others was under way beside it.
+        asked: Option<usize>,
     }
     let mut dead: BTreeMap<&str, Dead> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seen in order {
+        if dead
+            .get(seen.token())
+            .is_some_and(|it| it.life < seen.life && !it.written)
+        {
+            dead.remove(seen.token());
+        }
         if let Some(token) = dead.get_mut(seen.token()).filter(|it| seen.at > it.since) {
             let (most, within) = UNDER_WAY;
-            let under_way = seen.at < token.since + within && token.late < most;
-            if under_way {
+            let alone = seen.purpose() == Purpose::TokenInfo && token.asked == Some(seen.life);
+            if !alone && seen.at < token.since + within && token.late < most {
                 token.late += 1;
             } else if seen.purpose() != Purpose::TokenInfo {
                 let (what, at) = (seen.purpose(), seen.at);
@@ -207,13 +237,18 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
             token.last = seen.at;
         }
         match seen.heard() {
-            Some(401) if unwritten(seen, times) => {}
             Some(401) => {
-                dead.entry(seen.token()).or_insert(Dead {
-                    since: seen.ended.unwrap_or(seen.at),
+                let token = dead.entry(seen.token()).or_insert(Dead {
+                    since: seen.told.unwrap_or(seen.at),
                     last: seen.at,
                     late: 0,
+                    life: seen.life,
+                    written: known(seen, &times.kills, |it| it.knows_as_refused(seen.token())),
+                    asked: None,
                 });
+                if seen.purpose() == Purpose::TokenInfo {
+                    token.asked = Some(seen.life);
+                }
             }
             Some(200 | 400 | 403 | 404) => {
                 dead.remove(seen.token());
@@ -226,24 +261,41 @@ fn refused_tokens(order: &[&Seen], times: &Times) -> Vec<String> {
 
 /// After a 403: not again within a minute, unless `token/info` was heard meanwhile.
 fn missing_grants(order: &[&Seen]) -> Vec<String> {
-    let mut denied: BTreeMap<(&str, Purpose), (Duration, Duration)> = BTreeMap::new();
+    struct Denied {
+        /// The last 403 was asked for.
+        last: Duration,
+        since: Duration,
+        late: usize,
+    }
+    let all_is_well = |it: &&&Seen| it.purpose() == Purpose::TokenInfo && it.heard() == Some(200);
+    let well: Vec<&&Seen> = order.iter().filter(all_is_well).collect();
+    let mut denied: BTreeMap<(&str, Purpose), Denied> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seen in order {
         let key = (seen.token(), seen.purpose());
-        if let Some((first, last)) = denied.get(&key).copied()
-            && (first + UNDER_WAY.1..last + MINUTE).contains(&seen.at)
-        {
-            let (what, apart) = (seen.purpose(), seen.at - last);
-            wrong.push(format!("§7.7: {what:?} again {apart:?} after its 403"));
+        // One that was under way beside the refusal may be heard after it.
+        let heard_since = |last: Duration| {
+            let mut well = well.iter().filter(|it| it.token() == seen.token());
+            well.any(|it| it.at <= seen.at && it.ended.is_some_and(|ended| ended >= last))
+        };
+        if denied.get(&key).is_some_and(|it| heard_since(it.last)) {
+            denied.remove(&key);
+        }
+        if let Some(it) = denied.get_mut(&key).filter(|it| seen.at > it.since) {
+            let (most, within) = UNDER_WAY;
+            if seen.at < it.since + within && it.late < most {
+                it.late += 1;
+            } else if seen.at < it.last + MINUTE {
+                let (what, apart) = (seen.purpose(), seen.at - it.last);
+                wrong.push(format!("§7.7: {what:?} again {apart:?} after its 403"));
+            }
         }
         match seen.heard() {
             Some(403) => {
-                let ended = seen.ended.unwrap_or(seen.at);
-                let entry = denied.entry(key).or_insert((ended, seen.at));
-                entry.1 = seen.at;
-            }
-            Some(200) if seen.purpose() == Purpose::TokenInfo => {
-                denied.retain(|(token, _), _| *token != seen.token());
+                let since = seen.told.unwrap_or(seen.at);
+                let (last, late) = (seen.at, 0);
+                let first = Denied { last, since, late };
+                denied.entry(key).or_insert(first).last = seen.at;
             }
             Some(200) => {
                 denied.remove(&key);
@@ -255,23 +307,24 @@ fn missing_grants(order: &[&Seen]) -> Vec<String> {
 }
 
 fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
-    let mut given: BTreeMap<String, &str> = BTreeMap::new();
+    let mut given: BTreeMap<String, (&str, String)> = BTreeMap::new();
     for seen in order {
         let answer = seen.answer.as_ref();
         let body = answer.and_then(|it| serde_json::from_slice(&it.body).ok());
         let body: serde_json::Value = body.unwrap_or_default();
         if let Some(id) = body["requestId"].as_str() {
-            given.insert(id.to_owned(), seen.token());
+            let uuid = seen.uuid().unwrap_or_default();
+            given.insert(id.to_owned(), (seen.token(), uuid));
         }
     }
     let mut last: BTreeMap<&str, &Seen> = BTreeMap::new();
-    let mut over: BTreeSet<&str> = BTreeSet::new();
+    let mut over: BTreeMap<&str, (usize, bool)> = BTreeMap::new();
     let mut wrong = Vec::new();
     for seen in order.iter().filter(|it| it.purpose() == Purpose::Poll) {
         let id = seen.polled().unwrap_or_default();
         match given.get(id) {
             None => wrong.push(format!("§4.6: asked for {id}, which was never given")),
-            Some(token) if *token != seen.token() => {
+            Some((token, _)) if *token != seen.token() => {
                 wrong.push(format!("§3.2: {id} asked for with another token"));
             }
             Some(_) => {}
@@ -284,17 +337,19 @@ fn polls(order: &[&Seen], times: &Times) -> Vec<String> {
                     seen.at
                 ));
             }
-            if over.contains(id) {
-                wrong.push(format!("{id} asked for again after its outcome"));
-            }
+        }
+        // one that a kill kept from the spool has to be asked for again
+        let knows = |(life, written): &(usize, bool)| *life == seen.life || *written;
+        if over.get(id).is_some_and(knows) {
+            wrong.push(format!("{id} asked for again after its outcome"));
         }
         let body = seen.answer.as_ref().filter(|it| it.whole);
         let body = body.map(|it| String::from_utf8_lossy(&it.body).into_owned());
         let body = body.unwrap_or_default();
-        // one that a kill kept from the spool has to be asked for again
-        let kept = seen.heard() == Some(200) && !unwritten(seen, times);
-        if kept && (body.contains("\"SUCCESS\"") || body.contains("FAILED")) {
-            over.insert(id);
+        if seen.heard() == Some(200) && (body.contains("\"SUCCESS\"") || body.contains("FAILED")) {
+            let uuid = given.get(id).map_or("", |(_, uuid)| uuid.as_str());
+            let written = known(seen, &times.kills, |it| it.decided(uuid));
+            over.insert(id, (seen.life, written));
         }
     }
     wrong

@@ -1,6 +1,7 @@
 //! Does the judge see each breach? One made by hand for each.
 
 use crate::expected::Expected;
+use crate::judge::left::{Left, Stored};
 use crate::judge::rules::{Law, Times, breaches};
 use crate::judge::seen::{Answered, Seen};
 use crate::judge::truth;
@@ -41,6 +42,7 @@ fn request(at: u64, method: &str, path: &str, status: u16, answer: &Value) -> Se
             body: answer.to_string().into_bytes(),
             whole: true,
         }),
+        told: Some(ms(at + 9)),
         ended: Some(ms(at + 10)),
         ..Seen::default()
     }
@@ -104,24 +106,120 @@ fn sixty_one_requests_in_any_span_are_too_many_and_401_does_not_count() {
     found("429", &limited, &Times::default());
 }
 
+/// The call's row, as a kill left it.
+fn stored(state: &str, request_id: Option<&str>) -> Left {
+    let call = Stored {
+        state: state.to_owned(),
+        request_id: request_id.map(str::to_owned),
+    };
+    Left {
+        calls: [(UUID.to_owned(), call)].into(),
+        refused: None,
+    }
+}
+
+/// One kill, and what it left.
+fn killed(left: Left) -> Times {
+    Times {
+        kills: vec![left],
+        ..Times::default()
+    }
+}
+
+fn in_life(life: usize, seen: Seen) -> Seen {
+    Seen { life, ..seen }
+}
+
 #[test]
-fn a_uuid_again_after_its_200_is_found_kill_or_not_unless_nothing_else_could_tell() {
+fn a_uuid_again_after_its_200_is_found_unless_a_kill_kept_it_from_the_spool_and_nothing_could_tell()
+{
     let seen = [
         submission(0, 200, &accepted("a")),
         submission(5_000, 200, &accepted("b")),
     ];
     found("sent again after a 200", &seen, &Times::default());
-    let killed_at = |at| Times {
-        kills: vec![ms(at)],
-        ..Times::default()
-    };
-    found("sent again after a 200", &seen, &killed_at(500));
+    let seen = [seen[0].clone(), in_life(1, seen[1].clone())];
     let blind = Law {
         again: true,
         ..law()
     };
-    assert_eq!(breaches(&seen, &killed_at(500), &blind), [""; 0]);
-    assert_eq!(breaches(&seen, &killed_at(4_000), &blind).len(), 1);
+    // however long after the answer it came: the spool says whether it was written down
+    let lost = killed(stored("sending", None));
+    found("sent again after a 200", &seen, &lost);
+    assert_eq!(breaches(&seen, &lost, &blind), [""; 0]);
+    for kept in [stored("submitted", Some("a")), stored("journaled", None)] {
+        assert_eq!(breaches(&seen, &killed(kept), &blind).len(), 1);
+    }
+}
+
+#[test]
+fn an_answer_that_was_forgotten_while_many_later_ones_were_written_down_is_found() {
+    let call = |n: u64| {
+        let uuid = format!("6a5c2b64-0000-5000-8000-{n:012}");
+        let body = json!({"uuid": uuid, "leadId": 4001}).to_string();
+        let answer = accepted(&format!("id-{n}"));
+        Seen {
+            body: body.into_bytes(),
+            ..submission(n * 1_000, 200, &answer)
+        }
+    };
+    let seen: Vec<Seen> = (0..9).map(call).collect();
+    let kept = |from: u64| {
+        let calls = (from..9).map(|n| {
+            let call = Stored {
+                state: "submitted".to_owned(),
+                request_id: Some(format!("id-{n}")),
+            };
+            (format!("6a5c2b64-0000-5000-8000-{n:012}"), call)
+        });
+        let calls = calls.collect();
+        let refused = None;
+        killed(Left { calls, refused })
+    };
+    fine(&seen, &kept(0));
+    fine(&seen, &kept(2));
+    found("was not written down", &seen, &kept(1));
+}
+
+#[test]
+fn an_outcome_is_asked_for_again_where_a_kill_kept_it_from_the_spool() {
+    let mut done = poll(2_000, "a");
+    done.answer.as_mut().expect("answered").body = b"{\"data\":\"SUCCESS\"}".to_vec();
+    let given = submission(0, 200, &accepted("a"));
+    let seen = [given, done, in_life(1, poll(60_000, "a"))];
+    fine(&seen, &killed(stored("submitted", Some("a"))));
+    let kept = killed(stored("journaled", Some("a")));
+    found("after its outcome", &seen, &kept);
+}
+
+#[test]
+fn a_token_that_was_refused_before_a_kill_is_known_to_the_next_life_if_it_was_written_down() {
+    let seen = [
+        submission(0, 401, &Value::Null),
+        in_life(1, info(20_000, 401)),
+        in_life(1, info(40_000, 401)),
+    ];
+    let print = uuid::Uuid::new_v5(&uuid::Uuid::nil(), b"t")
+        .simple()
+        .to_string();
+    let known = Left {
+        refused: Some(print[16..].to_owned()),
+        ..Left::default()
+    };
+    let said = |left| breaches(&seen, &killed(left), &law()).len();
+    assert_eq!(
+        said(Left::default()),
+        1,
+        "the second question of the second life"
+    );
+    assert_eq!(said(known), 1, "one of them may have been under way");
+    let mut seen = seen.to_vec();
+    seen.insert(1, in_life(1, info(15_000, 401)));
+    found(
+        "asked about again after 5",
+        &seen[..3],
+        &killed(Left::default()),
+    );
 }
 
 #[test]
@@ -170,8 +268,8 @@ fn a_refused_token_is_asked_about_once_a_minute_and_used_for_nothing() {
     );
     let mut used = [
         info(0, 401),
-        request(20_000, "POST", "call-history/filter", 401, &Value::Null),
-        submission(21_000, 401, &Value::Null),
+        request(40_000, "POST", "call-history/filter", 401, &Value::Null),
+        submission(41_000, 401, &Value::Null),
     ];
     used[1].body = json!({"page": 1, "size": 1}).to_string().into_bytes();
     let all = breaches(&used, &Times::default(), &law());
@@ -187,13 +285,18 @@ fn a_missing_grant_is_not_tried_again_within_a_minute() {
     let denied = |at| submission(at, 403, &Value::Null);
     found(
         "after its 403",
-        &[denied(0), denied(20_000)],
+        &[denied(0), denied(40_000)],
         &Times::default(),
     );
     fine(
-        &[denied(0), info(10_000, 200), denied(20_000)],
+        &[denied(0), info(10_000, 200), denied(40_000)],
         &Times::default(),
     );
+    // as many as can be under way beside it may come late, and no more
+    let late = [denied(0), denied(20), denied(900), denied(5_000)];
+    fine(&late, &Times::default());
+    let more = [&late[..], &[denied(9_000)]].concat();
+    found("after its 403", &more, &Times::default());
 }
 
 #[test]

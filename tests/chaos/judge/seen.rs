@@ -19,6 +19,8 @@ pub struct Seen {
     /// What was done to it; `None` for nothing.
     pub fault: Option<Fault>,
     pub answer: Option<Answered>,
+    /// From when on the client could know how it ended: before the last byte, or the reset.
+    pub told: Option<Duration>,
     /// When the exchange was over: its answer written, or one side gone.
     pub ended: Option<Duration>,
 }
