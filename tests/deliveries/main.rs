@@ -75,7 +75,7 @@ async fn webhooks(server: &Server) -> Value {
 
 /// Looks until it is so, with a deadline.
 async fn until(server: &Server, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(180);
     let mut look = tokio::time::interval(Duration::from_millis(50));
     loop {
         look.tick().await;

@@ -111,8 +111,9 @@ impl Receiver {
     /// The next delivery.
     pub async fn next(&self) -> Received {
         let mut received = self.received.lock().await;
-        let next = tokio::time::timeout(Duration::from_secs(30), received.recv()).await;
-        next.expect("a delivery within 30 s").expect("it runs")
+        let next = tokio::time::timeout(Duration::from_secs(180), received.recv()).await;
+        next.expect("a delivery within three minutes")
+            .expect("it runs")
     }
 
     /// Whatever came already.

@@ -140,12 +140,20 @@ pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// Requests under way beside one that is refused: they may come after its answer, on a busy machine
+/// long after it. Whoever disobeys while calls wait sends more.
+const UNDER_WAY: usize = 3;
+
 /// What a client did against the document, but for what a test allows.
 pub fn conduct(crm: &Server, allowed: impl Fn(Kind) -> bool) -> Vec<String> {
-    let mut wrong: Vec<String> = crm
-        .breaches()
+    let breaches = crm.breaches();
+    let under_way = |kind: Kind| {
+        let refusal = matches!(kind, Kind::RepeatAfter401 | Kind::RepeatAfter403);
+        refusal && breaches.iter().filter(|it| it.kind == kind).count() <= UNDER_WAY
+    };
+    let mut wrong: Vec<String> = breaches
         .iter()
-        .filter(|breach: &&Breach| !allowed(breach.kind))
+        .filter(|breach: &&Breach| !allowed(breach.kind) && !under_way(breach.kind))
         .map(|breach| format!("{:?} {}: {}", breach.kind, breach.rule, breach.words))
         .collect();
     crm.admin(|core, _| {

@@ -249,7 +249,7 @@ async fn statuses_that_nobody_knows_are_faults() {
 async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
     let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64);
     let (addr, flooding) = flood("", continues, usize::MAX).await;
-    let client = hasty(&format!("http://{addr}"), Duration::from_millis(500));
+    let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
     assert_eq!(send(&client).await, Answer::TimedOut);
     flooding.await.expect("a server that saw the end");
 
@@ -266,7 +266,7 @@ async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
             next = socket.write_all(b" ").await;
         }
     });
-    let client = hasty(&format!("http://{addr}"), Duration::from_millis(500));
+    let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
     assert_eq!(send(&client).await, Answer::TimedOut);
     trickle.await.expect("a server that saw the end");
 }

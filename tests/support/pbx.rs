@@ -21,7 +21,7 @@ const CHALLENGE: &str = "471147114";
 /// The end of a list of live channels that has none.
 const NO_CHANNELS: &str =
     "Event: CoreShowChannelsComplete\r\nEventList: Complete\r\nListItems: 0\r\n\r\n";
-const LOGIN_WITHIN: Duration = Duration::from_secs(90);
+const LOGIN_WITHIN: Duration = Duration::from_secs(180);
 
 /// What a test has a line say.
 enum Say {

@@ -10,7 +10,7 @@ use tokio::process::{Child, Command};
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 /// Nothing in these tests takes this long unless it never comes.
-pub const DEADLINE: Duration = Duration::from_secs(90);
+pub const DEADLINE: Duration = Duration::from_secs(180);
 /// The token of the sandbox.
 pub const TOKEN: &str = "svc_pat_sandbox";
 /// The id of every PBX here.

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// Nothing in these tests takes this long unless it never comes.
-const DEADLINE: Duration = Duration::from_secs(60);
+const DEADLINE: Duration = Duration::from_secs(180);
 
 /// Waits for `future`, and fails with `what` when it does not come.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
