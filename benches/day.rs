@@ -6,6 +6,8 @@
 
 #[path = "support/core_time.rs"]
 mod core_time;
+#[path = "support/table.rs"]
+mod table;
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames};
 use callbridge_call::event::ChannelState;
@@ -15,6 +17,7 @@ use callbridge_call::{
 };
 use core_time::on_core;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::hint::black_box;
@@ -26,7 +29,8 @@ const CALLS: u32 = 100_000;
 const OPEN: u32 = 50_000;
 const MIDNIGHT: u32 = 1_795_132_800;
 
-fn main() {
+/// See the module.
+pub fn main() {
     let folder = std::env::temp_dir().join(format!("callbridge-day-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the day");
     let file = folder.join("Master.csv");
@@ -48,11 +52,27 @@ fn main() {
         let rate = rows as f64 / core / 1e6;
         println!("{name:<34} {seconds:>8.2} {core:>8.2} {rate:>12.2} M {grown:>7} KB  {goal}");
         black_box(what);
+        (core, rate, grown)
     };
-    day("the bytes alone (read)", "", bytes_alone);
-    day("lines, as a plain script reads", "", lines_alone);
-    day("rows → Told (Decoder)", "1 M/s", told);
-    day("rows → finished calls", "10 s, flat", calls);
+    let bytes = day("the bytes alone (read)", "", bytes_alone);
+    let lines = day("lines, as a plain script reads", "", lines_alone);
+    let heard = day("rows → Told (Decoder)", "1 M/s", told);
+    let whole = day("rows → finished calls", "10 s, flat", calls);
+    let plain = format!("lines alone: {:.2} M/s", lines.1);
+    let rate = format!("{:.2} M/s", heard.1);
+    table::row("day", "CEL rows → Told", &rate, "1 M/s", &plain);
+    let plain = format!(
+        "the bytes alone: {:.2} s, {} KB; lines alone: {:.2} s",
+        bytes.0, bytes.2, lines.0
+    );
+    let took = format!("{:.2} s, {} KB more", whole.0, whole.2);
+    table::row(
+        "day",
+        "100,000 calls → finished",
+        &took,
+        "10 s, flat",
+        &plain,
+    );
     std::fs::remove_dir_all(&folder).expect("the folder goes");
     open_calls();
 }
@@ -256,6 +276,39 @@ fn open_calls() {
     let bytes = (resident_kb() - before) * 1024 / u64::from(OPEN);
     println!("\n{OPEN} open calls of two channels: {bytes} bytes each, made in {took:.2?}");
     assert_eq!(assembler.open_calls(), OPEN as usize);
+    let plain = format!("its channels' fields in a BTreeMap: {}", plain_open_calls());
+    table::row(
+        "day",
+        "an open call of two channels",
+        &format!("{bytes} bytes"),
+        "",
+        &plain,
+    );
+}
+
+/// The reference: each channel with what was told of it as text by name.
+fn plain_open_calls() -> String {
+    let before = resident_kb();
+    let text = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    let channel = |number: u32| {
+        let uniqueid = format!("{MIDNIGHT}.{number}");
+        let fields: BTreeMap<String, String> = [
+            text("Channel", &format!("PJSIP/city-{number:08x}")),
+            text("Uniqueid", &uniqueid),
+            text("Linkedid", &format!("{MIDNIGHT}.{}", number / 2 * 2)),
+            text("CallerIDNum", "+998901110001"),
+            text("Exten", "7001"),
+            text("ChannelState", "6"),
+            text("BridgeUniqueid", &format!("bridge-{}", number / 2)),
+            text("BridgeTechnology", "simple_bridge"),
+        ]
+        .into();
+        (uniqueid, fields)
+    };
+    let open: BTreeMap<_, _> = (0..2 * OPEN).map(channel).collect();
+    let bytes = (resident_kb() - before) * 1024 / u64::from(OPEN);
+    black_box(&open);
+    format!("{bytes} bytes")
 }
 
 fn kinds(number: u32) -> [Kind<'static>; 3] {

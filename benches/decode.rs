@@ -7,6 +7,8 @@
 
 #[path = "support/core_time.rs"]
 mod core_time;
+#[path = "support/table.rs"]
+mod table;
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
 use callbridge_call::assembler::{Assembler, Settings};
@@ -20,25 +22,37 @@ use std::time::{Duration, Instant};
 /// How long each row is measured, after a warm-up.
 const MEASURED: Duration = Duration::from_millis(1500);
 
-fn main() {
+/// See the module.
+pub fn main() {
     let text = joined("ami.raw");
     let json = joined("amiws.jsonl");
     println!("AMI text: {}", mix(Format::Ami, &text));
-    row("memchr line search alone", &text, "", lines);
+    let alone = row("memchr line search alone", &text, "", lines);
     row("messages (Frames)", &text, "", |bytes| {
         count(Frames::new(Format::Ami, bytes))
     });
-    row("messages → BTreeMap<String, String>", &text, "", maps);
+    let mapped = row("messages → BTreeMap<String, String>", &text, "", maps);
     row("messages → borrowed pairs (Pairs)", &text, "", pairs);
-    row("messages → Told (Decoder)", &text, "2.5 M", |bytes| {
+    let decoded = row("messages → Told (Decoder)", &text, "2.5 M", |bytes| {
         told(Format::Ami, bytes)
     });
-    row("messages → finished calls (Assembler)", &text, "1 M", calls);
+    let finished = row("messages → finished calls (Assembler)", &text, "1 M", calls);
     println!("\nAMI JSON: {}", mix(Format::AmiJson, &json));
-    row("frames → serde_json::Value", &json, "", values);
-    row("frames → Told (Decoder)", &json, "1.0 M", |bytes| {
+    let valued = row("frames → serde_json::Value", &json, "", values);
+    let read = row("frames → Told (Decoder)", &json, "1.0 M", |bytes| {
         told(Format::AmiJson, bytes)
     });
+    let plain = format!("as a BTreeMap: {mapped}; lines alone: {alone}");
+    table::row("decode", "AMI text → Told", &decoded, "2.5 M/s", &plain);
+    table::row(
+        "decode",
+        "AMI text → finished calls",
+        &finished,
+        "1 M/s",
+        &plain,
+    );
+    let plain = format!("as a serde_json::Value: {valued}");
+    table::row("decode", "AMI JSON → Told", &read, "1 M/s", &plain);
 }
 
 /// The recordings' files of this name, one after the other.
@@ -93,14 +107,14 @@ fn mix(format: Format, bytes: &[u8]) -> String {
     )
 }
 
-/// Measures passes over `bytes`; `pass` says how many messages it read.
-fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> usize) {
+/// Measures passes over `bytes`, of which `pass` says how many messages it read; the rate in words.
+fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> usize) -> String {
     let mut wanted = std::env::args()
         .skip(1)
         .filter(|word| !word.starts_with("--"))
         .peekable();
     if wanted.peek().is_some() && !wanted.any(|word| name.contains(&word)) {
-        return;
+        return "not measured".to_owned();
     }
     let mut best = Duration::MAX;
     let mut messages = pass(bytes);
@@ -120,6 +134,7 @@ fn row(name: &str, bytes: &[u8], target: &str, mut pass: impl FnMut(&[u8]) -> us
         format!("  (to reach: {target}/s)")
     };
     println!("  {name:<40} {rate:>7.3} M/s {nanos:>7.0} ns {volume:>6.2} GB/s{target}");
+    format!("{rate:.2} M/s")
 }
 
 fn count(frames: Frames<'_>) -> usize {

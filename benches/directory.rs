@@ -4,10 +4,15 @@
 //! `cargo bench --bench directory` measures 10 thousand and 1 million numbers; `-- 300000` as many
 //! as are named.
 
+#[path = "support/table.rs"]
+mod table;
+
 use callbridge::journal::{LeadId, Phone};
 use callbridge::people::directory::{Directory as _, FirstPhone, LeadNews, What};
 use callbridge::spool::{Handle, LeadDirectory, Op, Settings, open};
 use callbridge_call::EpochSeconds;
+use rusqlite::Connection;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// News of one commit, as a burst of webhooks brings them.
@@ -77,17 +82,87 @@ fn measure(all: i64) {
     }
     let more = (resident() - before) as f64 / 1024.0;
     let bytes = std::fs::metadata(dir.path().join("spool.db")).map_or(0, |file| file.len());
+    let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
     println!(
-        "| {all:>9} | {first:>8.0} | {again:>8.0} | {newer:>8.0} | {:>6.0} | {:>6.0} | {more:>5.1} \
-         | {:>4} |",
-        percentile(&mut times, 50),
-        percentile(&mut times, 99),
+        "| {all:>9} | {first:>8.0} | {again:>8.0} | {newer:>8.0} | {p50:>6.0} | {p99:>6.0} \
+         | {more:>5.1} | {:>4} |",
         bytes >> 20,
     );
     guard.close();
+    let before = resident();
+    let (plain_learned, plain_p50, plain_p99) = bare(&dir.path().join("bare.db"), all);
+    let plain_more = (resident() - before) as f64 / 1024.0;
+    let row = |what: &str, measured: &str, goal: &str, plain: &str| {
+        let what = format!("{all} numbers: {what}");
+        let goal = if all == 1_000_000 { goal } else { "" };
+        table::row(
+            "directory",
+            &what,
+            measured,
+            goal,
+            &format!("bare SQLite: {plain}"),
+        );
+    };
+    let per_second = |rate: f64| format!("{rate:.0}/s");
+    row(
+        "learned",
+        &per_second(first),
+        "",
+        &per_second(plain_learned),
+    );
+    let words = |p50: f64, p99: f64| format!("p50 {p50:.0} µs, p99 {p99:.0} µs");
+    let plain = words(plain_p50, plain_p99);
+    row("a look-up", &words(p50, p99), "p99 1000 µs", &plain);
+    row(
+        "memory",
+        &format!("{more:.1} MB more"),
+        "16 MB",
+        &format!("{plain_more:.1} MB more"),
+    );
 }
 
-fn main() {
+/// The reference: number and lead in a table of their own, in groups of the same size. How many a
+/// second it learns, and the times of a look-up.
+fn bare(path: &Path, all: i64) -> (f64, f64, f64) {
+    let db = Connection::open(path).expect("opens");
+    db.execute_batch(
+        "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL;
+         CREATE TABLE phones (phone INTEGER, lead INTEGER, PRIMARY KEY (phone, lead))
+         STRICT, WITHOUT ROWID;",
+    )
+    .expect("a table");
+    let begun = Instant::now();
+    for from in (0..all).step_by(usize::try_from(GROUP).unwrap_or(1)) {
+        db.execute_batch("BEGIN IMMEDIATE").expect("begun");
+        let mut insert = db
+            .prepare_cached("INSERT OR IGNORE INTO phones VALUES (?1, ?2)")
+            .expect("a statement");
+        for n in from..(from + GROUP).min(all) {
+            let n = scattered(n, all);
+            insert.execute((998_900_000_000 + n, n + 1)).expect("a row");
+        }
+        db.execute_batch("COMMIT").expect("committed");
+    }
+    let learned = all as f64 / begun.elapsed().as_secs_f64();
+    let mut find = db
+        .prepare("SELECT lead FROM phones WHERE phone = ?1")
+        .expect("a question");
+    let mut times = Vec::new();
+    for n in 0..LOOK_UPS {
+        let n = scattered(n * 31, all);
+        let begun = Instant::now();
+        let lead: i64 = find
+            .query_row([998_900_000_000 + n], |row| row.get(0))
+            .expect("known");
+        times.push(begun.elapsed());
+        assert_eq!(lead, n + 1);
+    }
+    let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
+    (learned, p50, p99)
+}
+
+/// See the module.
+pub fn main() {
     let named: Vec<i64> = std::env::args()
         .filter_map(|word| word.parse().ok())
         .collect();

@@ -1,9 +1,13 @@
 //! What the program costs while it waits, and how quick it is then: start, memory, size on disk,
 //! and the way from a hang-up to the request on the wire.
 //!
-//! `cargo bench --bench footprint` (a release build: some minutes the first time). Each figure
-//! stands beside the number to reach and, where there is one, a reference from the same run.
+//! `cargo bench --bench footprint` measures the program as benches are built; with
+//! `CALLBRIDGE_PROGRAM=target/release/callbridge` before it the one that is shipped, once
+//! `cargo build --release` has made it. Each figure stands beside the number to reach and a
+//! reference from the same run.
 
+#[path = "support/table.rs"]
+mod table;
 #[path = "footprint/wire.rs"]
 mod wire;
 
@@ -13,7 +17,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_callbridge");
+/// Which program is measured, where it is not the one that benches are built with.
+const GIVEN: &str = "CALLBRIDGE_PROGRAM";
 const RUNS: usize = 9;
 /// Calls one after another, from the hang-up to the request.
 const CALLS: u32 = 250;
@@ -22,6 +27,12 @@ const RECORDING: &str = concat!(
     "/tests/recordings/inbound_answered/ami.raw"
 );
 const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
+
+/// The program that is measured.
+fn program() -> PathBuf {
+    let given = std::env::var_os(GIVEN).map(PathBuf::from);
+    given.unwrap_or_else(|| PathBuf::from(env!("CARGO_BIN_EXE_callbridge")))
+}
 
 /// A folder of this run's own.
 struct Scratch(PathBuf);
@@ -52,7 +63,7 @@ impl Drop for Running {
 }
 
 fn start(scratch: &Scratch, source: &str, crm: &str) -> Running {
-    let child = Command::new(PROGRAM)
+    let child = Command::new(program())
         .args([
             "run", "--log", "error", "--trunk", TRUNK, "--pbx-id", "bench",
         ])
@@ -135,12 +146,21 @@ fn median(mut times: Vec<Duration>) -> (Duration, Duration, Duration) {
     (times[0], times[times.len() / 2], times[times.len() - 1])
 }
 
-fn row(what: &str, figure: &str, to_reach: &str, reference: &str) {
-    println!("{what:<34} {figure:>24} {to_reach:>10}   {reference}");
+/// Bytes of a file, in MB.
+fn size(path: &Path) -> Option<String> {
+    let bytes = std::fs::metadata(path).ok()?.len();
+    Some(format!("{:.1} MB", bytes as f64 / 1024.0 / 1024.0))
 }
 
-fn main() {
-    row("what", "measured", "to reach", "reference in this run");
+/// See the module.
+pub fn main() {
+    let row = |what: &str, figure: &str, to_reach: &str, reference: &str| {
+        table::row("footprint", what, figure, to_reach, reference);
+    };
+    let built = match std::env::var_os(GIVEN) {
+        Some(_) => "the program given",
+        None => "linked thinly",
+    };
     let ours = median((0..RUNS).map(|_| start_to_first_request()).collect());
     let nothing = median((0..RUNS).map(|_| start_of_nothing()).collect());
     let ms = |time: Duration| format!("{:.1}", time.as_secs_f64() * 1e3);
@@ -158,18 +178,28 @@ fn main() {
         "12 MB",
         &format!("`sleep`: {}", mib(sleeping)),
     );
-    let size = std::fs::metadata(Path::new(PROGRAM))
-        .expect("the program")
-        .len();
-    let size = format!("{:.1} MB", size as f64 / 1024.0 / 1024.0);
-    row("stripped binary", &size, "12 MB", "");
-    let mut calls = wire::measure(CALLS);
+    let own = size(&program()).expect("the program");
+    let git = size(Path::new("/usr/bin/git")).unwrap_or_else(|| "not installed".to_owned());
+    let what = format!("stripped binary, {built}");
+    row(
+        &what,
+        &own,
+        "12 MB",
+        &format!("git, without its helpers: {git}"),
+    );
+    let (mut calls, mut plain) = wire::measure(CALLS);
     calls.sort();
+    plain.sort();
     let at = |share: usize| ms(calls[(calls.len() - 1) * share / 100]);
+    let plain = ms(plain[(plain.len() - 1) * 99 / 100]);
     row(
         "hang-up to request, p99",
         &format!("settle + {} ms", at(99)),
         "10 ms",
-        &format!("of {CALLS} calls: p50 {} ms, max {} ms", at(50), at(100)),
+        &format!(
+            "p50 {} ms, max {} ms; a bare connection and its first bytes: p99 {plain} ms",
+            at(50),
+            at(100)
+        ),
     );
 }

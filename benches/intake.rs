@@ -4,6 +4,9 @@
 //! `cargo bench --bench intake` prints a table; `-- CALLS` sets how many calls (50,000), and
 //! `-- --only TEXT` leaves out the lines without that text.
 
+#[path = "support/table.rs"]
+mod table;
+
 use callbridge::journal::{CallUuid, Judged};
 use callbridge::spool::{Finished, Op, Settings, open};
 use callbridge_call::FinishedCall;
@@ -165,16 +168,18 @@ fn spool(dir: &Path, calls: Vec<Finished>, group: usize) -> Duration {
     took
 }
 
-fn line(name: &str, calls: usize, took: Duration) {
+fn line(name: &str, calls: usize, took: Duration) -> String {
     let seconds = took.as_secs_f64();
     println!(
         "{name:<44} {:>10.0} {:>10.1}",
         calls as f64 / seconds,
         seconds * 1e6 / calls as f64
     );
+    format!("{:.0} calls/s", calls as f64 / seconds)
 }
 
-fn main() {
+/// See the module.
+pub fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asked = args.iter().find_map(|text| text.parse().ok());
     let only = args.iter().position(|text| text == "--only");
@@ -197,21 +202,26 @@ fn main() {
         let n = calls.len();
         let line = |way: &str, measure: &dyn Fn() -> Duration| {
             let name = format!("{words}: {way}");
-            if name.contains(only) {
-                line(&name, n, measure());
+            let wanted = name.contains(only);
+            match wanted {
+                true => line(&name, n, measure()),
+                false => "not measured".to_owned(),
             }
         };
-        line("write + fdatasync, appending", &|| {
+        let appended = line("write + fdatasync, appending", &|| {
             bare_writes(&at("append"), calls, group, false)
         });
         line("write + fdatasync, in place", &|| {
             bare_writes(&at("in_place"), calls, group, true)
         });
-        line("bare SQLite", &|| {
+        let bare = line("bare SQLite", &|| {
             bare_sqlite(&at(&format!("bare{group}.db")), calls, group)
         });
-        line("the spool", &|| {
+        let ours = line("the spool", &|| {
             spool(&at(&format!("spool{group}")), calls.to_vec(), group)
         });
+        let plain = format!("bare SQLite: {bare}; write + fdatasync: {appended}");
+        let what = format!("calls into the spool, {words}");
+        table::row("intake", &what, &ours, "", &plain);
     }
 }

@@ -33,6 +33,8 @@ mod scenario;
 #[path = "../tests/simulation/strikes.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod strikes;
+#[path = "support/table.rs"]
+mod table;
 #[path = "../tests/simulation/way.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod way;
@@ -57,7 +59,7 @@ use governor::state::{InMemoryState, NotKeyed};
 use governor::{Quota, RateLimiter};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long each line is played.
 const PLAYED: Duration = Duration::from_secs(6 * 3600);
@@ -382,6 +384,7 @@ impl<'k> Run<'k> {
 }
 
 fn main() {
+    let mut alone = Duration::ZERO;
     println!(
         "{:<30} {:<28} {:>8} {:>5} {:>7} {:>11}   to reach",
         "network and process", "pace kept by", "a window", "any", "429s", "accepted/min"
@@ -394,11 +397,16 @@ fn main() {
             &mut Bucket::default(),
             &mut Sendings::default(),
         ];
+        let mut shown = Vec::new();
         for (at, keeper) in keepers.into_iter().enumerate() {
             let name = if at == 0 { weather.name } else { "" };
             let by = keeper.name();
             let mut run = Run::new(keeper, *weather);
+            let began = Instant::now();
             run.play();
+            if at == 0 {
+                alone += began.elapsed();
+            }
             let (seen, fullest) = (&run.seen, run.windows.fullest());
             let minutes = PLAYED.as_secs_f64() / 60.0;
             let goal = if at == 0 { "60, 60, 0" } else { "" };
@@ -409,10 +417,22 @@ fn main() {
                 seen.refused,
                 seen.accepted as f64 / minutes,
             );
+            shown.push(format!(
+                "{}, {}, {}; {:.1} a minute",
+                fullest.in_a_window,
+                fullest.in_any_span,
+                seen.refused,
+                seen.accepted as f64 / minutes
+            ));
         }
+        let what = format!("fullest, 429s: {}", weather.name);
+        let plain = format!("governor alone: {}; bucket: {}", shown[1], shown[2]);
+        table::row("pace", &what, &shown[0], "60, 60, 0", &plain);
     }
     backlog::confirmed();
     if !std::env::args().any(|word| word == "--quick") {
-        backlog::simulated();
+        let hours = 6 * WEATHERS.len();
+        let alone = alone.as_secs_f64();
+        backlog::simulated(&format!("{hours} hours of the pacer alone: {alone:.2} s"));
     }
 }

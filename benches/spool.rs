@@ -5,6 +5,9 @@
 //! many as are named (10 million need 12 GB of disk and some minutes). `-- --backlog` makes all of
 //! them calls that wait to be sent, instead of an old spool's mixture.
 
+#[path = "support/table.rs"]
+mod table;
+
 use callbridge::journal::Judged;
 use callbridge::spool::{
     Ask, Done, Finished, Guard, Handle, LetterFilter, Op, RowId, Settings, Step, TokenPrint, open,
@@ -17,7 +20,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_callbridge");
 /// Calls stored in groups of 256 for one figure.
 const GROUPED: usize = 20_480;
 /// Operations of one kind timed, each with its own commit or read.
@@ -224,7 +226,9 @@ fn resident(root: &Path) -> f64 {
     let (source, token) = (root.join("empty.raw"), root.join("token"));
     std::fs::write(&source, "").expect("written");
     std::fs::write(&token, "svc_pat_bench\n").expect("written");
-    let child = Command::new(PROGRAM)
+    let given = std::env::var_os("CALLBRIDGE_PROGRAM");
+    let program = given.unwrap_or_else(|| env!("CARGO_BIN_EXE_callbridge").into());
+    let child = Command::new(program)
         .args(["run", "--log", "error", "--pbx-id", "bench", "--crm-url"])
         .args([
             &url,
@@ -267,7 +271,10 @@ fn opened(dir: &Path) -> (Duration, Handle, Guard) {
     (began.elapsed(), handle, guard)
 }
 
-fn measure(rows: usize, backlog: bool) {
+/// What was measured of a spool with so many rows: names, figures and their units.
+type Figures = [(&'static str, f64, &'static str); 8];
+
+fn measure(rows: usize, backlog: bool) -> Figures {
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let dir = root.path().join("state");
     fill(&dir, rows, backlog);
@@ -279,22 +286,46 @@ fn measure(rows: usize, backlog: bool) {
     let per_second = grouped(&handle);
     let single = timed(|n| drop(handle.write_blocking(vec![finish(n, "1")])));
     let us = |time: Duration| time.as_secs_f64() * 1e6;
+    let figures = [
+        ("calls in groups of 256", per_second, "/s"),
+        ("one call", us(single), " µs"),
+        ("one step", us(step(&handle)), " µs"),
+        ("the next request (head)", us(head(&handle)), " µs"),
+        ("200 letters", us(letters(&handle, rows)), " µs"),
+        ("letters counted", us(scrape(&handle)), " µs"),
+        ("a round of the purge", us(purge(&handle)), " µs"),
+        ("a daemon's memory", resident, " MB"),
+    ];
+    let [_, one, step, head, letters, scrape, purge, _] = figures.map(|(_, figure, _)| figure);
     println!(
-        "{rows:>9} {:>7.0} {per_second:>9.0} {:>8.0} {:>8.0} {:>8.0} {:>9.0} {:>9.0} {:>9.0} \
-         {:>8.1} {resident:>9.1}",
+        "{rows:>9} {:>7.0} {per_second:>9.0} {one:>8.0} {step:>8.0} {head:>8.0} {letters:>9.0} \
+         {scrape:>9.0} {purge:>9.0} {:>8.1} {resident:>9.1}",
         bytes as f64 / 1e6,
-        us(single),
-        us(step(&handle)),
-        us(head(&handle)),
-        us(letters(&handle, rows)),
-        us(scrape(&handle)),
-        us(purge(&handle)),
         start.as_secs_f64() * 1e3,
     );
     guard.close();
+    figures
 }
 
-fn main() {
+/// The figures of the fullest spool, beside those of the emptiest.
+fn compared(sizes: &[usize], measured: &[Figures]) {
+    let (Some(most), Some(least)) = (measured.last(), measured.first()) else {
+        return;
+    };
+    for ((what, figure, unit), (_, plain, _)) in most.iter().zip(least) {
+        let text = |figure: f64| match *unit {
+            " MB" => format!("{figure:.1}{unit}"),
+            _ => format!("{figure:.0}{unit}"),
+        };
+        let (rows, few) = (sizes[sizes.len() - 1], sizes[0]);
+        let what = format!("{rows} rows: {what}");
+        let plain = format!("with {few} rows: {}", text(*plain));
+        table::row("spool", &what, &text(*figure), "the same", &plain);
+    }
+}
+
+/// See the module.
+pub fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let asked: Vec<usize> = args.iter().filter_map(|text| text.parse().ok()).collect();
     let backlog = args.iter().any(|text| text == "--backlog");
@@ -331,7 +362,7 @@ fn main() {
     } else {
         asked
     };
-    for rows in sizes {
-        measure(rows, backlog);
-    }
+    let each = sizes.iter().map(|rows| measure(*rows, backlog));
+    let measured: Vec<Figures> = each.collect();
+    compared(&sizes, &measured);
 }

@@ -6,6 +6,9 @@
 //! requests to a listener that only answers, the judging without a commit, the commits without
 //! HTTP. The CPU time of the senders is their own threads' and is not counted.
 
+#[path = "support/table.rs"]
+mod table;
+
 use axum::Router;
 use axum::routing::post;
 use callbridge::cli::secrets::Place;
@@ -119,7 +122,7 @@ fn cpu(names: &[&str]) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-fn show(name: &str, began: Instant, cpu: Option<Duration>) {
+fn show(name: &str, began: Instant, cpu: Option<Duration>) -> String {
     let took = began.elapsed().as_secs_f64();
     let rate = EVENTS as f64 / took;
     let per = cpu.map(|cpu| cpu.as_secs_f64() * 1_000.0 / EVENTS as f64);
@@ -128,6 +131,7 @@ fn show(name: &str, began: Instant, cpu: Option<Duration>) {
         |it| format!("{it:>9.3}"),
     );
     println!("{name:<44} {rate:>9.0} {per}");
+    format!("{rate:.0}/s, {} CPU s/1000", per.trim())
 }
 
 /// A spool with a call for each event, waiting to be confirmed.
@@ -203,7 +207,7 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
 }
 
 /// The whole way: listener, judge, commit, answer.
-fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>]) {
+fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>]) -> String {
     let (spool, guard) = filled(&folder.join("whole"));
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
@@ -213,7 +217,7 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
     let names = ["bench-server", "spool"];
     let (began, before) = (Instant::now(), cpu(&names));
     send(addr, requests);
-    show(
+    let shown = show(
         "POST, judged, committed, answered",
         began,
         Some(cpu(&names) - before),
@@ -228,10 +232,11 @@ fn whole(runtime: &tokio::runtime::Runtime, folder: &Path, requests: &[Vec<u8>])
     serving.abort();
     drop(spool);
     guard.close();
+    shown
 }
 
 /// The reference: the same bytes to a listener that answers and does nothing.
-fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) {
+fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) -> String {
     let listener = runtime
         .block_on(TcpListener::bind("127.0.0.1:0"))
         .expect("a port");
@@ -241,8 +246,9 @@ fn reference(runtime: &tokio::runtime::Runtime, requests: &[Vec<u8>]) {
     let (began, before) = (Instant::now(), cpu(&["bench-server"]));
     send(addr, requests);
     let used = cpu(&["bench-server"]) - before;
-    show("reference: axum that reads and answers", began, Some(used));
+    let shown = show("reference: axum that reads and answers", began, Some(used));
     serving.abort();
+    shown
 }
 
 fn judging() -> Vec<Op> {
@@ -287,7 +293,8 @@ fn committing(folder: &Path, ops: &[Op]) {
     guard.close();
 }
 
-fn main() {
+/// See the module.
+pub fn main() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .thread_name("bench-server")
@@ -302,7 +309,9 @@ fn main() {
         "events/s",
         "CPU s/1000"
     );
-    whole(&runtime, folder.path(), &requests);
-    reference(&runtime, &requests);
+    let ours = whole(&runtime, folder.path(), &requests);
+    let plain = reference(&runtime, &requests);
     committing(folder.path(), &judging());
+    let plain = format!("axum that reads and answers: {plain}");
+    table::row("webhook", "an event, POST to answer", &ours, "", &plain);
 }

@@ -1,7 +1,7 @@
 //! From a call's last hang-up to its request on the wire: a PBX on a real socket, and a CRM behind
 //! one. The CRM is the program's own sandbox; what stands before it only looks at the clock.
 
-use super::{PROGRAM, RECORDING, Running, Scratch, TRUNK};
+use super::{RECORDING, Running, Scratch, TRUNK, program};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
@@ -15,11 +15,13 @@ const WITHIN: Duration = Duration::from_secs(20);
 /// What a call of five seconds is shortened to, so that its last event is now.
 const SHORTER: f64 = 5.0;
 
-/// The time beyond the settling that each of so many calls took, one after another.
-pub fn measure(calls: u32) -> Vec<Duration> {
+/// The time beyond the settling that each of so many calls took, one after another; and the time
+/// that as many bare connections took before them.
+pub fn measure(calls: u32) -> (Vec<Duration>, Vec<Duration>) {
     let scratch = Scratch::new("wire");
     std::fs::write(scratch.0.join("ami"), "a secret\n").expect("a secret");
     let (crm, submitted, _sandbox) = crm(&scratch);
+    let plain = (0..calls).map(|_| bare(crm, &submitted)).collect();
     let pbx = TcpListener::bind("127.0.0.1:0").expect("a port");
     let source = format!(
         "ami://bench@{}?secret-file={}",
@@ -38,11 +40,22 @@ pub fn measure(calls: u32) -> Vec<Duration> {
         sent.saturating_duration_since(hung_up)
             .saturating_sub(SETTLE)
     };
-    (0..calls).map(one).collect()
+    ((0..calls).map(one).collect(), plain)
+}
+
+/// The reference: a connection, and the first bytes of a submission noted at its other end.
+fn bare(crm: SocketAddr, submitted: &Receiver<Instant>) -> Duration {
+    let begun = Instant::now();
+    let mut stream = TcpStream::connect(crm).expect("it listens");
+    stream
+        .write_all(b"POST /v1/open-api/call-history HTTP/1.1\r\nHost: bench\r\n\r\n")
+        .expect("taken");
+    let sent = submitted.recv_timeout(WITHIN).expect("a submission");
+    sent.saturating_duration_since(begun)
 }
 
 fn daemon(scratch: &Scratch, source: &str, crm: &str) -> Running {
-    let child = Command::new(PROGRAM)
+    let child = Command::new(program())
         .args([
             "run", "--log", "error", "--pbx-id", "bench", "--trunk", TRUNK,
         ])
@@ -62,7 +75,7 @@ fn crm(scratch: &Scratch) -> (SocketAddr, Receiver<Instant>, Running) {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port");
     let sandbox = free.local_addr().expect("its address");
     drop(free);
-    let child = Command::new(PROGRAM)
+    let child = Command::new(program())
         .args(["sandbox", "--rate", "10000/1s"])
         .args(["--listen", &sandbox.to_string()])
         .arg("--token-file")

@@ -3,6 +3,7 @@
 
 use crate::calls::call;
 use crate::scenario::{Length, Run};
+use crate::table;
 use crate::world::World;
 use callbridge::sandbox;
 use callbridge::sender::Settings;
@@ -28,15 +29,23 @@ pub fn confirmed() {
         .company
         .grants
         .retain(|grant| !grant.as_str().ends_with(":READ"));
-    row(
+    let swept = row(
         "sweeps of the journal",
         "0.98",
         sandbox::Settings::default(),
     );
-    row("polls alone (the filter is not granted)", "", without);
+    let polled = row("polls alone (the filter is not granted)", "", without);
+    let plain = format!("by polls alone: {polled}");
+    table::row(
+        "pace",
+        "a backlog's records for a request",
+        &swept,
+        "0.98",
+        &plain,
+    );
 }
 
-fn row(name: &str, goal: &str, crm: sandbox::Settings) {
+fn row(name: &str, goal: &str, crm: sandbox::Settings) -> String {
     let mut world = World::new(1, Settings::default(), crm);
     let began = world.now.wall;
     for n in 0..BACKLOG {
@@ -52,10 +61,11 @@ fn row(name: &str, goal: &str, crm: sandbox::Settings) {
     let each = journaled as f64 / requests as f64;
     let a_minute = journaled as f64 / f64::from(minutes);
     println!("{name:<44} {requests:>8} {journaled:>9} {each:>12.3} {a_minute:>12.1}   {goal}");
+    format!("{each:.3}, {a_minute:.1} a minute")
 }
 
-/// How long an hour and a day take.
-pub fn simulated() {
+/// How long an hour and a day take; `plain` says what the pacer alone takes.
+pub fn simulated(plain: &str) {
     println!(
         "\n{:<44} {:>8} {:>9} {:>12}   to reach",
         "simulated, with faults and crashes", "runs", "seconds", "worst"
@@ -74,6 +84,8 @@ pub fn simulated() {
         let mean = times.iter().sum::<f64>() / times.len() as f64;
         let worst = times[times.len() - 1];
         println!("{name:<44} {seeds:>8} {mean:>9.2} {worst:>12.2}   {goal}");
+        let figure = format!("{worst:.2} s");
+        table::row("pace", &format!("simulated: {name}"), &figure, goal, plain);
     }
 }
 

@@ -1,0 +1,64 @@
+//! Every bench that needs the program's libraries but `pace`, in one executable: linking it once
+//! takes as long as linking one of them.
+//!
+//! `cargo bench --bench all` runs all of them, `-- day spool` those that are named. Each runs in a
+//! process of its own, for some of them look at their own memory.
+
+#![allow(
+    clippy::duplicate_mod,
+    reason = "each bench is an executable of its own as well, with all it needs"
+)]
+
+mod day;
+mod decode;
+mod directory;
+mod footprint;
+mod intake;
+mod spool;
+mod webhook;
+
+use std::process::{Command, ExitCode};
+
+/// Names the bench that a process of its own runs.
+const CHOSEN: &str = "CALLBRIDGE_BENCH";
+
+const BENCHES: [(&str, fn()); 7] = [
+    ("decode", decode::main),
+    ("day", day::main),
+    ("intake", intake::main),
+    ("spool", spool::main),
+    ("directory", directory::main),
+    ("webhook", webhook::main),
+    ("footprint", footprint::main),
+];
+
+fn main() -> ExitCode {
+    if let Ok(chosen) = std::env::var(CHOSEN) {
+        let named = BENCHES.iter().filter(|(name, _)| *name == chosen);
+        named.for_each(|(_, run)| run());
+        return ExitCode::SUCCESS;
+    }
+    // cargo's own words begin so
+    let words = std::env::args().skip(1);
+    let wanted: Vec<String> = words.filter(|word| !word.starts_with("--")).collect();
+    let known = |word: &String| BENCHES.iter().any(|(name, _)| name == word);
+    if let Some(unknown) = wanted.iter().find(|word| !known(word)) {
+        let names = BENCHES.map(|(name, _)| name).join(", ");
+        eprintln!("there is no bench {unknown}; there are {names}");
+        return ExitCode::FAILURE;
+    }
+    let mut code = ExitCode::SUCCESS;
+    for (name, _) in BENCHES {
+        if !wanted.is_empty() && !wanted.iter().any(|word| word == name) {
+            continue;
+        }
+        println!("\n== {name}");
+        let own = std::env::current_exe().expect("this executable");
+        let ended = Command::new(own).env(CHOSEN, name).status();
+        if !ended.expect("it starts again").success() {
+            eprintln!("the bench {name} failed");
+            code = ExitCode::FAILURE;
+        }
+    }
+    code
+}
