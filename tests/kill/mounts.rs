@@ -21,7 +21,7 @@ pub fn inside(name: &str, work: impl Future<Output = ()>) {
     }
     let Some(how) = namespace() else {
         let line = format!(
-            "not run: {name} (no small disk can be mounted here: run tests/run as root, or where \
+            "\nnot run: {name} (no small disk can be mounted here: run tests/run as root, or where \
              users may make namespaces)\n"
         );
         // Past the harness, which keeps what a good test prints to itself.
