@@ -243,7 +243,7 @@ fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
         .and_then(|rest| rest.split_once(" ("));
     assert!(form.is_some_and(|(number, commit)| number.contains('.') && commit.ends_with(')')));
     for command in [
-        "run", "demo", "explain", "check", "status", "dead", "lead", "sandbox",
+        "run", "demo", "explain", "check", "status", "calls", "dead", "lead", "sandbox",
     ] {
         assert!(
             text(&["--help"]).contains(&format!("\n  {command} ")),

@@ -112,7 +112,7 @@ pub async fn asked(dir: &Path) -> std::io::Result<Option<Status>> {
                     .map(Some)
                     .map_err(std::io::Error::other);
             }
-            Reply::Ready | Reply::End { .. } => {}
+            Reply::Zone(_) | Reply::Ready | Reply::End { .. } => {}
             Reply::Error { words, .. } => return Err(std::io::Error::other(words)),
         }
     }

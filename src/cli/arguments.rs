@@ -35,6 +35,7 @@ pub fn command() -> Command {
         "explain",
         "check",
         "status",
+        "calls",
         "demo",
         "connect",
         "disconnect",
@@ -277,6 +278,8 @@ mod tests {
           check        Try each source, right, grant, folder and file, and say what to do
                        about what is wrong
           status       Say whether all is well, what to do if not, and how all stands
+          calls        List calls, a line each, newest last: of a day, a number, a trunk; or
+                       follow them
           dead         Look at what the CRM did not take, mend it, and send it again
           lead         Find numbers without a lead, and what a number maps to
           connect      Ask a company for its consent, and keep the tokens that it gives

@@ -1,5 +1,7 @@
 //! From a verb with its flags to a [`Command`], or all that is wrong with them.
 
+mod calls;
+
 use super::command::{Asking, Check, Command, Dead, Demo, Explain, LeadCheck};
 use super::config::{self, Config, Purpose};
 use super::environment::Environment;
@@ -40,6 +42,7 @@ impl Checking<'_> {
                 let at = self.asking(state)?;
                 Ok(Command::Status { exit_code, at })
             }
+            Verb::Calls(flags) => self.calls(flags),
             Verb::Dead(verb) => self.dead(verb),
             Verb::Lead(verb) => self.lead(verb),
             Verb::Connect(flags) => {
@@ -48,7 +51,10 @@ impl Checking<'_> {
             }
             Verb::Disconnect(flags) => {
                 let state = flags.state;
-                let asking = self.asking(StateFlags { state, json: false })?;
+                let asking = self.asking(StateFlags {
+                    state,
+                    ..StateFlags::default()
+                })?;
                 Ok(Command::Disconnect(asking.state))
             }
             Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
@@ -126,9 +132,12 @@ impl Checking<'_> {
     fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
         let folder = config::state_folder(flags.state.as_deref(), self.environment);
         let state = self.faults.take("--state", folder).unwrap_or_default();
+        let zone = flags.pbx_timezone.as_deref();
+        let zone = zone.and_then(|text| self.faults.take("--pbx-timezone", values::zone(text)));
         self.faults.or(Asking {
             state,
             json: flags.json,
+            zone,
         })
     }
 

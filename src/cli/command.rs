@@ -5,11 +5,12 @@ use super::checking::Checking;
 use super::config::{Config, Logging};
 use super::environment::Environment;
 use super::exit::{Code, Failure};
-use crate::control::{Employee, Selection};
+use crate::control::{Calls, Employee, Selection};
 use crate::journal::LeadId;
 use crate::lead_field::Item;
 use callbridge_asterisk::Format;
 use clap_complete::Shell;
+use jiff::tz::TimeZone;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -31,6 +32,8 @@ pub enum Command {
         /// Where.
         at: Asking,
     },
+    /// `calls`
+    Calls(ListCalls, Asking),
     /// `dead …`
     Dead(Dead, Asking),
     /// `lead missing`
@@ -70,6 +73,7 @@ impl Command {
     pub fn stops_in_order(&self) -> bool {
         match self {
             Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) => true,
+            Self::Calls(calls, _) => calls.follow,
             Self::Dead(dead, _) => matches!(dead, Dead::Watch),
             Self::Explain(_)
             | Self::Check(_)
@@ -135,6 +139,17 @@ pub struct Asking {
     pub state: PathBuf,
     /// `--json`
     pub json: bool,
+    /// `--pbx-timezone`: the zone in which people read times, in place of the daemon's.
+    pub zone: Option<TimeZone>,
+}
+
+/// `calls`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListCalls {
+    /// Which.
+    pub which: Calls,
+    /// `--follow`
+    pub follow: bool,
 }
 
 /// `dead …`

@@ -1,6 +1,6 @@
 //! Each command to the part that does it.
 
-use super::command::Command;
+use super::command::{Asking, Command};
 use super::environment::Environment;
 use super::exit::{Code, Failure};
 use super::{logging, manual};
@@ -37,12 +37,17 @@ pub async fn dispatch(
             crate::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
         Command::Status { exit_code, at } => command::status(&at, exit_code).await,
+        Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
         Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
         Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
         Command::LeadList(at) => command::lead::list(&at).await,
         Command::LeadCheck(check) => {
-            let state = check.config.state.clone().unwrap_or_default();
-            command::lead::check(&check.phone, check.json, &state, check.config.rules).await
+            let at = Asking {
+                state: check.config.state.clone().unwrap_or_default(),
+                json: check.json,
+                zone: check.config.pbx_timezone.clone(),
+            };
+            command::lead::check(&check.phone, &at, check.config.rules).await
         }
         Command::Connect(connect) => crate::oauth::connect::run(*connect).await,
         Command::Disconnect(state) => crate::oauth::disconnect::run(&state).await,

@@ -1,5 +1,7 @@
 //! The flags as they are typed: texts alone, checked in [`super::config`] all at once.
 
+pub mod calls;
+
 use clap::{Args, Parser, Subcommand};
 
 /// Puts every finished customer call of a PBX into a CRM's call journal, once.
@@ -45,6 +47,9 @@ pub enum Verb {
         #[command(flatten)]
         state: StateFlags,
     },
+    /// List calls, a line each, newest last: of a day, a number, a trunk; or follow them
+    #[command(after_help = calls::EXAMPLES)]
+    Calls(calls::CallsFlags),
     /// Look at what the CRM did not take, mend it, and send it again
     #[command(subcommand)]
     Dead(DeadVerb),
@@ -143,7 +148,8 @@ pub struct SourceFlags {
     /// The PBX's name, part of every call's uuid: never change it
     #[arg(long, value_name = "NAME")]
     pub pbx_id: Option<String>,
-    /// Zone of local times in CEL and CDR files, as Asia/Tashkent
+    /// Zone of local times in CEL and CDR files, and of times as people read them, as
+    /// Asia/Tashkent [default: this machine's]
     #[arg(long, value_name = "ZONE")]
     pub pbx_timezone: Option<String>,
     /// Names of the columns of CEL files without a header, where they are not recognised, as in
@@ -327,8 +333,8 @@ pub struct ExplainFlags {
     #[arg(long)]
     pub json: bool,
     /// This call alone and what happened in it, by linkedid, a channel's unique id, or uuid (its
-    /// beginning is enough); without FILE, as the spool has it
-    #[arg(long, value_name = "ID")]
+    /// beginning is enough), or the newest of a telephone number; without FILE, as the spool has it
+    #[arg(long, value_name = "ID|PHONE")]
     pub call: Option<String>,
     /// Draw that call, or the recording's only one, as an SVG
     #[arg(long, value_name = "FILE.svg")]
@@ -422,6 +428,9 @@ pub struct StateFlags {
     /// JSON
     #[arg(long)]
     pub json: bool,
+    /// The zone in which times are shown [default: that of the daemon's PBX, else this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub pbx_timezone: Option<String>,
 }
 
 /// `dead …`

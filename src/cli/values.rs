@@ -34,6 +34,20 @@ pub fn zone(text: &str) -> Result<TimeZone, String> {
         .map_err(|_| format!("`{text}` is no time zone: give it as Asia/Tashkent or UTC"))
 }
 
+/// The moment before which a list ends: as [`date`], and a day without a time is meant whole.
+pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
+    let day = text
+        .parse::<civil::Date>()
+        .ok()
+        .filter(|_| text.len() <= 10);
+    let next = day.and_then(|day| day.tomorrow().ok());
+    match next {
+        Some(next) => date(&next.to_string(), zone),
+        // the second that is named counts
+        None => date(text, zone).map(|at| at.plus(Duration::from_secs(1))),
+    }
+}
+
 /// `2026-11-20`, with a time and an offset if wanted; without an offset in `zone`.
 pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
     let absolute = text.parse::<Timestamp>().ok();

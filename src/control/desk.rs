@@ -11,7 +11,7 @@ use crate::journal::{Reason, Rules};
 use crate::ops::Status;
 use crate::people::People;
 use crate::sender::Asking;
-use crate::spool::{Error, Handle, Letter, Op, Search, Step};
+use crate::spool::{Error, Handle, Letter, Op, Step};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::pin::Pin;
@@ -19,6 +19,7 @@ use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
+mod calls;
 mod leads;
 
 /// `dead watch` looks at most this often.
@@ -43,6 +44,8 @@ pub struct Desk {
     pub people: Arc<RwLock<Arc<People>>>,
     /// Asks something of the CRM through the daemon's budget; `None` without daemon or CRM.
     pub asking: Option<Asking>,
+    /// The zone of the PBX, where one is given.
+    pub zone: Option<String>,
     /// `--field-list-wrapper`
     pub field_list_wrapper: Option<String>,
     /// How everything stands.
@@ -108,6 +111,10 @@ impl Answer for Desk {
             to: to.clone(),
             said: 0,
         };
+        if let Some(zone) = &self.zone {
+            // Whoever asked may have gone already, which the next reply finds.
+            let _ = to.send(Reply::Zone(zone.clone())).await;
+        }
         let last = match self.say(ask, &mut line).await {
             Ok(()) => Reply::End { count: line.said },
             Err(Stop::Error { code, words }) => Reply::Error { code, words },
@@ -153,6 +160,11 @@ impl Desk {
             }
             Ask::LeadCheck { phone } => self.lead_check(&phone, line).await,
             Ask::Call { id } => self.call(&id, line).await,
+            Ask::Calls {
+                which,
+                past,
+                follow,
+            } => self.calls(&which, past, follow, line).await,
         }
     }
 
@@ -313,29 +325,6 @@ impl Desk {
                     Err(error) => return Err(error.into()),
                 };
                 line.item(item).await?;
-            }
-        }
-    }
-
-    async fn call(&self, id: &str, line: &mut Line) -> Result<(), Stop> {
-        let asked = id.to_owned();
-        let search = self.spool.read(move |store| store.search_call(&asked));
-        let refused = |words| Err(Stop::Error { code: 65, words });
-        match search.await? {
-            Search::One(row) => {
-                let item = json!({
-                    "state": row.state, "record": row.record, "call": row.call,
-                    "reason": row.reason, "message": row.message, "judgedAt": row.since,
-                });
-                Ok(line.item(item).await?)
-            }
-            Search::None => refused(format!(
-                "no stored call has the id {id}: give its linkedid or its uuid"
-            )),
-            Search::Several(uuids) => {
-                let uuids: Vec<String> = uuids.iter().map(|uuid| format!("\n  {uuid}")).collect();
-                let words = format!("several uuids begin with {id}:{}", uuids.concat());
-                refused(words)
             }
         }
     }

@@ -19,4 +19,4 @@ pub mod protocol;
 pub mod socket;
 
 pub use desk::Desk;
-pub use protocol::{Ask, Employee, Reply, Selection};
+pub use protocol::{Ask, Calls, Employee, Reply, Selection};

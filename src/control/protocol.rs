@@ -3,6 +3,7 @@
 
 use crate::journal::{EmployeeId, LeadId, Reason};
 use crate::lead_field::Item;
+use crate::spool::State;
 use serde::{Deserialize, Serialize};
 
 /// A question.
@@ -56,9 +57,40 @@ pub enum Ask {
     },
     /// `explain --call`: the finished call of this linkedid, as the spool has it.
     Call {
-        /// The linkedid, or the uuid.
+        /// The linkedid, the uuid, or a telephone number.
         id: String,
     },
+    /// `calls`: an item a call, oldest first; with `follow` then [`Reply::Ready`], and an item a
+    /// call that comes to be or ends, until the line is closed.
+    Calls {
+        /// Which.
+        which: Calls,
+        /// Those that are kept already; without it `follow` begins with the daemon's start.
+        past: bool,
+        /// Those that come.
+        follow: bool,
+    },
+}
+
+/// Which calls.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Calls {
+    /// Of the day that it is in the PBX's zone.
+    pub today: bool,
+    /// Begun then or later: a date, with a time and a zone if wanted.
+    pub from: Option<String>,
+    /// Begun by then: a day is meant whole.
+    pub to: Option<String>,
+    /// With this number, as a person types it.
+    pub phone: Option<String>,
+    /// On this trunk.
+    pub trunk: Option<String>,
+    /// Standing so.
+    pub state: Option<State>,
+    /// Those between extensions, in place of the customers'.
+    pub internal: bool,
+    /// The zone of the dates, in place of the PBX's.
+    pub zone: Option<String>,
 }
 
 /// Which dead letters.
@@ -101,6 +133,8 @@ pub enum Employee {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
+    /// The zone of the PBX, in which people read times; before all else, where it is known.
+    Zone(String),
     /// What happens from here on will be told.
     Ready,
     /// One thing asked for.
@@ -143,6 +177,15 @@ mod tests {
             },
             Ask::LeadCheck {
                 phone: "+998901110001".into(),
+            },
+            Ask::Calls {
+                which: Calls {
+                    from: Some("2026-11-20".into()),
+                    state: Some(State::Journaled),
+                    ..Calls::default()
+                },
+                past: true,
+                follow: false,
             },
         ];
         for ask in asks {

@@ -2,6 +2,7 @@
 //! daemon through it.
 
 use super::protocol::{Ask, Reply};
+use crate::ops::Zone;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -213,6 +214,7 @@ pub async fn ask(state: &Path, ask: &Ask) -> io::Result<Option<Replies>> {
     write.write_all(&line).await?;
     Ok(Some(Replies {
         lines: BufReader::new(read).lines(),
+        zone: None,
         _write: write,
     }))
 }
@@ -220,6 +222,7 @@ pub async fn ask(state: &Path, ask: &Ask) -> io::Result<Option<Replies>> {
 /// The daemon's replies to one question.
 pub struct Replies {
     lines: tokio::io::Lines<BufReader<tokio::net::unix::OwnedReadHalf>>,
+    zone: Option<Zone>,
     _write: tokio::net::unix::OwnedWriteHalf,
 }
 
@@ -229,12 +232,20 @@ impl Replies {
     /// # Errors
     /// When the line breaks or the daemon speaks in other words.
     pub async fn next(&mut self) -> io::Result<Option<Reply>> {
-        let Some(line) = self.lines.next_line().await? else {
-            return Ok(None);
-        };
-        serde_json::from_str(&line)
-            .map(Some)
-            .map_err(io::Error::other)
+        loop {
+            let Some(line) = self.lines.next_line().await? else {
+                return Ok(None);
+            };
+            match serde_json::from_str(&line).map_err(io::Error::other)? {
+                Reply::Zone(name) => self.zone = Zone::named(&name),
+                reply => return Ok(Some(reply)),
+            }
+        }
+    }
+
+    /// The zone of the daemon's PBX, where it has told one so far.
+    pub fn zone(&self) -> Option<&Zone> {
+        self.zone.as_ref()
     }
 }
 
@@ -247,6 +258,7 @@ mod tests {
     impl Answer for Echo {
         async fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) {
             let item = serde_json::to_value(&ask).expect("a question");
+            let _ = to.send(Reply::Zone("Asia/Tashkent".to_owned())).await;
             let _ = to.send(Reply::Item(item)).await;
             let _ = to.send(Reply::End { count: 1 }).await;
         }
@@ -280,6 +292,8 @@ mod tests {
             first,
             Some(Reply::Item(serde_json::json!({"ask": "watch"})))
         );
+        let zone = Zone::named("Asia/Tashkent");
+        assert_eq!(replies.zone(), zone.as_ref(), "told before all else");
         assert_eq!(
             replies.next().await.expect("a line"),
             Some(Reply::End { count: 1 })

@@ -206,6 +206,7 @@ impl Daemon {
             rules: config.rules.clone(),
             people,
             asking: config.crm.is_some().then_some(asking),
+            zone: open::zone_name(config),
             field_list_wrapper: (config.crm.as_ref()).and_then(|it| it.field_list_wrapper.clone()),
             status: Box::new(move || {
                 let observer = Arc::clone(&observer);

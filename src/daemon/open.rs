@@ -6,6 +6,7 @@ use crate::cli::secrets::Place;
 use crate::clock;
 use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
+use crate::intake::gap_log::{self, GapLog};
 use crate::intake::identity;
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
@@ -76,6 +77,7 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         };
         spool.write(vec![bind]).await.map_err(failure)?;
     }
+    remember_zone(config, &spool).await?;
     let default_pbx = default_pbx(config, &spool).await?;
     let settings = config
         .sources
@@ -138,6 +140,31 @@ async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard
 
 fn failure(error: spool::Error) -> Failure {
     Failure::of(Code::of_number(error.exit_code()), error)
+}
+
+/// Under which name the spool keeps the zone of the PBX, for commands while no daemon runs.
+pub const ZONE_KEY: &str = "pbx-timezone";
+
+/// The name of the PBX's zone; `None` where it is this machine's.
+pub fn zone_name(config: &Config) -> Option<String> {
+    let zone = config.pbx_timezone.as_ref();
+    zone.and_then(|zone| zone.iana_name().map(str::to_owned))
+}
+
+/// What is stored is that of the flags; written where it differs.
+async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), Failure> {
+    let key = ZONE_KEY.to_owned();
+    let stored = spool.read(|store| store.meta(ZONE_KEY)).await;
+    let (stored, given) = (stored.map_err(failure)?, zone_name(config));
+    if stored == given {
+        return Ok(());
+    }
+    let op = match given {
+        Some(value) => Op::Meta { key, value },
+        None => Op::MetaGone { key },
+    };
+    spool.write(vec![op]).await.map_err(failure)?;
+    Ok(())
 }
 
 /// The id of the PBX that no `pbx=` names: stored at first use.
@@ -272,7 +299,15 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
 
 /// What an earlier run has left behind of these sources.
 async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Remembered, Failure> {
-    let mut memory = Remembered::default();
+    let gaps = spool.read(|store| store.meta(gap_log::KEY)).await;
+    let gaps = GapLog::stored(gaps.map_err(failure)?.as_deref());
+    let mut memory = Remembered {
+        gaps: gaps.unwrap_or_else(|error| {
+            tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
+            GapLog::default()
+        }),
+        ..Remembered::default()
+    };
     let moment = |key: &str, text: String| match text.parse() {
         Ok(micros) => Some(EventTime::from_micros(micros)),
         Err(_) => {

@@ -1,5 +1,7 @@
 //! Letters for people: a line each, all of one, or CSV for a spreadsheet.
 
+use crate::ops::Zone;
+use callbridge_call::EventTime;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -37,10 +39,12 @@ fn field(letter: &Value, name: &str) -> String {
     plain(own.or_else(|| letter.get("call").and_then(|call| call.get(name))))
 }
 
-fn time(letter: &Value, name: &str) -> String {
-    let seconds = field(letter, name).parse().ok();
-    let at = seconds.and_then(|seconds| jiff::Timestamp::from_second(seconds).ok());
-    at.map_or_else(String::new, |at| at.to_string())
+fn seconds(letter: &Value, name: &str) -> Option<i64> {
+    field(letter, name).parse().ok()
+}
+
+fn time(letter: &Value, name: &str, zone: &Zone) -> String {
+    seconds(letter, name).map_or_else(String::new, |at| zone.second(at))
 }
 
 /// One letter as a row of [`CSV_COLUMNS`]. A cell that a spreadsheet would take for a formula
@@ -72,7 +76,7 @@ fn tame(text: &str) -> String {
 fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
     let line = match width < NARROW {
         true => format!("{id:>5} {reason:<21} {since:<11} {phone:<13} {why}"),
-        false => format!("{id:>6}  {reason:<21}  {since:<20}  {phone:<16}  {why}"),
+        false => format!("{id:>6}  {reason:<21}  {since:<24}  {phone:<16}  {why}"),
     };
     if line.chars().count() <= width {
         return line;
@@ -82,18 +86,22 @@ fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: u
     cut
 }
 
-/// The head of the list for people.
-pub fn list_head(width: usize) -> String {
-    columns("id", "reason", "since (UTC)", "phone", "why", width)
+/// The head of the list for people, above its first letter: narrow times stand in the zone that is
+/// named here.
+pub fn list_head(first: &Value, width: usize, zone: &Zone) -> String {
+    let at = EventTime::from_seconds(seconds(first, "since").unwrap_or_default());
+    let since = match width < NARROW {
+        true => format!("since ({})", zone.abbreviation(at)),
+        false => "since".to_owned(),
+    };
+    columns("id", "reason", &since, "phone", "why", width)
 }
 
 /// One letter as a line of the list, at most `width` columns wide.
-pub fn list_line(letter: &Value, width: usize) -> String {
-    let since = time(letter, "since");
-    // 2026-11-20T05:08:37Z
-    let since = match since.get(5..16) {
-        Some(short) if width < NARROW => short.replace('T', " "),
-        Some(_) | None => since,
+pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
+    let since = match width < NARROW {
+        true => seconds(letter, "since").map_or_else(String::new, |at| zone.short(at)),
+        false => time(letter, "since", zone),
     };
     columns(
         &field(letter, "id"),
@@ -130,7 +138,7 @@ fn wrapped(value: &str, width: usize) -> String {
 }
 
 /// Everything about one letter, wrapped at `width` columns.
-pub fn show(letter: &Value, width: usize) -> String {
+pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     let mut text = String::new();
     let _ = writeln!(
         text,
@@ -143,7 +151,7 @@ pub fn show(letter: &Value, width: usize) -> String {
             let _ = writeln!(text, "  {name:<12} {}", wrapped(&value, width));
         }
     };
-    line("since", time(letter, "since"));
+    line("since", time(letter, "since", zone));
     line("message", field(letter, "message"));
     line("errors", field(letter, "errors"));
     line("uuid", field(letter, "uuid"));
@@ -154,7 +162,7 @@ pub fn show(letter: &Value, width: usize) -> String {
     line("phone", field(letter, "clientPhone"));
     line("lead", field(letter, "leadId"));
     line("employee", field(letter, "employee"));
-    line("started", time(letter, "startedAt"));
+    line("started", time(letter, "startedAt", zone));
     line("seconds", field(letter, "durationSec"));
     line("talk", field(letter, "talkTimeSec"));
     line("source", field(letter, "source"));
@@ -162,7 +170,7 @@ pub fn show(letter: &Value, width: usize) -> String {
     line("text", field(letter, "text").replace('\r', ""));
     let attempts = letter.get("attempts").and_then(Value::as_array);
     for attempt in attempts.into_iter().flatten() {
-        let words = format!("{} {}", time(attempt, "at"), field(attempt, "words"));
+        let words = format!("{} {}", time(attempt, "at", zone), field(attempt, "words"));
         line("attempt", words);
     }
     line("what to do", field(letter, "hint"));
@@ -173,6 +181,10 @@ pub fn show(letter: &Value, width: usize) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    fn zone() -> Zone {
+        Zone::named("Asia/Tashkent").expect("a zone")
+    }
 
     fn letter() -> Value {
         json!({
@@ -194,7 +206,7 @@ mod tests {
 
     #[test]
     fn a_line_stays_within_the_terminal() {
-        let line = list_line(&letter(), 60);
+        let line = list_line(&letter(), 60, &zone());
         assert_eq!(line.chars().count(), 60);
         assert!(line.ends_with('…') && !line.contains('\n'));
     }
@@ -204,10 +216,14 @@ mod tests {
         let mut letter = letter();
         letter["reason"] = "talk_exceeds_duration".into();
         letter["message"] = "5.600 s of talk in a call of 4.400 s".into();
-        let list = format!("{}\n{}", list_head(80), list_line(&letter, 80));
+        let list = format!(
+            "{}\n{}",
+            list_head(&letter, 80, &zone()),
+            list_line(&letter, 80, &zone())
+        );
         insta::assert_snapshot!(list, @r"
-           id reason                since (UTC) phone         why
-            7 talk_exceeds_duration 11-20 05:08 +998901110001 5.600 s of talk in a call…
+           id reason                since (+05) phone         why
+            7 talk_exceeds_duration 11-20 10:08 +998901110001 5.600 s of talk in a call…
         ");
     }
 
@@ -215,7 +231,7 @@ mod tests {
     fn what_came_from_outside_gives_the_terminal_no_orders() {
         let mut letter = letter();
         letter["message"] = "a\u{1b}[2J\u{9b}31m\u{7}b\u{202e}c\nd".into();
-        for text in [show(&letter, 80), list_line(&letter, 200)] {
+        for text in [show(&letter, 80, &zone()), list_line(&letter, 200, &zone())] {
             let order = text.chars().find(|c| is_order(*c) && *c != '\n');
             assert_eq!(order, None, "{text:?}");
         }
@@ -228,9 +244,9 @@ mod tests {
             "hint": "mend the source", "source": "ws://pbx/", "length": 12,
             "text": "Event: x\r\ny\r\n",
         });
-        insta::assert_snapshot!(show(&letter, 80), @r"
+        insta::assert_snapshot!(show(&letter, 80, &zone()), @r"
         letter 8: unreadable
-          since        2026-11-20T05:08:37Z
+          since        2026-11-20 10:08:37 +05
           message      no JSON
           source       ws://pbx/
           bytes        12
@@ -242,9 +258,9 @@ mod tests {
 
     #[test]
     fn everything_is_shown_with_what_to_do() {
-        insta::assert_snapshot!(show(&letter(), 80), @r"
+        insta::assert_snapshot!(show(&letter(), 80, &zone()), @r"
         letter 7: failed
-          since        2026-11-20T05:08:37Z
+          since        2026-11-20 10:08:37 +05
           message      =no
                        such lead
           uuid         u
@@ -252,8 +268,15 @@ mod tests {
           answered     true
           phone        +998901110001
           lead         4001
-          attempt      2026-11-20T05:08:37Z FAILED
+          attempt      2026-11-20 10:08:37 +05 FAILED
           what to do   choose another
         ");
+    }
+
+    #[test]
+    fn a_wide_list_tells_times_in_full_with_their_zone() {
+        let line = list_line(&letter(), usize::MAX, &zone());
+        assert!(line.contains("  2026-11-20 10:08:37 +05  "), "{line}");
+        assert!(!list_head(&letter(), usize::MAX, &zone()).contains('('));
     }
 }

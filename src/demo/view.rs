@@ -2,9 +2,9 @@
 
 use crate::cli::dispatch::print;
 use crate::cli::exit::Failure;
+use crate::explain::line::{OneLine, cut};
 use crate::ops::Status;
 use crate::spool::{Row, RowId, State};
-use callbridge_call::Direction;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -30,57 +30,8 @@ pub struct View {
     lines_drawn: usize,
 }
 
-fn direction(row: &Row) -> &'static str {
-    match row.record.direction {
-        Direction::Inbound => "in",
-        Direction::Outbound => "out",
-        Direction::Internal => "internal",
-    }
-}
-
-/// `journaled`, `failed: dead letter`, `no_lead: parked`
-fn stand(row: &Row) -> String {
-    match (row.state, row.reason) {
-        (State::Dead, Some(reason)) => format!("{reason}: dead letter"),
-        (State::Parked, Some(reason)) => format!("{reason}: parked"),
-        (state, _) => state.word().to_owned(),
-    }
-}
-
-const fn colour(state: State) -> &'static str {
-    match state {
-        State::Journaled => "32",
-        State::Dead => "31",
-        State::Parked => "33",
-        State::Ready | State::Sending | State::Submitted | State::Discarded => "36",
-    }
-}
-
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
-}
-
-fn columns(row: &Row) -> String {
-    let record = &row.record;
-    let phone = record
-        .client_phone
-        .as_ref()
-        .map_or("hidden", |phone| phone.as_str());
-    let lead = record
-        .lead_id
-        .map_or_else(|| "-".to_owned(), |lead| lead.to_string());
-    let who = match (&record.employee, record.answered) {
-        (Some(employee), true) => format!("{employee} talked {} s", record.talk_time_sec),
-        (Some(employee), false) => format!("missed by {employee}"),
-        (None, true) => format!("talked {} s", record.talk_time_sec),
-        (None, false) => "missed".to_owned(),
-    };
-    format!("{:<4} {phone:<14} lead {lead:<5} {who:<16}", direction(row))
+fn line_of(row: &Row) -> OneLine {
+    OneLine::of(&row.record, row.state, row.reason)
 }
 
 impl View {
@@ -125,7 +76,10 @@ impl View {
                     "id": row.id, "state": row.state, "reason": row.reason, "call": row.record,
                 })
                 .to_string(),
-                Form::Live { .. } | Form::Plain => format!("{} {}", columns(row), stand(row)),
+                Form::Live { .. } | Form::Plain => {
+                    let line = line_of(row);
+                    format!("{} {}", line.columns(), line.stand())
+                }
             };
             print(format!("{text}\n").as_bytes())?;
         }
@@ -149,9 +103,10 @@ impl View {
             let _ = writeln!(text, "\x1b[2K\x1b[{code}m{}\x1b[0m", cut(&plain, width));
         };
         for row in rows {
+            let call = line_of(row);
             line(
-                format!("  {} {}", columns(row), stand(row)),
-                colour(row.state),
+                format!("  {} {}", call.columns(), call.stand()),
+                call.colour(),
             );
         }
         let playing = if left_sec > 0 {
@@ -176,16 +131,5 @@ impl View {
         );
         self.lines_drawn = lines;
         print(text.as_bytes())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_line_is_cut_to_the_terminal() {
-        assert_eq!(cut("abcdef", 4), "abc…");
-        assert_eq!(cut("abcd", 4), "abcd");
     }
 }

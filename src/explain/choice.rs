@@ -1,9 +1,10 @@
 //! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
-//! or by the beginning of a uuid.
+//! by the beginning of a uuid, or by the number of its customer.
 
 use super::reading::Heard;
+use super::shape::Other;
 use crate::cli::{Code, Failure};
-use crate::journal::Judged;
+use crate::journal::{Judged, TypedNumber};
 use callbridge_call::FinishedCall;
 
 /// A uuid's beginning is at least so long, so that few calls share it.
@@ -18,8 +19,12 @@ const KEPT_MAX: usize = 64;
 enum Fit {
     /// No id was given: it fits as well as any other.
     Any,
+    /// Few digits, which its number ends with.
+    Ending,
     /// Its uuid begins so.
     Beginning,
+    /// Its number.
+    Number,
     /// One of its channels, or a linkedid it once had.
     Channel,
     /// The id it is known by.
@@ -30,17 +35,31 @@ enum Fit {
 #[derive(Debug)]
 pub struct Choice {
     wanted: Option<String>,
+    number: Option<TypedNumber>,
+    /// Calls of the number, newest first.
+    of_number: Vec<Other>,
     best: Option<Fit>,
     kept: Vec<(Heard, Judged)>,
     fitting: usize,
     names: Vec<String>,
 }
 
+/// The calls that are meant, and those that share the number of the one.
+#[derive(Debug)]
+pub struct Chosen {
+    /// Several only where all of them have the very id.
+    pub calls: Vec<(Heard, Judged)>,
+    /// Newest first.
+    pub others: Vec<Other>,
+}
+
 impl Choice {
-    /// Of this id; of the only call there is, for `None`.
-    pub fn new(wanted: Option<&str>) -> Self {
+    /// Of this id, or of this number as it is typed; of the only call there is, for `None`.
+    pub fn new(wanted: Option<&str>, number: Option<TypedNumber>) -> Self {
         Self {
             wanted: wanted.map(str::to_owned),
+            number,
+            of_number: Vec::new(),
             best: None,
             kept: Vec::new(),
             fitting: 0,
@@ -51,7 +70,7 @@ impl Choice {
     /// Looks at a call.
     pub fn offer(&mut self, heard: Heard, judged: Judged) {
         let fit = match &self.wanted {
-            Some(id) => fit(id, &heard.call, &judged),
+            Some(id) => fit(id, &heard.call, &judged).max(self.fits_number(&judged)),
             None => Some(Fit::Any),
         };
         let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
@@ -63,6 +82,10 @@ impl Choice {
             self.names.clear();
             self.fitting = 0;
         }
+        if matches!(fit, Fit::Ending | Fit::Number) {
+            self.keep_newest(heard, judged);
+            return;
+        }
         self.fitting += 1;
         if self.names.len() < NAMED_MAX {
             self.names.push(name(&judged));
@@ -73,11 +96,34 @@ impl Choice {
         }
     }
 
+    fn fits_number(&self, judged: &Judged) -> Option<Fit> {
+        let typed = self.number.as_ref()?;
+        let phone = judged.record.client_phone.as_ref()?;
+        let fit = match typed.is_plain() {
+            true => Fit::Number,
+            false => Fit::Ending,
+        };
+        typed.is(phone).then_some(fit)
+    }
+
+    /// Of a number the newest call is meant, the others are named.
+    fn keep_newest(&mut self, heard: Heard, judged: Judged) {
+        let new = Other::of(&judged.record);
+        let at = self
+            .of_number
+            .partition_point(|other| other.started_at > new.started_at);
+        self.of_number.insert(at, new);
+        self.of_number.truncate(NAMED_MAX + 1);
+        if at == 0 {
+            self.kept = vec![(heard, judged)];
+        }
+    }
+
     /// The calls that are meant. Several only where all of them have the very id.
     ///
     /// # Errors
     /// 1 when there is none, or when several may be meant and are not the same.
-    pub fn made(self, place: &str) -> Result<Vec<(Heard, Judged)>, Failure> {
+    pub fn made(mut self, place: &str) -> Result<Chosen, Failure> {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let sure = self.best >= Some(Fit::Channel);
         if self.kept.is_empty() {
@@ -86,8 +132,18 @@ impl Choice {
                 None => format!("{place}: there is no finished call in it"),
             });
         }
+        if matches!(self.best, Some(Fit::Ending | Fit::Number)) {
+            self.of_number.remove(0);
+            return Ok(Chosen {
+                calls: self.kept,
+                others: self.of_number,
+            });
+        }
         if sure || self.fitting == 1 {
-            return Ok(self.kept);
+            return Ok(Chosen {
+                calls: self.kept,
+                others: Vec::new(),
+            });
         }
         let mut words = match &self.wanted {
             Some(id) => format!("{place}: {} uuids begin with {id}:", self.fitting),
@@ -164,7 +220,8 @@ mod tests {
     }
 
     fn chosen(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {
-        let mut choice = Choice::new(wanted);
+        let number = wanted.and_then(|text| TypedNumber::read(text, []));
+        let mut choice = Choice::new(wanted, number);
         for (linkedid, channel) in calls {
             let (heard, judged) = heard(linkedid, channel);
             choice.offer(heard, judged);
@@ -173,6 +230,7 @@ mod tests {
             .made("a.raw")
             .map_err(|failure| failure.to_string())?;
         let ids = made
+            .calls
             .into_iter()
             .map(|(heard, _)| heard.call.linkedid.to_string());
         Ok(ids.collect())
@@ -228,5 +286,32 @@ mod tests {
         let many = vec![TWO[0]; 30];
         let words = chosen(None, &many).expect_err("thirty calls");
         assert!(words.ends_with("and 10 more"), "{words}");
+    }
+
+    #[test]
+    fn of_a_number_the_newest_call_is_meant_and_the_others_are_named() {
+        let number = |text: &str| TypedNumber::read(text, []);
+        let mut choice = Choice::new(Some("901110001"), number("901110001"));
+        for (n, started) in [(1, 10), (2, 30), (3, 20)] {
+            let (heard, mut judged) = heard(&format!("1795151317.{n}"), "1.1");
+            judged.record.client_phone = crate::journal::Phone::from_e164("+998901110001");
+            judged.record.started_at = callbridge_call::EpochSeconds::new(started);
+            choice.offer(heard, judged);
+        }
+        let (other, judged) = heard("1795151317.4", "1.1");
+        assert_ne!(
+            judged.record.client_phone,
+            crate::journal::Phone::from_e164("+998901110001")
+        );
+        choice.offer(other, judged);
+        let made = choice.made("a.raw").expect("a call");
+        let meant: Vec<&str> = made
+            .calls
+            .iter()
+            .map(|(it, _)| it.call.linkedid.as_str())
+            .collect();
+        assert_eq!(meant, ["1795151317.2"]);
+        let others: Vec<&str> = made.others.iter().map(|it| it.linkedid.as_str()).collect();
+        assert_eq!(others, ["1795151317.3", "1795151317.1"]);
     }
 }

@@ -1,9 +1,11 @@
 //! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
 
+use super::shape::Other;
 use super::text;
 use crate::cli::Failure;
 use crate::cli::command::Explain;
 use crate::journal::{CallRecord, Judged, Outcome, Reason};
+use crate::ops::Zone;
 use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
 use serde::Deserialize;
@@ -17,6 +19,9 @@ pub struct Kept {
     reason: Option<Reason>,
     message: Option<String>,
     judged_at: EventTime,
+    /// Where it was asked for by its number.
+    #[serde(default)]
+    others: Vec<Other>,
 }
 
 impl Kept {
@@ -32,7 +37,12 @@ impl Kept {
     ///
     /// # Errors
     /// When the picture cannot be drawn or written.
-    pub fn show(self, explain: &Explain, paint: text::Paint) -> Result<String, Failure> {
+    pub fn show(
+        self,
+        explain: &Explain,
+        zone: &Zone,
+        paint: text::Paint,
+    ) -> Result<String, Failure> {
         let config = &explain.config;
         let judged = Judged {
             record: self.record,
@@ -54,11 +64,10 @@ impl Kept {
             // Lists are not read for it: the lead is the one that was put down.
             people: &People::default(),
         };
-        let zone = config.pbx_timezone.as_ref();
         if let Some(file) = &explain.picture {
             super::draw(&of, zone, file)?;
         }
-        Ok(super::told(&of, explain.json, zone, paint))
+        Ok(super::told(&of, explain.json, zone, paint, &self.others))
     }
 }
 
@@ -81,7 +90,8 @@ mod tests {
         });
         let kept = |flags: &[&str]| {
             let kept = Kept::read(item.clone()).expect("this version's shape");
-            let told = kept.show(&explain(flags), text::Paint::default());
+            let utc = Zone::named("UTC").expect("a zone");
+            let told = kept.show(&explain(flags), &utc, text::Paint::default());
             told.expect("nothing is drawn")
         };
         let line = kept(&["--json"]);

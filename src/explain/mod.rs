@@ -13,6 +13,7 @@
 
 pub mod choice;
 pub mod kept;
+pub mod line;
 pub mod picture;
 pub mod reading;
 pub mod shape;
@@ -22,14 +23,15 @@ pub mod text;
 
 use crate::cli::command::Explain;
 use crate::cli::{Code, Config, Environment, Failure, logging};
-use crate::journal::{self, Judged, Rules};
+use crate::journal::{self, Judged, Rules, TypedNumber};
+use crate::ops::Zone;
 use crate::people::People;
 use crate::people::files::Watched;
 use callbridge_asterisk::{Columns, Format, Likeness};
 use callbridge_call::{EventTime, Settings};
-use choice::Choice;
-use jiff::tz::TimeZone;
+use choice::{Choice, Chosen};
 use reading::{Heard, Reading};
+use shape::Other;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
@@ -75,8 +77,8 @@ pub fn run(
         people: lists.people(),
         choice: explain
             .chooses()
-            .then(|| Choice::new(explain.call.as_deref())),
-        zone: config.pbx_timezone.as_ref(),
+            .then(|| Choice::new(explain.call.as_deref(), number(explain))),
+        zone: Zone::of(config.pbx_timezone.as_ref()),
         json: explain.json,
         paint: Paint {
             colour: logging::colour(environment, terminal),
@@ -103,6 +105,13 @@ pub fn run(
     let Some(choice) = choice else { return Ok(()) };
     let chosen = choice.made(&path.display().to_string())?;
     printing.chosen(&chosen, explain.picture.as_deref())
+}
+
+/// `--call` as a number, where it can be one.
+fn number(explain: &Explain) -> Option<TypedNumber> {
+    let rules = &explain.config.rules;
+    let countries = rules.trunks.iter().filter_map(|trunk| trunk.country);
+    TypedNumber::read(explain.call.as_deref()?, countries.chain(rules.country))
 }
 
 fn open(path: &Path) -> Result<File, Failure> {
@@ -194,7 +203,7 @@ struct Printing<'a> {
     people: &'a People,
     /// With `--call` or `--picture`: which call is shown, when all are read.
     choice: Option<Choice>,
-    zone: Option<&'a TimeZone>,
+    zone: Zone,
     json: bool,
     paint: Paint,
     waiting: Vec<Heard>,
@@ -234,7 +243,7 @@ impl Printing<'_> {
             shape::Shape::of(&judged).to_line()
         } else {
             let of = self.explained(&heard, &judged);
-            let times = Times::new(self.zone, call.started);
+            let times = Times::new(&self.zone, call.started);
             text::block(&of, &times, Depth::Values, self.paint)
         };
         self.out.write_all(text.as_bytes()).map_err(closed)
@@ -250,22 +259,18 @@ impl Printing<'_> {
     }
 
     /// The calls that were asked for: told with all that happened in them, and one of them drawn.
-    fn chosen(
-        &mut self,
-        chosen: &[(Heard, Judged)],
-        picture: Option<&Path>,
-    ) -> Result<(), Failure> {
-        for (heard, judged) in chosen {
+    fn chosen(&mut self, chosen: &Chosen, picture: Option<&Path>) -> Result<(), Failure> {
+        for (heard, judged) in &chosen.calls {
             let of = self.explained(heard, judged);
-            let text = told(&of, self.json, self.zone, self.paint);
+            let text = told(&of, self.json, &self.zone, self.paint, &chosen.others);
             if let Err(Ended::Failed(failure)) = self.out.write_all(text.as_bytes()).map_err(closed)
             {
                 return Err(failure);
             }
         }
         let Some(file) = picture else { return Ok(()) };
-        match chosen {
-            [(heard, judged)] => draw(&self.explained(heard, judged), self.zone, file),
+        match &chosen.calls[..] {
+            [(heard, judged)] => draw(&self.explained(heard, judged), &self.zone, file),
             several => {
                 let uuids = several.iter().filter_map(|(_, judged)| judged.record.uuid);
                 let uuids: Vec<String> = uuids.map(|uuid| format!("\n  {uuid}")).collect();
@@ -289,16 +294,23 @@ fn closed(error: io::Error) -> Ended {
 }
 
 /// One call with all that happened in it, for scripts or for people.
-fn told(of: &text::Explained<'_>, json: bool, zone: Option<&TimeZone>, paint: Paint) -> String {
+fn told(
+    of: &text::Explained<'_>,
+    json: bool,
+    zone: &Zone,
+    paint: Paint,
+    others: &[Other],
+) -> String {
     if json {
-        return shape::Shape::with_story(of).to_line();
+        return shape::Shape::with_story(of, others).to_line();
     }
     let times = Times::new(zone, of.call.started);
-    text::block(of, &times, Depth::Story, paint)
+    let block = text::block(of, &times, Depth::Story, paint);
+    block + &shape::others_to_text(others, zone)
 }
 
 /// Draws one call into a file.
-fn draw(of: &text::Explained<'_>, zone: Option<&TimeZone>, file: &Path) -> Result<(), Failure> {
+fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path) -> Result<(), Failure> {
     let times = Times::new(zone, of.call.started);
     let Some(svg) = picture::svg(of, &times) else {
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";

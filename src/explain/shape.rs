@@ -3,10 +3,52 @@
 mod story;
 
 use super::text::Explained;
-use crate::journal::{CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use crate::journal::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use crate::ops::Zone;
 use callbridge_call::{Direction, EpochSeconds};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use story::Story;
+
+/// Another call of the same number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Other {
+    /// The PBX's id for it.
+    pub linkedid: String,
+    /// `None` for what is not journaled.
+    pub uuid: Option<CallUuid>,
+    /// When it began.
+    pub started_at: EpochSeconds,
+}
+
+impl Other {
+    /// This call.
+    pub fn of(record: &CallRecord) -> Self {
+        Self {
+            linkedid: record.linkedid.clone(),
+            uuid: record.uuid,
+            started_at: record.started_at,
+        }
+    }
+
+    /// `1795151317.146  2026-11-20 10:08:37 +05`
+    fn words(&self, zone: &Zone) -> String {
+        let at = zone.second(self.started_at.get());
+        format!("{}  {at}", super::text::safe(&self.linkedid))
+    }
+}
+
+/// The other calls of a number for people; nothing where there are none.
+pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
+    let lines = others
+        .iter()
+        .map(|other| format!("    {}\n", other.words(zone)));
+    let lines: String = lines.collect();
+    match lines.is_empty() {
+        true => lines,
+        false => format!("  other calls of this number, newest first:\n{lines}\n"),
+    }
+}
 
 /// A judged call as scripts read it.
 #[derive(Debug, Serialize)]
@@ -28,6 +70,9 @@ pub struct Shape<'a> {
     reason: Option<Reason>,
     incomplete: bool,
     estimate: bool,
+    /// With a number for `--call`: its other calls, newest first.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    others: &'a [Other],
     /// With `--call`: what happened in it, and which event decided which value.
     #[serde(skip_serializing_if = "Option::is_none")]
     timeline: Option<Story<'a>>,
@@ -54,13 +99,15 @@ impl<'a> Shape<'a> {
             reason: judged.reason,
             incomplete: record.incomplete,
             estimate: record.estimate,
+            others: &[],
             timeline: None,
         }
     }
 
-    /// The shape with all that happened.
-    pub fn with_story(of: &Explained<'a>) -> Self {
+    /// The shape with all that happened, and the other calls of its number.
+    pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
+            others,
             timeline: Story::of(of.call),
             ..Self::of(of.judged)
         }

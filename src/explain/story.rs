@@ -1,9 +1,9 @@
 //! What happened in a call, a line an event that matters.
 
 use super::text::{Paint, safe};
+use crate::ops::Zone;
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, Role, Talk, Timeline, Way, What};
-use jiff::tz::TimeZone;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -16,14 +16,14 @@ const NAME_MAX: usize = 44;
 /// Times as people read them: in one zone, and from the call's beginning on.
 #[derive(Clone, Debug)]
 pub struct Times {
-    zone: TimeZone,
+    zone: Zone,
     from: EventTime,
 }
 
 impl Times {
-    /// In this zone (UTC for none), from this moment on.
-    pub fn new(zone: Option<&TimeZone>, from: EventTime) -> Self {
-        let zone = zone.cloned().unwrap_or(TimeZone::UTC);
+    /// In this zone, from this moment on.
+    pub fn new(zone: &Zone, from: EventTime) -> Self {
+        let zone = zone.clone();
         Self { zone, from }
     }
 
@@ -33,19 +33,12 @@ impl Times {
     }
 
     fn format(&self, at: EventTime, format: &str) -> Option<String> {
-        let zoned = jiff::Timestamp::from_microsecond(at.micros()).ok()?;
-        Some(
-            zoned
-                .to_zoned(self.zone.clone())
-                .strftime(format)
-                .to_string(),
-        )
+        self.zone.format(at, format)
     }
 
     /// `2026-11-20 11:48:37 UTC`; the seconds alone where they are of no year that can be.
     pub fn date(&self, at: EventTime) -> String {
-        let date = self.format(at, "%Y-%m-%d %H:%M:%S %Z");
-        date.unwrap_or_else(|| at.to_string())
+        self.zone.moment(at)
     }
 
     /// `2026-11-20`

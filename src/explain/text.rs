@@ -306,6 +306,7 @@ pub fn safe(text: &str) -> String {
 mod tests {
     use super::*;
     use crate::journal::{judge, tests::call};
+    use crate::ops::Zone;
     use crate::trunk::{Defaults, Trunks};
     use callbridge_call::call::Because;
 
@@ -326,7 +327,7 @@ mod tests {
         };
         block(
             &of,
-            &Times::new(None, call.started),
+            &Times::new(&Zone::named("UTC").expect("a zone"), call.started),
             Depth::Values,
             Paint { colour },
         )

@@ -1,5 +1,6 @@
 //! Frames and `now` in, spool operations and verdicts out. No clock, socket or file.
 
+use super::gap_log::GapLog;
 use super::gaps::Gap;
 use super::pbx::{Pbx, pbx_of};
 use super::records::Records;
@@ -62,6 +63,7 @@ pub struct Intake {
     /// Since when each PBX is listened to.
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gaps: Vec<Gap>,
+    pub(super) gap_log: GapLog,
     pub(super) ops: Vec<Op>,
 }
 
@@ -83,6 +85,7 @@ impl Intake {
             servers: memory.servers,
             since: memory.since,
             gaps: Vec::new(),
+            gap_log: memory.gaps,
             ops: Vec::new(),
             clock: Clock::Unknown,
             settings,
@@ -372,6 +375,7 @@ impl Intake {
             let over = of_pbx.all(done);
             pbx.reconcile(now, over, &mut |id| finished(name, id));
         }
+        self.fill_gaps(now);
     }
 
     /// Our clock is wrong: calls are kept, and none is finished.
@@ -437,6 +441,7 @@ impl Intake {
             }
             pbx.count(&mut ops);
         }
+        ops.extend(self.gap_log.take());
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));

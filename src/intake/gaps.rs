@@ -10,7 +10,7 @@ use super::source::Source;
 use crate::ops::status;
 use crate::spool::Op;
 use callbridge_asterisk::Format;
-use callbridge_call::{EventTime, FinishedCall, Mark, Told};
+use callbridge_call::{EventTime, FinishedCall, Mark, Patience, Told};
 use callbridge_source::{Frame, SourceId};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -131,7 +131,55 @@ impl Intake {
 
     /// The gaps that ended since the last take.
     pub fn take_gaps(&mut self) -> Vec<Gap> {
-        std::mem::take(&mut self.gaps)
+        let gaps = std::mem::take(&mut self.gaps);
+        for gap in &gaps {
+            let awaited = self.patience_of(&gap.source).is_some();
+            self.gap_log.add(gap, awaited);
+        }
+        gaps
+    }
+
+    /// How long the file that tells of this source's gaps may take; `None` without one.
+    fn patience_of(&self, shown: &str) -> Option<Duration> {
+        let source = self.sources.iter().find(|it| it.settings.shown == shown)?;
+        let files = self.files_of(&source.settings.pbx);
+        let patience = files.map(|file| match file.settings.format {
+            Format::CdrAmqp | Format::CdrCsv => Patience::CDR.second,
+            Format::Ami | Format::AmiJson | Format::CelCsv | Format::CelAmqp | Format::Wazo => {
+                Patience::CEL.second
+            }
+        });
+        patience.max()
+    }
+
+    fn files_of(&self, pbx: &str) -> impl Iterator<Item = &Source> {
+        let files = self.sources.iter().filter(|it| it.settings.catch_up);
+        files.filter(move |file| file.settings.pbx == pbx)
+    }
+
+    /// Marks the gaps that a file has told of: it was read to its end, longer after the gap than
+    /// it may take to be written, and nothing of it is undecided.
+    pub(super) fn fill_gaps(&mut self, now: EventTime) {
+        if !self.gap_log.is_awaited() {
+            return;
+        }
+        let mut log = std::mem::take(&mut self.gap_log);
+        log.fill(|shown, end| self.is_told(shown, end, now));
+        self.gap_log = log;
+    }
+
+    fn is_told(&self, shown: &str, end: EventTime, now: EventTime) -> bool {
+        let Some(patience) = self.patience_of(shown) else {
+            return false;
+        };
+        let of = self.sources.iter().find(|it| it.settings.shown == shown);
+        let Some(pbx) = of.map(|source| &source.settings.pbx) else {
+            return false;
+        };
+        let second = self.pbxes.get(pbx).and_then(|pbx| pbx.second.as_ref());
+        let decided = second.is_some_and(|second| second.is_idle());
+        let done = |file: &Source| file.status.state == status::SourceState::Done;
+        decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }
 
     /// What was open when the process ended may have changed since: told once, when all that was

@@ -9,12 +9,14 @@
 //! | `pbx` | one PBX: the assembler of its calls |
 //! | `records` | its call detail records, where no events tell of a call |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
+//! | [`gap_log`] | the last of them, kept for `status` |
 //! | `second` | the second account of a PBX's calls (`--catch-up`) |
 //! | [`identity`] | which PBX a source's calls belong to |
 
 #[cfg(test)]
 mod clock_tests;
 pub mod core;
+pub mod gap_log;
 mod gaps;
 pub mod identity;
 mod pbx;

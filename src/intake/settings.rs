@@ -1,5 +1,6 @@
 //! What the flags say of assembling, and of each source.
 
+use super::gap_log::GapLog;
 use crate::journal::Rules;
 use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
@@ -75,4 +76,6 @@ pub struct Memory {
     pub heard: BTreeMap<String, EventTime>,
     /// Since when each PBX is listened to: what was before is not filled from a catch-up file.
     pub since: BTreeMap<String, EventTime>,
+    /// The last gaps.
+    pub gaps: GapLog,
 }

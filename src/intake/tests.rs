@@ -67,6 +67,55 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
     assert!(states(intake.statuses_while_held()).eq([down, up()]));
 }
 
+#[test]
+fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
+    let line = SourceSettings {
+        shown: "ami://pbx/".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::Ami,
+        file: false,
+        forgets: true,
+        catch_up: false,
+    };
+    let file = SourceSettings {
+        shown: "file:///cel.csv".to_owned(),
+        format: Format::CelCsv,
+        file: true,
+        forgets: false,
+        catch_up: true,
+        ..line.clone()
+    };
+    let mut intake =
+        Intake::new(settings(), vec![line, file], Memory::default()).expect("an intake");
+    let at = |seconds: i64| EventTime::from_seconds(1_795_151_317 + seconds);
+    let stored = |intake: &mut Intake, seconds: i64| {
+        intake.tick(at(seconds));
+        intake.reconcile(at(seconds), &mut |_, _| None);
+        intake.take_gaps();
+        let ops = intake.take(&People::default(), at(seconds)).ops;
+        ops.into_iter().find_map(|op| match op {
+            Op::Meta { key, value } if key == super::gap_log::KEY => Some(value),
+            _ => None,
+        })
+    };
+    let (line, file) = (SourceId(0), SourceId(1));
+    intake.up(line, at(0));
+    intake.at_end(file, at(0));
+    assert_eq!(stored(&mut intake, 0), None, "nothing was missed");
+    intake.down(line, "cut".to_owned(), at(5));
+    intake.up(line, at(65));
+    let listed = |filled: bool| {
+        format!(
+            "[{{\"source\":\"ami://pbx/\",\"from\":1795151317,\"to\":1795151382,\
+             \"filled\":{filled},\"awaited\":{}}}]",
+            !filled
+        )
+    };
+    assert_eq!(stored(&mut intake, 66), Some(listed(false)));
+    assert_eq!(stored(&mut intake, 75), None, "its rows may still come");
+    assert_eq!(stored(&mut intake, 90), Some(listed(true)));
+}
+
 /// Time of the recording, so that its calls are live.
 fn now(line: &str) -> EventTime {
     let (_, after) = line

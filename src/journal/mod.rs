@@ -10,14 +10,17 @@
 //! | [`number`] | telephone numbers made E.164 |
 //! | [`figures`] | uuid, start, duration, talk |
 //! | [`retry`] | a dead letter judged anew |
+//! | [`typed`] | a number as a person types it |
 
 pub mod figures;
 pub mod number;
 pub mod record;
 pub mod retry;
+pub mod typed;
 
 pub use record::{CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason};
 pub use retry::{EmployeeWish, Wish, remap};
+pub use typed::TypedNumber;
 
 use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};

@@ -70,7 +70,9 @@ pub use row::{
     Tombstone, Unconfirmed, UnreadBytes,
 };
 pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, hooked, next};
-pub use store::{DirectorySize, LeadFields, Recount, Rest, Search, Store};
+pub use store::{
+    CallFilter, DirectorySize, LeadFields, Listed, Place, Recount, Rest, Search, Store,
+};
 pub use writer::{Guard, Handle, Health, Integrity};
 
 pub use crate::ops::status::Books;
@@ -89,6 +91,10 @@ pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
 pub const LISTED_BYTES_MAX: usize = 1024;
 /// Attempts kept of one call: the first, and the last ones.
 pub const ATTEMPTS_MAX: usize = 50;
+/// Calls between extensions that are kept to be looked at.
+pub const INTERNAL_KEPT: i64 = 1_000;
+/// And no longer than this after their start.
+pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Letters on a page, unless the filter says otherwise.
 pub const LETTERS_PAGE: usize = 500;
 /// Calls due for a poll in one [`Head`].

@@ -212,7 +212,7 @@ impl Program {
         let mut replies = socket::ask(&self.state, &Ask::Status).await.ok()??;
         match replies.next().await.ok()?? {
             Reply::Item(status) => serde_json::from_value(status).ok(),
-            Reply::Ready | Reply::End { .. } | Reply::Error { .. } => None,
+            Reply::Zone(_) | Reply::Ready | Reply::End { .. } | Reply::Error { .. } => None,
         }
     }
 

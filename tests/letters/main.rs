@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `ninety_calls` | do calls with an unknown lead die, reach RabbitMQ, and leave after a retry? |
 //! | `commands` | does each `dead` command do what it says, with and without a daemon? |
+//! | `listed` | does `calls` list what is kept, and follow what comes? |
 //! | `watch` | does `dead watch` tell of letters as they come to be? |
 //! | `reasons` | does each reason come to be, with its hint and its cure? |
 //! | `unread` | is what cannot be read kept, and the line not lost? |
@@ -17,6 +18,7 @@ mod broker;
 #[path = "../support/calls.rs"]
 mod calls;
 mod commands;
+mod listed;
 mod ninety_calls;
 #[path = "../support/pbx.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]

@@ -1,5 +1,6 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
+use crate::cli::command::Asking;
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
 use crate::clock;
@@ -7,9 +8,10 @@ use crate::control::desk::Desk;
 use crate::control::patience::Patience;
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Answer, Replies};
+use crate::daemon::open;
 use crate::journal::Rules;
-use crate::ops::Status;
 use crate::ops::status::{Pause, findings};
+use crate::ops::{Status, Zone};
 use crate::people::files::Watched;
 use crate::spool::{self, Error, Handle, LeadDirectory};
 use serde_json::Value;
@@ -20,7 +22,11 @@ use tokio::sync::mpsc;
 /// Who answers.
 enum Source {
     Daemon(Replies),
-    Spool(mpsc::Receiver<Reply>, tokio::task::JoinHandle<()>),
+    Spool {
+        replies: mpsc::Receiver<Reply>,
+        task: tokio::task::JoinHandle<()>,
+        zone: Option<Zone>,
+    },
 }
 
 impl Source {
@@ -29,7 +35,19 @@ impl Source {
             Self::Daemon(replies) => replies.next().await.map_err(|error| {
                 Failure::new(Code::Unreachable, format!("the daemon broke off: {error}"))
             }),
-            Self::Spool(replies, _) => Ok(replies.recv().await),
+            Self::Spool { replies, zone, .. } => loop {
+                match replies.recv().await {
+                    Some(Reply::Zone(name)) => *zone = Zone::named(&name),
+                    reply => return Ok(reply),
+                }
+            },
+        }
+    }
+
+    fn zone(&self) -> Option<&Zone> {
+        match self {
+            Self::Daemon(replies) => replies.zone(),
+            Self::Spool { zone, .. } => zone.as_ref(),
         }
     }
 }
@@ -53,7 +71,7 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
             Err(error) => return Err(Failure::of(Code::of_number(error.exit_code()), error)),
         }
     };
-    let desk = offline(handle, rules, state);
+    let desk = offline(handle, rules, state).await?;
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {
         desk.answer(ask, to).await;
@@ -61,7 +79,12 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
         // Blocks until the spool's thread has ended, which is soon.
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
-    Ok(Source::Spool(replies, task))
+    let zone = None;
+    Ok(Source::Spool {
+        replies,
+        task,
+        zone,
+    })
 }
 
 /// There is a daemon, and it cannot be spoken to.
@@ -81,7 +104,9 @@ pub(super) fn nobody(state: &Path) -> Failure {
 }
 
 /// A desk over the spool alone.
-fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
+async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Failure> {
+    let zone = spool.read(|store| store.meta(open::ZONE_KEY)).await;
+    let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
     let mut lists = Watched::new(&rules.trunks);
     match LeadDirectory::open(state) {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
@@ -93,8 +118,9 @@ fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
         }
     }
     let (books, folder) = (spool.clone(), state.display().to_string());
-    Desk {
+    Ok(Desk {
         asking: None,
+        zone,
         field_list_wrapper: None,
         spool,
         rules,
@@ -115,40 +141,51 @@ fn offline(spool: Handle, rules: Rules, state: &Path) -> Desk {
                 Ok(status.judged())
             })
         }),
+    })
+}
+
+/// The zone in which times are shown: that of the flag, else the PBX's, else this machine's.
+pub(super) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
+    match (&at.zone, told) {
+        (None, Some(told)) => told.clone(),
+        (flag, _) => Zone::of(flag.as_ref()),
     }
 }
 
-/// Asks, hands each item to `each`, and returns how many there were.
+/// Asks, hands each item with the zone of its times to `each`, and returns how many there were.
 pub(super) async fn converse(
-    state: &Path,
+    at: &Asking,
     ask: Ask,
     rules: Rules,
-    each: impl FnMut(&Value) -> Result<(), Failure>,
+    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let source = find(state, ask, rules).await?;
-    listen(source, each).await
+    let source = find(&at.state, ask, rules).await?;
+    listen(source, at, each).await
 }
 
 /// The daemon's replies, each item handed to `each`; how many there were.
 pub(super) async fn hear(
     replies: Replies,
-    each: impl FnMut(&Value) -> Result<(), Failure>,
+    at: &Asking,
+    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    listen(Source::Daemon(replies), each).await
+    listen(Source::Daemon(replies), at, each).await
 }
 
 async fn listen(
     mut source: Source,
-    mut each: impl FnMut(&Value) -> Result<(), Failure>,
+    at: &Asking,
+    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut items = 0;
+    let (mut items, mut zone) = (0, None);
     let ended = loop {
         match source.next().await? {
             Some(Reply::Item(item)) => {
                 items += 1;
-                each(&item)?;
+                let zone = zone.get_or_insert_with(|| zone_of(at, source.zone()));
+                each(&item, zone)?;
             }
-            Some(Reply::Ready) => {}
+            Some(Reply::Ready | Reply::Zone(_)) => {}
             Some(Reply::End { .. }) => break Ok(items),
             Some(Reply::Error { code, words }) => {
                 break Err(Failure::new(Code::of_number(code), words));
@@ -159,7 +196,7 @@ async fn listen(
             }
         }
     };
-    if let Source::Spool(_, task) = source {
+    if let Source::Spool { task, .. } = source {
         let _ = task.await;
     }
     ended

@@ -8,8 +8,8 @@ use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::{Ask, Selection};
 use crate::dead_letter::text;
 use crate::journal::Rules;
+use crate::ops::Zone;
 use serde_json::Value;
-use std::path::Path;
 
 /// `dead …`. `shutdown` ends `dead watch`.
 ///
@@ -20,17 +20,16 @@ pub async fn run(
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let state = &at.state;
     match what {
         Dead::List(which) => list(which, at).await,
         Dead::Show(which) => {
             let width = width();
-            let show = |item: &Value| match at.json {
+            let show = |item: &Value, zone: &Zone| match at.json {
                 true => line(&item.to_string()),
-                false => line(&text::show(item, width)),
+                false => line(&text::show(item, width, zone)),
             };
             let ask = Ask::Letters { which, whole: true };
-            converse(state, ask, Rules::default(), show).await.map(drop)
+            converse(at, ask, Rules::default(), show).await.map(drop)
         }
         Dead::Retry {
             which,
@@ -47,7 +46,7 @@ pub async fn run(
             change(ask, at).await
         }
         Dead::Discard(which) => change(Ask::Discard { which }, at).await,
-        Dead::Export { which, csv } => export(which, csv, state).await,
+        Dead::Export { which, csv } => export(which, csv, at).await,
         Dead::Watch => tokio::select! {
             ended = watch::watch(at, width()) => ended,
             () = shutdown => Ok(()),
@@ -58,20 +57,20 @@ pub async fn run(
 async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
     let width = width();
     let mut first = true;
-    let show = |item: &Value| {
+    let show = |item: &Value, zone: &Zone| {
         if at.json {
             return line(&item.to_string());
         }
         if std::mem::take(&mut first) {
-            line(&text::list_head(width))?;
+            line(&text::list_head(item, width, zone))?;
         }
-        line(&text::list_line(item, width))
+        line(&text::list_line(item, width, zone))
     };
     let ask = Ask::Letters {
         which,
         whole: false,
     };
-    let found = converse(&at.state, ask, Rules::default(), show).await?;
+    let found = converse(at, ask, Rules::default(), show).await?;
     if found == 0 && !at.json {
         line("no dead letters")?;
     }
@@ -81,7 +80,7 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
 /// Commands that change letters: what became of each, and 65 if one was refused.
 async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
     let mut refused = 0;
-    let show = |item: &Value| {
+    let show = |item: &Value, _: &Zone| {
         let result = item
             .get("result")
             .and_then(Value::as_str)
@@ -103,7 +102,7 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
         };
         line(&format!("{id:>6}  {}{lead}{why}", result.replace('_', " ")))
     };
-    let all = converse(&at.state, ask, Rules::default(), show).await?;
+    let all = converse(at, ask, Rules::default(), show).await?;
     if refused > 0 {
         let words = format!("{refused} of {all} letters were refused, for the reasons above");
         return Err(Failure::new(Code::Input, words));
@@ -114,15 +113,15 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn export(which: Selection, csv: bool, state: &Path) -> Result<(), Failure> {
+async fn export(which: Selection, csv: bool, at: &Asking) -> Result<(), Failure> {
     let ask = Ask::Letters { which, whole: true };
     if !csv {
-        let show = |item: &Value| line(&item.to_string());
-        return converse(state, ask, Rules::default(), show).await.map(drop);
+        let show = |item: &Value, _: &Zone| line(&item.to_string());
+        return converse(at, ask, Rules::default(), show).await.map(drop);
     }
     print(&csv_line(text::CSV_COLUMNS)?)?;
-    let show = |item: &Value| print(&csv_line(text::csv_row(item))?);
-    converse(state, ask, Rules::default(), show).await.map(drop)
+    let show = |item: &Value, _: &Zone| print(&csv_line(text::csv_row(item))?);
+    converse(at, ask, Rules::default(), show).await.map(drop)
 }
 
 /// The terminal's width; without one, lines are not cut.

@@ -8,10 +8,10 @@ use crate::control::protocol::Ask;
 use crate::control::socket;
 use crate::journal::{LeadId, Rules};
 use crate::lead_field::Item;
+use crate::ops::Zone;
 use crate::people::directory::words::moment;
 use callbridge_call::EpochSeconds;
 use serde_json::Value;
-use std::path::Path;
 
 /// `lead missing`
 ///
@@ -22,7 +22,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
     if csv {
         print(&csv_line(COLUMNS)?)?;
     }
-    let show = |item: &Value| {
+    let show = |item: &Value, zone: &Zone| {
         if at.json {
             return line(&item.to_string());
         }
@@ -31,9 +31,11 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             Some(Value::String(text)) => text.clone(),
             Some(other) => other.to_string(),
         };
-        let at = field("lastCallAt").parse().ok();
-        let at = at.and_then(|at| jiff::Timestamp::from_second(at).ok());
-        let at = at.map_or_else(String::new, |at| at.to_string());
+        let at = field("lastCallAt").parse().ok().map(EpochSeconds::new);
+        let at = at.map_or_else(String::new, |at| match csv {
+            true => moment(at),
+            false => zone.second(at.get()),
+        });
         let row = [field("phone"), field("calls"), at, field("trunk")];
         if csv {
             return print(&csv_line(row)?);
@@ -44,7 +46,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             row[0], row[1], row[2], row[3]
         ))
     };
-    let found = converse(&at.state, Ask::LeadMissing, Rules::default(), show).await?;
+    let found = converse(at, Ask::LeadMissing, Rules::default(), show).await?;
     if found == 0 && !csv && !at.json {
         line("every number that called has a lead")?;
     }
@@ -56,7 +58,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
 /// # Errors
 /// 69 without daemon and state.
 pub async fn list(at: &Asking) -> Result<(), Failure> {
-    let show = |item: &Value| {
+    let show = |item: &Value, zone: &Zone| {
         if at.json {
             return line(&item.to_string());
         }
@@ -71,13 +73,13 @@ pub async fn list(at: &Asking) -> Result<(), Failure> {
             .flatten();
         let leads: Vec<String> = leads.map(ToString::to_string).collect();
         let learned = item.get("learnedAt").and_then(Value::as_i64);
-        let learned = learned.map_or_else(String::new, |at| moment(EpochSeconds::new(at)));
+        let learned = learned.map_or_else(String::new, |at| zone.second(at));
         line(&format!(
             "{phone:<16}  lead {:<12}  since {learned}",
             leads.join(", ")
         ))
     };
-    let found = converse(&at.state, Ask::LeadList, Rules::default(), show).await?;
+    let found = converse(at, Ask::LeadList, Rules::default(), show).await?;
     if found == 0 && !at.json {
         line("the directory knows no number yet: see --webhook-listen and --lead-directory")?;
     }
@@ -88,9 +90,9 @@ pub async fn list(at: &Asking) -> Result<(), Failure> {
 ///
 /// # Errors
 /// 69 without daemon, state and trunks.
-pub async fn check(phone: &str, json: bool, state: &Path, rules: Rules) -> Result<(), Failure> {
-    let show = |item: &Value| {
-        if json {
+pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
+    let show = |item: &Value, _: &Zone| {
+        if at.json {
             return line(&item.to_string());
         }
         let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -123,7 +125,7 @@ pub async fn check(phone: &str, json: bool, state: &Path, rules: Rules) -> Resul
     let ask = Ask::LeadCheck {
         phone: phone.to_owned(),
     };
-    let found = converse(state, ask, rules, show).await?;
+    let found = converse(at, ask, rules, show).await?;
     if found == 0 {
         let words = "no trunk is known here, and no lead by that number: no daemon runs, so \
                      give the --trunk flags of `run`";
@@ -137,7 +139,7 @@ pub async fn check(phone: &str, json: bool, state: &Path, rules: Rules) -> Resul
 /// # Errors
 /// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
 pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
-    let show = |item: &Value| {
+    let show = |item: &Value, _: &Zone| {
         if at.json {
             return line(&item.to_string());
         }
@@ -164,5 +166,5 @@ pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Fail
         );
         return Err(Failure::new(Code::Unreachable, words));
     };
-    hear(replies, show).await.map(drop)
+    hear(replies, at, show).await.map(drop)
 }

@@ -4,9 +4,11 @@
 //! | module | what lives there |
 //! |---|---|
 //! | `conversation` | who answers, one question, its answers |
+//! | [`calls`] | calls, those that are kept and those that come |
 //! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
 //! | [`lead`] | the commands about leads |
 
+pub mod calls;
 mod conversation;
 pub mod dead;
 pub mod lead;
@@ -31,10 +33,8 @@ use std::io::IsTerminal;
 /// 69 without daemon and state; with `exit_code` 1 and 2, by the verdict.
 pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let zone = Zone::of(None);
-    let look = Look { colour, zone };
     let mut verdict = Verdict::Well;
-    let show = |item: &Value| {
+    let show = |item: &Value, zone: &Zone| {
         let read = serde_json::from_value::<Status>(item.clone());
         let mut status = read.map_err(|error| {
             let words = format!("the daemon is of another version: {error}");
@@ -47,10 +47,13 @@ pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
         verdict = status.verdict;
         match at.json {
             true => line(&item.to_string()),
-            false => print(status.to_text(&look).as_bytes()),
+            false => {
+                let zone = zone.clone();
+                print(status.to_text(&Look { colour, zone }).as_bytes())
+            }
         }
     };
-    converse(&at.state, Ask::Status, Rules::default(), show).await?;
+    converse(at, Ask::Status, Rules::default(), show).await?;
     match verdict {
         Verdict::Attention if exit_code => Err(Failure::silent(Code::Failed)),
         Verdict::Down if exit_code => Err(Failure::silent(Code::Down)),
@@ -66,16 +69,21 @@ pub async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
     let config = &explain.config;
     let state = config
         .state
-        .as_deref()
+        .clone()
         .ok_or_else(|| Failure::new(Code::Usage, "--state is missing: where is the call kept?"))?;
     let id = explain.call.clone().unwrap_or_default();
-    let show = |item: &Value| {
+    let at = Asking {
+        state,
+        json: explain.json,
+        zone: config.pbx_timezone.clone(),
+    };
+    let show = |item: &Value, zone: &Zone| {
         let kept = Kept::read(item.clone()).map_err(|error| {
             let words = format!("the daemon is of another version: {error}");
             Failure::new(Code::Unreachable, words)
         })?;
-        print(kept.show(explain, paint)?.as_bytes())
+        print(kept.show(explain, zone, paint)?.as_bytes())
     };
-    converse(state, Ask::Call { id }, config.rules.clone(), show).await?;
+    converse(&at, Ask::Call { id }, config.rules.clone(), show).await?;
     Ok(())
 }

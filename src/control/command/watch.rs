@@ -3,12 +3,13 @@
 //! It holds no lock on the state, so a daemon can start beside it, and it outlives the daemon's
 //! restarts: letters come to be only while one runs.
 
-use super::conversation::{line, mute, nobody};
+use super::conversation::{line, mute, nobody, zone_of};
 use crate::cli::command::Asking;
 use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Replies};
 use crate::dead_letter::text;
+use crate::ops::Zone;
 use crate::spool::folder;
 use serde_json::Value;
 use std::time::Duration;
@@ -43,21 +44,22 @@ pub async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
 
 /// Until the daemon ends.
 async fn follow(mut replies: Replies, at: &Asking, width: usize) -> Result<(), Failure> {
-    let show = |item: &Value| match at.json {
+    let show = |item: &Value, zone: &Zone| match at.json {
         true => line(&item.to_string()),
-        false => line(&text::list_line(item, width)),
+        false => line(&text::list_line(item, width, zone)),
     };
     loop {
         match replies.next().await {
             Ok(Some(Reply::Ready)) => {
                 eprintln!("callbridge: watching for dead letters; Ctrl-C ends it");
             }
-            Ok(Some(Reply::Item(item))) => show(&item)?,
+            Ok(Some(Reply::Item(item))) => show(&item, &zone_of(at, replies.zone()))?,
             Ok(Some(Reply::Error { code, words })) => {
                 return Err(Failure::new(Code::of_number(code), words));
             }
             // A daemon that is killed breaks the line off.
             Ok(Some(Reply::End { .. }) | None) | Err(_) => return Ok(()),
+            Ok(Some(Reply::Zone(_))) => {}
         }
     }
 }

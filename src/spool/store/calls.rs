@@ -107,15 +107,6 @@ impl Store {
         rows.into_iter().map(|raw| self.complete(raw)).collect()
     }
 
-    /// When the call began that was stored last; `None` where none is kept.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn newest_start(&self) -> Result<Option<i64>, Error> {
-        let mut found = self.prepare("SELECT started FROM calls ORDER BY id DESC LIMIT 1")?;
-        sql(self, found.query_row([], |row| row.get(0)).optional())
-    }
-
     /// Calls whose request was under way when the process ended, oldest first.
     ///
     /// # Errors

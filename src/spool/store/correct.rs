@@ -58,6 +58,7 @@ impl Store {
         self.tally.add(Book::Of(State::Dead), -1);
         self.tally.add(Book::Of(state), 1);
         self.tally.count(CORRECTED, 1);
+        self.tally.moved(row);
         if letter && new.reason != Some(Reason::Incomplete) {
             self.letter_appeared(row)?;
         }

@@ -67,6 +67,7 @@ impl FinishRow {
         }
         // Without a uuid no row can be made of it, not even a letter.
         let stored = record.uuid.is_some();
+        let looked_at = stored || judged.outcome == Outcome::Internal;
         Ok(Self {
             outcome: judged.outcome,
             uuid: record.uuid,
@@ -88,7 +89,7 @@ impl FinishRow {
                 .map(|phone| phone.as_str().to_owned()),
             heard: call.number.as_ref().map(|number| number.text.clone()),
             span_micros: call.ended.micros().saturating_sub(call.started.micros()),
-            record: if stored {
+            record: if looked_at {
                 json("a call record", record)?
             } else {
                 String::new()
@@ -164,6 +165,9 @@ impl Store {
             Buried::Before { .. } if new.uuid.is_some() => self.conflict(new),
             Buried::Before { .. } | Buried::Now => {
                 self.tally.add(book, 1);
+                if new.outcome == Outcome::Internal {
+                    self.keep_internal(new)?;
+                }
                 Ok(Done::Counted)
             }
         }
@@ -255,6 +259,7 @@ impl Store {
         }
         self.tally.add(Book::Finished, 1);
         self.tally.add(Book::Of(state), 1);
+        self.tally.moved(id);
         if letter {
             self.queue_notice(id)?;
         }

@@ -13,6 +13,7 @@ mod errands;
 mod finish;
 mod head;
 mod letters;
+mod listed;
 mod meta;
 mod notices;
 mod onward;
@@ -33,6 +34,7 @@ mod unreadable;
 pub(super) use asked::Stored;
 pub use directory::DirectorySize;
 pub use errands::Rest;
+pub use listed::{CallFilter, Listed, Place};
 pub(super) use meta::{CLEAN, UNCHECKED};
 pub use search::Search;
 pub use shows::LeadFields;
@@ -60,6 +62,7 @@ pub struct Store {
     next_id: i64,
     restored: bool,
     appeared: Appeared,
+    moved: Appeared,
     awaited: RefCell<Awaited>,
     /// A page of leads was answered since the start.
     backfill_begun: Cell<bool>,
@@ -132,7 +135,8 @@ impl Store {
             tally,
             next_id: 1,
             restored: false,
-            appeared: Appeared::default(),
+            appeared: Appeared::letters(),
+            moved: Appeared::moves(),
             awaited: RefCell::default(),
             backfill_begun: Cell::new(false),
             tombstone_cursor: (String::new(), String::new()),
@@ -250,8 +254,9 @@ impl Store {
             Ok(answer)
         });
         if answer.is_ok() {
-            let letters = self.tally.committed();
+            let (letters, moved) = self.tally.committed();
             self.appeared.add(letters);
+            self.moved.add(moved);
         } else {
             // A full disk may have ended the transaction already.
             if !self.db.is_autocommit() {

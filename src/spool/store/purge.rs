@@ -24,6 +24,7 @@ impl Store {
         let deliveries = self.purge_deliveries(now)?;
         self.purge_look_ups(now)?;
         self.purge_shows(now)?;
+        self.purge_internal(now)?;
         self.give_pages_back()?;
         Ok(Done::Purged(Purged {
             calls,

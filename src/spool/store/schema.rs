@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS];
+pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -210,6 +210,19 @@ CREATE TABLE lead_shows (
 ) STRICT;
 CREATE INDEX shows_due ON lead_shows(asks, due) WHERE asks IS NOT NULL;
 CREATE INDEX shows_newest ON lead_shows(asks, newest);
+";
+
+/// `calls`: by time, and by the last four digits of a number, which any way of typing it ends with.
+/// Calls between extensions are counted; the last of them are kept to be looked at.
+const LISTED: &str = "
+CREATE INDEX calls_started ON calls(started, id);
+CREATE INDEX calls_ending ON calls(substr(phone, -4), started, id) WHERE phone IS NOT NULL;
+CREATE TABLE internal_calls (
+    id INTEGER PRIMARY KEY,
+    started INTEGER NOT NULL,           -- seconds
+    record TEXT NOT NULL                -- CallRecord
+) STRICT;
+CREATE INDEX internal_started ON internal_calls(started, id);
 ";
 
 /// What a file turned out to be.

@@ -46,6 +46,7 @@ impl Store {
             )?;
             self.tally.add(Book::Of(from), -1);
             self.tally.add(Book::Of(to), 1);
+            self.tally.moved(row);
         }
         if to == State::Journaled {
             self.shown_by_lead(row, at)?;

@@ -64,6 +64,8 @@ pub(super) struct Tally {
     added: Vec<(String, i64)>,
     /// Letters that the running transaction made, oldest first.
     letters: Vec<RowId>,
+    /// Calls that came to be or changed their state in it, oldest first.
+    moved: Vec<RowId>,
 }
 
 /// A point of the running transaction.
@@ -72,6 +74,7 @@ pub(super) struct Mark {
     counts: [i64; NAMES.len()],
     added: usize,
     letters: usize,
+    moved: usize,
 }
 
 impl Tally {
@@ -116,12 +119,14 @@ impl Tally {
             counts: self.counts,
             added: self.added.len(),
             letters: self.letters.len(),
+            moved: self.moved.len(),
         }
     }
 
     pub(super) fn back_to(&mut self, mark: Mark) {
         self.counts = mark.counts;
         self.letters.truncate(mark.letters);
+        self.moved.truncate(mark.moved);
         for (name, by) in self.added.drain(mark.added..) {
             if let Some(count) = self.named.get_mut(&name) {
                 *count -= by;
@@ -151,11 +156,16 @@ impl Tally {
         self.letters.push(row);
     }
 
-    /// The transaction is committed: the letters it made.
-    pub(super) fn committed(&mut self) -> Vec<RowId> {
+    pub(super) fn moved(&mut self, row: RowId) {
+        self.moved.push(row);
+    }
+
+    /// The transaction is committed: the letters it made, and the calls that it moved.
+    pub(super) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
         self.stored = self.counts;
         self.added.clear();
-        std::mem::take(&mut self.letters)
+        let letters = std::mem::take(&mut self.letters);
+        (letters, std::mem::take(&mut self.moved))
     }
 
     /// The transaction is gone.
@@ -164,6 +174,7 @@ impl Tally {
             counts: self.stored,
             added: 0,
             letters: 0,
+            moved: 0,
         });
     }
 }

@@ -448,9 +448,6 @@ pub const ACTS: &[Act] = &[
     ("no call at all", |store, _| {
         drop(store.search_call("1.2").expect("readable"))
     }),
-    ("the newest call", |store, _| {
-        assert!(store.newest_start().expect("readable").is_some());
-    }),
     ("the oldest calls", |store, _| {
         drop(store.oldest(PAGE).expect("readable"))
     }),

@@ -2,6 +2,7 @@
 
 mod acts;
 mod acts_errands;
+mod acts_listed;
 pub mod call;
 mod correct;
 mod deliveries;
@@ -15,6 +16,7 @@ mod finish;
 mod frozen;
 mod handle;
 mod letters;
+mod listed;
 mod model;
 mod plans;
 mod restored;

@@ -6,6 +6,7 @@
 
 use super::acts::{ACTS, filled};
 use super::acts_errands::ERRANDS;
+use super::acts_listed::LISTED;
 use crate::spool::Store;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -38,7 +39,7 @@ fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
     let (mut large, many) = filled(LARGE);
     let _ = (steps(&small), steps(&large));
     let mut grown = Vec::new();
-    for (name, act) in ACTS.iter().chain(ERRANDS) {
+    for (name, act) in ACTS.iter().chain(ERRANDS).chain(LISTED) {
         act(&mut small, &few);
         let a = steps(&small);
         act(&mut large, &many);
@@ -50,7 +51,7 @@ fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
     assert!(grown.is_empty(), "{}", grown.join("\n"));
     assert_eq!(large.recount().expect("a recount").wrong, []);
     let (mut tiny, fewer) = filled(TINY);
-    for (_, act) in ACTS.iter().chain(ERRANDS) {
+    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED) {
         act(&mut tiny, &fewer);
     }
     no_statement_escapes(&[&large, &tiny]);
@@ -112,6 +113,7 @@ fn every_statement_finds_its_index(store: &Store) {
             "notices",
             "directory_phones",
             "directory_leads",
+            "internal_calls",
         ];
         let walks = tables.map(|table| plan.contains(&format!("SCAN {table}")));
         assert!(

@@ -1,0 +1,347 @@
+//! What is asked about calls: those of a time or a number, those that come, and one by its id.
+
+use super::{Desk, Line, Stop, WATCH_EVERY};
+use crate::cli::values;
+use crate::clock;
+use crate::control::protocol::{Calls, Reply};
+use crate::explain::shape::{Other, Shape};
+use crate::journal::number::Country;
+use crate::journal::{Judged, Outcome, TypedNumber};
+use crate::ops::Zone;
+use crate::spool::{CallFilter, Listed, Place, RowId, Search, State};
+use callbridge_call::EventTime;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+/// Moves of calls looked at in one read.
+const MOVES_PAGE: usize = 200;
+/// Calls under way that one who follows has been told of; past so many they are told again.
+const UNDER_WAY_MAX: usize = 10_000;
+/// Calls of a number that are named beside the newest.
+const OTHERS_MAX: usize = 20;
+/// What is said to one who reads too slowly.
+const TOO_MANY: &str =
+    "more happened than was read: see `callbridge calls --today`, then follow again";
+
+/// A bad date or number: 64.
+fn refused(words: String) -> Stop {
+    Stop::Error { code: 64, words }
+}
+
+impl Desk {
+    /// Calls that are kept, then those that come.
+    pub(super) async fn calls(
+        &self,
+        which: &Calls,
+        past: bool,
+        follow: bool,
+        line: &mut Line,
+    ) -> Result<(), Stop> {
+        let filter = self.filter(which)?;
+        // Before the list is read: what moves meanwhile is told after it.
+        let read = self.spool.read(move |store| {
+            // From the daemon's start on; of internal calls only what comes.
+            let moves = if past { store.moves_so_far() } else { 0 };
+            Ok((moves, store.newest_internal()?))
+        });
+        let (moves, internal) = read.await?;
+        if past {
+            self.kept_calls(&filter, which.internal, line).await?;
+        }
+        if !follow {
+            return Ok(());
+        }
+        line.to.send(Reply::Ready).await.map_err(|_| super::Gone)?;
+        match which.internal {
+            true => self.follow_internal(&filter, internal, line).await,
+            false => self.follow_calls(&filter, moves, line).await,
+        }
+    }
+
+    fn zone(&self, wanted: Option<&str>) -> Zone {
+        let named = wanted.or(self.zone.as_deref()).and_then(Zone::named);
+        named.unwrap_or_else(|| Zone::of(None))
+    }
+
+    /// The countries whose numbers may be typed without their code.
+    fn countries(&self) -> impl Iterator<Item = Country> {
+        let trunks = self.rules.trunks.iter();
+        let trunks = trunks.filter_map(|trunk| trunk.country);
+        trunks.chain(self.rules.country)
+    }
+
+    fn filter(&self, which: &Calls) -> Result<CallFilter, Stop> {
+        let zone = self.zone(which.zone.as_deref());
+        let from = which.from.as_deref();
+        let from = from.map(|text| values::date(text, zone.as_time_zone()));
+        let to = which.to.as_deref();
+        let to = to.map(|text| values::date_end(text, zone.as_time_zone()));
+        let from = from
+            .transpose()
+            .map_err(|why| refused(format!("--from: {why}")))?;
+        let to = to
+            .transpose()
+            .map_err(|why| refused(format!("--to: {why}")))?;
+        let today = which
+            .today
+            .then(|| day_of(clock::now().wall, &zone))
+            .flatten();
+        let phone = which.phone.as_deref().map(|text| {
+            let read = TypedNumber::read(text, self.countries());
+            read.ok_or_else(|| refused(format!("--phone: `{text}` is no number: {NUMBER}")))
+        });
+        let seconds = |at: EventTime| at.floor_seconds().get();
+        Ok(CallFilter {
+            from: today.or(from).map(seconds),
+            until: to.map(seconds),
+            phone: phone.transpose()?,
+            trunk: which.trunk.clone(),
+            state: which.state,
+        })
+    }
+
+    async fn kept_calls(
+        &self,
+        filter: &CallFilter,
+        internal: bool,
+        line: &mut Line,
+    ) -> Result<(), Stop> {
+        let mut next = Some(filter.beginning());
+        while let Some(after) = next {
+            let of = filter.clone();
+            let page = self.spool.read(move |store| match internal {
+                true => store.listed_internal(&of, after),
+                false => store.listed(&of, after),
+            });
+            let (calls, then) = page.await?;
+            for call in calls {
+                line.item(item(call)).await?;
+            }
+            next = then;
+        }
+        Ok(())
+    }
+
+    /// Each call as it comes to be, and as it ends; on the way between nothing is told.
+    async fn follow_calls(
+        &self,
+        filter: &CallFilter,
+        mut seen: u64,
+        line: &mut Line,
+    ) -> Result<(), Stop> {
+        let mut changed = self.spool.changed();
+        let mut under_way = BTreeSet::new();
+        loop {
+            changed.mark_unchanged();
+            loop {
+                let before = seen;
+                let page = self
+                    .spool
+                    .read(move |store| store.moved_since(before, MOVES_PAGE));
+                let Some((calls, after)) = page.await? else {
+                    let (code, words) = (69, TOO_MANY.to_owned());
+                    return Err(Stop::Error { code, words });
+                };
+                for call in calls {
+                    if is_news(&call, &mut under_way) && filter.takes(&call) {
+                        line.item(item(call)).await?;
+                    }
+                }
+                if after == seen {
+                    break;
+                }
+                seen = after;
+            }
+            tokio::time::sleep(WATCH_EVERY).await;
+            if changed.changed().await.is_err() {
+                return Ok(()); // the daemon ends
+            }
+        }
+    }
+
+    async fn follow_internal(
+        &self,
+        filter: &CallFilter,
+        mut seen: i64,
+        line: &mut Line,
+    ) -> Result<(), Stop> {
+        let mut changed = self.spool.changed();
+        loop {
+            changed.mark_unchanged();
+            let before = seen;
+            let page = self.spool.read(move |store| store.internal_since(before));
+            let (calls, last) = page.await?;
+            let more = last != seen;
+            seen = last;
+            for call in calls.into_iter().filter(|call| filter.takes(call)) {
+                line.item(item(call)).await?;
+            }
+            if more {
+                continue;
+            }
+            tokio::time::sleep(WATCH_EVERY).await;
+            if changed.changed().await.is_err() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One call by an id, or the newest of a number with the ids of the others.
+    pub(super) async fn call(&self, id: &str, line: &mut Line) -> Result<(), Stop> {
+        let refused = |words| Err(Stop::Error { code: 65, words });
+        let typed = TypedNumber::read(id, self.countries());
+        // Few digits may as well begin a uuid.
+        if let Some(typed) = typed.as_ref().filter(|typed| typed.is_plain())
+            && self.call_of_number(typed, line).await?
+        {
+            return Ok(());
+        }
+        let asked = id.to_owned();
+        let search = self.spool.read(move |store| store.search_call(&asked));
+        match search.await? {
+            Search::One(row) => {
+                let item = json!({
+                    "state": row.state, "record": row.record, "call": row.call,
+                    "reason": row.reason, "message": row.message, "judgedAt": row.since,
+                });
+                Ok(line.item(item).await?)
+            }
+            Search::None => {
+                if let Some(typed) = typed.filter(|typed| !typed.is_plain())
+                    && self.call_of_number(&typed, line).await?
+                {
+                    return Ok(());
+                }
+                refused(format!(
+                    "no stored call has the id {id}: give its linkedid, its uuid, or the number \
+                     of its customer"
+                ))
+            }
+            Search::Several(uuids) => {
+                let uuids: Vec<String> = uuids.iter().map(|uuid| format!("\n  {uuid}")).collect();
+                let words = format!("several uuids begin with {id}:{}", uuids.concat());
+                refused(words)
+            }
+        }
+    }
+
+    /// `false`: no kept call has the number.
+    async fn call_of_number(&self, typed: &TypedNumber, line: &mut Line) -> Result<bool, Stop> {
+        let mut found: Vec<Listed> = Vec::new();
+        let mut next = Some(Place::END);
+        while let Some(before) = next.filter(|_| found.len() <= OTHERS_MAX) {
+            let of = typed.clone();
+            let page = self.spool.read(move |store| store.listed_back(&of, before));
+            let (calls, then) = page.await?;
+            found.extend(calls);
+            next = then;
+        }
+        let mut found = found.into_iter();
+        let Some(RowId(id)) = found.next().map(|newest| newest.id) else {
+            return Ok(false);
+        };
+        let row = self.spool.read(move |store| store.row(RowId(id))).await?;
+        let Some(row) = row else {
+            return Ok(false); // purged meanwhile
+        };
+        let others = found
+            .take(OTHERS_MAX)
+            .map(|other| json!(Other::of(&other.record)));
+        let item = json!({
+            "state": row.state, "record": row.record, "call": row.call, "reason": row.reason,
+            "message": row.message, "judgedAt": row.since, "others": others.collect::<Vec<_>>(),
+        });
+        line.item(item).await?;
+        Ok(true)
+    }
+}
+
+/// What a number looks like.
+const NUMBER: &str = "give it in full, or its last four digits or more";
+
+/// The beginning of the day in that zone.
+fn day_of(now: EventTime, zone: &Zone) -> Option<EventTime> {
+    let now = jiff::Timestamp::from_microsecond(now.micros()).ok()?;
+    let day = now.to_zoned(zone.as_time_zone().clone()).start_of_day();
+    let day = day.ok()?.timestamp();
+    Some(EventTime::from_micros(day.as_microsecond()))
+}
+
+/// Is it to be told of a call that has moved? New ones are, and those that have come to their end.
+fn is_news(call: &Listed, under_way: &mut BTreeSet<RowId>) -> bool {
+    match call.state {
+        Some(State::Journaled | State::Dead | State::Parked | State::Discarded) | None => {
+            under_way.remove(&call.id);
+            true
+        }
+        Some(State::Ready | State::Sending | State::Submitted) => {
+            if under_way.len() >= UNDER_WAY_MAX {
+                under_way.clear();
+            }
+            under_way.insert(call.id)
+        }
+    }
+}
+
+/// As `explain --json` has it, with where it stands.
+fn item(call: Listed) -> Value {
+    let outcome = match call.state {
+        None => Outcome::Internal,
+        Some(State::Dead | State::Parked) => Outcome::DeadLetter,
+        Some(State::Ready | State::Sending | State::Submitted | State::Journaled)
+        | Some(State::Discarded) => Outcome::Journal,
+    };
+    let judged = Judged {
+        record: call.record,
+        outcome,
+        reason: call.reason,
+        message: String::new(),
+        live: false,
+        remarks: Vec::new(),
+        judged_at: EventTime::from_seconds(0),
+    };
+    let mut item = json!(Shape::of(&judged));
+    item["state"] = json!(call.state.map_or("internal", State::word));
+    item
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spool::RowId;
+
+    #[test]
+    fn a_day_begins_in_the_zone_of_the_pbx() {
+        let zone = |name| Zone::named(name).expect("a zone");
+        let now = EventTime::from_seconds(1_795_151_317); // 05:08:37 UTC
+        let day = |name| day_of(now, &zone(name)).map(|at| at.floor_seconds().get());
+        assert_eq!(day("UTC"), Some(1_795_132_800));
+        assert_eq!(day("Asia/Tashkent"), Some(1_795_132_800 - 5 * 3600));
+        assert_eq!(day("America/New_York"), Some(1_795_132_800 + 5 * 3600));
+    }
+
+    #[test]
+    fn a_call_is_told_when_it_is_new_and_when_it_ends_and_not_in_between() {
+        let call = crate::journal::tests::call();
+        let rules = crate::journal::Rules::default();
+        let people = crate::people::People::default();
+        let judged = crate::journal::judge(&call, "pbx1", &rules, &people, call.ended);
+        let mut under_way = BTreeSet::new();
+        let mut told = |state| {
+            let call = Listed {
+                id: RowId(7),
+                state: Some(state),
+                reason: None,
+                record: judged.record.clone(),
+            };
+            is_news(&call, &mut under_way)
+        };
+        assert!(told(State::Ready));
+        assert!(!told(State::Sending));
+        assert!(!told(State::Ready), "a request that failed is no news");
+        assert!(!told(State::Submitted));
+        assert!(told(State::Journaled));
+        assert!(told(State::Dead));
+        assert!(told(State::Ready), "a letter that is sent again is");
+    }
+}

@@ -1,0 +1,162 @@
+//! The last gaps of all sources, as `status` lists them: kept over restarts, and marked when the
+//! PBX's own file has told what happened in them.
+
+use super::gaps::Gap;
+use crate::ops::status::SourceGap;
+use crate::spool::Op;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+
+/// Gaps kept; the oldest goes first.
+const KEPT: usize = 50;
+/// Under which name the spool keeps them.
+pub const KEY: &str = "gaps";
+
+/// A gap as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Logged {
+    #[serde(flatten)]
+    gap: SourceGap,
+    /// A catch-up file was followed when it ended, and is going to tell of it.
+    awaited: bool,
+}
+
+/// The last gaps, oldest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GapLog {
+    gaps: Vec<Logged>,
+    changed: bool,
+}
+
+impl GapLog {
+    /// As it was stored; empty where nothing was.
+    ///
+    /// # Errors
+    /// When it is not what this version stores.
+    pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
+        let gaps = text.map(serde_json::from_str).transpose()?;
+        let changed = false;
+        Ok(Self {
+            gaps: gaps.unwrap_or_default(),
+            changed,
+        })
+    }
+
+    pub(super) fn add(&mut self, gap: &Gap, awaited: bool) {
+        self.gaps.push(Logged {
+            gap: SourceGap {
+                source: gap.source.clone(),
+                from: gap.from.floor_seconds().get(),
+                to: gap.until.floor_seconds().get(),
+                filled: false,
+            },
+            awaited,
+        });
+        let over = self.gaps.len().saturating_sub(KEPT);
+        self.gaps.drain(..over);
+        self.changed = true;
+    }
+
+    /// A file is still to tell of one of them.
+    pub(super) fn is_awaited(&self) -> bool {
+        self.gaps.iter().any(|it| it.awaited)
+    }
+
+    /// Marks those that are told: `told` says of a source and an end whether the file is past it.
+    pub(super) fn fill(&mut self, told: impl Fn(&str, EventTime) -> bool) {
+        for it in self.gaps.iter_mut().filter(|it| it.awaited) {
+            if told(&it.gap.source, EventTime::from_seconds(it.gap.to + 1)) {
+                (it.gap.filled, it.awaited) = (true, false);
+                self.changed = true;
+            }
+        }
+    }
+
+    /// What is to be stored, where it has changed.
+    pub(super) fn take(&mut self) -> Option<Op> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        // Texts, numbers and lists of them: that always serializes.
+        let value = serde_json::to_string(&self.gaps).unwrap_or_default();
+        let key = KEY.to_owned();
+        Some(Op::Meta { key, value })
+    }
+
+    /// As `status` lists them.
+    pub fn listed(self) -> Vec<SourceGap> {
+        self.gaps.into_iter().map(|it| it.gap).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gap(from: i64, until: i64) -> Gap {
+        Gap {
+            source: "ami://a@pbx:5038".to_owned(),
+            from: EventTime::from_seconds(from),
+            until: EventTime::from_seconds(until),
+        }
+    }
+
+    fn stored(log: &mut GapLog) -> Option<String> {
+        match log.take() {
+            Some(Op::Meta { key, value }) => {
+                assert_eq!(key, KEY);
+                Some(value)
+            }
+            Some(other) => panic!("{other:?}"),
+            None => None,
+        }
+    }
+
+    #[test]
+    fn what_is_stored_is_read_again_and_only_what_has_changed_is_stored() {
+        let mut log = GapLog::default();
+        assert_eq!(stored(&mut log), None);
+        log.add(&gap(10, 20), true);
+        log.add(&gap(30, 40), false);
+        let text = stored(&mut log).expect("two gaps");
+        assert_eq!(stored(&mut log), None);
+        assert_eq!(GapLog::stored(Some(&text)).expect("of this version"), log);
+        assert_eq!(GapLog::stored(None).expect("nothing"), GapLog::default());
+        assert!(GapLog::stored(Some("{")).is_err());
+        let first =
+            r#"[{"source":"ami://a@pbx:5038","from":10,"to":20,"filled":false,"awaited":true}"#;
+        assert!(text.starts_with(first), "{text}");
+    }
+
+    #[test]
+    fn a_gap_is_filled_once_a_file_that_was_followed_is_past_its_end() {
+        let mut log = GapLog::default();
+        log.add(&gap(10, 20), true);
+        log.add(&gap(30, 40), true);
+        log.add(&gap(50, 60), false);
+        let past = |second: i64| move |_: &str, end: EventTime| end.floor_seconds().get() <= second;
+        log.fill(past(25));
+        let filled = |log: &GapLog| -> Vec<bool> {
+            log.clone().listed().iter().map(|gap| gap.filled).collect()
+        };
+        assert_eq!(filled(&log), [true, false, false]);
+        assert!(log.is_awaited());
+        log.fill(past(100));
+        assert_eq!(
+            filled(&log),
+            [true, true, false],
+            "no file tells of the third"
+        );
+        assert!(!log.is_awaited());
+    }
+
+    #[test]
+    fn the_last_fifty_are_kept() {
+        let mut log = GapLog::default();
+        for n in 0..60 {
+            log.add(&gap(n, n + 1), false);
+        }
+        let listed = log.listed();
+        assert_eq!((listed.len(), listed[0].from), (KEPT, 10));
+    }
+}

@@ -1,0 +1,136 @@
+//! A telephone number as a person types it, to find calls by: in full, as it is dialled here, or
+//! its last digits.
+
+use super::Phone;
+use super::number::{self, Country};
+
+/// At least so many digits are typed.
+const DIGITS_MIN: usize = 4;
+/// Fewer are the last ones of a number.
+const WHOLE_DIGITS_MIN: usize = 7;
+/// What may stand between digits. A full stop is none of it: a linkedid has one.
+const BETWEEN: &str = " -()/+";
+
+/// A number that was typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TypedNumber {
+    /// The whole number, where its country is known.
+    whole: Vec<Phone>,
+    /// The digits that it ends with; all of them with `exact`.
+    end: String,
+    exact: bool,
+}
+
+impl TypedNumber {
+    /// Reads `+998 90 111-00-01`, `00998901110001`, `0 90 111 00 01` or `0001`, where numbers
+    /// without their country's code are of these countries. `None` for what is no number.
+    pub fn read(text: &str, countries: impl IntoIterator<Item = Country>) -> Option<Self> {
+        let text = text.trim();
+        let strange = |c: char| !c.is_ascii_digit() && !BETWEEN.contains(c);
+        if text.chars().any(strange) {
+            return None;
+        }
+        let digits: String = text.chars().filter(char::is_ascii_digit).collect();
+        let exact = text.starts_with('+');
+        let end = match exact || digits.len() < WHOLE_DIGITS_MIN {
+            true => digits.as_str(),
+            // 00 abroad, 0 within many countries: neither is part of the number.
+            false => digits.trim_start_matches('0'),
+        };
+        if end.len() < DIGITS_MIN {
+            return None;
+        }
+        let last_four = &end[end.len() - DIGITS_MIN..];
+        let countries = countries.into_iter().filter(|_| !exact);
+        let whole = countries.filter_map(|country| number::e164(text, Some(country)));
+        Some(Self {
+            whole: whole
+                .filter(|phone| phone.as_str().ends_with(last_four))
+                .collect(),
+            end: end.to_owned(),
+            exact,
+        })
+    }
+
+    /// It says so itself: with a plus, or with more digits than a call's id is begun with.
+    pub fn is_plain(&self) -> bool {
+        self.exact || self.end.len() >= WHOLE_DIGITS_MIN
+    }
+
+    /// Whatever of it was typed, a number ends with these.
+    pub fn last_four(&self) -> &str {
+        &self.end[self.end.len() - DIGITS_MIN..]
+    }
+
+    /// Is it this number?
+    pub fn is(&self, phone: &Phone) -> bool {
+        self.ends(phone.as_str())
+    }
+
+    /// Is it this number in E.164?
+    pub fn ends(&self, e164: &str) -> bool {
+        let digits = e164.trim_start_matches('+');
+        let typed = match self.exact {
+            true => digits == self.end,
+            false => digits.ends_with(&self.end),
+        };
+        typed || self.whole.iter().any(|whole| whole.as_str() == e164)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn finds(typed: &str, country: &str, e164: &str) -> Option<bool> {
+        let phone = Phone::from_e164(e164).expect("a number");
+        let read = TypedNumber::read(typed, Country::parse(country));
+        read.map(|typed| typed.is(&phone))
+    }
+
+    #[test]
+    fn a_number_is_found_however_it_is_typed() {
+        for typed in [
+            "+998901110001",
+            "+998 90 111-00-01",
+            "998901110001",
+            "00998 (90) 111 00 01",
+            "090 111 00 01",
+            "1110001",
+            "0001",
+        ] {
+            assert_eq!(finds(typed, "UZ", "+998901110001"), Some(true), "{typed}");
+            assert_eq!(finds(typed, "UZ", "+998901110002"), Some(false), "{typed}");
+        }
+        // Within Russia an 8 is dialled first, within Germany a 0.
+        assert_eq!(finds("8 901 111-00-01", "RU", "+79011110001"), Some(true));
+        assert_eq!(finds("030 901820", "DE", "+4930901820"), Some(true));
+    }
+
+    #[test]
+    fn a_plus_says_that_it_is_the_whole_number() {
+        assert_eq!(finds("+1110001", "UZ", "+998901110001"), Some(false));
+    }
+
+    #[test]
+    fn what_is_no_number_is_refused() {
+        for typed in ["", "001", "000", "1795151317.146", "PJSIP/101", "90 111 ab"] {
+            assert_eq!(TypedNumber::read(typed, []), None, "{typed}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_is_typed_is_read_without_a_panic_and_a_number_ends_as_it_does(
+            typed in "[ +0-9()-]{0,20}",
+        ) {
+            if let Some(read) = TypedNumber::read(&typed, Country::parse("UZ")) {
+                prop_assert_eq!(read.last_four().len(), 4);
+                for whole in &read.whole {
+                    prop_assert!(whole.as_str().ends_with(read.last_four()));
+                }
+            }
+        }
+    }
+}
