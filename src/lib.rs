@@ -32,7 +32,7 @@
 //! | [`sandbox`] | a CRM of our own, by the document and with faults |
 //! | [`demo`] | recorded calls into the sandbox, shown as they go |
 //! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
-//! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
+//! | [`clock`], [`secret`], [`machine`] | the only clock; texts that cannot be printed; which machine |
 
 pub mod check;
 pub mod cli;
@@ -47,6 +47,7 @@ pub mod explain;
 pub mod intake;
 pub mod journal;
 pub mod lead_field;
+pub mod machine;
 pub mod oauth;
 pub mod ops;
 pub mod people;

@@ -158,6 +158,7 @@ fn flags_come_from_the_environment_and_a_repeated_one_has_a_value_a_line() {
             ),
             ("CALLBRIDGE_TRUNK", "a=PJSIP/a\nb=PJSIP/b,country=QQ"),
             ("CALLBRIDGE_CRM_URL", "https://crm.example"),
+            ("CALLBRIDGE_PBX_ID", "test"),
             ("CALLBRIDGE_TOKEN", "svc_pat_x"),
             ("CALLBRIDGE_RATE", ""),
             ("CALLBRIDGE_REBIND", "yes"),
@@ -291,6 +292,54 @@ fn two_managers_without_names_are_refused_and_with_names_are_two_pbxs_or_one() {
     for (first, second) in [("&pbx=a", "&pbx=b"), ("&pbx=a", "&pbx=a"), ("", "&pbx=b")] {
         assert!(!said(first, second).contains(refused), "{first} {second}");
     }
+}
+
+#[test]
+fn without_a_machine_id_of_its_own_the_pbx_needs_a_name_and_with_one_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("machine-id");
+    let path = file.to_str().expect("UTF-8");
+    let variables = [HOME, ("CALLBRIDGE_MACHINE_ID_FILE", path)];
+    let unnamed = &GOOD[..GOOD.len() - 1];
+    assert_eq!(GOOD.last(), Some(&"--pbx-id=test"));
+    let asked = |command: &str| {
+        let mut arguments = unnamed.to_vec();
+        arguments[0] = command;
+        arguments.retain(|it| command == "run" || *it != "--until-idle");
+        callbridge(&arguments, &variables)
+    };
+    for text in [
+        None,
+        Some(""),
+        Some("uninitialized\n"),
+        Some("00000000000000000000000000000000\n"),
+        Some("not an id\n"),
+    ] {
+        if let Some(text) = text {
+            fs::write(&file, text).expect("written");
+        }
+        let words = refused(unnamed, &variables, 64);
+        assert!(
+            words.contains("1 fault") && words.contains("--pbx-id NAME"),
+            "{words}"
+        );
+        assert!(words.contains(path), "{words}");
+        let named = refused(&GOOD, &variables, 73);
+        assert!(!named.contains("--pbx-id"), "{named}");
+    }
+    fs::write(&file, "0f1e2d3c4b5a69788796a5b4c3d2e1f1\n").expect("written");
+    let words = refused(unnamed, &variables, 73);
+    assert!(!words.contains("0f1e2d3c"), "{words}");
+    let checked = asked("check");
+    assert_eq!(checked.status.code(), Some(73), "{checked:?}");
+    // What judges a recording needs no name.
+    let arguments = [
+        "explain",
+        "--format=ami",
+        "--trunk=city=PJSIP/city",
+        "/nowhere",
+    ];
+    assert_eq!(callbridge(&arguments, &[]).status.code(), Some(66));
 }
 
 #[test]

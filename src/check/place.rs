@@ -2,9 +2,10 @@
 
 use super::finding::Finding;
 use crate::cli::config::Config;
-use crate::cli::exit::Code;
+use crate::cli::exit::{Code, ExitCode as _};
 use crate::control::patience::Patience;
 use crate::control::{Ask, Reply, socket};
+use crate::intake::identity::{self, Unsettled};
 use crate::ops::Status;
 use crate::spool::{self, Error, Fit, Guard, Handle};
 use callbridge_call::EventTime;
@@ -133,12 +134,7 @@ fn unusable(error: &Error) -> Finding {
 async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
     let mut found = Vec::new();
     let read = spool
-        .read(|store| {
-            Ok((
-                store.binding()?,
-                store.meta(crate::intake::identity::META_KEY)?,
-            ))
-        })
+        .read(|store| Ok((store.binding()?, store.meta(identity::META_KEY)?)))
         .await;
     let (binding, pbx) = match read {
         Ok(read) => read,
@@ -159,12 +155,28 @@ async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
             "give the old --crm-url, another --state, or --rebind if the CRM has moved",
         ));
     }
-    if let Err(changed) = crate::intake::identity::settle(pbx, config.pbx_id.as_deref(), || 0) {
-        let todo = format!("give --pbx-id {}, or another --state", changed.stored);
-        let what = changed.to_string();
-        found.push(Finding::fault(Code::Configuration, "pbx-id", what, todo));
-    }
+    found.extend(pbx_id(config, pbx));
     found
+}
+
+/// The id of the PBX that nothing else names, as `run` would settle on it.
+fn pbx_id(config: &Config, stored: Option<String>) -> Option<Finding> {
+    let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
+    Some(match identity::settle(stored, given, derived) {
+        Ok(settled) => {
+            let (id, origin) = settled?;
+            Finding::well("pbx-id", format!("{id}, {}", origin.in_words()))
+        }
+        Err(error) => {
+            let todo = match &error {
+                Unsettled::Changed(changed) => {
+                    format!("give --pbx-id {}, or another --state", changed.stored)
+                }
+                Unsettled::Unnamed(_) => "give --pbx-id NAME, and keep it for good".to_owned(),
+            };
+            Finding::fault(error.exit_code(), "pbx-id", error.to_string(), todo)
+        }
+    })
 }
 
 #[cfg(test)]

@@ -74,7 +74,7 @@ pub enum Verb {
 
 const RUN_EXAMPLES: &str = "\
 Examples:
-  callbridge run \\
+  callbridge run --pbx-id office \\
     --crm-url https://crm.example --token-file /etc/callbridge/token \\
     --source 'ami://callbridge@10.0.0.5?secret-file=/etc/callbridge/ami' \\
     --trunk city=PJSIP/city,country=UZ,strip=9,lead=csv:/etc/callbridge/leads
@@ -145,7 +145,8 @@ pub struct SourceFlags {
     /// the sources could not hear; takes pbx=. May be repeated
     #[arg(long, value_name = "URL")]
     pub catch_up: Vec<String>,
-    /// The PBX's name, part of every call's uuid: never change it
+    /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
+    /// machine's id, the first source's host and port, and the trunks' endpoints
     #[arg(long, value_name = "NAME")]
     pub pbx_id: Option<String>,
     /// Zone of local times in CEL and CDR files, and of times as people read them, as

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
 use crate::intake::gap_log::{self, GapLog};
-use crate::intake::identity;
+use crate::intake::identity::{self, Origin};
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
 use crate::lead_field;
@@ -167,24 +167,21 @@ async fn remember_zone(config: &Config, spool: &Handle) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The id of the PBX that no `pbx=` names: stored at first use.
+/// The id of the PBX that no `pbx=` names: stored at first use. Empty where each is named.
 async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure> {
     let stored = spool
         .read(|store| store.meta(identity::META_KEY))
         .await
         .map_err(failure)?;
-    let random = || {
-        let bytes = uuid::Uuid::new_v4().into_bytes();
-        u64::from_be_bytes(bytes[..8].try_into().unwrap_or_default())
+    let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
+    let settled = identity::settle(stored, given, derived)?;
+    let Some((id, origin)) = settled else {
+        return Ok(String::new());
     };
-    let settled = identity::settle(stored, config.pbx_id.as_deref(), random);
-    let (id, new) = settled.map_err(|error| Failure::of(Code::Configuration, error))?;
-    if new {
+    if origin != Origin::Stored {
         let key = identity::META_KEY.to_owned();
-        let remember = Op::Meta {
-            key,
-            value: id.clone(),
-        };
+        let value = id.clone();
+        let remember = Op::Meta { key, value };
         spool.write(vec![remember]).await.map_err(failure)?;
     }
     Ok(id)

@@ -8,12 +8,14 @@
 //! | `sources` | `--source` and its secrets |
 //! | `trunks` | `--trunk` over its defaults, against each other and the sources |
 //! | `connect` | the flags of `connect` |
+//! | `pbx` | the id of the PBX that nothing names |
 //! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
 mod connect;
 mod crm;
+mod pbx;
 mod sources;
 mod token;
 mod trunks;
@@ -28,6 +30,7 @@ use super::secrets::Place;
 use crate::crm::{Address, FieldNames};
 use crate::journal::Rules;
 use crate::lead_field;
+use crate::machine::Unknown;
 use crate::sender::rate::Rate;
 use callbridge_asterisk::Columns;
 use callbridge_source::url::{QueueUrl, SourceUrl};
@@ -46,6 +49,9 @@ pub struct Config {
     pub sources: Vec<Source>,
     /// `--pbx-id`
     pub pbx_id: Option<String>,
+    /// The id of the PBX that nothing names, in a state that has none yet, or why there is none;
+    /// `None` where every source's PBX is named.
+    pub derived_pbx: Option<Result<String, Unknown>>,
     /// `--pbx-timezone`
     pub pbx_timezone: Option<TimeZone>,
     /// `--columns`
@@ -81,7 +87,7 @@ pub struct Config {
 pub struct Source {
     /// `--source`
     pub url: SourceUrl,
-    /// `pbx=`, else `--pbx-id`; `None` for the id that is made once and stored.
+    /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and trunks.
     pub pbx: Option<String>,
     /// Where its secret is; `None` where it needs none.
     pub secret: Option<Place>,

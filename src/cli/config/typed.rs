@@ -1,6 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{Calls, Config, DeadLetters, Logging, crm, sources, trunks, webhooks};
+use super::{Calls, Config, DeadLetters, Logging, crm, pbx, sources, trunks, webhooks};
 use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::{CallFlags, Flags, LogFlags, OperationFlags};
@@ -76,12 +76,15 @@ impl TryFrom<Typed<'_>> for Config {
         let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
         let calls = calls(&flags.calls, &mut faults);
         let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
+        let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &trunks, environment);
+        pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
         let queue = flags.operation.dead_letter_queue.as_deref();
         let dead_letters = queue.and_then(|url| dead_letters(url, needs, environment, &mut faults));
         let log = logging(&flags.log, &mut faults);
         faults.or(Self {
             sources,
             pbx_id: flags.sources.pbx_id,
+            derived_pbx,
             pbx_timezone,
             cel_columns,
             rules: Rules {

@@ -9,10 +9,12 @@
 //! Every URL takes `pbx=`, `secret-file=`, `ca-file=`; the broker's also `exchange=`, `bind=`,
 //! `declare=yes`, `heartbeat=`. `%2F` and the like stand for their characters; `+` is a plus.
 
+mod address;
 mod fault;
 mod keys;
 mod parse;
 
+pub use address::Address;
 pub use callbridge_asterisk::Format;
 pub use fault::Fault;
 
