@@ -32,7 +32,8 @@
 //! | [`sandbox`] | a CRM of our own, by the document and with faults |
 //! | [`demo`] | recorded calls into the sandbox, shown as they go |
 //! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
-//! | [`clock`], [`secret`], [`machine`] | the only clock; texts that cannot be printed; which machine |
+//! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
+//! | [`machine`] | which machine this is, hashed |
 
 pub mod check;
 pub mod cli;

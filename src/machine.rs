@@ -3,7 +3,7 @@
 //!
 //! | file | what it is |
 //! |---|---|
-//! | `$CALLBRIDGE_MACHINE_ID_FILE` | where it is set: a host's file that stands elsewhere in a container |
+//! | `$CALLBRIDGE_MACHINE_ID_FILE` | where it is set: a host's file, elsewhere in a container |
 //! | `/etc/machine-id` | 32 hex digits, made at the installation or the first boot |
 //! | `/var/lib/dbus/machine-id` | the same on machines without systemd |
 

@@ -15,6 +15,7 @@
 //! | [`lists`] | leads and employees in force |
 //! | [`webhooks`] | events that come to us |
 //! | [`errands`] | what became of failed calls and of leads' fields, told |
+//! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`upkeep`] | what is long over is forgotten |
 //!
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
@@ -26,6 +27,7 @@ pub mod lists;
 pub mod observer;
 pub mod open;
 pub mod outward;
+pub mod readers;
 pub mod tokens;
 pub mod upkeep;
 pub mod webhooks;
@@ -126,6 +128,8 @@ impl Daemon {
         let opened = open::open(&config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
         let (statuses, sources) = watch::channel(opened.intake.statuses());
+        let mut tasks = JoinSet::new();
+        let others = readers::start(&config, &sources.borrow(), &stopped, &mut tasks);
         let lists = lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
@@ -149,16 +153,13 @@ impl Daemon {
         };
         let mut vitals = vec![shell.pulse.vital()];
         intake.spawn(shell.run());
-        let mut tasks = JoinSet::new();
         let (rules, spool) = (&config.rules, &opened.spool);
         let keep = lists::keep(lists, Arc::clone(&people), rules.clone(), spool.clone());
         tasks.spawn(until(keep, stopped.clone()));
         let who = Arc::clone(&people);
         let learned = directory::keep(opened.directory, who, rules.clone(), spool.clone());
         tasks.spawn(until(learned, stopped.clone()));
-        tasks.spawn(until(errands::tell(opened.spool.clone()), stopped.clone()));
-        tasks.spawn(until(upkeep::keep(opened.spool.clone()), stopped.clone()));
-        tasks.spawn(until(watch_spool(opened.spool.clone()), stopped.clone()));
+        start_keeping(&opened.spool, &stopped, &mut tasks);
         let Outward {
             shown: sender,
             asking,
@@ -171,6 +172,7 @@ impl Daemon {
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
             sources,
+            others,
             sender,
             token_requests,
             durations,
@@ -351,6 +353,19 @@ async fn join_all(tasks: &mut JoinSet<anyhow::Result<()>>) {
             tracing::error!(error = format!("{error:#}"), "a part ended with an error");
         }
     }
+}
+
+/// What looks after the state itself.
+fn start_keeping(
+    spool: &crate::spool::Handle,
+    stopped: &watch::Receiver<bool>,
+    tasks: &mut JoinSet<anyhow::Result<()>>,
+) {
+    let errands = errands::tell(spool.clone());
+    tasks.spawn(until(errands, stopped.clone()));
+    let upkeep = upkeep::keep(spool.clone());
+    tasks.spawn(until(upkeep, stopped.clone()));
+    tasks.spawn(until(watch_spool(spool.clone()), stopped.clone()));
 }
 
 fn start_sources(

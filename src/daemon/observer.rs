@@ -1,6 +1,7 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
 use super::errands;
+use super::readers::{self, Others};
 use super::webhooks::Shown;
 use crate::clock;
 use crate::ops::http::Watch;
@@ -21,6 +22,8 @@ pub struct Observer {
     pub spool: Handle,
     /// How each source is doing.
     pub sources: watch::Receiver<Vec<Source>>,
+    /// Who else reads them.
+    pub others: Others,
     /// How the sender is doing.
     pub sender: watch::Receiver<SenderStatus>,
     /// Requests for tokens, beside the sender's.
@@ -68,7 +71,7 @@ impl Observer {
                 calls: waiting,
                 ..sender.backlog
             },
-            sources: self.sources.borrow().clone(),
+            sources: readers::told(self.sources.borrow().clone(), &self.others),
             lead_fields: fields.map(|fields| errands::shown(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),

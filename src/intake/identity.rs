@@ -177,7 +177,8 @@ mod tests {
             .to_string();
         insta::assert_snapshot!(
             unnamed,
-            @"--pbx-id: is missing, and none can be made: m is not filled yet. Give the PBX a name for good, as --pbx-id NAME: it is part of every call's uuid"
+            @"--pbx-id: is missing, and none can be made: m is not filled yet. Give the PBX a name \
+              for good, as --pbx-id NAME: it is part of every call's uuid"
         );
     }
 

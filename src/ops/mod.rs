@@ -7,11 +7,13 @@
 //! | [`metrics`] | the same as Prometheus metrics |
 //! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`pulse`] | whether the loops still turn |
+//! | [`reader`] | another daemon on one of our sources |
 //! | [`systemd`] | READY, WATCHDOG and STATUS |
 
 pub mod http;
 pub mod metrics;
 pub mod pulse;
+pub mod reader;
 pub mod status;
 pub mod systemd;
 pub mod zone;

@@ -21,6 +21,7 @@ mod every_recording;
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod expected;
 mod gaps;
+mod identity;
 mod kills;
 mod leads;
 mod operations;

@@ -108,6 +108,20 @@ impl Place {
         self.start_under(&[], arguments, variables)
     }
 
+    /// The same with a state of this name in its arguments.
+    pub fn start_at<S: AsRef<str>>(
+        &self,
+        state: &str,
+        arguments: &[S],
+        variables: &[(&str, &str)],
+    ) -> Program {
+        let program = self.start(arguments, variables);
+        Program {
+            state: self.at(state),
+            ..program
+        }
+    }
+
     /// The same behind the words of another program, which has to make itself this one (`exec`).
     pub fn start_under<S: AsRef<str>>(
         &self,

@@ -87,7 +87,8 @@ pub struct Config {
 pub struct Source {
     /// `--source`
     pub url: SourceUrl,
-    /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and trunks.
+    /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and
+    /// trunks.
     pub pbx: Option<String>,
     /// Where its secret is; `None` where it needs none.
     pub secret: Option<Place>,

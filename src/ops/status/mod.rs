@@ -13,6 +13,7 @@ mod kept;
 pub mod text;
 pub mod verdict;
 
+use crate::ops::reader::OtherReader;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use text::seconds_in_words;
@@ -265,6 +266,9 @@ pub struct Source {
     /// Since when it is down, in epoch seconds; `null` while it is not, and before it was up.
     #[serde(default)]
     pub down_since: Option<i64>,
+    /// Other daemons on this machine that read it, too.
+    #[serde(default)]
+    pub others: Vec<OtherReader>,
 }
 
 /// A time in which events may have been missed, in epoch seconds.

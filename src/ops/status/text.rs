@@ -237,6 +237,9 @@ impl Source {
         if let Some(why) = &self.why {
             let _ = writeln!(text, "         {}", safe(why));
         }
+        for other in &self.others {
+            let _ = writeln!(text, "         {other}");
+        }
         let last = self.last_event_at.map_or_else(String::new, |at| {
             format!(", last event {}", look.zone.second(at))
         });

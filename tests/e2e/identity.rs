@@ -1,0 +1,162 @@
+//! Is one PBX known by one name from one machine, and are two never known by the same?
+
+use crate::crm::{self, RATE_FLAG};
+use crate::pbx::{self, Pbx};
+use crate::program::{Place, Program};
+use crate::recordings::{self, Recording, TRUNKS};
+use callbridge::machine::VARIABLE;
+use callbridge::ops::reader::Effect;
+use callbridge::sandbox::Server;
+use std::collections::BTreeSet;
+
+/// A machine of the tests, with an id of its own.
+fn machine(place: &Place) -> String {
+    place.write("machine-id", "0f1e2d3c4b5a69788796a5b4c3d2e1f1\n")
+}
+
+/// A PBX's source.
+fn source(place: &Place, pbx: &Pbx) -> String {
+    let secret = place.write("secret", pbx::SECRET);
+    format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
+}
+
+/// Starts `run` with a state of this name, and no name for the PBX.
+fn start(place: &Place, crm: &Server, state: &str, flags: &[&str]) -> Program {
+    let mut arguments = place.arguments(&crm.url(), flags);
+    arguments.retain(|flag| !flag.starts_with("--pbx-id") && !flag.starts_with("--state"));
+    arguments.push(format!("--state={}", place.path(state)));
+    let machine = machine(place);
+    place.start_at(state, &arguments, &[(VARIABLE, &machine)])
+}
+
+fn uuids(crm: &Server) -> BTreeSet<String> {
+    let journal = crm.journal();
+    journal.iter().map(|it| it.call.uuid.clone()).collect()
+}
+
+/// A call of some minutes ago.
+fn call() -> Recording {
+    let now = callbridge::clock::now().wall.floor_seconds().get();
+    recordings::one("inbound_answered").moved_to(now - 300)
+}
+
+async fn tell(pbx: &Pbx, call: &Recording) {
+    pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
+}
+
+#[tokio::test]
+async fn the_same_flags_in_two_states_give_a_call_one_uuid() {
+    let (place, pbx) = (Place::new(), Pbx::ami().await);
+    let source = source(&place, &pbx);
+    let (call, mut seen) = (call(), Vec::new());
+    for (n, state) in [(1, "by-hand"), (2, "service")] {
+        let crm = crm::start().await;
+        let mut program = start(&place, &crm, state, &[&source, TRUNKS[0], RATE_FLAG]);
+        pbx.logged_in(n).await;
+        tell(&pbx, &call).await;
+        program.settled(1).await;
+        program.terminate().await;
+        seen.push(uuids(&crm));
+    }
+    assert_eq!(seen[0].len(), 1, "{seen:?}");
+    assert_eq!(seen[0], seen[1]);
+}
+
+#[tokio::test]
+async fn two_branches_behind_tunnels_of_one_machine_never_share_a_uuid() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    let call = call();
+    for state in ["east", "west"] {
+        let pbx = Pbx::ami().await;
+        let flags = [&*source(&place, &pbx), TRUNKS[0], RATE_FLAG];
+        let mut program = start(&place, &crm, state, &flags);
+        pbx.logged_in(1).await;
+        tell(&pbx, &call).await;
+        program.settled(1).await;
+        program.terminate().await;
+    }
+    assert_eq!(uuids(&crm).len(), 2, "{:?}", crm.journal());
+}
+
+#[tokio::test]
+async fn a_state_keeps_the_id_it_has_under_other_trunks_and_without_a_machines_id() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let source = source(&place, &pbx);
+    let program = start(&place, &crm, "state", &[&source, TRUNKS[0], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    let first = named(program).await;
+    assert!(first.starts_with("pbx-"), "{first}");
+
+    let both = [&*source, TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let program = start(&place, &crm, "state", &both);
+    pbx.logged_in(2).await;
+    assert_eq!(named(program).await, first);
+
+    let mut arguments = place.arguments(&crm.url(), &both);
+    arguments.retain(|flag| !flag.starts_with("--pbx-id"));
+    let program = place.start(&arguments, &[(VARIABLE, "/nowhere/machine-id")]);
+    pbx.logged_in(3).await;
+    assert_eq!(named(program).await, first);
+}
+
+/// The id of its PBX, and its end.
+async fn named(mut program: Program) -> String {
+    let status = program.until("its status", |_| true).await;
+    program.terminate().await;
+    status.sources[0].pbx.clone()
+}
+
+#[tokio::test]
+async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let source = source(&place, &pbx);
+    let mut first = start(&place, &crm, "first", &[&source, TRUNKS[0], RATE_FLAG]);
+    pbx.logged_in(1).await;
+    let named = [&*source, TRUNKS[0], RATE_FLAG];
+    let mut second = start(&place, &crm, "second", &named);
+
+    let (pid, shown) = (
+        i32::try_from(second.id()).expect("an id"),
+        place.path("second"),
+    );
+    let status = first.until("the second daemon", |it| !it.sources[0].others.is_empty());
+    let status = status.await;
+    let [other] = &status.sources[0].others[..] else {
+        panic!("{status:?}")
+    };
+    assert_eq!((other.pid, &other.state), (Some(pid), &shown));
+    assert_eq!(other.effect, Effect::SentTwice, "one PBX, one id");
+    let text = place
+        .command(&["status", "--state", &place.path("first")])
+        .await;
+    let text = String::from_utf8_lossy(&text.stdout).into_owned();
+    assert!(
+        text.contains(&format!("process {pid} (state {shown}")),
+        "{text}"
+    );
+    let status = second.until("the first daemon", |it| !it.sources[0].others.is_empty());
+    assert_eq!(status.await.sources[0].others[0].state, place.path("first"));
+    for log in [first.log(), second.log()] {
+        assert!(log.contains("another daemon reads this source"), "{log}");
+    }
+
+    // The name is taken over: a third is found by the second when the first is gone.
+    first.terminate().await;
+    second
+        .until("the first's end", |it| it.sources[0].others.is_empty())
+        .await;
+    let splits = [&*source, TRUNKS[1], RATE_FLAG];
+    let mut third = start(&place, &crm, "third", &splits);
+    let status = third.until("the second daemon", |it| !it.sources[0].others.is_empty());
+    let status = status.await;
+    assert_eq!(
+        status.sources[0].others[0].effect,
+        Effect::None,
+        "other trunks"
+    );
+    third.terminate().await;
+    second
+        .until("the third's end", |it| it.sources[0].others.is_empty())
+        .await;
+    second.terminate().await;
+}
