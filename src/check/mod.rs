@@ -3,7 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`finding`] | one line of the answer, and the exit code of all |
-//! | [`place`] | state folder, clock, listener |
+//! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
 //! | [`inward`] | sources, trunks, lists, the queue for dead letters |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
@@ -16,6 +16,7 @@ pub mod inward;
 pub mod place;
 pub mod service;
 pub mod token;
+pub mod trial;
 pub mod webhooks;
 
 use crate::cli::command::Check;

@@ -1,6 +1,7 @@
 //! The place where `run` would live: clock, state folder, listener.
 
 use super::finding::Finding;
+use super::trial::Trial;
 use crate::cli::config::Config;
 use crate::cli::exit::{Code, ExitCode as _};
 use crate::control::patience::Patience;
@@ -17,8 +18,8 @@ use tokio::net::TcpListener;
 pub enum State {
     /// The running daemon answers for it.
     Daemon(Box<Status>),
-    /// Nobody has it: opened here.
-    Ours(Handle, Guard),
+    /// Nobody has it: opened here. Where there is none yet, a trial's.
+    Ours(Handle, Guard, Option<Trial>),
     /// It cannot be used.
     Unusable,
 }
@@ -85,17 +86,32 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
                 return (vec![finding], State::Unusable);
             }
         }
-        match spool::open(&dir, spool::Settings::default()) {
-            Ok((handle, guard)) => {
-                let what = format!("{} can be used", dir.display());
+        match opened(&dir) {
+            Ok((handle, guard, trial)) => {
+                let new = match &trial {
+                    Some(_) => "; `run` begins it",
+                    None => "",
+                };
+                let what = format!("{} can be used{new}", dir.display());
                 let mut found = vec![Finding::well("state", what)];
                 found.extend(binding(config, &handle).await);
-                return (found, State::Ours(handle, guard));
+                return (found, State::Ours(handle, guard, trial));
             }
             Err(Error::Locked { .. }) if patience.has_more().await => {}
             Err(error) => return (vec![unusable(&error)], State::Unusable),
         }
     }
+}
+
+/// The state, or a trial's where there is none: a check leaves none behind.
+fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
+    let trial = match dir.join(spool::folder::FILE).exists() {
+        true => None,
+        false => Some(Trial::begin(dir)?),
+    };
+    let place = trial.as_ref().map_or(dir, Trial::path);
+    let (handle, guard) = spool::open(place, spool::Settings::default())?;
+    Ok((handle, guard, trial))
 }
 
 /// What the running daemon says; `None` without one.

@@ -23,10 +23,11 @@ pub async fn look(config: &Config, state: State) -> Vec<Finding> {
     };
     match state {
         State::Daemon(status) => of_daemon(&status),
-        State::Ours(handle, guard) => {
+        State::Ours(handle, guard, trial) => {
             let dir = config.state.as_deref().unwrap_or(Path::new("."));
             let found = ask(crm, dir, &handle).await;
             close(handle, guard).await;
+            drop(trial);
             found
         }
         State::Unusable => vec![Finding::fault(

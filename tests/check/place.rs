@@ -14,6 +14,55 @@ async fn stage() -> (Place, Server, Vec<String>) {
     (place, crm, flags)
 }
 
+/// A state that has been opened once.
+pub async fn begun(place: &Place) {
+    let opened = spool::open(&place.path("state"), spool::Settings::default());
+    let (handle, guard) = opened.expect("the state");
+    drop(handle);
+    tokio::task::spawn_blocking(move || guard.close())
+        .await
+        .expect("closed");
+}
+
+/// Everything below a folder, by name.
+fn below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn a_check_leaves_no_state_behind() {
+    let (place, _crm, flags) = stage().await;
+    let deep = place.path("not/there/yet").display().to_string();
+    let all = place.path("");
+    let before = below(&all);
+    check(&place, &with(flags.clone(), "--state", &deep))
+        .await
+        .is_clean();
+    assert_eq!(below(&all), before, "the folder was not there");
+    std::fs::create_dir_all(&deep).expect("made");
+    let before = below(&all);
+    check(&place, &with(flags.clone(), "--state", &deep))
+        .await
+        .is_clean();
+    assert_eq!(below(&all), before, "the folder was empty");
+    begun(&place).await;
+    let before = below(&all);
+    check(&place, &flags).await.is_clean();
+    assert_eq!(below(&all), before, "a state that is in use");
+}
+
 #[tokio::test]
 async fn a_state_folder_that_cannot_be_written_is_73_and_the_crm_is_not_asked() {
     let (place, crm, flags) = stage().await;
@@ -60,6 +109,7 @@ async fn a_state_that_another_process_holds_is_75_where_no_daemon_answers() {
 #[tokio::test]
 async fn a_newer_and_a_foreign_state_are_78_and_left_as_they_are() {
     let (place, _crm, flags) = stage().await;
+    begun(&place).await;
     check(&place, &flags).await.is_clean();
     let file = place.path("state").join(spool::folder::FILE);
     let newer = |file: &std::path::Path| {
@@ -127,6 +177,7 @@ async fn an_address_that_is_taken_is_64_unless_the_daemon_has_it() {
 #[tokio::test]
 async fn with_a_copy_of_a_state_nothing_is_asked_before_the_daemon_has_waited() {
     let (place, _crm, flags) = stage().await;
+    begun(&place).await;
     check(&place, &flags).await.is_clean();
     let file = place.path("state").join(spool::folder::FILE);
     std::fs::copy(&file, place.path("backup")).expect("copied");

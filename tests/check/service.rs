@@ -156,6 +156,7 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
     place.write("calls.ami", Call::new(1, 4001).ami());
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
     let flags = with(flags, "--rate", "2/600s");
+    crate::place::begun(&place).await;
     // The text's check and the JSON's take both slots there are.
     check(&place, &flags).await.is_clean();
     let third = check(&place, &flags).await;
