@@ -19,7 +19,9 @@ pub mod token;
 pub mod trial;
 pub mod webhooks;
 
+use crate::cli;
 use crate::cli::command::Check;
+use crate::cli::config::Config;
 use crate::cli::dispatch::print;
 use crate::cli::exit::Failure;
 use finding::{Finding, worst};
@@ -60,6 +62,7 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
             &mut findings,
         )?;
     }
+    show(doubts(config), &mut findings)?;
     show(inward::trunks(config), &mut findings)?;
     show(inward::lists(config), &mut findings)?;
     for source in &config.sources {
@@ -87,4 +90,12 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
             Err(Failure::new(code, words))
         }
     }
+}
+
+/// What is likely to be a mistake.
+fn doubts(config: &Config) -> Vec<Finding> {
+    let doubts = cli::doubts::of(config).into_iter();
+    doubts
+        .map(|it| Finding::advice(it.what, "likely a mistake", it.words))
+        .collect()
 }

@@ -74,7 +74,7 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
     else {
         return arg;
     };
-    let name = format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase());
+    let name = variable(long);
     let arg = match arg.get_action() {
         ArgAction::SetTrue => arg.value_parser(FalseyValueParser::new()),
         ArgAction::Append => arg.value_delimiter('\n'),
@@ -85,6 +85,11 @@ fn with_variable(arg: clap::Arg) -> clap::Arg {
     } else {
         arg
     }
+}
+
+/// `crm-url` → `CALLBRIDGE_CRM_URL`
+pub(super) fn variable(long: &str) -> String {
+    format!("CALLBRIDGE_{}", long.replace('-', "_").to_ascii_uppercase())
 }
 
 /// Reads the arguments, the program's name first.

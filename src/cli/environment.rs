@@ -27,6 +27,11 @@ impl Environment {
         )
     }
 
+    /// The names of all of them, in order.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     /// A variable's text; an empty one is none.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name)?.to_str()

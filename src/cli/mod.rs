@@ -11,6 +11,7 @@
 //! | [`arguments`] | `@FILE`, environment, clap and its faults |
 //! | [`faults`] | all that is wrong with one command line |
 //! | [`values`] | single values: times, dates, words, numbers |
+//! | [`variables`] | those that nothing reads; [`doubts`]: what is likely to be a mistake |
 //! | [`config`] | the flags of `run`, `explain`, `check`, checked |
 //! | [`secrets`] | files, systemd credentials, variables |
 //! | [`command`] | every command, checked; `checking` is the way there |
@@ -24,6 +25,7 @@ mod checking;
 pub mod command;
 pub mod config;
 pub mod dispatch;
+pub mod doubts;
 pub mod environment;
 pub mod exit;
 pub mod faults;
@@ -32,6 +34,7 @@ pub mod manual;
 pub mod options;
 pub mod secrets;
 pub mod values;
+pub mod variables;
 
 pub use command::Command;
 pub use config::{Config, Logging};

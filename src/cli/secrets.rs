@@ -134,7 +134,10 @@ impl Place {
             return Ok(Self::File(file));
         }
         match environment.text(kind.variable()) {
-            Some(secret) => Ok(Self::Variable(Secret::from(secret.trim().to_owned()))),
+            Some(secret) => {
+                let secret = secret.trim_start_matches('\u{feff}').trim();
+                Ok(Self::Variable(Secret::from(secret.to_owned())))
+            }
             None => Err(format!(
                 "no secret: give {}, the systemd credential {} or {}",
                 kind.flag(),
@@ -161,6 +164,24 @@ impl Place {
         let text = text_of(path)?;
         let line = text.lines().next().unwrap_or_default();
         secret_of(path, line)
+    }
+
+    /// It stands in quotes: in a file, or in a variable of a program that takes values as they are
+    /// written. They may belong to it.
+    pub fn is_quoted(&self) -> bool {
+        // What is no file may be there to be read once, by whoever needs it.
+        if self.file().is_some_and(|path| !path.is_file()) {
+            return false;
+        }
+        let Ok(secrets) = self.read_lines() else {
+            return false;
+        };
+        let quoted = |text: &str| {
+            let mut inner = text.chars();
+            let ends = (inner.next(), inner.next_back());
+            matches!(ends, (Some('"'), Some('"')) | (Some('\''), Some('\'')))
+        };
+        secrets.iter().any(|secret| quoted(secret.expose_secret()))
     }
 
     /// Reads several, a line each; empty lines count as none. At least one, at most [`LINES_MAX`].
@@ -289,6 +310,28 @@ mod tests {
             write(wrong);
             assert_eq!(read(), Err(Code::Configuration), "{wrong:?}");
         }
+    }
+
+    #[test]
+    fn quotes_around_a_secret_are_seen_and_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let place = Place::File(file.clone());
+        for (text, quoted) in [
+            ("\"abc\"\n", true),
+            ("'abc'", true),
+            ("\u{feff}\"abc\"\r\n", true),
+            ("\"abc", false),
+            ("a\"b\"c", false),
+            ("\"", false),
+        ] {
+            std::fs::write(&file, text).expect("written");
+            assert_eq!(place.is_quoted(), quoted, "{text:?}");
+        }
+        let environment = Environment::of([("CALLBRIDGE_AMI_SECRET", "\u{feff}\"abc\"\r\n")]);
+        let place = Place::find(Kind::Ami, None, &environment).expect("found");
+        assert!(place.is_quoted());
+        assert_eq!(read(&place), "\"abc\"");
     }
 
     #[test]

@@ -52,6 +52,8 @@ impl Secret {
                     why,
                 };
                 let text = std::fs::read_to_string(path).map_err(|why| fault(why.to_string()))?;
+                // Editors put the mark of UTF-8 before it.
+                let text = text.trim_start_matches('\u{feff}');
                 let line = text.lines().next().unwrap_or_default().trim();
                 if line.is_empty() {
                     return Err(fault(
@@ -331,5 +333,28 @@ impl Sessions {
                 Self::File(Box::new(tail))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use secrecy::ExposeSecret as _;
+
+    #[test]
+    fn a_secret_is_the_first_line_without_an_editors_marks() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let read = |text: &str| {
+            std::fs::write(&file, text).expect("written");
+            let secret = Secret::File(file.clone()).read("X");
+            secret.map(|secret| secret.expose_secret().to_owned()).ok()
+        };
+        assert_eq!(
+            read("\u{feff}secret\r\nmore\r\n").as_deref(),
+            Some("secret")
+        );
+        assert_eq!(read("secret").as_deref(), Some("secret"));
+        assert_eq!(read("\u{feff}\r\n"), None);
     }
 }

@@ -80,6 +80,8 @@ pub struct Config {
     pub until_idle: bool,
     /// `--dry-run`
     pub dry_run: bool,
+    /// Variables that are called as ours are, and that nothing reads.
+    pub unread_variables: Vec<String>,
 }
 
 /// A source and its secret.

@@ -6,6 +6,7 @@ use crate::cli::faults::Faults;
 use crate::cli::options::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::cli::secrets::{self, Place};
 use crate::cli::values;
+use crate::cli::variables::{self, Unread};
 use crate::journal::Rules;
 use callbridge_call::EventTime;
 use callbridge_source::url::QueueUrl;
@@ -81,6 +82,7 @@ impl TryFrom<Typed<'_>> for Config {
         let queue = flags.operation.dead_letter_queue.as_deref();
         let dead_letters = queue.and_then(|url| dead_letters(url, needs, environment, &mut faults));
         let log = logging(&flags.log, &mut faults);
+        let unread_variables = unread_variables(environment, &mut faults);
         faults.or(Self {
             sources,
             pbx_id: flags.sources.pbx_id,
@@ -105,8 +107,22 @@ impl TryFrom<Typed<'_>> for Config {
             rebind,
             until_idle,
             dry_run,
+            unread_variables,
         })
     }
+}
+
+/// A variable that is nearly one of ours is a fault, as a flag that is: what it says would be left
+/// out. One that is nothing like ours may be somebody else's.
+fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<String> {
+    let mut others = Vec::new();
+    for Unread { name, near } in variables::unread(environment) {
+        match near {
+            Some(near) => faults.add(&name, format!("no such variable; did you mean {near}?")),
+            None => others.push(name),
+        }
+    }
+    others
 }
 
 /// The state folder holds a connection. A recording is judged without a token, whatever lies there.
