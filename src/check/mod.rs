@@ -4,13 +4,14 @@
 //! |---|---|
 //! | [`finding`] | one line of the answer, and the exit code of all |
 //! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
+//! | [`file`] | whether a file is written in its format, and of when |
 //! | [`inward`] | sources, trunks, lists, the queue for dead letters |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
-pub mod catch_up;
 pub mod fields;
+pub mod file;
 pub mod finding;
 pub mod inward;
 pub mod place;
@@ -67,8 +68,8 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     show(inward::lists(config), &mut findings)?;
     for source in &config.sources {
         let mut found = inward::source(source).await;
-        if source.catch_up && found.fault.is_none() {
-            found = catch_up::file(config, source);
+        if found.fault.is_none() {
+            found = file::look(config, source).unwrap_or(found);
         }
         show(vec![found], &mut findings)?;
     }

@@ -2,6 +2,7 @@
 
 use super::config::Logging;
 use super::environment::Environment;
+use super::log_lines::{JsonLine, TextFields};
 use std::io::IsTerminal as _;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -25,15 +26,14 @@ pub fn set_up(logging: Logging, environment: &Environment) {
     // Ends in an error where a log is set up already: a test's, or a second call's.
     let _ = if logging.json {
         builder
-            .json()
-            .flatten_event(true)
-            .with_current_span(false)
+            .event_format(JsonLine)
             .finish()
             .with(filter)
             .try_init()
     } else {
         builder
             .with_ansi(colour(environment, std::io::stderr().is_terminal()))
+            .fmt_fields(TextFields)
             .finish()
             .with(filter)
             .try_init()

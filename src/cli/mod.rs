@@ -16,7 +16,7 @@
 //! | [`secrets`] | files, systemd credentials, variables |
 //! | [`command`] | every command, checked; `checking` is the way there |
 //! | [`dispatch`] | each command to the part that does it |
-//! | [`logging`] | stderr, text or JSON |
+//! | [`logging`], `log_lines` | stderr, text or JSON |
 //! | [`manual`] | `man` and `completions` |
 //! | [`exit`] | sysexits codes |
 
@@ -29,6 +29,7 @@ pub mod doubts;
 pub mod environment;
 pub mod exit;
 pub mod faults;
+mod log_lines;
 pub mod logging;
 pub mod manual;
 pub mod options;

@@ -33,9 +33,11 @@ pub mod upkeep;
 pub mod webhooks;
 
 use crate::cli::config::Config;
+use crate::cli::doubts::{self, Doubt};
 use crate::cli::exit::{Code, Failure};
 use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
+use crate::intake::written::Files;
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::{Status, findings};
@@ -88,12 +90,17 @@ pub struct Daemon {
 /// When the state, a listener or a task fails; each with its exit code.
 pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let until_idle = config.until_idle;
+    let (state, doubts) = (
+        config.state.clone().unwrap_or_default(),
+        doubts::of(&config),
+    );
     let mut shutdown = std::pin::pin!(shutdown);
     let started = tokio::select! {
         started = Daemon::start(config) => started,
         () = &mut shutdown => return Ok(()),
     };
     let mut daemon = started?;
+    daemon.announce(&state, &doubts);
     systemd::ready();
     let settled = daemon.settled();
     let ended = tokio::select! {
@@ -150,6 +157,7 @@ impl Daemon {
             stopped: stopped.clone(),
             mask_phones: !config.log.phones,
             pulse: Pulse::new("the intake"),
+            files: Files::of(config.sources.iter().map(|it| &it.url)),
         };
         let mut vitals = vec![shell.pulse.vital()];
         intake.spawn(shell.run());
@@ -192,6 +200,25 @@ impl Daemon {
             dry_run: config.dry_run,
         };
         daemon.listen(&config, people, asking, stopped).await
+    }
+
+    /// The first line of the log: what runs here, on what, for whom.
+    fn announce(&self, state: &Path, doubts: &[Doubt]) {
+        let sources = self.observer.sources.borrow();
+        let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
+        pbxes.dedup();
+        let urls: Vec<&str> = sources.iter().map(|it| it.url.as_str()).collect();
+        tracing::info!(
+            version = crate::VERSION,
+            commit = crate::COMMIT,
+            state = %state.display(),
+            pbx = pbxes.join(", "),
+            source = urls.join(", "),
+            "callbridge runs"
+        );
+        for Doubt { what, words } in doubts {
+            tracing::warn!(id = what, reason = words, "likely a mistake");
+        }
     }
 
     /// The desk, the HTTP listener, systemd.

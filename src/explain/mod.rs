@@ -362,7 +362,7 @@ fn is_of_bus(format: Format, beginning: &[u8]) -> Option<Likeness> {
 }
 
 /// The columns of a file that could be CEL, and how to name them; `None` if it has none.
-fn columns_seen(beginning: &[u8]) -> Option<String> {
+pub(crate) fn columns_seen(beginning: &[u8]) -> Option<String> {
     const SHOWN_CHARS_MAX: usize = 24;
     let row = callbridge_asterisk::Frames::new(Format::CelCsv, beginning).next()?;
     let callbridge_asterisk::Frame::Message(row) = row else {

@@ -4,6 +4,7 @@ use super::gap_log::GapLog;
 use super::gaps::Gap;
 use super::pbx::{Pbx, pbx_of};
 use super::records::Records;
+use super::report::Reports;
 use super::second::{self, Second};
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{Source, order};
@@ -64,6 +65,10 @@ pub struct Intake {
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gaps: Vec<Gap>,
     pub(super) gap_log: GapLog,
+    /// Sources found to be written in another format, in words, since the last look.
+    otherwise: Vec<(usize, String)>,
+    /// What the log is to tell of each line.
+    pub(super) reports: Reports,
     pub(super) ops: Vec<Op>,
 }
 
@@ -86,16 +91,14 @@ impl Intake {
             since: memory.since,
             gaps: Vec::new(),
             gap_log: memory.gaps,
+            otherwise: Vec::new(),
+            reports: Reports::default(),
             ops: Vec::new(),
             clock: Clock::Unknown,
             settings,
         };
         for settings in sources {
-            let decoder = DecoderSettings {
-                zone: intake.settings.zone.clone(),
-                cel_columns: intake.settings.cel_columns.clone(),
-            };
-            let mut source = Source::new(settings, decoder);
+            let mut source = Source::new(settings, intake.decoding());
             source.heard = memory.heard.get(&source.settings.shown).copied();
             intake.sources.push(source);
         }
@@ -170,7 +173,7 @@ impl Intake {
             source.settings.catch_up && second.is_some_and(|second| !second.is_idle())
         };
         let status = |source: &Source| {
-            let mut status = source.status.clone();
+            let mut status = source.shown();
             // What is held is not decided: more may be read.
             if status.state == status::SourceState::Done && waits(source) {
                 status.state = status::SourceState::Reading;
@@ -201,6 +204,7 @@ impl Intake {
         };
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
+        self.reports.up(at);
         self.listens(at, now);
     }
 
@@ -224,6 +228,7 @@ impl Intake {
             return;
         };
         source.status.state = status::SourceState::Down;
+        self.reports.down(at, why.clone());
         source.status.why = Some(why);
         let since_seconds = since.floor_seconds().get();
         source.status.down_since = source.status.down_since.or(Some(since_seconds));
@@ -235,6 +240,39 @@ impl Intake {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
             source.position = serde_json::to_value(position).ok();
         }
+    }
+
+    /// How messages are read.
+    pub fn decoding(&self) -> DecoderSettings {
+        DecoderSettings {
+            zone: self.settings.zone.clone(),
+            cel_columns: self.settings.cel_columns.clone(),
+        }
+    }
+
+    /// Nothing that a call can depend on was read of it so far.
+    pub fn has_read_nothing(&self, id: SourceId) -> bool {
+        let source = self.sources.get(usize::from(id.0));
+        source.is_some_and(|it| it.status.read == 0 && it.other_format.is_none())
+    }
+
+    /// It is written in another format than said.
+    pub fn is_otherwise(&mut self, id: SourceId, words: String) {
+        let at = usize::from(id.0);
+        if let Some(source) = self.sources.get_mut(at) {
+            source.other_format = Some(words.clone());
+            self.otherwise.push((at, words));
+        }
+    }
+
+    /// Sources found to be written in another format since the last look, with words.
+    pub fn take_otherwise(&mut self) -> Vec<(String, String)> {
+        let found = std::mem::take(&mut self.otherwise);
+        let named = |(at, words): (usize, String)| {
+            let source = self.sources.get(at)?;
+            Some((source.settings.shown.clone(), words))
+        };
+        found.into_iter().filter_map(named).collect()
     }
 
     /// The file is read to its present end: nothing that could still come belongs before `now`.
@@ -286,9 +324,13 @@ impl Intake {
         let (server, told) = match source.decoder.decode(&frame.bytes) {
             Decoded::Skipped => {
                 source.status.skipped += 1;
+                let other = source.look(&frame.bytes);
+                self.otherwise.extend(other.map(|words| (at, words)));
                 return Ok(());
             }
             Decoded::Unreadable(why) => {
+                let other = source.look(&frame.bytes);
+                self.otherwise.extend(other.map(|words| (at, words)));
                 let why = in_words(why, source.settings.format, &frame.bytes);
                 self.ops.push(source.set_aside(frame, why));
                 return Ok(());
@@ -296,6 +338,7 @@ impl Intake {
             Decoded::Event { heard, repaired } => {
                 source.status.read += 1;
                 source.status.repaired += u64::from(repaired);
+                source.other_format = None;
                 (heard.server, heard.told)
             }
         };

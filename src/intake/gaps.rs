@@ -6,6 +6,7 @@
 
 use super::core::Intake;
 use super::pbx::pbx_of;
+use super::report::News;
 use super::source::Source;
 use crate::ops::status;
 use crate::spool::Op;
@@ -182,6 +183,21 @@ impl Intake {
         decided && now >= end.plus(patience) && self.files_of(pbx).all(done)
     }
 
+    /// What the log is to tell of the sources' lines now, by the sources' names.
+    pub fn take_news(&mut self, now: EventTime) -> Vec<(String, News)> {
+        for gap in self.take_gaps() {
+            let mut named = self.sources.iter();
+            let at = named.position(|source| source.settings.shown == gap.source);
+            self.reports.gap(at.unwrap_or_default(), &gap);
+        }
+        let named = |(at, news): (usize, News)| {
+            let source = self.sources.get(at)?;
+            Some((source.settings.shown.clone(), news))
+        };
+        let news = self.reports.take(now).into_iter();
+        news.filter_map(named).collect()
+    }
+
     /// What was open when the process ended may have changed since: told once, when all that was
     /// open is restored.
     pub fn was_away(&mut self) {
@@ -230,8 +246,8 @@ impl Intake {
         }
     }
 
-    /// Events of the source may have been missed.
-    pub fn gap(&mut self, id: SourceId, now: EventTime) {
+    /// Events of the source may have been missed, for this reason.
+    pub fn gap(&mut self, id: SourceId, why: &str, now: EventTime) {
         let at = usize::from(id.0);
         let Some(source) = self.sources.get_mut(at) else {
             return;
@@ -239,6 +255,7 @@ impl Intake {
         if std::mem::take(&mut source.gap_known) {
             return;
         }
+        self.reports.lost(at, why.to_owned());
         let from = source.heard.unwrap_or(now);
         let gap = source.gap_ends(from, now);
         self.gaps.push(gap);

@@ -11,6 +11,8 @@
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | `second` | the second account of a PBX's calls (`--catch-up`) |
+//! | [`report`] | what the log tells of each line |
+//! | [`written`] | whether a source is written as it is said to be |
 //! | [`identity`] | which PBX a source's calls belong to |
 
 #[cfg(test)]
@@ -23,12 +25,14 @@ mod pbx;
 mod records;
 #[cfg(test)]
 mod records_tests;
+pub mod report;
 pub mod run;
 mod second;
 pub mod settings;
 mod source;
 #[cfg(test)]
 mod tests;
+pub mod written;
 
 pub use self::core::{Batch, Intake};
 pub use gaps::Gap;

@@ -3,6 +3,7 @@
 //! taken is lost.
 
 use super::core::{Batch, Intake};
+use super::written::Files;
 use crate::clock;
 use crate::dead_letter::release::release;
 use crate::journal::{self, Outcome, Reason, Rules};
@@ -11,6 +12,7 @@ use crate::ops::status;
 use crate::people::People;
 use crate::spool::{self, Finished, Op};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
+use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -52,6 +54,8 @@ pub struct Shell {
     pub mask_phones: bool,
     /// Beats while the loop turns.
     pub pulse: Pulse,
+    /// Sources that are files.
+    pub files: Files,
 }
 
 impl Shell {
@@ -85,6 +89,7 @@ impl Shell {
             self.commit().await?;
             self.statuses.send_replace(self.intake.statuses());
             if over {
+                self.report();
                 return Ok(());
             }
         }
@@ -125,7 +130,6 @@ impl Shell {
     fn take(&mut self, source: SourceId, item: Item) -> anyhow::Result<()> {
         match item {
             Item::Up => {
-                tracing::info!(source = self.name(source), "the source is up");
                 self.intake.up(source, clock::now().wall);
                 self.seen_up.send_if_modified(|seen| {
                     let place = seen.get_mut(usize::from(source.0));
@@ -133,18 +137,17 @@ impl Shell {
                 });
             }
             Item::Down { why, since } => {
-                tracing::warn!(source = self.name(source), reason = %why, "the source is down");
                 self.intake.down(source, why, since);
             }
             Item::Gap { why } => {
-                tracing::warn!(source = self.name(source), reason = %why, "events may be missing");
-                self.intake.gap(source, clock::now().wall);
+                self.intake.gap(source, &why, clock::now().wall);
             }
             Item::Idle { position } => {
                 self.intake.read_to(source, &position);
                 self.intake.at_end(source, clock::now().wall);
+                self.look_into(source);
             }
-            Item::Done => tracing::debug!(source = self.name(source), "the source has ended"),
+            Item::Done => tracing::debug!(id = source.0, "a source has ended"),
             Item::Frame(frame) => {
                 let memory = &mut self.memory;
                 let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
@@ -154,11 +157,31 @@ impl Shell {
         Ok(())
     }
 
-    fn name(&self, source: SourceId) -> String {
-        let statuses = self.intake.statuses();
-        statuses
-            .get(usize::from(source.0))
-            .map_or_else(String::new, |status| status.url.clone())
+    /// A file of which nothing was read: is it written as it is said to be? Looked at beside the
+    /// loop, for the disk may hang.
+    fn look_into(&mut self, source: SourceId) {
+        if self.intake.has_read_nothing(source) {
+            self.files.look_into(source, self.intake.decoding());
+        }
+    }
+
+    /// What has become known of the sources goes into the log.
+    fn report(&mut self) {
+        for (source, words) in self.files.looked_into() {
+            if self.intake.has_read_nothing(source) {
+                self.intake.is_otherwise(source, words);
+            }
+        }
+        for (source, reason) in self.intake.take_otherwise() {
+            tracing::warn!(
+                source,
+                reason,
+                "the source is written in another format than said"
+            );
+        }
+        for (source, news) in self.intake.take_news(clock::now().wall) {
+            news.log(&source);
+        }
     }
 
     async fn commit(&mut self) -> anyhow::Result<()> {
@@ -166,15 +189,7 @@ impl Shell {
         let (memory, now) = (&mut self.memory, clock::now().wall);
         let mut finished = |pbx: &str, id: &str| memory.finished(pbx, id);
         self.intake.reconcile(now, &mut finished);
-        for gap in self.intake.take_gaps() {
-            tracing::warn!(
-                source = gap.source,
-                from = %gap.from,
-                until = %gap.until,
-                missing_sec = gap.until.since(gap.from).as_secs(),
-                "a gap: what happened in it was not heard"
-            );
-        }
+        self.report();
         let Batch { ops, verdicts } = self.intake.take(&people, clock::now().wall);
         if !ops.is_empty() {
             self.log(&ops);
@@ -231,21 +246,26 @@ impl Shell {
     }
 
     fn log(&self, ops: &[Op]) {
+        // A file of another format is as many of them as it has lines.
+        let mut unreadable: BTreeMap<(&str, &str), u64> = BTreeMap::new();
         for op in ops {
             match op {
                 Op::Finish(finished) => log_call(finished, self.mask_phones),
-                Op::Unreadable {
-                    source, why, bytes, ..
-                } => {
-                    tracing::warn!(
-                        source,
-                        reason = %why,
-                        bytes = bytes.len(),
-                        "a message cannot be read; it is kept as a dead letter"
-                    );
+                Op::Unreadable { source, why, .. } => {
+                    *unreadable
+                        .entry((source.as_str(), why.as_str()))
+                        .or_default() += 1;
                 }
                 _ => {}
             }
+        }
+        for ((source, reason), messages) in unreadable {
+            tracing::warn!(
+                source,
+                reason,
+                messages,
+                "what cannot be read is kept as a dead letter"
+            );
         }
     }
 }

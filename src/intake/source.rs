@@ -1,11 +1,15 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
 use super::settings::SourceSettings;
+use super::written;
 use crate::ops::status;
 use crate::spool::Op;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Told};
 use callbridge_source::Frame;
+
+/// So many messages of a source are looked at for another format, before the first that is read.
+const LOOKED_AT_MAX: u8 = 16;
 
 /// A source as the intake sees it.
 pub(super) struct Source {
@@ -30,6 +34,9 @@ pub(super) struct Source {
     /// Where the last event without a time stands among those of its file, whose arrival says
     /// nothing.
     pub(super) ordered: EventTime,
+    /// It is written in another format than said, in words.
+    pub(super) other_format: Option<String>,
+    looked_at: u8,
 }
 
 impl Source {
@@ -55,6 +62,8 @@ impl Source {
             refused: Vec::new(),
             position: None,
             ordered: EventTime::from_seconds(0),
+            other_format: None,
+            looked_at: 0,
         }
     }
 
@@ -71,6 +80,25 @@ impl Source {
         if let Some(position) = &frame.position {
             self.position = serde_json::to_value(position).ok();
         }
+    }
+
+    /// Nothing was made of this message. Before the first that something is made of, it may be of
+    /// another format: in words, once.
+    pub(super) fn look(&mut self, bytes: &[u8]) -> Option<String> {
+        let first = self.status.read == 0 && self.looked_at < LOOKED_AT_MAX;
+        if !first || self.other_format.is_some() {
+            return None;
+        }
+        self.looked_at += 1;
+        self.other_format = written::message(self.settings.format, bytes);
+        self.other_format.clone()
+    }
+
+    /// As it is shown.
+    pub(super) fn shown(&self) -> status::Source {
+        let mut shown = self.status.clone();
+        shown.why = shown.why.or_else(|| self.other_format.clone());
+        shown
     }
 
     /// A frame that cannot be read is kept, and must not come again.

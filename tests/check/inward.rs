@@ -171,3 +171,75 @@ async fn the_worst_fault_of_several_gives_the_code() {
         ["source ami://bridge@pbx.invalid", "token"]
     );
 }
+
+#[tokio::test]
+async fn a_file_of_another_format_than_said_is_65_and_named() {
+    let (place, _crm, flags) = stage().await;
+    // A list gives leads whatever the file's format.
+    let leads = place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
+    let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{}", leads.display());
+    let flags = with(flags, "--trunk", &trunk);
+    let recorded = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests")
+            .join(name);
+        std::fs::read(path).expect("readable")
+    };
+    let cdr = place.write("cdr.csv", recorded("recordings/inbound_answered/cdr.csv"));
+    let ami = place.write("ami.raw", recorded("recordings/inbound_answered/ami.raw"));
+    for (path, said, looks) in [
+        (&cdr, "ami", "CDR rows of cdr_csv; use format=cdr-csv"),
+        (&cdr, "cel-csv", "CDR rows of cdr_csv; use format=cdr-csv"),
+        (
+            &ami,
+            "ami-json",
+            "AMI 11.0.0 of Asterisk 22; use format=ami",
+        ),
+        (&ami, "cdr-csv", "AMI 11.0.0 of Asterisk 22; use format=ami"),
+    ] {
+        for from in ["start", "end"] {
+            let url = format!("file://{}?format={said}&from={from}", path.display());
+            let flags = with(flags.clone(), "--source", &url);
+            check(&place, &flags)
+                .await
+                .fails(65, "source", looks, "give the format");
+        }
+    }
+    let url = format!("file://{}?format=ami&from=start", ami.display());
+    let flags = with(flags, "--source", &url);
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    checked.well("source file://");
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_named_and_not_opened() {
+    let (place, _crm, flags) = stage().await;
+    let fifo = place.path("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let folder = place.path("");
+    for path in [&fifo, &folder] {
+        let url = format!("file://{}?format=ami&from=start", path.display());
+        let flags = with(flags.clone(), "--source", url.trim_end_matches('/'));
+        let checked = check(&place, &flags).await;
+        checked.fails(69, "source file://", "no regular file", "give the path");
+    }
+}
+
+#[tokio::test]
+async fn quotes_around_a_secret_and_variables_that_nothing_reads_are_said() {
+    let (place, _crm, flags) = stage().await;
+    let pbx = Pbx::ami().await;
+    let secret = place.write("quoted", "\u{feff}\"hunter2\"\r\n");
+    let source = format!(
+        "ami://bridge@{}?secret-file={}",
+        pbx.addr(),
+        secret.display()
+    );
+    let checked = check(&place, &with(flags, "--source", &source)).await;
+    let said = format!("{checked:?}");
+    assert!(said.contains("it stands in quotes"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+}

@@ -24,6 +24,7 @@ mod gaps;
 mod identity;
 mod kills;
 mod leads;
+mod log;
 mod operations;
 mod pauses;
 #[path = "../support/pbx.rs"]

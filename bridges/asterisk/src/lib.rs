@@ -15,7 +15,7 @@
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
-//! | [`likeness`] | what bytes in the wrong format look like |
+//! | [`likeness`], `fit` | what bytes in the wrong format look like |
 //! | [`decoder`] | the one entry for all of them |
 
 mod ami;
@@ -32,6 +32,7 @@ mod cel_time;
 mod csv_record;
 pub mod decoder;
 mod event;
+mod fit;
 pub mod format;
 mod frame_json;
 pub mod framer;
@@ -49,6 +50,7 @@ mod text;
 pub use cel_columns::{Columns, MissingColumn};
 pub use decoder::{Decoded, Decoder, DecoderSettings, Heard, Unreadable};
 pub use event::DECODED;
+pub use fit::Fit;
 pub use format::{Format, Framing, UnknownFormat};
 pub use framer::{Frame, Framer, Frames, MESSAGE_BYTES_MAX};
 pub use likeness::Likeness;

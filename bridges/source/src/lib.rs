@@ -35,6 +35,7 @@ pub use backoff::{Backoff, Bounds, chance};
 pub use callbridge_call::EventTime;
 pub use counts::{Counts, CountsNow};
 pub use error::{Error, Fix};
+pub use file::sample;
 pub use item::{FilePosition, Frame, Item, SourceId};
 pub use ring::{Gone, Intake, Limits, Ring, ring};
 pub use source::{Clock, Secret, Settings, Source};

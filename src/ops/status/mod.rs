@@ -261,7 +261,7 @@ pub struct Source {
     /// The last of them; not there before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_gap: Option<Gap>,
-    /// Why it is down; `null` otherwise.
+    /// Why it is down, or why nothing can be read of it; `null` otherwise.
     pub why: Option<String>,
     /// Since when it is down, in epoch seconds; `null` while it is not, and before it was up.
     #[serde(default)]

@@ -4,17 +4,19 @@
 mod cut;
 mod follow;
 mod opened;
+mod opening;
 #[cfg(test)]
 mod tests;
+
+pub use opening::sample;
 
 use crate::source::{Context, Stop};
 use crate::url::{Format, From};
 use crate::{Error, FilePosition, Gone, Item, VerdictReader};
 use follow::{Follower, Sight};
-use std::io::ErrorKind;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
 /// Whether a file is read to its end.
@@ -36,20 +38,16 @@ pub(crate) struct Tail {
 
 /// Opens the file, and reads a byte of it.
 pub(crate) async fn probe(path: &Path) -> Result<(), Error> {
-    let fault = |error: std::io::Error| Error::File {
+    let own = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || {
+        let (mut file, _) = opening::open(&own)?;
+        file.read(&mut [0])
+    });
+    let read = read.await.unwrap_or_else(|error| Err(error.into()));
+    read.map(drop).map_err(|error| Error::File {
         path: path.to_owned(),
-        why: match error.kind() {
-            ErrorKind::NotFound => {
-                "no such file; is the path right, and does the PBX write it?".to_owned()
-            }
-            ErrorKind::PermissionDenied => {
-                format!("{error}; let the user that callbridge runs as read it")
-            }
-            _ => error.to_string(),
-        },
-    };
-    let mut file = tokio::fs::File::open(path).await.map_err(fault)?;
-    file.read(&mut [0]).await.map(drop).map_err(fault)
+        why: opening::words(&error),
+    })
 }
 
 impl Tail {

@@ -2,6 +2,7 @@
 //! it was.
 
 use super::cut::{Cut, Cutter, last_end};
+use super::opening;
 use crate::FilePosition;
 use crate::url::Format;
 use std::fs::{File, Metadata};
@@ -67,9 +68,11 @@ pub(super) enum Looked {
 
 /// Whether the file at `path` is the one that `position` was taken in.
 pub(super) fn is_same(path: &Path, position: &FilePosition) -> io::Result<Option<Metadata>> {
-    let file = File::open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() || metadata.len() < position.offset {
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(None);
+    }
+    let (file, metadata) = opening::open(path)?;
+    if metadata.len() < position.offset {
         return Ok(None);
     }
     let mut head = vec![0; position.head_len as usize];
@@ -86,11 +89,7 @@ impl Opened {
         format: Format,
         offset: u64,
     ) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let metadata = file.metadata()?;
-        if !metadata.is_file() {
-            return Err(io::Error::other("this is no file; give the path of one"));
-        }
+        let (file, metadata) = opening::open(path)?;
         let mut head = vec![0; head_len(offset)];
         let read = read_at(&file, &mut head, 0)?;
         head.truncate(read);
@@ -107,8 +106,8 @@ impl Opened {
 
     /// The same, at its end: after the last complete frame.
     pub(super) fn at_end(path: &Path, format: Format) -> io::Result<Self> {
-        let file = File::open(path)?;
-        let length = file.metadata()?.len();
+        let (file, metadata) = opening::open(path)?;
+        let length = metadata.len();
         let from = length.saturating_sub(CHUNK_BYTES as u64);
         let mut tail = vec![0; CHUNK_BYTES];
         let read = read_at(&file, &mut tail, from)?;

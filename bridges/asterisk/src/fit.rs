@@ -1,0 +1,95 @@
+//! Whether bytes are written in the format that they are said to be in.
+
+use crate::decoder::{Decoded, Decoder, DecoderSettings};
+use crate::format::Format;
+use crate::framer::{Frame, Frames};
+use crate::likeness::Likeness;
+use callbridge_call::{EventTime, Told};
+
+/// What bytes are to a format.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fit {
+    /// There is nothing in them.
+    Empty,
+    /// Something in them tells of calls.
+    Reads {
+        /// How many events.
+        events: u64,
+        /// The latest time among them.
+        last: Option<EventTime>,
+    },
+    /// Messages of the format, none of which tells of a call.
+    Quiet,
+    /// Another format's, or what is not read here.
+    Other(Likeness),
+    /// Of no format known here.
+    Unknown,
+}
+
+impl Fit {
+    /// What these bytes are to `format`.
+    pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
+        let mut decoder = Decoder::new(format, settings);
+        let (mut events, mut skipped, mut last) = (0, 0_u64, None);
+        for frame in Frames::new(format, bytes) {
+            let Frame::Message(message) = frame else {
+                continue;
+            };
+            match decoder.decode(message) {
+                Decoded::Event { heard, .. } => {
+                    events += 1;
+                    last = last.max(time_of(&heard.told));
+                }
+                Decoded::Skipped => skipped += 1,
+                Decoded::Unreadable(_) => {}
+            }
+        }
+        if events > 0 {
+            return Self::Reads { events, last };
+        }
+        if bytes.trim_ascii().is_empty() {
+            return Self::Empty;
+        }
+        match Likeness::of(bytes) {
+            Some(like) if like.format != Some(format) => Self::Other(like),
+            Some(_) | None if skipped > 0 => Self::Quiet,
+            Some(_) | None => Self::Unknown,
+        }
+    }
+}
+
+fn time_of(told: &Told<'_>) -> Option<EventTime> {
+    match told {
+        Told::Channel(event) => event.at,
+        Told::Cdr(cdr) => cdr.ended_at.or(cdr.at),
+        Told::Mark(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fit(format: Format, bytes: &[u8]) -> Fit {
+        Fit::of(format, DecoderSettings::default(), bytes)
+    }
+
+    #[test]
+    fn bytes_are_known_by_what_they_tell() {
+        let event = b"Event: Newchannel\r\nChannel: SIP/101-1\r\nUniqueid: 17.1\r\n\r\n";
+        assert!(matches!(
+            fit(Format::Ami, event),
+            Fit::Reads { events: 1, .. }
+        ));
+        assert_eq!(fit(Format::Ami, b" \r\n"), Fit::Empty);
+        assert_eq!(
+            fit(Format::Ami, b"Event: PeerStatus\r\nPeer: SIP/101\r\n\r\n"),
+            Fit::Quiet
+        );
+        let Fit::Other(like) = fit(Format::CelCsv, event) else {
+            panic!("AMI under CEL")
+        };
+        assert_eq!(like.format, Some(Format::Ami));
+        assert_eq!(fit(Format::CelCsv, b"<html>403</html>\n"), Fit::Unknown);
+    }
+}

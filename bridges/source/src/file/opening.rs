@@ -1,0 +1,104 @@
+//! Opening what a path names, if it is a file: a FIFO would hang whoever opens it, and lose what is
+//! read of it; a device has no end.
+
+use crate::url::From;
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind, Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+
+/// So much of a file is looked at to see how it is written.
+const SAMPLE_BYTES: u64 = 256 << 10;
+
+/// The file and what is known of it.
+///
+/// # Errors
+/// When it is not there, may not be read, or is no file.
+pub(super) fn open(path: &Path) -> io::Result<(File, Metadata)> {
+    // Looked at before: opening a FIFO waits for its writer, and lets one go on that waits.
+    only_files(&std::fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    let metadata = file.metadata()?;
+    only_files(&metadata)?;
+    Ok((file, metadata))
+}
+
+fn only_files(metadata: &Metadata) -> io::Result<()> {
+    match metadata.is_file() {
+        true => Ok(()),
+        false => Err(io::Error::other(
+            "this is no regular file; give the path of one that grows",
+        )),
+    }
+}
+
+/// Whole records of a file, from where a source that is new begins: its end, or its start.
+///
+/// # Errors
+/// When it cannot be opened or read.
+pub fn sample(path: &Path, from: &From) -> io::Result<Vec<u8>> {
+    let (mut file, metadata) = open(path)?;
+    let at_end = match from {
+        From::End => true,
+        From::Start | From::Since(_) => false,
+    };
+    let cut = metadata.len() > SAMPLE_BYTES;
+    if at_end && cut {
+        file.seek(SeekFrom::End(-i64::try_from(SAMPLE_BYTES).unwrap_or(0)))?;
+    }
+    let mut bytes = Vec::new();
+    file.take(SAMPLE_BYTES).read_to_end(&mut bytes)?;
+    if cut && at_end {
+        // The first line is likely to be cut, or the last one.
+        let begin = bytes.iter().position(|byte| *byte == b'\n');
+        bytes.drain(..begin.map_or(0, |at| at + 1));
+    } else if cut {
+        let end = bytes.iter().rposition(|byte| *byte == b'\n');
+        bytes.truncate(end.map_or(bytes.len(), |at| at + 1));
+    }
+    Ok(bytes)
+}
+
+/// What a file that cannot be opened lacks, in words.
+pub(super) fn words(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            "no such file; is the path right, and does the PBX write it?".to_owned()
+        }
+        ErrorKind::PermissionDenied => {
+            format!("{error}; let the user that callbridge runs as read it")
+        }
+        _ => error.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_holds_whole_records_of_the_end_or_of_the_start() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows");
+        let rows: String = (0..40_000).map(|n| format!("row {n}\n")).collect();
+        std::fs::write(&path, &rows).expect("written");
+        for (from, first, last) in [
+            (From::End, "row ", "row 39999\n"),
+            (From::Start, "row 0\n", "\n"),
+        ] {
+            let bytes = sample(&path, &from).expect("a sample");
+            let text = String::from_utf8(bytes).expect("text");
+            assert!(text.starts_with(first) && text.ends_with(last), "{from:?}");
+            assert!(rows.contains(&text) && text.len() < rows.len());
+        }
+        std::fs::write(&path, "one\ntwo").expect("written");
+        assert_eq!(sample(&path, &From::End).expect("a sample"), b"one\ntwo");
+    }
+
+    #[test]
+    fn what_is_no_file_is_not_opened() {
+        let error = open(Path::new("/dev/zero")).expect_err("a device");
+        assert!(error.to_string().contains("no regular file"), "{error}");
+        let folder = tempfile::tempdir().expect("a folder");
+        assert!(sample(folder.path(), &From::End).is_err());
+    }
+}

@@ -1,0 +1,55 @@
+//! A file that is a source, or a catch-up: whether what stands where `run` would begin to read is
+//! written in its format, and of when it is.
+
+use super::finding::Finding;
+use crate::cli::config::{Config, Source};
+use crate::cli::exit::Code;
+use crate::intake::written;
+use callbridge_asterisk::{DecoderSettings, Fit};
+use callbridge_call::EventTime;
+use callbridge_source::url::Transport;
+
+/// Looks into the file, which can be read; `None` where the source is none.
+pub fn look(config: &Config, flag: &Source) -> Option<Finding> {
+    let Transport::File { path, format, from } = &flag.url.transport else {
+        return None;
+    };
+    let kind = if flag.catch_up { "catch-up" } else { "source" };
+    let name = format!("{kind} {}", flag.url);
+    let bytes = match callbridge_source::sample(path, from) {
+        Ok(bytes) => bytes,
+        Err(error) => {
+            let todo = "let the user that callbridge runs as read it";
+            return Some(Finding::fault(Code::Input, name, error.to_string(), todo));
+        }
+    };
+    let settings = DecoderSettings {
+        zone: config.pbx_timezone.clone(),
+        cel_columns: config.cel_columns.clone(),
+    };
+    let fit = Fit::of(*format, settings, &bytes);
+    Some(match (&fit, written::otherwise(*format, &fit, &bytes)) {
+        (_, Some(words)) => Finding::fault(
+            Code::Input,
+            name,
+            words,
+            "give the format the file is written in, or the path of another file",
+        ),
+        (Fit::Reads { last, .. }, None) => {
+            let of = if flag.catch_up { "row" } else { "event" };
+            Finding::well(
+                name,
+                format!("can be read; its last {of} is of {}", shown(*last)),
+            )
+        }
+        (Fit::Empty, None) => Finding::well(name, "is empty: the PBX has written no call yet"),
+        (Fit::Quiet | Fit::Other(_) | Fit::Unknown, None) => {
+            Finding::well(name, "can be read; no call is told of where reading begins")
+        }
+    })
+}
+
+fn shown(at: Option<EventTime>) -> String {
+    let at = at.and_then(|at| jiff::Timestamp::from_second(at.floor_seconds().get()).ok());
+    at.map_or_else(|| "an unknown time".to_owned(), |at| at.to_string())
+}

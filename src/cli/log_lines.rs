@@ -1,0 +1,212 @@
+//! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
+
+use crate::explain::text::safe;
+use serde_json::{Map, Value};
+use std::fmt::{self, Debug, Write as _};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::registry::LookupSpan;
+
+/// What the line itself says; all others are named.
+const MESSAGE: &str = "message";
+
+/// Fields of a line of text: `words name=value …`, control characters made harmless.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextFields;
+
+impl<'w> FormatFields<'w> for TextFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut said = Said::default();
+        fields.record(&mut said);
+        let (dim, plain) = match writer.has_ansi_escapes() {
+            true => ("\x1b[2m", "\x1b[0m"),
+            false => ("", ""),
+        };
+        for (at, (name, value)) in said.0.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            let text = match value {
+                Value::String(text) if *name == MESSAGE => safe(text),
+                // Where a value ends has to be seen.
+                Value::String(text) if text.contains([' ', '"', '=']) => format!("{text:?}"),
+                Value::String(text) => safe(text),
+                other => other.to_string(),
+            };
+            match *name {
+                MESSAGE => write!(writer, "{space}{text}")?,
+                name => write!(writer, "{space}{dim}{name}={plain}{text}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line of JSON: `{"timestamp", "level", "message", …}`
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonLine;
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut at = String::new();
+        SystemTime.format_time(&mut Writer::new(&mut at))?;
+        let mut said = Said::default();
+        event.record(&mut said);
+        let mut line = Map::new();
+        line.insert("timestamp".to_owned(), at.into());
+        line.insert("level".to_owned(), event.metadata().level().as_str().into());
+        line.extend(
+            said.0
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
+        writeln!(writer, "{}", Value::Object(line))
+    }
+}
+
+/// What an event says, without what is empty.
+#[derive(Debug, Default)]
+struct Said(Vec<(&'static str, Value)>);
+
+impl Said {
+    fn add(&mut self, field: &Field, value: Value) {
+        let name = field.name().trim_start_matches("r#");
+        let empty = matches!(&value, Value::String(text) if text.is_empty());
+        if empty {
+            return;
+        }
+        match name {
+            MESSAGE => self.0.insert(0, (MESSAGE, value)),
+            name => self.0.push((name, value)),
+        }
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let mut text = String::new();
+        // A value that cannot be written is shown as far as it could.
+        let _ = write!(text, "{value:?}");
+        self.add(field, text.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::fmt::MakeWriter;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("ours alone").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Paper {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    fn say() {
+        let (reason, nothing): (&str, Option<u64>) = ("", None);
+        tracing::info!(
+            source = "ami://x", reason, trunk = %"", id = 7, nothing, ok = true,
+            words = "two words", odd = "\u{1b}[2J", "done"
+        );
+    }
+
+    fn written(paper: &Paper) -> String {
+        String::from_utf8(paper.0.lock().expect("ours alone").clone()).expect("text")
+    }
+
+    #[test]
+    fn what_says_nothing_is_left_out_of_a_line_of_text() {
+        let paper = Paper::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(paper.clone())
+            .with_target(false)
+            .with_ansi(false)
+            .fmt_fields(TextFields)
+            .finish();
+        tracing::subscriber::with_default(subscriber, say);
+        let line = written(&paper);
+        let (_, line) = line.split_once("INFO ").expect("a level");
+        let wants = "done source=ami://x id=7 ok=true words=\"two words\" odd=\u{fffd}[2J\n";
+        assert_eq!(line, wants);
+    }
+
+    #[test]
+    fn and_of_a_line_of_json() {
+        let paper = Paper::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(paper.clone())
+            .event_format(JsonLine)
+            .finish();
+        tracing::subscriber::with_default(subscriber, say);
+        let line: Value = serde_json::from_str(&written(&paper)).expect("JSON");
+        let names: Vec<&str> = line
+            .as_object()
+            .expect("an object")
+            .keys()
+            .map(|it| &**it)
+            .collect();
+        let wants = [
+            "id",
+            "level",
+            "message",
+            "odd",
+            "ok",
+            "source",
+            "timestamp",
+            "words",
+        ];
+        let mut names = names;
+        names.sort_unstable();
+        assert_eq!(names, wants);
+        assert_eq!((&line["id"], &line["ok"]), (&7.into(), &true.into()));
+    }
+}

@@ -1,0 +1,220 @@
+//! What is told of a source's line in the log: one line a reconnect, and few where it comes and
+//! goes. What finds no room is added up and told with the next. Pure: `now` comes in from outside.
+
+use super::gaps::Gap;
+use callbridge_call::EventTime;
+use std::time::Duration;
+
+/// So many lines are told of a source one after the other.
+const ROOM: u32 = 6;
+/// And one more after each of these times.
+const ONE_MORE_AFTER: Duration = Duration::from_secs(300);
+
+/// What has happened to a line since it was last told of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct News {
+    /// It is up, or down; `None` where that is as it was.
+    pub up: Option<bool>,
+    /// Why it is or was down, or why events are missing.
+    pub why: Option<String>,
+    /// When nobody listened: the first beginning and the last end.
+    pub gap: Option<(EventTime, EventTime)>,
+    /// The length of all gaps in it.
+    pub missing: Duration,
+    /// How many there were.
+    pub gaps: u32,
+    /// How often the line came up.
+    pub reconnects: u32,
+}
+
+impl News {
+    /// Logs it, with what there is to say.
+    pub fn log(&self, source: &str) {
+        let reason = self.why.as_deref();
+        let (from, until) = (self.gap.map(|it| it.0), self.gap.map(|it| it.1));
+        let from = from.as_ref().map(tracing::field::display);
+        let until = until.as_ref().map(tracing::field::display);
+        let missing_sec = self.gap.map(|_| self.missing.as_secs());
+        let gaps = (self.gaps > 1).then_some(self.gaps);
+        let reconnects = (self.reconnects > 1).then_some(self.reconnects);
+        match (self.up, self.gap) {
+            (Some(true), None) => tracing::info!(source, reconnects, "the source is up"),
+            (Some(true), Some(_)) => tracing::warn!(
+                source,
+                reason,
+                from,
+                until,
+                missing_sec,
+                gaps,
+                reconnects,
+                "the source is up again, after a gap: what happened in it was not heard"
+            ),
+            (Some(false), _) => tracing::warn!(
+                source,
+                reason,
+                from,
+                until,
+                missing_sec,
+                gaps,
+                reconnects,
+                "the source is down"
+            ),
+            (None, Some(_)) => tracing::warn!(
+                source,
+                reason,
+                from,
+                until,
+                missing_sec,
+                gaps,
+                "a gap: what happened in it was not heard"
+            ),
+            (None, None) => tracing::warn!(source, reason, "events may be missing"),
+        }
+    }
+}
+
+/// The lines of all sources.
+#[derive(Debug, Default)]
+pub struct Reports(Vec<Report>);
+
+#[derive(Debug)]
+struct Report {
+    room: u32,
+    /// When there was room for one more last.
+    filled: Option<EventTime>,
+    untold: Option<News>,
+    /// Why it went down, until it is up again.
+    down: Option<String>,
+}
+
+impl Reports {
+    fn of(&mut self, at: usize) -> &mut Report {
+        while self.0.len() <= at {
+            self.0.push(Report {
+                room: ROOM,
+                filled: None,
+                untold: None,
+                down: None,
+            });
+        }
+        &mut self.0[at]
+    }
+
+    /// The line of the source at this place is up.
+    pub fn up(&mut self, at: usize) {
+        let report = self.of(at);
+        let why = report.down.take();
+        let news = report.untold.get_or_insert_default();
+        news.up = Some(true);
+        news.reconnects += 1;
+        news.why = why.or(news.why.take());
+    }
+
+    /// It is down.
+    pub fn down(&mut self, at: usize, why: String) {
+        let report = self.of(at);
+        report.down = Some(why.clone());
+        let news = report.untold.get_or_insert_default();
+        news.up = Some(false);
+        news.why = Some(why);
+    }
+
+    /// Events of it are missing, as the source says.
+    pub fn lost(&mut self, at: usize, why: String) {
+        self.of(at).untold.get_or_insert_default().why = Some(why);
+    }
+
+    /// A gap has ended.
+    pub fn gap(&mut self, at: usize, gap: &Gap) {
+        let news = self.of(at).untold.get_or_insert_default();
+        let from = news.gap.map_or(gap.from, |(from, _)| from.min(gap.from));
+        news.gap = Some((from, gap.until));
+        news.missing += gap.until.since(gap.from);
+        news.gaps += 1;
+    }
+
+    /// What is to be told now, with the places of the sources.
+    pub fn take(&mut self, now: EventTime) -> Vec<(usize, News)> {
+        let told = self.0.iter_mut().enumerate();
+        told.filter_map(|(at, report)| Some((at, report.take(now)?)))
+            .collect()
+    }
+}
+
+impl Report {
+    fn take(&mut self, now: EventTime) -> Option<News> {
+        self.untold.as_ref()?;
+        let filled = *self.filled.get_or_insert(now);
+        let more = now.since(filled).as_secs() / ONE_MORE_AFTER.as_secs();
+        if more > 0 {
+            let more = u32::try_from(more).unwrap_or(ROOM);
+            self.room = self.room.saturating_add(more).min(ROOM);
+            self.filled = Some(now);
+        }
+        self.room = self.room.checked_sub(1)?;
+        self.untold.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> EventTime {
+        EventTime::from_seconds(1_795_000_000 + second)
+    }
+
+    fn gap(from: i64, until: i64) -> Gap {
+        Gap {
+            source: "ami://x".to_owned(),
+            from: at(from),
+            until: at(until),
+        }
+    }
+
+    #[test]
+    fn a_reconnect_is_one_line_with_its_gap_and_reason() {
+        let mut reports = Reports::default();
+        reports.down(0, "cut".to_owned());
+        assert_eq!(reports.take(at(0)).len(), 1);
+        reports.up(0);
+        reports.gap(0, &gap(-2, 3));
+        let told = reports.take(at(3));
+        let [(0, news)] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!((news.up, news.why.as_deref()), (Some(true), Some("cut")));
+        assert_eq!(news.gap, Some((at(-2), at(3))));
+        assert_eq!(reports.take(at(4)), []);
+    }
+
+    #[test]
+    fn a_line_that_comes_and_goes_is_told_of_seldom_and_nothing_of_it_is_left_out() {
+        let mut reports = Reports::default();
+        let (mut lines, mut gaps, mut missing, mut ups) = (0, 0, Duration::ZERO, 0);
+        let mut last = None;
+        let mut tell = |reports: &mut Reports, now: i64| {
+            for (_, news) in reports.take(at(now)) {
+                lines += 1;
+                gaps += news.gaps;
+                missing += news.missing;
+                ups += news.reconnects;
+                last = news.up;
+            }
+        };
+        for n in 0..720 {
+            let now = n * 5;
+            reports.down(0, "cut".to_owned());
+            tell(&mut reports, now);
+            reports.up(0);
+            reports.gap(0, &gap(now, now + 2));
+            tell(&mut reports, now + 2);
+        }
+        for now in 3_600..4_000 {
+            tell(&mut reports, now);
+        }
+        assert!((10..=20).contains(&lines), "{lines} lines in an hour");
+        assert_eq!((gaps, missing, ups), (720, Duration::from_secs(1_440), 720));
+        assert_eq!(last, Some(true), "the last line says how it is");
+    }
+}

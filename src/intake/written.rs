@@ -1,0 +1,92 @@
+//! How a source is written, against how it is said to be: words for `run` and `check`.
+
+use crate::explain::columns_seen;
+use callbridge_asterisk::{DecoderSettings, Fit, Format, Likeness};
+use callbridge_source::SourceId;
+use callbridge_source::url::{SourceUrl, Transport};
+use std::collections::BTreeMap;
+use tokio::task::JoinSet;
+
+/// A file that tells nothing is looked into so often.
+const LOOKS_MAX: u8 = 3;
+
+/// Why nothing of it can be read; `None` where something can, or nothing is there yet.
+pub fn otherwise(format: Format, fit: &Fit, bytes: &[u8]) -> Option<String> {
+    match fit {
+        Fit::Empty | Fit::Reads { .. } | Fit::Quiet => None,
+        Fit::Other(like) => Some(instead(format, like)),
+        Fit::Unknown => {
+            let columns = (format == Format::CelCsv).then(|| columns_seen(bytes));
+            let unknown = || format!("nothing in it is {format}, nor any other format known here");
+            Some(columns.flatten().unwrap_or_else(unknown))
+        }
+    }
+}
+
+/// A message that is of another format altogether.
+pub(super) fn message(format: Format, bytes: &[u8]) -> Option<String> {
+    let like = Likeness::of(bytes).filter(|like| like.format != Some(format))?;
+    Some(instead(format, &like))
+}
+
+fn instead(format: Format, like: &Likeness) -> String {
+    let like = like.with_advice("format=");
+    format!("nothing in it is {format}; this looks like {like}")
+}
+
+/// Looks into a file as it would be read from; `None` where all is well, or nothing can be said.
+fn of_file(url: &SourceUrl, settings: DecoderSettings) -> Option<String> {
+    let Transport::File { path, format, from } = &url.transport else {
+        return None;
+    };
+    // What cannot be opened is told by the source itself.
+    let bytes = callbridge_source::sample(path, from).ok()?;
+    otherwise(*format, &Fit::of(*format, settings, &bytes), &bytes)
+}
+
+/// The sources that are files, looked into where nothing of them can be read. Looks happen beside
+/// the loop, for the disk may hang.
+#[derive(Debug, Default)]
+pub struct Files {
+    /// By place, with how often each may still be looked into.
+    all: BTreeMap<u16, (SourceUrl, u8)>,
+    looks: JoinSet<(SourceId, Option<String>)>,
+}
+
+impl Files {
+    /// Those among these sources.
+    pub fn of<'a>(sources: impl Iterator<Item = &'a SourceUrl>) -> Self {
+        let files = (0..).zip(sources).filter(|(_, url)| match url.transport {
+            Transport::File { .. } => true,
+            Transport::Ami { .. } | Transport::WebSocket { .. } | Transport::Amqp(_) => false,
+        });
+        Self {
+            all: files
+                .map(|(at, url)| (at, (url.clone(), LOOKS_MAX)))
+                .collect(),
+            looks: JoinSet::new(),
+        }
+    }
+
+    /// Begins to look into it, unless it was done often enough.
+    pub fn look_into(&mut self, source: SourceId, settings: DecoderSettings) {
+        let Some((url, looks)) = self.all.get_mut(&source.0).filter(|it| it.1 > 0) else {
+            return;
+        };
+        *looks -= 1;
+        let url = url.clone();
+        self.looks
+            .spawn_blocking(move || (source, of_file(&url, settings)));
+    }
+
+    /// What was found since, of those that are written otherwise.
+    pub fn looked_into(&mut self) -> Vec<(SourceId, String)> {
+        let mut found = Vec::new();
+        while let Some(looked) = self.looks.try_join_next() {
+            if let Ok((source, Some(words))) = looked {
+                found.push((source, words));
+            }
+        }
+        found
+    }
+}
