@@ -4,6 +4,7 @@
 
 use super::{Kind, Source, Status, Todo};
 use crate::journal::Reason;
+use crate::ops::reader::{Effect, OtherReader};
 
 /// A gap is pointed at for this long after its end; `status` lists it for longer.
 const GAP_SECONDS: i64 = 24 * 3600;
@@ -18,9 +19,11 @@ pub const NO_DAEMON: &str = "no daemon runs";
 type Finder = fn(&Status, &mut Vec<Todo>);
 
 /// Everything that is looked at.
-const FINDERS: [Finder; 9] = [
+const FINDERS: [Finder; 11] = [
     pause,
     sources,
+    formats,
+    daemons,
     token,
     gaps,
     letters,
@@ -119,6 +122,33 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
             false => Kind::SourceDown,
         };
         found.push(todo(kind, why(source), status.check()));
+    }
+}
+
+fn formats(status: &Status, found: &mut Vec<Todo>) {
+    let readable = status
+        .sources
+        .iter()
+        .filter(|it| it.state.is_up() && it.read == 0);
+    for source in readable {
+        if let Some(why) = &source.why {
+            let what = format!("source {} ({}): {why}", source.url, source.pbx);
+            found.push(todo(Kind::OtherFormat, what, status.check()));
+        }
+    }
+}
+
+fn daemons(status: &Status, found: &mut Vec<Todo>) {
+    for source in &status.sources {
+        let harmful = |other: &&OtherReader| other.effect != Effect::None;
+        for other in source.others.iter().filter(harmful) {
+            let what = format!("source {}: {other}", source.url);
+            let command = match other.pid {
+                Some(pid) => format!("ps -fp {pid}"),
+                None => status.command("status"),
+            };
+            found.push(todo(Kind::OtherDaemon, what, command));
+        }
     }
 }
 

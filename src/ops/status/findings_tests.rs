@@ -127,6 +127,22 @@ fn webhooks(state: &str) -> Status {
     })
 }
 
+fn other_format(read: u64) -> Status {
+    with(|status| {
+        status.sources[0].read = read;
+        status.sources[0].why = Some("this looks like CEL".to_owned());
+    })
+}
+
+fn other_daemon(effect: Effect) -> Status {
+    let other = OtherReader {
+        pid: Some(7),
+        effect,
+        ..OtherReader::default()
+    };
+    with(|status| status.sources[0].others.push(other))
+}
+
 #[test]
 fn the_verdict_is_that_of_the_worst_that_is_found() {
     use Kind as K;
@@ -150,6 +166,11 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),
         (catch_up(SourceState::Down), &[K::SourceDown]),
         (catch_up(SourceState::Reading), &[]),
+        (other_format(0), &[K::OtherFormat]),
+        (other_format(1), &[]),
+        (other_daemon(Effect::Twice), &[K::OtherDaemon]),
+        (other_daemon(Effect::Torn), &[K::OtherDaemon]),
+        (other_daemon(Effect::None), &[]),
         (letters("failed", 2), &[K::DeadLetters]),
         (letters("unreadable", 1), &[K::DeadLetters]),
         (letters("failed", 0), &[]),

@@ -40,6 +40,10 @@ pub enum Kind {
     NoSource,
     /// A source is down while another is up.
     SourceDown,
+    /// Nothing can be read of a source, which is written in another format than said.
+    OtherFormat,
+    /// Another daemon on this machine journals the same calls, or takes a part of them.
+    OtherDaemon,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
     /// The token ends soon, and nobody here can renew it.
@@ -64,11 +68,13 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 16] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
         Self::SourceDown,
+        Self::OtherFormat,
+        Self::OtherDaemon,
         Self::Token,
         Self::TokenEnds,
         Self::Gap,
@@ -88,6 +94,8 @@ impl Kind {
             Self::Paused => "paused",
             Self::NoSource => "no_source",
             Self::SourceDown => "source_down",
+            Self::OtherFormat => "other_format",
+            Self::OtherDaemon => "other_daemon",
             Self::Token => "token",
             Self::TokenEnds => "token_ends",
             Self::Gap => "gap",
@@ -106,6 +114,8 @@ impl Kind {
         match self {
             Self::NoDaemon | Self::Paused | Self::NoSource => Verdict::Down,
             Self::SourceDown
+            | Self::OtherFormat
+            | Self::OtherDaemon
             | Self::Token
             | Self::TokenEnds
             | Self::Gap
