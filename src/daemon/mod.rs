@@ -135,12 +135,11 @@ impl Daemon {
         let opened = open::open(&config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
         let (statuses, sources) = watch::channel(opened.intake.statuses());
-        let mut tasks = JoinSet::new();
+        let (mut intake, mut tasks) = (JoinSet::new(), JoinSet::new());
         let others = readers::start(&config, &sources.borrow(), &stopped, &mut tasks);
         let lists = lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
-        let mut intake = JoinSet::new();
         let is_file = opened.is_file.clone();
         let verdicts = start_sources(opened.sources, &ring, &stopped, &mut intake);
         drop(ring);
@@ -164,10 +163,10 @@ impl Daemon {
         let (rules, spool) = (&config.rules, &opened.spool);
         let keep = lists::keep(lists, Arc::clone(&people), rules.clone(), spool.clone());
         tasks.spawn(until(keep, stopped.clone()));
-        let who = Arc::clone(&people);
-        let learned = directory::keep(opened.directory, who, rules.clone(), spool.clone());
+        let (who, leads) = (Arc::clone(&people), opened.directory);
+        let learned = directory::keep(leads, who, rules.clone(), spool.clone());
         tasks.spawn(until(learned, stopped.clone()));
-        start_keeping(&opened.spool, &stopped, &mut tasks);
+        start_keeping(spool, &stopped, &mut tasks);
         let Outward {
             shown: sender,
             asking,
