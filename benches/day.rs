@@ -2,10 +2,13 @@
 //!
 //! `cargo bench --bench day`, or without the whole program's libraries
 //! `cargo bench -p callbridge-asterisk --bench day`. The file holds 100,000 answered calls of
-//! fifteen rows each, as `cel_custom` writes them, thirty of them up at any time.
+//! fifteen rows each, as `cel_custom` writes them, thirty of them up at any time. Numbers after
+//! `--` choose rows by how many calls are open, and leave out the day.
 
 #[path = "support/core_time.rs"]
 mod core_time;
+#[path = "day/crowd.rs"]
+mod crowd;
 #[path = "support/table.rs"]
 mod table;
 
@@ -31,6 +34,15 @@ const MIDNIGHT: u32 = 1_795_132_800;
 
 /// See the module.
 pub fn main() {
+    if std::env::args().any(|word| word.parse::<u32>().is_ok()) {
+        return crowd::rows(assembler);
+    }
+    day();
+    crowd::rows(assembler);
+    open_calls();
+}
+
+fn day() {
     let folder = std::env::temp_dir().join(format!("callbridge-day-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder for the day");
     let file = folder.join("Master.csv");
@@ -74,7 +86,6 @@ pub fn main() {
         &plain,
     );
     std::fs::remove_dir_all(&folder).expect("the folder goes");
-    open_calls();
 }
 
 /// A row of `cel_custom`, as deploy/asterisk/cel_custom.conf maps it.

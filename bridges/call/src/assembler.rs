@@ -4,12 +4,15 @@ mod calls;
 mod cdrs;
 pub(crate) mod gaps;
 mod hold;
+mod index;
 pub(crate) mod leg;
+mod legs;
 mod names;
 pub(crate) mod open;
 mod relief;
 mod report;
 mod settings;
+mod settling;
 
 pub use report::{Counts, Error, OpenChange};
 pub use settings::Settings;
@@ -41,9 +44,9 @@ pub struct Assembler {
     /// Calls that were given out as open.
     published: BTreeSet<u64>,
     /// Calls all of whose channels have hung up.
-    settling: BTreeSet<u64>,
-    /// Calls that may be silent because their end was missed.
-    doubtful: BTreeSet<u64>,
+    settling: settling::Settling,
+    /// Calls that may be silent because their end was missed, and when each is given out.
+    overdue: gaps::Overdue,
     /// The time of the stream's last event. Of a batch in reverse order it goes back, so that no
     /// call is taken for over before its beginning was heard.
     stream: Option<EventTime>,
@@ -70,8 +73,8 @@ impl Assembler {
             finished: Vec::new(),
             changed: BTreeSet::new(),
             published: BTreeSet::new(),
-            settling: BTreeSet::new(),
-            doubtful: BTreeSet::new(),
+            settling: settling::Settling::default(),
+            overdue: gaps::Overdue::default(),
             stream: None,
             stream_arrived: None,
             order: None,
@@ -205,6 +208,8 @@ impl Assembler {
         if self.calls.get(key).is_some_and(OpenCall::is_crowded) {
             self.relieve(key, arrived);
         }
+        self.settles_still(key);
+        self.doubt_or_not(key);
     }
 
     /// A channel was met for the first time, the event's or the one that dials it: what was told by
@@ -238,8 +243,9 @@ impl Assembler {
     ) -> u64 {
         for tie in ties {
             if let Some(absorbed) = self.calls.tie(&mut key, tie, at) {
-                self.settling.remove(&absorbed);
-                self.doubtful.remove(&absorbed);
+                self.settling.remove(absorbed);
+                self.overdue.remove(absorbed);
+                self.settles_still(key);
                 self.doubt_or_not(key);
                 self.changed.insert(absorbed);
                 self.changed.insert(key);
@@ -250,9 +256,9 @@ impl Assembler {
 
     fn settle_or_not(&mut self, key: u64) {
         if self.calls.get(key).is_some_and(OpenCall::is_over) {
-            self.settling.insert(key);
+            self.settles(key);
         } else {
-            self.settling.remove(&key);
+            self.settling.remove(key);
         }
         self.doubt_or_not(key);
     }
@@ -263,9 +269,7 @@ impl Assembler {
         if self.held.is_some() {
             return;
         }
-        let due = |key: &u64| self.due(*key).is_some_and(|due| now >= due);
-        let due: Vec<u64> = self.settling.iter().copied().filter(due).collect();
-        for key in due {
+        for key in self.settled_by_clock(now) {
             self.finish(key, Ended::HungUp);
         }
         let most = self.settings.max_call;
@@ -280,22 +284,7 @@ impl Assembler {
             return false;
         }
         let open = self.calls.len();
-        let due = |key: &&u64| {
-            let Some(call) = self.calls.get(**key) else {
-                return false;
-            };
-            let wait = self.wait(call);
-            let by_arrival = now >= call.quiet_arrived.plus(wait);
-            if call.live {
-                by_arrival
-            } else if self.awaits_apart(wait) {
-                by_arrival && self.stream >= Some(call.quiet.plus(self.settings.settle))
-            } else {
-                self.stream >= Some(call.quiet.plus(wait))
-            }
-        };
-        let due: Vec<u64> = self.settling.iter().filter(due).copied().collect();
-        for key in due {
+        for key in self.settled_by_stream(now) {
             self.finish(key, Ended::HungUp);
         }
         if let Some(stream) = self.stream {
@@ -305,26 +294,9 @@ impl Assembler {
         self.calls.len() < open
     }
 
-    /// When a call that has hung up is finished, by our own clock, if nothing else is heard.
-    fn due(&self, key: u64) -> Option<EventTime> {
-        let call = self.calls.get(key)?;
-        let wait = self.wait(call);
-        if call.live {
-            return Some(call.quiet_arrived.plus(wait));
-        }
-        // The rest of a backlog may still be on its way.
-        let stream = self.stream_arrived.unwrap_or(call.heard_arrived);
-        let heard = call.heard_arrived.max(stream);
-        if self.awaits_apart(wait) {
-            let settled = heard.plus(self.settings.settle);
-            return Some(settled.max(call.quiet_arrived.plus(wait)));
-        }
-        Some(heard.plus(wait))
-    }
-
     /// When the next call could be finished if nothing else is heard.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let settled = self.settling.iter().filter_map(|&key| self.due(key)).min();
+        let settled = self.next_settled();
         let longest = self
             .calls
             .opened_first()
@@ -354,7 +326,7 @@ impl Assembler {
     fn limit_open_calls(&mut self) {
         while self.calls.len() > self.settings.max_open_calls.max(1) {
             // One that only waits for its CDR is whole without it.
-            if let Some(over) = self.settling.first().copied() {
+            if let Some(over) = self.settling.first() {
                 self.finish(over, Ended::HungUp);
                 continue;
             }
@@ -366,8 +338,8 @@ impl Assembler {
     }
 
     fn finish(&mut self, key: u64, ended: Ended) {
-        self.settling.remove(&key);
-        self.doubtful.remove(&key);
+        self.settling.remove(key);
+        self.overdue.remove(key);
         self.changed.insert(key);
         if let Some(call) = self.calls.get(key) {
             let early = self.early.take_of_call(&call.ties.ids);

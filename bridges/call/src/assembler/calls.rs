@@ -1,5 +1,6 @@
 //! The open calls, and what leads from an event to one of them.
 
+use super::index::Index;
 use super::leg::{Leg, is_holding};
 use super::names::is_renamed;
 use super::open::{OpenCall, Ties};
@@ -77,12 +78,12 @@ pub(super) fn ties<'a>(
 /// The open calls by number, with an index of all that leads to them.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    pub(super) calls: BTreeMap<u64, OpenCall>,
-    ids: BTreeMap<String, u64>,
-    bridges: BTreeMap<String, u64>,
-    locals: BTreeMap<String, u64>,
+    pub(super) calls: BTreeMap<u64, Box<OpenCall>>,
+    ids: Index<u64>,
+    bridges: Index<u64>,
+    locals: Index<u64>,
     /// The unique id of each channel of an open call, for events that tell the name alone.
-    pub(super) names: BTreeMap<String, UniqueId>,
+    pub(super) names: Index<UniqueId>,
     /// When each call's first event arrived, and its own time.
     opened_arrived: BTreeSet<(EventTime, u64)>,
     opened: BTreeSet<(EventTime, u64)>,
@@ -91,8 +92,8 @@ pub(super) struct Calls {
     silent: BTreeSet<(EventTime, u64)>,
     silent_since: BTreeMap<u64, EventTime>,
     next: u64,
-    finished: BTreeSet<String>,
-    finished_order: VecDeque<String>,
+    finished: Index<()>,
+    finished_order: VecDeque<Box<str>>,
 }
 
 impl Calls {
@@ -105,11 +106,11 @@ impl Calls {
     }
 
     pub(super) fn get(&self, key: u64) -> Option<&OpenCall> {
-        self.calls.get(&key)
+        self.calls.get(&key).map(Box::as_ref)
     }
 
     pub(super) fn get_mut(&mut self, key: u64) -> Option<&mut OpenCall> {
-        self.calls.get_mut(&key)
+        self.calls.get_mut(&key).map(Box::as_mut)
     }
 
     /// The open call that this unique id or linkedid is part of.
@@ -119,7 +120,7 @@ impl Calls {
 
     /// Whether a channel of an open call has this name.
     pub(super) fn names(&self, name: &str) -> bool {
-        self.names.contains_key(name)
+        self.names.has(name)
     }
 
     /// Where an event of this channel belongs.
@@ -128,7 +129,7 @@ impl Calls {
             if let Some(key) = self.knows(id) {
                 return Found::Open(key);
             }
-            if self.finished.contains(id) {
+            if self.finished.has(id) {
                 return Found::Finished;
             }
         }
@@ -185,7 +186,7 @@ impl Calls {
 
     pub(super) fn open(&mut self, call: OpenCall) -> u64 {
         let key = self.next_key();
-        self.insert(key, call);
+        self.insert(key, Box::new(call));
         key
     }
 
@@ -203,7 +204,7 @@ impl Calls {
 
     /// Whether a call with this id was finished.
     pub(super) fn has_finished(&self, id: &str) -> bool {
-        self.finished.contains(id)
+        self.finished.has(id)
     }
 
     /// Puts a call back under the number it had.
@@ -212,14 +213,14 @@ impl Calls {
         self.key_is_used(key);
         self.point_to(key, &call.ties);
         let legs: Vec<UniqueId> = call.legs.keys().cloned().collect();
-        self.insert(key, call);
+        self.insert(key, Box::new(call));
         for id in legs {
             self.met(key, &id);
         }
         self.know_names(key);
     }
 
-    fn insert(&mut self, key: u64, call: OpenCall) {
+    fn insert(&mut self, key: u64, call: Box<OpenCall>) {
         self.opened_arrived.insert((call.opened_arrived, key));
         self.opened.insert((call.opened, key));
         self.silent.insert((call.heard_arrived, key));
@@ -234,7 +235,7 @@ impl Calls {
             (&mut self.locals, &ties.locals),
         ] {
             for text in texts {
-                index.insert(text.clone(), key);
+                index.insert(text, key);
             }
         }
     }
@@ -257,7 +258,7 @@ impl Calls {
         }
         let call = self.calls.get_mut(key)?;
         let (index, texts, text) = match tie {
-            Tie::Id(text) if self.finished.contains(text) => return None,
+            Tie::Id(text) if self.finished.has(text) => return None,
             Tie::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
             Tie::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
             Tie::Local(text) => (&mut self.locals, &mut call.ties.locals, text),
@@ -273,7 +274,7 @@ impl Calls {
                 self.merge(into, from)
             }
             None => {
-                index.insert(text.to_owned(), *key);
+                index.insert(text, *key);
                 texts.insert(text.to_owned());
                 None
             }
@@ -284,12 +285,12 @@ impl Calls {
         let absorbed = self.remove(from)?;
         self.point_to(into, &absorbed.ties);
         let mut call = self.remove(into)?;
-        call.absorb(absorbed);
+        call.absorb(*absorbed);
         self.insert(into, call);
         Some(from)
     }
 
-    fn remove(&mut self, key: u64) -> Option<OpenCall> {
+    fn remove(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.calls.remove(&key)?;
         self.opened_arrived.remove(&(call.opened_arrived, key));
         self.opened.remove(&(call.opened, key));
@@ -300,7 +301,7 @@ impl Calls {
     }
 
     /// Takes a call out, with all that leads to it.
-    pub(super) fn close(&mut self, key: u64) -> Option<OpenCall> {
+    pub(super) fn close(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.remove(key)?;
         for (index, texts) in [
             (&mut self.ids, &call.ties.ids),
@@ -377,8 +378,8 @@ impl Calls {
 
     fn remember_finished_ids<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
         for id in ids {
-            if !id.is_empty() && self.finished.insert(id.to_owned()) {
-                self.finished_order.push_back(id.to_owned());
+            if !id.is_empty() && self.finished.insert(id, ()).is_none() {
+                self.finished_order.push_back(id.into());
             }
         }
         while self.finished_order.len() > FINISHED_IDS_MAX {

@@ -125,6 +125,7 @@ impl Assembler {
         };
         if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
             self.changed.insert(key);
+            self.settles_still(key);
         }
         self.advance(arrived);
     }
@@ -176,6 +177,9 @@ impl Assembler {
             return settle;
         };
         let endpoints = &self.settings.endpoints;
+        if !endpoints.iter().any(Endpoint::awaits_cdr) {
+            return settle;
+        }
         let awaits = call
             .legs
             .values()

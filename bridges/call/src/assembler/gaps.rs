@@ -15,7 +15,7 @@ use crate::event::{Mark, Origin};
 use crate::resolve::{self, Ended};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Gaps remembered of one call; more are one with the last.
@@ -52,6 +52,39 @@ pub(super) struct Listening {
     lost: bool,
     /// When listening began anew, last.
     back: Option<EventTime>,
+}
+
+/// Calls in doubt by when each is to be given out, and that by call.
+#[derive(Debug, Default)]
+pub(super) struct Overdue {
+    at: BTreeMap<u64, EventTime>,
+    order: BTreeSet<(EventTime, u64)>,
+}
+
+impl Overdue {
+    fn put(&mut self, key: u64, at: EventTime) {
+        let before = self.at.insert(key, at);
+        if before != Some(at) {
+            if let Some(before) = before {
+                self.order.remove(&(before, key));
+            }
+            self.order.insert((at, key));
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: u64) {
+        if let Some(at) = self.at.remove(&key) {
+            self.order.remove(&(at, key));
+        }
+    }
+
+    /// What is to be given out by now, in the order of the calls.
+    fn due(&self, now: EventTime) -> Vec<u64> {
+        let due = self.order.iter().take_while(|&&(at, _)| now >= at);
+        let mut due: Vec<u64> = due.map(|&(_, key)| key).collect();
+        due.sort_unstable();
+        due
+    }
 }
 
 impl OpenCall {
@@ -130,6 +163,7 @@ impl Assembler {
             if let Some(last) = call.blinds.last_mut().filter(|last| last.until.is_none()) {
                 last.until = Some(now.max(last.from));
                 self.changed.insert(key);
+                self.doubt_or_not(key);
             }
         }
     }
@@ -207,7 +241,8 @@ impl Assembler {
                 // The channel that a linkedid names is gone with all others.
                 call.rootless = true;
                 self.changed.insert(key);
-                self.settling.insert(key);
+                self.settles(key);
+                self.doubt_or_not(key);
             }
         }
     }
@@ -252,22 +287,21 @@ impl Assembler {
         self.listening.back
     }
 
-    /// Keeps the index of doubtful calls as the call is by now.
+    /// Keeps the order of calls in doubt as the call is by now.
     pub(super) fn doubt_or_not(&mut self, key: u64) {
-        if self.calls.get(key).is_some_and(OpenCall::is_doubtful) {
-            self.doubtful.insert(key);
-        } else {
-            self.doubtful.remove(&key);
+        let after = self.settings.lost_after;
+        match self.calls.get(key).and_then(|call| call.overdue_at(after)) {
+            Some(at) => self.overdue.put(key, at),
+            None => self.overdue.remove(key),
         }
     }
 
     /// Calls of which nothing was heard for `lost_after` since a gap ended: they are given out as
     /// far as they are known, and stay open, for a long talk is as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
-        let overdue = self.overdue().filter(|&(at, _)| now >= at);
-        let overdue: Vec<u64> = overdue.map(|(_, key)| key).collect();
-        for key in overdue {
-            self.doubtful.remove(&key);
+        self.check_overdue();
+        for key in self.overdue.due(now) {
+            self.overdue.remove(key);
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
@@ -283,22 +317,18 @@ impl Assembler {
 
     /// When the next such call is to be given out.
     pub(super) fn overdue_at(&self) -> Option<EventTime> {
-        self.overdue().map(|(at, _)| at).min()
+        self.check_overdue();
+        self.overdue.order.first().map(|&(at, _)| at)
     }
 
-    /// Calls in doubt, and when each is to be given out.
-    fn overdue(&self) -> impl Iterator<Item = (EventTime, u64)> {
+    /// Each call in doubt is kept under the moment that it has.
+    fn check_overdue(&self) {
         let after = self.settings.lost_after;
-        let all = || self.calls.calls.iter().filter(|(_, it)| it.is_doubtful());
+        let mut calls = self.calls.calls.iter();
         debug_assert!(
-            all().all(|(key, _)| self.doubtful.contains(key)),
-            "one is in no index"
+            calls.all(|(key, call)| call.overdue_at(after) == self.overdue.at.get(key).copied()),
+            "a call in doubt is kept under a moment that it no longer has"
         );
-        let due = move |&key: &u64| {
-            let at = self.calls.get(key).and_then(|it| it.overdue_at(after));
-            at.map(|at| (at, key))
-        };
-        self.doubtful.iter().filter_map(due)
     }
 }
 

@@ -33,6 +33,8 @@ impl Assembler {
         for key in self.calls.arrived_before(right_from) {
             self.calls.arrived(key, now, right_from);
             self.changed.insert(key);
+            self.settles_still(key);
+            self.doubt_or_not(key);
         }
         self.stream = self.stream.filter(|at| !wrong(at));
         self.stream_arrived = self.stream_arrived.filter(|at| !wrong(at)).or(Some(now));

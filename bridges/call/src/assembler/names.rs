@@ -130,7 +130,7 @@ impl Calls {
             && !name.is_empty()
             && !to.ends_with('>')
         {
-            self.names.insert(name.to_owned(), id.clone());
+            self.names.insert(name, id.clone());
             call.renamed_to.insert(name.to_owned());
         }
     }
@@ -144,13 +144,9 @@ impl Calls {
     /// A channel of an open call was met for the first time.
     pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
         let leg = self.calls.get(&key).and_then(|call| call.legs.get(id));
-        let Some(name) = leg
-            .map(|leg| leg.name().to_owned())
-            .filter(|name| !name.is_empty())
-        else {
-            return;
-        };
-        self.names.insert(name, id.clone());
+        if let Some(name) = leg.map(Leg::name).filter(|name| !name.is_empty()) {
+            self.names.insert(name, id.clone());
+        }
     }
 
     /// The other channel whose name this one goes on under, where that shows only in the name that

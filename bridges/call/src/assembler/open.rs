@@ -2,11 +2,12 @@
 
 use super::gaps::Blind;
 use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
+use super::legs::Legs;
 use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
@@ -19,7 +20,7 @@ pub(crate) const FACTS_MAX: usize = 4096;
 /// Channels that belong together. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
-    pub(crate) legs: BTreeMap<UniqueId, Leg>,
+    pub(crate) legs: Legs,
     /// Channels that a transfer, a pickup or a Local channel tied together.
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
     /// Names that its channels took on later.
@@ -115,7 +116,7 @@ pub(crate) struct Outcome {
 impl OpenCall {
     pub(crate) fn new(at: EventTime, arrived: EventTime, live: bool) -> Self {
         Self {
-            legs: BTreeMap::new(),
+            legs: Legs::default(),
             joined: BTreeSet::new(),
             renamed_to: BTreeSet::new(),
             userfields: Vec::new(),
@@ -181,7 +182,7 @@ impl OpenCall {
             return outcome;
         }
         if !known {
-            self.legs.insert(id.clone(), Leg::new(id.clone(), at));
+            self.legs.met(id.clone(), at);
         }
         let Some(leg) = self.legs.get_mut(id) else {
             return outcome;
@@ -217,10 +218,7 @@ impl OpenCall {
             return;
         }
         self.facts += usize::from(!known);
-        let leg = self
-            .legs
-            .entry(id.clone())
-            .or_insert_with(|| Leg::new(id, at));
+        let leg = self.legs.met(id, at);
         outcome.changed |= leg.describe(at, channel);
         outcome.changed |= self.ties.note_linkedid(leg, at, channel);
         outcome.new_leg |= !known;
@@ -396,10 +394,7 @@ impl OpenCall {
         if other.opened < self.opened {
             self.live = other.live;
         }
-        for (id, leg) in other.legs {
-            // One channel is in one call only; a merge that finds it in both keeps what is known.
-            self.legs.entry(id).or_insert(leg);
-        }
+        self.legs.absorb(other.legs);
         self.joined.extend(other.joined);
         self.renamed_to.extend(other.renamed_to);
         self.userfields.extend(other.userfields);

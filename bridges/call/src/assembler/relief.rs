@@ -137,6 +137,8 @@ impl Assembler {
         if let Some(call) = self.calls.get_mut(key) {
             call.given.extend(given);
         }
+        self.settles_still(key);
+        self.doubt_or_not(key);
         self.changed.insert(key);
         self.finished.append(&mut finished);
     }

@@ -1,0 +1,208 @@
+//! What an event costs while many calls are open: the recording of an answered call, so often and
+//! so close together that a given number of its calls is open at any time.
+
+use super::core_time::on_core;
+use super::table;
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
+use callbridge_call::{Assembler, EventTime, Told};
+use std::hint::black_box;
+use std::time::Duration;
+
+/// Open calls, and the cost of an event that is to be reached.
+const OPEN: [(u32, &str); 5] = [
+    (1, ""),
+    (25, "1.3 × of one"),
+    (250, "1.3 × of one, 1 M/s"),
+    (1_250, "1.3 × of one"),
+    (10_000, "1.3 × of one"),
+];
+/// Calls of one row, and how often it is measured; the best counts.
+const CALLS: u32 = 20_000;
+const PASSES: usize = 3;
+const PIECE_BYTES: usize = 64 << 10;
+/// The recorded call: when it begins, how long it is open, and its ids.
+const RECORDING: &str = include_str!("../../tests/recordings/inbound_answered/ami.raw");
+const BEGINS: i64 = 1_795_151_317_831_530;
+const LASTS_MICROS: i64 = 5_300_000;
+const BRIDGE: &str = "aabc1d53-a423-40a8-be7b-714f98ccf095";
+
+/// One message of the recording, to be told of any call.
+struct RecordedMessage {
+    /// After the call's beginning.
+    after_micros: i64,
+    /// The text before, between and after what differs from call to call.
+    parts: Vec<(&'static str, Differs)>,
+}
+
+/// What differs from call to call.
+#[derive(Clone, Copy)]
+enum Differs {
+    Time,
+    Uniqueid { second: bool },
+    Suffix { second: bool },
+    Bridge,
+    Nothing,
+}
+
+const MARKS: [(&str, Differs); 5] = [
+    ("1795151317.146", Differs::Uniqueid { second: false }),
+    ("1795151317.147", Differs::Uniqueid { second: true }),
+    ("-0000004f", Differs::Suffix { second: false }),
+    ("-00000050", Differs::Suffix { second: true }),
+    (BRIDGE, Differs::Bridge),
+];
+
+fn recorded() -> Vec<RecordedMessage> {
+    let messages = RECORDING.split("\r\n\r\n").flat_map(|it| it.split("\n\n"));
+    messages.filter_map(message).collect()
+}
+
+/// `None` for what is no event of the call.
+fn message(text: &'static str) -> Option<RecordedMessage> {
+    const KEY: &str = "Timestamp: ";
+    let at = text.find(KEY)? + KEY.len();
+    let end = at + text[at..].find(['\r', '\n'])?;
+    let (seconds, micros) = text[at..end].split_once('.')?;
+    let micros: i64 = seconds.parse::<i64>().ok()? * 1_000_000 + micros.parse::<i64>().ok()?;
+    let mut parts = vec![(&text[..at], Differs::Time)];
+    let mut rest = &text[end..];
+    loop {
+        let next = MARKS
+            .iter()
+            .filter_map(|(mark, it)| Some((rest.find(mark)?, mark, it)));
+        let Some((place, mark, differs)) = next.min_by_key(|(place, ..)| *place) else {
+            parts.push((rest, Differs::Nothing));
+            let after_micros = micros - BEGINS;
+            return Some(RecordedMessage {
+                after_micros,
+                parts,
+            });
+        };
+        parts.push((&rest[..place], *differs));
+        rest = &rest[place + mark.len()..];
+    }
+}
+
+fn write(out: &mut Vec<u8>, message: &RecordedMessage, call: u32, begins: i64) {
+    use std::io::Write as _;
+    let at = begins + message.after_micros;
+    for (text, differs) in &message.parts {
+        out.extend(text.as_bytes());
+        let one = |second: &bool| 2 * call + u32::from(*second);
+        let written = match differs {
+            Differs::Time => write!(out, "{}.{:06}", at / 1_000_000, at % 1_000_000),
+            Differs::Uniqueid { second } => {
+                write!(out, "{}.{}", begins / 1_000_000, one(second))
+            }
+            Differs::Suffix { second } => write!(out, "-{:08x}", one(second)),
+            Differs::Bridge => write!(out, "{call:08x}{}", &BRIDGE[8..]),
+            Differs::Nothing => Ok(()),
+        };
+        written.expect("memory takes all");
+    }
+    out.extend(b"\r\n\r\n");
+}
+
+/// The text of all calls in the order of time, `open` of them at once, and how many messages.
+fn crowd(messages: &[RecordedMessage], open: u32) -> (Vec<u8>, usize) {
+    let apart = LASTS_MICROS / i64::from(open);
+    let begins = |call: u32| BEGINS + i64::from(call) * apart;
+    let mut order: Vec<(i64, u32, usize)> = (0..CALLS)
+        .flat_map(|call| {
+            let times = messages.iter().enumerate();
+            times.map(move |(at, message)| (begins(call) + message.after_micros, call, at))
+        })
+        .collect();
+    order.sort_unstable();
+    let mut text = Vec::new();
+    for (_, call, at) in &order {
+        write(&mut text, &messages[*at], *call, begins(*call));
+    }
+    (text, order.len())
+}
+
+fn read(text: &[u8], mut each: impl FnMut(&Told<'_>)) {
+    let mut framer = Framer::new(Format::Ami);
+    let mut decoder = Decoder::new(Format::Ami, DecoderSettings::default());
+    for piece in text.chunks(PIECE_BYTES) {
+        framer.push(piece);
+        while let Some(frame) = framer.next() {
+            let Frame::Message(message) = frame else {
+                continue;
+            };
+            if let Decoded::Event { heard, .. } = decoder.decode(message) {
+                each(&heard.told);
+            }
+        }
+    }
+}
+
+fn told(text: &[u8]) {
+    read(text, |told| {
+        black_box(told);
+    });
+}
+
+/// Text to finished calls; how many were open at most.
+fn assembled(text: &[u8], mut assembler: Assembler) -> usize {
+    let now = EventTime::from_micros(BEGINS + 30 * 86_400 * 1_000_000);
+    let (mut finished, mut most_open) = (0, 0);
+    read(text, |told| {
+        assembler.hear(told, now);
+        most_open = most_open.max(assembler.open_calls());
+        finished += assembler.take_finished().len();
+    });
+    assembler.finish_all(now);
+    finished += assembler.take_finished().len();
+    assert_eq!(finished, CALLS as usize, "every call of the crowd");
+    most_open
+}
+
+fn best(mut pass: impl FnMut()) -> Duration {
+    let passes = (0..PASSES).map(|_| {
+        let before = on_core();
+        pass();
+        on_core() - before
+    });
+    passes.min().expect("a pass")
+}
+
+/// A row for each number of open calls; the reference is the same text without the assembler.
+pub fn rows(assembler: fn(usize) -> Assembler) {
+    let messages = recorded();
+    println!(
+        "\n{CALLS} answered calls of {} AMI messages; text to finished calls, and the text alone \
+         (rows → Told)",
+        messages.len()
+    );
+    println!(
+        "{:>10} {:>12} {:>12} {:>10} {:>12}  to reach",
+        "open", "ns/event", "events/s", "of one", "Told alone"
+    );
+    let mut one = None;
+    let chosen: Vec<u32> = std::env::args().filter_map(|it| it.parse().ok()).collect();
+    let chosen = |open: &(u32, &str)| chosen.is_empty() || chosen.contains(&open.0);
+    for (open, goal) in OPEN.into_iter().filter(chosen) {
+        let (text, events) = crowd(&messages, open);
+        let each = |took: Duration| took.as_secs_f64() * 1e9 / events as f64;
+        let mut most_open = 0;
+        let alone = each(best(|| told(&text)));
+        let whole = each(best(|| {
+            most_open = assembled(&text, assembler(100_000));
+        }));
+        let one = *one.get_or_insert(whole);
+        let (rate, times) = (1e3 / whole, whole / one);
+        println!(
+            "{most_open:>10} {whole:>12.0} {rate:>10.2} M {times:>9.2}× {alone:>9.0} ns  {goal}"
+        );
+        let what = format!("AMI text → finished, {open} open");
+        let reached = format!("{whole:.0} ns, {times:.2} × of one");
+        table::row(
+            "day",
+            &what,
+            &reached,
+            goal,
+            &format!("text alone: {alone:.0} ns"),
+        );
+    }
+}

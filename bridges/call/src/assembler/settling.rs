@@ -1,0 +1,310 @@
+//! Calls all of whose channels have hung up, by when each is finished: what is due is found without
+//! a look at the others, however many they are.
+
+use super::Assembler;
+use super::open::OpenCall;
+use crate::units::EventTime;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// When a call that has hung up is finished, if nothing else is heard of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Deadline {
+    /// It was told as it happened: at this moment of our own clock.
+    Live { at: EventTime },
+    /// It is one of a backlog.
+    Backlog {
+        /// When the stream has come so far.
+        stream: EventTime,
+        /// Else, when our own clock has come so far…
+        at: EventTime,
+        /// …and nothing of the stream arrived for so long.
+        quiet: Duration,
+    },
+    /// It is one of a backlog, and waits for a CDR that comes by a way of its own.
+    Apart {
+        /// When the stream has come so far, and…
+        stream: EventTime,
+        /// …our own clock so far.
+        arrived: EventTime,
+        /// Else as of [`Deadline::Backlog`].
+        at: EventTime,
+        /// As of [`Deadline::Backlog`].
+        quiet: Duration,
+    },
+}
+
+impl Deadline {
+    /// By our own clock: when, and for how long nothing of the stream may have arrived then.
+    fn by_clock(&self) -> (EventTime, Option<Duration>) {
+        match *self {
+            Self::Live { at } => (at, None),
+            Self::Backlog { at, quiet, .. } | Self::Apart { at, quiet, .. } => (at, Some(quiet)),
+        }
+    }
+}
+
+/// The calls by number, and in the order of what their ends wait for.
+#[derive(Debug, Default)]
+pub(super) struct Settling {
+    deadlines: BTreeMap<u64, Deadline>,
+    /// By our own clock; calls that wait for the same quiet of the stream are one order.
+    by_clock: BTreeMap<Option<Duration>, BTreeSet<(EventTime, u64)>>,
+    /// Calls of a backlog by the stream's time.
+    by_stream: BTreeSet<(EventTime, u64)>,
+    /// Calls that wait for a CDR apart, by our own clock.
+    apart: BTreeSet<(EventTime, u64)>,
+}
+
+impl Settling {
+    pub(super) fn has(&self, key: u64) -> bool {
+        self.deadlines.contains_key(&key)
+    }
+
+    /// The call that came first.
+    pub(super) fn first(&self) -> Option<u64> {
+        self.deadlines.first_key_value().map(|(&key, _)| key)
+    }
+
+    /// The call has hung up, and is finished then.
+    pub(super) fn put(&mut self, key: u64, deadline: Deadline) {
+        if self.deadlines.get(&key) == Some(&deadline) {
+            return;
+        }
+        self.remove(key);
+        let (at, quiet) = deadline.by_clock();
+        self.by_clock.entry(quiet).or_default().insert((at, key));
+        match deadline {
+            Deadline::Live { .. } => {}
+            Deadline::Backlog { stream, .. } => drop(self.by_stream.insert((stream, key))),
+            Deadline::Apart { arrived, .. } => drop(self.apart.insert((arrived, key))),
+        }
+        self.deadlines.insert(key, deadline);
+    }
+
+    pub(super) fn remove(&mut self, key: u64) {
+        let Some(deadline) = self.deadlines.remove(&key) else {
+            return;
+        };
+        let (at, quiet) = deadline.by_clock();
+        if let Some(order) = self.by_clock.get_mut(&quiet) {
+            order.remove(&(at, key));
+            if order.is_empty() {
+                self.by_clock.remove(&quiet);
+            }
+        }
+        match deadline {
+            Deadline::Live { .. } => {}
+            Deadline::Backlog { stream, .. } => drop(self.by_stream.remove(&(stream, key))),
+            Deadline::Apart { arrived, .. } => drop(self.apart.remove(&(arrived, key))),
+        }
+    }
+
+    /// What is finished by an event that arrives now, when the stream has come to `stream`; in the
+    /// order of the calls.
+    fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
+        let come = |at: EventTime| stream >= Some(at);
+        let live = self.by_clock.get(&None).into_iter().flatten();
+        let live = live.take_while(|&&(at, _)| now >= at);
+        let backlog = self.by_stream.iter().take_while(|&&(at, _)| come(at));
+        let has_come = |key: &u64| match self.deadlines.get(key) {
+            Some(Deadline::Apart { stream, .. }) => come(*stream),
+            Some(Deadline::Live { .. } | Deadline::Backlog { .. }) | None => false,
+        };
+        let apart = self.apart.iter().take_while(|&&(at, _)| now >= at);
+        let apart = apart.filter(|(_, key)| has_come(key));
+        in_order(live.chain(backlog).chain(apart))
+    }
+
+    /// What is finished by our own clock, when something of the stream arrived last at `arrived`;
+    /// in the order of the calls.
+    fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
+        let quiet = |wait: &Option<Duration>| now >= quiet_from(arrived, *wait);
+        let orders = self.by_clock.iter().filter(|(wait, _)| quiet(wait));
+        in_order(orders.flat_map(|(_, order)| order.iter().take_while(|&&(at, _)| now >= at)))
+    }
+
+    /// When the next call is finished by our own clock.
+    fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
+        let orders = self.by_clock.iter();
+        let first = |(wait, order): (&Option<Duration>, &BTreeSet<(EventTime, u64)>)| {
+            let &(at, _) = order.first()?;
+            Some(at.max(quiet_from(arrived, *wait)))
+        };
+        orders.filter_map(first).min()
+    }
+}
+
+/// When the stream will have been quiet for so long.
+fn quiet_from(arrived: Option<EventTime>, wait: Option<Duration>) -> EventTime {
+    match (arrived, wait) {
+        (Some(arrived), Some(wait)) => arrived.plus(wait),
+        (None, _) | (_, None) => EventTime::from_micros(i64::MIN),
+    }
+}
+
+fn in_order<'a>(due: impl Iterator<Item = &'a (EventTime, u64)>) -> Vec<u64> {
+    let mut keys: Vec<u64> = due.map(|&(_, key)| key).collect();
+    keys.sort_unstable();
+    keys
+}
+
+impl Assembler {
+    /// Calls that an event which arrives now finishes by its coming.
+    pub(super) fn settled_by_stream(&self, now: EventTime) -> Vec<u64> {
+        self.check_deadlines();
+        self.settling.due_by_stream(now, self.stream)
+    }
+
+    /// Calls that are finished by our own clock.
+    pub(super) fn settled_by_clock(&self, now: EventTime) -> Vec<u64> {
+        self.check_deadlines();
+        self.settling.due_by_clock(now, self.stream_arrived)
+    }
+
+    /// When the next call is finished by our own clock, if nothing else is heard.
+    pub(super) fn next_settled(&self) -> Option<EventTime> {
+        self.check_deadlines();
+        self.settling.next(self.stream_arrived)
+    }
+
+    /// The call settles, as it is by now.
+    pub(super) fn settles(&mut self, key: u64) {
+        if let Some(deadline) = self.calls.get(key).map(|call| self.deadline(call)) {
+            self.settling.put(key, deadline);
+        }
+    }
+
+    /// Something of the call changed: if it settles, so may its deadline have.
+    pub(super) fn settles_still(&mut self, key: u64) {
+        if self.settling.has(key) {
+            self.settles(key);
+        }
+    }
+
+    /// When the call is finished, if it has hung up and nothing else is heard.
+    fn deadline(&self, call: &OpenCall) -> Deadline {
+        let (wait, settle) = (self.wait(call), self.settings.settle);
+        let arrived = call.quiet_arrived.plus(wait);
+        if call.live {
+            return Deadline::Live { at: arrived };
+        }
+        if self.awaits_apart(wait) {
+            return Deadline::Apart {
+                stream: call.quiet.plus(settle),
+                arrived,
+                at: arrived.max(call.heard_arrived.plus(settle)),
+                quiet: settle,
+            };
+        }
+        // The rest of a backlog may still be on its way.
+        Deadline::Backlog {
+            stream: call.quiet.plus(wait),
+            at: call.heard_arrived.plus(wait),
+            quiet: wait,
+        }
+    }
+
+    /// Each call that settles is kept under the deadline that it has.
+    fn check_deadlines(&self) {
+        let kept = |(key, kept): (&u64, &Deadline)| {
+            let call = self.calls.get(*key);
+            call.is_some_and(|call| self.deadline(call) == *kept)
+        };
+        debug_assert!(
+            self.settling.deadlines.iter().all(kept),
+            "a call settles under a deadline that it no longer has"
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
+    fn at(seconds: i64) -> EventTime {
+        EventTime::from_seconds(seconds)
+    }
+
+    fn deadlines() -> impl Strategy<Value = Deadline> {
+        let (time, wait) = (|| (0..20_i64).prop_map(at), || 0..3_u64);
+        let quiet = move || wait().prop_map(Duration::from_secs);
+        prop_oneof![
+            time().prop_map(|at| Deadline::Live { at }),
+            (time(), time(), quiet()).prop_map(|(stream, at, quiet)| Deadline::Backlog {
+                stream,
+                at,
+                quiet
+            }),
+            (time(), time(), time(), quiet()).prop_map(|(stream, arrived, at, quiet)| {
+                Deadline::Apart {
+                    stream,
+                    arrived,
+                    at,
+                    quiet,
+                }
+            }),
+        ]
+    }
+
+    /// Every call is looked at.
+    fn is_due(deadline: Deadline, now: EventTime, stream: Option<EventTime>) -> bool {
+        let come = |at: EventTime| stream.is_some_and(|stream| stream >= at);
+        match deadline {
+            Deadline::Live { at } => now >= at,
+            Deadline::Backlog { stream, .. } => come(stream),
+            Deadline::Apart {
+                stream, arrived, ..
+            } => come(stream) && now >= arrived,
+        }
+    }
+
+    /// Every call is looked at.
+    fn ends(deadline: Deadline, last: Option<EventTime>) -> EventTime {
+        match deadline {
+            Deadline::Live { at } => at,
+            Deadline::Backlog { at, quiet, .. } | Deadline::Apart { at, quiet, .. } => {
+                at.max(last.map_or(at, |last| last.plus(quiet)))
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_orders_say_what_a_look_at_every_call_says(
+            steps in vec((0..12_u64, option::of(deadlines())), 1..60),
+            now in 0..25_i64,
+            stream in option::of(0..25_i64),
+        ) {
+            let (now, stream) = (at(now), stream.map(at));
+            let mut settling = Settling::default();
+            let mut plain: BTreeMap<u64, Deadline> = BTreeMap::new();
+            for (key, deadline) in steps {
+                match deadline {
+                    Some(deadline) => {
+                        settling.put(key, deadline);
+                        plain.insert(key, deadline);
+                    }
+                    None => {
+                        settling.remove(key);
+                        plain.remove(&key);
+                    }
+                }
+                let which = |due: &dyn Fn(Deadline) -> bool| -> Vec<u64> {
+                    let due = plain.iter().filter(|(_, deadline)| due(**deadline));
+                    due.map(|(&key, _)| key).collect()
+                };
+                let by_stream = which(&|it| is_due(it, now, stream));
+                prop_assert_eq!(settling.due_by_stream(now, stream), by_stream);
+                let by_clock = which(&|it| now >= ends(it, stream));
+                prop_assert_eq!(settling.due_by_clock(now, stream), by_clock);
+                let next = plain.values().map(|it| ends(*it, stream)).min();
+                prop_assert_eq!(settling.next(stream), next);
+                prop_assert_eq!(settling.first(), plain.keys().next().copied());
+            }
+        }
+    }
+}
