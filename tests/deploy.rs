@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 14] = [
+const METRICS: [&str; 15] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -24,6 +24,7 @@ const METRICS: [&str; 14] = [
     "callbridge_request_duration_seconds",
     "callbridge_commit_duration_seconds",
     "callbridge_build_info",
+    "callbridge_unmatched_channels_total",
 ];
 
 fn deploy(file: &str) -> PathBuf {
@@ -201,6 +202,7 @@ fn every_metric_in_the_alert_rules_is_one_that_the_program_exports() {
         "callbridge_source_up",
         "callbridge_backlog_drain_seconds",
         "callbridge_token_expiry_timestamp_seconds",
+        "callbridge_unmatched_channels_total",
     ] {
         assert!(used.contains(needed), "no rule on {needed}");
     }

@@ -26,7 +26,22 @@ pub fn of(config: &Config) -> Vec<Doubt> {
         words: "it stands in quotes, which are taken for a part of it; remove them if they are not"
             .to_owned(),
     });
-    variables.chain(quoted).collect()
+    variables.chain(quoted).chain(wide(config)).collect()
+}
+
+/// Trunks whose pattern takes telephones in, too.
+fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
+    config.rules.trunks.iter().filter_map(|trunk| {
+        let telephone = trunk.telephone_within()?;
+        Some(Doubt {
+            what: format!("trunk {}", trunk.name),
+            words: format!(
+                "{} takes in telephones, too, as {telephone}: calls between them would be taken \
+                 for customers'; name the lines to the outside alone, several with a --trunk each",
+                trunk.endpoint
+            ),
+        })
+    })
 }
 
 /// Every secret, by what it is for.

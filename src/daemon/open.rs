@@ -8,12 +8,13 @@ use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
 use crate::intake::gap_log::{self, GapLog};
 use crate::intake::identity::{self, Origin};
+use crate::intake::unmatched::{self, UnmatchedLog};
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
 use crate::journal::{Rules, figures};
 use crate::lead_field;
 use crate::ops::metrics::Durations;
 use crate::people::directory::backfill::ReadLeads;
-use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op};
+use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op, Store};
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
@@ -296,12 +297,21 @@ fn set_aside(pbx: String, key: u64, bytes: Vec<u8>, why: &str) -> [Op; 2] {
 
 /// What an earlier run has left behind of these sources.
 async fn remembered(sources: &[SourceSettings], spool: &Handle) -> Result<Remembered, Failure> {
-    let gaps = spool.read(|store| store.meta(gap_log::KEY)).await;
-    let gaps = GapLog::stored(gaps.map_err(failure)?.as_deref());
+    let lists = |store: &Store| Ok((store.meta(gap_log::KEY)?, store.meta(unmatched::KEY)?));
+    let (gaps, unmatched) = spool.read(lists).await.map_err(failure)?;
+    let gaps = GapLog::stored(gaps.as_deref());
+    let unmatched = UnmatchedLog::stored(unmatched.as_deref());
     let mut memory = Remembered {
         gaps: gaps.unwrap_or_else(|error| {
             tracing::error!(%error, "the list of gaps cannot be read; a new one is begun");
             GapLog::default()
+        }),
+        unmatched: unmatched.unwrap_or_else(|error| {
+            tracing::error!(
+                %error,
+                "the list of channels without a trunk cannot be read; a new one is begun"
+            );
+            UnmatchedLog::default()
         }),
         ..Remembered::default()
     };

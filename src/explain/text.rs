@@ -110,6 +110,14 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
         };
         let _ = writeln!(text, "{}", line.trim_end());
     }
+    for prefix in &of.call.unmatched {
+        let name = paint.dim(&format!("{:<16}", "no trunk"));
+        let _ = writeln!(
+            text,
+            "  {name}  {} carried an outside number, and no --trunk takes it in",
+            safe(prefix)
+        );
+    }
     for remark in &of.judged.remarks {
         let name = paint.dim(&format!("{:<16}", "remark"));
         let _ = writeln!(text, "  {name}  {}", safe(remark));

@@ -8,6 +8,7 @@ use super::report::Reports;
 use super::second::{self, Second};
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{Source, order};
+use super::unmatched::{self, UnmatchedLog};
 use crate::journal::{self, Rules};
 use crate::ops::status;
 use crate::people::People;
@@ -65,6 +66,8 @@ pub struct Intake {
     pub(super) since: BTreeMap<String, EventTime>,
     pub(super) gaps: Vec<Gap>,
     pub(super) gap_log: GapLog,
+    /// Channels of no trunk that carried outside numbers.
+    unmatched: UnmatchedLog,
     /// Sources found to be written in another format, in words, since the last look.
     otherwise: Vec<(usize, String)>,
     /// What the log is to tell of each line.
@@ -91,6 +94,7 @@ impl Intake {
             since: memory.since,
             gaps: Vec::new(),
             gap_log: memory.gaps,
+            unmatched: memory.unmatched,
             otherwise: Vec::new(),
             reports: Reports::default(),
             ops: Vec::new(),
@@ -273,6 +277,12 @@ impl Intake {
             Some((source.settings.shown.clone(), words))
         };
         found.into_iter().filter_map(named).collect()
+    }
+
+    /// PBX and prefix of channels of no trunk that carried outside numbers, first seen since the
+    /// last look.
+    pub fn take_unmatched(&mut self) -> Vec<(String, String)> {
+        self.unmatched.take_untold()
     }
 
     /// The file is read to its present end: nothing that could still come belongs before `now`.
@@ -467,6 +477,9 @@ impl Intake {
         let mut ops = std::mem::take(&mut self.ops);
         for (name, pbx) in &mut self.pbxes {
             for call in pbx.take_finished(now) {
+                for prefix in &call.unmatched {
+                    self.unmatched.note(name, prefix, call.started);
+                }
                 let judged = journal::judge(&call, name, &self.settings.rules, people, now);
                 ops.push(Op::Finish(Box::new(Finished { judged, call })));
             }
@@ -484,6 +497,11 @@ impl Intake {
             }
             pbx.count(&mut ops);
         }
+        let trunks = &self.settings.rules.trunks;
+        self.unmatched.prune(now, |pbx, prefix| {
+            trunks.take_in(pbx, prefix) || people.knows(&unmatched::device(prefix), trunks, pbx)
+        });
+        ops.extend(self.unmatched.take());
         ops.extend(self.gap_log.take());
         let mut verdicts = Vec::new();
         for (at, source) in self.sources.iter_mut().enumerate() {

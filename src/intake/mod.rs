@@ -10,6 +10,7 @@
 //! | `records` | its call detail records, where no events tell of a call |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
+//! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
 //! | `second` | the second account of a PBX's calls (`--catch-up`) |
 //! | [`report`] | what the log tells of each line |
 //! | [`written`] | whether a source is written as it is said to be |
@@ -32,6 +33,7 @@ pub mod settings;
 mod source;
 #[cfg(test)]
 mod tests;
+pub mod unmatched;
 pub mod written;
 
 pub use self::core::{Batch, Intake};

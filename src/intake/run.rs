@@ -179,6 +179,14 @@ impl Shell {
                 "the source is written in another format than said"
             );
         }
+        for (pbx, prefix) in self.intake.take_unmatched() {
+            tracing::warn!(
+                id = prefix,
+                pbx,
+                "a channel that belongs to no trunk carried an outside number: the call is taken \
+                 for internal; name it with --trunk, or in --employees if it is a telephone"
+            );
+        }
         for (source, news) in self.intake.take_news(clock::now().wall) {
             news.log(&source);
         }

@@ -1,6 +1,7 @@
 //! What the flags say of assembling, and of each source.
 
 use super::gap_log::GapLog;
+use super::unmatched::UnmatchedLog;
 use crate::journal::Rules;
 use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
@@ -78,4 +79,6 @@ pub struct Memory {
     pub since: BTreeMap<String, EventTime>,
     /// The last gaps.
     pub gaps: GapLog,
+    /// Channels of no trunk that carried outside numbers.
+    pub unmatched: UnmatchedLog,
 }

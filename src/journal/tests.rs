@@ -35,6 +35,7 @@ pub(crate) fn call() -> FinishedCall {
         remarks: Vec::new(),
         why: Vec::new(),
         timeline: None,
+        unmatched: Vec::new(),
     }
 }
 

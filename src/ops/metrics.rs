@@ -76,6 +76,12 @@ struct Source {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct Channels {
+    source: String,
+    prefix: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct Events {
     source: String,
     result: &'static str,
@@ -119,6 +125,7 @@ pub fn render(seen: &Observed) -> String {
     calls(&mut all, seen);
     budget(&mut all, seen);
     sources(&mut all, seen);
+    unmatched(&mut all, seen);
     token(&mut all, seen);
     webhooks(&mut all, seen);
     directory(&mut all, seen);
@@ -269,6 +276,26 @@ fn sources(all: &mut Registry, seen: &Observed) {
     );
 }
 
+/// Calls over channels that no trunk takes in. The source is the first of their PBX.
+fn unmatched(all: &mut Registry, seen: &Observed) {
+    let channels = Counters::<Channels>::default();
+    for it in &seen.status.unmatched {
+        let of_pbx = |source: &&super::status::Source| {
+            let server = it.pbx.strip_prefix(source.pbx.as_str());
+            !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let source = seen.status.sources.iter().find(of_pbx);
+        let labels = Channels {
+            source: source.map_or_else(|| it.pbx.clone(), |source| source.url.clone()),
+            prefix: it.prefix.clone(),
+        };
+        channels.get_or_create(&labels).inc_by(it.calls);
+    }
+    let help = "Calls with an outside number over channels that no trunk takes in, by what their \
+                names have in common";
+    all.register("unmatched_channels", help, channels);
+}
+
 /// What became of failed calls, and what leads show.
 fn leads(all: &mut Registry, seen: &Observed) {
     let family = |names: [(&'static str, &str); 3]| {
@@ -362,7 +389,7 @@ mod tests {
     use crate::ops::status;
 
     /// Every name that dashboards and the alert rules rely on.
-    const PROMISED: [&str; 14] = [
+    const PROMISED: [&str; 15] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
@@ -377,6 +404,7 @@ mod tests {
         "callbridge_request_duration_seconds_count 1",
         "callbridge_commit_duration_seconds_bucket",
         "callbridge_build_info{version=",
+        "callbridge_unmatched_channels_total{source=\"ami://b@pbx\",prefix=\"PJSIP/citty\"} 5",
     ];
 
     #[test]
@@ -392,8 +420,15 @@ mod tests {
         seen.status.sources = vec![status::Source {
             url: "ami://b@pbx".into(),
             read: 7,
+            pbx: "hq".into(),
             gaps: 2,
             last_event_at: Some(1_795_151_317),
+            ..Default::default()
+        }];
+        seen.status.unmatched = vec![status::Unmatched {
+            pbx: "hq/branch".into(),
+            prefix: "PJSIP/citty".into(),
+            calls: 5,
             ..Default::default()
         }];
         seen.status.token.expires_at = Some(1_800_000_000);

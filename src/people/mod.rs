@@ -18,7 +18,7 @@ pub mod rule;
 
 use crate::journal::number::Country;
 use crate::journal::{EmployeeId, LeadId, Phone};
-use crate::trunk::Trunk;
+use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Extension, FinishedCall};
 use directory::Directory;
 use list::{Found, LeadList};
@@ -108,6 +108,12 @@ impl People {
             EmployeeRule::List(list) => list.get(extension).copied(),
             EmployeeRule::File(file) => self.employees.get(file)?.get(extension).copied(),
         }
+    }
+
+    /// Somebody sits at this extension, by the list of any trunk of the PBX.
+    pub fn knows(&self, extension: &Extension, trunks: &Trunks, pbx: &str) -> bool {
+        let mut of_pbx = trunks.of_pbx(pbx);
+        of_pbx.any(|trunk| self.employee_of(extension, trunk).is_some())
     }
 
     fn ask(

@@ -66,6 +66,12 @@ impl Trunks {
         Endpoints::new(self.of_pbx(pbx).map(Trunk::known_by).collect())
     }
 
+    /// Channels named like this belong to a trunk of the PBX.
+    pub fn take_in(&self, pbx: &str, channel: &str) -> bool {
+        self.of_pbx(pbx)
+            .any(|trunk| trunk.known_by().matches(channel))
+    }
+
     /// The trunk of this name on this PBX.
     pub fn find(&self, pbx: &str, name: &str) -> Option<&Trunk> {
         self.0
@@ -99,6 +105,23 @@ impl Trunk {
             || pbx
                 .rsplit_once('/')
                 .is_some_and(|(_, server)| server == own)
+    }
+
+    /// A telephone that this trunk's pattern takes in, too: `PJSIP/101` of `PJSIP/*`. Of
+    /// technologies that telephones log in by alone: the lines of a card may well be one trunk.
+    pub fn telephone_within(&self) -> Option<String> {
+        let listed = match &self.employees {
+            Some(EmployeeRule::List(list)) => list.keys().map(ToString::to_string).collect(),
+            Some(EmployeeRule::File(_)) | None => Vec::new(),
+        };
+        let usual = ["101", "201", "1001"].map(str::to_owned);
+        let known_by = self.known_by();
+        let telephones = listed.into_iter().chain(usual).flat_map(|extension| {
+            let technologies = ["PJSIP", "SIP", "IAX2", "SCCP", "Skinny"];
+            technologies.map(|technology| format!("{technology}/{extension}"))
+        });
+        let mut telephones = telephones.filter(|it| known_by.matches(&format!("{it}-0000004f")));
+        telephones.next().filter(|_| self.endpoint.contains('*'))
     }
 
     /// A trunk whose lead stands in the user field waits for the CDR that brings it.

@@ -41,6 +41,7 @@ mod secrets;
 mod stopping;
 mod stories;
 mod survival;
+mod unmatched;
 #[path = "../support/wait.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod wait;

@@ -66,6 +66,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         remarks: Vec::new(),
         why: Vec::new(),
         timeline: None,
+        unmatched: Vec::new(),
     };
     let judged = Judged {
         record,

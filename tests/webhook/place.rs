@@ -191,6 +191,7 @@ fn call(n: u32) -> Finished {
         remarks: Vec::new(),
         why: Vec::new(),
         timeline: None,
+        unmatched: Vec::new(),
     };
     let judged = Judged {
         record,

@@ -63,6 +63,10 @@ pub struct FinishedCall {
     /// What happened in it; `None` where no channel events told of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Timeline>,
+    /// What the channels that carried an outside number and belong to no trunk have in common:
+    /// `PJSIP/citty`, each once. A trunk that no flag names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unmatched: Vec<String>,
 }
 
 /// A number, and where it was read.

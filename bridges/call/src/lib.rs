@@ -16,6 +16,7 @@
 //! | [`fold`] | [`Folder`]: call detail records alone to finished calls |
 //! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
 //! | `resolve` | the facts of an open call's channels to finished calls |
+//! | `unmatched` | channels of no trunk that carried somebody from outside |
 //! | `talk` | when the customer was connected with whom |
 
 pub mod assembler;
@@ -28,6 +29,7 @@ mod talk;
 pub mod timeline;
 pub mod trunk;
 pub mod units;
+mod unmatched;
 
 pub use assembler::{Assembler, Counts, OpenChange, Settings};
 pub use call::{Direction, FinishedCall};

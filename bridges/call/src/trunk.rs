@@ -197,6 +197,20 @@ pub fn party<'a>(name: &str, endpoints: &'a Endpoints) -> Party<'a> {
 
 /// The extension of a channel of a telephone technology: what follows the slash, without suffix.
 pub fn extension(name: &str) -> Option<Extension> {
+    let (tech, device) = device(name)?;
+    let device = line(tech, device);
+    (!device.is_empty()).then(|| Extension::new(device))
+}
+
+/// What all channels of a telephone or trunk have in common: `PJSIP/city` of
+/// `PJSIP/city-0000004f`, `DAHDI/i1` of `DAHDI/i1/998901110001-3`. `None` for plumbing.
+pub fn prefix(name: &str) -> Option<String> {
+    let (tech, device) = device(name)?;
+    (!device.is_empty()).then(|| format!("{tech}/{device}"))
+}
+
+/// Technology and device of a channel of a telephone technology.
+fn device(name: &str) -> Option<(&str, &str)> {
     let name = alive(name);
     let (tech, rest) = name.split_once('/')?;
     if !TELEPHONES.iter().any(|t| t.eq_ignore_ascii_case(tech)) || is_pseudo(name) {
@@ -207,8 +221,7 @@ pub fn extension(name: &str) -> Option<Extension> {
         .rfind('-')
         .filter(|&dash| is_suffix(tech, &device[dash + 1..]))
         .unwrap_or(device.len());
-    let device = line(tech, &device[..end]);
-    (!device.is_empty()).then(|| Extension::new(device))
+    Some((tech, &device[..end]))
 }
 
 /// A device's line: Skinny and UniSTIM write `101@device`, and a browser of `MikoPBX` is `101-WS`
@@ -233,6 +246,13 @@ fn is_pseudo(name: &str) -> bool {
 /// The text before the first slash.
 pub(crate) fn technology(name: &str) -> &str {
     name.split_once('/').map_or(name, |(tech, _)| tech)
+}
+
+/// SIP or IAX2: a telephone's name is its own there, and what is dialled of it may be its address.
+pub(crate) fn is_sip(name: &str) -> bool {
+    ["PJSIP", "SIP", "IAX2"]
+        .iter()
+        .any(|tech| tech.eq_ignore_ascii_case(technology(name)))
 }
 
 /// A telephone line of DAHDI, whose channels `DAHDI/1-1` and `DAHDI/1-2` are one telephone.

@@ -12,6 +12,8 @@ const GAP_SECONDS: i64 = 24 * 3600;
 const GAP_SECONDS_MIN: i64 = 30;
 /// A token that nobody here can renew is pointed at so long before its end.
 const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
+/// Prefixes of channels named in one line.
+const UNMATCHED_MAX: usize = 5;
 /// How [`super::Pause::reason`] says that no daemon runs.
 pub const NO_DAEMON: &str = "no daemon runs";
 
@@ -19,11 +21,12 @@ pub const NO_DAEMON: &str = "no daemon runs";
 type Finder = fn(&Status, &mut Vec<Todo>);
 
 /// Everything that is looked at.
-const FINDERS: [Finder; 11] = [
+const FINDERS: [Finder; 12] = [
     pause,
     sources,
     formats,
     daemons,
+    trunks,
     token,
     gaps,
     letters,
@@ -150,6 +153,26 @@ fn daemons(status: &Status, found: &mut Vec<Todo>) {
             found.push(todo(Kind::OtherDaemon, what, command));
         }
     }
+}
+
+fn trunks(status: &Status, found: &mut Vec<Todo>) {
+    if status.unmatched.is_empty() {
+        return;
+    }
+    let named = status.unmatched.iter().take(UNMATCHED_MAX);
+    let named = named.map(|it| format!("{} ({})", it.prefix, counted(it.calls, "call", "calls")));
+    let named: Vec<String> = named.collect();
+    let more = match status.unmatched.len().saturating_sub(UNMATCHED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = format!(
+        "outside numbers go over {}{more}, and no --trunk takes these in: the calls are taken for \
+         internal ones and not journaled; name them with --trunk, or in --employees those that \
+         are telephones",
+        named.join(", ")
+    );
+    found.push(todo(Kind::NoTrunk, what, status.check()));
 }
 
 fn token(status: &Status, found: &mut Vec<Todo>) {

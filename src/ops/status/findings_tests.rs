@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::ops::status::{
-    Books, Directory, LeadField, LeadFields, PAUSES, Pause, SourceGap, SourceState, Token, Verdict,
-    Webhooks,
+    Books, Directory, LeadField, LeadFields, PAUSES, Pause, SourceGap, SourceState, Token,
+    Unmatched, Verdict, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -75,6 +75,16 @@ fn down(which: &[usize]) -> Status {
 
 fn token(state: &str) -> Status {
     with(|status| status.token.state = state.to_owned())
+}
+
+fn unmatched() -> Status {
+    with(|status| {
+        status.unmatched.push(Unmatched {
+            prefix: "PJSIP/citty".to_owned(),
+            calls: 1,
+            ..Unmatched::default()
+        });
+    })
 }
 
 fn ends_in(kind: &str, seconds: i64) -> Status {
@@ -180,6 +190,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
         (gap(600, 2 * DAY, false), &[]),
+        (unmatched(), &[K::NoTrunk]),
         (token("reconnect"), &[K::Token]),
         (token("refused"), &[K::Token]),
         (token("unknown"), &[]),

@@ -2,6 +2,7 @@
 
 use super::Status;
 use crate::intake::gap_log::{self, GapLog};
+use crate::intake::unmatched::{self, UnmatchedLog};
 use crate::spool::{Error, Store};
 
 impl Status {
@@ -14,6 +15,7 @@ impl Status {
         let letters = letters.into_iter().filter(|(_, count)| *count > 0);
         // What cannot be read is told of by the daemon's start, which begins it anew.
         let gaps = GapLog::stored(store.meta(gap_log::KEY)?.as_deref()).unwrap_or_default();
+        let unmatched = UnmatchedLog::stored(store.meta(unmatched::KEY)?.as_deref());
         Ok(Self {
             books: store.books(),
             version: format!("{} ({})", crate::VERSION, crate::COMMIT),
@@ -24,6 +26,7 @@ impl Status {
                 .map(|(reason, count)| (reason.word().to_owned(), count))
                 .collect(),
             gaps: gaps.listed(),
+            unmatched: unmatched.unwrap_or_default().listed(),
             ..Self::default()
         })
     }

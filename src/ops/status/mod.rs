@@ -68,6 +68,9 @@ pub struct Status {
     /// The last gaps of each source, oldest first.
     #[serde(default)]
     pub gaps: Vec<SourceGap>,
+    /// Channels of no trunk that carried outside numbers, first seen first.
+    #[serde(default)]
+    pub unmatched: Vec<Unmatched>,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,
@@ -293,6 +296,20 @@ pub struct SourceGap {
     pub filled: bool,
 }
 
+/// Channels that no trunk takes in, and that carried outside numbers.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unmatched {
+    /// What their names have in common: `PJSIP/citty`; `other` for all beyond the first 32.
+    pub prefix: String,
+    /// Calls that went over them.
+    pub calls: u64,
+    /// When the last of these began, in epoch seconds.
+    pub last_at: i64,
+    /// The id of their PBX.
+    pub pbx: String,
+}
+
 /// What is known of the token.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -369,6 +386,7 @@ mod tests {
         let status = Status {
             sources: vec![Source::default()],
             gaps: vec![SourceGap::default()],
+            unmatched: vec![Unmatched::default()],
             pause: Some(Pause::default()),
             ..Status::default()
         };
@@ -394,6 +412,9 @@ mod tests {
             "/gaps/0/from",
             "/gaps/0/to",
             "/gaps/0/filled",
+            "/unmatched/0/prefix",
+            "/unmatched/0/calls",
+            "/unmatched/0/lastAt",
         ] {
             assert!(json.pointer(path).is_some(), "{path} is missing in {json}");
         }
@@ -414,6 +435,7 @@ mod tests {
             "lastCallAt",
             "letters",
             "gaps",
+            "unmatched",
         ] {
             object.remove(key).expect("a key of today");
         }

@@ -44,6 +44,8 @@ pub enum Kind {
     OtherFormat,
     /// Another daemon on this machine journals the same calls, or takes a part of them.
     OtherDaemon,
+    /// Channels that no trunk takes in carry outside numbers: their calls are not journaled.
+    NoTrunk,
     /// Consent has to be given anew, or the token is one that cannot be used.
     Token,
     /// The token ends soon, and nobody here can renew it.
@@ -68,13 +70,14 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
         Self::SourceDown,
         Self::OtherFormat,
         Self::OtherDaemon,
+        Self::NoTrunk,
         Self::Token,
         Self::TokenEnds,
         Self::Gap,
@@ -96,6 +99,7 @@ impl Kind {
             Self::SourceDown => "source_down",
             Self::OtherFormat => "other_format",
             Self::OtherDaemon => "other_daemon",
+            Self::NoTrunk => "no_trunk",
             Self::Token => "token",
             Self::TokenEnds => "token_ends",
             Self::Gap => "gap",
@@ -116,6 +120,7 @@ impl Kind {
             Self::SourceDown
             | Self::OtherFormat
             | Self::OtherDaemon
+            | Self::NoTrunk
             | Self::Token
             | Self::TokenEnds
             | Self::Gap

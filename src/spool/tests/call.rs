@@ -62,6 +62,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         remarks: Vec::new(),
         why: Vec::new(),
         timeline: None,
+        unmatched: Vec::new(),
     };
     let judged = Judged {
         record,

@@ -9,6 +9,7 @@ use crate::call::{Because, Direction, FinishedCall, HeardNumber};
 use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
+use crate::unmatched::{Carried, Unmatched};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -88,7 +89,28 @@ impl Folding<'_, '_> {
             remarks: Vec::new(),
             why: why.0,
             timeline: Some(timeline::timeline(self.channels, plan)),
+            unmatched: self.unmatched(),
         }
+    }
+
+    /// As with channel events: what carried an outside number and belongs to no trunk.
+    fn unmatched(&self) -> Vec<String> {
+        let mut found = Unmatched::default();
+        let internal = self.plan.direction == Direction::Internal;
+        for channel in self.channels {
+            if channel.party.extension().is_none() {
+                continue;
+            }
+            let (number, way) = match channel.came_in() {
+                true => (caller(channel).filter(|_| internal), Carried::In),
+                false => (dialled(channel), Carried::Out),
+            };
+            let number = number.filter(|(it, _)| way == Carried::In || it.from_dial_string);
+            if let Some((number, _)) = number {
+                found.note(channel.name, &number.text, way);
+            }
+        }
+        found.prefixes()
     }
 
     /// Of several channels of the customer: the one that was connected longest, else the last.

@@ -1,13 +1,14 @@
 //! Puts the values of a finished call together, each with the event that decided it.
 
 use super::customers::Plan;
-use super::view::View;
+use super::view::{View, Way};
 use super::{employee, number, talk, timeline, variables};
 use crate::assembler::CLOCK_TOLERANCE;
 use crate::assembler::leg::What;
 use crate::assembler::open::OpenCall;
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
 use crate::units::{EventTime, Extension, UniqueId};
+use crate::unmatched::{Carried, Unmatched};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -62,7 +63,31 @@ pub(super) fn finish(
         remarks: remarks(call, plan),
         why: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
+        unmatched: unmatched(legs, plan),
     }
+}
+
+/// What carried an outside number and belongs to no trunk. A telephone may show an outside number
+/// of the company's; so who called in counts only where no trunk took part at all.
+fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
+    let mut found = Unmatched::default();
+    for &i in &plan.own {
+        let leg = legs[i];
+        if leg.party.extension().is_none() {
+            continue;
+        }
+        let (number, way) = match leg.way {
+            Way::CameIn if plan.direction != Direction::Internal => continue,
+            Way::CameIn => (number::caller(leg).filter(|_| leg.is_root()), Carried::In),
+            Way::Dialled => (number::dialled(legs, i), Carried::Out),
+        };
+        // Other numbers of a dialled channel may be those of whoever is calling.
+        let number = number.filter(|it| way == Carried::In || it.heard.from_dial_string);
+        if let Some(number) = number {
+            found.note(leg.name, &number.heard.text, way);
+        }
+    }
+    found.prefixes()
 }
 
 fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Why) -> Option<HeardNumber> {

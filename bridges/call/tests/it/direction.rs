@@ -232,3 +232,58 @@ fn cel_without_states_tells_the_direction_by_extension_and_birth() {
     story.at(0.0).born(&city, Unknown).at(5.0).hangup(&city);
     assert_eq!(story.call().direction, Inbound);
 }
+
+/// A call in over this channel, and one out over it to this dial string.
+fn in_and_out(name: &str, string: &str) -> [Vec<String>; 2] {
+    let caller = channel(name, 1).caller("+998901110001");
+    let mut story = Story::new();
+    story.at(0.0).born(&caller, Ring);
+    story.at(5.0).hangup(&caller);
+    let came = story.call().unmatched;
+    let phone = channel("PJSIP/101-00000001", 1);
+    let line = channel(name, 2).of(&phone);
+    let mut story = Story::new();
+    story.at(0.0).born(&phone, Ring).born(&line, Down);
+    story.dial(&phone, &line, string);
+    story.at(5.0).hangups(&[&line, &phone]);
+    [came, story.call().unmatched]
+}
+
+#[test]
+fn a_channel_of_no_trunk_that_carried_an_outside_number_is_named() {
+    let both = in_and_out("PJSIP/citty-00000002", "998901110001@citty");
+    assert_eq!(both, [["PJSIP/citty"], ["PJSIP/citty"]]);
+    let both = in_and_out("DAHDI/i7/998901110001-2", "i7/998901110001");
+    assert_eq!(both, [["DAHDI/i7"], ["DAHDI/i7"]]);
+    for (name, string) in [
+        ("PJSIP/city-00000002", "998901110001@city"),
+        ("PJSIP/102-00000002", "102/sip:4711471147@10.0.0.5:5060"),
+        ("PJSIP/102-00000002", "102"),
+    ] {
+        assert_eq!(in_and_out(name, string), [[] as [&str; 0]; 2], "{name}");
+    }
+}
+
+#[test]
+fn a_telephone_that_shows_an_outside_number_and_dials_out_over_a_trunk_is_no_trunk() {
+    let phone = channel("PJSIP/reception-00000001", 1).caller("+998712000000");
+    let trunk = channel("PJSIP/city-00000002", 2).of(&phone);
+    let mut story = Story::new();
+    story.at(0.0).born(&phone, Ring).born(&trunk, Down);
+    story.dial(&phone, &trunk, "998901110001@city");
+    story.at(5.0).hangups(&[&trunk, &phone]);
+    assert_eq!(story.call().unmatched, [] as [&str; 0]);
+}
+
+#[test]
+fn a_call_that_is_forwarded_over_a_line_of_no_trunk_names_that_line() {
+    let customer = customer(1);
+    let line = channel("PJSIP/gsm2-00000002", 2).of(&customer);
+    let mut story = Story::new();
+    story.at(0.0).born(&customer, Ring).born(&line, Down);
+    story.dial(&customer, &line, "998901110002@gsm2");
+    story.at(5.0).hangups(&[&line, &customer]);
+    let call = story.call();
+    assert_eq!(call.direction, Inbound);
+    assert_eq!(call.unmatched, ["PJSIP/gsm2"]);
+}

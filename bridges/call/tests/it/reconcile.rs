@@ -40,6 +40,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
         remarks: Vec::new(),
         why: Vec::new(),
         timeline: None,
+        unmatched: Vec::new(),
     }
 }
 

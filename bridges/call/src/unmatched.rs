@@ -1,0 +1,128 @@
+//! Channels of no trunk that carried somebody from outside: of a trunk that no flag names, or whose
+//! endpoint is misspelt. Their calls look internal.
+
+use crate::trunk::{is_sip, prefix};
+
+/// A number of so many digits is one of the outside: extensions have fewer.
+const OUTSIDE_DIGITS_MIN: usize = 7;
+/// Prefixes named of one call.
+const PREFIXES_MAX: usize = 8;
+
+/// Which way the number came or went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Carried {
+    /// Its caller called in on the channel.
+    In,
+    /// It stood in the dial string of the channel.
+    Out,
+}
+
+/// What the channels of one call that belong to no trunk have carried.
+#[derive(Debug, Default)]
+pub(crate) struct Unmatched(Vec<String>);
+
+impl Unmatched {
+    /// A channel of no trunk, and a number that it carried. It is passed over where that is a
+    /// telephone's own, or what is dialled of a telephone: `PJSIP/101/sip:4711@10.0.0.5`.
+    pub(crate) fn note(&mut self, channel: &str, number: &str, way: Carried) {
+        let Some(prefix) = prefix(channel) else {
+            return;
+        };
+        let device = prefix.split_once('/').map_or("", |(_, device)| device);
+        let is_phone = is_short(device) && (is_sip(&prefix) || way == Carried::In);
+        let own = is_numeric(device) && digits(number).ends_with(&digits(device));
+        let known = self.0.contains(&prefix) || self.0.len() >= PREFIXES_MAX;
+        if is_outside(number) && !is_phone && !own && !known {
+            self.0.push(prefix);
+        }
+    }
+
+    /// `PJSIP/citty` each, once.
+    pub(crate) fn prefixes(self) -> Vec<String> {
+        self.0
+    }
+}
+
+fn digits(text: &str) -> String {
+    text.chars().filter(char::is_ascii_digit).collect()
+}
+
+/// Somebody's number outside: digits, as a carrier writes them.
+fn is_outside(number: &str) -> bool {
+    let clean = |c: char| c.is_ascii_digit() || "+-(). ".contains(c);
+    number.chars().all(clean) && digits(number).len() >= OUTSIDE_DIGITS_MIN
+}
+
+fn is_numeric(device: &str) -> bool {
+    !device.is_empty() && device.bytes().all(|b| b.is_ascii_digit())
+}
+
+/// `101`, `101-WS`: an extension's number.
+fn is_short(device: &str) -> bool {
+    let number = device.strip_suffix("-WS").unwrap_or(device);
+    is_numeric(number) && number.len() < OUTSIDE_DIGITS_MIN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn noted(channel: &str, number: &str, way: Carried) -> Vec<String> {
+        let mut unmatched = Unmatched::default();
+        unmatched.note(channel, number, way);
+        unmatched.prefixes()
+    }
+
+    #[test]
+    fn what_carries_an_outside_number_is_named_by_what_its_channels_have_in_common() {
+        for (channel, prefix) in [
+            ("PJSIP/citty-0000004f", "PJSIP/citty"),
+            ("SIP/998712000000-0000004f", "SIP/998712000000"),
+            ("Dongle/MTS-SUP-0100000151", "Dongle/MTS-SUP"),
+            ("DAHDI/i1/998901110001-3", "DAHDI/i1"),
+            ("PJSIP/trunk_1/998901110001-1", "PJSIP/trunk_1"),
+        ] {
+            for way in [Carried::In, Carried::Out] {
+                assert_eq!(noted(channel, "+998901110001", way), [prefix]);
+            }
+        }
+        // A line of a card may be a telephone's; an outside number is dialled over no telephone.
+        assert_eq!(
+            noted("DAHDI/33-1", "998901110001", Carried::Out),
+            ["DAHDI/33"]
+        );
+        assert_eq!(
+            noted("DAHDI/33-1", "998901110001", Carried::In),
+            [] as [&str; 0]
+        );
+    }
+
+    #[test]
+    fn telephones_and_inside_numbers_are_none() {
+        for (channel, number) in [
+            ("PJSIP/101-00000050", "998901110001"),
+            ("PJSIP/101-WS-00000050", "998901110001"),
+            ("PJSIP/reception-00000050", "102"),
+            ("PJSIP/reception-00000050", "anonymous"),
+            ("PJSIP/998712000000-00000050", "+998712000000"),
+            ("Local/998901110001@out-0000004f;1", "998901110001"),
+        ] {
+            for way in [Carried::In, Carried::Out] {
+                assert_eq!(noted(channel, number, way), [] as [&str; 0], "{channel}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_names_few_and_each_once() {
+        let mut unmatched = Unmatched::default();
+        for n in (0..20).chain(0..20) {
+            unmatched.note(
+                &format!("PJSIP/gw{n}-0000004f"),
+                "998901110001",
+                Carried::In,
+            );
+        }
+        assert_eq!(unmatched.prefixes().len(), PREFIXES_MAX);
+    }
+}

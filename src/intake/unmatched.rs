@@ -1,0 +1,177 @@
+//! Channels of no trunk that carried outside numbers, by what they have in common: what `status`
+//! and the metrics show of them, kept over restarts until a flag names them.
+
+use crate::ops::status;
+use crate::spool::Op;
+use callbridge_call::EventTime;
+use callbridge_call::Extension;
+
+/// Prefixes kept; the channels of all others are counted together.
+const KEPT: usize = 32;
+/// What those are called.
+pub const OTHERS: &str = "other";
+/// Under which name the spool keeps them.
+pub const KEY: &str = "unmatched";
+/// One that has not been seen for so long is forgotten.
+const FORGOTTEN_SECONDS: i64 = 30 * 86_400;
+
+/// What was seen, in the order in which it was first seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UnmatchedLog {
+    seen: Vec<status::Unmatched>,
+    /// Seen by this process, and so told in the log.
+    told: Vec<(String, String)>,
+    untold: Vec<(String, String)>,
+    changed: bool,
+}
+
+impl UnmatchedLog {
+    /// As it was stored; empty where nothing was.
+    ///
+    /// # Errors
+    /// When it is not what this version stores.
+    pub fn stored(text: Option<&str>) -> Result<Self, serde_json::Error> {
+        let seen = text.map(serde_json::from_str).transpose()?;
+        Ok(Self {
+            seen: seen.unwrap_or_default(),
+            ..Self::default()
+        })
+    }
+
+    /// A call of this PBX went over a channel with this prefix.
+    pub(super) fn note(&mut self, pbx: &str, prefix: &str, at: EventTime) {
+        let is = |it: &status::Unmatched, prefix: &str| it.pbx == pbx && it.prefix == prefix;
+        let known = self.seen.iter().any(|it| is(it, prefix));
+        let prefix = match known || self.seen.len() < KEPT {
+            true => prefix,
+            false => OTHERS,
+        };
+        let at = at.floor_seconds().get();
+        match self.seen.iter_mut().find(|it| is(it, prefix)) {
+            Some(it) => (it.calls, it.last_at) = (it.calls + 1, it.last_at.max(at)),
+            None => self.seen.push(status::Unmatched {
+                pbx: pbx.to_owned(),
+                prefix: prefix.to_owned(),
+                calls: 1,
+                last_at: at,
+            }),
+        }
+        let one = (pbx.to_owned(), prefix.to_owned());
+        if !self.told.contains(&one) {
+            self.told.push(one.clone());
+            self.untold.push(one);
+        }
+        self.changed = true;
+    }
+
+    /// Forgets what a flag names by now (`is_named` says so of a PBX and a prefix), and what has
+    /// not been seen for long.
+    pub(super) fn prune(&mut self, now: EventTime, is_named: impl Fn(&str, &str) -> bool) {
+        let now = now.floor_seconds().get();
+        let kept = self.seen.len();
+        self.seen.retain(|it| {
+            let old = now - it.last_at > FORGOTTEN_SECONDS;
+            !old && !is_named(&it.pbx, &it.prefix)
+        });
+        if self.seen.len() < kept {
+            // There is room for some of these now; they are named when they come again.
+            self.seen.retain(|it| it.prefix != OTHERS);
+            self.changed = true;
+        }
+    }
+
+    /// PBX and prefix of each that was first seen since the last time.
+    pub(super) fn take_untold(&mut self) -> Vec<(String, String)> {
+        std::mem::take(&mut self.untold)
+    }
+
+    /// What is to be stored, where it has changed.
+    pub(super) fn take(&mut self) -> Option<Op> {
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        // Texts, numbers and lists of them: that always serializes.
+        let value = serde_json::to_string(&self.seen).unwrap_or_default();
+        let key = KEY.to_owned();
+        Some(Op::Meta { key, value })
+    }
+
+    /// As `status` lists them.
+    pub fn listed(self) -> Vec<status::Unmatched> {
+        self.seen
+    }
+}
+
+/// The device of a prefix, as a list of employees would name it.
+pub(super) fn device(prefix: &str) -> Extension {
+    let device = prefix.split_once('/').map_or(prefix, |(_, device)| device);
+    Extension::new(device)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(second: i64) -> EventTime {
+        EventTime::from_seconds(1_795_151_317 + second)
+    }
+
+    fn stored(log: &mut UnmatchedLog) -> Option<String> {
+        match log.take() {
+            Some(Op::Meta { key, value }) => {
+                assert_eq!(key, KEY);
+                Some(value)
+            }
+            Some(other) => panic!("{other:?}"),
+            None => None,
+        }
+    }
+
+    #[test]
+    fn each_prefix_is_counted_told_once_a_run_and_read_again_as_it_was_stored() {
+        let mut log = UnmatchedLog::default();
+        assert_eq!(stored(&mut log), None);
+        log.note("hq", "PJSIP/citty", at(0));
+        log.note("hq", "PJSIP/citty", at(9));
+        let one = ("hq".to_owned(), "PJSIP/citty".to_owned());
+        assert_eq!(log.take_untold(), std::slice::from_ref(&one));
+        let text = stored(&mut log).expect("one prefix");
+        // What is stored stays readable by later versions: this text is never changed.
+        let golden = r#"[{"prefix":"PJSIP/citty","calls":2,"lastAt":1795151326,"pbx":"hq"}]"#;
+        assert_eq!(text, golden);
+        assert_eq!(stored(&mut log), None, "nothing has changed");
+        let mut again = UnmatchedLog::stored(Some(golden)).expect("of this version");
+        again.note("hq", "PJSIP/citty", at(20));
+        assert_eq!(again.take_untold(), [one], "once a run");
+        assert_eq!(again.listed()[0].calls, 3);
+        assert!(UnmatchedLog::stored(Some("{")).is_err());
+    }
+
+    #[test]
+    fn what_a_flag_names_by_now_and_what_was_long_ago_is_forgotten() {
+        let mut log = UnmatchedLog::default();
+        for prefix in ["PJSIP/gsm", "PJSIP/city"] {
+            log.note("hq", prefix, at(0));
+        }
+        let _ = stored(&mut log);
+        log.prune(at(60), |_, _| false);
+        assert_eq!(stored(&mut log), None);
+        log.prune(at(60), |pbx, prefix| (pbx, prefix) == ("hq", "PJSIP/city"));
+        assert_eq!(log.clone().listed().len(), 1);
+        assert!(stored(&mut log).is_some());
+        log.prune(at(31 * 86_400), |_, _| false);
+        assert_eq!(log.listed(), []);
+    }
+
+    #[test]
+    fn however_many_there_are_few_are_named_and_all_are_counted() {
+        let mut log = UnmatchedLog::default();
+        for n in 0..100 {
+            log.note("hq", &format!("SIP/10.0.0.{n}"), at(n));
+        }
+        let listed = log.listed();
+        assert_eq!(listed.len(), KEPT + 1);
+        let others = listed.last().expect("the others");
+        assert_eq!((others.prefix.as_str(), others.calls), (OTHERS, 68));
+    }
+}

@@ -1,0 +1,76 @@
+//! Is a trunk that no flag names, or that is misspelt, seen before somebody misses the calls?
+
+use crate::crm::{self, RATE_FLAG};
+use crate::operations::metrics;
+use crate::program::Place;
+use crate::recordings::{self, TRUNKS};
+use callbridge::ops::status::{Kind, Status, Verdict};
+
+const WARNING: &str = "belongs to no trunk";
+
+fn prefixes(status: &Status) -> Vec<(&str, u64)> {
+    let seen = status.unmatched.iter();
+    seen.map(|it| (it.prefix.as_str(), it.calls)).collect()
+}
+
+#[tokio::test]
+async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_is_mended() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    for name in ["inbound_answered", "outbound_answered", "internal_call"] {
+        place.append("calls.ami", &recordings::one(name).ami);
+    }
+    let source = place.file("calls.ami", "ami");
+    let listen = "--listen=127.0.0.1:0";
+    let misspelt = TRUNKS[0].replace("PJSIP/city", "PJSIP/citty");
+    let mut program = place.run(&crm.url(), &[&source, &misspelt, RATE_FLAG, listen]);
+    let three = |it: &Status| it.books.internal == 3;
+    let status = program.until("three calls, all internal", three).await;
+    assert_eq!(prefixes(&status), [("PJSIP/city", 2)]);
+    let kinds: Vec<Kind> = status.todo.iter().map(|todo| todo.kind).collect();
+    assert_eq!(
+        (status.verdict, &*kinds),
+        (Verdict::Attention, &[Kind::NoTrunk][..])
+    );
+    assert!(
+        status.todo[0].what.contains("PJSIP/city (2 calls)"),
+        "{status:?}"
+    );
+    let exported = metrics(&program).await;
+    let line = "callbridge_unmatched_channels_total{source=\"file://";
+    let line = exported
+        .lines()
+        .find(|it| it.starts_with(line))
+        .expect("the counter");
+    assert!(line.ends_with("prefix=\"PJSIP/city\"} 2"), "{line}");
+    program.terminate().await;
+    let log = place.logs();
+    let warned: Vec<&str> = log.lines().filter(|it| it.contains(WARNING)).collect();
+    assert!(
+        warned.len() == 1 && warned[0].contains("id=PJSIP/city"),
+        "{log}"
+    );
+    let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
+    let forgotten = |it: &Status| it.unmatched.is_empty();
+    let status = program.until("the right trunk", forgotten).await;
+    assert_eq!(status.verdict, Verdict::Well, "{:?}", status.todo);
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn a_pattern_that_takes_telephones_in_is_named_at_the_start() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.write("calls.ami", "");
+    let source = place.file("calls.ami", "ami");
+    let wide = TRUNKS[0].replace("PJSIP/city", "PJSIP/*");
+    let mut program = place.run(&crm.url(), &[&source, &wide, RATE_FLAG]);
+    program.until("it runs", |_| true).await;
+    program.terminate().await;
+    let log = place.logs();
+    let named = log
+        .lines()
+        .find(|line| line.contains("PJSIP/* takes in telephones"));
+    assert!(
+        named.is_some_and(|line| line.contains("trunk city")),
+        "{log}"
+    );
+}
