@@ -203,7 +203,15 @@ impl Assembler {
         }
         if outcome.changed {
             self.changed.insert(key);
-            self.settle_or_not(key);
+            if self
+                .calls
+                .get(key)
+                .is_some_and(|call| call.is_plainly_open(id))
+            {
+                self.settling.remove(key);
+            } else {
+                self.settle_or_not(key);
+            }
         }
         if self.calls.get(key).is_some_and(OpenCall::is_crowded) {
             self.relieve(key, arrived);
@@ -247,7 +255,7 @@ impl Assembler {
                 self.overdue.remove(absorbed);
                 self.settles_still(key);
                 self.doubt_or_not(key);
-                self.changed.insert(absorbed);
+                self.is_no_more(absorbed);
                 self.changed.insert(key);
             }
         }
@@ -340,11 +348,11 @@ impl Assembler {
     fn finish(&mut self, key: u64, ended: Ended) {
         self.settling.remove(key);
         self.overdue.remove(key);
-        self.changed.insert(key);
         if let Some(call) = self.calls.get(key) {
             let early = self.early.take_of_call(&call.ties.ids);
             self.give_early(key, early);
         }
+        self.is_no_more(key);
         let Some(call) = self.calls.close(key) else {
             return;
         };
@@ -357,6 +365,15 @@ impl Assembler {
         let mut finished = resolve::resolve(&call, &self.settings, ended);
         self.counts.nobody += u64::from(finished.is_empty());
         self.finished.append(&mut finished);
+    }
+
+    /// The number is no open call's any more: a change for whoever was given it as one.
+    fn is_no_more(&mut self, key: u64) {
+        if self.published.contains(&key) {
+            self.changed.insert(key);
+        } else {
+            self.changed.remove(&key);
+        }
     }
 
     /// The calls finished since the last take, in the order they were finished.

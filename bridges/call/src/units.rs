@@ -1,6 +1,7 @@
 //! Times and ids as types: a number with a unit in its name exists only at the edge.
 
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::fmt;
 use std::time::Duration;
 
@@ -92,16 +93,16 @@ impl fmt::Display for EpochSeconds {
 /// The id a PBX gives to one channel: `1795151317.146`, `pbx1-1529936170.42`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct UniqueId(String);
+pub struct UniqueId(SmolStr);
 
 /// The unique id of the channel that a call began with.
 pub type Linkedid = UniqueId;
 
 impl UniqueId {
     /// Any text; `None` for the empty one.
-    pub fn new(text: impl Into<String>) -> Option<Self> {
-        let text = text.into();
-        (!text.is_empty()).then_some(Self(text))
+    pub fn new(text: impl AsRef<str>) -> Option<Self> {
+        let text = text.as_ref();
+        (!text.is_empty()).then(|| Self(text.into()))
     }
 
     /// The id as the PBX wrote it.

@@ -8,7 +8,9 @@ use super::open::{OpenCall, Ties};
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use foldhash::fast::RandomState;
+use smol_str::SmolStr;
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 
 /// Ids of finished calls that are remembered here; the spool remembers more, and longer.
@@ -78,7 +80,7 @@ pub(super) fn ties<'a>(
 /// The open calls by number, with an index of all that leads to them.
 #[derive(Debug, Default)]
 pub(super) struct Calls {
-    pub(super) calls: BTreeMap<u64, Box<OpenCall>>,
+    pub(super) calls: HashMap<u64, Box<OpenCall>, RandomState>,
     ids: Index<u64>,
     bridges: Index<u64>,
     locals: Index<u64>,
@@ -102,7 +104,20 @@ impl Calls {
     }
 
     pub(super) fn keys(&self) -> Vec<u64> {
-        self.calls.keys().copied().collect()
+        self.keys_of(|_| true)
+    }
+
+    /// The calls of which this is true, in the order in which they were opened.
+    fn keys_of(&self, is: impl Fn(&OpenCall) -> bool) -> Vec<u64> {
+        let those = self.calls.iter().filter(|(_, call)| is(call));
+        let mut keys: Vec<u64> = those.map(|(&key, _)| key).collect();
+        keys.sort_unstable();
+        keys
+    }
+
+    /// All calls, in no order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &OpenCall)> {
+        self.calls.iter().map(|(&key, call)| (key, call.as_ref()))
     }
 
     pub(super) fn get(&self, key: u64) -> Option<&OpenCall> {
@@ -275,7 +290,7 @@ impl Calls {
             }
             None => {
                 index.insert(text, *key);
-                texts.insert(text.to_owned());
+                texts.insert(text.into());
                 None
             }
         }
@@ -315,7 +330,7 @@ impl Calls {
             }
         }
         let born = call.legs.values().map(|leg| leg.name());
-        for name in born.chain(call.renamed_to.iter().map(String::as_str)) {
+        for name in born.chain(call.renamed_to.iter().map(SmolStr::as_str)) {
             if (self.names.get(name)).is_some_and(|id| call.legs.contains_key(id)) {
                 self.names.remove(name);
             }
@@ -325,7 +340,7 @@ impl Calls {
 
     /// Part of a call is over, while the rest of it goes on.
     pub(super) fn forget_past(&mut self, key: u64, past: &OpenCall) {
-        self.remember_finished_ids(past.ties.ids.iter().map(String::as_str));
+        self.remember_finished_ids(past.ties.ids.iter().map(SmolStr::as_str));
         for id in &past.ties.ids {
             self.ids.remove(id);
         }
@@ -344,7 +359,7 @@ impl Calls {
             }
         }
         let still = |bridge: &str| call.legs.values().any(|leg| leg.was_in(bridge));
-        let empty: Vec<String> = call
+        let empty: Vec<SmolStr> = call
             .ties
             .bridges
             .iter()
@@ -353,7 +368,7 @@ impl Calls {
             .collect();
         for bridge in empty {
             self.bridges.remove(&bridge);
-            call.ties.bridges.remove(&bridge);
+            call.ties.bridges.remove(bridge.as_str());
         }
     }
 
@@ -373,7 +388,7 @@ impl Calls {
     /// Late events with one of the call's ids raise no ghost.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
         let names = call.legs.values().map(|leg| leg.name());
-        self.remember_finished_ids(call.ties.ids.iter().map(String::as_str).chain(names));
+        self.remember_finished_ids(call.ties.ids.iter().map(SmolStr::as_str).chain(names));
     }
 
     fn remember_finished_ids<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
@@ -392,15 +407,12 @@ impl Calls {
 
     /// Calls all of whose channels that were heard of have hung up.
     pub(super) fn hung_up(&self) -> Vec<u64> {
-        let over = self.calls.iter().filter(|(_, call)| call.has_hung_up());
-        over.map(|(&key, _)| key).collect()
+        self.keys_of(OpenCall::has_hung_up)
     }
 
     /// Calls in which nobody is left, though not every hang-up was heard.
     pub(super) fn deserted(&self) -> Vec<u64> {
-        let left = |call: &OpenCall| call.is_deserted() || call.is_told_over();
-        let left = self.calls.iter().filter(|(_, call)| left(call));
-        left.map(|(&key, _)| key).collect()
+        self.keys_of(|call| call.is_deserted() || call.is_told_over())
     }
 
     /// When the first event of the call that is open longest arrived.
@@ -410,11 +422,10 @@ impl Calls {
 
     /// Calls of which something arrived before this moment.
     pub(super) fn arrived_before(&self, moment: EventTime) -> Vec<u64> {
-        let old = self.calls.iter().filter(|(_, call)| {
+        self.keys_of(|call| {
             let first = call.opened_arrived.min(call.heard_arrived);
             first.min(call.quiet_arrived) < moment
-        });
-        old.map(|(&key, _)| key).collect()
+        })
     }
 
     /// What arrived of a call before `right_from` arrived now; the call is none that is told live.

@@ -7,6 +7,7 @@ use crate::event::Cdr;
 use crate::trunk::Endpoint;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -76,11 +77,13 @@ impl EarlyCdrs {
     }
 
     /// Those of channels that were never heard of, but with one of these linkedids.
-    pub(super) fn take_of_call(&mut self, ids: &BTreeSet<String>) -> Vec<(u64, EarlyCdr)> {
+    pub(super) fn take_of_call(&mut self, ids: &BTreeSet<SmolStr>) -> Vec<(u64, EarlyCdr)> {
         if self.cdrs.is_empty() {
             return Vec::new();
         }
-        let keys = ids.iter().filter_map(|id| self.by_linkedid.get(id));
+        let keys = ids
+            .iter()
+            .filter_map(|id| self.by_linkedid.get(id.as_str()));
         let keys: BTreeSet<u64> = keys.flatten().copied().collect();
         keys.into_iter().filter_map(|key| self.take(key)).collect()
     }

@@ -324,9 +324,9 @@ impl Assembler {
     /// Each call in doubt is kept under the moment that it has.
     fn check_overdue(&self) {
         let after = self.settings.lost_after;
-        let mut calls = self.calls.calls.iter();
+        let mut calls = self.calls.iter();
         debug_assert!(
-            calls.all(|(key, call)| call.overdue_at(after) == self.overdue.at.get(key).copied()),
+            calls.all(|(key, call)| call.overdue_at(after) == self.overdue.at.get(&key).copied()),
             "a call in doubt is kept under a moment that it no longer has"
         );
     }

@@ -1,15 +1,17 @@
 //! What leads from a text to something open, looked up and never walked: the order of its entries
 //! is by chance, so nothing that depends on it can be asked.
 
+use foldhash::quality::RandomState;
+use smol_str::SmolStr;
 use std::collections::HashMap;
 
 /// Entries by their texts. A look-up costs the same among ten thousand calls as among ten.
 #[derive(Debug)]
-pub(super) struct Index<V>(HashMap<Box<str>, V>);
+pub(super) struct Index<V>(HashMap<SmolStr, V, RandomState>);
 
 impl<V> Default for Index<V> {
     fn default() -> Self {
-        Self(HashMap::new())
+        Self(HashMap::default())
     }
 }
 
@@ -39,6 +41,6 @@ impl<V> Index<V> {
     }
 
     pub(super) fn clear(&mut self) {
-        self.0 = HashMap::new();
+        self.0 = HashMap::default();
     }
 }

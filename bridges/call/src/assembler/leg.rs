@@ -4,6 +4,7 @@ use crate::event::{ChannelEvent, ChannelRef, ChannelState, Kind, Origin};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 
 /// Different names, numbers, linkedids… remembered of one channel.
 const TEXTS_MAX: usize = 16;
@@ -97,7 +98,7 @@ impl What {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamped {
     pub(crate) at: EventTime,
-    pub(crate) text: String,
+    pub(crate) text: SmolStr,
 }
 
 /// The different texts heard in one place, each with its first time.
@@ -120,7 +121,7 @@ impl Heard {
         if room {
             self.0.push(Stamped {
                 at,
-                text: text.to_owned(),
+                text: text.into(),
             });
         }
         room
@@ -152,8 +153,8 @@ impl Heard {
 /// A variable's value, and when it was told first and last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct VariableHeard {
-    pub(crate) name: String,
-    pub(crate) value: String,
+    pub(crate) name: SmolStr,
+    pub(crate) value: SmolStr,
     pub(crate) first: EventTime,
     pub(crate) last: EventTime,
 }
@@ -161,7 +162,7 @@ pub(crate) struct VariableHeard {
 /// A `Dial` that the channel ran, and when it was seen to run it first and last.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct DialHeard {
-    pub(crate) data: String,
+    pub(crate) data: SmolStr,
     pub(crate) first: EventTime,
     pub(crate) last: EventTime,
 }
@@ -383,7 +384,7 @@ impl Leg {
         }
         let room = self.dials.len() < TEXTS_MAX;
         if room {
-            let data = data.to_owned();
+            let data = data.into();
             self.dials.push(DialHeard {
                 data,
                 first: at,
@@ -417,8 +418,8 @@ impl Leg {
         let room = self.variables.len() < VARIABLES_MAX;
         if room {
             self.variables.push(VariableHeard {
-                name: name.to_owned(),
-                value: value.to_owned(),
+                name: name.into(),
+                value: value.into(),
                 first: at,
                 last: at,
             });

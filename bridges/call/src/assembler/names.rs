@@ -131,7 +131,7 @@ impl Calls {
             && !to.ends_with('>')
         {
             self.names.insert(name, id.clone());
-            call.renamed_to.insert(name.to_owned());
+            call.renamed_to.insert(name.into());
         }
     }
 
@@ -158,8 +158,11 @@ impl Calls {
         event: &ChannelEvent<'_>,
     ) -> Option<UniqueId> {
         let leg = self.get(key)?.legs.get(id)?;
+        if !is_renamed(leg, event) {
+            return None;
+        }
         let holder = self.holder(unmarked(&event.channel.name));
-        holder.filter(|holder| is_renamed(leg, event) && holder != id)
+        holder.filter(|holder| holder != id)
     }
 
     /// Learns who has which name in a call that was put back.

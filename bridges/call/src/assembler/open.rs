@@ -7,6 +7,7 @@ use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ pub(crate) struct OpenCall {
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
     /// Names that its channels took on later.
     #[serde(default)]
-    pub(crate) renamed_to: BTreeSet<String>,
+    pub(crate) renamed_to: BTreeSet<SmolStr>,
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
     /// What leads to this call: unique ids and linkedids, bridges, Local channels.
@@ -87,9 +88,9 @@ pub(crate) struct OpenCall {
 /// All that leads from an event to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ties {
-    pub(crate) ids: BTreeSet<String>,
-    pub(crate) bridges: BTreeSet<String>,
-    pub(crate) locals: BTreeSet<String>,
+    pub(crate) ids: BTreeSet<SmolStr>,
+    pub(crate) bridges: BTreeSet<SmolStr>,
+    pub(crate) locals: BTreeSet<SmolStr>,
 }
 
 impl Ties {
@@ -259,6 +260,13 @@ impl OpenCall {
         !self.legs.values().any(|leg| leg.is_real() || missed(leg))
     }
 
+    /// This channel of it was seen to do something, and has not hung up: so the call is open,
+    /// whatever its other channels are.
+    pub(crate) fn is_plainly_open(&self, id: &UniqueId) -> bool {
+        let leg = self.legs.get(id);
+        leg.is_some_and(|leg| leg.is_real() && !leg.is_over())
+    }
+
     /// All channels heard of have hung up.
     pub(crate) fn has_hung_up(&self) -> bool {
         self.is_ghost() || !self.legs.values().any(Leg::is_up)
@@ -352,8 +360,8 @@ impl OpenCall {
     /// a consultation may come first with `lead=` and nothing after it.
     pub(crate) fn has_userfield(&self) -> bool {
         let of_legs = self.legs.values().flat_map(|leg| leg.userfields.iter());
-        let of_legs = of_legs.map(|field| &field.text);
-        let mut texts = self.userfields.iter().chain(of_legs);
+        let of_legs = of_legs.map(|field| field.text.as_str());
+        let mut texts = self.userfields.iter().map(String::as_str).chain(of_legs);
         texts.any(|text| text.bytes().any(|byte| byte.is_ascii_digit()))
     }
 

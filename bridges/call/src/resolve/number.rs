@@ -25,10 +25,15 @@ pub(super) struct Number {
     pub(super) words: &'static str,
 }
 
-fn number(text: String, from_dial_string: bool, at: EventTime, words: &'static str) -> Number {
+fn number(
+    text: impl Into<String>,
+    from_dial_string: bool,
+    at: EventTime,
+    words: &'static str,
+) -> Number {
     Number {
         heard: HeardNumber {
-            text,
+            text: text.into(),
             from_dial_string,
         },
         at,
@@ -41,7 +46,7 @@ pub(super) fn caller(leg: &View<'_>) -> Option<Number> {
     let callers = leg.leg.callers.by_time();
     let caller = callers.into_iter().find(|caller| is_number(&caller.text))?;
     Some(number(
-        caller.text.clone(),
+        caller.text.as_str(),
         false,
         caller.at,
         "the caller's number",
@@ -86,7 +91,7 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let mut prefixed = texts.filter(|text| is_number(&text.text));
     if let Some(text) = prefixed.next() {
         return Some(number(
-            text.text.clone(),
+            text.text.as_str(),
             false,
             text.at,
             "the number of the dialled channel",
@@ -96,7 +101,7 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     let extens = first.leg.extens.by_time();
     let exten = extens.into_iter().find(|exten| is_number(&exten.text))?;
     Some(number(
-        exten.text.clone(),
+        exten.text.as_str(),
         false,
         exten.at,
         "the extension that was dialled",

@@ -27,8 +27,8 @@ pub(super) fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<Source<'a
         for heard in last_values(legs[i]) {
             let Some(known) = made.get_mut(heard.name.as_str()) else {
                 let variable = Variable {
-                    name: heard.name.clone(),
-                    values: vec![heard.value.clone()],
+                    name: heard.name.to_string(),
+                    values: vec![heard.value.to_string()],
                 };
                 made.insert(
                     &heard.name,
@@ -41,8 +41,8 @@ pub(super) fn variables<'a>(legs: &[&'a View<'a>], plan: &Plan) -> Vec<Source<'a
                 continue;
             };
             let of_root = root.is_some_and(|root| known.leg.leg.id == legs[root].leg.id);
-            if rank == 1 && !of_root && !known.variable.values.contains(&heard.value) {
-                known.variable.values.push(heard.value.clone());
+            if rank == 1 && !of_root && !known.variable.values.iter().any(|it| heard.value == *it) {
+                known.variable.values.push(heard.value.to_string());
             }
         }
     }
@@ -84,8 +84,9 @@ pub(super) fn userfields(legs: &[&View<'_>], plan: &Plan, of_cdrs: &[String]) ->
         .collect();
     told.sort_by_key(|stamped| stamped.at);
     let mut seen = BTreeSet::new();
-    let all = told.into_iter().map(|stamped| &stamped.text).chain(of_cdrs);
-    all.filter(|text| seen.insert(text.as_str()))
-        .cloned()
+    let told = told.into_iter().map(|stamped| stamped.text.as_str());
+    let all = told.chain(of_cdrs.iter().map(String::as_str));
+    all.filter(|text| seen.insert(*text))
+        .map(str::to_owned)
         .collect()
 }
