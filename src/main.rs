@@ -2,23 +2,25 @@
 
 use callbridge::cli::command::{Asked, read};
 use callbridge::cli::dispatch::{dispatch, print};
-use callbridge::cli::{Code, Environment, Failure};
+use callbridge::cli::{Code, Environment, Failure, logging};
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use tokio::signal::unix::{SignalKind, signal};
 
 fn main() -> ExitCode {
-    match start() {
+    let code = match start() {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             let words = failure.to_string();
             if !words.is_empty() {
-                eprintln!("callbridge: {words}");
+                logging::say(&words);
             }
             failure.exit_code()
         }
-    }
+    };
+    logging::flush();
+    code
 }
 
 /// Checks the arguments, starts the runtime, does what was asked until done or told to stop.
@@ -74,7 +76,7 @@ fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> 
             while first.elapsed() < SAME_ORDER {
                 again = heard().await;
             }
-            eprintln!("callbridge: told to stop again: ended at once");
+            logging::say("told to stop again: ended at once");
             // As a shell says of a program that a signal has ended.
             std::process::exit(128 + again.as_raw_value());
         });

@@ -59,12 +59,10 @@ where
         mut writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut at = String::new();
-        SystemTime.format_time(&mut Writer::new(&mut at))?;
         let mut said = Said::default();
         event.record(&mut said);
         let mut line = Map::new();
-        line.insert("timestamp".to_owned(), at.into());
+        line.insert("timestamp".to_owned(), now_text().into());
         line.insert("level".to_owned(), event.metadata().level().as_str().into());
         line.extend(
             said.0
@@ -73,6 +71,29 @@ where
         );
         writeln!(writer, "{}", Value::Object(line))
     }
+}
+
+/// Beside the number of lines in a line about lost ones.
+const LOST: &str = "lines of the log are lost: stderr did not take them";
+
+fn now_text() -> String {
+    let mut at = String::new();
+    // Writing into a String does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut at));
+    at
+}
+
+/// A line about lines that are lost, as text.
+pub fn lost_text(lines: u64) -> String {
+    format!("{}  WARN {LOST} lines={lines}\n", now_text())
+}
+
+/// A line about lines that are lost, as JSON.
+pub fn lost_json(lines: u64) -> String {
+    let line = serde_json::json!({
+        "timestamp": now_text(), "level": "WARN", "message": LOST, "lines": lines,
+    });
+    format!("{line}\n")
 }
 
 /// What an event says, without what is empty.
@@ -208,5 +229,18 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, wants);
         assert_eq!((&line["id"], &line["ok"]), (&7.into(), &true.into()));
+    }
+
+    #[test]
+    fn lost_lines_are_told_in_a_line_like_others() {
+        let text = lost_text(7);
+        let (_, words) = text.split_once(" WARN ").expect("a level");
+        let wants = "lines of the log are lost: stderr did not take them lines=7\n";
+        assert_eq!(words, wants);
+        let line: Value = serde_json::from_str(&lost_json(7)).expect("JSON");
+        assert_eq!(
+            (&line["level"], &line["lines"]),
+            (&"WARN".into(), &7.into())
+        );
     }
 }

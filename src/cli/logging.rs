@@ -1,9 +1,14 @@
-//! Where log lines go: stderr, as text or JSON; colour on a terminal alone.
+//! Where log lines go: stderr, as text or JSON; colour on a terminal alone. A stderr that takes
+//! nothing costs its lines (see `log_writer`).
 
 use super::config::Logging;
 use super::environment::Environment;
-use super::log_lines::{JsonLine, TextFields};
-use std::io::IsTerminal as _;
+use super::log_lines::{JsonLine, TextFields, lost_json, lost_text};
+use super::log_writer::{LogWriter, Stderr};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{IsTerminal as _, Write as _};
+use std::panic::PanicHookInfo;
+use std::sync::OnceLock;
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -16,11 +21,22 @@ const QUIET: [&str; 4] = ["hyper", "reqwest", "rustls", "tungstenite"];
 /// broker's line comes to us as an error and is told in our words: they say nothing at any level.
 const SILENT: [&str; 4] = ["lapin", "amq_protocol", "amq_protocol_tcp", "tcp_stream"];
 
+/// The lines of this process, once its log is set up.
+static LOG: OnceLock<LogWriter> = OnceLock::new();
+
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
     let filter = filter(logging.level);
+    let says = if logging.json { lost_json } else { lost_text };
+    let Ok(log) = LogWriter::start(Stderr, says) else {
+        say("no thread can be had for the log: nothing is logged");
+        return;
+    };
+    let log = LOG.get_or_init(|| log);
+    std::panic::set_hook(Box::new(tell_panic));
     let builder = tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(log.clone())
+        .log_internal_errors(false)
         .with_max_level(logging.level)
         .with_target(false);
     // Ends in an error where a log is set up already: a test's, or a second call's.
@@ -38,6 +54,46 @@ pub fn set_up(logging: Logging, environment: &Environment) {
             .with(filter)
             .try_init()
     };
+}
+
+/// A word to whoever started the program. Nobody has to hear it: with a stderr that takes nothing
+/// it is lost.
+pub fn say(words: &str) {
+    let line = format!("callbridge: {words}\n");
+    match LOG.get() {
+        Some(log) => log.say(line.as_bytes()),
+        None => {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+}
+
+/// The last lines reach whoever still reads.
+pub fn flush() {
+    if let Some(log) = LOG.get() {
+        log.flush();
+    }
+}
+
+/// Lines of the log that nobody will read.
+pub fn lost_lines() -> u64 {
+    LOG.get().map_or(0, LogWriter::lost)
+}
+
+/// The standard library's own hook waits for a reader that has stopped.
+fn tell_panic(panic: &PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    let captured = backtrace.status() == BacktraceStatus::Captured;
+    let payload = panic.payload();
+    let fixed = payload.downcast_ref::<&str>().copied();
+    let words = fixed.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(
+        at = panic.location().map(ToString::to_string),
+        thread = std::thread::current().name(),
+        reason = words,
+        backtrace = captured.then(|| backtrace.to_string()),
+        "a part of callbridge has failed: this is a fault of the program, please report it"
+    );
 }
 
 /// What is told at a level. Only our own code tells more than `debug`: what others write at

@@ -16,7 +16,7 @@
 //! | [`secrets`] | files, systemd credentials, variables |
 //! | [`command`] | every command, checked; `checking` is the way there |
 //! | [`dispatch`] | each command to the part that does it |
-//! | [`logging`], `log_lines` | stderr, text or JSON |
+//! | [`logging`], `log_lines` | stderr, text or JSON; `log_writer`: also when nobody reads it |
 //! | [`manual`] | `man` and `completions` |
 //! | [`exit`] | sysexits codes |
 
@@ -30,6 +30,7 @@ pub mod environment;
 pub mod exit;
 pub mod faults;
 mod log_lines;
+mod log_writer;
 pub mod logging;
 pub mod manual;
 pub mod options;

@@ -116,6 +116,7 @@ impl Observer {
             counters: counters.unwrap_or_default(),
             requests,
             dead_letters,
+            log_lines_lost: crate::cli::logging::lost_lines(),
             webhooks: self.webhooks.as_ref().map(Shown::events),
             durations: self.durations.clone(),
         }

@@ -22,6 +22,7 @@ use super::store::{self, Lock};
 use super::verify::{self, Found};
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
+use crate::cli::logging::say;
 use crate::cli::secrets::Place;
 use crate::clock;
 use crate::crm::{Address, Setup};
@@ -152,10 +153,6 @@ impl Connect {
             proxy: self.proxy.as_ref().map(Url::to_string),
         }
     }
-}
-
-fn say(words: &str) {
-    eprintln!("callbridge: {words}");
 }
 
 fn refused(words: impl Into<String>) -> Failure {

@@ -48,6 +48,8 @@ pub struct Observed {
     pub counters: BTreeMap<String, u64>,
     /// Dead and parked letters, by reason.
     pub dead_letters: BTreeMap<String, u64>,
+    /// Lines of the log that nobody will read: stderr did not take them.
+    pub log_lines_lost: u64,
     /// Events that came to us, by kind and result; `None` where none are taken.
     pub webhooks: Option<crate::webhook::tally::Events>,
     /// Shared with where they are counted.
@@ -130,6 +132,10 @@ pub fn render(seen: &Observed) -> String {
     webhooks(&mut all, seen);
     directory(&mut all, seen);
     leads(&mut all, seen);
+    let lost = Counter::<u64, AtomicU64>::default();
+    lost.inc_by(seen.log_lines_lost);
+    let help = "Lines of the log that stderr did not take";
+    all.register("log_lines_lost", help, lost);
     let build = Gauges::<Build>::default();
     build
         .get_or_create(&Build {

@@ -14,6 +14,7 @@ mod calls;
 mod cel_rows;
 mod consent;
 mod crm;
+mod deaf;
 mod demo;
 mod directory;
 mod every_recording;

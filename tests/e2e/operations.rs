@@ -38,21 +38,17 @@ pub async fn metrics(program: &Program) -> String {
 
 /// Where `--listen` with port 0 came to listen.
 pub async fn address(program: &Program) -> SocketAddr {
-    let find = || {
-        let log = program.log();
-        let line = log
-            .lines()
-            .find(|line| line.contains("health and metrics"))?;
-        let (_, after) = line.split_once("127.0.0.1:")?;
-        let port = after
-            .split(|c: char| !c.is_ascii_digit())
-            .next()?
-            .parse()
-            .ok()?;
-        Some(SocketAddr::from(([127, 0, 0, 1], port)))
-    };
+    let find = || program.log().lines().find_map(listens_at);
     until("its address in the log", async || find().is_some()).await;
     find().expect("an address")
+}
+
+/// The address in the line that names it.
+pub fn listens_at(line: &str) -> Option<SocketAddr> {
+    let (_, after) = line.split_once("health and metrics")?;
+    let (_, after) = after.split_once("127.0.0.1:")?;
+    let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }
 
 /// A page of it.
@@ -61,7 +57,7 @@ pub async fn page(program: &Program, path: &str) -> (u16, String) {
 }
 
 /// Status line and body.
-async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
+pub async fn get(addr: SocketAddr, path: &str) -> (u16, String) {
     let asking = async {
         let mut stream = TcpStream::connect(addr).await?;
         let request = format!("GET {path} HTTP/1.1\r\nHost: {addr}\r\nConnection: close\r\n\r\n");

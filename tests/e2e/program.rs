@@ -129,17 +129,46 @@ impl Place {
         arguments: &[S],
         variables: &[(&str, &str)],
     ) -> Program {
+        let (log, file) = self.next_log();
+        let words = wrapper.iter().copied().chain([BINARY]);
+        let words = words.chain(arguments.iter().map(AsRef::as_ref));
+        self.spawn(words, variables, file.into(), log)
+    }
+
+    /// Starts `callbridge run` as [`Place::run`] does, with this as its stderr: its log is empty.
+    pub fn run_heard_by<S: AsRef<str>>(
+        &self,
+        crm: &str,
+        flags: &[S],
+        stderr: impl Into<Stdio>,
+    ) -> Program {
+        let arguments = self.arguments(crm, flags);
+        let words = [BINARY].into_iter();
+        let words = words.chain(arguments.iter().map(String::as_str));
+        self.spawn(words, &[], stderr.into(), self.next_log().0)
+    }
+
+    fn next_log(&self) -> (PathBuf, fs::File) {
         let run = self.runs.fetch_add(1, Ordering::Relaxed);
         let log = self.at(&format!("log-{run}"));
-        let words = wrapper.iter().copied().chain([BINARY]);
-        let mut words = words.chain(arguments.iter().map(AsRef::as_ref));
+        let file = fs::File::create(&log).expect("a file");
+        (log, file)
+    }
+
+    fn spawn<'w>(
+        &self,
+        mut words: impl Iterator<Item = &'w str>,
+        variables: &[(&str, &str)],
+        stderr: Stdio,
+        log: PathBuf,
+    ) -> Program {
         let child = Command::new(words.next().expect("a program"))
             .env_clear()
             .envs(variables.iter().copied())
             .args(words)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(fs::File::create(&log).expect("a file"))
+            .stderr(stderr)
             .kill_on_drop(true)
             .spawn()
             .expect("the program starts");

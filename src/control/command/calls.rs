@@ -6,6 +6,7 @@
 use super::conversation::{converse, line, mute, nobody, zone_of};
 use crate::cli::command::{Asking, ListCalls};
 use crate::cli::exit::{Code, Failure};
+use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Calls, Reply};
 use crate::control::socket::{self, Replies};
 use crate::explain::line::{OneLine, cut};
@@ -129,7 +130,7 @@ async fn follow(which: &Calls, at: &Asking, look: Look) -> Result<(), Failure> {
                 }
                 (past, told) = (false, true);
                 let state = at.state.display();
-                eprintln!("callbridge: no daemon runs on {state}; waiting for one");
+                say(&format!("no daemon runs on {state}; waiting for one"));
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -141,7 +142,7 @@ async fn listen(mut replies: Replies, at: &Asking, look: Look) -> Result<(), Fai
     loop {
         match replies.next().await {
             Ok(Some(Reply::Ready)) => {
-                eprintln!("callbridge: following calls; Ctrl-C ends it");
+                say("following calls; Ctrl-C ends it");
             }
             Ok(Some(Reply::Item(item))) => look.show(&item, &zone_of(at, replies.zone()))?,
             Ok(Some(Reply::Error { code, words })) => {

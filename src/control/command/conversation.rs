@@ -3,6 +3,7 @@
 use crate::cli::command::Asking;
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
+use crate::cli::logging::say;
 use crate::clock;
 use crate::control::desk::Desk;
 use crate::control::patience::Patience;
@@ -110,11 +111,11 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Fail
     let mut lists = Watched::new(&rules.trunks);
     match LeadDirectory::open(state) {
         Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
-        Err(error) => eprintln!("callbridge: {error}"),
+        Err(error) => say(&error.to_string()),
     }
     for news in lists.reload(clock::now().wall) {
         if let Err(error) = news.result {
-            eprintln!("callbridge: {error}");
+            say(&error.to_string());
         }
     }
     let (books, folder) = (spool.clone(), state.display().to_string());

@@ -6,6 +6,7 @@
 use super::conversation::{line, mute, nobody, zone_of};
 use crate::cli::command::Asking;
 use crate::cli::exit::{Code, Failure};
+use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Replies};
 use crate::dead_letter::text;
@@ -35,7 +36,7 @@ pub async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
             None => {
                 told = true;
                 let state = at.state.display();
-                eprintln!("callbridge: no daemon runs on {state}; waiting for one");
+                say(&format!("no daemon runs on {state}; waiting for one"));
             }
         }
         tokio::time::sleep(LOOK_EVERY).await;
@@ -51,7 +52,7 @@ async fn follow(mut replies: Replies, at: &Asking, width: usize) -> Result<(), F
     loop {
         match replies.next().await {
             Ok(Some(Reply::Ready)) => {
-                eprintln!("callbridge: watching for dead letters; Ctrl-C ends it");
+                say("watching for dead letters; Ctrl-C ends it");
             }
             Ok(Some(Reply::Item(item))) => show(&item, &zone_of(at, replies.zone()))?,
             Ok(Some(Reply::Error { code, words })) => {

@@ -1,0 +1,188 @@
+use super::*;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::sync::mpsc;
+
+/// Nothing here takes this long unless it never comes.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+fn said(lost: u64) -> String {
+    format!("{lost} lost\n")
+}
+
+/// Each write waits for a word about how it ends: taken, or refused.
+struct Gate {
+    open: mpsc::Receiver<bool>,
+    begun: mpsc::SyncSender<()>,
+    taken: Arc<Mutex<Vec<u8>>>,
+}
+
+impl io::Write for Gate {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.begun.send(()).expect("the test waits for it");
+        match self.open.recv() {
+            Ok(true) => {
+                self.taken.lock().expect("whole").extend_from_slice(bytes);
+                Ok(bytes.len())
+            }
+            Ok(false) | Err(_) => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A log whose reader does as it is told.
+struct Reader {
+    log: LogWriter,
+    ends: mpsc::SyncSender<bool>,
+    begun: mpsc::Receiver<()>,
+    taken: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Reader {
+    fn new() -> Self {
+        let (ends, open) = mpsc::sync_channel(100);
+        let (begins, begun) = mpsc::sync_channel(100);
+        let taken = Arc::default();
+        let gate = Gate {
+            open,
+            begun: begins,
+            taken: Arc::clone(&taken),
+        };
+        Self {
+            log: LogWriter::start(gate, said).expect("a thread"),
+            ends,
+            begun,
+            taken,
+        }
+    }
+
+    /// The next write ends so.
+    fn ends(&self, well: bool) {
+        self.begun.recv().expect("a write");
+        self.ends.send(well).expect("the thread waits for it");
+    }
+
+    fn read(&self) -> String {
+        String::from_utf8(self.taken.lock().expect("whole").clone()).expect("text")
+    }
+}
+
+#[test]
+fn a_line_is_written_when_it_has_been_said() {
+    let (mut read, write) = io::pipe().expect("a pipe");
+    let log = LogWriter::start(write, said).expect("a thread");
+    let mut buffer = [0; 6];
+    for line in ["one..\n", "two..\n"] {
+        (&log).write_all(line.as_bytes()).expect("said");
+        read.read_exact(&mut buffer).expect("written");
+        assert_eq!(buffer, *line.as_bytes());
+    }
+}
+
+#[test]
+fn a_reader_that_is_gone_costs_its_lines_and_nothing_else() {
+    let (read, write) = io::pipe().expect("a pipe");
+    let log = LogWriter::start(write, said).expect("a thread");
+    drop(read);
+    for _ in 0..1_000 {
+        log.say(b"a line\n");
+    }
+    log.flush_for(DEADLINE);
+    assert_eq!(log.lost(), 1_000);
+}
+
+#[test]
+fn a_reader_that_has_stopped_holds_nobody_up_and_is_told_what_it_missed() {
+    const SAID: u64 = 100_000;
+    let (read, write) = io::pipe().expect("a pipe");
+    let log = LogWriter::start(write, said).expect("a thread");
+    // Ends, though nobody reads: that is the test.
+    for line in 0..SAID {
+        log.say(format!("line {line}\n").as_bytes());
+    }
+    log.flush_for(Duration::ZERO);
+    assert!(log.lost() > 0);
+    let mut lines = BufReader::new(read).lines().map(|line| line.expect("text"));
+    let (mut next, mut missed) = (0, 0);
+    while next < SAID {
+        let line = lines.next().expect("a line");
+        match line.strip_suffix(" lost") {
+            Some(lost) => {
+                let lost: u64 = lost.parse().expect("a count");
+                (next, missed) = (next + lost, missed + lost);
+            }
+            None => {
+                assert_eq!(line, format!("line {next}"));
+                next += 1;
+            }
+        }
+    }
+    assert_eq!(missed, log.lost());
+}
+
+#[test]
+fn what_was_refused_is_said_as_soon_as_lines_are_taken_again() {
+    let reader = Reader::new();
+    // The first, the second in two writes (what is lost, itself), both refused.
+    reader.log.say(b"one\n");
+    reader.ends(false);
+    reader.log.say(b"two\n");
+    reader.ends(false);
+    reader.log.say(b"three\n");
+    reader.ends(true);
+    reader.ends(true);
+    reader.log.flush_for(DEADLINE);
+    assert_eq!(reader.read(), "2 lost\nthree\n");
+    assert_eq!(reader.log.lost(), 2);
+}
+
+#[test]
+fn a_line_that_broke_off_does_not_run_into_the_next() {
+    struct Half(mpsc::SyncSender<Vec<u8>>, u32);
+    impl io::Write for Half {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            match self.1 {
+                1 => {
+                    self.0.send(bytes[..3].to_vec()).expect("read");
+                    Ok(3)
+                }
+                2 => Err(io::ErrorKind::StorageFull.into()),
+                _ => {
+                    self.0.send(bytes.to_vec()).expect("read");
+                    Ok(bytes.len())
+                }
+            }
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+    let (send, receive) = mpsc::sync_channel(100);
+    let log = LogWriter::start(Half(send, 0), said).expect("a thread");
+    log.say(b"a long line\n");
+    log.say(b"another\n");
+    log.flush_for(DEADLINE);
+    let read: Vec<u8> = receive.try_iter().flatten().collect();
+    let read = String::from_utf8(read).expect("text");
+    assert_eq!(read, "a l\n1 lost\nanother\n");
+}
+
+#[test]
+fn at_the_end_a_reader_who_reads_gets_every_line() {
+    let reader = Reader::new();
+    for line in ["one\n", "two\n", "three\n"] {
+        reader.log.say(line.as_bytes());
+    }
+    let log = reader.log.clone();
+    let flushing = std::thread::spawn(move || log.flush_for(DEADLINE));
+    for _ in 0..3 {
+        reader.ends(true);
+    }
+    flushing.join().expect("it ends");
+    assert_eq!(reader.read(), "one\ntwo\nthree\n");
+}
