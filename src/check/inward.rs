@@ -3,11 +3,9 @@
 use super::finding::Finding;
 use crate::cli::config::{Config, Source as SourceFlag};
 use crate::cli::exit::Code;
-use crate::clock;
 use crate::daemon::open::source_of;
 use crate::daemon::outward::queue;
 use crate::dead_letter::queue;
-use crate::people::files::{Change, Error, Watched};
 use crate::people::rule::LeadRule;
 use crate::trunk::Trunk;
 use callbridge_source::Fix;
@@ -125,27 +123,4 @@ pub fn trunks(config: &Config) -> Vec<Finding> {
         }
     }
     found
-}
-
-/// The lists of leads and employees.
-pub fn lists(config: &Config) -> Vec<Finding> {
-    let mut lists = Watched::new(&config.rules.trunks);
-    let news = lists.reload(clock::now().wall);
-    let finding = |news: crate::people::files::News| {
-        let name = format!("list {}", news.file.display());
-        match news.result {
-            Ok(Change::Leads { rows, .. }) => Finding::well(name, format!("leads: {rows}")),
-            Ok(Change::Employees { rows }) => Finding::well(name, format!("employees: {rows}")),
-            Err(error) => {
-                let (code, todo) = match &error {
-                    Error::Missing(_) => (Code::NoInput, "put the file there, or mend its path"),
-                    Error::Unreadable(..) | Error::TooLarge(_) | Error::Wrong(..) => {
-                        (Code::Input, "mend the file; it is read again by itself")
-                    }
-                };
-                Finding::fault(code, name, error.to_string(), todo)
-            }
-        }
-    };
-    news.into_iter().map(finding).collect()
 }

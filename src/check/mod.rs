@@ -5,7 +5,7 @@
 //! | [`finding`] | one line of the answer, and the exit code of all |
 //! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
 //! | [`file`] | whether a file is written in its format, and of when |
-//! | [`inward`] | sources, trunks, lists, the queue for dead letters |
+//! | [`inward`] | sources, trunks, the queue for dead letters; [`lists`]: leads and employees |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
@@ -14,6 +14,7 @@ pub mod fields;
 pub mod file;
 pub mod finding;
 pub mod inward;
+pub mod lists;
 pub mod place;
 pub mod service;
 pub mod token;
@@ -65,7 +66,7 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     }
     show(doubts(config), &mut findings)?;
     show(inward::trunks(config), &mut findings)?;
-    show(inward::lists(config), &mut findings)?;
+    show(lists::look(config), &mut findings)?;
     for source in &config.sources {
         let mut found = inward::source(source).await;
         if found.fault.is_none() {

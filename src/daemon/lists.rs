@@ -4,33 +4,108 @@ use crate::clock;
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
 use crate::journal::Rules;
-use crate::people::files::{Change, News, Watched};
+use crate::journal::number::Country;
+use crate::ops::status::ListFile;
+use crate::people::People;
+use crate::people::directory::Directory;
+use crate::people::files::{Kind, News, Watched};
 use crate::spool::{Error, Handle};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// Between two looks at the lists' files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Bad rows of one file that the log names; `check` names them all.
+const LOGGED_MAX: usize = 20;
 
-/// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
-/// its calls are parked until it can.
-pub fn load(rules: &Rules) -> Watched {
-    let mut lists = Watched::new(&rules.trunks);
-    for news in lists.reload(clock::now().wall) {
-        tell(&news);
-    }
-    lists
+/// A list by its file, what it is of, and whose numbers it has.
+type Key = (PathBuf, &'static str, Option<Country>);
+/// How each list stands.
+pub type Shown = watch::Receiver<BTreeMap<Key, ListFile>>;
+
+/// The lists, and what is shown of them.
+#[derive(Debug)]
+pub struct Lists {
+    watched: Watched,
+    shown: watch::Sender<BTreeMap<Key, ListFile>>,
 }
 
-fn tell(news: &News) {
+impl Lists {
+    /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
+    /// its calls are parked until it can.
+    pub fn load(rules: &Rules) -> Self {
+        let mut watched = Watched::new(&rules.trunks);
+        let (shown, _) = watch::channel(BTreeMap::new());
+        let news = watched.reload(clock::now().wall);
+        let lists = Self { watched, shown };
+        lists.tell(&news);
+        lists
+    }
+
+    /// The same with this directory of leads beside them.
+    #[must_use]
+    pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
+        self.watched = self.watched.with_directory(directory);
+        self
+    }
+
+    /// The lists in force.
+    pub fn people(&self) -> &People {
+        self.watched.people()
+    }
+
+    /// How each list stands.
+    pub fn shown(&self) -> Shown {
+        self.shown.subscribe()
+    }
+
+    /// Into the log, and for `status`.
+    fn tell(&self, news: &[News]) {
+        news.iter().for_each(log);
+        self.shown.send_if_modified(|shown| {
+            let at = clock::now().wall.floor_seconds().get();
+            for one in news {
+                let key = (one.file.clone(), one.kind.word(), one.country);
+                shown.entry(key).or_default().take(one, at);
+            }
+            !news.is_empty()
+        });
+    }
+}
+
+fn log(news: &News) {
     let file = news.file.display();
-    match &news.result {
-        Ok(Change::Leads { rows, phones }) => {
-            tracing::info!(%file, rows, changed = phones.len(), "the lead list is read");
+    if let Err(error) = &news.result {
+        let error = error.masked();
+        tracing::error!(
+            error,
+            "a list cannot be used; what was read before stays in force"
+        );
+    }
+    let Some(about) = news.about() else { return };
+    for row in about.named.iter().take(LOGGED_MAX) {
+        let reason = row.masked();
+        tracing::error!(%file, reason, "a row of the list cannot be used");
+    }
+    let more = about.bad.saturating_sub(LOGGED_MAX);
+    if more > 0 {
+        let hint = "`callbridge check` names them";
+        tracing::error!(%file, more, hint, "rows of the list cannot be used");
+    }
+    if news.result.is_err() {
+        return;
+    }
+    let (rows, bad, remarks) = (about.rows, about.bad, about.remarks());
+    match (news.kind, about.is_empty()) {
+        (_, true) => tracing::warn!(%file, "the list has no row"),
+        (Kind::Leads, false) => {
+            tracing::info!(%file, rows, bad, "the lead list is read{remarks}");
         }
-        Ok(Change::Employees { rows }) => tracing::info!(%file, rows, "the employees are read"),
-        Err(error) => {
-            tracing::error!(%error, "a list cannot be used; what was read before stays in force");
+        (Kind::Employees, false) => {
+            tracing::info!(%file, rows, bad, "the employees are read{remarks}");
         }
     }
 }
@@ -40,7 +115,7 @@ fn tell(news: &News) {
 /// # Errors
 /// When the spool is gone for good.
 pub async fn keep(
-    mut lists: Watched,
+    mut lists: Lists,
     people: SharedPeople,
     rules: Rules,
     spool: Handle,
@@ -51,14 +126,12 @@ pub async fn keep(
     loop {
         look.tick().await;
         let reading = tokio::task::spawn_blocking(move || {
-            let news = lists.reload(clock::now().wall);
+            let news = lists.watched.reload(clock::now().wall);
             (lists, news)
         });
         let news;
         (lists, news) = reading.await?;
-        for news in &news {
-            tell(news);
-        }
+        lists.tell(&news);
         if news.iter().any(|news| news.result.is_ok()) {
             let newest = Arc::new(lists.people().clone());
             match people.write() {
@@ -67,15 +140,16 @@ pub async fn keep(
             }
         }
         for news in &news {
-            match &news.result {
-                Ok(Change::Leads { phones, .. }) if !all_anew => {
-                    let now = clock::now().wall;
-                    let left = release(&spool, Some(phones), &rules, lists.people(), now).await;
+            let Ok(change) = &news.result else { continue };
+            match news.kind {
+                Kind::Leads if !all_anew => {
+                    let (now, phones) = (clock::now().wall, Some(&change.phones[..]));
+                    let left = release(&spool, phones, &rules, lists.people(), now).await;
                     // What the full disk did not take is looked for among all parked calls.
                     all_anew = !passed(left)?;
                 }
-                Ok(Change::Employees { .. }) if rules.require_employee => all_anew = true,
-                Ok(Change::Leads { .. } | Change::Employees { .. }) | Err(_) => {}
+                Kind::Employees if rules.require_employee => all_anew = true,
+                Kind::Leads | Kind::Employees => {}
             }
         }
         if all_anew {

@@ -38,13 +38,15 @@ use crate::cli::exit::{Code, Failure};
 use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
 use crate::intake::written::Files;
+use crate::journal::Rules;
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::{Status, findings};
 use crate::ops::{http, systemd};
 use crate::sender::Asking;
-use crate::spool::{Guard, Integrity};
+use crate::spool::{Guard, Handle, Integrity, LeadDirectory};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
+use lists::Lists;
 use observer::Observer;
 use outward::Outward;
 use std::path::Path;
@@ -137,7 +139,7 @@ impl Daemon {
         let (statuses, sources) = watch::channel(opened.intake.statuses());
         let (mut intake, mut tasks) = (JoinSet::new(), JoinSet::new());
         let others = readers::start(&config, &sources.borrow(), &stopped, &mut tasks);
-        let lists = lists::load(&config.rules).with_directory(opened.directory.clone());
+        let lists = Lists::load(&config.rules).with_directory(opened.directory.clone());
         let people: SharedPeople = Arc::new(RwLock::new(Arc::new(lists.people().clone())));
         let (ring, ring_end) = source::ring(Limits::default());
         let is_file = opened.is_file.clone();
@@ -161,11 +163,9 @@ impl Daemon {
         let mut vitals = vec![shell.pulse.vital()];
         intake.spawn(shell.run());
         let (rules, spool) = (&config.rules, &opened.spool);
-        let keep = lists::keep(lists, Arc::clone(&people), rules.clone(), spool.clone());
+        let shown = lists.shown();
+        let keep = keep_people(lists, opened.directory, &people, (rules, spool));
         tasks.spawn(until(keep, stopped.clone()));
-        let (who, leads) = (Arc::clone(&people), opened.directory);
-        let learned = directory::keep(leads, who, rules.clone(), spool.clone());
-        tasks.spawn(until(learned, stopped.clone()));
         start_keeping(spool, &stopped, &mut tasks);
         let Outward {
             shown: sender,
@@ -185,6 +185,7 @@ impl Daemon {
             durations,
             seen_up,
             webhooks,
+            lists: shown,
             vitals,
             state: shown_folder(&config),
             check_command: check_command(std::env::args()),
@@ -379,6 +380,18 @@ async fn join_all(tasks: &mut JoinSet<anyhow::Result<()>>) {
             tracing::error!(error = format!("{error:#}"), "a part ended with an error");
         }
     }
+}
+
+/// Leads and employees stay those of the lists and of what is learned.
+fn keep_people(
+    lists: Lists,
+    leads: Arc<LeadDirectory>,
+    people: &SharedPeople,
+    (rules, spool): (&Rules, &Handle),
+) -> impl Future<Output = anyhow::Result<()>> + use<> {
+    let listed = lists::keep(lists, Arc::clone(people), rules.clone(), spool.clone());
+    let learned = directory::keep(leads, Arc::clone(people), rules.clone(), spool.clone());
+    async move { tokio::try_join!(listed, learned).map(drop) }
 }
 
 /// What looks after the state itself.

@@ -1,6 +1,7 @@
 //! Looks at the running daemon: for `status`, metrics, health and systemd.
 
 use super::errands;
+use super::lists;
 use super::readers::{self, Others};
 use super::webhooks::Shown;
 use crate::clock;
@@ -34,6 +35,8 @@ pub struct Observer {
     pub seen_up: watch::Receiver<Vec<bool>>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<Shown>,
+    /// The files of leads and employees.
+    pub lists: lists::Shown,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
     /// The state folder.
@@ -80,6 +83,7 @@ impl Observer {
             pause: pause.or(sender.pause),
             webhooks: self.webhooks.as_ref().map(Shown::status),
             directory,
+            lists: self.lists.borrow().values().cloned().collect(),
             check_command: self.check_command.clone(),
             ..kept
         };

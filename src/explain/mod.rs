@@ -49,6 +49,22 @@ const PIECE_BYTES: usize = 256 << 10;
 /// no more of them than this.
 const WAITING_MAX: usize = 10_000;
 
+/// The lists; their bad rows are said, and the good ones count.
+fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
+    let loaded = Watched::load(&rules.trunks, crate::clock::now().wall);
+    let (lists, news) = loaded.map_err(|faults| {
+        let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
+        Failure::new(Code::Input, words.join("\n"))
+    })?;
+    for news in &news {
+        let named = news.about().map_or(&[][..], |about| &about.named[..]);
+        for row in named {
+            let _ = writeln!(notes, "callbridge: {}: {row}", news.file.display());
+        }
+    }
+    Ok(lists)
+}
+
 /// Explains a recording. `out` is stdout, `notes` stderr.
 ///
 /// # Errors
@@ -66,11 +82,7 @@ pub fn run(
     };
     let file = open(path)?;
     let config = &explain.config;
-    let lists =
-        Watched::load(&config.rules.trunks, crate::clock::now().wall).map_err(|faults| {
-            let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
-            Failure::new(Code::Input, words.join("\n"))
-        })?;
+    let lists = lists(&config.rules, notes)?;
     let terminal = io::stdout().is_terminal();
     let mut printing = Printing {
         rules: &config.rules,

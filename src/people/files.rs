@@ -2,9 +2,11 @@
 
 use super::directory::Directory;
 use super::list::{self, LeadList};
+use super::rows::{About, BadRow, WrongHeader};
 use super::rule::{EmployeeRule, LeadRule};
 use super::{LeadFile, People};
 use crate::journal::Phone;
+use crate::journal::number::Country;
 use crate::trunk::Trunks;
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
@@ -22,6 +24,11 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 /// same tick of its clock: it is read once more.
 const YOUNG: Duration = Duration::from_secs(2);
 
+/// A list that is in force is replaced once its file was the same at two looks in a row: a file
+/// that is being written has rows missing, and a last one that is cut. After so many looks it is
+/// read all the same.
+const LOOKS_MAX: u32 = 30;
+
 /// A list that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -34,9 +41,41 @@ pub enum Error {
     /// It is larger than any list may be.
     #[error("{0}: larger than 256 MB")]
     TooLarge(PathBuf),
-    /// A row or the header is wrong.
+    /// The header is wrong.
     #[error("{0}: {1}")]
-    Wrong(PathBuf, list::Fault),
+    Header(PathBuf, WrongHeader),
+    /// It has rows, and none of them is good.
+    #[error("{0}: no row of it can be used; {first}", first = first(.1))]
+    Useless(PathBuf, About),
+}
+
+impl Error {
+    /// The rows that are wrong, where it is them.
+    pub const fn about(&self) -> Option<&About> {
+        match self {
+            Self::Useless(_, about) => Some(about),
+            Self::Missing(_) | Self::Unreadable(..) | Self::TooLarge(_) | Self::Header(..) => None,
+        }
+    }
+
+    /// For a log: of numbers their last four digits.
+    pub fn masked(&self) -> String {
+        match self {
+            Self::Useless(file, about) => {
+                let first = about.named.first().map(BadRow::masked).unwrap_or_default();
+                format!("{}: no row of it can be used; {first}", file.display())
+            }
+            error => error.to_string(),
+        }
+    }
+}
+
+fn first(about: &About) -> String {
+    about
+        .named
+        .first()
+        .map(ToString::to_string)
+        .unwrap_or_default()
 }
 
 /// A list that was read anew, or could not be.
@@ -44,26 +83,51 @@ pub enum Error {
 pub struct News {
     /// The list.
     pub file: PathBuf,
-    /// What it holds now; on an error the old list stays in force. One error is told once, until
-    /// the file changes again.
+    /// What it is a list of.
+    pub kind: Kind,
+    /// Whose numbers it has: trunks of two countries may read one file differently.
+    pub country: Option<Country>,
+    /// Its good rows are in force. On an error the old list stays in force: one error is told once,
+    /// until the file changes again.
     pub result: Result<Change, Error>,
+}
+
+impl News {
+    /// The file's rows, as far as there are any.
+    pub fn about(&self) -> Option<&About> {
+        match &self.result {
+            Ok(change) => Some(&change.about),
+            Err(error) => error.about(),
+        }
+    }
+}
+
+/// What a list is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Phones and leads.
+    Leads,
+    /// Extensions and employees.
+    Employees,
+}
+
+impl Kind {
+    /// `leads`, `employees`
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Leads => "leads",
+            Self::Employees => "employees",
+        }
+    }
 }
 
 /// What a newly read list changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// Of these phones it says something else than before.
-    Leads {
-        /// Rows now.
-        rows: usize,
-        /// The phones, sorted.
-        phones: Vec<Phone>,
-    },
-    /// The employees of some extensions may be others.
-    Employees {
-        /// Rows now.
-        rows: usize,
-    },
+pub struct Change {
+    /// Its rows, the bad ones by name.
+    pub about: About,
+    /// Of these phones a lead list says something else than before, sorted; none for employees.
+    pub phones: Vec<Phone>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -76,6 +140,27 @@ impl List {
     fn path(&self) -> &Path {
         match self {
             Self::Leads((path, _)) | Self::Employees(path) => path,
+        }
+    }
+
+    const fn kind(&self) -> Kind {
+        match self {
+            Self::Leads(_) => Kind::Leads,
+            Self::Employees(_) => Kind::Employees,
+        }
+    }
+
+    const fn country(&self) -> Option<Country> {
+        match self {
+            Self::Leads((_, country)) => *country,
+            Self::Employees(_) => None,
+        }
+    }
+
+    fn is_in_force(&self, people: &People) -> bool {
+        match self {
+            Self::Leads(key) => people.leads.contains_key(key),
+            Self::Employees(path) => people.employees.contains_key(path),
         }
     }
 }
@@ -110,45 +195,80 @@ enum Seen {
     Version { stamp: Stamp, settled: bool },
 }
 
+/// What is known of a list's file.
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    seen: Seen,
+    /// A newer version that is not read yet, and at how many looks the file was another.
+    newer: Option<(Stamp, u32)>,
+}
+
+impl Known {
+    const UNREAD: Self = Self {
+        seen: Seen::Never,
+        newer: None,
+    };
+
+    /// Whether this version has rested since the last look.
+    fn rests(&mut self, stamp: Stamp) -> bool {
+        if matches!(self.seen, Seen::Version { stamp: old, .. } if old == stamp) {
+            return true;
+        }
+        match self.newer {
+            Some((newer, _)) if newer == stamp => true,
+            Some((_, LOOKS_MAX..)) => true,
+            newer => {
+                let looks = newer.map_or(1, |(_, looks)| looks + 1);
+                self.newer = Some((stamp, looks));
+                false
+            }
+        }
+    }
+}
+
 /// The lists in force, and the files they come from.
 #[derive(Debug)]
 pub struct Watched {
     people: People,
-    seen: BTreeMap<List, Seen>,
+    known: BTreeMap<List, Known>,
 }
 
 impl Watched {
     /// The lists that the trunks name; nothing is read yet.
     pub fn new(trunks: &Trunks) -> Self {
-        let mut seen = BTreeMap::new();
+        let mut known = BTreeMap::new();
         for trunk in trunks.iter() {
             for rule in &trunk.leads {
                 if let LeadRule::Csv(file) = rule {
-                    seen.insert(List::Leads((file.clone(), trunk.country)), Seen::Never);
+                    known.insert(List::Leads((file.clone(), trunk.country)), Known::UNREAD);
                 }
             }
             if let Some(EmployeeRule::File(file)) = &trunk.employees {
-                seen.insert(List::Employees(file.clone()), Seen::Never);
+                known.insert(List::Employees(file.clone()), Known::UNREAD);
             }
         }
         Self {
             people: People::default(),
-            seen,
+            known,
         }
     }
 
-    /// Reads all lists; every one that cannot be used is told.
-    pub fn load(trunks: &Trunks, now: EventTime) -> Result<Self, Vec<Error>> {
+    /// Reads all lists, and gives what is to be said of them.
+    ///
+    /// # Errors
+    /// Every list that cannot be used.
+    pub fn load(trunks: &Trunks, now: EventTime) -> Result<(Self, Vec<News>), Vec<Error>> {
         let mut watched = Self::new(trunks);
-        let faults: Vec<Error> = watched
-            .reload(now)
-            .into_iter()
-            .filter_map(|news| news.result.err())
-            .collect();
-        if faults.is_empty() {
-            Ok(watched)
-        } else {
-            Err(faults)
+        let (mut news, mut faults) = (Vec::new(), Vec::new());
+        for one in watched.reload(now) {
+            match one.result {
+                Ok(_) => news.push(one),
+                Err(error) => faults.push(error),
+            }
+        }
+        match faults.is_empty() {
+            true => Ok((watched, news)),
+            false => Err(faults),
         }
     }
 
@@ -164,29 +284,35 @@ impl Watched {
         &self.people
     }
 
-    /// Reads the lists whose files are others than last time. Blocks on the disk.
+    /// Reads the lists whose files are others than last time, and at rest. Blocks on the disk.
     pub fn reload(&mut self, now: EventTime) -> Vec<News> {
         let mut news = Vec::new();
-        for (list, seen) in &mut self.seen {
-            let (version, result) = match read(list.path(), *seen, now) {
+        for (list, known) in &mut self.known {
+            let in_force = list.is_in_force(&self.people);
+            let before = known.seen;
+            let (version, result) = match read(list.path(), known, in_force, now) {
                 Read::Same => continue,
                 Read::Bytes(version, bytes) => (version, take(&mut self.people, list, &bytes)),
                 Read::Failed(version, error) => (version, Err(error)),
             };
             // Read once more for its youth alone, and the same: no news.
-            let again = matches!((*seen, version), (
+            let again = matches!((before, version), (
                 Seen::Version { stamp: a, settled: false },
                 Seen::Version { stamp: b, .. },
             ) if a == b);
-            *seen = version;
+            *known = Known {
+                seen: version,
+                newer: None,
+            };
             let same = match &result {
-                Ok(Change::Leads { phones, .. }) => phones.is_empty(),
-                Ok(Change::Employees { .. }) => true,
+                Ok(change) => change.phones.is_empty(),
                 Err(_) => true,
             };
             if !(again && same) {
                 news.push(News {
                     file: list.path().to_owned(),
+                    kind: list.kind(),
+                    country: list.country(),
                     result,
                 });
             }
@@ -195,25 +321,31 @@ impl Watched {
     }
 }
 
-/// Puts a list in force.
+/// Puts the good rows of a list in force; a list of bad rows alone leaves the old one there.
 fn take(people: &mut People, list: &List, bytes: &[u8]) -> Result<Change, Error> {
-    let wrong = |fault| Error::Wrong(list.path().to_owned(), fault);
+    let path = || list.path().to_owned();
+    let wrong = |header| Error::Header(path(), header);
     match list {
         List::Leads(key) => {
-            let newer = LeadList::read(bytes, key.1).map_err(wrong)?;
+            let (newer, about) = LeadList::read(bytes, key.1).map_err(wrong)?;
+            if about.is_useless() {
+                return Err(Error::Useless(path(), about));
+            }
             let older = people.leads.entry(key.clone()).or_default();
-            let change = Change::Leads {
-                rows: newer.len(),
-                phones: older.changed(&newer),
-            };
+            let phones = older.changed(&newer);
             *older = newer;
-            Ok(change)
+            Ok(Change { about, phones })
         }
-        List::Employees(path) => {
-            let newer = list::employees(bytes).map_err(wrong)?;
-            let rows = newer.len();
-            people.employees.insert(path.clone(), newer);
-            Ok(Change::Employees { rows })
+        List::Employees(file) => {
+            let (newer, about) = list::employees(bytes).map_err(wrong)?;
+            if about.is_useless() {
+                return Err(Error::Useless(path(), about));
+            }
+            people.employees.insert(file.clone(), newer);
+            Ok(Change {
+                about,
+                phones: Vec::new(),
+            })
         }
     }
 }
@@ -224,7 +356,8 @@ enum Read {
     Failed(Seen, Error),
 }
 
-fn read(path: &Path, seen: Seen, now: EventTime) -> Read {
+fn read(path: &Path, known: &mut Known, in_force: bool, now: EventTime) -> Read {
+    let seen = known.seen;
     let opened = File::open(path).and_then(|file| Ok((Stamp::of(&file.metadata()?), file)));
     let (stamp, file) = match opened {
         Ok(opened) => opened,
@@ -237,6 +370,9 @@ fn read(path: &Path, seen: Seen, now: EventTime) -> Read {
         }
     };
     if matches!(seen, Seen::Version { stamp: old, settled: true } if old == stamp) {
+        return Read::Same;
+    }
+    if in_force && !known.rests(stamp) {
         return Read::Same;
     }
     let written = EventTime::from_seconds(stamp.modified.0.max(stamp.changed.0));

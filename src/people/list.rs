@@ -1,37 +1,22 @@
-//! Lists of leads and employees: read whole, or not at all.
+//! Lists of leads and employees: every good row of a file is in force, every bad one is named.
 //!
 //! ```text
 //! phone,leadId            extension,employeeId
 //! +998901110001,4001      101,501
 //! 901110002,4002          102,502
 //! ```
-//! Columns are found by the header's names; others may stand beside them. UTF-8, commas.
 
+use super::rows::{About, BadRow, WrongHeader, each_row, refused, shortened};
 use crate::journal::number::{Country, e164};
 use crate::journal::{EmployeeId, LeadId, Phone};
 use callbridge_call::Extension;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// A list that cannot be used, and where.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Fault {
-    /// The first line does not name the columns.
-    #[error("line 1: the header must name the columns `{wants}`, and says `{says}`")]
-    Header {
-        /// `phone,leadId`
-        wants: &'static str,
-        /// The first line, shortened.
-        says: String,
-    },
-    /// A row that cannot be read.
-    #[error("line {line}: {what}")]
-    Row {
-        /// Line of the file, the header being 1.
-        line: u64,
-        /// What is wrong with it, in words.
-        what: String,
-    },
-}
+const LEADS: [&str; 2] = ["phone", "leadId"];
+const EMPLOYEES: [&str; 2] = ["extension", "employeeId"];
+
+/// Which employee sits at which extension.
+pub type Employees = BTreeMap<Extension, EmployeeId>;
 
 /// Phones and their leads, sorted: 16 bytes a row. A phone that stands there with two leads keeps
 /// both.
@@ -54,25 +39,63 @@ pub enum Found {
 
 impl LeadList {
     /// Reads the file's bytes. Numbers without a country's code are taken for `country`'s.
-    pub fn read(bytes: &[u8], country: Option<Country>) -> Result<Self, Fault> {
-        let mut rows = Vec::new();
-        each_row(bytes, ["phone", "leadId"], |phone, lead| {
-            let digits = key(phone, country).ok_or_else(|| {
-                let whose = match country {
-                    Some(country) => format!("of {country} or with its country's code"),
-                    None => "with a plus (no --country says whose it is)".to_owned(),
-                };
-                format!("`{}` is no telephone number {whose}", shortened(phone))
-            })?;
-            let lead = LeadId::parse(lead)
-                .ok_or_else(|| format!("`{}` is no lead id: digits alone", shortened(lead)))?;
+    ///
+    /// # Errors
+    /// When the header does not name the columns.
+    pub fn read(bytes: &[u8], country: Option<Country>) -> Result<(Self, About), WrongHeader> {
+        let (mut rows, mut about) = (Vec::new(), About::default());
+        each_row(bytes, LEADS, &mut about, |_, phone, lead| {
+            let digits =
+                key(phone, country).ok_or_else(|| refused(phone, no_number(phone, country)))?;
+            let lead =
+                LeadId::parse(lead).ok_or_else(|| refused(lead, "is no lead id: digits alone"))?;
             rows.push((digits, lead));
             Ok(())
         })?;
         rows.sort_unstable();
+        let told = rows.len();
         rows.dedup();
         rows.shrink_to_fit();
-        Ok(Self { rows })
+        about.repeated = told - rows.len();
+        about.rows = rows.len();
+        let list = Self { rows };
+        list.note_doubtful(bytes, country, &mut about)?;
+        Ok((list, about))
+    }
+
+    /// Numbers with two leads stay in the list, and are named: it guesses at neither.
+    fn note_doubtful(
+        &self,
+        bytes: &[u8],
+        country: Option<Country>,
+        about: &mut About,
+    ) -> Result<(), WrongHeader> {
+        let pairs = self.rows.windows(2).filter(|pair| pair[0].0 == pair[1].0);
+        let mut first: BTreeMap<u64, Option<(LeadId, u64)>> =
+            pairs.map(|pair| (pair[0].0, None)).collect();
+        if first.is_empty() {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        each_row(bytes, LEADS, &mut About::default(), |line, phone, lead| {
+            let seen = key(phone, country).and_then(|digits| first.get_mut(&digits));
+            let (Some(seen), Some(lead)) = (seen, LeadId::parse(lead)) else {
+                return Ok(());
+            };
+            let (other, before) = *seen.get_or_insert((lead, line));
+            if other != lead {
+                let words = format!(
+                    "has two leads, {other} (line {before}) and {lead}: its calls become letters \
+                     `ambiguous_lead`"
+                );
+                let cell = shortened(phone);
+                found.push(BadRow { line, cell, words });
+            }
+            Ok(())
+        })?;
+        found.into_iter().for_each(|row| about.note(row));
+        about.named.sort_by_key(|row| row.line);
+        Ok(())
     }
 
     /// The lead, or leads, of a phone.
@@ -127,109 +150,80 @@ impl LeadList {
     }
 }
 
-/// Reads a list of extensions and employees.
-pub fn employees(bytes: &[u8]) -> Result<BTreeMap<Extension, EmployeeId>, Fault> {
-    let mut list = BTreeMap::new();
-    each_row(bytes, ["extension", "employeeId"], |extension, id| {
-        if extension.is_empty() {
-            return Err("the extension is missing".to_owned());
+/// Reads a list of extensions and employees. An extension with two employees has none.
+///
+/// # Errors
+/// When the header does not name the columns.
+pub fn employees(bytes: &[u8]) -> Result<(Employees, About), WrongHeader> {
+    let mut about = About::default();
+    let mut list: BTreeMap<Extension, (EmployeeId, u64)> = BTreeMap::new();
+    let (mut twice, mut repeated) = (BTreeSet::new(), 0);
+    each_row(bytes, EMPLOYEES, &mut about, |line, extension, id| {
+        if let Some((_, alone)) = extension.rsplit_once('/') {
+            let words = format!(
+                "is a channel: the extension alone is wanted, `{}`",
+                shortened(alone)
+            );
+            return Err(refused(extension, words));
         }
-        let id = EmployeeId::parse(id)
-            .ok_or_else(|| format!("`{}` is no employee id: digits alone", shortened(id)))?;
-        match list.insert(Extension::new(extension), id) {
-            Some(other) if other != id => Err(format!(
-                "extension {extension} has two employees, {other} and {id}"
-            )),
-            _ => Ok(()),
+        let id =
+            EmployeeId::parse(id).ok_or_else(|| refused(id, "is no employee id: digits alone"))?;
+        let own = Extension::new(extension);
+        let (other, before) = *list.entry(own.clone()).or_insert((id, line));
+        if other != id {
+            twice.insert(own);
+            let words =
+                format!("has two employees, {other} (line {before}) and {id}: neither is sent");
+            return Err(refused(extension, words));
         }
+        repeated += usize::from(before != line);
+        Ok(())
     })?;
-    Ok(list)
+    list.retain(|extension, _| !twice.contains(extension));
+    about.rows = list.len();
+    about.repeated = repeated;
+    let list = list.into_iter().map(|(extension, (id, _))| (extension, id));
+    Ok((list.collect(), about))
 }
 
-/// Hands each row's two cells to `take`, whose fault is told with the row's line.
-fn each_row(
-    bytes: &[u8],
-    columns: [&'static str; 2],
-    mut take: impl FnMut(&str, &str) -> Result<(), String>,
-) -> Result<(), Fault> {
-    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
-    let mut reader = csv::ReaderBuilder::new()
-        .flexible(true)
-        .trim(csv::Trim::All)
-        .from_reader(bytes);
-    let first_line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
-    let header = || Fault::Header {
-        wants: if columns[0] == "phone" {
-            "phone,leadId"
-        } else {
-            "extension,employeeId"
-        },
-        says: shortened(String::from_utf8_lossy(first_line).trim()),
-    };
-    let names = reader.headers().map_err(|_| header())?.clone();
-    let place = |column: &str| {
-        names
-            .iter()
-            .position(|name| name.eq_ignore_ascii_case(column))
-    };
-    let (Some(a), Some(b)) = (place(columns[0]), place(columns[1])) else {
-        return Err(header());
-    };
-    let mut row = csv::StringRecord::new();
-    loop {
-        let before = reader.position().line();
-        let more = reader.read_record(&mut row).map_err(|error| Fault::Row {
-            line: error.position().map_or(before, csv::Position::line),
-            what: match error.kind() {
-                csv::ErrorKind::Utf8 { .. } => "is not UTF-8".to_owned(),
-                _ => error.to_string(),
-            },
-        })?;
-        if !more {
-            return Ok(());
-        }
-        let line = row.position().map_or(before, |at| line_of(bytes, at));
-        let cell = |at: usize, name: &str| {
-            let text = row.get(at).filter(|text| !text.is_empty());
-            text.ok_or_else(|| format!("the {name} is missing"))
-        };
-        cell(a, columns[0])
-            .and_then(|first| take(first, cell(b, columns[1])?))
-            .map_err(|what| Fault::Row { line, what })?;
+/// Why a cell gives no number.
+fn no_number(cell: &str, country: Option<Country>) -> String {
+    if numbers_in(cell) > 1 {
+        return "holds several numbers: give each a row of its own, with the same lead".to_owned();
+    }
+    match country {
+        Some(country) => format!("is no telephone number of {country} or with its country's code"),
+        None => "is no telephone number with a plus (no --country says whose it is)".to_owned(),
     }
 }
 
-/// The line a row begins in: the reader's own count stops before empty lines.
-fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
-    let from = usize::try_from(at.byte())
-        .unwrap_or(bytes.len())
-        .min(bytes.len());
-    let breaks = bytes[from..]
-        .iter()
-        .take_while(|b| matches!(b, b'\r' | b'\n'));
-    at.line() + breaks.filter(|b| **b == b'\n').count() as u64
+/// Pieces of a cell that may be numbers each. What stands between the digits of one number (blanks,
+/// dashes, brackets) divides none; a plus begins the next.
+fn numbers_in(cell: &str) -> usize {
+    const DIGITS_MIN: usize = 5;
+    let marks = [' ', '-', '.', '(', ')', '\u{a0}'];
+    let cell = cell.replace('+', "|");
+    let pieces = cell.split(|c: char| !c.is_ascii_digit() && !marks.contains(&c));
+    let digits = |piece: &&str| piece.chars().filter(char::is_ascii_digit).count();
+    pieces.filter(|piece| digits(piece) >= DIGITS_MIN).count()
 }
 
 /// A number that stands there in E.164 is taken as it is: a million rows are read in a second.
+/// None of several numbers in one cell is taken.
 fn key(text: &str, country: Option<Country>) -> Option<u64> {
     const DIGITS_MIN: usize = 8;
     let as_it_is = Phone::from_e164(text)
         .filter(|phone| phone.as_str().len() > DIGITS_MIN && !text.starts_with("+0"));
-    as_number(&as_it_is.or_else(|| e164(text, country))?)
+    let alone = || {
+        (numbers_in(text) <= 1)
+            .then(|| e164(text, country))
+            .flatten()
+    };
+    as_number(&as_it_is.or_else(alone)?)
 }
 
 fn as_number(phone: &Phone) -> Option<u64> {
     phone.as_str()[1..].parse().ok()
-}
-
-/// For messages: cells come from files that may hold anything.
-fn shortened(text: &str) -> String {
-    const CHARACTERS_MAX: usize = 60;
-    let mut short: String = text.chars().take(CHARACTERS_MAX).collect();
-    if text.chars().nth(CHARACTERS_MAX).is_some() {
-        short.push('…');
-    }
-    short.escape_debug().collect()
 }
 
 #[cfg(test)]
@@ -237,8 +231,17 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn read(text: &str) -> Result<LeadList, Fault> {
-        LeadList::read(text.as_bytes(), Country::parse("UZ"))
+    fn read(text: &str) -> (LeadList, About) {
+        LeadList::read(text.as_bytes(), Country::parse("UZ")).expect("a header")
+    }
+
+    fn list_of(text: &str) -> LeadList {
+        read(text).0
+    }
+
+    fn bad(about: &About) -> String {
+        let lines: Vec<String> = about.named.iter().map(ToString::to_string).collect();
+        lines.join("\n")
     }
 
     fn lead(id: i64) -> LeadId {
@@ -254,7 +257,8 @@ mod tests {
         let text = "\u{feff}name,leadId,phone\r\n\
              \"Olim, Tashkent\",4001,+998901110001\r\n,4002,901110002\r\n\
              x,4003,998 90 111-00-03\r\n";
-        let list = read(text).expect("good");
+        let (list, about) = read(text);
+        assert_eq!((about.rows, about.bad), (3, 0));
         assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(4001)));
         assert_eq!(list.find(&phone("+998901110002")), Found::One(lead(4002)));
         assert_eq!(list.find(&phone("+998901110003")), Found::One(lead(4003)));
@@ -262,69 +266,148 @@ mod tests {
     }
 
     #[test]
-    fn a_phone_told_twice_alike_is_one_and_told_twice_otherwise_is_two() {
-        let list = read("phone,leadId\n901110001,1\n+998901110001,1\n901110002,2\n901110002,3\n")
-            .expect("good");
+    fn a_phone_told_twice_alike_is_one_and_told_twice_otherwise_is_two_and_named() {
+        let (list, about) = read(
+            "phone,leadId\n901110001,1\n+998901110001,1\n901110002,2\n901110002,3\n901110003,4\n",
+        );
         assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(1)));
-        assert_eq!(
-            list.find(&phone("+998901110002")),
-            Found::Two(lead(2), lead(3))
+        let two = Found::Two(lead(2), lead(3));
+        assert_eq!(list.find(&phone("+998901110002")), two);
+        assert_eq!(list.find(&phone("+998901110003")), Found::One(lead(4)));
+        assert_eq!((about.repeated, about.bad), (1, 1));
+        insta::assert_snapshot!(
+            bad(&about),
+            @"line 5: `901110002` has two leads, 2 (line 4) and 3: its calls become letters \
+            `ambiguous_lead`"
+        );
+        assert_eq!(about.remarks(), " (1 told twice)");
+    }
+
+    #[test]
+    fn every_bad_row_is_named_and_all_good_rows_are_in_force() {
+        let text = b"phone,leadId\n901110001,1\n\n101,2\n901110002,L-17\n901110003\n901110004,0\n\
+            \xff\xfe,2\n901110005,5\n";
+        let (list, about) = LeadList::read(text, Country::parse("UZ")).expect("a header");
+        assert_eq!(list.find(&phone("+998901110001")), Found::One(lead(1)));
+        assert_eq!(list.find(&phone("+998901110005")), Found::One(lead(5)));
+        assert_eq!((about.rows, about.bad), (2, 5));
+        insta::assert_snapshot!(bad(&about), @r"
+        line 4: `101` is no telephone number of UZ or with its country's code
+        line 5: `L-17` is no lead id: digits alone
+        line 6: the leadId is missing
+        line 7: `0` is no lead id: digits alone
+        line 8: is not UTF-8
+        ");
+        let (_, about) = LeadList::read(b"phone,leadId\n901110001,1\n", None).expect("a header");
+        assert!(about.is_useless());
+        insta::assert_snapshot!(
+            bad(&about),
+            @"line 2: `901110001` is no telephone number with a plus (no --country says whose it \
+            is)"
         );
     }
 
     #[test]
-    fn a_bad_row_is_named_with_its_line() {
-        let wrong = |text| read(text).expect_err("wrong").to_string();
+    fn of_several_numbers_in_a_cell_none_is_taken_without_a_word() {
+        for cell in [
+            "\"+998901110001, +998901110002\"",
+            "+998901110001;+998901110002",
+            "+998901110001 / +998901110002",
+            "901110001 / 901110002",
+            "+998901110001 +998901110002",
+            "\"901110001\n901110002\"",
+            "901110001 or 901110002",
+        ] {
+            let (list, about) = read(&format!("phone,leadId\n{cell},1\n901110009,9\n"));
+            assert_eq!((list.len(), about.bad), (1, 1), "{cell}: {about:?}");
+            let said = bad(&about);
+            assert!(said.contains("holds several numbers"), "{cell}: {said}");
+            assert!(said.starts_with("line 2: "), "{cell}: {said}");
+        }
+        for cell in [
+            "(90) 111-00-01",
+            "+998 90 111 00 01",
+            "901110001;ext=12",
+            "998901110001",
+        ] {
+            assert_eq!(
+                read(&format!("phone,leadId\n{cell},1\n")).1.bad,
+                0,
+                "{cell}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_separates_the_cells_is_seen_in_the_header() {
+        for (text, separator) in [
+            ("phone;leadId\n+998901110001;1\n", Some(';')),
+            ("phone\tname\tleadId\n+998901110001\tA, B\t1\n", Some('\t')),
+            ("name;phone;leadId\n\"A; B\";901110001;1\n", Some(';')),
+            ("phone,leadId\n+998901110001,1\n", None),
+        ] {
+            let (list, about) = read(text);
+            assert_eq!(
+                list.find(&phone("+998901110001")),
+                Found::One(lead(1)),
+                "{text}"
+            );
+            assert_eq!((about.separator, about.bad), (separator, 0), "{text}");
+        }
+        let about = read("phone;leadId\n901110001;1\n").1;
+        assert_eq!(about.remarks(), " (separated by `;`)");
+        // The header says how to read; rows written otherwise are named.
+        let (list, about) = read("phone,leadId\n901110001;1\n901110002,2\n");
+        assert_eq!((list.len(), about.bad), (1, 1));
+    }
+
+    #[test]
+    fn a_file_without_the_columns_is_refused_and_one_without_rows_is_empty() {
+        let wrong = |text: &str| {
+            LeadList::read(text.as_bytes(), None)
+                .expect_err("wrong")
+                .to_string()
+        };
         insta::assert_snapshot!(
-            wrong("phone;leadId\n+998901110001;4001\n"),
-            @"line 1: the header must name the columns `phone,leadId`, and says `phone;leadId`"
+            wrong("number;lead\n+998901110001;4001\n"),
+            @"line 1: the header must name the columns `phone,leadId`, and says `number;lead`"
         );
         insta::assert_snapshot!(
             wrong(""),
             @"line 1: the header must name the columns `phone,leadId`, and says ``"
         );
-        insta::assert_snapshot!(
-            wrong("phone,leadId\n901110001,1\n\n101,2\n"),
-            @"line 4: `101` is no telephone number of UZ or with its country's code"
-        );
-        insta::assert_snapshot!(
-            wrong("phone,leadId\n901110001,L-17\n"),
-            @"line 2: `L-17` is no lead id: digits alone"
-        );
-        insta::assert_snapshot!(
-            wrong("phone,leadId\n901110001\n"),
-            @"line 2: the leadId is missing"
-        );
-        insta::assert_snapshot!(
-            wrong("phone,leadId\n901110001,0\n"),
-            @"line 2: `0` is no lead id: digits alone"
-        );
-        let bytes = b"phone,leadId\n901110001,1\n\xff\xfe,2\n";
-        let fault = LeadList::read(bytes, None).expect_err("no country");
-        insta::assert_snapshot!(
-            fault,
-            @"line 2: `901110001` is no telephone number with a plus (no --country says whose \
-            it is)"
-        );
-        let fault = LeadList::read(bytes, Country::parse("UZ")).expect_err("not UTF-8");
-        insta::assert_snapshot!(fault, @"line 3: is not UTF-8");
+        for text in [
+            "phone,leadId",
+            "phone,leadId\n\n",
+            "\u{feff}leadId,phone\r\n",
+        ] {
+            let (list, about) = read(text);
+            assert!(list.is_empty() && about.is_empty(), "{text}");
+        }
     }
 
     #[test]
-    fn employees_are_read_and_one_extension_has_one() {
-        let list = employees(b"extension,employeeId\n101,501\n102,502\n").expect("good");
-        assert_eq!(
-            list.get(&Extension::new("102")),
-            EmployeeId::new(502).as_ref()
-        );
-        let fault = employees(b"extension,employeeId\n101,501\n101,502\n").expect_err("two");
-        insta::assert_snapshot!(fault, @"line 3: extension 101 has two employees, 501 and 502");
+    fn employees_are_read_and_an_extension_with_two_of_them_has_none() {
+        let read = |text: &str| employees(text.as_bytes()).expect("a header");
+        let (list, about) = read("extension,employeeId\n101,501\n102,502\n102,502\n");
+        let id = EmployeeId::new(502);
+        assert_eq!(list.get(&Extension::new("102")), id.as_ref());
+        assert_eq!((about.rows, about.repeated, about.bad), (2, 1, 0));
+        let (list, about) =
+            read("extension;employeeId\n101;501\n102;502\n101;503\nPJSIP/104;504\n105;anna\n");
+        assert_eq!((list.len(), about.rows, about.bad), (1, 1, 3));
+        assert_eq!(list.get(&Extension::new("101")), None);
+        insta::assert_snapshot!(bad(&about), @r"
+        line 4: `101` has two employees, 501 (line 2) and 503: neither is sent
+        line 5: `PJSIP/104` is a channel: the extension alone is wanted, `104`
+        line 6: `anna` is no employee id: digits alone
+        ");
     }
 
     #[test]
     fn the_phones_whose_answer_changed_are_told() {
-        let old = read("phone,leadId\n901110001,1\n901110002,2\n901110003,3\n").expect("good");
-        let new = read("phone,leadId\n901110001,1\n901110002,9\n901110004,4\n").expect("good");
+        let old = list_of("phone,leadId\n901110001,1\n901110002,2\n901110003,3\n");
+        let new = list_of("phone,leadId\n901110001,1\n901110002,9\n901110004,4\n");
         let wants = ["+998901110002", "+998901110003", "+998901110004"].map(phone);
         assert_eq!(old.changed(&new), wants);
         assert_eq!(new.changed(&new), []);
@@ -337,7 +420,7 @@ mod tests {
             asked in 901_110_000_u64..901_110_020,
         ) {
             let lines: String = rows.iter().map(|(p, l)| format!("{p},{l}\n")).collect();
-            let list = read(&format!("phone,leadId\n{lines}")).expect("good");
+            let list = list_of(&format!("phone,leadId\n{lines}"));
             let mut leads: Vec<i64> =
                 rows.iter().filter(|(p, _)| *p == asked).map(|(_, l)| *l).collect();
             leads.sort_unstable();

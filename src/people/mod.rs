@@ -7,13 +7,14 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags say them |
-//! | [`list`] | the lists' rows: read whole, or not at all |
+//! | [`list`] | lists of leads and employees; [`rows`]: the good and the bad rows of a file |
 //! | [`files`] | which version of which file was read |
 //! | [`directory`] | phones and leads learned from what the CRM tells |
 
 pub mod directory;
 pub mod files;
 pub mod list;
+pub mod rows;
 pub mod rule;
 
 use crate::journal::number::Country;
@@ -21,7 +22,7 @@ use crate::journal::{EmployeeId, LeadId, Phone};
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Extension, FinishedCall};
 use directory::Directory;
-use list::{Found, LeadList};
+use list::{Employees, Found, LeadList};
 use rule::{EmployeeRule, LeadRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -45,7 +46,7 @@ pub(crate) type LeadFile = (PathBuf, Option<Country>);
 #[derive(Clone, Debug, Default)]
 pub struct People {
     pub(crate) leads: BTreeMap<LeadFile, LeadList>,
-    pub(crate) employees: BTreeMap<PathBuf, BTreeMap<Extension, EmployeeId>>,
+    pub(crate) employees: BTreeMap<PathBuf, Employees>,
     /// The directory of leads, where there is one.
     pub(crate) directory: Option<Arc<dyn Directory>>,
 }

@@ -18,12 +18,26 @@ fn trunks(flag: &str) -> Trunks {
     Trunks::new(vec![trunk(flag)]).expect("one trunk")
 }
 
-/// So many rows, and one number that is new or another's.
+/// So many good rows, and one number that is new or another's.
 fn leads(rows: usize, number: &str) -> Change {
-    Change::Leads {
-        rows,
+    Change {
+        about: rows::About {
+            rows,
+            ..rows::About::default()
+        },
         phones: vec![phone(number)],
     }
+}
+
+fn load(trunks: &Trunks) -> Watched {
+    Watched::load(trunks, later()).expect("good").0
+}
+
+/// What a changed file brings: it is read at the second look that finds it so.
+fn reload(watched: &mut Watched) -> Vec<News> {
+    let first = watched.reload(later());
+    assert!(first.is_empty(), "it may still be written: {first:?}");
+    watched.reload(later())
 }
 
 fn phone(text: &str) -> Phone {
@@ -96,7 +110,7 @@ fn rules_are_asked_in_their_order_and_the_first_that_knows_answers() {
 fn a_number_in_the_list_has_its_lead_and_a_hidden_one_has_none() {
     let file = File::new("phone,leadId\n901110001,1\n901110002,2\n901110002,3\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
-    let watched = Watched::load(&trunks, later()).expect("good");
+    let watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
     let ask = |number: Option<&str>| {
         watched
@@ -117,40 +131,98 @@ fn a_number_in_the_list_has_its_lead_and_a_hidden_one_has_none() {
 fn a_changed_list_is_read_and_tells_which_phones_changed() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
-    let mut watched = Watched::load(&trunks, later()).expect("good");
+    let mut watched = load(&trunks);
     assert!(watched.reload(later()).is_empty(), "nothing changed");
     file.write("phone,leadId\n901110001,1\n901110002,2\n");
-    let change = only(watched.reload(later())).expect("good");
+    let change = only(reload(&mut watched)).expect("good");
     assert_eq!(change, leads(2, "+998901110002"));
     assert!(watched.reload(later()).is_empty());
 }
 
 #[test]
-fn a_bad_row_is_told_once_and_the_old_list_stays() {
-    let file = File::new("phone,leadId\n901110001,1\n");
+fn the_good_rows_of_a_changed_list_are_in_force_and_its_bad_ones_are_told_once() {
+    let file = File::new("phone,leadId\n901110001,1\n901110002,2\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
-    let mut watched = Watched::load(&trunks, later()).expect("good");
-    file.write("phone,leadId\n901110001,9\n90111");
-    let error = only(watched.reload(later())).expect_err("torn");
-    assert_eq!(
-        error.to_string(),
-        format!("{}: line 3: the leadId is missing", file.path.display())
-    );
+    let mut watched = load(&trunks);
+    file.write("phone,leadId\n901110001,9\n901110002,x\n901110003,3\n");
+    let change = only(reload(&mut watched)).expect("good rows");
+    assert_eq!((change.about.rows, change.about.bad), (2, 1));
+    let changed = ["+998901110001", "+998901110002", "+998901110003"].map(phone);
+    assert_eq!(change.phones, changed);
+    let told = change.about.named[0].to_string();
+    assert_eq!(told, "line 3: `x` is no lead id: digits alone");
     assert!(watched.reload(later()).is_empty(), "told once");
     let trunk = trunks.iter().next().expect("one");
-    let answer = watched
-        .people()
-        .lead_of(&call(), Some(&phone("+998901110001")), trunk);
-    assert!(matches!(answer, LeadAnswer::One(id, _) if id == lead(1)));
-    fs::remove_file(&file.path).expect("removed");
-    assert!(matches!(
-        only(watched.reload(later())),
-        Err(Error::Missing(_))
-    ));
+    let answer = |number: &str| {
+        watched
+            .people()
+            .lead_of(&call(), Some(&phone(number)), trunk)
+    };
+    assert!(matches!(answer("+998901110001"), LeadAnswer::One(id, _) if id == lead(9)));
+    assert!(matches!(answer("+998901110002"), LeadAnswer::None(_)));
+}
+
+#[test]
+fn a_file_that_gives_no_row_at_all_leaves_the_old_list_in_force() {
+    let file = File::new("phone,leadId\n901110001,1\n");
+    let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
+    let mut watched = load(&trunks);
+    let trunk = trunks.iter().next().expect("one");
+    let stays = |watched: &Watched| {
+        let number = phone("+998901110001");
+        let answer = watched.people().lead_of(&call(), Some(&number), trunk);
+        assert!(matches!(answer, LeadAnswer::One(id, _) if id == lead(1)));
+    };
+    file.write("phone,leadId\n901110001,x\n101,2\n");
+    let error = only(reload(&mut watched)).expect_err("no good row");
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "{}: no row of it can be used; line 2: `x` is no lead id: digits alone",
+            file.path.display()
+        )
+    );
     assert!(watched.reload(later()).is_empty(), "told once");
+    stays(&watched);
+    file.write("");
+    let error = only(reload(&mut watched)).expect_err("no header");
+    assert!(matches!(error, Error::Header(..)), "{error}");
+    stays(&watched);
+    fs::remove_file(&file.path).expect("removed");
+    let gone = only(watched.reload(later()));
+    assert!(matches!(gone, Err(Error::Missing(_))));
+    assert!(watched.reload(later()).is_empty(), "told once");
+    stays(&watched);
     file.write("phone,leadId\n901110001,9\n");
-    let change = only(watched.reload(later())).expect("good");
+    let change = only(reload(&mut watched)).expect("good");
     assert_eq!(change, leads(1, "+998901110001"));
+    file.write("phone,leadId\n");
+    let change = only(reload(&mut watched)).expect("an empty list is a list");
+    assert!(change.about.is_empty() && change.phones == [phone("+998901110001")]);
+}
+
+#[test]
+fn a_list_that_is_being_written_is_read_when_it_rests_or_never_does() {
+    let file = File::new("phone,leadId\n901110001,4001\n");
+    let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
+    let mut watched = load(&trunks);
+    // Cut in its last row, which would be another lead.
+    file.write("phone,leadId\n901110001,40");
+    assert!(watched.reload(later()).is_empty());
+    file.write("phone,leadId\n901110001,4001\n901110002,2\n");
+    let change = only(reload(&mut watched)).expect("good");
+    assert_eq!(change, leads(2, "+998901110002"));
+    let told = (2..100).find(|looks| {
+        let rows: String = (0..*looks)
+            .map(|row| format!("90111{row:04},7\n"))
+            .collect();
+        file.write(&format!("phone,leadId\n{rows}"));
+        !watched.reload(later()).is_empty()
+    });
+    assert!(
+        told.is_some(),
+        "a file that is written for ever is read, too"
+    );
 }
 
 #[test]
@@ -158,7 +230,11 @@ fn a_list_written_to_within_the_same_tick_is_read_once_more() {
     let file = File::new("phone,leadId\n901110001,1\n");
     let trunks = trunks(&format!("city=PJSIP/city,lead=csv:{}", file.path.display()));
     // As if read at the very moment of the writing.
-    let mut watched = Watched::load(&trunks, EventTime::from_seconds(0)).expect("good");
+    let at_once = || {
+        let loaded = Watched::load(&trunks, EventTime::from_seconds(0));
+        loaded.expect("good").0
+    };
+    let mut watched = at_once();
     assert!(
         watched.reload(later()).is_empty(),
         "read again, and the same: no news"
@@ -166,20 +242,21 @@ fn a_list_written_to_within_the_same_tick_is_read_once_more() {
     let same_time = fs::metadata(&file.path)
         .and_then(|about| about.modified())
         .expect("a time");
-    let mut young = Watched::load(&trunks, EventTime::from_seconds(0)).expect("good");
+    let mut young = at_once();
     file.write("phone,leadId\n901110001,2\n");
     let opened = fs::File::options()
         .write(true)
         .open(&file.path)
         .expect("opened");
     opened.set_modified(same_time).expect("set");
-    let change = only(young.reload(later())).expect("good");
+    let looks = [young.reload(later()), young.reload(later())];
+    let change = only(looks.into_iter().flatten().collect()).expect("good");
     assert_eq!(change, leads(1, "+998901110001"));
 }
 
 #[test]
 fn every_list_that_cannot_be_used_is_told_at_the_start() {
-    let file = File::new("phone;leadId\n");
+    let file = File::new("number;lead\n");
     let flag = format!(
         "a=PJSIP/a,lead=csv:{};csv:/nowhere/l.csv,employees=/nowhere/e.csv",
         file.path.display()
@@ -195,14 +272,12 @@ fn employees_come_from_their_file_and_change_with_it() {
         "city=PJSIP/city,employees={}",
         file.path.display()
     ));
-    let mut watched = Watched::load(&trunks, later()).expect("good");
+    let mut watched = load(&trunks);
     let trunk = trunks.iter().next().expect("one");
     let of = |watched: &Watched| watched.people().employee_of(&Extension::new("101"), trunk);
     assert_eq!(of(&watched), EmployeeId::new(501));
     file.write("extension,employeeId\n101,777\n102,502\n");
-    assert_eq!(
-        only(watched.reload(later())).expect("good"),
-        Change::Employees { rows: 2 }
-    );
+    let change = only(reload(&mut watched)).expect("good");
+    assert_eq!((change.about.rows, change.about.bad), (2, 0));
     assert_eq!(of(&watched), EmployeeId::new(777));
 }

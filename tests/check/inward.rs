@@ -1,4 +1,4 @@
-//! Sources, trunks and lists.
+//! Sources and trunks.
 
 use crate::authority::{Authority, Flaw};
 use crate::findings::{check, with};
@@ -7,7 +7,7 @@ use crate::sidecar::{Place, crm};
 use callbridge::sandbox::Server;
 use tokio::net::TcpListener;
 
-async fn stage() -> (Place, Server, Vec<String>) {
+pub async fn stage() -> (Place, Server, Vec<String>) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
     place.write("calls.ami", "");
     let flags = place.flags_of_file(&crm.url(), "calls.ami");
@@ -130,33 +130,6 @@ async fn a_lead_rule_that_can_never_give_a_lead_is_78() {
     let flags = with(flags, "--trunk", "city=PJSIP/city,country=UZ");
     let checked = check(&place, &flags).await;
     checked.fails(78, "trunk city", "no lead rule", "lead=var:NAME");
-}
-
-#[tokio::test]
-async fn a_missing_list_is_66_and_a_bad_row_65() {
-    let (place, _crm, flags) = stage().await;
-    let leads = place.path("leads.csv").display().to_string();
-    let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{leads}");
-    let flags = with(flags, "--trunk", &trunk);
-    check(&place, &flags)
-        .await
-        .fails(66, "list", "leads.csv", "put the file there");
-    place.write(
-        "leads.csv",
-        "phone,leadId\n+998901110001,4001\n+998901110002,none\n",
-    );
-    let checked = check(&place, &flags).await;
-    checked.fails(65, "list", "3", "mend the file");
-    place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
-    let checked = check(&place, &flags).await;
-    checked.is_clean();
-    assert_eq!(checked.well("list")["what"], "leads: 1");
-    let employees = place.write("staff.csv", "extension,employeeId\n101,x\n");
-    let mut flags = flags;
-    flags.push(format!("--employees={}", employees.display()));
-    check(&place, &flags)
-        .await
-        .fails(65, "list", "staff.csv", "mend the file");
 }
 
 #[tokio::test]

@@ -4,7 +4,8 @@
 //! | module | its question |
 //! |---|---|
 //! | `service` | address, token, grant, company, budget |
-//! | `inward` | sources, trunks, lists |
+//! | `inward` | sources, trunks |
+//! | `lists` | lists of leads and employees |
 //! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
 //! | `place` | state folder, binding, clock, listener |
 
@@ -19,6 +20,7 @@ mod broker_parts;
 mod calls;
 mod findings;
 mod inward;
+mod lists;
 #[path = "../support/pbx.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod pbx;

@@ -3,7 +3,7 @@
 use crate::crm::{self, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, LEADS, Recording, TRUNKS};
-use crate::wait::until;
+use callbridge::ops::status::Kind;
 use callbridge::sandbox::Server;
 
 /// A place with these leads in a list, and the flags to read it.
@@ -84,24 +84,52 @@ async fn parked_calls_leave_when_the_list_learns_their_number() {
     judge(&crm, &place, &calls).await;
 }
 
+/// What of this kind waits for a person.
+fn todo(status: &callbridge::ops::Status, kind: Kind) -> Option<String> {
+    let found = status.todo.iter().find(|todo| todo.kind == kind);
+    found.map(|todo| todo.what.clone())
+}
+
 #[tokio::test]
-async fn a_list_with_a_bad_row_is_named_and_the_old_one_stays_in_force() {
-    let (place, mut flags) = with_leads("phone,leadId\n998901110001,4001\n");
+async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_named() {
+    let (place, mut flags) = with_leads("phone,leadId\n998901110001,4009\n");
     let crm = crm::start().await;
     flags.push("--log-format=json".to_owned());
     let call = recordings::one("inbound_answered");
     place.append("recorded", b"");
     let mut program = place.run(&crm.url(), &flags);
-    program.until("it runs", |_| true).await;
+    let status = program.until("it runs", |_| true).await;
+    assert_eq!(todo(&status, Kind::Lists), None);
     place.write(
         "leads.csv",
-        "phone,leadId\n998901110001,4002\n998901110003,x\n",
+        "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
     );
-    let words = "leads.csv: line 3: `x` is no lead id";
-    until(words, async || program.log().contains(words)).await;
+    let named = |it: &callbridge::ops::Status| todo(it, Kind::Lists).is_some();
+    let status = program.until("the bad row is named", named).await;
+    let what = todo(&status, Kind::Lists).expect("named");
+    assert!(
+        what.contains("1 row of the list") && what.contains("line 3: `+998 90 111 00 03"),
+        "{what}"
+    );
+    let log = program.log();
+    assert!(
+        log.contains("line 3: `+··· ·· ··· ·· ·· / +········0004` holds several"),
+        "{log}"
+    );
 
     place.append("recorded", &call.ami);
     program.settled(1).await;
+    // A file that gives nothing leaves the good rows where they are, and is named.
+    std::fs::remove_file(place.path("leads.csv")).expect("removed");
+    let gone = |it: &callbridge::ops::Status| {
+        todo(it, Kind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
+    };
+    program.until("the missing file is named", gone).await;
+    let told = place.lines(&["lead", "check", "--json", "901110001"]).await;
+    assert_eq!(told[0]["leadId"], 4001);
+    place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
+    let mended = |it: &callbridge::ops::Status| todo(it, Kind::Lists).is_none();
+    program.until("all is well", mended).await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
 }

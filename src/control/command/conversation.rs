@@ -114,8 +114,15 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Fail
         Err(error) => say(&error.to_string()),
     }
     for news in lists.reload(clock::now().wall) {
-        if let Err(error) = news.result {
-            say(&error.to_string());
+        match (&news.result, news.about()) {
+            (Err(error), _) => say(&error.to_string()),
+            (Ok(_), Some(about)) if about.bad > 0 => {
+                let (file, bad) = (news.file.display(), about.bad);
+                say(&format!(
+                    "{file}: {bad} rows cannot be used; `callbridge check` names them"
+                ));
+            }
+            (Ok(_), _) => {}
         }
     }
     let (books, folder) = (spool.clone(), state.display().to_string());

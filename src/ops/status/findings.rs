@@ -21,7 +21,7 @@ pub const NO_DAEMON: &str = "no daemon runs";
 type Finder = fn(&Status, &mut Vec<Todo>);
 
 /// Everything that is looked at.
-const FINDERS: [Finder; 12] = [
+const FINDERS: &[Finder] = &[
     pause,
     sources,
     formats,
@@ -30,6 +30,7 @@ const FINDERS: [Finder; 12] = [
     token,
     gaps,
     letters,
+    super::people::lists,
     webhooks,
     directory,
     lead_fields,
@@ -81,7 +82,7 @@ fn todo(kind: Kind, what: impl Into<String>, command: impl Into<String>) -> Todo
 }
 
 /// `1 call`, `2 calls`
-fn counted(count: u64, one: &str, many: &str) -> String {
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
     match count {
         1 => format!("1 {one}"),
         count => format!("{count} {many}"),

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::ops::status::{
-    Books, Directory, LeadField, LeadFields, PAUSES, Pause, SourceGap, SourceState, Token,
+    Directory, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap, SourceState, Token,
     Unmatched, Verdict, Webhooks,
 };
 
@@ -137,6 +137,17 @@ fn webhooks(state: &str) -> Status {
     })
 }
 
+fn list(change: impl FnOnce(&mut ListFile)) -> Status {
+    let mut list = ListFile {
+        file: "/etc/l".to_owned(),
+        rows: 3,
+        read_at: Some(NOW),
+        ..ListFile::default()
+    };
+    change(&mut list);
+    with(|status| status.lists.push(list))
+}
+
 fn other_format(read: u64) -> Status {
     with(|status| {
         status.sources[0].read = read;
@@ -161,13 +172,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         status.letters.insert("failed".to_owned(), 1);
         status.judged()
     };
-    let wrong_books = with(|status| {
-        status.books = Books {
-            finished: 2,
-            ready: 1,
-            ..Books::default()
-        }
-    });
+    let wrong_books = with(|status| (status.books.finished, status.books.ready) = (2, 1));
     let table: Vec<(Status, &[Kind])> = vec![
         (well().judged(), &[]),
         (paused("outage"), &[K::Paused]),
@@ -186,6 +191,10 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (letters("failed", 0), &[]),
         (letters("no_lead", 1), &[K::NoLead]),
         (letters("no_employee", 1), &[K::NoEmployee]),
+        (list(|_| ()), &[]),
+        (list(|it| it.bad = 1), &[K::Lists]),
+        (list(|it| it.rows = 0), &[K::Lists]),
+        (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),
         (gap(600, 60, false), &[K::Gap]),
         (gap(600, 60, true), &[]),
         (gap(5, 60, false), &[]),
@@ -246,6 +255,29 @@ fn every_pause_stops_the_calls_and_says_its_cure_with_a_command() {
         assert!(!todo.command.is_empty(), "{reason}");
     }
     assert_eq!(paused("disk").todo[0].command, "df -h /var/lib/callbridge");
+}
+
+#[test]
+fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
+    let what = |status: Status| status.todo[0].what.clone();
+    let two = list(|it| {
+        it.bad = 3;
+        it.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
+    });
+    let gone = |read_at| {
+        what(list(|it| {
+            it.why = Some("/etc/l: no such file".to_owned());
+            it.read_at = read_at;
+        }))
+    };
+    let empty = what(list(|it| it.rows = 0));
+    let said = [what(two), gone(Some(NOW)), gone(None), empty];
+    insta::assert_snapshot!(said.join("\n"), @r"
+    3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
+    the list /etc/l cannot be used: no such file; what was read before stays in force (3 rows)
+    the list /etc/l cannot be used: no such file; nothing of it is in force
+    the list /etc/l has no row
+    ");
 }
 
 #[test]

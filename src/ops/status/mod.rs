@@ -6,14 +6,17 @@
 //! | [`verdict`] | whether all is well, and what waits for a person, by kind |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | `kept` | what the spool alone knows |
+//! | [`people`] | lists of leads and employees |
 //! | [`text`] | the same for people |
 
 pub mod findings;
 mod kept;
+pub mod people;
 pub mod text;
 pub mod verdict;
 
 use crate::ops::reader::OtherReader;
+pub use people::ListFile;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use text::seconds_in_words;
@@ -71,6 +74,9 @@ pub struct Status {
     /// Channels of no trunk that carried outside numbers, first seen first.
     #[serde(default)]
     pub unmatched: Vec<Unmatched>,
+    /// Files of leads and employees.
+    #[serde(default)]
+    pub lists: Vec<ListFile>,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,
@@ -387,6 +393,7 @@ mod tests {
             sources: vec![Source::default()],
             gaps: vec![SourceGap::default()],
             unmatched: vec![Unmatched::default()],
+            lists: vec![ListFile::default()],
             pause: Some(Pause::default()),
             ..Status::default()
         };
@@ -415,6 +422,13 @@ mod tests {
             "/unmatched/0/prefix",
             "/unmatched/0/calls",
             "/unmatched/0/lastAt",
+            "/lists/0/file",
+            "/lists/0/kind",
+            "/lists/0/rows",
+            "/lists/0/bad",
+            "/lists/0/faults",
+            "/lists/0/why",
+            "/lists/0/readAt",
         ] {
             assert!(json.pointer(path).is_some(), "{path} is missing in {json}");
         }
@@ -436,6 +450,7 @@ mod tests {
             "letters",
             "gaps",
             "unmatched",
+            "lists",
         ] {
             object.remove(key).expect("a key of today");
         }

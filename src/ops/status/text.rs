@@ -1,6 +1,8 @@
 //! `status` for people: the verdict first, then a few aligned lines.
 
-use super::{Directory, LeadField, LeadFields, Source, SourceState, Status, Verdict, Webhooks};
+use super::{
+    Directory, LeadField, LeadFields, ListFile, Source, SourceState, Status, Verdict, Webhooks,
+};
 use crate::explain::text::safe;
 use crate::ops::Zone;
 use std::fmt::Write as _;
@@ -51,6 +53,20 @@ impl Status {
         }
         if let Some(fields) = &self.lead_fields {
             fields.to_text(&mut text);
+        }
+        for list in &self.lists {
+            let ListFile {
+                file,
+                kind,
+                rows,
+                bad,
+                ..
+            } = list;
+            let bad = match bad {
+                0 => String::new(),
+                bad => format!(", {bad} bad"),
+            };
+            let _ = writeln!(text, "list     {}: {rows} {kind}{bad}", safe(file));
         }
         for source in &self.sources {
             source.to_text(&mut text, look);

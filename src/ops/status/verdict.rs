@@ -58,6 +58,8 @@ pub enum Kind {
     NoLead,
     /// Calls that wait for an employee.
     NoEmployee,
+    /// A list of leads or employees, or rows of it, cannot be used.
+    Lists,
     /// Webhooks cannot be proved.
     Webhooks,
     /// The CRM's leads cannot be read.
@@ -70,7 +72,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -84,6 +86,7 @@ impl Kind {
         Self::DeadLetters,
         Self::NoLead,
         Self::NoEmployee,
+        Self::Lists,
         Self::Webhooks,
         Self::LeadDirectory,
         Self::LeadFields,
@@ -106,6 +109,7 @@ impl Kind {
             Self::DeadLetters => "dead_letters",
             Self::NoLead => "no_lead",
             Self::NoEmployee => "no_employee",
+            Self::Lists => "lists",
             Self::Webhooks => "webhooks",
             Self::LeadDirectory => "lead_directory",
             Self::LeadFields => "lead_fields",
@@ -127,6 +131,7 @@ impl Kind {
             | Self::DeadLetters
             | Self::NoLead
             | Self::NoEmployee
+            | Self::Lists
             | Self::Webhooks
             | Self::LeadDirectory
             | Self::LeadFields

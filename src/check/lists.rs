@@ -1,0 +1,64 @@
+//! The lists of leads and employees: each file, each bad row of it.
+
+use super::finding::Finding;
+use crate::cli::config::Config;
+use crate::cli::exit::Code;
+use crate::clock;
+use crate::people::files::{Error, News, Watched};
+
+const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";
+
+/// Every list that the trunks name.
+pub fn look(config: &Config) -> Vec<Finding> {
+    let mut lists = Watched::new(&config.rules.trunks);
+    let news = lists.reload(clock::now().wall);
+    news.iter().flat_map(findings).collect()
+}
+
+fn findings(news: &News) -> Vec<Finding> {
+    let name = format!("list {}", news.file.display());
+    let mut found = match &news.result {
+        Ok(change) => {
+            let about = &change.about;
+            let what = format!("{}: {}{}", news.kind.word(), about.rows, about.remarks());
+            vec![match about.is_empty() {
+                true => Finding::advice(&name, what, "the file has a header and no row: fill it"),
+                false => Finding::well(&name, what),
+            }]
+        }
+        Err(error) => {
+            let (code, todo) = match &error {
+                Error::Missing(_) => (Code::NoInput, "put the file there, or mend its path"),
+                Error::Unreadable(..)
+                | Error::TooLarge(_)
+                | Error::Header(..)
+                | Error::Useless(..) => (
+                    Code::Input,
+                    "mend the file; until then what was read before stays in force",
+                ),
+            };
+            vec![Finding::fault(code, &name, error.to_string(), todo)]
+        }
+    };
+    let Some(about) = news.about() else {
+        return found;
+    };
+    for row in &about.named {
+        let what = match row.cell.as_str() {
+            "" => row.words.clone(),
+            cell => format!("`{cell}` {}", row.words),
+        };
+        let name = format!("{name} line {}", row.line);
+        found.push(Finding::fault(Code::Input, name, what, MEND));
+    }
+    if about.unnamed() > 0 {
+        let what = format!("{} more rows cannot be used", about.unnamed());
+        found.push(Finding::fault(
+            Code::Input,
+            format!("{name} and so on"),
+            what,
+            MEND,
+        ));
+    }
+    found
+}

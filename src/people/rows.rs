@@ -1,0 +1,269 @@
+//! The rows of a list's file: every good one is taken, every bad one is named.
+//!
+//! Columns are found by the header's names; others may stand beside them. UTF-8, with or without a
+//! byte order mark; the header says whether commas, semicolons or tabs separate.
+
+use std::fmt;
+
+/// Bad rows that are kept with their words; of those behind them only the number is known.
+const NAMED_MAX: usize = 1_000;
+/// What separates cells: commas, or what spreadsheets write where the comma is a decimal mark.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
+/// The first line does not name the columns.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line 1: the header must name the columns `{wants}`, and says `{says}`")]
+pub struct WrongHeader {
+    /// `phone,leadId`
+    pub wants: String,
+    /// The first line, shortened.
+    pub says: String,
+}
+
+/// A row that cannot be used as it stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRow {
+    /// Line of the file, the header being 1.
+    pub line: u64,
+    /// The cell, shortened; empty where the words say all.
+    pub cell: String,
+    /// What is wrong with it.
+    pub words: String,
+}
+
+impl BadRow {
+    fn told(&self, f: &mut fmt::Formatter<'_>, cell: &str) -> fmt::Result {
+        let Self { line, words, .. } = self;
+        match cell {
+            "" => write!(f, "line {line}: {words}"),
+            cell => write!(f, "line {line}: `{cell}` {words}"),
+        }
+    }
+
+    /// The same for a log: of a number its last four digits.
+    pub fn masked(&self) -> String {
+        struct Masked<'a>(&'a BadRow, String);
+        impl fmt::Display for Masked<'_> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.told(f, &self.1)
+            }
+        }
+        Masked(self, masked(&self.cell)).to_string()
+    }
+}
+
+impl fmt::Display for BadRow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.told(f, &self.cell)
+    }
+}
+
+/// As many digits as a telephone number has at least; what has fewer is shown.
+const PHONE_DIGITS_MIN: usize = 7;
+
+/// Every digit but the last four of a long number becomes a dot.
+fn masked(cell: &str) -> String {
+    let digits = cell.chars().filter(char::is_ascii_digit).count();
+    if digits < PHONE_DIGITS_MIN {
+        return cell.to_owned();
+    }
+    let mut left = digits;
+    let hide = |c: char| {
+        left -= usize::from(c.is_ascii_digit());
+        match c.is_ascii_digit() && left >= 4 {
+            true => '·',
+            false => c,
+        }
+    };
+    cell.chars().map(hide).collect()
+}
+
+/// What a file holds besides its good rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct About {
+    /// Good rows, those told twice alike counted once.
+    pub rows: usize,
+    /// Rows that say again what another has said.
+    pub repeated: usize,
+    /// What separates the cells, where it is no comma.
+    pub separator: Option<char>,
+    /// The first bad rows, by their lines.
+    pub named: Vec<BadRow>,
+    /// All bad rows.
+    pub bad: usize,
+}
+
+impl About {
+    /// Neither good rows nor bad ones.
+    pub const fn is_empty(&self) -> bool {
+        self.rows == 0 && self.bad == 0
+    }
+
+    /// Rows were told, and none of them can be used.
+    pub const fn is_useless(&self) -> bool {
+        self.rows == 0 && self.bad > 0
+    }
+
+    /// Bad rows that are not named.
+    pub fn unnamed(&self) -> usize {
+        self.bad - self.named.len()
+    }
+
+    pub(super) fn note(&mut self, row: BadRow) {
+        self.bad += 1;
+        if self.named.len() < NAMED_MAX {
+            self.named.push(row);
+        }
+    }
+
+    /// What is worth a word though nothing is to be done: ` (separated by `;`, 2 told twice)`.
+    pub fn remarks(&self) -> String {
+        let separator = self.separator.map(|it| match it {
+            '\t' => "separated by tabs".to_owned(),
+            it => format!("separated by `{it}`"),
+        });
+        let repeated = (self.repeated > 0).then(|| format!("{} told twice", self.repeated));
+        let all: Vec<String> = separator.into_iter().chain(repeated).collect();
+        match all.is_empty() {
+            true => String::new(),
+            false => format!(" ({})", all.join(", ")),
+        }
+    }
+}
+
+/// The fault of one row: the cell, and what is wrong with it.
+pub(super) struct Refused {
+    cell: String,
+    words: String,
+}
+
+/// This cell cannot be used.
+pub(super) fn refused(cell: &str, words: impl Into<String>) -> Refused {
+    Refused {
+        cell: shortened(cell),
+        words: words.into(),
+    }
+}
+
+/// Hands each row's line and two cells to `take`; what it refuses is noted, and all others go on.
+pub(super) fn each_row(
+    bytes: &[u8],
+    columns: [&'static str; 2],
+    about: &mut About,
+    mut take: impl FnMut(u64, &str, &str) -> Result<(), Refused>,
+) -> Result<(), WrongHeader> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let first_line = bytes.split(|b| *b == b'\n').next().unwrap_or_default();
+    let separator = separator(first_line);
+    about.separator = (separator != b',').then_some(char::from(separator));
+    let mut reader = csv::ReaderBuilder::new()
+        .delimiter(separator)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .from_reader(bytes);
+    let header = || WrongHeader {
+        wants: columns.join(","),
+        says: shortened(String::from_utf8_lossy(first_line).trim()),
+    };
+    let names = reader.headers().map_err(|_| header())?.clone();
+    let place = |column: &str| {
+        let mut names = names.iter();
+        names.position(|name| name.eq_ignore_ascii_case(column))
+    };
+    let (Some(a), Some(b)) = (place(columns[0]), place(columns[1])) else {
+        return Err(header());
+    };
+    let mut row = csv::StringRecord::new();
+    loop {
+        let before = reader.position().line();
+        let told = match reader.read_record(&mut row) {
+            Ok(false) => return Ok(()),
+            Ok(true) => {
+                let line = row.position().map_or(before, |at| line_of(bytes, at));
+                let cell = |at: usize, name: &str| {
+                    let text = row.get(at).filter(|text| !text.is_empty());
+                    text.ok_or_else(|| refused("", format!("the {name} is missing")))
+                };
+                let taken =
+                    cell(a, columns[0]).and_then(|first| take(line, first, cell(b, columns[1])?));
+                taken.map_err(|refused| (line, refused))
+            }
+            Err(error) => {
+                let line = error.position().map_or(before, csv::Position::line);
+                let words = match error.kind() {
+                    csv::ErrorKind::Utf8 { .. } => "is not UTF-8".to_owned(),
+                    _ => error.to_string(),
+                };
+                Err((line, refused("", words)))
+            }
+        };
+        if let Err((line, Refused { cell, words })) = told {
+            about.note(BadRow { line, cell, words });
+        }
+    }
+}
+
+/// The one that stands most often in the header; commas where none does.
+fn separator(header: &[u8]) -> u8 {
+    let count = |it: u8| header.iter().filter(|b| **b == it).count();
+    let most = SEPARATORS.into_iter().rev().max_by_key(|it| count(*it));
+    most.filter(|it| count(*it) > 0).unwrap_or(b',')
+}
+
+/// The line a row begins in: the reader's own count stops before empty lines.
+fn line_of(bytes: &[u8], at: &csv::Position) -> u64 {
+    let from = usize::try_from(at.byte())
+        .unwrap_or(bytes.len())
+        .min(bytes.len());
+    let breaks = bytes[from..]
+        .iter()
+        .take_while(|b| matches!(b, b'\r' | b'\n'));
+    at.line() + breaks.filter(|b| **b == b'\n').count() as u64
+}
+
+/// For messages: cells come from files that may hold anything.
+pub(super) fn shortened(text: &str) -> String {
+    const CHARACTERS_MAX: usize = 60;
+    let mut short: String = text.chars().take(CHARACTERS_MAX).collect();
+    if text.chars().nth(CHARACTERS_MAX).is_some() {
+        short.push('…');
+    }
+    short.escape_debug().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_shows_the_last_four_digits_of_a_number_and_all_of_what_is_none() {
+        let row = |cell: &str| BadRow {
+            line: 3,
+            cell: cell.to_owned(),
+            words: "is wrong".to_owned(),
+        };
+        let told = ["+998 90 111-00-01", "101", "x"].map(|cell| row(cell).masked());
+        insta::assert_snapshot!(told.join("\n"), @r"
+        line 3: `+··· ·· ···-00-01` is wrong
+        line 3: `101` is wrong
+        line 3: `x` is wrong
+        ");
+        assert!(row("+998901110001").to_string().contains("+998901110001"));
+    }
+
+    #[test]
+    fn rows_beyond_the_named_ones_are_counted() {
+        let rows = "x,\n".repeat(NAMED_MAX + 7);
+        let text = format!("phone,leadId\n{rows}");
+        let mut about = About::default();
+        let read = each_row(
+            text.as_bytes(),
+            ["phone", "leadId"],
+            &mut about,
+            |_, _, _| Ok(()),
+        );
+        assert_eq!(read, Ok(()));
+        let counted = (about.bad, about.named.len(), about.unnamed());
+        assert_eq!(counted, (NAMED_MAX + 7, NAMED_MAX, 7));
+    }
+}
