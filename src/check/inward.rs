@@ -8,17 +8,21 @@ use crate::daemon::outward::queue;
 use crate::dead_letter::queue;
 use crate::people::rule::LeadRule;
 use crate::trunk::Trunk;
+use callbridge_asterisk::survey::Account;
 use callbridge_source::Fix;
 use callbridge_source::url::Transport;
 
 /// Opens the source once, as far as it goes without taking anything from it.
-pub async fn source(flag: &SourceFlag) -> Finding {
+///
+/// Of a manager account: what it may do and hear.
+pub async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
     let name = format!("source {}", flag.url);
     match source_of(0, flag, None).probe().await {
-        Ok(()) => Finding::well(name, "can be read"),
+        Ok(account) => (Finding::well(name, "can be read"), account),
         Err(error) => {
             let (what, todo) = split(&error.to_string());
-            Finding::fault(code(&error, &flag.url.transport), name, what, todo)
+            let code = code(&error, &flag.url.transport);
+            (Finding::fault(code, name, what, todo), None)
         }
     }
 }

@@ -4,6 +4,7 @@ use super::finding::Finding;
 use crate::cli::config::Config;
 use crate::cli::exit::Code;
 use crate::clock;
+use crate::people::People;
 use crate::people::files::{Error, News, Watched};
 
 const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";
@@ -13,6 +14,14 @@ pub fn look(config: &Config) -> Vec<Finding> {
     let mut lists = Watched::new(&config.rules.trunks);
     let news = lists.reload(clock::now().wall);
     news.iter().flat_map(findings).collect()
+}
+
+/// The lists as they can be read, for whoever asks who sits where; what is wrong with them is told
+/// by [`look`].
+pub fn people(config: &Config) -> People {
+    let mut lists = Watched::new(&config.rules.trunks);
+    drop(lists.reload(clock::now().wall));
+    lists.people().clone()
 }
 
 fn findings(news: &News) -> Vec<Finding> {

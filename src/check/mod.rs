@@ -6,15 +6,20 @@
 //! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
 //! | [`file`] | whether a file is written in its format, and of when |
 //! | [`inward`] | sources, trunks, the queue for dead letters; [`lists`]: leads and employees |
+//! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
+//! | [`endpoints`] | the PBX's endpoints against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
+pub mod account;
+pub mod endpoints;
 pub mod fields;
 pub mod file;
 pub mod finding;
 pub mod inward;
 pub mod lists;
+pub mod manager_conf;
 pub mod place;
 pub mod service;
 pub mod token;
@@ -26,72 +31,100 @@ use crate::cli::command::Check;
 use crate::cli::config::Config;
 use crate::cli::dispatch::print;
 use crate::cli::exit::Failure;
+use endpoints::Told;
 use finding::{Finding, worst};
 use std::io::IsTerminal;
+
+/// Prints what is found as it is found, and keeps it.
+struct Findings {
+    json: bool,
+    colour: bool,
+    all: Vec<Finding>,
+}
+
+impl Findings {
+    fn show(&mut self, found: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
+        for finding in found {
+            let line = match self.json {
+                true => finding.to_json(),
+                false => finding.to_text(self.colour),
+            };
+            print(format!("{line}\n").as_bytes())?;
+            self.all.push(finding);
+        }
+        Ok(())
+    }
+
+    /// The code of the worst fault, with their number.
+    fn verdict(&self) -> Result<(), Failure> {
+        let Some(code) = worst(&self.all) else {
+            return Ok(());
+        };
+        let faults = self.all.iter().filter(|finding| finding.fault.is_some());
+        let words = format!(
+            "{} of {} checks found a fault",
+            faults.count(),
+            self.all.len()
+        );
+        Err(Failure::new(code, words))
+    }
+}
 
 /// Looks at everything and prints a line each.
 ///
 /// # Errors
 /// The code of the worst fault.
 pub async fn run(check: &Check) -> Result<(), Failure> {
-    let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let mut findings = Vec::new();
-    let show = |found: Vec<Finding>, findings: &mut Vec<Finding>| -> Result<(), Failure> {
-        for finding in found {
-            let line = if check.json {
-                finding.to_json()
-            } else {
-                finding.to_text(colour)
-            };
-            print(format!("{line}\n").as_bytes())?;
-            findings.push(finding);
-        }
-        Ok(())
+    let mut findings = Findings {
+        json: check.json,
+        colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        all: Vec::new(),
     };
     let config = &check.config;
-    show(
-        vec![place::clock(
-            crate::clock::now().wall,
-            crate::journal::figures::built_at(),
-        )],
-        &mut findings,
-    )?;
+    let (now, built) = (
+        crate::clock::now().wall,
+        crate::journal::figures::built_at(),
+    );
+    findings.show([place::clock(now, built)])?;
     let (found, state) = place::state(config).await;
-    show(found, &mut findings)?;
+    findings.show(found)?;
     if let Some(addr) = config.listen {
-        show(
-            vec![place::listener(addr, state.is_daemon()).await],
-            &mut findings,
-        )?;
+        findings.show([place::listener(addr, state.is_daemon()).await])?;
     }
-    show(doubts(config), &mut findings)?;
-    show(inward::trunks(config), &mut findings)?;
-    show(lists::look(config), &mut findings)?;
-    for source in &config.sources {
-        let mut found = inward::source(source).await;
-        if found.fault.is_none() {
-            found = file::look(config, source).unwrap_or(found);
+    findings.show(doubts(config))?;
+    findings.show(inward::trunks(config))?;
+    findings.show(lists::look(config))?;
+    sources(config, &mut findings).await?;
+    findings.show(inward::dead_letters(config).await)?;
+    findings.show(webhooks::look(config, state.is_daemon()).await)?;
+    findings.show(service::look(config, state).await)?;
+    findings.verdict()
+}
+
+/// Each source, what its account may do and hear, and what the PBX says of its endpoints.
+async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure> {
+    let (mut told, mut unasked) = (Vec::new(), false);
+    for flag in &config.sources {
+        let (mut found, account) = inward::source(flag).await;
+        let well = found.fault.is_none();
+        if well {
+            found = file::look(config, flag).unwrap_or(found);
         }
-        show(vec![found], &mut findings)?;
-    }
-    let queue = inward::dead_letters(config).await;
-    show(queue.into_iter().collect(), &mut findings)?;
-    show(
-        webhooks::look(config, state.is_daemon()).await,
-        &mut findings,
-    )?;
-    show(service::look(config, state).await, &mut findings)?;
-    match worst(&findings) {
-        None => Ok(()),
-        Some(code) => {
-            let faults = findings
-                .iter()
-                .filter(|finding| finding.fault.is_some())
-                .count();
-            let words = format!("{faults} of {} checks found a fault", findings.len());
-            Err(Failure::new(code, words))
+        findings.show([found])?;
+        match account {
+            Some(account) => {
+                findings.show(account::judge(config, flag, &account))?;
+                told.push(Told { flag, account });
+            }
+            None if well => findings.show(account::unknown(flag))?,
+            None => unasked = true,
         }
     }
+    if unasked && told.is_empty() {
+        return Ok(());
+    }
+    let people = lists::people(config);
+    findings.show(endpoints::judge(config, &told, &people))
 }
 
 /// What is likely to be a mistake.

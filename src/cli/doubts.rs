@@ -34,7 +34,7 @@ fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
     config.rules.trunks.iter().filter_map(|trunk| {
         let telephone = trunk.telephone_within()?;
         Some(Doubt {
-            what: format!("trunk {}", trunk.name),
+            what: format!("endpoint of trunk {}", trunk.name),
             words: format!(
                 "{} takes in telephones, too, as {telephone}: calls between them would be taken \
                  for customers'; name the lines to the outside alone, several with a --trunk each",

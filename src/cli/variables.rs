@@ -87,7 +87,7 @@ fn near(end: &str, known: &BTreeSet<String>) -> Option<String> {
 }
 
 /// Letters that only one of them has, wherever they stand.
-fn letters_apart(one: &str, other: &str) -> usize {
+pub(crate) fn letters_apart(one: &str, other: &str) -> usize {
     let mut rest: Vec<char> = other.chars().collect();
     let mut alone = 0;
     for letter in one.chars() {

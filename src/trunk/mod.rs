@@ -68,8 +68,7 @@ impl Trunks {
 
     /// Channels named like this belong to a trunk of the PBX.
     pub fn take_in(&self, pbx: &str, channel: &str) -> bool {
-        self.of_pbx(pbx)
-            .any(|trunk| trunk.known_by().matches(channel))
+        self.of_pbx(pbx).any(|trunk| trunk.takes_in(channel))
     }
 
     /// The trunk of this name on this PBX.
@@ -105,6 +104,11 @@ impl Trunk {
             || pbx
                 .rsplit_once('/')
                 .is_some_and(|(_, server)| server == own)
+    }
+
+    /// Channels named like this are its own.
+    pub fn takes_in(&self, channel: &str) -> bool {
+        self.known_by().matches(channel)
     }
 
     /// A telephone that this trunk's pattern takes in, too: `PJSIP/101` of `PJSIP/*`. Of

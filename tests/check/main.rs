@@ -6,9 +6,11 @@
 //! | `service` | address, token, grant, company, budget |
 //! | `inward` | sources, trunks |
 //! | `lists` | lists of leads and employees |
+//! | `account` | what a manager account may do and hear, and the PBX's endpoints |
 //! | `broker_parts` | queues, virtual hosts and rights of a real RabbitMQ node |
 //! | `place` | state folder, binding, clock, listener |
 
+mod account;
 #[path = "../support/authority.rs"]
 mod authority;
 #[path = "../support/broker.rs"]

@@ -3,6 +3,7 @@
 
 use futures_util::{SinkExt, StreamExt};
 use md5::{Digest, Md5};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,6 +22,8 @@ const CHALLENGE: &str = "471147114";
 /// The end of a list of live channels that has none.
 const NO_CHANNELS: &str =
     "Event: CoreShowChannelsComplete\r\nEventList: Complete\r\nListItems: 0\r\n\r\n";
+/// What follows a login of an account that may hear `system`.
+const BOOTED: &str = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
 const LOGIN_WITHIN: Duration = Duration::from_secs(180);
 
 /// What a test has a line say.
@@ -42,6 +45,10 @@ struct Shared {
     asked: Mutex<Vec<String>>,
     /// Answers `CoreShowChannels`.
     lists: std::sync::atomic::AtomicBool,
+    /// Does not say after a login that it runs.
+    hides_boot: std::sync::atomic::AtomicBool,
+    /// What it answers to an action, one after the other, the last for good.
+    answers: Mutex<BTreeMap<String, Vec<String>>>,
 }
 
 /// One connection, seen from the PBX.
@@ -56,6 +63,19 @@ impl Shared {
     fn ask(&self, action: String) {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
         asked.push(action);
+    }
+
+    /// The next of the answers that were given for this action, to this id.
+    fn scripted(&self, action: &[String]) -> Option<String> {
+        let name = value(action, "Action").to_lowercase();
+        let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = answers.get_mut(&name)?;
+        let answer = match left.len() {
+            1 => left[0].clone(),
+            _ => left.remove(0),
+        };
+        let answer = answer.replace("{id}", value(action, "ActionID"));
+        Some(answer.replace("\r\n", "\n").replace('\n', "\r\n"))
     }
 }
 
@@ -110,6 +130,22 @@ impl Pbx {
         lists.store(true, std::sync::atomic::Ordering::Relaxed);
     }
 
+    /// From now on it does not say after a login that it runs, as to an account that may not hear
+    /// `system`.
+    pub fn hides_boot(&self) {
+        let hides = &self.shared.hides_boot;
+        hides.store(true, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    /// From now on this is what it answers to the action, one after the other and the last for
+    /// good: whole messages, `{id}` for the id of the action.
+    pub fn answers(&self, action: &str, answers: &[&str]) {
+        let all = &self.shared.answers;
+        let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+        let answers = answers.iter().map(|it| (*it).to_owned()).collect();
+        all.insert(action.to_lowercase(), answers);
+    }
+
     /// Waits until somebody has logged in for the `n`-th time.
     pub async fn logged_in(&self, n: u64) {
         let mut logins = self.logins.clone();
@@ -160,6 +196,10 @@ async fn ami_line(line: Line) {
             action = actions.recv() => match action {
                 Some(action) => {
                     let (mut answer, login) = answer(&action);
+                    if login && shared.hides_boot.load(std::sync::atomic::Ordering::Relaxed) {
+                        answer = answer.replace(BOOTED, "");
+                    }
+                    answer = shared.scripted(&action).unwrap_or(answer);
                     let list = action.iter().any(|line| line == "Action: CoreShowChannels");
                     if list && shared.lists.load(std::sync::atomic::Ordering::Relaxed) {
                         answer.push_str(NO_CHANNELS);
@@ -200,13 +240,16 @@ async fn hear_actions(
     }
 }
 
+/// What stands in an action under this key.
+fn value<'a>(action: &'a [String], key: &str) -> &'a str {
+    let pairs = action.iter().filter_map(|line| line.split_once(": "));
+    let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
+    same.next().map_or("", |(_, value)| value)
+}
+
 /// The answer to an action, and whether it was a login that succeeded.
 fn answer(action: &[String]) -> (String, bool) {
-    let get = |key: &str| {
-        let pairs = action.iter().filter_map(|line| line.split_once(": "));
-        let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
-        same.next().map_or("", |(_, value)| value)
-    };
+    let get = |key: &str| value(action, key);
     let id = match get("ActionID") {
         "" => String::new(),
         id => format!("ActionID: {id}\r\n"),
@@ -215,8 +258,7 @@ fn answer(action: &[String]) -> (String, bool) {
     match get("Action").to_lowercase().as_str() {
         "challenge" => (success(&format!("Challenge: {CHALLENGE}")), false),
         "login" if get("Key") == md5_hex(&format!("{CHALLENGE}{SECRET}")) => {
-            let booted = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
-            (success("Message: Authentication accepted") + booted, true)
+            (success("Message: Authentication accepted") + BOOTED, true)
         }
         "login" => {
             let words = "Message: Authentication failed\r\n\r\n";

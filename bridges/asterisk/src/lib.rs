@@ -15,6 +15,7 @@
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
+//! | [`survey`] | what an account may do and hear, and which endpoints there are |
 //! | [`likeness`], `fit` | what bytes in the wrong format look like |
 //! | [`decoder`] | the one entry for all of them |
 
@@ -45,6 +46,7 @@ mod mend;
 mod names;
 pub mod pairs;
 mod split;
+pub mod survey;
 mod text;
 
 pub use cel_columns::{Columns, MissingColumn};

@@ -19,6 +19,8 @@ use std::fmt;
 
 /// Event classes asked for: they carry all that is decoded, and none of the dial plan's flood.
 const CLASSES: &str = "call,cdr,system";
+/// The same, and the class of an event of our own.
+const CLASSES_WITH_OWN: &str = "call,cdr,system,user";
 
 /// How the dialogue may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Settings {
     pub plain_allowed: bool,
     /// Ask for the decoded events alone (`Action: Filter`); a PBX that denies it sends all.
     pub filter: bool,
+    /// Ask for events of our own, too (`Action: UserEvent`).
+    pub own_events: bool,
 }
 
 /// Bytes to send. They may hold the secret, so they are never printed.
@@ -188,7 +192,7 @@ impl Login {
         let mut login = vec![
             ("Action", "Login"),
             ("Username", &*user),
-            ("Events", CLASSES),
+            ("Events", self.classes()),
         ];
         let secret = self.secret.clone();
         let key;
@@ -244,6 +248,19 @@ impl Login {
     /// The farewell.
     pub fn logoff(&mut self) -> Outgoing {
         self.action(&[("Action", "Logoff")])
+    }
+
+    /// Another question, and the id under which it is answered.
+    pub fn asks(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
+        let outgoing = self.action(pairs);
+        (format!("{OURS}{}", self.actions), outgoing)
+    }
+
+    const fn classes(&self) -> &'static str {
+        match self.settings.own_events {
+            true => CLASSES_WITH_OWN,
+            false => CLASSES,
+        }
     }
 
     fn fail(&mut self, error: LoginError) -> Action {

@@ -6,6 +6,7 @@ use crate::line::Line;
 use crate::url::{Endpoint, SourceUrl, Transport};
 use crate::{Counts, Error, EventTime, FilePosition, Item, Ring, SourceId, VerdictReader};
 use crate::{ami, amqp, file, websocket};
+use callbridge_asterisk::survey::Account;
 use secrecy::SecretString;
 use std::fmt;
 use std::path::PathBuf;
@@ -184,11 +185,12 @@ impl Source {
         self.counts.clone()
     }
 
-    /// Opens the source once, as far as it goes without taking anything from it.
+    /// Opens the source once, as far as it goes without taking anything from it; of a manager
+    /// account, what it may do and hear.
     ///
     /// # Errors
     /// What is wrong and what to do, in words; [`Error::fix`] says whose hand mends it.
-    pub async fn probe(&self) -> Result<(), Error> {
+    pub async fn probe(&self) -> Result<Option<Account>, Error> {
         let access = Access {
             settings: self.settings.clone(),
             secret: self.secret.clone(),
@@ -197,15 +199,16 @@ impl Source {
         match &self.url.transport {
             Transport::Ami { endpoint, user } => {
                 let ami = ami::Ami::new(endpoint.clone(), user.clone());
-                ami.probe(&access).await
+                return ami.survey(&access).await.map(Some);
             }
             Transport::WebSocket { endpoint, path } => {
                 let socket = websocket::Socket::new(endpoint.clone(), path.clone());
-                socket.probe(&access).await
+                socket.probe(&access).await?;
             }
-            Transport::Amqp(queue) => amqp::probe(queue, &access).await,
-            Transport::File { path, .. } => file::probe(path).await,
+            Transport::Amqp(queue) => amqp::probe(queue, &access).await?,
+            Transport::File { path, .. } => file::probe(path).await?,
         }
+        Ok(None)
     }
 
     /// Runs until `shutdown`, or until the intake is gone; whatever happens to the line, it is

@@ -12,6 +12,7 @@ fn login(plain_allowed: bool, filter: bool) -> Login {
         Settings {
             plain_allowed,
             filter,
+            own_events: false,
         },
     )
     .expect("good credentials")

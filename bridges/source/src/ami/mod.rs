@@ -1,6 +1,8 @@
 //! AMI over TCP and TLS: log in, read on without ever waiting for the intake, ping, and notice
 //! when the line has died.
 
+mod survey;
+
 use crate::connect::{Stream, Target};
 use crate::error::Error;
 use crate::source::{Access, Context};
@@ -20,6 +22,15 @@ const READ_BYTES: usize = 32 << 10;
 pub(crate) struct Ami {
     endpoint: Endpoint,
     user: String,
+}
+
+/// What a line is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// To hear calls.
+    Listen,
+    /// To ask what the account may do and hear, and to leave.
+    Survey,
 }
 
 /// A line that is logged in.
@@ -45,15 +56,8 @@ impl Ami {
         }
     }
 
-    /// Logs in and leaves.
-    pub(crate) async fn probe(&self, access: &Access) -> Result<(), Error> {
-        let mut open = self.open(access).await?;
-        let logoff = open.login.logoff();
-        open.send(&logoff, access.settings.connect_within).await
-    }
-
     async fn run(&self, context: &mut Context) -> Result<Infallible, Error> {
-        let mut open = self.open(&context.access).await?;
+        let mut open = self.open(&context.access, Purpose::Listen).await?;
         context.line.up(true).await?;
         context.line.offer(open.accepted.clone())?;
         let silent_after = context.access.settings.silent_after;
@@ -93,12 +97,13 @@ impl Ami {
         }
     }
 
-    async fn open(&self, access: &Access) -> Result<Open, Error> {
+    async fn open(&self, access: &Access, purpose: Purpose) -> Result<Open, Error> {
         let target = access.target(&self.endpoint);
         let secret = access.secret.read("CALLBRIDGE_AMI_SECRET")?;
         let settings = Settings {
             plain_allowed: self.endpoint.tls || is_loopback(&self.endpoint.host),
-            filter: true,
+            filter: purpose == Purpose::Listen,
+            own_events: purpose == Purpose::Survey,
         };
         let login = Login::new(&self.user, secret, settings);
         let login = login.map_err(|error| self.refused(error))?;

@@ -1,0 +1,299 @@
+//! What a manager account can show of its PBX and of itself, asked by `check` on a line of its own:
+//! which actions it may do, which endpoints there are, which channels live, which events it hears.
+//! Without I/O: a transport sends what [`Survey::ask`] gives and hands in what it reads.
+//!
+//! ```text
+//! ▶ ListCommands                     which of the following may be asked
+//! ▶ UserEvent                        an event of our own, which must come back
+//! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
+//! ▶ CoreShowChannels, and once more a while later: a channel that is new there was born meanwhile
+//! ```
+//! Nothing of it changes anything on the PBX. `GetConfig` would tell more, and is never asked: an
+//! account that may do it reads every secret of the PBX.
+
+use crate::login::{Login, Outgoing};
+use crate::pairs::Pairs;
+use std::collections::BTreeSet;
+
+/// Lists of endpoints, each with the technology that it tells whole.
+const LISTS: [(&str, &str); 4] = [
+    ("PJSIPShowEndpoints", "PJSIP"),
+    ("SIPpeers", "SIP"),
+    ("IAXpeers", "IAX2"),
+    ("DeviceStateList", ""),
+];
+/// Endpoints kept; a PBX with more is told of by these.
+const ENDPOINTS_MAX: usize = 20_000;
+/// Channels kept of one list.
+const CHANNELS_MAX: usize = 20_000;
+
+/// What is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Account {
+    /// AMI's version, as the banner has it: `11.0.0`.
+    pub version: String,
+    /// Actions that it may do; `None` where the PBX did not say.
+    pub actions: Option<BTreeSet<String>>,
+    /// `PJSIP/city` each.
+    pub endpoints: BTreeSet<String>,
+    /// Technologies of which all endpoints were told.
+    pub whole: BTreeSet<String>,
+    /// `FullyBooted` came, which whoever may read `system` hears after the login.
+    pub booted: bool,
+    /// Our own event came back; `None` where it may not be sent.
+    pub echoed: Option<bool>,
+    /// An event of a channel was heard.
+    pub calls_heard: bool,
+    /// Channels in the last list; `None` where it was refused.
+    pub channels: Option<usize>,
+    /// Channels that were born between two lists.
+    pub born: usize,
+    /// Events carry their time; `None` before the first that could.
+    pub timed: Option<bool>,
+    /// Variables that channels show; `None` before the first channel was seen.
+    pub variables: Option<BTreeSet<String>>,
+}
+
+/// The asking.
+#[derive(Debug)]
+pub struct Survey {
+    account: Account,
+    /// Under which id each is asked, until it has answered.
+    waiting: Vec<(String, Asked)>,
+    /// Ids of channels in the first list and in the one under way.
+    first: Option<BTreeSet<Vec<u8>>>,
+    listing: BTreeSet<Vec<u8>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Commands,
+    Echo,
+    Endpoints(&'static str),
+    Channels,
+}
+
+impl Survey {
+    /// On a line that has just been let in.
+    pub fn new(banner: &str) -> Self {
+        let version = banner.rsplit('/').next().unwrap_or_default().trim();
+        Self {
+            account: Account {
+                version: version.to_owned(),
+                ..Account::default()
+            },
+            waiting: Vec::new(),
+            first: None,
+            listing: BTreeSet::new(),
+        }
+    }
+
+    /// The first question.
+    pub fn begin(&mut self, login: &mut Login) -> Outgoing {
+        self.asks(login, Asked::Commands, &[("Action", "ListCommands")])
+    }
+
+    /// What else to ask, once the first is answered: only what the account may do. Where the PBX
+    /// did not say, the answer to each tells.
+    pub fn ask(&mut self, login: &mut Login) -> Vec<Outgoing> {
+        let mut outgoing = Vec::new();
+        if self.may("UserEvent") {
+            self.account.echoed = Some(false);
+            let own = [("Action", "UserEvent"), ("UserEvent", "CallbridgeCheck")];
+            outgoing.push(self.asks(login, Asked::Echo, &own));
+        }
+        for (action, technology) in LISTS {
+            if self.may(action) {
+                let asked = Asked::Endpoints(technology);
+                outgoing.push(self.asks(login, asked, &[("Action", action)]));
+            }
+        }
+        outgoing.extend(self.list(login));
+        outgoing
+    }
+
+    /// Asks for the channels (again).
+    pub fn list(&mut self, login: &mut Login) -> Option<Outgoing> {
+        self.listing.clear();
+        let channels = [("Action", "CoreShowChannels")];
+        self.may("CoreShowChannels")
+            .then(|| self.asks(login, Asked::Channels, &channels))
+    }
+
+    /// Whether it may be asked. What is said of no action is asked, but for an event of our own.
+    fn may(&self, action: &str) -> bool {
+        match &self.account.actions {
+            Some(actions) => actions.contains(&action.to_ascii_lowercase()),
+            None => action != "UserEvent",
+        }
+    }
+
+    fn asks(&mut self, login: &mut Login, asked: Asked, pairs: &[(&str, &str)]) -> Outgoing {
+        let (id, outgoing) = login.asks(pairs);
+        self.waiting.push((id, asked));
+        outgoing
+    }
+
+    /// All that was asked has answered; our own event may still be on its way.
+    pub fn is_answered(&self) -> bool {
+        self.waiting.iter().all(|(_, asked)| *asked == Asked::Echo)
+    }
+
+    /// Our own event came back, or was not sent.
+    pub fn is_echoed(&self) -> bool {
+        self.waiting.iter().all(|(_, asked)| *asked != Asked::Echo)
+    }
+
+    /// That it hears channels is proved, or that it does not.
+    pub fn is_settled(&self) -> bool {
+        self.account.calls_heard || self.account.born > 0
+    }
+
+    /// Whether more may be heard by waiting: channels live, and none was heard.
+    pub fn may_hear_more(&self) -> bool {
+        self.account.channels.is_some_and(|live| live > 0) && !self.is_settled()
+    }
+
+    /// Takes a frame.
+    pub fn hear(&mut self, frame: &[u8]) {
+        let pairs = Pairs::new(frame);
+        let id = pairs
+            .get("ActionID")
+            .map(|id| String::from_utf8_lossy(id).into_owned());
+        let asked = id.and_then(|id| {
+            let at = self.waiting.iter().position(|(own, _)| *own == id)?;
+            Some((at, self.waiting[at].1))
+        });
+        let event = pairs.get("Event").map(<[u8]>::to_ascii_lowercase);
+        match (asked, event) {
+            (Some((at, asked)), Some(event)) => self.hear_item(at, asked, &event, &pairs),
+            (Some((at, asked)), None) => self.hear_answer(at, asked, &pairs),
+            (None, Some(event)) => self.hear_event(&event, &pairs),
+            (None, None) => {}
+        }
+    }
+
+    fn hear_answer(&mut self, at: usize, asked: Asked, pairs: &Pairs<'_>) {
+        let refused = pairs
+            .get("Response")
+            .is_some_and(|word| word.eq_ignore_ascii_case(b"Error"));
+        match asked {
+            Asked::Commands if !refused => {
+                let names = pairs.clone().map(|(name, _)| name);
+                let names = names.filter(|name| {
+                    let own = [&b"response"[..], b"actionid", b"message"];
+                    !own.iter().any(|own| name.eq_ignore_ascii_case(own))
+                });
+                let names = names.map(|name| String::from_utf8_lossy(name).to_ascii_lowercase());
+                let names: BTreeSet<String> = names.collect();
+                // A PBX that only says "done" has told nothing.
+                self.account.actions = Some(names).filter(|names| !names.is_empty());
+            }
+            Asked::Endpoints(_) | Asked::Channels if !refused && list_follows(pairs) => return,
+            Asked::Echo if !refused => return,
+            Asked::Commands | Asked::Echo | Asked::Endpoints(_) | Asked::Channels => {}
+        }
+        self.waiting.remove(at);
+    }
+
+    /// A row of a list, or its end.
+    fn hear_item(&mut self, at: usize, asked: Asked, event: &[u8], pairs: &Pairs<'_>) {
+        match asked {
+            Asked::Echo => {
+                self.account.echoed = Some(true);
+                self.account.timed = Some(pairs.get("Timestamp").is_some());
+                self.waiting.remove(at);
+            }
+            _ if event.ends_with(b"complete") => self.hear_end(at, asked),
+            Asked::Endpoints(technology) => self.hear_endpoint(technology, pairs),
+            Asked::Channels => {
+                let id = pairs
+                    .get("Uniqueid")
+                    .filter(|_| self.listing.len() < CHANNELS_MAX);
+                self.listing.extend(id.map(<[u8]>::to_vec));
+                self.hear_variables(pairs);
+            }
+            Asked::Commands => {}
+        }
+    }
+
+    fn hear_end(&mut self, at: usize, asked: Asked) {
+        self.waiting.remove(at);
+        match asked {
+            Asked::Endpoints("") => {}
+            Asked::Endpoints(technology) => {
+                self.account.whole.insert(technology.to_owned());
+            }
+            Asked::Channels => {
+                let listed = std::mem::take(&mut self.listing);
+                self.account.channels = Some(listed.len());
+                match &self.first {
+                    Some(first) => self.account.born = listed.difference(first).count(),
+                    None => self.first = Some(listed),
+                }
+            }
+            Asked::Commands | Asked::Echo => {}
+        }
+    }
+
+    fn hear_endpoint(&mut self, technology: &str, pairs: &Pairs<'_>) {
+        let text = |key| {
+            pairs
+                .get(key)
+                .map(|text| String::from_utf8_lossy(text).into_owned())
+        };
+        let name = match technology {
+            "" => text("Device"),
+            technology => text("ObjectName").map(|name| {
+                // A peer is listed with its login behind a slash, in old releases.
+                let name = name.split('/').next().unwrap_or_default();
+                format!("{technology}/{name}")
+            }),
+        };
+        let name = name.filter(|name| callbridge_call::trunk::extension(name).is_some());
+        if self.account.endpoints.len() < ENDPOINTS_MAX {
+            self.account.endpoints.extend(name);
+        }
+    }
+
+    fn hear_event(&mut self, event: &[u8], pairs: &Pairs<'_>) {
+        if event == b"fullybooted" {
+            self.account.booted = true;
+            return;
+        }
+        if pairs.get("Privilege").is_some() {
+            self.account.timed = Some(pairs.get("Timestamp").is_some());
+        }
+        let of_channel = pairs.get("Uniqueid").is_some() && pairs.get("ActionID").is_none();
+        if of_channel {
+            self.account.calls_heard = true;
+            self.hear_variables(pairs);
+        }
+    }
+
+    fn hear_variables(&mut self, pairs: &Pairs<'_>) {
+        let shown = self.account.variables.get_or_insert_default();
+        for (key, value) in pairs.clone() {
+            if key.eq_ignore_ascii_case(b"ChanVariable")
+                && let Some(end) = value.iter().position(|byte| *byte == b'=')
+            {
+                shown.insert(String::from_utf8_lossy(&value[..end]).into_owned());
+            }
+        }
+    }
+
+    /// What is known by now.
+    pub fn account(self) -> Account {
+        self.account
+    }
+}
+
+/// `EventList: start`; old releases say in words that peers or channels will follow.
+fn list_follows(pairs: &Pairs<'_>) -> bool {
+    let said = pairs.get("Message").map(<[u8]>::to_ascii_lowercase);
+    let said = said.is_some_and(|said| said.windows(6).any(|word| word == b"follow"));
+    said || pairs.get("EventList").is_some()
+}
+
+#[cfg(test)]
+mod tests;

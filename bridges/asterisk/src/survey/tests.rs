@@ -1,0 +1,154 @@
+//! The asking, played from both sides with what Asterisk 22 says.
+
+use super::*;
+use crate::login::Settings;
+use secrecy::SecretString;
+
+fn login() -> Login {
+    let secret = SecretString::from("secret");
+    Login::new("bridge", secret, Settings::default()).expect("good credentials")
+}
+
+fn frame(lines: &str) -> Vec<u8> {
+    lines.replace('\n', "\r\n").into_bytes()
+}
+
+/// The actions asked for, in their order.
+fn actions(asked: &[Outgoing]) -> Vec<String> {
+    let first = |outgoing: &Outgoing| {
+        let text = String::from_utf8_lossy(outgoing.bytes()).into_owned();
+        let line = text.lines().next().unwrap_or_default().to_owned();
+        line.replace("Action: ", "")
+    };
+    asked.iter().map(first).collect()
+}
+
+/// A survey to which these commands were named, and what it goes on to ask under which ids.
+fn with(commands: &str) -> (Survey, Login, Vec<String>) {
+    let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/11.0.0"));
+    let _ = survey.begin(&mut login);
+    let named = format!("Response: Success\nActionID: callbridge-1\n{commands}");
+    survey.hear(&frame(&named));
+    assert!(survey.is_answered());
+    let asked = survey.ask(&mut login);
+    (survey, login, actions(&asked))
+}
+
+const ALL: &str = "CoreShowChannels: List active channels.  (Priv: system,reporting,all)\n\
+    DeviceStateList: List the current known device states.  (Priv: call,reporting,all)\n\
+    PJSIPShowEndpoints: Lists PJSIP endpoints.  (Priv: system,all)\n\
+    UserEvent: Send an arbitrary event.  (Priv: user,all)\n";
+
+#[test]
+fn only_what_the_account_may_do_is_asked_and_no_configuration_ever() {
+    let (_, _, asked) = with(ALL);
+    let all = [
+        "UserEvent",
+        "PJSIPShowEndpoints",
+        "DeviceStateList",
+        "CoreShowChannels",
+    ];
+    assert_eq!(asked, all);
+    let config = "GetConfig: Retrieve configuration.  (Priv: system,config,all)\n\
+        Command: Execute Asterisk CLI Command.  (Priv: command,all)\nPing: Keepalive.\n";
+    assert_eq!(with(config).2, [] as [&str; 0]);
+    let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/1.0"));
+    let _ = survey.begin(&mut login);
+    survey.hear(&frame(
+        "Response: Error\nActionID: callbridge-1\nMessage: Permission denied\n",
+    ));
+    let asked = survey.ask(&mut login);
+    let lists = [
+        "PJSIPShowEndpoints",
+        "SIPpeers",
+        "IAXpeers",
+        "DeviceStateList",
+        "CoreShowChannels",
+    ];
+    assert_eq!(
+        actions(&asked),
+        lists,
+        "no event of our own unless it may be sent"
+    );
+}
+
+#[test]
+fn endpoints_rights_and_the_echo_are_told_by_the_answers() {
+    let (mut survey, _, _) = with(ALL);
+    for lines in [
+        "Event: FullyBooted\nPrivilege: system,all\nStatus: Fully Booted\n",
+        "Event: EventOfAnother\nActionID: other-3\nObjectName: no\n",
+        "Response: Success\nActionID: callbridge-2\nMessage: Event Sent\n",
+        "Event: UserEvent\nPrivilege: user,all\nTimestamp: 1795226443.028147\n\
+         UserEvent: CallbridgeCheck\nActionID: callbridge-2\n",
+        "Response: Success\nActionID: callbridge-3\nEventList: start\n",
+        "Event: EndpointList\nActionID: callbridge-3\nObjectType: endpoint\nObjectName: city\n",
+        "Event: EndpointListComplete\nActionID: callbridge-3\nEventList: Complete\n",
+        "Response: Success\nActionID: callbridge-4\nMessage: Device State Changes will follow\n",
+        "Event: DeviceStateChange\nActionID: callbridge-4\nDevice: MWI:1@x\nState: NOT_INUSE\n",
+        "Event: DeviceStateChange\nActionID: callbridge-4\nDevice: Queue:sales\nState: INUSE\n",
+        "Event: DeviceStateChange\nActionID: callbridge-4\nDevice: Dongle/MTS\nState: INUSE\n",
+        "Event: DeviceStateListComplete\nActionID: callbridge-4\n",
+        "Response: Error\nActionID: callbridge-5\nMessage: Permission denied\n",
+    ] {
+        assert!(!survey.is_answered());
+        survey.hear(&frame(lines));
+    }
+    assert!(survey.is_answered() && survey.is_echoed() && !survey.may_hear_more());
+    let account = survey.account();
+    assert_eq!(account.version, "11.0.0");
+    assert!(account.endpoints.iter().eq(["Dongle/MTS", "PJSIP/city"]));
+    assert!(account.whole.iter().eq(["PJSIP"]));
+    assert_eq!(
+        (account.booted, account.echoed, account.timed),
+        (true, Some(true), Some(true))
+    );
+    assert_eq!((account.channels, account.calls_heard), (None, false));
+}
+
+/// A list of channels with these ids, under this id.
+fn list(survey: &mut Survey, id: &str, channels: &[&str]) {
+    survey.hear(&frame(&format!(
+        "Response: Success\nActionID: {id}\nEventList: start\n"
+    )));
+    for channel in channels {
+        survey.hear(&frame(&format!(
+            "Event: CoreShowChannel\nActionID: {id}\nChannel: PJSIP/101-00000001\n\
+             Uniqueid: {channel}\nChanVariable: LEAD_ID=\nChanVariable: CAMPAIGN=x\n"
+        )));
+    }
+    survey.hear(&frame(&format!(
+        "Event: CoreShowChannelsComplete\nActionID: {id}\n"
+    )));
+}
+
+#[test]
+fn a_channel_that_is_new_in_the_second_list_and_was_not_heard_proves_that_none_is() {
+    let (mut survey, mut login, _) = with("CoreShowChannels: List.\n");
+    list(&mut survey, "callbridge-2", &["17.1"]);
+    assert!(survey.may_hear_more() && !survey.is_settled());
+    let _ = survey.list(&mut login).expect("allowed");
+    list(&mut survey, "callbridge-3", &["17.1", "17.2"]);
+    let account = survey.account();
+    assert_eq!(
+        (account.channels, account.born, account.calls_heard),
+        (Some(2), 1, false)
+    );
+    let shown = account.variables.expect("channels were seen");
+    assert!(
+        shown.iter().eq(["CAMPAIGN", "LEAD_ID"]),
+        "empty ones, too: {shown:?}"
+    );
+}
+
+#[test]
+fn an_event_of_a_channel_proves_that_calls_are_heard() {
+    let (mut survey, _, _) = with("CoreShowChannels: List.\n");
+    list(&mut survey, "callbridge-2", &["17.1"]);
+    survey.hear(&frame(
+        "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\nUniqueid: 17.1\n",
+    ));
+    assert!(survey.is_settled());
+    let account = survey.account();
+    assert_eq!((account.calls_heard, account.timed), (true, Some(false)));
+}

@@ -1,0 +1,230 @@
+//! A manager account: what it may do, whether it hears calls, and what the events show. What was
+//! seen counts; where nothing could be seen, `manager.conf` of this machine, if it can be read.
+
+use super::finding::Finding;
+use super::manager_conf::ManagerConf;
+use crate::cli::config::{Config, Source};
+use crate::cli::exit::Code;
+use crate::people::rule::LeadRule;
+use crate::trunk::Trunk;
+use callbridge_asterisk::survey::Account;
+use callbridge_source::url::{Endpoint, Transport};
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+/// The account's lines as `manager.conf` should have them.
+const READ: &str = "set read = call,cdr,system for it in manager.conf, then `manager reload`";
+const WRITE: &str = "set write = system for it in manager.conf, then `manager reload`";
+
+/// Everything that is found of the account.
+pub fn judge(config: &Config, flag: &Source, account: &Account) -> Vec<Finding> {
+    let conf = local(flag);
+    let url = short(flag);
+    let mut found = vec![
+        rights(&url, account),
+        events(&url, account, conf.as_ref()),
+        times(&url, account, conf.as_ref()),
+    ];
+    found.extend(variables(config, flag, account, conf.as_ref()));
+    found
+}
+
+/// Of a source that is no manager account: who writes there, and what, is not known here.
+pub fn unknown(flag: &Source) -> Option<Finding> {
+    let what = match &flag.url.transport {
+        Transport::WebSocket { .. } => {
+            "not known: a gateway tells nothing of the account behind it; the first event shows \
+             that calls are heard, and until then `status` says connected"
+        }
+        Transport::Amqp(_) => {
+            "not known: the first message shows that the PBX writes into the queue, and until then \
+             `status` says connected"
+        }
+        Transport::Ami { .. } | Transport::File { .. } => return None,
+    };
+    Some(Finding::well(format!("events of {}", short(flag)), what))
+}
+
+/// The source without all that its URL takes behind a question mark.
+pub fn short(flag: &Source) -> String {
+    let url = flag.url.to_string();
+    url.split('?').next().unwrap_or_default().to_owned()
+}
+
+/// The file of a PBX on this machine.
+fn local(flag: &Source) -> Option<ManagerConf> {
+    let Transport::Ami { endpoint, user } = &flag.url.transport else {
+        return None;
+    };
+    is_here(endpoint).then(|| ManagerConf::find(user, endpoint.port))?
+}
+
+fn is_here(endpoint: &Endpoint) -> bool {
+    let address = endpoint.host.parse::<IpAddr>();
+    endpoint.host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+}
+
+/// Up to Asterisk 11 (AMI 1.x) not every action is there, nor every event.
+fn is_old(account: &Account) -> bool {
+    account.version.starts_with("1.")
+}
+
+fn rights(url: &str, account: &Account) -> Finding {
+    let name = format!("rights of {url}");
+    let Some(actions) = &account.actions else {
+        let what = "not known: the PBX does not say what the account may do (ListCommands)";
+        return Finding::well(name, what);
+    };
+    let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
+    let (lists, filters) = (may("CoreShowChannels"), may("Filter"));
+    match (lists, filters) {
+        (true, true) => {
+            let what = "it may ask which channels live, and for the events of calls alone";
+            Finding::well(name, what)
+        }
+        (false, _) if !is_old(account) => Finding::fault(
+            Code::NoPermission,
+            name,
+            "it may not ask which channels live (CoreShowChannels): of a call whose end was missed \
+             nobody would know that it is over",
+            WRITE,
+        ),
+        (false, _) => {
+            let what = "this release does not tell which channels live (CoreShowChannels)";
+            Finding::well(name, what)
+        }
+        (true, false) if is_old(account) => {
+            let what = "it may ask which channels live";
+            Finding::well(name, what)
+        }
+        (true, false) => {
+            let what = "it may not ask for the events of calls alone (Filter): the PBX sends all";
+            Finding::advice(name, what, WRITE)
+        }
+    }
+}
+
+fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
+    let name = format!("events of {url}");
+    let deaf = |what: String| Finding::fault(Code::NoPermission, &*name, what, READ);
+    if account.calls_heard {
+        return match account.booted || is_old(account) {
+            true => Finding::well(&*name, "calls are heard"),
+            false => {
+                let what = "calls are heard, but not the start and stop of the PBX";
+                Finding::advice(&*name, what, READ)
+            }
+        };
+    }
+    if account.born > 0 {
+        let channels = match account.born {
+            1 => "a channel was born while it listened, and that was".to_owned(),
+            born => format!("{born} channels were born while it listened, and that was"),
+        };
+        return deaf(format!(
+            "{channels} not heard: the account may not hear calls"
+        ));
+    }
+    if let Some(conf) = conf {
+        let path = conf.path.display();
+        return match conf.hears("call") {
+            true => Finding::well(&*name, format!("calls are heard, as {path} says")),
+            false => deaf(format!(
+                "the account may not hear calls: {path} gives it no read = call"
+            )),
+        };
+    }
+    if !account.booted && !is_old(account) {
+        return deaf(
+            "nothing was heard: the PBX tells whoever may read `system` after the login that it \
+             runs (FullyBooted), and did not"
+                .to_owned(),
+        );
+    }
+    let own = match account.echoed {
+        Some(true) => "an event of its own came back, but whether it hears calls is",
+        Some(false) | None => "whether it hears calls is",
+    };
+    let why = match account.channels {
+        Some(0) => "no call is up",
+        Some(_) => "nothing happened in the calls that are up",
+        None => "it may not ask which channels live",
+    };
+    let what = format!(
+        "{own} not known: {why}; the first call shows it, and until then `status` says connected"
+    );
+    Finding::advice(
+        &*name,
+        what,
+        "place a call while this command runs, or see that manager.conf gives it \
+         read = call,cdr,system",
+    )
+}
+
+fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
+    let name = format!("times of {url}");
+    match account.timed.or(conf.map(|conf| conf.timed)) {
+        Some(true) => Finding::well(name, "events carry the PBX's own time"),
+        Some(false) => Finding::advice(
+            name,
+            "events carry no time: that of their arrival has to serve",
+            "set timestampevents = yes in [general] of manager.conf, then `manager reload`",
+        ),
+        None => Finding::well(name, "not known before the first event"),
+    }
+}
+
+/// The variables that trunks of this PBX take leads from, and that no channel shows.
+fn variables(
+    config: &Config,
+    flag: &Source,
+    account: &Account,
+    conf: Option<&ManagerConf>,
+) -> Option<Finding> {
+    let wanted = wanted(config, flag);
+    let names: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+    if names.is_empty() {
+        return None;
+    }
+    let name = format!("variables of {}", short(flag));
+    let shown = account.variables.clone();
+    let Some(shown) = shown.or_else(|| conf.map(|conf| conf.variables.clone())) else {
+        let what = format!("{}: not known before the first channel", names.join(", "));
+        return Some(Finding::well(name, what));
+    };
+    let missing: Vec<&(String, bool)> = wanted
+        .iter()
+        .filter(|(name, _)| !shown.contains(name))
+        .collect();
+    if missing.is_empty() {
+        return Some(Finding::well(
+            name,
+            format!("{} is shown", names.join(", ")),
+        ));
+    }
+    let missed: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
+    let missed = missed.join(", ");
+    let what = format!("channels do not show {missed}, which leads are taken from");
+    let todo =
+        format!("add {missed} to channelvars in [general] of manager.conf, then `manager reload`");
+    // Where another rule may know the lead nothing is lost.
+    Some(match missing.iter().any(|(_, alone)| *alone) {
+        true => Finding::fault(Code::Configuration, name, what, todo),
+        false => Finding::advice(name, what, todo),
+    })
+}
+
+/// Each variable once, and whether a trunk has no other rule.
+fn wanted(config: &Config, flag: &Source) -> BTreeSet<(String, bool)> {
+    let of_pbx =
+        |trunk: &&Trunk| trunk.pbx.is_none() || flag.pbx.is_none() || trunk.pbx == flag.pbx;
+    let trunks = config.rules.trunks.iter().filter(of_pbx);
+    let rules = trunks.flat_map(|trunk| {
+        let alone = trunk.leads.len() == 1;
+        trunk.leads.iter().filter_map(move |rule| match rule {
+            LeadRule::Variable(name) => Some((name.clone(), alone)),
+            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
+        })
+    });
+    rules.collect()
+}

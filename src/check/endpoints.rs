@@ -1,0 +1,211 @@
+//! The PBX's endpoints against the trunks, both ways: a trunk that no endpoint is meant by, and an
+//! endpoint that no trunk takes in.
+
+use super::account::short;
+use super::finding::Finding;
+use crate::cli::config::{Config, Source};
+use crate::cli::exit::Code;
+use crate::cli::variables::letters_apart;
+use crate::people::People;
+use crate::trunk::Trunk;
+use callbridge_asterisk::survey::Account;
+use callbridge_call::Extension;
+use std::collections::BTreeSet;
+
+/// Names told in one line.
+const NAMES_MAX: usize = 10;
+/// A name with more letters of its own is another one, and not misspelt.
+const LETTERS_APART_MAX: usize = 2;
+
+/// What one PBX has told.
+pub struct Told<'a> {
+    /// The source that was asked.
+    pub flag: &'a Source,
+    /// What it said.
+    pub account: Account,
+}
+
+/// Everything that is found.
+pub fn judge(config: &Config, told: &[Told<'_>], people: &People) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let (asked, silent): (Vec<_>, Vec<_>) =
+        told.iter().partition(|it| !it.account.endpoints.is_empty());
+    for it in silent {
+        let what = "not known: the account may ask for none of PJSIPShowEndpoints, SIPpeers and \
+                    IAXpeers (write = system) and DeviceStateList (write = reporting)";
+        found.push(Finding::well(
+            format!("endpoints of {}", short(it.flag)),
+            what,
+        ));
+    }
+    if told.is_empty() && config.sources.iter().any(|it| !it.catch_up) {
+        let what = "not known: only a manager account (ami://) can be asked for them";
+        found.push(Finding::well("endpoints", what));
+    }
+    for trunk in config.rules.trunks.iter() {
+        let of_trunk: Vec<&&Told<'_>> = asked.iter().filter(|it| serves(trunk, it)).collect();
+        if !of_trunk.is_empty() {
+            found.push(trunk_found(config, trunk, &of_trunk, people));
+        }
+    }
+    for it in asked {
+        found.extend(untaken(config, it, people));
+    }
+    found
+}
+
+fn serves(trunk: &Trunk, told: &Told<'_>) -> bool {
+    trunk.pbx.is_none() || told.flag.pbx.is_none() || trunk.pbx == told.flag.pbx
+}
+
+/// The endpoint is the trunk's; a trunk may also be a part of one: `DAHDI/i1/998712000000`.
+fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
+    let part = trunk.endpoint.strip_prefix(endpoint);
+    trunk.takes_in(endpoint) || part.is_some_and(|rest| rest.starts_with('/'))
+}
+
+fn trunk_found(config: &Config, trunk: &Trunk, told: &[&&Told<'_>], people: &People) -> Finding {
+    let name = format!("endpoint {}", trunk.endpoint);
+    let endpoints = || told.iter().flat_map(|it| &it.account.endpoints);
+    let own: BTreeSet<&str> = endpoints()
+        .filter(|it| is_of(trunk, it))
+        .map(String::as_str)
+        .collect();
+    let is_phone = |it: &&str| {
+        told.iter()
+            .any(|told| is_telephone(config, told, it, people))
+    };
+    let phones: Vec<&str> = own.iter().copied().filter(is_phone).collect();
+    if !phones.is_empty() && trunk.endpoint.contains('*') {
+        return Finding::advice(
+            name,
+            format!("takes in telephones, too: {}", listed(&phones)),
+            "name the lines to the outside alone, several with a --trunk each: calls between these \
+             telephones would be taken for customers'",
+        );
+    }
+    if !own.is_empty() {
+        let own: Vec<&str> = own.into_iter().collect();
+        return Finding::well(name, format!("the PBX has {}", listed(&own)));
+    }
+    unmeant(trunk, told, name)
+}
+
+/// A trunk that no endpoint is meant by.
+fn unmeant(trunk: &Trunk, told: &[&&Told<'_>], name: String) -> Finding {
+    let wrong = format!(
+        "the PBX has none of this name: calls over trunk {} would be internal",
+        trunk.name
+    );
+    let near = told.iter().filter_map(|it| near(trunk, &it.account));
+    if let Some(near) = near.min_by_key(|it| apart(trunk, it)) {
+        let todo = format!("did you mean {near}? Give --trunk {}={near},…", trunk.name);
+        return Finding::fault(Code::Configuration, name, wrong, todo);
+    }
+    // chan_sip names a channel by the address of whoever is no peer of its.
+    if !told.iter().any(|it| is_whole(trunk, &it.account)) || trunk.endpoint.contains('.') {
+        let what = "not known: the PBX lists no such endpoint, and may have it all the same";
+        return Finding::well(name, what);
+    }
+    let others = told.iter().flat_map(|it| &it.account.endpoints);
+    let others = others.filter(|it| !is_number(it)).map(String::as_str);
+    let others: Vec<&str> = others.collect();
+    let has = match others.is_empty() {
+        true => "its endpoints are numbers".to_owned(),
+        false => format!("it has {}", listed(&others)),
+    };
+    Finding::fault(
+        Code::Configuration,
+        name,
+        format!("{wrong}; {has}"),
+        "give what stands before the suffix in the names of the trunk's channels (`core show \
+         channels` during a call)",
+    )
+}
+
+/// The endpoint that a misspelt trunk may have meant.
+fn near<'a>(trunk: &Trunk, account: &'a Account) -> Option<&'a String> {
+    let endpoints = account.endpoints.iter().filter(|it| !is_number(it));
+    let near = endpoints.min_by_key(|it| apart(trunk, it))?;
+    (apart(trunk, near) <= LETTERS_APART_MAX).then_some(near)
+}
+
+/// All endpoints of the trunk's technology were told.
+fn is_whole(trunk: &Trunk, account: &Account) -> bool {
+    let wanted = technology(&trunk.endpoint);
+    let sip = |it: &&str| ["PJSIP", "SIP", "IAX2"].contains(it);
+    let devices = account
+        .endpoints
+        .iter()
+        .map(|it| technology(it))
+        .filter(sip);
+    let mut told = account.whole.iter().map(String::as_str).chain(devices);
+    told.any(|it| it.eq_ignore_ascii_case(wanted))
+}
+
+/// Endpoints that may be lines to the outside and that no trunk takes in.
+fn untaken(config: &Config, told: &Told<'_>, people: &People) -> Option<Finding> {
+    let of_pbx = || {
+        config
+            .rules
+            .trunks
+            .iter()
+            .filter(|trunk| serves(trunk, told))
+    };
+    // One that is named as the one that was meant is named once.
+    let meant = |trunk: &Trunk, endpoint: &String| {
+        let mut endpoints = told.account.endpoints.iter();
+        !endpoints.any(|it| is_of(trunk, it)) && near(trunk, &told.account) == Some(endpoint)
+    };
+    let left = told.account.endpoints.iter().filter(|it| {
+        let taken = of_pbx().any(|trunk| is_of(trunk, it) || meant(trunk, it));
+        !taken && !is_telephone(config, told, it, people)
+    });
+    let left: Vec<&str> = left.map(String::as_str).collect();
+    if left.is_empty() {
+        return None;
+    }
+    Some(Finding::advice(
+        format!("endpoints of {}", short(told.flag)),
+        format!("no trunk takes {}", listed(&left)),
+        "name with --trunk what is a line to the outside, and in --employees what is a telephone",
+    ))
+}
+
+/// It is named by a number, or some employee sits there.
+fn is_telephone(config: &Config, told: &Told<'_>, endpoint: &str, people: &People) -> bool {
+    let device = endpoint.split_once('/').map_or("", |(_, device)| device);
+    let trunks = config
+        .rules
+        .trunks
+        .iter()
+        .filter(|trunk| serves(trunk, told));
+    let extension = Extension::new(device);
+    let mut trunks = trunks;
+    is_number(endpoint) || trunks.any(|trunk| people.employee_of(&extension, trunk).is_some())
+}
+
+fn is_number(endpoint: &str) -> bool {
+    let device = endpoint.split_once('/').map_or("", |(_, device)| device);
+    let number = device.strip_suffix("-WS").unwrap_or(device);
+    !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
+}
+
+fn technology(endpoint: &str) -> &str {
+    endpoint.split_once('/').map_or(endpoint, |(tech, _)| tech)
+}
+
+/// How far a trunk's endpoint is from this one, whatever the case of its letters.
+fn apart(trunk: &Trunk, endpoint: &str) -> usize {
+    let (one, other) = (trunk.endpoint.to_lowercase(), endpoint.to_lowercase());
+    letters_apart(&one, &other)
+}
+
+fn listed(names: &[&str]) -> String {
+    let more = names.len().saturating_sub(NAMES_MAX);
+    let named = names[..names.len() - more].join(", ");
+    match more {
+        0 => named,
+        more => format!("{named} and {more} more"),
+    }
+}

@@ -1,0 +1,181 @@
+//! `manager.conf` of a PBX on this machine, where it can be read: what its manager account may
+//! hear. Secrets in it are stepped over.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// Where Asterisk keeps it.
+const PLACES: [&str; 2] = [
+    "/etc/asterisk/manager.conf",
+    "/usr/local/etc/asterisk/manager.conf",
+];
+/// Files below files.
+const DEPTH_MAX: usize = 8;
+/// More than any such file has.
+const BYTES_MAX: u64 = 1 << 20;
+
+/// What it says of one account.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManagerConf {
+    /// The file.
+    pub path: PathBuf,
+    /// `read`: event classes, in small letters.
+    pub read: BTreeSet<String>,
+    /// `write`: what it may do.
+    pub write: BTreeSet<String>,
+    /// `timestampevents`
+    pub timed: bool,
+    /// `channelvars`
+    pub variables: BTreeSet<String>,
+}
+
+impl ManagerConf {
+    /// Of the PBX that listens on this port of this machine, if its file can be read and knows the
+    /// account.
+    pub fn find(user: &str, port: u16) -> Option<Self> {
+        PLACES
+            .iter()
+            .find_map(|place| Self::read(Path::new(place), user, port))
+    }
+
+    /// The same of this file.
+    pub fn read(path: &Path, user: &str, port: u16) -> Option<Self> {
+        let lines = lines(path, DEPTH_MAX)?;
+        let mut conf = Self {
+            path: path.to_path_buf(),
+            ..Self::default()
+        };
+        let (mut section, mut known, mut its_port) = (String::new(), false, 5038);
+        for line in lines {
+            if let Some(head) = line.strip_prefix('[') {
+                section = head.split(']').next().unwrap_or_default().to_owned();
+                known |= section == user;
+                continue;
+            }
+            let Some((key, value)) = line.split_once('=') else {
+                continue;
+            };
+            let value = value.trim_start_matches('>').trim();
+            let key = key.trim().to_ascii_lowercase();
+            match (section.as_str(), key.as_str()) {
+                ("general", "port") => its_port = value.parse().unwrap_or(its_port),
+                ("general", "timestampevents") => conf.timed = is_true(value),
+                // A second line replaces the first, as Asterisk reads it.
+                ("general", "channelvars") => conf.variables = words(value),
+                (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
+                (of, "write") if of == user => conf.write = words(&value.to_ascii_lowercase()),
+                _ => {}
+            }
+        }
+        (known && its_port == port).then_some(conf)
+    }
+
+    /// The account hears events of this class.
+    pub fn hears(&self, class: &str) -> bool {
+        self.read.contains(class) || self.read.contains("all")
+    }
+}
+
+fn words(value: &str) -> BTreeSet<String> {
+    let words = value.split(',').map(str::trim);
+    words
+        .filter(|word| !word.is_empty())
+        .map(str::to_owned)
+        .collect()
+}
+
+fn is_true(value: &str) -> bool {
+    let value = value.to_ascii_lowercase();
+    ["yes", "true", "y", "t", "1", "on"].contains(&value.as_str())
+}
+
+/// The lines without comments, those of included files in their place. Files that cannot be read
+/// are told by nothing but their absence: what stands in them is not known.
+fn lines(path: &Path, depth: usize) -> Option<Vec<String>> {
+    let size = path.metadata().ok()?;
+    if !size.is_file() || size.len() > BYTES_MAX {
+        return None;
+    }
+    let text = String::from_utf8_lossy(&std::fs::read(path).ok()?).into_owned();
+    let mut lines_of_all = Vec::new();
+    let mut commented = false;
+    for line in text.lines() {
+        let line = line.trim();
+        commented |= line.starts_with(";--") && !line.starts_with(";---");
+        if commented {
+            commented = !line.ends_with("--;");
+            continue;
+        }
+        let line = line.split(';').next().unwrap_or_default().trim();
+        let included = ["#include", "#tryinclude"]
+            .iter()
+            .find_map(|word| line.strip_prefix(word));
+        match included {
+            Some(name) if depth > 0 => {
+                let name = name.trim().trim_matches(['"', '<', '>']);
+                let folder = path.parent().unwrap_or(Path::new("/"));
+                for file in files(&folder.join(name)) {
+                    lines_of_all.extend(lines(&file, depth - 1).unwrap_or_default());
+                }
+            }
+            Some(_) => {}
+            None if !line.is_empty() => lines_of_all.push(line.to_owned()),
+            None => {}
+        }
+    }
+    Some(lines_of_all)
+}
+
+/// `manager.d/*.conf` is every such file; a name alone is itself.
+fn files(pattern: &Path) -> Vec<PathBuf> {
+    let name = pattern.file_name().and_then(|name| name.to_str());
+    let Some((before, after)) = name.and_then(|name| name.split_once('*')) else {
+        return vec![pattern.to_path_buf()];
+    };
+    let folder = pattern.parent().unwrap_or(Path::new("/"));
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Vec::new();
+    };
+    let fits = |path: &PathBuf| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(before) && name.ends_with(after))
+    };
+    let mut files: Vec<PathBuf> = entries.flatten().map(|it| it.path()).filter(fits).collect();
+    files.sort();
+    files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_account_is_read_through_includes_templates_and_comments() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let write = |name: &str, text: &str| {
+            std::fs::write(folder.path().join(name), text).expect("written");
+        };
+        std::fs::create_dir(folder.path().join("manager.d")).expect("made");
+        write(
+            "manager.conf",
+            "[general]\nenabled = yes\nport=5038\ntimestampevents = yes ; times\n\
+             ;--\n[bridge]\nread = all\n--;\nchannelvars = LEAD_ID, CAMPAIGN\n\
+             #include \"manager.d/*.conf\"\n#tryinclude nothing.conf\n",
+        );
+        write(
+            "manager.d/bridge.conf",
+            "[general](+)\nbindaddr=127.0.0.1\n[bridge]\nsecret = hunter2\nread => Call,cdr\n\
+             write=\n",
+        );
+        let path = folder.path().join("manager.conf");
+        let conf = ManagerConf::read(&path, "bridge", 5038).expect("the account");
+        assert!(conf.hears("call") && !conf.hears("system") && conf.write.is_empty());
+        assert!(conf.timed && conf.variables.contains("LEAD_ID"));
+        assert!(!format!("{conf:?}").contains("hunter2"));
+        // Another PBX on another port, and an account of another.
+        assert_eq!(ManagerConf::read(&path, "bridge", 5039), None);
+        assert_eq!(ManagerConf::read(&path, "other", 5038), None);
+        let nowhere = folder.path().join("no.conf");
+        assert_eq!(ManagerConf::read(&nowhere, "bridge", 5038), None);
+    }
+}

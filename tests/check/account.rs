@@ -1,0 +1,288 @@
+//! A manager account that lets us in: what it may do and hear, and whether the trunks are meant by
+//! the endpoints that the PBX has.
+
+use crate::findings::{Checked, check, with};
+use crate::pbx::Pbx;
+use crate::sidecar::{Place, crm};
+use callbridge::sandbox::Server;
+use std::collections::BTreeSet;
+
+/// What the account of deploy/ may do, as Asterisk 22 names it.
+const RECOMMENDED: &str = "Response: Success\nActionID: {id}\n\
+    CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
+    Filter: Dynamically add filters for the current manager session.  (Priv: system,all)\n\
+    GetConfig: Retrieve configuration.  (Priv: system,config,all)\n\
+    PJSIPShowEndpoints: Lists PJSIP endpoints.  (Priv: system,all)\n\
+    Ping: Keepalive command.  (Priv: <none>)\n\n";
+const NO_CHANNELS: &str = "Response: Success\nActionID: {id}\nEventList: start\n\
+    Message: Channels will follow\n\n\
+    Event: CoreShowChannelsComplete\nActionID: {id}\nEventList: Complete\nListItems: 0\n\n";
+const DENIED: &str = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
+
+/// A list of these channels; what each shows stands behind its id.
+fn channels(of: &[(&str, &str)], behind: &str) -> String {
+    let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
+    for (id, shows) in of {
+        answer.push_str(&format!(
+            "Event: CoreShowChannel\nActionID: {{id}}\nChannel: PJSIP/101-00000001\n\
+             Uniqueid: {id}\n{shows}\n\n"
+        ));
+    }
+    answer + "Event: CoreShowChannelsComplete\nActionID: {id}\n\n" + behind
+}
+
+fn endpoints(names: &[&str]) -> String {
+    let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
+    for name in names {
+        answer.push_str(&format!(
+            "Event: EndpointList\nActionID: {{id}}\nObjectType: endpoint\nObjectName: {name}\n\n"
+        ));
+    }
+    answer + "Event: EndpointListComplete\nActionID: {id}\n\n"
+}
+
+struct Stage {
+    place: Place,
+    _crm: Server,
+    pbx: Pbx,
+    flags: Vec<String>,
+}
+
+impl Stage {
+    /// A PBX on which no call is up, with the account of deploy/.
+    async fn new() -> Self {
+        let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+        pbx.answers("ListCommands", &[RECOMMENDED]);
+        pbx.answers("CoreShowChannels", &[NO_CHANNELS]);
+        pbx.answers(
+            "PJSIPShowEndpoints",
+            &[&endpoints(&["101", "102", "city", "gsm"])],
+        );
+        place.write("calls.ami", "");
+        let flags = place.flags_of_file(&crm.url(), "calls.ami");
+        let source = format!("ami://bridge@{}", pbx.addr());
+        let flags = with(flags, "--source", &source);
+        Self {
+            place,
+            _crm: crm,
+            pbx,
+            flags,
+        }
+    }
+
+    async fn check(&self) -> Checked {
+        check(&self.place, &self.flags).await
+    }
+
+    /// The same with this trunk alone.
+    async fn check_trunk(&self, trunk: &str) -> Checked {
+        let trunk = format!("city={trunk},country=UZ,lead=var:LEAD_ID");
+        check(&self.place, &with(self.flags.clone(), "--trunk", &trunk)).await
+    }
+
+    fn actions(&self) -> BTreeSet<String> {
+        let asked = self.pbx.asked();
+        let first = |action: &String| action.lines().next().unwrap_or_default().to_owned();
+        asked.iter().map(first).collect()
+    }
+}
+
+fn what<'a>(checked: &'a Checked, name: &str) -> &'a str {
+    checked.well(name)["what"].as_str().expect("words")
+}
+
+#[tokio::test]
+async fn the_recommended_account_is_well_and_what_no_call_has_shown_is_said_to_be_unknown() {
+    let stage = Stage::new().await;
+    let checked = stage.check().await;
+    checked.is_clean();
+    assert!(what(&checked, "rights of").contains("may ask which channels live"));
+    assert!(what(&checked, "events of").contains("not known: no call is up"));
+    assert!(what(&checked, "times of").contains("not known"));
+    assert!(what(&checked, "variables of").contains("LEAD_ID: not known"));
+    let asked: Vec<String> = stage.actions().into_iter().collect();
+    let only_asked = [
+        "Action: Challenge",
+        "Action: CoreShowChannels",
+        "Action: ListCommands",
+        "Action: Login",
+        "Action: Logoff",
+        "Action: PJSIPShowEndpoints",
+    ];
+    assert_eq!(
+        asked, only_asked,
+        "nothing that changes the PBX, and no configuration"
+    );
+}
+
+#[tokio::test]
+async fn an_account_without_rights_is_77_though_it_is_let_in() {
+    let stage = Stage::new().await;
+    stage.pbx.hides_boot();
+    let ping = "Response: Success\nActionID: {id}\nPing: Keepalive command.  (Priv: <none>)\n\n";
+    stage.pbx.answers("ListCommands", &[ping]);
+    let checked = stage.check().await;
+    assert_eq!(checked.code, 77, "{checked:#?}");
+    let faults = checked.faults();
+    assert_eq!(faults.len(), 2, "{checked:#?}");
+    assert!(faults[0].starts_with("rights of ami://"), "{faults:?}");
+    assert!(faults[1].starts_with("events of ami://"), "{faults:?}");
+    let said = format!("{checked:?}");
+    assert!(
+        said.contains("read = call,cdr,system") && said.contains("write = system"),
+        "{said}"
+    );
+    assert!(
+        !stage.actions().contains("Action: CoreShowChannels"),
+        "it may not"
+    );
+}
+
+#[tokio::test]
+async fn an_account_that_may_ask_and_not_hear_is_77_without_a_call_and_with_one() {
+    let stage = Stage::new().await;
+    stage.pbx.hides_boot();
+    let words = "read = call,cdr,system";
+    stage
+        .check()
+        .await
+        .fails(77, "events of ami://", "FullyBooted", words);
+    let stage = Stage::new().await;
+    let shown = "ChanVariable: LEAD_ID=";
+    let before = channels(&[("17.1", shown)], "");
+    let after = channels(&[("17.1", shown), ("17.2", shown)], "");
+    // Twice, for a check runs twice here.
+    stage
+        .pbx
+        .answers("CoreShowChannels", &[&before, &after, &before, &after]);
+    let checked = stage.check().await;
+    checked.fails(
+        77,
+        "events of ami://",
+        "a channel was born while it listened",
+        words,
+    );
+}
+
+#[tokio::test]
+async fn an_event_of_a_channel_proves_that_calls_are_heard_and_shows_times_and_variables() {
+    let stage = Stage::new().await;
+    let hangup = |more: &str| {
+        let event = format!(
+            "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
+             Uniqueid: 17.1\n{more}\n"
+        );
+        channels(&[("17.1", "ChanVariable: CAMPAIGN=")], &event)
+    };
+    let time = "Timestamp: 1795226443.028147\nChanVariable: LEAD_ID=\n";
+    stage.pbx.answers("CoreShowChannels", &[&hangup(time)]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    assert_eq!(what(&checked, "events of"), "calls are heard");
+    assert!(what(&checked, "times of").contains("the PBX's own time"));
+    assert_eq!(what(&checked, "variables of"), "LEAD_ID is shown");
+    stage.pbx.answers("CoreShowChannels", &[&hangup("")]);
+    let checked = stage.check().await;
+    let todo = "add LEAD_ID to channelvars";
+    checked.fails(
+        78,
+        "variables of ami://",
+        "channels do not show LEAD_ID",
+        todo,
+    );
+    let times = checked.well("times of");
+    assert!(
+        times["todo"]
+            .as_str()
+            .is_some_and(|it| it.contains("timestampevents")),
+        "{times}"
+    );
+}
+
+#[tokio::test]
+async fn a_trunk_that_no_endpoint_is_meant_by_is_78_with_the_one_that_is() {
+    let stage = Stage::new().await;
+    for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
+        let checked = stage.check_trunk(misspelt).await;
+        let todo = "did you mean PJSIP/city? Give --trunk city=PJSIP/city";
+        checked.fails(
+            78,
+            &format!("endpoint {misspelt}"),
+            "none of this name",
+            todo,
+        );
+    }
+    let checked = stage.check_trunk("PJSIP/provider").await;
+    checked.fails(
+        78,
+        "endpoint PJSIP/provider",
+        "it has PJSIP/city, PJSIP/gsm",
+        "core show channels",
+    );
+    // Not every technology's devices are listed.
+    for unlisted in ["Dongle/MTS", "DAHDI/i1", "PJSIP/*-out"] {
+        let checked = stage.check_trunk(unlisted).await;
+        match unlisted {
+            "PJSIP/*-out" => checked.fails(78, "endpoint PJSIP/*-out", "none of this name", ""),
+            _ => checked.is_clean(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_no_trunk_takes_is_a_note_unless_it_is_a_telephone() {
+    let mut stage = Stage::new().await;
+    let checked = stage.check_trunk("PJSIP/city").await;
+    checked.is_clean();
+    assert_eq!(
+        what(&checked, "endpoint PJSIP/city"),
+        "the PBX has PJSIP/city"
+    );
+    assert_eq!(
+        what(&checked, "endpoints of ami://"),
+        "no trunk takes PJSIP/gsm"
+    );
+    let wide = stage.check_trunk("PJSIP/*").await;
+    wide.is_clean();
+    let said = "takes in telephones, too: PJSIP/101, PJSIP/102";
+    assert_eq!(what(&wide, "endpoint PJSIP/*"), said);
+    let staff = stage
+        .place
+        .write("staff.csv", "extension,employeeId\ngsm,501\n");
+    stage.flags.push(format!("--employees={}", staff.display()));
+    let checked = stage.check_trunk("PJSIP/city").await;
+    checked.is_clean();
+    assert!(
+        !format!("{checked:?}").contains("no trunk takes"),
+        "{checked:#?}"
+    );
+}
+
+#[tokio::test]
+async fn what_an_account_may_not_ask_is_said_to_be_unknown_or_read_from_the_devices() {
+    let stage = Stage::new().await;
+    let reporting = "Response: Success\nActionID: {id}\n\
+        CoreShowChannels: List.  (Priv: system,reporting,all)\n\
+        DeviceStateList: List.  (Priv: call,reporting,all)\n\n";
+    stage.pbx.answers("ListCommands", &[reporting]);
+    stage.pbx.answers(
+        "DeviceStateList",
+        &["Response: Success\nActionID: {id}\nEventList: start\n\n\
+           Event: DeviceStateChange\nActionID: {id}\nDevice: Queue:sales\nState: INUSE\n\n\
+           Event: DeviceStateChange\nActionID: {id}\nDevice: PJSIP/city\nState: INUSE\n\n\
+           Event: DeviceStateListComplete\nActionID: {id}\n\n"],
+    );
+    let checked = stage.check_trunk("PJSIP/citty").await;
+    checked.fails(
+        78,
+        "endpoint PJSIP/citty",
+        "none of this name",
+        "did you mean PJSIP/city?",
+    );
+    let filter = what(&checked, "rights of");
+    assert!(filter.contains("(Filter)"), "{filter}");
+    stage.pbx.answers("DeviceStateList", &[DENIED]);
+    let checked = stage.check_trunk("PJSIP/citty").await;
+    checked.is_clean();
+    assert!(what(&checked, "endpoints of ami://").contains("not known"));
+}
