@@ -11,7 +11,7 @@ use super::options::{
 };
 use super::values;
 use crate::control::{Employee, Selection};
-use crate::journal::{EmployeeId, LeadId, Reason};
+use crate::journal::{EmployeeId, LeadId, Reason, Said};
 use crate::lead_field::Item;
 use crate::lead_field::item::ITEMS_MAX;
 use callbridge_asterisk::Format;
@@ -149,17 +149,21 @@ impl Checking<'_> {
                 which,
                 lead,
                 employee,
+                answered,
+                talk,
                 dry_run,
                 state,
             } => {
                 let which = self.change("dead retry", which);
                 let lead = lead.and_then(|text| self.lead_id(&text));
                 let employee = employee.and_then(|text| self.employee(&text));
+                let said = self.said(answered.as_deref(), talk.as_deref());
                 (
                     Dead::Retry {
                         which,
                         lead,
                         employee,
+                        said,
                         dry_run,
                     },
                     state,
@@ -244,6 +248,22 @@ impl Checking<'_> {
         let read = EmployeeId::parse(text).map(Employee::Is);
         let words = || format!("`{text}` is neither an employee id nor `none`");
         self.faults.take("--employee", read.ok_or_else(words))
+    }
+
+    /// What a person says of a call.
+    fn said(&mut self, answered: Option<&str>, talk: Option<&str>) -> Option<Said> {
+        let words = [("yes", true), ("no", false)];
+        let is_told = answered.is_some() || talk.is_some();
+        let answered = answered.and_then(|text| {
+            let read = values::word(text, &words);
+            self.faults.take("--answered", read)
+        });
+        let talk_sec = talk.and_then(|text| self.faults.take("--talk", values::talk(text)));
+        if answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0) {
+            let words = "cannot be of a call that was not answered: leave one of the two out";
+            self.faults.take::<()>("--talk", Err(words));
+        }
+        is_told.then_some(Said { answered, talk_sec })
     }
 
     fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {

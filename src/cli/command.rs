@@ -6,7 +6,7 @@ use super::config::{Config, Logging};
 use super::environment::Environment;
 use super::exit::{Code, Failure};
 use crate::control::{Calls, Employee, Selection};
-use crate::journal::LeadId;
+use crate::journal::{LeadId, Said};
 use crate::lead_field::Item;
 use callbridge_asterisk::Format;
 use clap_complete::Shell;
@@ -167,6 +167,8 @@ pub enum Dead {
         lead: Option<LeadId>,
         /// `--employee`
         employee: Option<Employee>,
+        /// `--answered`, `--talk`
+        said: Option<Said>,
         /// `--dry-run`
         dry_run: bool,
     },

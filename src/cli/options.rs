@@ -466,6 +466,12 @@ pub enum DeadVerb {
         /// Put them down to this employee, or to none
         #[arg(long, value_name = "ID|none")]
         employee: Option<String>,
+        /// Of letters `incomplete`: whether customer and company talked
+        #[arg(long, value_name = "yes|no")]
+        answered: Option<String>,
+        /// Of letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
+        #[arg(long, value_name = "SECONDS")]
+        talk: Option<String>,
         /// Only say what would be sent
         #[arg(long)]
         dry_run: bool,

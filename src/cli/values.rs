@@ -28,6 +28,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
     Ok(read)
 }
 
+/// Seconds of talk: `80`, or `1m20s`; 0 is none.
+pub fn talk(text: &str) -> Result<u32, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(seconds);
+    }
+    let read = duration(text).ok();
+    let whole = read.filter(|it| it.subsec_nanos() == 0);
+    let seconds = whole.and_then(|it| u32::try_from(it.as_secs()).ok());
+    seconds.ok_or_else(|| format!("`{text}` is no time of talk: give seconds, or 1m20s"))
+}
+
 /// A zone of the tz database: `Asia/Tashkent`.
 pub fn zone(text: &str) -> Result<TimeZone, String> {
     TimeZone::get(text)
@@ -116,6 +127,16 @@ pub fn field_name(text: &str) -> Result<String, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn talk_is_in_whole_seconds() {
+        assert_eq!(talk("80"), Ok(80));
+        assert_eq!(talk("1m20s"), Ok(80));
+        assert_eq!(talk("0"), Ok(0));
+        for wrong in ["", "-1", "1.5s", "long", "800h"] {
+            assert!(talk(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_are_numbers_with_units() {

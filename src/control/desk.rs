@@ -138,10 +138,15 @@ impl Desk {
                 which,
                 lead,
                 employee,
+                said,
                 dry_run,
             } => {
-                self.retry(&which, Asked { lead, employee }, dry_run, line)
-                    .await
+                let asked = Asked {
+                    lead,
+                    employee,
+                    said,
+                };
+                self.retry(&which, asked, dry_run, line).await
             }
             Ask::Discard { which } => self.discard(&which, line).await,
             Ask::LeadMissing => self.lead_missing(line).await,
@@ -282,6 +287,10 @@ impl Desk {
         let mut item = outcome(letter, if dry_run { "would_send" } else { then }, why);
         item["leadId"] = json!(record.lead_id);
         item["employeeId"] = json!(record.employee_id);
+        if asked.said.is_some() {
+            item["answered"] = json!(record.answered);
+            item["talkTimeSec"] = json!(record.talk_time_sec);
+        }
         if dry_run {
             return Ok(item);
         }

@@ -1,7 +1,7 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
-use crate::journal::{EmployeeId, LeadId, Reason};
+use crate::journal::{EmployeeId, LeadId, Reason, Said};
 use crate::lead_field::Item;
 use crate::spool::State;
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ pub enum Ask {
         lead: Option<LeadId>,
         /// Another employee than the rules give.
         employee: Option<Employee>,
+        /// How it was, of letters `incomplete`.
+        #[serde(default)]
+        said: Option<Said>,
         /// Only say what would be sent.
         dry_run: bool,
     },
@@ -173,6 +176,10 @@ mod tests {
                 },
                 lead: LeadId::new(4001),
                 employee: Some(Employee::None),
+                said: Some(Said {
+                    answered: Some(true),
+                    talk_sec: Some(80),
+                }),
                 dry_run: true,
             },
             Ask::LeadCheck {

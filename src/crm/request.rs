@@ -281,6 +281,7 @@ mod tests {
             talk_time_sec: 4,
             incomplete: false,
             estimate: false,
+            by_hand: None,
         }
     }
 

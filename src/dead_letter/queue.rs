@@ -3,10 +3,13 @@
 //! again after a crash, under the same message id.
 //!
 //! ```text
-//! message id   ID:ATTEMPT
-//! headers      reason, uuid, linkedid, trunk (those that there are)
+//! message id   ID:ATTEMPT, and ID:ATTEMPT:STATE when it leaves
+//! headers      state, reason, uuid, linkedid, trunk (those that there are)
 //! body         a line of `dead list --json`, application/json, persistent
+//! timestamp    when it came to be, or left
 //! ```
+//! `state` is `dead` or `parked` while it waits, and closes it as `retried`, `released` (by itself)
+//! or `discarded`; `journaled` follows when the journal holds the call.
 
 use crate::spool::{Handle, Notice, Op};
 use callbridge_source::amqp::{Login, declare_command};
@@ -159,7 +162,7 @@ impl Queue {
         }
         let flushed = timeout(FLUSH_WITHIN, outbox.empty()).await;
         if !matches!(flushed, Ok(Ok(()))) {
-            tracing::debug!("notices of dead letters are left for the next start");
+            tracing::debug!("notices of letters are left for the next start");
         }
         if let Some(line) = outbox.line.take() {
             line.close().await;
@@ -260,7 +263,7 @@ impl Outbox {
     fn tell(&mut self, error: &Error) {
         let reason = error.to_string();
         if self.told.as_ref() != Some(&reason) {
-            tracing::warn!(%reason, "dead letters cannot be told of in RabbitMQ; they are kept");
+            tracing::warn!(%reason, "letters cannot be told of in RabbitMQ; notices are kept");
             self.told = Some(reason);
         }
     }
@@ -351,11 +354,20 @@ fn properties(notice: &Notice) -> BasicProperties {
             headers.insert(name.into(), AMQPValue::LongString(value.into()));
         }
     };
-    put("reason", Some(notice.reason.word().to_owned()));
+    put(
+        "state",
+        Some(notice.state.clone()).filter(|it| !it.is_empty()),
+    );
+    put("reason", notice.reason.map(|it| it.word().to_owned()));
     put("uuid", notice.uuid.map(|uuid| uuid.to_string()));
     put("linkedid", notice.linkedid.clone());
     put("trunk", notice.trunk.clone());
-    BasicProperties::default()
+    let at = notice.at.map(|at| at.floor_seconds().get());
+    let properties = match at.and_then(|at| u64::try_from(at).ok()) {
+        Some(at) => BasicProperties::default().with_timestamp(at),
+        None => BasicProperties::default(),
+    };
+    properties
         .with_message_id(notice.message_id.as_str().into())
         .with_content_type("application/json".into())
         .with_delivery_mode(2)
@@ -374,7 +386,9 @@ mod tests {
             notice: 1,
             message_id: "7:2".to_owned(),
             body: "{}".to_owned(),
-            reason: Reason::Failed,
+            reason: Some(Reason::Failed),
+            state: "dead".to_owned(),
+            at: Some(callbridge_call::EventTime::from_seconds(1_795_151_317)),
             uuid: Some(CallUuid(uuid::Uuid::nil())),
             linkedid: Some("1795151317.146".to_owned()),
             trunk: None,
@@ -387,7 +401,8 @@ mod tests {
         assert_eq!(*properties.delivery_mode(), Some(2));
         let headers = properties.headers().as_ref().expect("headers").inner();
         let names: Vec<_> = headers.keys().map(|name| name.as_str()).collect();
-        assert_eq!(names, ["linkedid", "reason", "uuid"]);
+        assert_eq!(names, ["linkedid", "reason", "state", "uuid"]);
+        assert_eq!(*properties.timestamp(), Some(1_795_151_317));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A letter is sent again: mapped anew by the rules in force, under its own uuid.
 
 use crate::control::Employee;
-use crate::journal::{self, CallRecord, EmployeeWish, LeadId, Outcome, Reason, Rules, Wish};
+use crate::journal::{self, CallRecord, EmployeeWish, LeadId, Outcome, Reason, Rules, Said, Wish};
 use crate::people::People;
 use crate::spool::{Error, Row, State, Step};
 use callbridge_call::EventTime;
@@ -13,6 +13,8 @@ pub struct Asked {
     pub lead: Option<LeadId>,
     /// Another employee.
     pub employee: Option<Employee>,
+    /// Whether it was answered, and how long they talked.
+    pub said: Option<Said>,
 }
 
 impl From<Asked> for Wish {
@@ -43,13 +45,23 @@ pub fn plan(
 ) -> Result<Step, String> {
     match row.state {
         State::Dead | State::Parked => {}
-        other => return Err(format!("it is {}, not a dead letter", other.word())),
+        other => return Err(format!("it is {}, neither dead nor parked", other.word())),
     }
     if row.reason == Some(Reason::UuidConflict) {
         let (row, uuid) = (row.id, row.uuid);
         return Err(Error::UuidTaken { row, uuid }.to_string());
     }
-    let record = record(row, asked, rules, people, now)?;
+    let mut record = record(row, asked, rules, people, now)?;
+    if let Some(said) = asked.said {
+        if row.reason != Some(Reason::Incomplete) {
+            let reason = row.reason.map_or("no letter", Reason::word);
+            return Err(format!(
+                "--answered and --talk are for letters `incomplete`, whose facts were missed: this \
+                 one is {reason}"
+            ));
+        }
+        record = record.said_by_hand(said, now.floor_seconds())?;
+    }
     let old = row.record.lead_id;
     if may_be_written(row.reason) && old.is_some() && old != record.lead_id {
         let before = format!("lead {}", old.map_or(0, LeadId::get));

@@ -1,12 +1,13 @@
 //! Letters for people: a line each, all of one, or CSV for a spreadsheet.
 
+use crate::journal::CallRecord;
 use crate::ops::Zone;
 use callbridge_call::EventTime;
 use serde_json::Value;
 use std::fmt::Write as _;
 
 /// The columns of `dead export --format csv`.
-pub const CSV_COLUMNS: [&str; 15] = [
+pub const CSV_COLUMNS: [&str; 17] = [
     "id",
     "reason",
     "since",
@@ -22,6 +23,8 @@ pub const CSV_COLUMNS: [&str; 15] = [
     "startedAt",
     "durationSec",
     "talkTimeSec",
+    "employeeId",
+    "state",
 ];
 
 /// A value of a letter as plain text; nested ones as JSON, missing ones empty.
@@ -113,6 +116,22 @@ pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
     )
 }
 
+/// `101, in the CRM 777`: the extension, and whom it was sent as.
+fn employee(letter: &Value) -> String {
+    match (field(letter, "employee"), field(letter, "employeeId")) {
+        (extension, id) if id.is_empty() => extension,
+        (extension, id) if extension.is_empty() => format!("in the CRM {id}"),
+        (extension, id) => format!("{extension}, in the CRM {id}"),
+    }
+}
+
+/// What a person has said of the call.
+fn by_hand(letter: &Value) -> Option<String> {
+    let call = letter.get("call")?.clone();
+    let call: CallRecord = serde_json::from_value(call).ok()?;
+    call.by_hand_words()
+}
+
 /// Where values begin.
 const INDENT: usize = 15;
 
@@ -140,12 +159,12 @@ fn wrapped(value: &str, width: usize) -> String {
 /// Everything about one letter, wrapped at `width` columns.
 pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "letter {}: {}",
-        field(letter, "id"),
-        field(letter, "reason")
-    );
+    let waits = match field(letter, "state").as_str() {
+        "parked" => ", parked: it leaves by itself",
+        _ => "",
+    };
+    let (id, reason) = (field(letter, "id"), field(letter, "reason"));
+    let _ = writeln!(text, "letter {id}: {reason}{waits}");
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
             let _ = writeln!(text, "  {name:<12} {}", wrapped(&value, width));
@@ -161,10 +180,11 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
     line("answered", field(letter, "answered"));
     line("phone", field(letter, "clientPhone"));
     line("lead", field(letter, "leadId"));
-    line("employee", field(letter, "employee"));
+    line("employee", employee(letter));
     line("started", time(letter, "startedAt", zone));
     line("seconds", field(letter, "durationSec"));
     line("talk", field(letter, "talkTimeSec"));
+    line("by hand", by_hand(letter).unwrap_or_default());
     line("source", field(letter, "source"));
     line("bytes", field(letter, "length"));
     line("text", field(letter, "text").replace('\r', ""));

@@ -1,7 +1,7 @@
 //! A call in one line, as `demo` and `calls` show it.
 
 use super::text::safe;
-use crate::journal::{CallRecord, LeadId, Phone, Reason};
+use crate::journal::{ByHand, CallRecord, LeadId, Phone, Reason};
 use crate::spool::State;
 use callbridge_call::Direction;
 use serde::Deserialize;
@@ -16,6 +16,8 @@ pub struct OneLine {
     client_phone: Option<Phone>,
     employee: Option<String>,
     talk_time_sec: u32,
+    #[serde(default)]
+    by_hand: Option<ByHand>,
     /// The word of its state; `internal` for a call between extensions.
     state: String,
     reason: Option<Reason>,
@@ -31,6 +33,7 @@ impl OneLine {
             client_phone: record.client_phone.clone(),
             employee: record.employee.clone(),
             talk_time_sec: record.talk_time_sec,
+            by_hand: record.by_hand,
             state: state.word().to_owned(),
             reason,
         }
@@ -49,6 +52,10 @@ impl OneLine {
             (Some(employee), false) => format!("missed by {employee}"),
             (None, true) => format!("talked {} s", self.talk_time_sec),
             (None, false) => "missed".to_owned(),
+        };
+        let who = match self.by_hand {
+            Some(_) => format!("{who}, by hand"),
+            None => who,
         };
         if self.direction == Direction::Internal {
             return format!("{direction:<4} {who:<36}");

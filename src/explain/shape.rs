@@ -3,7 +3,7 @@
 mod story;
 
 use super::text::Explained;
-use crate::journal::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use crate::journal::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use crate::ops::Zone;
 use callbridge_call::{Direction, EpochSeconds};
 use serde::{Deserialize, Serialize};
@@ -70,6 +70,8 @@ pub struct Shape<'a> {
     reason: Option<Reason>,
     incomplete: bool,
     estimate: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    by_hand: Option<ByHand>,
     /// With a number for `--call`: its other calls, newest first.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     others: &'a [Other],
@@ -99,6 +101,7 @@ impl<'a> Shape<'a> {
             reason: judged.reason,
             incomplete: record.incomplete,
             estimate: record.estimate,
+            by_hand: record.by_hand,
             others: &[],
             timeline: None,
         }

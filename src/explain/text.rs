@@ -1,7 +1,7 @@
 //! `explain` for people: each value with the event that decided it.
 
 use super::story::{self, Times};
-use crate::journal::{Judged, Outcome, Rules};
+use crate::journal::{Judged, Outcome, Reason, Rules};
 use crate::people::{LeadAnswer, People};
 use crate::trunk::Trunk;
 use callbridge_call::timeline::Timeline;
@@ -126,13 +126,15 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     text
 }
 
-/// What became of a call: `journal`, `dead letter no_lead`.
+/// What became of a call: `journal`, `dead letter failed`, `parked no_lead`.
 pub fn outcome(judged: &Judged) -> String {
     match judged.outcome {
         Outcome::Journal => "journal".to_owned(),
         Outcome::DeadLetter => {
-            let reason = judged.reason.map(|reason| reason.word());
-            format!("dead letter {}", reason.unwrap_or_default())
+            let parked = judged.reason.is_some_and(Reason::is_parked);
+            let what = if parked { "parked" } else { "dead letter" };
+            let reason = judged.reason.map(Reason::word);
+            format!("{what} {}", reason.unwrap_or_default())
         }
         Outcome::Internal => "internal".to_owned(),
         Outcome::Skipped => "skipped".to_owned(),
@@ -143,7 +145,7 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
     let judged = of.judged;
     let code = match judged.outcome {
         Outcome::Journal => "32",
-        Outcome::DeadLetter if judged.reason.is_some_and(|reason| reason.is_parked()) => "33",
+        Outcome::DeadLetter if judged.reason.is_some_and(Reason::is_parked) => "33",
         Outcome::DeadLetter => "31",
         Outcome::Internal | Outcome::Skipped => "2",
     };
@@ -204,6 +206,9 @@ impl Explained<'_> {
         rows.push(self.own("startedAt", &record.started_at.to_string()));
         rows.push(self.own("durationSec", &record.duration_sec.to_string()));
         rows.push(self.own("talkTimeSec", &record.talk_time_sec.to_string()));
+        if let Some(words) = record.by_hand_words() {
+            rows.push(plain("by hand", "yes", &words));
+        }
         if record.estimate {
             rows.push(plain("estimate", "yes", "told by CDRs alone"));
         }

@@ -328,6 +328,15 @@ enum Next {
     Over,
 }
 
+/// A parked call is none that somebody has to look at.
+const fn letter_words(reason: Option<Reason>) -> &'static str {
+    match reason {
+        Some(Reason::NoLead) => "a finished call waits for its lead",
+        Some(Reason::NoEmployee) => "a finished call waits for its employee",
+        Some(_) | None => "a finished call is a dead letter",
+    }
+}
+
 fn log_call(finished: &spool::Finished, mask: bool) {
     let judged = &finished.judged;
     let record = &judged.record;
@@ -362,7 +371,8 @@ fn log_call(finished: &spool::Finished, mask: bool) {
             phone,
             reason = judged.reason.map(crate::journal::Reason::word).unwrap_or_default(),
             message = %judged.message,
-            "a finished call is a dead letter"
+            "{}",
+            letter_words(judged.reason)
         ),
         Outcome::Internal | Outcome::Skipped => tracing::debug!(
             linkedid = %record.linkedid,

@@ -18,7 +18,9 @@ pub mod record;
 pub mod retry;
 pub mod typed;
 
-pub use record::{CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason};
+pub use record::{
+    ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
+};
 pub use retry::{EmployeeWish, Wish, remap};
 pub use typed::TypedNumber;
 
@@ -96,6 +98,7 @@ pub fn judge(
         talk_time_sec: figures.talk_time_sec,
         incomplete: call.incomplete.is_some(),
         estimate: call.estimate,
+        by_hand: None,
     };
     let verdict = match left_out(call, trunk, rules.limit(pbx), &figures) {
         Some(verdict) => {

@@ -129,6 +129,81 @@ pub struct CallRecord {
     pub incomplete: bool,
     /// Told by CDRs alone.
     pub estimate: bool,
+    /// A person has said whether it was answered, and how long they talked; absent elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by_hand: Option<ByHand>,
+}
+
+impl CallRecord {
+    /// The call as a person says it was. What the PBX had told is kept beside it.
+    ///
+    /// # Errors
+    /// Words, where it cannot have been so.
+    pub fn said_by_hand(&self, said: Said, at: EpochSeconds) -> Result<Self, String> {
+        let talked = said.talk_sec.filter(|talk| *talk > 0);
+        let answered = said.answered.unwrap_or(talked.is_some() || self.answered);
+        let talk = match answered {
+            true => said.talk_sec.unwrap_or(self.talk_time_sec),
+            false => 0,
+        };
+        if let (false, Some(talk)) = (answered, talked) {
+            return Err(format!("{talk} s of talk in a call that was not answered"));
+        }
+        if talk > self.duration_sec {
+            let whole = self.duration_sec;
+            return Err(format!("{talk} s of talk in a call of {whole} s"));
+        }
+        let told = (self.answered, self.talk_time_sec);
+        let before = self.by_hand.as_ref();
+        let (told_answered, told_talk_sec) =
+            before.map_or(told, |it| (it.told_answered, it.told_talk_sec));
+        Ok(Self {
+            answered,
+            talk_time_sec: talk,
+            by_hand: Some(ByHand {
+                at,
+                told_answered,
+                told_talk_sec,
+            }),
+            ..self.clone()
+        })
+    }
+
+    /// `answered, 80 s of talk; the PBX told: not answered`, of a call that was corrected by hand.
+    pub fn by_hand_words(&self) -> Option<String> {
+        let told = self.by_hand.as_ref()?;
+        let now = talk_words(self.answered, self.talk_time_sec);
+        let before = talk_words(told.told_answered, told.told_talk_sec);
+        Some(format!("{now}; the PBX told: {before}"))
+    }
+}
+
+fn talk_words(answered: bool, talk_sec: u32) -> String {
+    match answered {
+        true => format!("answered, {talk_sec} s of talk"),
+        false => "not answered".to_owned(),
+    }
+}
+
+/// What a person says of a call whose facts are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Said {
+    /// Customer and company talked; by itself where they talked for any time.
+    pub answered: Option<bool>,
+    /// For so many seconds.
+    pub talk_sec: Option<u32>,
+}
+
+/// When a call was corrected by hand, and what the PBX had told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ByHand {
+    /// When it was said.
+    pub at: EpochSeconds,
+    /// As the PBX told it.
+    pub told_answered: bool,
+    /// Seconds of talk, as the PBX told them.
+    pub told_talk_sec: u32,
 }
 
 /// Where a finished call goes.

@@ -92,6 +92,7 @@ fn an_answered_call_becomes_a_record_with_every_value() {
             talk_time_sec: 4,
             incomplete: false,
             estimate: false,
+            by_hand: None,
         }
     );
     assert_eq!(

@@ -197,6 +197,7 @@ mod tests {
             talk_time_sec: 0,
             incomplete: false,
             estimate: false,
+            by_hand: None,
         }
     }
 

@@ -1,7 +1,8 @@
 //! What to do about a letter, one sentence a reason.
 
+use super::row::Letter;
 use crate::errand::Finding;
-use crate::journal::Reason;
+use crate::journal::{CallRecord, Reason};
 
 /// What a person can do about letters of this reason: names the command or the flag.
 pub const fn hint(reason: Reason) -> &'static str {
@@ -41,7 +42,8 @@ pub const fn hint(reason: Reason) -> &'static str {
         }
         Reason::Incomplete => {
             "Facts of the call were missed: compare the values with the PBX's own records, then \
-             `callbridge dead retry ID` to send them as they are, or `callbridge dead discard ID`."
+             `callbridge dead retry ID` to send them as they are, with `--answered yes|no` and \
+             `--talk SECONDS` where they are wrong, or `callbridge dead discard ID`."
         }
         Reason::TalkExceedsDuration => {
             "The source told of more talk than call: check the PBX's clock, then \
@@ -78,9 +80,70 @@ pub const fn hint_found(found: Finding) -> &'static str {
     }
 }
 
+impl Letter {
+    /// What to do about it, with its own number, and what was sent where the CRM refused it.
+    pub fn hint(&self) -> String {
+        let words = self.finding.map_or(hint(self.reason), hint_found);
+        let words = words.replace(" ID", &format!(" {}", self.id));
+        let refused = matches!(self.reason, Reason::Failed | Reason::Rejected);
+        match self.call.as_ref().filter(|_| refused).and_then(sent_with) {
+            Some(sent) => format!("{words} It was sent with {sent}."),
+            None => words,
+        }
+    }
+}
+
+/// `lead 4001 and employee 777 (extension 101)`
+fn sent_with(call: &CallRecord) -> Option<String> {
+    let lead = call.lead_id.map(|lead| format!("lead {lead}"));
+    let employee = call.employee_id.map(|id| match &call.employee {
+        Some(extension) => format!("employee {id} (extension {extension})"),
+        None => format!("employee {id}"),
+    });
+    let both: Vec<String> = [lead, employee].into_iter().flatten().collect();
+    (!both.is_empty()).then(|| both.join(" and "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::journal::EmployeeId;
+    use crate::spool::{RowId, sample};
+
+    fn letter(reason: Reason, finding: Option<Finding>) -> Letter {
+        let call = CallRecord {
+            employee_id: EmployeeId::new(777),
+            ..sample(1)
+        };
+        Letter {
+            id: RowId(12),
+            uuid: call.uuid,
+            linkedid: Some(call.linkedid.clone()),
+            reason,
+            parked: reason.is_parked(),
+            since: callbridge_call::EventTime::from_seconds(0),
+            message: String::new(),
+            finding,
+            errors: serde_json::Value::Null,
+            attempts: Vec::new(),
+            deaths: 1,
+            call: Some(call),
+            bytes: None,
+        }
+    }
+
+    #[test]
+    fn a_letter_names_itself_and_what_was_refused() {
+        for reason in Reason::ALL {
+            let words = letter(reason, None).hint();
+            assert!(!words.contains("ID"), "{reason}: {words}");
+        }
+        let found = letter(Reason::Failed, Some(Finding::LeadExists)).hint();
+        assert!(found.contains("dead retry 12 --employee"), "{found}");
+        let sent = "It was sent with lead 4001 and employee 777 (extension 101).";
+        assert!(found.ends_with(sent), "{found}");
+        assert!(letter(Reason::Rejected, None).hint().ends_with(sent));
+    }
 
     #[test]
     fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {

@@ -66,7 +66,7 @@ pub use hint::{hint, hint_found};
 pub use memory::{Known, Memory};
 pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};
 pub use row::{
-    Ask, Attempt, Due, Head, Hooked, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
+    Ask, Attempt, Due, Head, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
     Tombstone, Unconfirmed, UnreadBytes,
 };
 pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, hooked, next};

@@ -276,17 +276,55 @@ pub struct Tombstone {
     pub started: EpochSeconds,
 }
 
-/// A letter to be told of in RabbitMQ.
+/// How a letter left. The words are stored and told: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// A person sent it again.
+    Retried,
+    /// It went by itself: what it lacked became known.
+    Released,
+    /// The journal holds it; also of one that was retried or released before.
+    Journaled,
+    /// It was given up.
+    Discarded,
+}
+
+impl Left {
+    /// All of them.
+    pub const ALL: [Self; 4] = [
+        Self::Retried,
+        Self::Released,
+        Self::Journaled,
+        Self::Discarded,
+    ];
+
+    /// The word told: `retried`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Retried => "retried",
+            Self::Released => "released",
+            Self::Journaled => "journaled",
+            Self::Discarded => "discarded",
+        }
+    }
+}
+
+/// A letter to be told of in RabbitMQ: that it came to be, or how it left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice {
     /// Its place in the outbox.
     pub notice: i64,
-    /// `ID:ATTEMPT`: the letter's id, and how often that call has become a letter.
+    /// `ID:ATTEMPT`: the letter's id, and how often that call has become a letter; with `:STATE`
+    /// behind for one that left.
     pub message_id: String,
     /// A line of `dead list --json`, as it was then.
     pub body: String,
-    /// Header `reason`.
-    pub reason: Reason,
+    /// Header `reason`; `None` where it left some time ago.
+    pub reason: Option<Reason>,
+    /// Header `state`: `dead`, `parked`, or the word of [`Left`]; empty where it is not known.
+    pub state: String,
+    /// When that was, for the message's timestamp.
+    pub at: Option<EventTime>,
     /// Header `uuid`; `None` for unreadable bytes.
     pub uuid: Option<CallUuid>,
     /// Header `linkedid`; `None` for unreadable bytes.

@@ -178,6 +178,15 @@ async fn changes_want_to_be_told_which_letters_they_mean() {
     for fault in ["--reason", "--lead", "--employee", "no_lead"] {
         assert!(said.err.contains(fault), "{fault} in {}", said.err);
     }
+    let said = place
+        .ask("dead retry --all --answered maybe --talk long")
+        .await;
+    assert_eq!(said.code, 64);
+    for fault in ["--answered", "--talk", "yes or no"] {
+        assert!(said.err.contains(fault), "{fault} in {}", said.err);
+    }
+    let said = place.ask("dead retry --all --answered no --talk 3").await;
+    assert_eq!(said.code, 64, "{said:?}");
     let nothing = place.ask("dead discard --reason conflict").await;
     assert_eq!(nothing.well().trim_end(), "no dead letters");
     assert_eq!(place.number("/books/dead").await, Some(2));

@@ -113,6 +113,8 @@ fn notices_are_of(letters: &[Value], notices: &[Taken]) {
         assert_eq!(notice.header("linkedid"), text(&body["linkedid"]));
         assert_eq!(notice.header("trunk"), "city");
         assert_eq!(*properties.delivery_mode(), Some(2), "persistent");
+        assert_eq!(notice.header("state"), "dead");
+        assert_eq!(*properties.timestamp(), body["since"].as_u64());
         let id = properties
             .message_id()
             .as_ref()
@@ -126,6 +128,27 @@ fn notices_are_of(letters: &[Value], notices: &[Taken]) {
         .iter()
         .map(|letter| (text(&letter["uuid"]), letter.clone()));
     assert_eq!(bodies, letters.collect());
+}
+
+/// Each letter was told to be retried, and then to stand in the journal.
+fn are_closed(letters: &[Value], notices: &[Taken]) {
+    let mut closed: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for notice in notices {
+        let body: Value = serde_json::from_slice(&notice.body).expect("JSON");
+        let (id, state) = (body["id"].to_string(), text(&body["state"]));
+        assert_eq!(notice.header("state"), state);
+        assert_eq!(*notice.properties.timestamp(), body["since"].as_u64());
+        let message_id = notice.properties.message_id().as_ref();
+        let wants = format!("{id}:1:{state}");
+        assert_eq!(message_id.map(|it| it.as_str()), Some(wants.as_str()));
+        assert_eq!(body["call"]["leadId"], 4001, "as it is sent now");
+        closed.entry(id).or_default().push(state);
+    }
+    let wants = letters.iter().map(|letter| {
+        let states = ["retried", "journaled"].map(str::to_owned);
+        (letter["id"].to_string(), states.to_vec())
+    });
+    assert_eq!(closed, wants.collect());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -150,11 +173,7 @@ async fn thirty_of_ninety_calls_die_reach_rabbitmq_and_are_journaled_after_a_ret
     place.reaches("/books/journaled", 90).await;
     assert_eq!(place.letters("").await, [] as [Value; 0]);
     daemon.stop().await;
-    assert_eq!(
-        broker.take("callbridge_dead_letters").await.len(),
-        0,
-        "a retry is no letter"
-    );
+    are_closed(&letters, &broker.take("callbridge_dead_letters").await);
     all_is_journaled(&crm, &calls);
 }
 

@@ -15,7 +15,9 @@ async fn only_letter(place: &Place, reason: Reason) -> Value {
     assert_eq!(letters.len(), 1, "{letters:?}");
     let letter = letters.remove(0);
     assert_eq!(letter["reason"], json!(reason.word()), "{letter}");
-    assert_eq!(letter["hint"], json!(hint(reason)));
+    let hint = hint(reason).replace(" ID", &format!(" {}", letter["id"]));
+    let says = letter["hint"].as_str().unwrap_or_default();
+    assert!(says.starts_with(&hint), "{letter}");
     let message = letter["message"].as_str().unwrap_or_default();
     assert!(!message.is_empty(), "{letter}");
     letter
@@ -248,6 +250,76 @@ async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() 
     place.reaches("/books/journaled", 1).await;
     daemon.stop().await;
     assert_eq!(crm.journal()[0].call.uuid, call.uuid(PBX));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
+    flags.push("--max-call=2s".to_owned());
+    let daemon = place.run(&flags).await;
+    pbx.logged_in(1).await;
+    let call = Call {
+        begins: now(),
+        ..Call::new(1, 4001)
+    };
+    let events = call.ami();
+    let bridge = events.find("Event: BridgeEnter\r\n").expect("a bridge");
+    pbx.say(&events.as_bytes()[..bridge]).await;
+    place.reaches("/books/dead", 1).await;
+    let letter = only_letter(&place, Reason::Incomplete).await;
+    assert_eq!(letter["call"]["answered"], json!(false), "{letter}");
+    let hint = letter["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("--answered yes|no"), "{hint}");
+    let long = place.ask("dead retry --all --talk 2h").await;
+    assert_eq!(long.code, 65, "{long:?}");
+    assert!(long.out.contains("7200 s of talk in a call of"), "{long:?}");
+    let said = place.ask("dead retry --all --answered yes --talk 1s").await;
+    let said = said.well();
+    assert!(said.contains("1 s of talk, by hand"), "{said}");
+    place.reaches("/books/journaled", 1).await;
+    let sent = crm.journal()[0].call.clone();
+    assert_eq!((sent.answered, sent.talk_time_sec), (true, Some(1)));
+    let words = "answered, 1 s of talk; the PBX told: not answered";
+    let story = place
+        .ask(&format!("explain --call {}", call.uuid(PBX)))
+        .await;
+    let story = story.well();
+    assert!(
+        story.contains("by hand") && story.contains(words),
+        "{story}"
+    );
+    let line = place.ask("calls").await.well();
+    assert!(line.contains("talked 1 s, by hand"), "{line}");
+    let kept = place.ask("calls --json").await.lines();
+    assert_eq!(kept[0]["byHand"]["toldAnswered"], json!(false), "{kept:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_crm_refused_is_named_and_only_missed_facts_are_told_by_hand() {
+    let rules = callbridge::sandbox::faults::parse("call-history times 1 status 400");
+    let rules = rules.expect("rules").0;
+    let (place, crm) = (Place::new(), crm(|config| config.rules = rules).await);
+    let employees = ["--employees=101:777".to_owned()];
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &employees).await;
+    let letter = only_letter(&place, Reason::Rejected).await;
+    let show = place.ask("dead show --all").await.well();
+    for words in [
+        "101, in the CRM 777",
+        "callbridge dead retry 1",
+        "employee 777",
+    ] {
+        assert!(
+            show.replace("\n               ", " ").contains(words),
+            "{words}: {show}"
+        );
+    }
+    let refused = place.ask("dead retry --all --answered yes").await;
+    assert_eq!(refused.code, 65, "{refused:?}");
+    assert!(refused.out.contains("this one is rejected"), "{refused:?}");
+    assert_eq!(place.letters("").await, [letter]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

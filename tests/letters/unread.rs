@@ -14,7 +14,8 @@ async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
     let letters = place.letters("--reason unreadable").await;
     assert_eq!(letters.len() as u64, count);
     for letter in &letters {
-        assert_eq!(letter["hint"], json!(hint(Reason::Unreadable)));
+        let hint = hint(Reason::Unreadable).replace(" ID", &format!(" {}", letter["id"]));
+        assert_eq!(letter["hint"], json!(hint));
         assert_eq!(
             (&letter["uuid"], &letter["call"]),
             (&Value::Null, &Value::Null)

@@ -44,6 +44,7 @@ pub fn call(n: u32, now: EventTime, lead: i64, live: bool) -> Finished {
         talk_time_sec: if answered { duration - 2 } else { 0 },
         incomplete: false,
         estimate: false,
+        by_hand: None,
     };
     let id = UniqueId::new(linkedid).expect("not empty");
     let call = FinishedCall {

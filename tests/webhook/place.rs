@@ -170,6 +170,7 @@ fn call(n: u32) -> Finished {
         talk_time_sec: 4,
         incomplete: false,
         estimate: false,
+        by_hand: None,
     };
     let call = FinishedCall {
         linkedid: linkedid.clone(),

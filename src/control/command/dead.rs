@@ -35,12 +35,14 @@ pub async fn run(
             which,
             lead,
             employee,
+            said,
             dry_run,
         } => {
             let ask = Ask::Retry {
                 which,
                 lead,
                 employee,
+                said,
                 dry_run,
             };
             change(ask, at).await
@@ -89,9 +91,14 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
         if at.json {
             return line(&item.to_string());
         }
-        let id = item.get("id").map(Value::to_string).unwrap_or_default();
+        let id = plain(item, "id");
         let lead = match item.get("leadId").and_then(Value::as_i64) {
             Some(lead) => format!(", lead {lead}"),
+            None => String::new(),
+        };
+        let said = match item.get("answered").and_then(Value::as_bool) {
+            Some(true) => format!(", {} s of talk, by hand", plain(item, "talkTimeSec")),
+            Some(false) => ", not answered, by hand".to_owned(),
             None => String::new(),
         };
         let why = item.get("why").and_then(Value::as_str).unwrap_or_default();
@@ -100,7 +107,10 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
         } else {
             format!(": {why}")
         };
-        line(&format!("{id:>6}  {}{lead}{why}", result.replace('_', " ")))
+        line(&format!(
+            "{id:>6}  {}{lead}{said}{why}",
+            result.replace('_', " ")
+        ))
     };
     let all = converse(at, ask, Rules::default(), show).await?;
     if refused > 0 {
@@ -111,6 +121,11 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
         line("no dead letters")?;
     }
     Ok(())
+}
+
+/// A number of an item.
+fn plain(item: &Value, name: &str) -> String {
+    item.get(name).map(Value::to_string).unwrap_or_default()
 }
 
 async fn export(which: Selection, csv: bool, at: &Asking) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use super::finish::FinishRow;
 use super::tally::Book;
 use super::{Store, sql};
 use crate::journal::Reason;
-use crate::spool::Error;
+use crate::spool::{Error, Left};
 use rusqlite::OptionalExtension as _;
 
 /// The counter of letters that were corrected.
@@ -38,6 +38,7 @@ impl Store {
         let row = RowId(row);
         let state = new.state();
         let letter = matches!(state, State::Dead | State::Parked);
+        let before = self.before_it_leaves(row)?.filter(|_| !letter);
         self.execute(
             "UPDATE calls SET state = ?2, since = ?3, started = ?4, phone = ?5, heard = ?6,
                               record = ?7, call = ?8, reason = ?9, message = ?10, live = 0
@@ -61,6 +62,9 @@ impl Store {
         self.tally.moved(row);
         if letter && new.reason != Some(Reason::Incomplete) {
             self.letter_appeared(row)?;
+        }
+        if let Some(before) = before {
+            self.queue_leave(&before, Left::Released, new.at)?;
         }
         Ok(Some(Done::Corrected(row)))
     }
@@ -88,12 +92,16 @@ impl Store {
                 "it was a part of {}, which was told whole later",
                 new.linkedid
             );
+            let before = self.before_it_leaves(RowId(part))?;
             self.execute(
                 "UPDATE calls SET state = 'discarded', since = ?2, message = ?3 WHERE id = ?1",
                 (part, new.at.micros(), message),
             )?;
             self.tally.add(Book::Of(State::Dead), -1);
             self.tally.add(Book::Of(State::Discarded), 1);
+            if let Some(before) = before {
+                self.queue_leave(&before, Left::Discarded, new.at)?;
+            }
         }
         Ok(())
     }

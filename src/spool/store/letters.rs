@@ -5,8 +5,8 @@ use super::{Store, sql};
 use crate::errand::Finding;
 use crate::journal::{CallUuid, Reason};
 use crate::spool::{
-    Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId,
-    UNREADABLE_BYTES_MAX, UnreadBytes, hint, hint_found,
+    Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
+    UNREADABLE_BYTES_MAX, UnreadBytes,
 };
 use callbridge_call::EventTime;
 use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
@@ -207,10 +207,18 @@ impl Store {
 }
 
 impl Letter {
+    /// Dead, or parked.
+    pub const fn state(&self) -> State {
+        match self.parked {
+            true => State::Parked,
+            false => State::Dead,
+        }
+    }
+
     /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
-    /// "errors","attempts","call","hint"}`; times in epoch seconds, attempts as `{at, words}`.
-    /// `call` is as in `explain --json`. Unreadable bytes have `source`, `pbx`, `text` and
-    /// `length` beside.
+    /// "errors","attempts","call","hint","state"}`; times in epoch seconds, attempts as
+    /// `{at, words}`. `call` is as in `explain --json`. Unreadable bytes have `source`, `pbx`,
+    /// `text` and `length` beside.
     pub fn to_json(&self) -> serde_json::Value {
         let attempts = self.attempts.iter().map(|attempt| {
             let at = attempt.at.floor_seconds();
@@ -226,7 +234,8 @@ impl Letter {
             "errors": self.errors,
             "attempts": attempts.collect::<Vec<_>>(),
             "call": self.call,
-            "hint": self.finding.map_or(hint(self.reason), hint_found),
+            "hint": self.hint(),
+            "state": self.state(),
         });
         if self.call.is_some() {
             line["call"]["outcome"] = "dead_letter".into();

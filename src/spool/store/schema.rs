@@ -6,7 +6,7 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED];
+pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -223,6 +223,12 @@ CREATE TABLE internal_calls (
     record TEXT NOT NULL                -- CallRecord
 ) STRICT;
 CREATE INDEX internal_started ON internal_calls(started, id);
+";
+
+/// Notices of letters that left, too, each with its moment.
+const LEFT: &str = "
+ALTER TABLE notices ADD COLUMN state TEXT NOT NULL DEFAULT '';  -- dead, parked; Left
+ALTER TABLE notices ADD COLUMN at INTEGER NOT NULL DEFAULT 0;   -- 0: not known
 ";
 
 /// What a file turned out to be.

@@ -6,18 +6,46 @@ use super::finish::json;
 use super::tally::Book;
 use super::{Store, sql};
 use crate::journal::{CallRecord, CallUuid, Reason};
-use crate::spool::{ATTEMPTS_MAX, Attempt, Error};
+use crate::spool::{ATTEMPTS_MAX, Attempt, Error, Left};
 use callbridge_call::EventTime;
 use rusqlite::OptionalExtension as _;
 
+/// A person has to look at it, or it waits for its lead.
+const fn is_letter(state: State) -> bool {
+    matches!(state, State::Dead | State::Parked)
+}
+
+/// How a letter leaves by this step.
+const fn left_by(step: &Step) -> Option<Left> {
+    match step {
+        Step::Retry { .. } | Step::Recheck { .. } => Some(Left::Retried),
+        Step::Release { .. } | Step::Moved { .. } => Some(Left::Released),
+        Step::Confirmed | Step::Hooked => Some(Left::Journaled),
+        Step::Discard => Some(Left::Discarded),
+        Step::Send
+        | Step::Accepted { .. }
+        | Step::Returned { .. }
+        | Step::Unsent
+        | Step::NotYet { .. }
+        | Step::Absent { .. }
+        | Step::Orphaned { .. }
+        | Step::Resubmit { .. }
+        | Step::Died { .. }
+        | Step::Rejudged { .. }
+        | Step::Expire => None,
+    }
+}
+
 impl Store {
     pub(super) fn step(&mut self, row: RowId, step: &Step, at: EventTime) -> Result<Done, Error> {
-        let mut found = self.prepare("SELECT state, hooked FROM calls WHERE id = ?1")?;
-        let word = found.query_row([row.0], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)));
+        let mut found = self.prepare("SELECT state, hooked, deaths FROM calls WHERE id = ?1")?;
+        let word = found.query_row([row.0], |row| {
+            Ok((row.get::<_, String>(0)?, row.get(1)?, row.get(2)?))
+        });
         let word = sql(self, word.optional())?;
         drop(found);
-        let Some((word, hooked)) = word else {
-            return self.step_unreadable(row, step);
+        let Some((word, hooked, deaths)) = word else {
+            return self.step_unreadable(row, step, at);
         };
         let from = self.read_state(row, &word)?;
         if from == State::Journaled && hooked && step.is_answer() {
@@ -38,6 +66,11 @@ impl Store {
             step => step,
         };
         let to = next(from, step).map_err(refused)?;
+        let leaves = is_letter(from) && !is_letter(to);
+        let letter = match leaves {
+            true => self.before_it_leaves(row)?,
+            false => None,
+        };
         self.write_step(row, step, at)?;
         if from != to {
             self.execute(
@@ -51,26 +84,15 @@ impl Store {
         if to == State::Journaled {
             self.shown_by_lead(row, at)?;
         }
-        match step {
-            Step::Died { .. } => self.letter_appeared(row)?,
-            Step::Rejudged { .. } if from != to => self.letter_appeared(row)?,
-            Step::Send
-            | Step::Accepted { .. }
-            | Step::Returned { .. }
-            | Step::Unsent
-            | Step::Confirmed
-            | Step::Hooked
-            | Step::NotYet { .. }
-            | Step::Absent { .. }
-            | Step::Orphaned { .. }
-            | Step::Recheck { .. }
-            | Step::Moved { .. }
-            | Step::Resubmit { .. }
-            | Step::Release { .. }
-            | Step::Retry { .. }
-            | Step::Rejudged { .. }
-            | Step::Expire
-            | Step::Discard => {}
+        if let (Some(letter), Some(left)) = (&letter, left_by(step)) {
+            self.queue_leave(letter, left, at)?;
+        } else if to == State::Journaled && !leaves && deaths > 0 {
+            self.queue_journaled(row, deaths, at)?;
+        }
+        let died = matches!(step, Step::Died { .. });
+        let other = matches!(step, Step::Rejudged { .. } | Step::Expire) && from != to;
+        if died || other {
+            self.letter_appeared(row)?;
         }
         Ok(Done::Stepped(to))
     }

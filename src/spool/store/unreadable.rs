@@ -4,7 +4,7 @@ use super::super::op::{Done, RowId};
 use super::super::state::{Refused, State, Step};
 use super::Store;
 use super::tally::Book;
-use crate::spool::{Error, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
+use crate::spool::{Error, Left, UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX};
 use callbridge_call::EventTime;
 
 impl Store {
@@ -39,7 +39,12 @@ impl Store {
     }
 
     /// Only `Discard` exists for such a letter: it is forgotten.
-    pub(super) fn step_unreadable(&mut self, row: RowId, step: &Step) -> Result<Done, Error> {
+    pub(super) fn step_unreadable(
+        &mut self,
+        row: RowId,
+        step: &Step,
+        at: EventTime,
+    ) -> Result<Done, Error> {
         let discard = matches!(step, Step::Discard);
         if !discard {
             let mut found = self.prepare("SELECT 1 FROM unreadable WHERE id = ?1")?;
@@ -51,11 +56,15 @@ impl Store {
             }
             return Err(Error::NoRow { row });
         }
+        let letter = self.before_it_leaves(row)?;
         if self.execute("DELETE FROM unreadable WHERE id = ?1", [row.0])? == 0 {
             return Err(Error::NoRow { row });
         }
         self.remember_highest_id()?;
         self.tally.add(Book::UnreadableKept, -1);
+        if let Some(letter) = letter {
+            self.queue_leave(&letter, Left::Discarded, at)?;
+        }
         Ok(Done::Stepped(State::Discarded))
     }
 }

@@ -38,6 +38,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         talk_time_sec: 4,
         incomplete: false,
         estimate: false,
+        by_hand: None,
     };
     let call = FinishedCall {
         linkedid: id(&linkedid),

@@ -55,7 +55,9 @@ fn a_line_of_dead_list_has_the_promised_shape() {
     step(&mut store, id, died).expect("sending");
     let letter = store.letter(id).expect("readable").expect("a letter");
     let mut line = letter.to_json();
-    assert_eq!(line["hint"].take(), hint(Reason::Rejected));
+    let words = hint(Reason::Rejected).replace(" ID", " 1");
+    let words = format!("{words} It was sent with lead 4001.");
+    assert_eq!(line["hint"].take(), words);
     let text = serde_json::to_string_pretty(&line).expect("JSON");
     insta::assert_snapshot!(text, @r#"
     {
@@ -99,6 +101,7 @@ fn a_line_of_dead_list_has_the_promised_shape() {
       "message": "Validation failed",
       "reason": "rejected",
       "since": 1795151817,
+      "state": "dead",
       "uuid": "00000000-0000-0000-0000-000000000002"
     }
     "#);
@@ -255,9 +258,9 @@ fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
         .iter()
         .map(|notice| notice.message_id.as_str())
         .collect();
-    assert_eq!(ids, ["1:1", "1:2"]);
-    assert_eq!(notices[1].reason, Reason::Conflict);
-    assert_eq!(notices[1].trunk.as_deref(), Some("city"));
+    assert_eq!(ids, ["1:1", "1:1:retried", "1:2"]);
+    assert_eq!(notices[2].reason, Some(Reason::Conflict));
+    assert_eq!(notices[2].trunk.as_deref(), Some("city"));
     let body: serde_json::Value = serde_json::from_str(&notices[0].body).expect("JSON");
     assert_eq!(body["reason"], "failed", "as it was then");
     let sent = Op::NoticeSent {
@@ -265,6 +268,82 @@ fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
     };
     store.write(vec![sent]).expect("stored");
     assert_eq!(store.notices(10).expect("notices"), notices[1..]);
+}
+
+/// `MESSAGE-ID STATE at SECOND` of each notice, its body saying the same.
+fn told(store: &Store) -> Vec<String> {
+    let notices = store.notices(100).expect("notices");
+    let line = |notice: &crate::spool::Notice| {
+        let body: serde_json::Value = serde_json::from_str(&notice.body).expect("JSON");
+        assert_eq!(body["state"], notice.state.as_str(), "{body}");
+        let id = body["id"].as_i64().expect("an id");
+        assert!(notice.message_id.starts_with(&format!("{id}:")), "{body}");
+        let seconds = notice.at.map(|at| at.floor_seconds().get());
+        assert_eq!(body["since"].as_i64(), seconds);
+        format!("{} {}", notice.message_id, notice.state)
+    };
+    notices.iter().map(line).collect()
+}
+
+#[test]
+fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
+    let mut store = store();
+    let retried = finish(&mut store, dead(1, Reason::Failed));
+    let released = finish(&mut store, dead(2, Reason::NoLead));
+    let hooked = finish(&mut store, dead(3, Reason::Unconfirmed));
+    let discarded = finish(&mut store, dead(4, Reason::Rejected));
+    let expired = finish(&mut store, dead(5, Reason::NoEmployee));
+    let bytes = store.write(vec![unreadable(b"?".to_vec())]);
+    bytes.expect("stored");
+    let came = [
+        "1:1 dead",
+        "2:1 parked",
+        "3:1 dead",
+        "4:1 dead",
+        "5:1 parked",
+        "6:1 dead",
+    ];
+    assert_eq!(told(&store), came);
+    let record = |store: &Store, id| store.row(id).expect("readable").expect("a row").record;
+    let steps = [
+        (
+            retried,
+            Step::Retry {
+                record: record(&store, retried),
+            },
+        ),
+        (
+            released,
+            Step::Release {
+                record: record(&store, released),
+            },
+        ),
+        (hooked, Step::Hooked),
+        (discarded, Step::Discard),
+        (RowId(6), Step::Discard),
+        (expired, Step::Expire),
+        (retried, Step::Hooked),
+    ];
+    for (id, one) in steps {
+        step(&mut store, id, one).expect("a letter, or ready");
+    }
+    let left = [
+        "1:1:retried retried",
+        "2:1:released released",
+        "3:1:journaled journaled",
+        "4:1:discarded discarded",
+        "6:1:discarded discarded",
+        "5:2 dead",
+        "1:1:journaled journaled",
+    ];
+    assert_eq!(told(&store)[came.len()..], left);
+    let notices = store.notices(100).expect("notices");
+    assert_eq!(notices[6].reason, Some(Reason::Failed), "as the letter was");
+    assert_eq!(notices[12].reason, None, "it was no letter any more");
+    // A call that was never a letter is nobody's business.
+    let other = finish(&mut store, journal(7));
+    step(&mut store, other, Step::Hooked).expect("ready");
+    assert_eq!(told(&store).len(), came.len() + left.len());
 }
 
 #[test]

@@ -112,7 +112,8 @@ fn changed(row: &mut Stored, step: &Step, at: EventTime) {
             row.first_sent = row.first_sent.or(Some(now));
         }
         Step::Unsent => row.not_before = 0,
-        Step::Confirmed | Step::Expire | Step::Discard => {}
+        Step::Confirmed | Step::Discard => {}
+        Step::Expire => row.deaths += 1,
         Step::Rejudged { reason, message } => rejudged(row, *reason, message),
         Step::Hooked => hooked(row),
         Step::Accepted { request_id, token } => {
