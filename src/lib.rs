@@ -45,6 +45,8 @@ pub mod dead_letter;
 pub mod demo;
 pub mod errand;
 pub mod explain;
+#[cfg(test)]
+mod golden;
 pub mod intake;
 pub mod journal;
 pub mod lead_field;

@@ -160,3 +160,13 @@ mod tests {
         assert_eq!((listed.len(), listed[0].from), (KEPT, 10));
     }
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<Vec<Logged>>("gaps");
+    }
+}

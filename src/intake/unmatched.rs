@@ -175,3 +175,13 @@ mod tests {
         assert_eq!((others.prefix.as_str(), others.calls), (OTHERS, 68));
     }
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<Vec<status::Unmatched>>("unmatched");
+    }
+}

@@ -155,3 +155,13 @@ mod tests {
         assert_eq!(beside.expect("there"), b"torn webhook_hidden");
     }
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<Stored>("shown-once");
+    }
+}

@@ -169,6 +169,11 @@ impl fmt::Debug for Settings {
 pub(crate) mod tests;
 
 #[cfg(test)]
+pub(crate) fn book_words() -> Vec<String> {
+    store::book_words()
+}
+
+#[cfg(test)]
 pub(crate) fn sample(n: u32) -> crate::journal::CallRecord {
     tests::call::journal(n).judged.record
 }

@@ -381,3 +381,14 @@ fn heard_exactly(call: &mut FinishedCall, half: &FinishedCall) {
     call.employees_in_order = employees;
     call.timeline = call.timeline.take().or_else(|| half.timeline.clone());
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<Held>("held-call");
+        crate::golden::keeps::<Held>("held-call-of-the-primary");
+    }
+}

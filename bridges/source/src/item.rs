@@ -79,3 +79,13 @@ pub struct FilePosition {
     /// Bytes from the file's start to the end of the last frame.
     pub offset: u64,
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<FilePosition>("file-position");
+    }
+}

@@ -324,3 +324,13 @@ impl Store {
 fn is_over(rest: &Rest, now: EventTime) -> bool {
     rest.until <= now || rest.until > now.plus(REST + HELD_MAX)
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<Memory>("errand-memory");
+    }
+}

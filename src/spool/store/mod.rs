@@ -39,6 +39,8 @@ pub(super) use meta::{CLEAN, UNCHECKED};
 pub use search::Search;
 pub use shows::LeadFields;
 pub use tally::Recount;
+#[cfg(test)]
+pub(super) use tally::words as book_words;
 
 use super::op::{Done, Op, RowId};
 use super::{Books, Error, Settings};

@@ -39,6 +39,12 @@ const NAMES: [&str; 14] = [
     "unreadable_kept",
 ];
 
+/// The words of the books, in the order of their places.
+#[cfg(test)]
+pub(in crate::spool) fn words() -> Vec<String> {
+    NAMES.map(str::to_owned).to_vec()
+}
+
 impl Book {
     const fn place(self) -> usize {
         match self {

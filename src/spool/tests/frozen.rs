@@ -20,15 +20,15 @@ use std::time::Duration;
 const FIRST: &str = include_str!("schema_1.sql");
 
 /// Every row of every table that is named, with the columns that are named.
-type Contents = BTreeMap<String, Vec<Vec<Value>>>;
+pub(super) type Contents = BTreeMap<String, Vec<Vec<Value>>>;
 
-fn texts(db: &Connection, question: &str) -> Vec<String> {
+pub(super) fn texts(db: &Connection, question: &str) -> Vec<String> {
     let mut found = db.prepare(question).expect("a question");
     let rows = found.query_map([], |row| row.get(0)).expect("rows");
     rows.map(|row| row.expect("text")).collect()
 }
 
-fn tables(db: &Connection) -> BTreeMap<String, Vec<String>> {
+pub(super) fn tables(db: &Connection) -> BTreeMap<String, Vec<String>> {
     let names = texts(
         db,
         "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%'",
@@ -43,7 +43,7 @@ fn tables(db: &Connection) -> BTreeMap<String, Vec<String>> {
         .collect()
 }
 
-fn contents(db: &Connection, tables: &BTreeMap<String, Vec<String>>) -> Contents {
+pub(super) fn contents(db: &Connection, tables: &BTreeMap<String, Vec<String>>) -> Contents {
     let read = |(name, columns): (&String, &Vec<String>)| {
         let columns_text = columns.join(", ");
         let mut found = db

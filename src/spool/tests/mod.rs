@@ -26,4 +26,5 @@ mod sender;
 mod size;
 mod table;
 mod walk;
+mod whole;
 mod words;

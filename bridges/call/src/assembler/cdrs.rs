@@ -199,3 +199,13 @@ impl Assembler {
         self.settings.cdr_apart && wait > self.settings.settle
     }
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<EarlyCdr>("early-cdr");
+    }
+}

@@ -448,3 +448,13 @@ pub(super) fn other_channel<'e, 'a>(kind: &'e Kind<'a>) -> Option<&'e ChannelRef
         | Kind::Seen => None,
     }
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<OpenCall>("open-call");
+    }
+}

@@ -301,3 +301,13 @@ fn forget(index: &mut BTreeMap<String, BTreeSet<u64>>, text: &str, key: u64) {
 fn shared_name(name: &str) -> &str {
     trunk::local_pair(name).unwrap_or(name)
 }
+
+#[cfg(test)]
+mod stored {
+    use super::*;
+
+    #[test]
+    fn is_read_and_written_as_released_versions_have_it() {
+        crate::golden::keeps::<Group>("cdr-group");
+    }
+}

@@ -1,0 +1,18 @@
+//! Does this version read what released versions have stored, and write the same?
+//!
+//! `tests/golden` (here, and beside each crate that stores) holds one file for each shape that is
+//! stored: columns of JSON in the spool, its small settings, files of the state folder. A file is
+//! never changed: a shape that gains something gets another file (`NAME.2.json`), which is written
+//! from then on, and all of them are read for ever.
+//!
+//! | module | what is held to its golden file |
+//! |---|---|
+//! | [`shape`] | how one shape is compared; shared with the other crates |
+//! | `shapes` | the shapes of this crate, those that are private beside their types |
+//! | `words` | the words in columns, settings and JSON |
+
+pub(crate) mod shape;
+mod shapes;
+mod words;
+
+pub(crate) use shape::{holds, keeps};

@@ -1,0 +1,70 @@
+//! The shapes of this crate that others may see.
+
+use super::{holds, keeps};
+use crate::errand::failed::Been;
+use crate::journal::CallRecord;
+use crate::lead_field::Catalogue;
+use crate::lead_field::shows::Shows;
+use crate::oauth::connection::Connection;
+use crate::people::directory::backfill::Backfill;
+use crate::sender::memory::Memory;
+use crate::spool::Attempt;
+use callbridge_call::FinishedCall;
+use serde::{Deserialize, Serialize};
+
+#[test]
+fn the_columns_of_a_call() {
+    keeps::<CallRecord>("call-record");
+    keeps::<FinishedCall>("finished-call");
+    keeps::<Vec<Attempt>>("attempts");
+    keeps::<Been>("been");
+}
+
+#[test]
+fn what_the_sender_remembers() {
+    holds("sender-memory", |text| {
+        let read = Memory::read(Some(text));
+        match read.doubts[..] {
+            [] => Ok(read.memory.text()),
+            _ => Err(read.doubts.join("; ")),
+        }
+    });
+}
+
+#[test]
+fn what_is_known_of_leads() {
+    keeps::<Shows>("lead-shows");
+    keeps::<Catalogue>("lead-field-catalogue");
+    keeps::<Backfill>("directory-backfill");
+}
+
+#[test]
+fn the_connection_s_file() {
+    holds("connection", |text| {
+        let connection = Connection::from_json(text.as_bytes())?;
+        String::from_utf8(connection.to_json()).map_err(|error| error.to_string())
+    });
+}
+
+#[test]
+fn a_field_with_another_name_and_one_that_is_lost_are_said_with_what_to_do() {
+    #[derive(Serialize, Deserialize)]
+    struct Renamed {
+        leads: Vec<i64>,
+        without_employee: bool,
+    }
+    #[derive(Serialize, Deserialize)]
+    struct Lost {
+        leads: Vec<i64>,
+    }
+    for compare in [keeps::<Renamed>, keeps::<Lost>] {
+        let told = std::panic::catch_unwind(|| compare("been")).expect_err("it is another shape");
+        let told = told.downcast_ref::<String>().expect("words");
+        for words in ["tests/golden/been.json", "Keep reading it", "been.2.json"] {
+            assert!(
+                told.replace("NAME", "been").contains(words),
+                "{words}: {told}"
+            );
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The words that are stored: none is ever changed, and none comes without a golden word.
+
+use crate::errand::Finding;
+use crate::journal::{Outcome, Reason};
+use crate::lead_field::Name;
+use crate::lead_field::shows::{Asks, Stands};
+use crate::sender::sweep::ways::{End, Range};
+use crate::spool::{Fate, Left, State};
+use callbridge_call::Direction;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// All variants of an enum. One that is left out does not compile: name it here, and its word in
+/// `tests/golden/words.json`.
+macro_rules! every {
+    ($kind:ident: $($variant:ident),+) => {{
+        let _ = |one: &$kind| match one {
+            $($kind::$variant => {})+
+        };
+        [$($kind::$variant),+]
+    }};
+}
+
+/// The words of variants, and each read back as what it was.
+fn words<T: Copy + PartialEq>(
+    all: &[T],
+    word: impl Fn(T) -> &'static str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Vec<String> {
+    let one = |one: &T| {
+        let word = word(*one);
+        assert!(
+            read(word) == Some(*one),
+            "`{word}` is not read as it was written"
+        );
+        word.to_owned()
+    };
+    all.iter().map(one).collect()
+}
+
+/// The same of an enum that is stored as it serializes.
+fn serialized<T: Serialize>(all: &[T]) -> Vec<String> {
+    let word = |one: &T| match serde_json::to_value(one) {
+        Ok(Value::String(word)) => word,
+        other => panic!("no word: {other:?}"),
+    };
+    all.iter().map(word).collect()
+}
+
+fn written_now() -> BTreeMap<&'static str, Vec<String>> {
+    let state = every!(State: Ready, Sending, Submitted, Journaled, Dead, Parked, Discarded);
+    let fate = every!(Fate: Resubmit, ServerError, Changed);
+    let reason = every!(Reason: NoLead, AmbiguousLead, Failed, Rejected, Conflict, UuidConflict,
+        ServerError, Unconfirmed, Incomplete, TalkExceedsDuration, InvalidEpoch, Unreadable,
+        NoEmployee);
+    let finding = every!(Finding: LeadExists, LeadMissing, Unclear);
+    let asks = every!(Asks: Write, Poll);
+    let left = every!(Left: Retried, Released, Journaled, Discarded);
+    let name = every!(Name: LastCall, LastMissed, LastEmployee);
+    let direction = every!(Direction: Inbound, Outbound, Internal);
+    let outcome = every!(Outcome: Journal, DeadLetter, Internal, Skipped);
+    let stands = every!(Stands: Waits, Sent, Written, GivenUp);
+    let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);
+    let end = every!(End: First, Last);
+    let is = |word: &str, of: fn(Left) -> &'static str| {
+        Left::ALL.into_iter().find(|left| of(*left) == word)
+    };
+    let asked = |word: &str| asks.into_iter().find(|one| one.word() == word);
+    BTreeMap::from([
+        (
+            "a call's state",
+            words(&state, State::word, State::from_word),
+        ),
+        (
+            "an orphan's fate",
+            words(&fate, Fate::word, Fate::from_word),
+        ),
+        (
+            "a letter's reason",
+            words(&reason, Reason::word, Reason::from_word),
+        ),
+        ("a reason in JSON", serialized(&reason)),
+        (
+            "a look-up's finding",
+            words(&finding, Finding::word, Finding::from_word),
+        ),
+        (
+            "what a lead's fields ask for",
+            words(&asks, Asks::word, asked),
+        ),
+        (
+            "how a letter left",
+            words(&left, Left::word, |word| is(word, Left::word)),
+        ),
+        (
+            "what a lead's field shows",
+            words(&name, Name::word, Name::from_word),
+        ),
+        ("a name in JSON", serialized(&name)),
+        ("a call's direction", serialized(&direction)),
+        ("a call's outcome", serialized(&outcome)),
+        ("how far a lead's value is", serialized(&stands)),
+        ("what a sweep begins with", serialized(&range)),
+        ("where the newest records stand", serialized(&end)),
+        ("books", crate::spool::book_words()),
+    ])
+}
+
+#[test]
+fn every_word_that_is_stored_is_its_golden_one() {
+    let golden: BTreeMap<&str, Vec<String>> =
+        serde_json::from_str(include_str!("../../tests/golden/words.json"))
+            .expect("lists of words");
+    let now = written_now();
+    for (what, golden) in &golden {
+        let now = now
+            .get(what)
+            .unwrap_or_else(|| panic!("nobody knows of {what} any more"));
+        for word in golden {
+            assert!(
+                now.contains(word),
+                "{what}: `{word}` is not written any more. States of released versions hold it: \
+                 read it as well as its new word, and leave it in tests/golden/words.json"
+            );
+        }
+    }
+    for (what, now) in &now {
+        let known = golden.get(what).cloned().unwrap_or_default();
+        for word in now {
+            assert!(
+                known.contains(word),
+                "{what}: `{word}` is new. From its first release on it is stored for ever: put it \
+                 into tests/golden/words.json"
+            );
+        }
+    }
+}
