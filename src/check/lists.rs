@@ -4,8 +4,9 @@ use super::finding::Finding;
 use crate::cli::config::Config;
 use crate::cli::exit::Code;
 use crate::clock;
-use crate::people::People;
 use crate::people::files::{Error, News, Watched};
+use crate::people::{People, matching};
+use std::collections::BTreeMap;
 
 const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";
 
@@ -13,7 +14,25 @@ const MEND: &str = "mend the row; the good ones are in force, and the file is re
 pub fn look(config: &Config) -> Vec<Finding> {
     let mut lists = Watched::new(&config.rules.trunks);
     let news = lists.reload(clock::now().wall);
-    news.iter().flat_map(findings).collect()
+    let mut found: Vec<Finding> = news.iter().flat_map(findings).collect();
+    found.extend(doubtful(config, lists.people()));
+    found
+}
+
+/// Employees at what no extension is likely to be.
+fn doubtful(config: &Config, people: &People) -> Vec<Finding> {
+    let mut doubtful = BTreeMap::new();
+    for trunk in config.rules.trunks.iter() {
+        let entries = people.employees_at(trunk).into_iter().flatten();
+        let meant = |extension: &str| Some((extension.to_owned(), matching::meant(extension)?));
+        doubtful.extend(entries.filter_map(|(extension, _)| meant(extension.as_str())));
+    }
+    let found = doubtful.into_iter().map(|(extension, meant)| {
+        let what = "has letters among its digits, and matches nobody";
+        let todo = format!("did you mean {meant}? mend --employees");
+        Finding::fault(Code::Input, format!("employee at {extension}"), what, todo)
+    });
+    found.collect()
 }
 
 /// The lists as they can be read, for whoever asks who sits where; what is wrong with them is told

@@ -5,10 +5,11 @@ use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
 use crate::journal::Rules;
 use crate::journal::number::Country;
-use crate::ops::status::ListFile;
+use crate::ops::status::{Employees, ListFile, UnknownEmployee};
 use crate::people::People;
 use crate::people::directory::Directory;
 use crate::people::files::{Kind, News, Watched};
+use crate::people::matching;
 use crate::spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,6 +19,8 @@ use tokio::sync::watch;
 
 /// Between two looks at the lists' files.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Looks from one comparison of employees with calls to the next.
+const ROUNDS_BETWEEN_MEETINGS: u64 = 5;
 /// Bad rows of one file that the log names; `check` names them all.
 const LOGGED_MAX: usize = 20;
 
@@ -31,6 +34,7 @@ pub type Shown = watch::Receiver<BTreeMap<Key, ListFile>>;
 pub struct Lists {
     watched: Watched,
     shown: watch::Sender<BTreeMap<Key, ListFile>>,
+    met: watch::Sender<Option<Employees>>,
 }
 
 impl Lists {
@@ -40,7 +44,12 @@ impl Lists {
         let mut watched = Watched::new(&rules.trunks);
         let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
-        let lists = Self { watched, shown };
+        let (met, _) = watch::channel(None);
+        let lists = Self {
+            watched,
+            shown,
+            met,
+        };
         lists.tell(&news);
         lists
     }
@@ -57,9 +66,57 @@ impl Lists {
         self.watched.people()
     }
 
-    /// How each list stands.
-    pub fn shown(&self) -> Shown {
-        self.shown.subscribe()
+    /// How each list stands, and how employees meet the newest calls.
+    pub fn shown(&self) -> (Shown, watch::Receiver<Option<Employees>>) {
+        (self.shown.subscribe(), self.met.subscribe())
+    }
+
+    /// Holds the employees against the newest calls. Of those whom the CRM does not know only the
+    /// ones that a list still names are told.
+    async fn meet(&self, rules: &Rules, spool: &Handle) {
+        if rules.trunks.iter().all(|trunk| trunk.employees.is_none()) {
+            return;
+        }
+        let read = spool.read(|store| Ok((store.extensions_met()?, UnknownEmployee::all(store)?)));
+        let (met, mut unknown) = match read.await {
+            Ok(read) => read,
+            Err(error) => {
+                tracing::debug!(%error, "the newest calls cannot be read");
+                return;
+            }
+        };
+        let mut seen = matching::look(rules, self.people(), &met);
+        unknown.retain(|it| self.names(rules, it.employee_id));
+        seen.unknown = unknown;
+        let before = self.met.borrow().clone().unwrap_or_default();
+        for it in &seen.doubtful {
+            if !before.doubtful.contains(it) {
+                let (extension, meant) = (it.extension.as_str(), it.meant.as_str());
+                tracing::warn!(
+                    extension,
+                    meant,
+                    "an employee's extension is none that a call had"
+                );
+            }
+        }
+        for it in &seen.unknown {
+            let told = before
+                .unknown
+                .iter()
+                .any(|old| old.employee_id == it.employee_id);
+            if !told {
+                let (employee, extension) = (it.employee_id, it.extension.as_deref());
+                tracing::warn!(employee, extension, "the CRM does not know an employee");
+            }
+        }
+        self.met.send_replace(Some(seen));
+    }
+
+    fn names(&self, rules: &Rules, employee: i64) -> bool {
+        rules.trunks.iter().any(|trunk| {
+            let listed = self.people().employees_at(trunk);
+            listed.is_some_and(|listed| listed.values().any(|id| id.get() == employee))
+        })
     }
 
     /// Into the log, and for `status`.
@@ -123,8 +180,11 @@ pub async fn keep(
     // Lists and flags may have changed while nobody ran.
     let mut all_anew = true;
     let mut look = tokio::time::interval(LOOK_EVERY);
-    loop {
+    for round in 0_u64.. {
         look.tick().await;
+        if round % ROUNDS_BETWEEN_MEETINGS == 0 {
+            lists.meet(&rules, &spool).await;
+        }
         let reading = tokio::task::spawn_blocking(move || {
             let news = lists.watched.reload(clock::now().wall);
             (lists, news)
@@ -157,6 +217,7 @@ pub async fn keep(
             all_anew = !passed(release(&spool, None, &rules, lists.people(), now).await)?;
         }
     }
+    Ok(())
 }
 
 /// Whether it was done; a full disk passes, and it is to be done again then.

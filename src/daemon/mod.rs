@@ -164,7 +164,7 @@ impl Daemon {
         let mut vitals = vec![shell.pulse.vital()];
         intake.spawn(shell.run());
         let (rules, spool) = (&config.rules, &opened.spool);
-        let shown = lists.shown();
+        let (shown, met) = lists.shown();
         let keep = keep_people(lists, opened.directory, &people, (rules, spool));
         tasks.spawn(until(keep, stopped.clone()));
         start_keeping(spool, &stopped, &mut tasks);
@@ -187,6 +187,7 @@ impl Daemon {
             seen_up,
             webhooks,
             lists: shown,
+            employees: met,
             vitals,
             state: shown_folder(&config),
             check_command: check_command(&config, std::env::args()),

@@ -8,7 +8,7 @@ use crate::clock;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
 use crate::ops::pulse::{self, Vital};
-use crate::ops::status::{Backlog, Pause, Requests, Source, SourceState, Status, Token};
+use crate::ops::status::{Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token};
 use crate::sender::status::SenderStatus;
 use crate::spool::{Error, Handle, Store};
 use std::collections::BTreeMap;
@@ -37,6 +37,8 @@ pub struct Observer {
     pub webhooks: Option<Shown>,
     /// The files of leads and employees.
     pub lists: lists::Shown,
+    /// How employees meet the newest calls.
+    pub employees: watch::Receiver<Option<Employees>>,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
     /// The state folder.
@@ -84,6 +86,7 @@ impl Observer {
             webhooks: self.webhooks.as_ref().map(Shown::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
+            employees: self.employees.borrow().clone().or(kept.employees),
             check_command: self.check_command.clone(),
             ..kept
         };

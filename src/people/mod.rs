@@ -8,12 +8,14 @@
 //! |---|---|
 //! | [`rule`] | `var:`, `userfield:`, `csv:`, and employees, as flags say them |
 //! | [`list`] | lists of leads and employees; [`rows`]: the good and the bad rows of a file |
+//! | [`matching`] | employees that match nobody |
 //! | [`files`] | which version of which file was read |
 //! | [`directory`] | phones and leads learned from what the CRM tells |
 
 pub mod directory;
 pub mod files;
 pub mod list;
+pub mod matching;
 pub mod rows;
 pub mod rule;
 
@@ -105,9 +107,14 @@ impl People {
 
     /// The employee at an extension.
     pub fn employee_of(&self, extension: &Extension, trunk: &Trunk) -> Option<EmployeeId> {
+        self.employees_at(trunk)?.get(extension).copied()
+    }
+
+    /// All employees of a trunk; `None` without a list, or before it could be read.
+    pub fn employees_at<'a>(&'a self, trunk: &'a Trunk) -> Option<&'a Employees> {
         match trunk.employees.as_ref()? {
-            EmployeeRule::List(list) => list.get(extension).copied(),
-            EmployeeRule::File(file) => self.employees.get(file)?.get(extension).copied(),
+            EmployeeRule::List(list) => Some(list),
+            EmployeeRule::File(file) => self.employees.get(file),
         }
     }
 

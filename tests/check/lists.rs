@@ -94,3 +94,16 @@ async fn bad_rows_of_employees_are_named_like_those_of_leads() {
         "{names:?}"
     );
 }
+
+#[tokio::test]
+async fn an_employee_at_what_no_extension_is_is_65_with_what_may_be_meant() {
+    let (place, _crm, mut flags) = stage().await;
+    flags.push("--employees=1O1:501;10B:502".to_owned());
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        65,
+        "employee at 1O1",
+        "letters among its digits",
+        "did you mean 101?",
+    );
+}

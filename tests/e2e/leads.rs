@@ -5,6 +5,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::{soon, until};
+use callbridge::ops::Status;
 use callbridge::sandbox::token::{Grant, IdSet};
 use callbridge::sandbox::{self, Server, lead};
 use callbridge::secret::Secret;
@@ -175,7 +176,13 @@ async fn an_unknown_employee_is_dropped_and_the_call_journaled() {
         .map(|record| record.call.employee_id)
         .collect();
     assert_eq!(employees, [None, None]);
+    // Neither is a letter, so it is `status` that names the employee from then on.
+    let words = "the CRM does not know employee 501 (extension 101), ";
+    let named = |it: &Status| it.todo.iter().any(|todo| todo.what.starts_with(words));
+    program.until("the employee is named", named).await;
     program.terminate().await;
+    let status = place.lines(&["status", "--json"]).await.remove(0);
+    assert_eq!(status["employees"]["unknown"][0]["employeeId"], 501);
     no_breach(&crm);
 }
 

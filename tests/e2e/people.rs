@@ -185,6 +185,29 @@ async fn employees_are_taken_from_a_file_and_an_unknown_extension_sends_none() {
 }
 
 #[tokio::test]
+async fn an_employee_at_what_no_extension_is_is_named_with_what_may_be_meant() {
+    let (place, mut flags) = with_leads(LEADS);
+    let crm = crm::start().await;
+    flags.push("--employees=1O1:501;102:502".to_owned());
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = place.run(&crm.url(), &flags);
+    let named = |it: &callbridge::ops::Status| {
+        let unlisted = it.employees.iter().flat_map(|it| &it.unlisted);
+        unlisted.count() == 1 && todo(it, Kind::Employees).is_some()
+    };
+    let status = program.until("the employee is named", named).await;
+    let what = todo(&status, Kind::Employees).expect("named");
+    assert!(
+        what.contains("extension 1O1") && what.contains("did you mean 101?"),
+        "{what}"
+    );
+    let employees = status.employees.expect("employees");
+    assert_eq!((employees.calls, employees.matched), (1, 0));
+    assert_eq!(employees.unlisted[0].extension, "101");
+    program.terminate().await;
+}
+
+#[tokio::test]
 async fn a_lead_the_crm_no_longer_has_is_a_letter_that_another_lead_sends_under_its_own_uuid() {
     let (place, flags) = with_leads("phone,leadId\n998901110001,4999\n998901110003,4003\n");
     let crm = crm::start().await;

@@ -31,6 +31,7 @@ const FINDERS: &[Finder] = &[
     gaps,
     letters,
     super::people::lists,
+    super::people::employees,
     webhooks,
     directory,
     lead_fields,

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::ops::status::{
-    Directory, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap, SourceState, Token,
-    Unmatched, Verdict, Webhooks,
+    Directory, Employees, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap, SourceState,
+    Token, Unmatched, Verdict, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -137,6 +137,15 @@ fn webhooks(state: &str) -> Status {
     })
 }
 
+fn staff(calls: u64, matched: u64) -> Status {
+    let employees = Employees {
+        calls,
+        matched,
+        ..Employees::default()
+    };
+    with(|status| status.employees = Some(employees))
+}
+
 fn list(change: impl FnOnce(&mut ListFile)) -> Status {
     let mut list = ListFile {
         file: "/etc/l".to_owned(),
@@ -191,6 +200,9 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (letters("failed", 0), &[]),
         (letters("no_lead", 1), &[K::NoLead]),
         (letters("no_employee", 1), &[K::NoEmployee]),
+        (staff(9, 0), &[]),
+        (staff(10, 1), &[]),
+        (staff(10, 0), &[K::Employees]),
         (list(|_| ()), &[]),
         (list(|it| it.bad = 1), &[K::Lists]),
         (list(|it| it.rows = 0), &[K::Lists]),

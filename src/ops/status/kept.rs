@@ -1,6 +1,6 @@
 //! What the spool alone knows of how everything stands: with a daemon and without.
 
-use super::Status;
+use super::{Employees, Status, UnknownEmployee};
 use crate::intake::gap_log::{self, GapLog};
 use crate::intake::unmatched::{self, UnmatchedLog};
 use crate::spool::{Error, Store};
@@ -16,7 +16,13 @@ impl Status {
         // What cannot be read is told of by the daemon's start, which begins it anew.
         let gaps = GapLog::stored(store.meta(gap_log::KEY)?.as_deref()).unwrap_or_default();
         let unmatched = UnmatchedLog::stored(store.meta(unmatched::KEY)?.as_deref());
+        let unknown = UnknownEmployee::all(store)?;
+        let employees = (!unknown.is_empty()).then(|| Employees {
+            unknown,
+            ..Employees::default()
+        });
         Ok(Self {
+            employees,
             books: store.books(),
             version: format!("{} ({})", crate::VERSION, crate::COMMIT),
             at,

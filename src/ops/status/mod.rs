@@ -16,7 +16,7 @@ pub mod text;
 pub mod verdict;
 
 use crate::ops::reader::OtherReader;
-pub use people::ListFile;
+pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 pub use text::seconds_in_words;
@@ -77,6 +77,9 @@ pub struct Status {
     /// Files of leads and employees.
     #[serde(default)]
     pub lists: Vec<ListFile>,
+    /// How employees meet the newest calls; not there without any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub employees: Option<Employees>,
     /// The command that tries what the daemon was given; not told in JSON.
     #[serde(skip)]
     pub check_command: Option<String>,

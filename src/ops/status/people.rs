@@ -2,6 +2,7 @@
 
 use super::{Kind, Status, Todo};
 use crate::people::files::{self, News};
+use crate::spool::{Error, Store};
 use serde::{Deserialize, Serialize};
 
 /// Bad rows that are shown by name; `check` names them all.
@@ -80,6 +81,125 @@ impl ListFile {
         }
         (*rows == 0).then(|| format!("the list {file} has no row"))
     }
+}
+
+/// How the lists of employees meet the newest calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Employees {
+    /// Calls looked at: the newest with an extension, over trunks with employees.
+    pub calls: u64,
+    /// Those of them whose extension is listed.
+    pub matched: u64,
+    /// Listed extensions that none of the calls had.
+    pub unmatched: Vec<String>,
+    /// Those of them that no extension is likely to be.
+    pub doubtful: Vec<Doubtful>,
+    /// Extensions of the calls that no list has.
+    pub unlisted: Vec<Unlisted>,
+    /// Employees whom the CRM does not know.
+    pub unknown: Vec<UnknownEmployee>,
+}
+
+/// A listed extension with letters among its digits.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Doubtful {
+    /// As it is listed.
+    pub extension: String,
+    /// What may have been meant.
+    pub meant: String,
+}
+
+/// An extension that no list has.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Unlisted {
+    /// The extension.
+    pub extension: String,
+    /// Its calls.
+    pub calls: u64,
+    /// When the newest of them began, in epoch seconds.
+    pub last_at: i64,
+}
+
+/// An employee whom the CRM does not know.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UnknownEmployee {
+    /// The id that the list gives.
+    pub employee_id: i64,
+    /// The extension of the first such call.
+    pub extension: Option<String>,
+    /// Calls that FAILED for it.
+    pub calls: u64,
+    /// When the first of them was found so, in epoch seconds.
+    pub since: i64,
+}
+
+impl UnknownEmployee {
+    /// As the spool keeps them.
+    pub fn all(store: &Store) -> Result<Vec<Self>, Error> {
+        let all = store.unknown_employees()?.into_iter();
+        let told = all.map(|(employee_id, stranger)| Self {
+            employee_id,
+            extension: stranger.extension,
+            calls: stranger.calls,
+            since: stranger.since,
+        });
+        Ok(told.collect())
+    }
+}
+
+/// So many calls without a listed extension are no chance.
+const CALLS_MIN: u64 = 10;
+
+impl Employees {
+    fn unlisted(&self) -> String {
+        const SHOWN: usize = 10;
+        let each = self.unlisted.iter().take(SHOWN);
+        let each = each.map(|it| format!("{} ({})", it.extension, it.calls));
+        each.collect::<Vec<_>>().join(", ")
+    }
+
+    /// A line of `status`; empty where there is nothing to say.
+    pub(super) fn to_line(&self) -> String {
+        let Self { calls, matched, .. } = self;
+        if *calls == 0 {
+            return String::new();
+        }
+        let unlisted = match self.unlisted.is_empty() {
+            true => String::new(),
+            false => format!(", not listed: {}", self.unlisted()),
+        };
+        format!("staff    {matched} of {calls} calls have a listed extension{unlisted}\n")
+    }
+}
+
+pub(super) fn employees(status: &Status, found: &mut Vec<Todo>) {
+    let Some(employees) = &status.employees else {
+        return;
+    };
+    let unknown = employees.unknown.iter().map(|it| {
+        let extension = it.extension.as_ref();
+        let extension = extension.map_or_else(String::new, |it| format!(" (extension {it})"));
+        let calls = super::findings::counted(it.calls, "call", "calls");
+        let id = it.employee_id;
+        format!("the CRM does not know employee {id}{extension}, {calls} FAILED: mend --employees")
+    });
+    let doubtful = employees.doubtful.iter().map(|it| {
+        let Doubtful { extension, meant } = it;
+        format!("--employees has extension {extension}, which no call had: did you mean {meant}?")
+    });
+    let nobody = employees.calls >= CALLS_MIN && employees.matched == 0;
+    let nobody = nobody.then(|| {
+        let (calls, unlisted) = (employees.calls, employees.unlisted());
+        format!("--employees has none of the extensions of the last {calls} calls: {unlisted}")
+    });
+    found.extend(unknown.chain(doubtful).chain(nobody).map(|what| Todo {
+        kind: Kind::Employees,
+        what,
+        command: status.check(),
+    }));
 }
 
 fn count(of: usize) -> u64 {

@@ -54,6 +54,9 @@ impl Status {
         if let Some(fields) = &self.lead_fields {
             fields.to_text(&mut text);
         }
+        if let Some(employees) = &self.employees {
+            text.push_str(&safe(&employees.to_line()));
+        }
         for list in &self.lists {
             let ListFile {
                 file,

@@ -60,6 +60,8 @@ pub enum Kind {
     NoEmployee,
     /// A list of leads or employees, or rows of it, cannot be used.
     Lists,
+    /// Employees match nobody, or the CRM does not know one.
+    Employees,
     /// Webhooks cannot be proved.
     Webhooks,
     /// The CRM's leads cannot be read.
@@ -72,7 +74,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -87,6 +89,7 @@ impl Kind {
         Self::NoLead,
         Self::NoEmployee,
         Self::Lists,
+        Self::Employees,
         Self::Webhooks,
         Self::LeadDirectory,
         Self::LeadFields,
@@ -110,6 +113,7 @@ impl Kind {
             Self::NoLead => "no_lead",
             Self::NoEmployee => "no_employee",
             Self::Lists => "lists",
+            Self::Employees => "employees",
             Self::Webhooks => "webhooks",
             Self::LeadDirectory => "lead_directory",
             Self::LeadFields => "lead_fields",
@@ -132,6 +136,7 @@ impl Kind {
             | Self::NoLead
             | Self::NoEmployee
             | Self::Lists
+            | Self::Employees
             | Self::Webhooks
             | Self::LeadDirectory
             | Self::LeadFields

@@ -1,7 +1,7 @@
 //! What an earlier process has remembered and this one cannot read: after a rollback, or a word
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
-use super::{Store, backfill, deliveries, errands, shows, sql};
+use super::{Store, backfill, deliveries, errands, shows, sql, strangers};
 use crate::lead_field::Catalogue;
 use crate::people::directory::backfill::Backfill;
 use crate::spool::Error;
@@ -16,7 +16,7 @@ struct Memory {
     then: &'static str,
 }
 
-const ALL: [Memory; 5] = [
+const ALL: [Memory; 6] = [
     Memory {
         key: errands::MEMORY,
         reads: is::<errands::Memory>,
@@ -41,6 +41,11 @@ const ALL: [Memory; 5] = [
         key: shows::FLOOR,
         reads: |text| text.parse::<i64>().is_ok(),
         then: "no call that is stored so far is shown at a lead that shows none",
+    },
+    Memory {
+        key: strangers::KEY,
+        reads: is::<strangers::Strangers>,
+        then: "employees whom the CRM does not know are told at the next call that fails for one",
     },
 ];
 

@@ -26,6 +26,7 @@ mod search;
 mod shows;
 mod slots;
 mod step;
+mod strangers;
 mod tally;
 mod tombstones;
 mod unreadable;
@@ -38,6 +39,7 @@ pub use listed::{CallFilter, Listed, Place};
 pub(super) use meta::{CLEAN, UNCHECKED};
 pub use search::Search;
 pub use shows::LeadFields;
+pub use strangers::Stranger;
 pub use tally::Recount;
 #[cfg(test)]
 pub(super) use tally::words as book_words;

@@ -56,6 +56,7 @@ impl Store {
             self.want_look_up(lead, at)?;
             return Ok(died(message.to_owned()));
         };
+        self.note_stranger(&record, found, at)?;
         if let Some(on) = self.onward_without_employee(&record, found, &been) {
             self.tally.count(DROPPED, 1);
             return Ok(moved(on, message));
@@ -255,6 +256,7 @@ impl Store {
         // letters from before were there for somebody to decide about
         for (row, _) in self.failed_letters(lead, asked.unwrap_or(at))? {
             let (record, been) = self.been(row)?;
+            self.note_stranger(&record, found, at)?;
             if let Some(on) = self.onward_without_employee(&record, found, &been) {
                 self.tally.count(DROPPED, 1);
                 self.step(row, &moved(on, ""), at)?;

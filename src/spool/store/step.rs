@@ -83,6 +83,7 @@ impl Store {
         }
         if to == State::Journaled {
             self.shown_by_lead(row, at)?;
+            self.employee_is_known(row)?;
         }
         if let (Some(letter), Some(left)) = (&letter, left_by(step)) {
             self.queue_leave(letter, left, at)?;

@@ -58,6 +58,13 @@ pub const ERRANDS: &[Act] = &[
         store.onward(row).expect("readable");
         step(store, row, moved);
     }),
+    ("an employee turns out to be known", |store, rows| {
+        let key = "employees.unknown".to_owned();
+        let value = r#"{"999":{"extension":"101","calls":1,"since":1}}"#.to_owned();
+        write(store, vec![Op::Meta { key, value }]);
+        assert_eq!(store.unknown_employees().expect("readable").len(), 1);
+        step(store, rows.at(SUBMITTED, 6), Step::Confirmed);
+    }),
     ("a lead shows its calls", |store, _| {
         told(
             store,

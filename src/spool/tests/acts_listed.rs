@@ -47,6 +47,9 @@ pub const LISTED: &[Act] = &[
         let newest = store.newest_start(at(100_000).floor_seconds().get());
         assert!(newest.expect("readable").is_some());
     }),
+    ("the extensions of the newest calls", |store, _| {
+        drop(store.extensions_met().expect("readable"));
+    }),
     ("calls that moved", |store, _| {
         let seen = store.moves_so_far() - 1;
         let (moved, _) = store

@@ -1,0 +1,145 @@
+//! Employees that match nobody: entries that no extension can be, and lists that no call meets.
+
+use super::People;
+use crate::journal::Rules;
+use crate::ops::status::{Doubtful, Employees, Unlisted};
+use callbridge_call::Extension;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The extension of a call, and the trunk it went over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Met {
+    /// The id of the PBX.
+    pub pbx: String,
+    /// The trunk's name.
+    pub trunk: String,
+    /// The extension.
+    pub extension: Extension,
+    /// When the call began, in epoch seconds.
+    pub started: i64,
+}
+
+/// Letters that are taken for digits when they are typed, Latin and Cyrillic.
+const LOOK_ALIKES: [(&str, char); 3] = [("OoОо", '0'), ("IlІ|", '1'), ("Зз", '3')];
+
+/// `101` for `1O1`: what was meant, where only letters that look like digits stand among digits.
+pub fn meant(extension: &str) -> Option<String> {
+    let digit = |c: char| {
+        let alike = LOOK_ALIKES.iter().find(|(letters, _)| letters.contains(c));
+        alike.map_or(c, |(_, digit)| *digit)
+    };
+    let meant: String = extension.chars().map(digit).collect();
+    let all_digits = meant.bytes().all(|b| b.is_ascii_digit());
+    let some_digit = extension.bytes().any(|b| b.is_ascii_digit());
+    (all_digits && some_digit && meant != extension).then_some(meant)
+}
+
+/// Holds the lists of the trunks against the extensions of the newest calls.
+pub fn look(rules: &Rules, people: &People, met: &[Met]) -> Employees {
+    let mut listed = BTreeSet::new();
+    for trunk in rules.trunks.iter() {
+        let entries = people.employees_at(trunk).into_iter().flatten();
+        listed.extend(entries.map(|(extension, _)| extension));
+    }
+    let (mut hit, mut unlisted) = (BTreeSet::new(), BTreeMap::new());
+    let (mut calls, mut matched) = (0, 0);
+    for met in met {
+        let trunk = rules.trunks.find(&met.pbx, &met.trunk);
+        let Some(trunk) = trunk.filter(|trunk| trunk.employees.is_some()) else {
+            continue;
+        };
+        calls += 1;
+        if people.employee_of(&met.extension, trunk).is_some() {
+            matched += 1;
+            hit.insert(&met.extension);
+        } else {
+            let (count, last) = unlisted.entry(&met.extension).or_insert((0, met.started));
+            *count += 1;
+            *last = met.started.max(*last);
+        }
+    }
+    let unmatched = listed.difference(&hit);
+    let unmatched: Vec<String> = unmatched.map(ToString::to_string).collect();
+    let doubtful = unmatched.iter().filter_map(|extension| {
+        let (extension, meant) = (extension.clone(), meant(extension)?);
+        Some(Doubtful { extension, meant })
+    });
+    let unlisted = unlisted
+        .into_iter()
+        .map(|(extension, (calls, last_at))| Unlisted {
+            extension: extension.to_string(),
+            calls,
+            last_at,
+        });
+    Employees {
+        calls,
+        matched,
+        doubtful: doubtful.collect(),
+        unlisted: unlisted.collect(),
+        unmatched,
+        unknown: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::trunk::{Defaults, Trunks, parse};
+
+    #[test]
+    fn letters_among_digits_are_told_from_names() {
+        for (typed, wants) in [
+            ("1O1", Some("101")),
+            ("1О1", Some("101")),
+            ("l01", Some("101")),
+            ("10З", Some("103")),
+            ("101", None),
+            ("10B", None),
+            ("OIl", None),
+            ("anna", None),
+            ("", None),
+        ] {
+            assert_eq!(meant(typed).as_deref(), wants, "{typed}");
+        }
+    }
+
+    #[test]
+    fn entries_that_no_call_had_and_extensions_that_no_list_has_are_told() {
+        let flag = "city=PJSIP/city,employees=1O1:501;102:502;103:503";
+        let trunks = vec![parse(flag, &Defaults::default()).expect("a good flag")];
+        let rules = Rules {
+            trunks: Trunks::new(trunks).expect("one trunk"),
+            ..Rules::default()
+        };
+        let met = |trunk: &str, extension: &str, started| Met {
+            pbx: "pbx1".to_owned(),
+            trunk: trunk.to_owned(),
+            extension: Extension::new(extension),
+            started,
+        };
+        let calls = [
+            met("city", "101", 10),
+            met("city", "101", 20),
+            met("city", "102", 30),
+            met("other", "102", 40),
+        ];
+        let found = look(&rules, &People::default(), &calls);
+        assert_eq!((found.calls, found.matched), (3, 1));
+        assert_eq!(found.unmatched, ["103", "1O1"]);
+        let doubtful = &found.doubtful[0];
+        assert_eq!(
+            (doubtful.extension.as_str(), doubtful.meant.as_str()),
+            ("1O1", "101")
+        );
+        let unlisted = &found.unlisted[0];
+        let told = (
+            unlisted.extension.as_str(),
+            unlisted.calls,
+            unlisted.last_at,
+        );
+        assert_eq!(told, ("101", 2, 20));
+        // An extension that is really called so is no mistake.
+        let real = look(&rules, &People::default(), &[met("city", "1O1", 10)]);
+        assert!(real.doubtful.is_empty(), "{real:?}");
+    }
+}
