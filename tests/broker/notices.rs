@@ -125,6 +125,8 @@ async fn a_letter_is_published_as_a_persistent_message_that_says_what_it_is() {
     let letter = &taken[0];
     assert_eq!(letter.header("reason"), "unreadable");
     assert_eq!(letter.header("uuid"), "");
+    assert_eq!(letter.header("state"), "dead");
+    assert_eq!(*letter.properties.timestamp(), Some(1_795_151_317));
     assert_eq!(*letter.properties.delivery_mode(), Some(2));
     let body: serde_json::Value = serde_json::from_slice(&letter.body).expect("JSON");
     assert_eq!(body["reason"], "unreadable");

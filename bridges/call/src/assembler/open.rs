@@ -457,4 +457,30 @@ mod stored {
     fn is_read_and_written_as_released_versions_have_it() {
         crate::golden::keeps::<OpenCall>("open-call");
     }
+
+    /// A kind of fact that is new gets a number here, and a fact in `open-call.json`.
+    #[test]
+    fn each_kind_of_fact_has_a_golden_one() {
+        const KINDS: usize = 12;
+        let kind = |what: &What| match what {
+            What::Born(_) => 0,
+            What::State(_) => 1,
+            What::Dialled { .. } => 2,
+            What::DialEnded => 3,
+            What::App => 4,
+            What::Enter { .. } => 5,
+            What::Leave { .. } => 6,
+            What::Linked { .. } => 7,
+            What::Unlinked { .. } => 8,
+            What::Renamed { .. } => 9,
+            What::Hangup => 10,
+            What::Gone => 11,
+        };
+        let golden = include_str!("../../tests/golden/open-call.json");
+        let call: OpenCall = serde_json::from_str(golden).expect("an open call");
+        let facts = call.legs.values().flat_map(|leg| &leg.facts);
+        let mut seen = [false; KINDS];
+        facts.for_each(|fact| seen[kind(&fact.what)] = true);
+        assert_eq!(seen, [true; KINDS]);
+    }
 }
