@@ -161,17 +161,18 @@ impl Employees {
         each.collect::<Vec<_>>().join(", ")
     }
 
-    /// A line of `status`; empty where there is nothing to say.
-    pub(super) fn to_line(&self) -> String {
+    /// A line of `status`; `None` where there is nothing to say.
+    pub(super) fn to_line(&self) -> Option<String> {
         let Self { calls, matched, .. } = self;
         if *calls == 0 {
-            return String::new();
+            return None;
         }
         let unlisted = match self.unlisted.is_empty() {
             true => String::new(),
             false => format!(", not listed: {}", self.unlisted()),
         };
-        format!("staff    {matched} of {calls} calls have a listed extension{unlisted}\n")
+        let line = format!("staff    {matched} of {calls} calls have a listed extension{unlisted}");
+        Some(line)
     }
 }
 

@@ -1,7 +1,8 @@
 //! `status` for people: the verdict first, then a few aligned lines.
 
 use super::{
-    Directory, LeadField, LeadFields, ListFile, Source, SourceState, Status, Verdict, Webhooks,
+    Directory, Employees, LeadField, LeadFields, ListFile, Source, SourceState, Status, Verdict,
+    Webhooks,
 };
 use crate::explain::text::safe;
 use crate::ops::Zone;
@@ -54,8 +55,8 @@ impl Status {
         if let Some(fields) = &self.lead_fields {
             fields.to_text(&mut text);
         }
-        if let Some(employees) = &self.employees {
-            text.push_str(&safe(&employees.to_line()));
+        if let Some(line) = self.employees.as_ref().and_then(Employees::to_line) {
+            let _ = writeln!(text, "{}", safe(&line));
         }
         for list in &self.lists {
             let ListFile {

@@ -1,7 +1,7 @@
 //! What people read.
 
 use super::*;
-use crate::ops::status::{Backlog, Books, Pause, SourceGap, Token};
+use crate::ops::status::{Backlog, Books, Pause, SourceGap, Token, Unlisted};
 
 fn look(zone: &str) -> Look {
     Look {
@@ -49,6 +49,40 @@ fn people_read_a_pause_first() {
              beside them 0 internal, 0 skipped, 0 unreadable
     backlog  3 calls, confirmed in about 1 s once it goes on
     token
+    ");
+}
+
+#[test]
+fn lists_and_employees_have_a_line_each() {
+    let status = Status {
+        lists: vec![ListFile {
+            file: "/etc/leads.csv".to_owned(),
+            kind: "leads".to_owned(),
+            rows: 120,
+            bad: 2,
+            read_at: Some(1),
+            ..ListFile::default()
+        }],
+        employees: Some(Employees {
+            calls: 12,
+            matched: 10,
+            unlisted: vec![Unlisted {
+                extension: "105".to_owned(),
+                calls: 2,
+                last_at: 1,
+            }],
+            ..Employees::default()
+        }),
+        ..Status::default()
+    };
+    let text = status.to_text(&look("UTC"));
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("staff") || line.starts_with("list"))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    staff    10 of 12 calls have a listed extension, not listed: 105 (2)
+    list     /etc/leads.csv: 120 leads, 2 bad
     ");
 }
 
