@@ -176,6 +176,7 @@ fn head(handle: &Handle) -> Duration {
             now,
             tokens: vec![TokenPrint::of("token")],
             ripe_before: now,
+            untried_first: false,
         };
         handle
             .read_blocking(move |store| store.head(&ask))

@@ -165,7 +165,9 @@ pub fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec<Findin
             vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
         }
         Answer::TimedOut => vec![works_not(address, "no answer in time")],
-        Answer::ServerError { status, message } => {
+        Answer::ServerError {
+            status, message, ..
+        } => {
             vec![works_not(address, &format!("{status} {message}"))]
         }
         Answer::NotAccepted { message } => {

@@ -299,6 +299,13 @@ mod tests {
         assert_eq!(code(Answer::TimedOut), 69);
         let status = 500;
         let message = message();
-        assert_eq!(code(Answer::ServerError { status, message }), 69);
+        assert_eq!(
+            code(Answer::ServerError {
+                status,
+                own: true,
+                message
+            }),
+            69
+        );
     }
 }

@@ -90,6 +90,8 @@ pub enum Answer {
     ServerError {
         /// The HTTP status.
         status: u16,
+        /// In the service's own envelope (§2.1), and not by something in between.
+        own: bool,
         /// The service's words, perhaps none.
         message: String,
     },
@@ -152,7 +154,9 @@ impl Answer {
             Self::OtherClientError {
                 status, message, ..
             }
-            | Self::ServerError { status, message } => said(&status.to_string(), message),
+            | Self::ServerError {
+                status, message, ..
+            } => said(&status.to_string(), message),
             Self::TooMany => "429".to_owned(),
             Self::BrokenBody { why } => why.clone(),
             Self::TimedOut => "no answer in time".to_owned(),
@@ -275,7 +279,11 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
             message,
             errors: errors(),
         },
-        500..=599 => Answer::ServerError { status, message },
+        500..=599 => Answer::ServerError {
+            status,
+            own: envelope.as_ref().is_ok_and(Envelope::is_own),
+            message,
+        },
         _ => Answer::BrokenBody {
             why: format!("status {status} is not one of HTTP's"),
         },

@@ -173,6 +173,7 @@ fn every_refusal_keeps_the_service_s_words() {
         of(503),
         Answer::ServerError {
             status: 503,
+            own: true,
             message: message.clone()
         }
     );
@@ -198,9 +199,27 @@ fn a_proxy_s_page_under_200_is_a_broken_body() {
         heard.answer,
         Answer::ServerError {
             status: 502,
+            own: false,
             message: String::new()
         }
     );
+}
+
+#[test]
+fn a_proxy_s_json_under_503_is_not_the_service_s_own() {
+    for (body, own) in [
+        (r#"{"message": "Service Unavailable"}"#, false),
+        (r#"{"accept": "no"}"#, false),
+        (
+            r#"{"message": "x", "accept": false, "errors": null, "data": null}"#,
+            true,
+        ),
+        ("", false),
+    ] {
+        let heard = read(Endpoint::Poll, 503, body.as_bytes());
+        let is_own = matches!(heard.answer, Answer::ServerError { own: true, .. });
+        assert_eq!(is_own, own, "{body}");
+    }
 }
 
 #[test]

@@ -46,6 +46,11 @@ impl Envelope {
         }
     }
 
+    /// It is the service's: its two envelopes have this in common (§2.1, §7.1).
+    pub(super) fn is_own(&self) -> bool {
+        self.0.get("accept").is_some_and(Value::is_boolean)
+    }
+
     /// Said not to be accepted.
     pub(super) fn refused(&self) -> bool {
         self.0.get("accept") == Some(&Value::Bool(false))

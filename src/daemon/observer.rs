@@ -83,6 +83,7 @@ impl Observer {
                 ..sender.token
             },
             pause: pause.or(sender.pause),
+            troubles: sender.troubles,
             webhooks: self.webhooks.as_ref().map(Shown::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),

@@ -161,9 +161,9 @@ fn sort(answer: &Answer) -> Sort<'_> {
         } => Sort::Refused(said(&status.to_string(), message)),
         Answer::AcceptedWithoutId => Sort::Trouble("accepted without a requestId".to_owned()),
         Answer::NotAccepted { message } => Sort::Trouble(said("200 with accept: false", message)),
-        Answer::ServerError { status, message } => {
-            Sort::Trouble(said(&status.to_string(), message))
-        }
+        Answer::ServerError {
+            status, message, ..
+        } => Sort::Trouble(said(&status.to_string(), message)),
         Answer::BrokenBody { why } => Sort::Trouble(why.clone()),
         Answer::TimedOut => Sort::Trouble("no answer in time".to_owned()),
         Answer::Lost { why } => Sort::Trouble(format!("connection lost: {why}")),

@@ -65,6 +65,7 @@ fn answers() -> Vec<Answer> {
         Answer::TooMany,
         Answer::ServerError {
             status: 500,
+            own: true,
             message: String::new(),
         },
         Answer::TimedOut,

@@ -1,5 +1,6 @@
 //! Why the line stands still, and what may go out.
 
+use super::troubles::Extent;
 use super::verdict::Halt;
 use crate::crm::Endpoint;
 use crate::journal::Reason;
@@ -14,8 +15,8 @@ pub enum Cause {
     WrongCompany,
     /// The service says so.
     Halt(Halt),
-    /// All requests fail.
-    Outage,
+    /// All requests fail, or all submissions.
+    Outage(Extent),
     /// 429.
     TooMany,
     /// Five calls in a row were refused for this reason.
@@ -25,8 +26,10 @@ pub enum Cause {
 /// What may go out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Permit {
-    /// Calls, so many at a time.
-    Calls(usize),
+    /// Calls.
+    Calls,
+    /// One request, of whatever part of the service may be asked: nothing works.
+    Probe,
     /// One call, to see whether it is mended; polls first where only they can tell.
     Trial {
         /// A poll tells more than a submission.
@@ -50,7 +53,7 @@ pub(super) fn trial(of: Cause) -> Permit {
         Cause::TokenMissing
         | Cause::WrongCompany
         | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
-        | Cause::Outage
+        | Cause::Outage(_)
         | Cause::TooMany => false,
     };
     Permit::Trial { polls_first }

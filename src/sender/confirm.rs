@@ -2,12 +2,13 @@
 
 use super::core::{Core, Flight};
 use super::orphan;
+use super::outcome::swept;
 use super::plan::Task;
 use super::schedule::next_look;
 use super::sweep::{Findings, WORTH};
 use super::verdict::Verdict;
 use crate::clock::Now;
-use crate::crm::{Endpoint, Page};
+use crate::crm::Page;
 use crate::spool::{Step, Unconfirmed};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -64,9 +65,9 @@ impl Core {
             self.flow.asked_for(now.wall, call.age(now.wall));
         }
         if found.is_empty() {
-            self.line.passed(Endpoint::Filter);
+            self.line.passed(swept(now));
         } else {
-            self.line.good(Endpoint::Filter);
+            self.line.good(swept(now));
         }
         let found = found.into_iter().map(|call| {
             let step = orphan::found(&call);

@@ -10,14 +10,15 @@ use super::flow::Flow;
 use super::line::Line;
 use super::memory::{self, Memory, Recollection, Refused, Shared, Silence};
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
-use super::plan::{Known, Plan, Settings};
+use super::plan::{Known, Plan, Settings, Task};
 use super::schedule::{Jitter, PROBE, TOKEN_END};
 use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
+use super::troubles::Part;
 use super::verdict::Context;
 use crate::clock::Now;
 use crate::crm::{Answer, TokenInfo};
-use crate::ops::status::{Pause, Requests};
+use crate::ops::status::{Pause, Requests, Trouble};
 use crate::spool::{
     Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, TokenPrint,
     Unconfirmed,
@@ -25,9 +26,6 @@ use crate::spool::{
 use callbridge_call::{EpochSeconds, EventTime};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Requests under way at one time: one slow answer does not stop the line.
-pub const UNDER_WAY_MAX: usize = 4;
 
 /// Calls whose failures are remembered.
 const BLAMED_MAX: usize = 10_000;
@@ -44,7 +42,21 @@ const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAG
 pub(super) struct Flight {
     pub(super) plan: Plan,
     pub(super) token: TokenPrint,
+    /// Since boot.
+    pub(super) sent: Duration,
     pub(super) wall_sent: EventTime,
+}
+
+impl Flight {
+    /// The part of the service that it asks; `None` for an errand.
+    pub(super) fn part(&self) -> Option<Part> {
+        match &self.plan.task {
+            Task::Errand(_) => None,
+            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => {
+                Part::of(self.plan.task.endpoint())
+            }
+        }
+    }
 }
 
 /// A token that was replaced and lives on.
@@ -59,10 +71,12 @@ pub struct Before {
 /// Failures of one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Blame {
-    /// All of them.
+    /// Those at a time when others passed, as far as was known.
     pub(super) tries: u32,
     /// Those after which others passed.
     pub(super) alone: u32,
+    /// Those since others passed last.
+    pub(super) together: u32,
     /// None has passed since the last.
     pub(super) open: bool,
 }
@@ -94,8 +108,10 @@ pub struct Core {
     pub(super) probe: Option<Unconfirmed>,
     /// No sweep begins before.
     pub(super) sweep_from: Duration,
-    /// Calls wait to be submitted.
+    /// Calls wait to be submitted, and can be.
     pub(super) loaded: bool,
+    /// Calls that wait to be submitted, those under way among them.
+    pub(super) unsent: u64,
     /// Calls that wait to be confirmed.
     pub(super) waiting: u64,
     /// The latest acceptance of a call that is journaled.
@@ -148,6 +164,7 @@ impl Core {
             probe: None,
             sweep_from: Duration::ZERO,
             loaded: false,
+            unsent: 0,
             waiting: 0,
             settled_to: EventTime::from_micros(0),
             offset: offset(now.wall, now.boot),
@@ -213,6 +230,7 @@ impl Core {
             now: now.wall,
             tokens: self.tokens(now).cloned().collect(),
             ripe_before: self.ripe_before(now),
+            untried_first: self.line.troubles().next(Part::Submissions).is_some(),
         }
     }
 
@@ -345,6 +363,7 @@ impl Core {
         SenderStatus {
             token: status::token(self.info.as_ref(), cause.map(|(cause, _)| cause), present),
             pause,
+            troubles: self.troubles(),
             requests: self.requests.clone(),
             backlog: status::backlog(head, &self.pacer, self.calls_a_sweep(now), now.boot),
             expires_in_days: self.expires_in_days,
@@ -352,6 +371,19 @@ impl Core {
             ..SenderStatus::default()
         }
         .with_pacer(&self.pacer, now.boot)
+    }
+
+    /// What fails while the rest works, in words.
+    fn troubles(&self) -> Vec<Trouble> {
+        let beside = self.line.beside();
+        let other_works = beside.len() == 1;
+        let told = beside.into_iter().map(|trouble| Trouble {
+            part: trouble.part.word().to_owned(),
+            why: trouble.why,
+            instead: status::instead(trouble.part, other_works).to_owned(),
+            since: trouble.since.floor_seconds().get(),
+        });
+        told.collect()
     }
 
     pub(super) fn slot_row(&self, slot: u32, flight: &Flight, one: Use) -> Op {
@@ -396,15 +428,21 @@ impl Core {
 
     /// Calls that one request confirms.
     fn calls_a_sweep(&self, now: Now) -> u32 {
-        match self.sweeper.ways.is_on(now.wall) && !self.settings.dry_run {
+        match self.may_sweep(now) {
             true => self.sweeper.worth_under_load(),
             false => 1,
         }
     }
 
     pub(super) fn context(&self, flight: &Flight) -> Context {
+        let Task::Submit(row) = flight.plan.task else {
+            return Context::default();
+        };
+        let troubles = self.line.troubles();
         Context {
-            failures: flight.plan.row().map_or(0, |row| self.failures(row)),
+            failures: self.failures(row),
+            share: troubles.feared(row),
+            trouble: troubles.next(Part::Submissions).is_some(),
         }
     }
 
@@ -413,15 +451,16 @@ impl Core {
         self.blamed.get(&row).map_or(0, |blame| blame.alone)
     }
 
-    /// A call failed once more; how often that makes.
-    pub(super) fn blame(&mut self, row: RowId) -> u32 {
+    /// A call failed once more, by itself or with others.
+    pub(super) fn blame(&mut self, row: RowId, itself: bool) -> Blame {
         if self.blamed.len() >= BLAMED_MAX && !self.blamed.contains_key(&row) {
             self.blamed.pop_first();
         }
         let blame = self.blamed.entry(row).or_default();
-        blame.tries = blame.tries.saturating_add(1);
+        blame.tries = blame.tries.saturating_add(u32::from(itself));
+        blame.together = blame.together.saturating_add(1);
         blame.open = true;
-        blame.tries
+        *blame
     }
 
     /// A submission passed: those that failed before it failed alone.
@@ -429,6 +468,7 @@ impl Core {
         self.blamed.remove(&row);
         for blame in self.blamed.values_mut().filter(|blame| blame.open) {
             blame.open = false;
+            blame.together = 0;
             blame.alone = blame.alone.saturating_add(1);
         }
     }

@@ -140,6 +140,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
         },
         Answer::ServerError {
             status: 500,
+            own: true,
             message: String::new(),
         },
         Answer::TimedOut,

@@ -1,7 +1,7 @@
 //! The kinds of verdict, to be counted and listed.
 
 use super::plan::Lane;
-use super::verdict::{Halt, Verdict};
+use super::verdict::{Fault, Halt, Verdict};
 
 /// A verdict without what it carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -69,14 +69,10 @@ impl Kind {
             Verdict::Unswept { .. } => Self::Unswept,
             Verdict::Dead { .. } => Self::Dead,
             Verdict::Lost { .. } => Self::Lost,
-            Verdict::Fault {
-                nothing_gets_through: false,
-                ..
-            } => Self::Fault,
-            Verdict::Fault {
-                nothing_gets_through: true,
-                ..
-            } => Self::Unreached,
+            Verdict::Fault { fault, .. } => match fault {
+                Fault::Unreached => Self::Unreached,
+                Fault::Gateway | Fault::Unreadable | Fault::Request => Self::Fault,
+            },
             Verdict::Halt { halt, .. } => match halt {
                 Halt::TokenRefused => Self::TokenRefused,
                 Halt::NoGrant(_) => Self::NoGrant,

@@ -31,6 +31,7 @@ impl Core {
         let flight = Flight {
             plan,
             token,
+            sent: now.boot,
             wall_sent: now.wall,
         };
         let one = Use {
@@ -47,7 +48,7 @@ impl Core {
             (refused.at, *at) = (now.wall, now.boot);
             self.remember(now, &mut ops);
         }
-        self.line.sent(now.boot);
+        self.line.sent(now.boot, flight.part());
         let token = flight.token.clone();
         self.flights.insert(slot, flight);
         Launch::Go {
@@ -151,6 +152,7 @@ impl Core {
                 Blame {
                     tries: row.failures,
                     alone: row.failures,
+                    together: 0,
                     open: false,
                 },
             );

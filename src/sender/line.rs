@@ -1,29 +1,32 @@
 //! Whether anything may go out: open, paused with a probe a minute, or one trial in between.
 //!
 //! ```text
-//! Asking ──token/info fine──▶ Open ──401, 403, 404, outage, 429, five refusals──▶ Paused
-//!    ▲                          ▲                                                  │ probe
-//!    └── another token          └── the call passes ── Trial ◀──────────────────────┘ fine
+//! Asking ──token/info fine──▶ Open ──401, 403, 404, 429, five refusals──▶ Paused
+//!    ▲                          ▲                                           │ probe
+//!    └── another token          └── the call passes ── Trial ◀──────────────┘ fine
 //!                                                        └── the same again ──▶ Paused
 //! ```
-//! Within one trouble, from the first probe on, probes and trials are at least a minute apart. A
+//! Within one pause, from the first probe on, probes and trials are at least a minute apart. A
 //! trial is the next probe itself where token/info said that all is well and the call still failed.
+//! Requests that fail pause nothing here: what they mean for the next ones say the
+//! [`super::troubles`].
 
 use super::cause::{Cause, Permit, phase, trial};
+use super::outage::Failure;
 use super::schedule::{Jitter, PROBE};
+use super::troubles::{Flying, Gate, Part, Trouble, Troubles};
 use super::verdict::Halt;
+use crate::clock::Now;
 use crate::crm::Endpoint;
 use crate::journal::Reason;
+use crate::spool::RowId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 /// Refusals of one kind in a row after which it is us, not the calls.
 pub const REFUSALS_MAX: u32 = 5;
 
-/// Failures in a row, of any calls, that make an outage.
-const FAILURES_MAX: u32 = 2;
-
-/// The first probe of an outage comes soon.
+/// The first probe for a grant comes soon.
 const FIRST_PROBE: Duration = Duration::from_secs(2);
 
 /// What the next probe is.
@@ -58,8 +61,7 @@ pub struct Line {
     state: State,
     /// The token's record was read and found good.
     known: bool,
-    /// Failures since a request passed.
-    failing: u32,
+    troubles: Troubles,
     /// 429s in a row.
     too_many: u32,
     streaks: [Streak; 2],
@@ -74,13 +76,26 @@ pub struct Streak {
     count: u32,
 }
 
+/// A request of this endpoint was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// When, since boot.
+    pub now: Duration,
+    /// What was asked.
+    pub endpoint: Endpoint,
+    /// The call it was about.
+    pub call: Option<RowId>,
+    /// Nothing spoke against that call before.
+    pub first: bool,
+}
+
 impl Line {
     /// A line whose token is not known yet.
     pub fn new(streaks: [Streak; 2]) -> Self {
         Self {
             state: State::Asking,
             known: false,
-            failing: 0,
+            troubles: Troubles::default(),
             too_many: 0,
             streaks,
             due: Duration::ZERO,
@@ -92,26 +107,34 @@ impl Line {
         self.streaks
     }
 
-    /// What may go out, with so many requests under way. Nothing but the question whose it is goes
+    /// What fails, and what may be asked of it.
+    pub const fn troubles(&self) -> &Troubles {
+        &self.troubles
+    }
+
+    /// What may go out, with these requests under way. Nothing but the question whose it is goes
     /// out with a token that is not known yet, whatever the answers to the one before it say.
-    pub fn permit(&self, now: Duration, under_way: usize, under_way_max: usize) -> Permit {
-        match self.permitted(now, under_way, under_way_max) {
-            Permit::Calls(_) | Permit::Trial { .. } if !self.known && under_way > 0 => {
-                Permit::Answer
-            }
-            Permit::Calls(_) | Permit::Trial { .. } if !self.known => Permit::Ask,
+    pub fn permit(&self, now: Duration, flying: &[Flying]) -> Permit {
+        let calls = |permit| matches!(permit, Permit::Calls | Permit::Probe | Permit::Trial { .. });
+        match self.permitted(now, flying) {
+            permit if calls(permit) && !self.known && !flying.is_empty() => Permit::Answer,
+            permit if calls(permit) && !self.known => Permit::Ask,
             permit => permit,
         }
     }
 
-    fn permitted(&self, now: Duration, under_way: usize, under_way_max: usize) -> Permit {
+    fn permitted(&self, now: Duration, flying: &[Flying]) -> Permit {
+        let under_way = flying.len();
         match &self.state {
-            State::Asking if under_way == 0 => Permit::Ask,
+            State::Asking => match self.troubles.gate(now, Part::Token, flying) {
+                Gate::Open if under_way == 0 => Permit::Ask,
+                Gate::From(at) => Permit::Until(at),
+                Gate::Open | Gate::Answer => Permit::Answer,
+            },
             State::Trial { of, .. } if under_way == 0 => trial(*of),
-            State::Asking | State::Trial { .. } => Permit::Answer,
-            // after a failure one at a time, to learn whether it was the call's own
-            State::Open if self.failing > 0 => Permit::Calls(1),
-            State::Open => Permit::Calls(under_way_max),
+            State::Trial { .. } => Permit::Answer,
+            State::Open if self.troubles.is_whole() => Permit::Probe,
+            State::Open => Permit::Calls,
             State::Paused {
                 by: Probe::Never, ..
             } => Permit::Token,
@@ -129,8 +152,11 @@ impl Line {
         }
     }
 
-    /// A probe, a trial or another request goes out.
-    pub fn sent(&mut self, now: Duration) {
+    /// A probe, a trial or another request goes out; `part` where it is on the way of a call.
+    pub fn sent(&mut self, now: Duration, part: Option<Part>) {
+        if let Some(part) = part {
+            self.troubles.sent(now, part);
+        }
         match &self.state {
             State::Open => {}
             State::Asking | State::Trial { .. } => self.due = now + PROBE,
@@ -171,16 +197,13 @@ impl Line {
     }
 
     /// `token/info` found all well.
-    pub fn fine(&mut self) {
+    pub fn fine(&mut self, now: Duration) {
         self.known = true;
         self.too_many = 0;
+        self.troubles.passed(now, Part::Token, None, true);
         let of = match &self.state {
-            State::Asking => None,
             State::Open | State::Trial { .. } => return,
-            State::Paused {
-                cause: Cause::Outage,
-                ..
-            } if self.failing < FAILURES_MAX => None,
+            State::Asking => None,
             State::Paused { cause, .. } => Some(*cause),
         };
         self.state = match of {
@@ -195,46 +218,43 @@ impl Line {
 
     /// The token is another company's: not used any more.
     pub fn wrong_company(&mut self, why: String) {
+        self.troubles.spoke();
         self.state = paused(Cause::WrongCompany, why, Probe::Never, Duration::ZERO);
     }
 
     /// The service works: it gave an answer about a call.
-    pub fn passed(&mut self, endpoint: Endpoint) {
-        self.failing = 0;
+    pub fn passed(&mut self, passed: Passed) {
         self.too_many = 0;
+        if let Some(part) = Part::of(passed.endpoint) {
+            let Passed {
+                now, call, first, ..
+            } = passed;
+            self.troubles.passed(now, part, call, first);
+        }
         match &self.state {
-            State::Asking | State::Open => {}
+            State::Asking | State::Open | State::Paused { .. } => {}
             State::Trial {
                 of: Cause::Refused(kind),
                 why,
                 ..
-            } if phase(*kind) != Some(endpoint) => {
+            } if phase(*kind) != Some(passed.endpoint) => {
                 // the other phase went well: that says nothing yet
                 let cause = Cause::Refused(*kind);
                 self.state = paused(cause, why.clone(), Probe::Call, self.due);
             }
-            State::Trial { .. }
-            | State::Paused {
-                cause: Cause::Outage,
-                ..
-            } => {
-                self.state = State::Open;
-            }
-            State::Paused { .. } => {}
+            State::Trial { .. } => self.state = State::Open,
         }
     }
 
     /// A call was accepted or is journaled: refusals of its phase before it were the calls' own.
-    pub fn good(&mut self, endpoint: Endpoint) {
-        self.streaks[index(endpoint)] = Streak::default();
-        self.passed(endpoint);
+    pub fn good(&mut self, passed: Passed) {
+        self.streaks[index(passed.endpoint)] = Streak::default();
+        self.passed(passed);
     }
 
     /// A call was refused for good.
-    pub fn refused(&mut self, now: Duration, endpoint: Endpoint, kind: Reason, why: &str) {
-        self.failing = 0;
-        self.too_many = 0;
-        let streak = &mut self.streaks[index(endpoint)];
+    pub fn refused(&mut self, passed: Passed, kind: Reason, why: &str) {
+        let streak = &mut self.streaks[index(passed.endpoint)];
         let count = if streak.kind == Some(kind) {
             streak.count + 1
         } else {
@@ -245,65 +265,65 @@ impl Line {
             count,
         };
         if count >= REFUSALS_MAX {
-            self.pause(now, Cause::Refused(kind), why.to_owned());
+            self.troubles.spoke();
+            self.too_many = 0;
+            self.pause(passed.now, Cause::Refused(kind), why.to_owned());
         } else {
-            self.passed(endpoint);
+            self.passed(passed);
         }
     }
 
-    /// A request failed by no fault of its call.
-    pub fn failed(&mut self, now: Duration, why: &str, nothing_gets_through: bool) {
-        self.failing = self.failing.saturating_add(1);
-        let outage = match &self.state {
-            State::Asking | State::Trial { .. } => true,
-            State::Open => nothing_gets_through || self.failing >= FAILURES_MAX,
-            State::Paused {
-                cause: Cause::Outage | Cause::TooMany,
-                ..
-            } => true,
-            State::Paused { .. } => false,
-        };
-        if nothing_gets_through
-            && matches!(
-                self.state,
-                State::Trial {
-                    of: Cause::Outage,
-                    ..
-                }
-            )
-        {
-            // not the submissions alone: token/info will tell when it is over
-            self.state = State::Open;
+    /// A request failed by no fault of its call; so many calls wait for what it asked.
+    pub fn failed(
+        &mut self,
+        now: Now,
+        endpoint: Endpoint,
+        failure: Failure,
+        waiting: u64,
+        jitter: &mut Jitter,
+    ) {
+        if let Some(part) = Part::of(endpoint) {
+            let shorter = jitter.shorter();
+            self.troubles.failed(now, part, failure, waiting, shorter);
         }
-        if let State::Paused { next, .. } = &mut self.state
-            && !outage
-            && now >= *next
-        {
-            // the probe itself failed: that says nothing, and the next one is a minute away
-            *next = now + PROBE;
-        }
-        if outage {
-            self.pause(now, Cause::Outage, why.to_owned());
-        }
-    }
-
-    /// How long until the next trial or probe, while all fail and it is no single call's fault.
-    pub fn until_trial(&self, now: Duration) -> Option<Duration> {
-        match &self.state {
-            State::Paused {
-                cause: Cause::Outage,
-                next,
-                ..
-            } => Some(next.saturating_sub(now)),
-            State::Trial { .. } => Some(PROBE),
-            State::Asking | State::Open | State::Paused { .. } => {
-                (self.failing >= FAILURES_MAX).then_some(PROBE)
+        match &mut self.state {
+            State::Asking | State::Open => {}
+            State::Trial {
+                of: Cause::TooMany, ..
+            } => self.state = State::Open,
+            // that says nothing of what is tried
+            State::Trial { of, why, .. } => {
+                let by = match of {
+                    Cause::Refused(_) => Probe::Call,
+                    _ => Probe::TokenInfo,
+                };
+                let next = self.due.max(now.boot + FIRST_PROBE);
+                self.state = paused(*of, std::mem::take(why), by, next);
             }
+            // the probe itself failed: that says nothing, and the next one is a minute away
+            State::Paused { next, .. } if now.boot >= *next => *next = now.boot + PROBE,
+            State::Paused { .. } => {}
         }
+    }
+
+    /// Nothing waits for this part of the service.
+    pub fn nothing_waits(&mut self, part: Part) {
+        self.troubles.nothing_waits(part);
+    }
+
+    /// How long until the next submission that tells whether a trouble is over.
+    pub fn until_probe(&self, now: Duration) -> Option<Duration> {
+        let next = match &self.state {
+            State::Trial { .. } => Some(now + PROBE),
+            State::Paused { next, .. } => Some(*next),
+            State::Asking | State::Open => self.troubles.next(Part::Submissions),
+        };
+        next.map(|at| at.saturating_sub(now))
     }
 
     /// The service stops us.
     pub fn halted(&mut self, now: Duration, halt: Halt, why: &str) {
+        self.troubles.spoke();
         self.pause(now, Cause::Halt(halt), why.to_owned());
     }
 
@@ -337,14 +357,30 @@ impl Line {
         self.state == State::Asking
     }
 
-    /// Why it is paused, and the words that came with it.
+    /// Why nothing goes out, or no call does, and the words that came with it.
     pub fn pause_cause(&self) -> Option<(Cause, &str)> {
-        match &self.state {
+        let own = match &self.state {
             State::Asking | State::Open | State::Trial { quietly: true, .. } => None,
             State::Trial { of: cause, why, .. } | State::Paused { cause, why, .. } => {
-                Some((*cause, why))
+                Some((*cause, why.as_str()))
             }
-        }
+        };
+        let first = |cause| {
+            matches!(
+                cause,
+                Cause::TokenMissing | Cause::WrongCompany | Cause::Halt(Halt::TokenRefused)
+            )
+        };
+        let outage = self
+            .troubles
+            .outage()
+            .filter(|_| !own.is_some_and(|it| first(it.0)));
+        outage.map_or(own, |(extent, why)| Some((Cause::Outage(extent), why)))
+    }
+
+    /// What fails while the rest works.
+    pub fn beside(&self) -> Vec<Trouble> {
+        self.troubles.beside()
     }
 
     fn pause(&mut self, now: Duration, cause: Cause, why: String) {
@@ -353,17 +389,16 @@ impl Line {
             Cause::Refused(_) => Probe::Call,
             Cause::TokenMissing | Cause::WrongCompany => Probe::Never,
             // token/info said that all is well, and it was not: the call itself is the probe
-            Cause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) | Cause::Outage
-                if again && self.known =>
-            {
+            Cause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) if again && self.known => {
                 Probe::Call
             }
-            Cause::Halt(_) | Cause::Outage | Cause::TooMany => Probe::TokenInfo,
+            Cause::Halt(_) | Cause::Outage(_) | Cause::TooMany => Probe::TokenInfo,
         };
         let soon = match cause {
-            Cause::Outage | Cause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
+            Cause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
             Cause::TokenMissing
             | Cause::WrongCompany
+            | Cause::Outage(_)
             | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
             | Cause::TooMany
             | Cause::Refused(_) => PROBE,
@@ -379,8 +414,6 @@ impl Line {
                 self.due = now;
                 now + soon
             }
-            // a start into an outage too, but its own question counts
-            State::Asking if cause == Cause::Outage => now + soon,
             State::Asking | State::Trial { .. } | State::Paused { .. } => self.due.max(now + soon),
         };
         self.state = paused(cause, why, by, next);
@@ -410,91 +443,5 @@ const fn index(endpoint: Endpoint) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const S: Duration = Duration::from_secs(1);
-
-    /// A line that has asked about its token at the start, and found it good.
-    fn open() -> Line {
-        let mut line = Line::new([Streak::default(); 2]);
-        line.token(true);
-        line.sent(S);
-        line.fine();
-        line
-    }
-
-    fn two_fail(line: &mut Line, at: Duration) {
-        line.failed(at, "500", false);
-        line.failed(at, "500", false);
-    }
-
-    #[test]
-    fn an_outage_is_looked_at_soon_and_then_once_a_minute() {
-        let mut line = open();
-        two_fail(&mut line, 5 * S);
-        assert_eq!(line.permit(6 * S, 0, 4), Permit::Until(7 * S));
-        assert_eq!(line.until_trial(5 * S), Some(2 * S));
-        line.sent(7 * S);
-        line.failed(7 * S, "500", false);
-        assert_eq!(line.permit(8 * S, 0, 4), Permit::Until(67 * S));
-        line.sent(67 * S);
-        line.failed(67 * S, "500", false);
-        assert_eq!(line.permit(68 * S, 0, 4), Permit::Until(127 * S));
-    }
-
-    #[test]
-    fn a_straggler_s_401_in_an_outage_is_followed_by_a_minute_without_that_token() {
-        let mut line = open();
-        two_fail(&mut line, 5 * S);
-        assert_eq!(line.permit(6 * S, 0, 4), Permit::Until(7 * S));
-        line.halted(6 * S, Halt::TokenRefused, "401");
-        assert_eq!(line.permit(7 * S, 0, 4), Permit::Until(66 * S));
-    }
-
-    #[test]
-    fn a_probe_that_fails_while_the_token_is_dead_is_followed_by_another_after_a_minute() {
-        let mut line = open();
-        line.halted(5 * S, Halt::TokenRefused, "401");
-        assert_eq!(line.permit(65 * S, 0, 4), Permit::Ask);
-        line.sent(65 * S);
-        line.failed(95 * S, "no answer in time", false);
-        assert_eq!(line.permit(96 * S, 0, 4), Permit::Until(155 * S));
-        assert_eq!(
-            line.pause_cause().map(|it| it.0),
-            Some(Cause::Halt(Halt::TokenRefused))
-        );
-    }
-
-    #[test]
-    fn a_start_into_an_outage_is_looked_at_soon_and_not_more_than_once_a_minute_in_all() {
-        let mut line = Line::new([Streak::default(); 2]);
-        line.token(true);
-        line.sent(S);
-        line.failed(S, "no connection", true);
-        assert_eq!(line.permit(2 * S, 0, 4), Permit::Until(3 * S));
-        line.sent(3 * S);
-        line.failed(3 * S, "no connection", true);
-        assert_eq!(line.permit(4 * S, 0, 4), Permit::Until(123 * S));
-        line.sent(123 * S);
-        line.failed(123 * S, "no connection", true);
-        assert_eq!(line.permit(124 * S, 0, 4), Permit::Until(183 * S));
-    }
-
-    #[test]
-    fn an_outage_in_which_token_info_works_is_tried_once_a_minute_until_a_call_passes() {
-        let mut line = open();
-        line.good(Endpoint::Submit);
-        two_fail(&mut line, 5 * S);
-        line.sent(7 * S);
-        line.fine();
-        line.sent(7 * S);
-        line.failed(7 * S, "500", false);
-        assert_eq!(line.permit(8 * S, 0, 4), Permit::Until(67 * S));
-        line.sent(67 * S);
-        line.good(Endpoint::Submit);
-        assert_eq!(line.pause_cause(), None);
-        two_fail(&mut line, 70 * S);
-        assert_eq!(line.permit(71 * S, 0, 4), Permit::Until(72 * S));
-    }
-}
+#[path = "line_tests.rs"]
+mod tests;

@@ -3,6 +3,7 @@
 use super::outcome::{Ended, Outcome};
 use super::plan::{About, Plan, Task};
 use crate::journal::Reason;
+use crate::ops::status::Trouble;
 use crate::spool::{Step, Unconfirmed};
 use std::time::Duration;
 use tracing::{debug, info, warn};
@@ -16,6 +17,20 @@ pub(super) fn doubted(doubts: &[String]) {
             "what the sender remembered cannot be read, in part or at all: what was sent lately is \
              not known, so nothing is sent for a window; the rest begins anew"
         );
+    }
+}
+
+/// What of the CRM began to fail while the rest works, and what does no more.
+pub(super) fn troubles(before: &[Trouble], now: &[Trouble]) {
+    let among = |all: &[Trouble], it: &Trouble| all.iter().any(|other| other.part == it.part);
+    for trouble in now.iter().filter(|it| !among(before, it)) {
+        let Trouble {
+            part, why, instead, ..
+        } = trouble;
+        warn!(%part, words = %why, %instead, "a part of the CRM fails");
+    }
+    for trouble in before.iter().filter(|it| !among(now, it)) {
+        info!(part = %trouble.part, "no longer told of as failing");
     }
 }
 

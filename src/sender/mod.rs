@@ -15,6 +15,9 @@
 //! | [`plan`] | what the core is told, and what it decides |
 //! | [`pacer`], [`rate`] | the budget: may a request go now? |
 //! | [`mod@line`], [`cause`] | open, paused or on trial, and why |
+//! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
+//! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
+//! | [`probes`] | when the next request goes out in an outage |
 //! | [`sweep`], `confirm` | confirming many calls with one request |
 //! | [`orphan`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
@@ -42,16 +45,20 @@ mod log;
 pub mod memory;
 pub mod once;
 pub mod orphan;
+pub mod outage;
 pub mod outcome;
 pub mod pacer;
 pub mod plan;
+pub mod probes;
 pub mod rate;
 pub mod run;
 pub mod schedule;
+pub mod share;
 pub mod status;
 pub mod sweep;
 pub mod token;
 pub mod told;
+pub mod troubles;
 pub mod verdict;
 
 pub use self::core::{Before, Core};

@@ -2,16 +2,25 @@
 
 use super::core::{Core, Flight};
 use super::kind::Kind;
+use super::line::Passed;
 use super::memory::Refused;
+use super::outage::Failure;
 use super::plan::Task;
-use super::schedule::{TOKEN_END, next_poll};
-use super::verdict::{Bar, Halt, Verdict, judge};
+use super::schedule::{OTHERS_FIRST, TOKEN_END, next_poll};
+use super::verdict::{Bar, Fault, Halt, Verdict, judge};
 use crate::clock::Now;
 use crate::crm::{Answer, Endpoint, Heard, TokenInfo};
 use crate::journal::Reason;
-use crate::spool::{Errand, Fate, Fit, Op, RowId, Step, TokenPrint, Unconfirmed};
+use crate::spool::{Errand, FIRST_POLL, Fate, Fit, Op, RowId, Step, TokenPrint, Unconfirmed};
 use callbridge_call::EventTime;
 use serde_json::Value;
+use std::time::Duration;
+
+/// In an outage a call is a probe once in so many.
+const PROBES_MAX: u32 = 4;
+
+/// So often a poll that failed is made again soon.
+const FAULTY_POLLS: u32 = 5;
 
 /// An answer that was judged.
 #[derive(Clone, Debug, PartialEq)]
@@ -90,6 +99,9 @@ impl Core {
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &flight.plan.task);
         let row = flight.plan.row();
+        if let Task::Poll(call) = &flight.plan.task {
+            self.sweeper.asked_for(call);
+        }
         if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
             self.probed(now, &probe, &verdict);
         }
@@ -139,24 +151,23 @@ impl Core {
 
     /// The verdict's consequences; the words to log.
     fn apply(&mut self, now: Now, flight: &Flight, verdict: Verdict, ops: &mut Vec<Op>) -> String {
-        let endpoint = flight.plan.task.endpoint();
         // what an old token was told says nothing about the new one
         let current = self.token.as_ref() == Some(&flight.token);
         match verdict {
             Verdict::Submitted { request_id } => {
-                self.passed(flight, endpoint, true);
+                self.passed(now, flight, true);
                 let token = flight.token.clone();
                 step(flight, now, Step::Accepted { request_id, token }, ops);
                 String::new()
             }
             Verdict::Journaled => {
-                self.passed(flight, endpoint, true);
+                self.passed(now, flight, true);
                 self.polled(flight, now);
                 step(flight, now, Step::Confirmed, ops);
                 String::new()
             }
             Verdict::NotYet => {
-                self.passed(flight, endpoint, false);
+                self.passed(now, flight, false);
                 self.ask_later(flight, now, ops);
                 String::new()
             }
@@ -180,16 +191,13 @@ impl Core {
                 message
             }
             Verdict::Lost { why } => {
-                self.passed(flight, endpoint, false);
+                self.passed(now, flight, false);
                 step(flight, now, lost(now, &why), ops);
                 why
             }
-            Verdict::Fault {
-                why,
-                nothing_gets_through,
-            } => {
-                self.line.failed(now.boot, &why, nothing_gets_through);
-                self.failed(flight, now, &why, ops);
+            Verdict::Fault { why, fault } => {
+                self.failing(now, flight, fault, &why);
+                self.failed(flight, now, fault, &why, ops);
                 why
             }
             Verdict::Halt { halt, why } => {
@@ -216,7 +224,7 @@ impl Core {
     }
 
     fn unswept(&mut self, now: Now, bar: Bar) {
-        self.line.passed(Endpoint::Filter);
+        self.line.passed(swept(now));
         match bar {
             Bar::TooLarge => self.sweeper.too_large(now.wall),
             Bar::Refused => self.sweeper.refused(now.wall),
@@ -224,15 +232,45 @@ impl Core {
         }
     }
 
-    fn passed(&mut self, flight: &Flight, endpoint: Endpoint, good: bool) {
+    fn passed(&mut self, now: Now, flight: &Flight, good: bool) {
+        let passed = self.is_passed(now, flight);
         if let Task::Submit(row) = flight.plan.task {
             self.others_passed(row);
         }
         if good {
-            self.line.good(endpoint);
+            self.line.good(passed);
         } else {
-            self.line.passed(endpoint);
+            self.line.passed(passed);
         }
+    }
+
+    fn is_passed(&self, now: Now, flight: &Flight) -> Passed {
+        let call = flight.plan.row();
+        Passed {
+            now: now.boot,
+            endpoint: flight.plan.task.endpoint(),
+            call,
+            first: call.is_none_or(|row| self.failures(row) == 0),
+        }
+    }
+
+    /// It failed by no fault of its call: what that says of the service.
+    fn failing(&mut self, now: Now, flight: &Flight, fault: Fault, why: &str) {
+        let call = flight.plan.row();
+        let failure = Failure {
+            call,
+            sent: flight.sent,
+            fault,
+            why,
+            alone: call.map_or(0, |row| self.failures(row)),
+        };
+        let endpoint = flight.plan.task.endpoint();
+        let waiting = match endpoint {
+            Endpoint::Submit => self.unsent,
+            _ => self.waiting,
+        };
+        self.line
+            .failed(now, endpoint, failure, waiting, &mut self.jitter);
     }
 
     fn died(
@@ -244,13 +282,15 @@ impl Core {
         errors: Value,
         ops: &mut Vec<Op>,
     ) {
-        let endpoint = flight.plan.task.endpoint();
+        let passed = self.is_passed(now, flight);
+        let message = message.to_owned();
+        if reason == Reason::ServerError {
+            self.failing(now, flight, Fault::Request, &message);
+        }
         if let Some(row) = flight.plan.row() {
             self.blamed.remove(&row);
         }
-        let message = message.to_owned();
         if reason == Reason::ServerError {
-            self.line.failed(now.boot, &message, false);
             if let Some(row) = flight
                 .plan
                 .row()
@@ -266,14 +306,14 @@ impl Core {
             match &flight.plan.task {
                 // calls after it are journaled: the fault is its own
                 Task::Poll(poll) if poll.submitted_at < self.settled_to => {
-                    self.line.passed(endpoint);
+                    self.line.passed(passed);
                 }
                 Task::Poll(_)
                 | Task::Submit(_)
                 | Task::Sweep { .. }
                 | Task::TokenInfo
                 | Task::Errand(_) => {
-                    self.line.refused(now.boot, endpoint, reason, &message);
+                    self.line.refused(passed, reason, &message);
                 }
             }
         }
@@ -290,11 +330,10 @@ impl Core {
     }
 
     /// 5xx and its like: a submission goes back and waits, a poll is made later.
-    fn failed(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
+    fn failed(&mut self, flight: &Flight, now: Now, fault: Fault, why: &str, ops: &mut Vec<Op>) {
         match &flight.plan.task {
             Task::Submit(row) => {
-                let tries = self.blame(*row);
-                let wait = self.jitter.backoff(tries, self.line.until_trial(now.boot));
+                let wait = self.wait_after_failure(now, *row);
                 let not_before = now.wall.plus(wait);
                 step(
                     flight,
@@ -308,12 +347,35 @@ impl Core {
                 );
             }
             Task::Poll(poll) => {
-                let wait = self.jitter.backoff(poll.polls.saturating_add(1), None);
-                let next_poll = now.wall.plus(wait);
+                let next_poll = match poll.polls < FAULTY_POLLS {
+                    true => now.wall.plus(FIRST_POLL),
+                    false => {
+                        let polls = poll.polls.saturating_add(1);
+                        next_poll(poll.submitted_at, polls, self.is_idle(), now.wall)
+                    }
+                };
                 step(flight, now, Step::NotYet { next_poll }, ops);
             }
-            Task::Sweep { .. } => self.sweeper.failed(now.wall),
+            // pages that cannot be read are no better in a minute
+            Task::Sweep { .. } if fault == Fault::Unreadable => self.sweeper.failed(now.wall),
+            Task::Sweep { .. } => self.sweeper.dropped(),
             Task::TokenInfo | Task::Errand(_) => {}
+        }
+    }
+
+    /// In a trouble a call waits until the next probe, or one after it: that takes another call
+    /// where there is one. Else it waits as long as its failures are unlikely.
+    fn wait_after_failure(&mut self, now: Now, row: RowId) -> Duration {
+        let Some(until) = self.line.until_probe(now.boot) else {
+            let share = self.line.troubles().expected();
+            let tries = self.blame(row, true).tries;
+            return self.jitter.backoff(tries, share);
+        };
+        let together = self.blame(row, false).together;
+        let others = u32::try_from(self.unsent.saturating_sub(1)).unwrap_or(u32::MAX);
+        match together.min(others).min(PROBES_MAX) {
+            0 => until,
+            probes => until * probes + OTHERS_FIRST,
         }
     }
 
@@ -393,11 +455,21 @@ impl Core {
             Fit::Same => {}
         }
         if may {
-            self.line.fine();
+            self.line.fine(now.boot);
         } else {
             self.line
                 .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
         }
+    }
+}
+
+/// A sweep was answered.
+pub(super) const fn swept(now: Now) -> Passed {
+    Passed {
+        now: now.boot,
+        endpoint: Endpoint::Filter,
+        call: None,
+        first: true,
     }
 }
 

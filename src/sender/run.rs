@@ -3,7 +3,7 @@
 use super::asking::{Question, Questions, Reply};
 use super::cause::Cause;
 use super::core::{Before, Core};
-use super::log::{Call, doubted, settled, told};
+use super::log::{Call, doubted, settled, told, troubles};
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
@@ -12,7 +12,7 @@ use crate::clock;
 use crate::crm::{Answer, Client, Heard};
 use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
-use crate::ops::status::Pause;
+use crate::ops::status::{Pause, Trouble};
 use crate::secret::Secret;
 use crate::spool::{Errand, Error, Handle, Head, Op, Ticket, TokenPrint};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -79,6 +79,8 @@ struct Loop {
     status: watch::Sender<SenderStatus>,
     /// The pause that the log told of last.
     told: Option<String>,
+    /// And what of the CRM failed beside it.
+    told_troubles: Vec<Trouble>,
     warned_days: Option<u32>,
 }
 
@@ -175,6 +177,7 @@ impl Sender {
             head: Head::default(),
             status,
             told: None,
+            told_troubles: Vec::new(),
             warned_days: None,
         };
         work.look();
@@ -437,6 +440,8 @@ impl Loop {
         }
         self.answer_waiting(status.pause.as_ref());
         self.tell(status.pause.as_ref());
+        troubles(&self.told_troubles, &status.troubles);
+        self.told_troubles.clone_from(&status.troubles);
         self.status.send_if_modified(|shown| {
             if status.token_shared && !shown.token_shared {
                 let limit = status.budget(now.boot).limit;

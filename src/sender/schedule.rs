@@ -1,5 +1,6 @@
 //! When to try again, when to ask again.
 
+use super::probes::SHORTER;
 use callbridge_call::EventTime;
 use std::time::Duration;
 
@@ -17,11 +18,18 @@ pub const TOGETHER: Duration = Duration::from_secs(5);
 /// submitted, or polled in turns with them.
 pub const OLD_POLL: Duration = Duration::from_secs(5 * 60);
 
-/// The pause between probes, and so the most that goes out while nothing works: one a minute.
+/// The pause between probes where the service refuses us: one a minute.
 pub const PROBE: Duration = Duration::from_secs(60);
 
-/// A trial takes at least so long to choose its call.
-const TRIAL_MARGIN: Duration = Duration::from_secs(1);
+/// How much longer than until the next probe a call waits that failed with all others, so that
+/// the probe takes another one.
+pub const OTHERS_FIRST: Duration = Duration::from_secs(1);
+
+/// So many failures of one call are unlikely enough, where this share fails anyhow, to wait long.
+const UNLIKELY: (f64, f64) = (5.0, 1e-6);
+
+/// A share above this one is no chance any more.
+const SHARE_MAX: f64 = 0.7;
 
 /// How often an idle line asks: often enough that a call is known to be journaled within 5 s.
 const IDLE: Duration = Duration::from_secs(4);
@@ -73,20 +81,27 @@ impl Jitter {
     }
 
     /// How long a call waits after its `tries`-th failure, from 1: 2 s, then 15 s, 1, 5, 15 min.
-    /// Where others fail too, a little longer than until the next trial, so that it takes another
-    /// call; twice, four, eight times as long as that after more failures.
-    pub fn backoff(&mut self, tries: u32, until_trial: Option<Duration>) -> Duration {
-        let seconds = match tries {
-            0 | 1 => 2,
-            2 => 15,
-            3 => 60,
-            4 => 300,
-            5.. => 900,
+    /// Where a `share` of all requests fails, as much later as its failures say less of itself.
+    pub fn backoff(&mut self, tries: u32, share: f64) -> Duration {
+        let (times, chance) = UNLIKELY;
+        let each = times * share.min(SHARE_MAX).ln() / f64::ln(chance);
+        let unlikely = f64::from(tries) * each.min(1.0);
+        let seconds = match unlikely {
+            it if it < 1.5 => 2,
+            it if it < 2.5 => 15,
+            it if it < 3.5 => 60,
+            it if it < 4.5 => 300,
+            _ => 900,
         };
-        let trials = 1 << (tries.clamp(1, 4) - 1);
-        let least = until_trial.map(|until| until * trials + until / 8 + TRIAL_MARGIN);
-        let base = Duration::from_secs(seconds).max(least.unwrap_or_default());
+        let base = Duration::from_secs(seconds);
         base + self.up_to(base / 4)
+    }
+
+    /// By how much the waits of a trouble are shortened, in 1024.
+    pub fn shorter(&mut self) -> u32 {
+        let (least, most) = SHORTER;
+        let more = self.up_to(Duration::from_secs(u64::from(most - least)));
+        least + u32::try_from(more.as_secs()).unwrap_or(0)
     }
 
     /// How long after the `times`-th 429 in a row, from 1 (§7.7): 1, 2, 4, 8 s and up to half a
@@ -173,21 +188,34 @@ mod tests {
         let mut jitter = Jitter::new(7);
         let mut last = Duration::ZERO;
         for tries in 1..=5 {
-            let wait = jitter.backoff(tries, None);
+            let wait = jitter.backoff(tries, 0.01);
             assert!(wait > last);
             last = wait;
         }
-        assert!(jitter.backoff(u32::MAX, Some(PROBE)) <= Duration::from_secs(1125));
+        assert!(jitter.backoff(u32::MAX, 1.0) <= Duration::from_secs(1125));
     }
 
     #[test]
-    fn a_call_that_failed_with_all_others_waits_past_the_next_trial_and_little_longer() {
-        let mut jitter = Jitter::new(7);
-        for (until, tries, least, most) in [(2, 1, 3, 5), (60, 1, 61, 86), (60, 4, 481, 620)] {
-            let wait = jitter.backoff(tries, Some(Duration::from_secs(until)));
-            let (least, most) = (Duration::from_secs(least), Duration::from_secs(most));
-            assert!((least..=most).contains(&wait), "{until} {tries}: {wait:?}");
-        }
+    fn where_many_requests_fail_a_few_failures_of_one_call_say_little() {
+        let waits = |share| {
+            [1, 2, 3, 5, 7, 9, 12].map(|tries| {
+                let wait = Jitter::new(7).backoff(tries, share).as_secs();
+                [2, 15, 60, 300, 900]
+                    .into_iter()
+                    .rfind(|base| *base <= wait)
+            })
+        };
+        assert_eq!(waits(0.3), [2, 2, 2, 15, 60, 300, 900].map(Some));
+        assert_eq!(waits(0.05), [2, 15, 60, 900, 900, 900, 900].map(Some));
+        assert_eq!(waits(1.0), waits(SHARE_MAX));
+    }
+
+    #[test]
+    fn waits_of_a_trouble_are_made_shorter_and_never_longer() {
+        let all: Vec<u32> = (0..500).map(|seed| Jitter::new(seed).shorter()).collect();
+        let (least, most) = SHORTER;
+        assert_eq!(all.iter().min(), Some(&least));
+        assert_eq!(all.iter().max(), Some(&(most - 1)));
     }
 
     #[test]
@@ -200,10 +228,9 @@ mod tests {
 
     #[test]
     fn a_backoff_is_its_step_and_up_to_a_quarter_more() {
-        let of = |tries, until_trial: Option<u64>| {
-            let until_trial = until_trial.map(Duration::from_secs);
+        let of = |tries| {
             let mut waits: Vec<_> = (0..2000)
-                .map(|seed| Jitter::new(seed).backoff(tries, until_trial).as_millis())
+                .map(|seed| Jitter::new(seed).backoff(tries, 0.01).as_millis())
                 .collect();
             waits.sort_unstable();
             let (least, most) = (waits[0], waits[waits.len() - 1]);
@@ -214,13 +241,8 @@ mod tests {
             );
             base
         };
-        let alone: Vec<_> = (0..8).map(|tries| of(tries, None)).collect();
-        assert_eq!(alone, [2, 2, 15, 60, 300, 900, 900, 900]);
-        let margin = TRIAL_MARGIN.as_secs();
-        let together: Vec<_> = (0..8).map(|tries| of(tries, Some(80))).collect();
-        let trials = [1, 1, 2, 4, 8].map(|trials| u128::from(80 * trials + 10 + margin));
-        assert_eq!(together[..5], trials);
-        assert_eq!(together[5..], [900; 3]);
+        let waits: Vec<_> = (0..8).map(of).collect();
+        assert_eq!(waits, [2, 2, 15, 60, 300, 900, 900, 900]);
     }
 
     #[test]

@@ -2,9 +2,10 @@
 
 use super::cause::Cause;
 use super::pacer::Pacer;
+use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use crate::crm::{Endpoint, TokenInfo};
-use crate::ops::status::{Backlog, Budget, Pause, Requests, Token};
+use crate::ops::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
 use crate::spool::{Head, TokenPrint};
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ pub struct SenderStatus {
     pub token: Token,
     /// Why nothing is sent, and what mends it.
     pub pause: Option<Pause>,
+    /// What fails while the rest works.
+    pub troubles: Vec<Trouble>,
     /// Requests so far, by endpoint and verdict.
     pub requests: Requests,
     /// Calls not yet confirmed, and how long that takes at this pace.
@@ -99,7 +102,7 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<Cause>, present: bool) -> T
         Some(Cause::Halt(Halt::TokenRefused)) => "refused",
         Some(Cause::Halt(Halt::NoGrant(_))) => "no_grant",
         Some(Cause::Halt(Halt::WrongAddress))
-        | Some(Cause::Outage | Cause::TooMany | Cause::Refused(_))
+        | Some(Cause::Outage(_) | Cause::TooMany | Cause::Refused(_))
         | None => match (info, present) {
             (Some(_), _) => "ok",
             (None, true) => "unknown",
@@ -135,6 +138,18 @@ pub fn taken(token: &Token) -> Option<bool> {
     }
 }
 
+/// What is done instead of what fails.
+pub const fn instead(part: Part, other_works: bool) -> &'static str {
+    match (part, other_works) {
+        (Part::Polls, true) => "pages of the CRM's journal are read instead",
+        (Part::Sweeps, true) => "sweeps are off: calls are asked for one by one",
+        (Part::Polls | Part::Sweeps, false) => {
+            "calls are taken, and whether they are journaled is asked later"
+        }
+        (Part::Token | Part::Submissions, _) => "",
+    }
+}
+
 /// The word of a pause, for metrics and logs.
 pub const fn word(cause: Cause) -> &'static str {
     match cause {
@@ -143,7 +158,7 @@ pub const fn word(cause: Cause) -> &'static str {
         Cause::Halt(Halt::TokenRefused) => "token_refused",
         Cause::Halt(Halt::NoGrant(_)) => "no_grant",
         Cause::Halt(Halt::WrongAddress) => "wrong_address",
-        Cause::Outage => "outage",
+        Cause::Outage(_) => "outage",
         Cause::TooMany => "too_many_requests",
         Cause::Refused(_) => "calls_refused",
     }
@@ -186,9 +201,15 @@ pub fn cure(cause: Cause, why: &str) -> String {
             "the CRM's Open API is not at --crm-url{said}: correct the address; \
              it is tried again every minute"
         ),
-        Cause::Outage => format!(
+        Cause::Outage(Extent::Everything) => format!(
             "the CRM does not work or cannot be reached{said}: nothing to do if it comes back by \
-             itself, it is tried every minute; else look at network, proxy and certificates"
+             itself, it is tried at least once a minute; else look at network, proxy and \
+             certificates"
+        ),
+        Cause::Outage(Extent::Submissions) => format!(
+            "an outage of submissions: the CRM takes no calls{said}; nothing to do if it comes \
+             back by itself, one is tried at least once a minute and all are kept; else ask \
+             whoever runs the CRM"
         ),
         Cause::TooMany => "the CRM's limit is used up by somebody else with this token: give \
                            each program a token of its own, or divide --rate"
@@ -214,7 +235,11 @@ mod tests {
             (Cause::Halt(Halt::TokenRefused), "401"),
             (Cause::Halt(Halt::NoGrant(Endpoint::Submit)), "403"),
             (Cause::Halt(Halt::WrongAddress), "404"),
-            (Cause::Outage, "no connection: connection refused"),
+            (
+                Cause::Outage(Extent::Everything),
+                "no connection: connection refused",
+            ),
+            (Cause::Outage(Extent::Submissions), "503"),
             (Cause::TooMany, ""),
             (Cause::Refused(Reason::Failed), "FAILED"),
         ];
@@ -241,8 +266,11 @@ mod tests {
         wrong_address: the CRM's Open API is not at --crm-url (404): correct the address; it is
          tried again every minute
         outage: the CRM does not work or cannot be reached (no connection: connection refused):
-         nothing to do if it comes back by itself, it is tried every minute; else look at
-         network, proxy and certificates
+         nothing to do if it comes back by itself, it is tried at least once a minute; else look
+         at network, proxy and certificates
+        outage: an outage of submissions: the CRM takes no calls (503); nothing to do if it comes
+         back by itself, one is tried at least once a minute and all are kept; else ask whoever
+         runs the CRM
         too_many_requests: the CRM's limit is used up by somebody else with this token: give each
          program a token of its own, or divide --rate
         calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge

@@ -79,6 +79,7 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sender::troubles::Extent;
 
     fn paused(cause: Cause) -> SenderStatus {
         SenderStatus {
@@ -109,7 +110,11 @@ mod tests {
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
         assert_eq!(shown(&told, Cause::TokenMissing), over);
         assert_eq!(shown(&told, Cause::Halt(Halt::TokenRefused)), over);
-        assert_eq!(shown(&told, Cause::Outage).0, "outage", "it has its own");
+        assert_eq!(
+            shown(&told, Cause::Outage(Extent::Everything)).0,
+            "outage",
+            "it has its own"
+        );
         let mut status = SenderStatus::default();
         told.adorn(&mut status);
         assert_eq!(status.token.state, RECONNECT);

@@ -1,18 +1,40 @@
 //! What an answer means for the call it is about: the table of the design as one match. Errands
 //! about leads are judged by [`crate::errand`].
 
+use super::share::by_chance;
 use crate::crm::{Answer, Endpoint, Page, TokenInfo};
 use crate::journal::Reason;
 use serde_json::Value;
 
-/// Failures of one call, while others pass, before it is given up as `server_error`.
+/// Failures of one call, while others pass, before it is given up as `server_error`; more where
+/// chance alone may bring so many about.
 pub const FAILURES_MAX: u32 = 5;
 
+/// Chance has to bring a call's failures about less often than this before they are its own.
+const CHANCE: f64 = 1e-6;
+
 /// What the verdict must know of the call besides the answer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Context {
     /// Its failures so far after which others passed.
     pub failures: u32,
+    /// The share of other calls' submissions that fails by chance.
+    pub share: f64,
+    /// Others fail just now, too.
+    pub trouble: bool,
+}
+
+/// How a request failed by no fault of its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// No connection, no name, no trust: no other request can fare better.
+    Unreached,
+    /// 502 to 504 of something in between.
+    Gateway,
+    /// The answer cannot be read.
+    Unreadable,
+    /// A reset, a time-out, a 5xx: perhaps of this request alone.
+    Request,
 }
 
 /// What an answer means.
@@ -56,8 +78,8 @@ pub enum Verdict {
     Fault {
         /// What happened.
         why: String,
-        /// No other call can fare better: no connection, no TLS.
-        nothing_gets_through: bool,
+        /// How.
+        fault: Fault,
     },
     /// Nothing more is to be sent until this is mended.
     Halt {
@@ -130,8 +152,11 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
         Answer::StatusPending { word: _ } => Verdict::NotYet,
         Answer::TokenInfo(info) => Verdict::Known(info),
         Answer::Page(page) => Verdict::Swept(page),
-        Answer::Told(_) => beside("no answer to such a question".to_owned()),
-        Answer::StatusFailed { words } => dead(Reason::Failed, failed(words), Value::Null),
+        Answer::Told(_) => {
+            let why = "no answer to such a question".to_owned();
+            beside(why, Fault::Unreadable)
+        }
+        Answer::StatusFailed { words } => dead(Reason::Failed, not_written(words), Value::Null),
         Answer::Unauthorized => halt(Halt::TokenRefused, "401".to_owned()),
         Answer::TokenState { message } => halt(Halt::TokenRefused, said("406", &message)),
         Answer::Forbidden { message } => forbidden(endpoint, said("403", &message)),
@@ -160,32 +185,20 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
             errors,
         } => refused(endpoint, status, Reason::Rejected, message, errors),
         Answer::TooMany => Verdict::TooMany,
-        Answer::AcceptedWithoutId => {
-            let why = "accepted, but without a requestId".to_owned();
-            fault(endpoint, why, context)
+        Answer::ServerError {
+            status: 502..=504,
+            own: false,
+            ..
+        } => failed(endpoint, answer.words(), Fault::Gateway, context),
+        Answer::AcceptedWithoutId | Answer::BrokenBody { .. } => {
+            failed(endpoint, answer.words(), Fault::Unreadable, context)
         }
-        Answer::NotAccepted { message } => {
-            fault(endpoint, said("200 with accept: false", &message), context)
-        }
-        Answer::ServerError { status, message } => {
-            fault(endpoint, said(&status.to_string(), &message), context)
-        }
-        Answer::BrokenBody { why } => fault(endpoint, why, context),
-        Answer::TimedOut => fault(endpoint, "no answer in time".to_owned(), context),
-        Answer::Lost { why } => fault(endpoint, format!("connection lost: {why}"), context),
-        Answer::NotConnected { why } => {
-            let why = format!("no connection: {why}");
-            Verdict::Fault {
-                why,
-                nothing_gets_through: true,
-            }
-        }
-        Answer::TlsRefused { why } => {
-            let why = format!("TLS refused: {why}");
-            Verdict::Fault {
-                why,
-                nothing_gets_through: true,
-            }
+        Answer::NotAccepted { .. }
+        | Answer::ServerError { .. }
+        | Answer::TimedOut
+        | Answer::Lost { .. } => failed(endpoint, answer.words(), Fault::Request, context),
+        Answer::NotConnected { .. } | Answer::TlsRefused { .. } => {
+            beside(answer.words(), Fault::Unreached)
         }
     }
 }
@@ -197,7 +210,9 @@ fn forbidden(endpoint: Endpoint, why: String) -> Verdict {
         Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => {
             halt(Halt::NoGrant(endpoint), why)
         }
-        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => beside(why),
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
+            beside(why, Fault::Request)
+        }
     }
 }
 
@@ -206,16 +221,22 @@ fn not_here(endpoint: Endpoint, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => unswept(Bar::Barred, why),
         Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => halt(Halt::WrongAddress, why),
-        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => beside(why),
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
+            beside(why, Fault::Request)
+        }
     }
 }
 
-/// 5xx and its like: the call's own fault only when others pass meanwhile, again and again.
-fn fault(endpoint: Endpoint, why: String, context: Context) -> Verdict {
+/// 5xx and its like: the call's own fault only when others pass meanwhile, again and again, and
+/// no chance makes it so.
+fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Verdict {
+    let times = context.failures.saturating_add(1);
+    let own =
+        !context.trouble && times >= FAILURES_MAX && by_chance(context.share, times) <= CHANCE;
     match endpoint {
-        Endpoint::Submit if context.failures + 1 >= FAILURES_MAX => {
+        Endpoint::Submit if own => {
             let message = format!(
-                "the service failed {FAILURES_MAX} times on this call while others passed; \
+                "the service failed {times} times on this call while others passed; \
                  the last time: {why}"
             );
             dead(Reason::ServerError, message, Value::Null)
@@ -227,16 +248,13 @@ fn fault(endpoint: Endpoint, why: String, context: Context) -> Verdict {
         | Endpoint::Lead
         | Endpoint::Leads
         | Endpoint::CrmFields
-        | Endpoint::FieldList => beside(why),
+        | Endpoint::FieldList => beside(why, fault),
     }
 }
 
 /// It says nothing of any call.
-const fn beside(why: String) -> Verdict {
-    Verdict::Fault {
-        why,
-        nothing_gets_through: false,
-    }
+const fn beside(why: String, fault: Fault) -> Verdict {
+    Verdict::Fault { why, fault }
 }
 
 /// A 4xx that speaks of the request itself.
@@ -253,11 +271,10 @@ fn refused(
         Endpoint::Poll => Verdict::Lost { why },
         Endpoint::Filter if names_max(&errors) => unswept(Bar::TooLarge, why),
         Endpoint::Filter => unswept(Bar::Refused, why),
-        Endpoint::TokenInfo => Verdict::Fault {
-            why,
-            nothing_gets_through: true,
-        },
-        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => beside(why),
+        Endpoint::TokenInfo => beside(why, Fault::Unreached),
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
+            beside(why, Fault::Request)
+        }
     }
 }
 
@@ -287,7 +304,7 @@ fn halt(halt: Halt, why: String) -> Verdict {
     Verdict::Halt { halt, why }
 }
 
-fn failed(words: String) -> String {
+fn not_written(words: String) -> String {
     if words.is_empty() {
         // §3.2 gives the causes, the answer none
         return "FAILED: the CRM does not know its lead or its employee".to_owned();

@@ -12,10 +12,7 @@ fn first(endpoint: Endpoint, answer: Answer) -> Verdict {
 fn is_fault(verdict: &Verdict) -> bool {
     matches!(
         verdict,
-        Verdict::Fault {
-            nothing_gets_through: false,
-            ..
-        }
+        Verdict::Fault { fault, .. } if *fault != Fault::Unreached
     )
 }
 
@@ -267,6 +264,7 @@ fn a_5xx_time_out_or_reset_is_tried_again() {
     for answer in [
         Answer::ServerError {
             status: 500,
+            own: true,
             message: String::new(),
         },
         Answer::TimedOut,
@@ -283,7 +281,8 @@ fn a_5xx_time_out_or_reset_is_tried_again() {
 #[test]
 fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
     let context = Context {
-        failures: FAILURES_MAX,
+        failures: 1000,
+        ..Context::default()
     };
     for answer in [
         Answer::NotConnected {
@@ -297,7 +296,7 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
         assert!(matches!(
             verdict,
             Verdict::Fault {
-                nothing_gets_through: true,
+                fault: Fault::Unreached,
                 ..
             }
         ));
@@ -308,9 +307,17 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
 fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
     let answer = Answer::ServerError {
         status: 500,
+        own: true,
         message: String::new(),
     };
-    let at = |failures| judge(Endpoint::Submit, answer.clone(), Context { failures });
+    let at = |failures| {
+        let context = Context {
+            failures,
+            share: 0.05,
+            trouble: false,
+        };
+        judge(Endpoint::Submit, answer.clone(), context)
+    };
     assert!(is_fault(&at(3)));
     let Verdict::Dead {
         reason: Reason::ServerError,
@@ -322,11 +329,51 @@ fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
     };
     let words = "the service failed 5 times on this call while others passed; the last time: 500";
     assert_eq!(message, words);
-    let context = Context { failures: 9 };
+    let context = Context {
+        failures: 9,
+        ..Context::default()
+    };
     assert!(
         is_fault(&judge(Endpoint::Poll, answer, context)),
         "a poll never fails its call"
     );
+}
+
+#[test]
+fn no_call_is_given_up_for_failures_that_chance_or_a_trouble_of_all_brings_about() {
+    let given_up = |failures, share, trouble| {
+        let answer = Answer::TimedOut;
+        let context = Context {
+            failures,
+            share,
+            trouble,
+        };
+        !is_fault(&judge(Endpoint::Submit, answer, context))
+    };
+    // 0.3¹¹ is 1.8 in a million, 0.3¹² half of one
+    assert!(!given_up(10, 0.3, false) && given_up(11, 0.3, false));
+    assert!(!given_up(1000, 1.0, false));
+    assert!(!given_up(1000, 0.01, true));
+}
+
+#[test]
+fn a_gateway_s_page_is_told_from_the_service_s_own_refusal() {
+    let fault = |status, own| {
+        let answer = Answer::ServerError {
+            status,
+            own,
+            message: String::new(),
+        };
+        match first(Endpoint::Submit, answer) {
+            Verdict::Fault { fault, .. } => fault,
+            other => panic!("{other:?}"),
+        }
+    };
+    for status in [502, 503, 504] {
+        assert_eq!(fault(status, false), Fault::Gateway);
+        assert_eq!(fault(status, true), Fault::Request);
+    }
+    assert_eq!(fault(500, false), Fault::Request);
 }
 
 #[test]

@@ -136,6 +136,8 @@ pub struct Ask {
     pub tokens: Vec<TokenPrint>,
     /// A call accepted before this moment should have been written by now.
     pub ripe_before: EventTime,
+    /// Requests fail: a call that none failed on goes before those that were held back.
+    pub untried_first: bool,
 }
 
 /// Calls that a sweep of the journal should show by now.

@@ -14,6 +14,7 @@ mod paths;
 mod scenario;
 mod single_calls;
 mod strikes;
+mod table;
 mod trouble;
 mod way;
 mod weather;

@@ -28,6 +28,7 @@ const FINDERS: &[Finder] = &[
     daemons,
     trunks,
     token,
+    troubles,
     gaps,
     letters,
     super::people::lists,
@@ -206,6 +207,16 @@ fn token(status: &Status, found: &mut Vec<Todo>) {
             counted(days, "day", "days")
         );
         found.push(todo(Kind::TokenEnds, what, status.check()));
+    }
+}
+
+fn troubles(status: &Status, found: &mut Vec<Todo>) {
+    for trouble in &status.troubles {
+        let what = format!(
+            "the CRM's {} fail ({}): {}",
+            trouble.part, trouble.why, trouble.instead
+        );
+        found.push(todo(Kind::CrmTrouble, what, status.command("status")));
     }
 }
 

@@ -1,9 +1,10 @@
 //! The table of verdicts: what stands in the shape, and what is made of it.
 
+use super::Kind as K;
 use super::*;
 use crate::ops::status::{
     Directory, Employees, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap, SourceState,
-    Token, Unmatched, Verdict, Webhooks,
+    Token, Trouble, Unmatched, Verdict, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -35,6 +36,18 @@ fn with(change: impl FnOnce(&mut Status)) -> Status {
     let mut status = well();
     change(&mut status);
     status.judged()
+}
+
+/// A part of the CRM fails, and others do its work.
+fn troubled() -> Status {
+    with(|status| {
+        status.troubles = vec![Trouble {
+            part: "polls".to_owned(),
+            why: "500".to_owned(),
+            instead: "pages are read".to_owned(),
+            since: 1_795_151_000,
+        }];
+    })
 }
 
 fn paused(reason: &str) -> Status {
@@ -175,7 +188,6 @@ fn other_daemon(effect: Effect) -> Status {
 
 #[test]
 fn the_verdict_is_that_of_the_worst_that_is_found() {
-    use Kind as K;
     let both_down = {
         let mut status = down(&[0, 1]);
         status.letters.insert("failed".to_owned(), 1);
@@ -185,6 +197,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
     let table: Vec<(Status, &[Kind])> = vec![
         (well().judged(), &[]),
         (paused("outage"), &[K::Paused]),
+        (troubled(), &[K::CrmTrouble]),
         (paused(NO_DAEMON), &[K::NoDaemon]),
         (down(&[0]), &[K::SourceDown]),
         (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),

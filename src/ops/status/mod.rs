@@ -38,6 +38,9 @@ pub struct Status {
     pub token: Token,
     /// Why nothing is sent, and what mends it; `null` while all is well.
     pub pause: Option<Pause>,
+    /// What of the CRM fails while the rest works; left out where nothing does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub troubles: Vec<Trouble>,
     /// Events from the CRM; not there without `--webhook-listen`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub webhooks: Option<Webhooks>,
@@ -381,6 +384,23 @@ pub struct Pause {
     pub reason: String,
     /// What mends it.
     pub cure: String,
+}
+
+/// Every [`Trouble::part`] there is.
+pub const TROUBLES: [&str; 2] = ["polls", "sweeps"];
+
+/// A part of the CRM that fails while others work: calls go out all the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Trouble {
+    /// One of [`TROUBLES`].
+    pub part: String,
+    /// What was said last.
+    pub why: String,
+    /// What is done instead.
+    pub instead: String,
+    /// Since when, in epoch seconds.
+    pub since: i64,
 }
 
 /// Requests sent, by endpoint and verdict: the labels of `callbridge_requests_total`.

@@ -50,6 +50,8 @@ pub enum Kind {
     Token,
     /// The token ends soon, and nobody here can renew it.
     TokenEnds,
+    /// Outcomes cannot be asked for one by one, or pages of the CRM's journal cannot be read.
+    CrmTrouble,
     /// Calls that were dialled or taken while nobody listened are told by nothing.
     Gap,
     /// Dead letters.
@@ -74,7 +76,7 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
@@ -84,6 +86,7 @@ impl Kind {
         Self::NoTrunk,
         Self::Token,
         Self::TokenEnds,
+        Self::CrmTrouble,
         Self::Gap,
         Self::DeadLetters,
         Self::NoLead,
@@ -108,6 +111,7 @@ impl Kind {
             Self::NoTrunk => "no_trunk",
             Self::Token => "token",
             Self::TokenEnds => "token_ends",
+            Self::CrmTrouble => "crm_trouble",
             Self::Gap => "gap",
             Self::DeadLetters => "dead_letters",
             Self::NoLead => "no_lead",
@@ -131,6 +135,7 @@ impl Kind {
             | Self::NoTrunk
             | Self::Token
             | Self::TokenEnds
+            | Self::CrmTrouble
             | Self::Gap
             | Self::DeadLetters
             | Self::NoLead

@@ -86,6 +86,8 @@ pub struct Findings {
 pub struct Sweeper {
     /// What is remembered.
     pub ways: Ways,
+    /// Polls fail: what a page does not tell nothing does, whatever that costs.
+    pub only_way: bool,
     running: Option<Running>,
     pages: u32,
     shown: u32,
@@ -118,6 +120,13 @@ impl Sweeper {
         self.running
             .as_ref()
             .is_some_and(|run| run.sought.contains_key(&call.uuid))
+    }
+
+    /// The call was asked for alone meanwhile.
+    pub fn asked_for(&mut self, call: &Unconfirmed) {
+        if let Some(run) = &mut self.running {
+            run.sought.remove(&call.uuid);
+        }
     }
 
     /// Another token: what the old one was refused says nothing.
@@ -219,14 +228,14 @@ impl Sweeper {
             self.ways.proven = true;
             run.found += u32::try_from(found.len()).unwrap_or(u32::MAX);
         }
-        if run.before.is_none() {
+        if run.before.is_none() && !self.only_way {
             self.judge_yield(now, page, found.len());
         }
         let ripe = || run.sought.values().filter(|it| it.ripe);
         let left = ripe().count();
         let few = left < usize::try_from(WORTH).unwrap_or(3)
             || (loaded && is_oldest_first(&found) && left < self.size() / 3);
-        let orphans = ripe().any(|it| it.orphan);
+        let orphans = self.only_way || ripe().any(|it| it.orphan);
         let pages_max = if run.found == 0 {
             FRUITLESS_MAX
         } else {

@@ -66,8 +66,8 @@ impl Store {
             ..Head::default()
         };
         if books.ready > 0 {
-            head.live = self.oldest_ready(true, ask.now)?;
-            head.backlog = self.oldest_ready(false, ask.now)?;
+            head.live = self.oldest_ready(true, ask)?;
+            head.backlog = self.oldest_ready(false, ask)?;
             head.next_not_before = self.next_held(ask.now)?;
         }
         head.errands = self.errands(ask)?;
@@ -108,12 +108,16 @@ impl Store {
     }
 
     /// The lower id of the first one never held back and the first one held back long enough.
-    fn oldest_ready(&self, live: bool, now: EventTime) -> Result<Option<Due>, Error> {
+    fn oldest_ready(&self, live: bool, ask: &Ask) -> Result<Option<Due>, Error> {
+        let now = ask.now;
         let mut fresh = self.prepare(
             "SELECT id, uuid, since FROM calls
              WHERE state = 'ready' AND not_before = 0 AND live = ?1 ORDER BY id LIMIT 1",
         )?;
         let fresh = sql(self, fresh.query_row([live], due).optional())?;
+        if ask.untried_first && fresh.is_some() {
+            return Ok(fresh);
+        }
         let mut held = self.prepare(
             "SELECT id, uuid, since FROM calls
              WHERE state = 'ready' AND not_before > 0 AND live = ?1 AND not_before <= ?2

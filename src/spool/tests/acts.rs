@@ -547,6 +547,7 @@ pub fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
         now: at(seconds),
         tokens: token.into_iter().collect(),
         ripe_before: at(seconds),
+        untried_first: false,
     }
 }
 

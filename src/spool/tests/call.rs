@@ -88,5 +88,6 @@ pub fn ask(now: EventTime) -> Ask {
         now,
         tokens: vec![TokenPrint::of("token")],
         ripe_before: now.minus(FIRST_POLL),
+        untried_first: false,
     }
 }

@@ -79,6 +79,12 @@ fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
     let head = store.head(&ask(at(30))).expect("a head");
     assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
     assert_eq!(head.next_not_before, None);
+    let untried = Ask {
+        untried_first: true,
+        ..ask(at(30))
+    };
+    let head = store.head(&untried).expect("a head");
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
     let row = store.row(RowId(1)).expect("readable").expect("a row");
     assert_eq!(row.attempts.len(), 1);
     assert_eq!(row.attempts[0].words, "503 Service Unavailable");

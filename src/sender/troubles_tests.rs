@@ -1,0 +1,276 @@
+//! What may be asked of a service of which some, or all, fails.
+
+use super::*;
+
+const S: Duration = Duration::from_secs(1);
+
+fn at(seconds: u64) -> Now {
+    Now {
+        wall: EventTime::from_seconds(1_795_151_000).plus(S * u32::try_from(seconds).unwrap_or(0)),
+        boot: Duration::from_secs(1000 + seconds),
+    }
+}
+
+/// A service of which much is known, and all of it good, until this second.
+fn good(seconds: u64) -> Troubles {
+    let mut troubles = Troubles::default();
+    for n in 0..60 {
+        for part in Part::ALL {
+            let call = Some(RowId(n));
+            troubles.sent(at(seconds).boot, part);
+            troubles.passed(at(seconds).boot, part, call, true);
+        }
+    }
+    troubles
+}
+
+impl Troubles {
+    /// A request of this part fails at once; for it so many calls wait.
+    fn fails_at(&mut self, second: u64, part: Part, call: i64, waiting: u64, fault: Fault) {
+        let now = at(second);
+        let failure = Failure {
+            call: Some(RowId(call)),
+            sent: now.boot,
+            fault,
+            why: "500",
+            alone: 0,
+        };
+        self.sent(now.boot, part);
+        self.failed(now, part, failure, waiting, probes::SHORTER.0);
+    }
+
+    fn request_fails(&mut self, second: u64, part: Part, call: i64) {
+        self.fails_at(second, part, call, 300, Fault::Request);
+    }
+
+    fn works_at(&mut self, second: u64, part: Part) {
+        self.sent(at(second).boot, part);
+        self.passed(at(second).boot, part, None, true);
+    }
+
+    fn gate_at(&self, second: u64, part: Part) -> Gate {
+        self.gate(at(second).boot, part, &[])
+    }
+}
+
+#[test]
+fn one_failure_among_successes_slows_one_second_down_and_is_nothing_to_tell() {
+    let mut troubles = good(0);
+    troubles.request_fails(10, Part::Submissions, 1);
+    let waits = Gate::From(at(11).boot);
+    assert_eq!(troubles.gate_at(10, Part::Submissions), waits);
+    assert_eq!(troubles.gate_at(11, Part::Submissions), Gate::Open);
+    troubles.works_at(11, Part::Submissions);
+    assert_eq!(troubles.gate_at(11, Part::Submissions), Gate::Open);
+    assert_eq!((troubles.outage(), troubles.beside()), (None, Vec::new()));
+}
+
+#[test]
+fn from_the_first_failure_on_one_request_at_a_time_goes_out() {
+    let mut troubles = good(0);
+    troubles.request_fails(10, Part::Submissions, 1);
+    let flying = |part, sent: u64| -> [Flying; 1] {
+        let sent = at(sent).boot;
+        [Flying {
+            part: Some(part),
+            sent,
+        }]
+    };
+    let gate = |troubles: &Troubles, flying: [Flying; 1]| {
+        troubles.gate(at(14).boot, Part::Submissions, &flying)
+    };
+    assert_eq!(gate(&troubles, flying(Part::Submissions, 11)), Gate::Answer);
+    assert_eq!(gate(&troubles, flying(Part::Polls, 11)), Gate::Answer);
+    assert_eq!(gate(&troubles, flying(Part::Submissions, 9)), Gate::Open);
+    // until it is an outage a slow answer holds nothing up
+    let slow = flying(Part::Submissions, 11);
+    let later = |troubles: &Troubles| troubles.gate(at(16).boot, Part::Submissions, &slow);
+    assert_eq!(later(&troubles), Gate::Open);
+    // polls work: what they do is their own affair
+    troubles.works_at(12, Part::Polls);
+    assert_eq!(gate(&troubles, flying(Part::Polls, 13)), Gate::Open);
+    troubles.fails_at(12, Part::Submissions, 2, 300, Fault::Unreached);
+    assert_eq!(later(&troubles), Gate::Answer);
+}
+
+#[test]
+fn submissions_that_fail_while_polls_work_are_an_outage_of_submissions() {
+    let mut troubles = good(0);
+    for second in 1..=12 {
+        troubles.request_fails(
+            second,
+            Part::Submissions,
+            i64::try_from(second).unwrap_or(0),
+        );
+        troubles.works_at(second + 1, Part::Polls);
+    }
+    assert_eq!(troubles.outage(), Some((Extent::Submissions, "500")));
+    assert!(!troubles.is_whole());
+    assert_eq!(troubles.gate_at(13, Part::Polls), Gate::Open);
+    assert!(matches!(
+        troubles.gate_at(13, Part::Submissions),
+        Gate::From(_)
+    ));
+    troubles.works_at(20, Part::Submissions);
+    assert_eq!(troubles.outage(), None);
+}
+
+#[test]
+fn polls_or_sweeps_that_fail_while_calls_are_taken_are_told_beside() {
+    for part in [Part::Polls, Part::Sweeps] {
+        let mut troubles = good(0);
+        for second in 1..=12 {
+            troubles.request_fails(second, part, i64::try_from(second).unwrap_or(0));
+            troubles.works_at(second, Part::Submissions);
+        }
+        // a success at the same moment says nothing yet
+        troubles.works_at(13, Part::Submissions);
+        assert_eq!(troubles.outage(), None);
+        let told: Vec<(Part, i64)> = troubles
+            .beside()
+            .iter()
+            .map(|it| (it.part, it.since.floor_seconds().get() - 1_795_151_000))
+            .collect();
+        assert_eq!(told, [(part, 1)]);
+        assert_eq!(troubles.gate_at(13, Part::Submissions), Gate::Open);
+        troubles.works_at(30, part);
+        assert_eq!(troubles.beside(), Vec::new());
+    }
+}
+
+#[test]
+fn what_others_do_meanwhile_is_tried_ever_more_seldom() {
+    let mut troubles = good(0);
+    let mut tried = Vec::new();
+    let mut second = 1;
+    while second < 3600 {
+        troubles.works_at(second, Part::Polls);
+        if troubles.gate_at(second, Part::Sweeps) == Gate::Open {
+            troubles.request_fails(second, Part::Sweeps, 0);
+            tried.push(second);
+        }
+        second += 1;
+    }
+    assert!((10..25).contains(&tried.len()), "{tried:?}");
+}
+
+#[test]
+fn while_nothing_passes_all_is_one_trouble_and_who_did_not_fail_yet_is_asked_next() {
+    let mut troubles = good(0);
+    for second in 1..=12 {
+        troubles.request_fails(
+            second,
+            Part::Submissions,
+            i64::try_from(second).unwrap_or(0),
+        );
+    }
+    assert!(troubles.is_whole());
+    assert_eq!(troubles.outage(), Some((Extent::Submissions, "500")));
+    assert_eq!(troubles.gate_at(13, Part::Polls), Gate::Open);
+    assert!(matches!(
+        troubles.gate_at(13, Part::Submissions),
+        Gate::From(_)
+    ));
+    troubles.request_fails(13, Part::Polls, 1);
+    assert_eq!(troubles.outage(), Some((Extent::Everything, "500")));
+    let next = |part| troubles.next(part).map(|at| at.as_secs());
+    assert_eq!(next(Part::Polls), next(Part::Submissions));
+}
+
+#[test]
+fn when_something_passes_all_that_failed_is_asked_at_once() {
+    let mut troubles = good(0);
+    for second in 1..=600 {
+        if troubles.gate_at(second, Part::Submissions) == Gate::Open {
+            troubles.fails_at(second, Part::Submissions, 1, 1, Fault::Unreached);
+            troubles.sent(at(second).boot, Part::Polls);
+        }
+    }
+    assert!(matches!(
+        troubles.gate_at(601, Part::Submissions),
+        Gate::From(_)
+    ));
+    troubles.works_at(600, Part::Polls);
+    assert_eq!(troubles.gate_at(602, Part::Submissions), Gate::Open);
+}
+
+#[test]
+fn an_hour_in_which_all_fails_costs_fewer_than_ninety_requests_whatever_is_asked() {
+    let mut troubles = good(0);
+    let mut sent = 0;
+    for second in 1..=3600 {
+        let mut parts = Part::ALL;
+        parts.sort_by_key(|part| troubles.asked(*part));
+        let open = parts
+            .into_iter()
+            .find(|part| troubles.gate_at(second, *part) == Gate::Open);
+        if let Some(part) = open {
+            troubles.request_fails(second, part, i64::try_from(second % 7).unwrap_or(0));
+            sent += 1;
+        }
+    }
+    assert!((60..=90).contains(&sent), "{sent}");
+}
+
+#[test]
+fn a_call_that_fails_alone_time_and_again_says_nothing_of_the_service() {
+    let mut troubles = good(0);
+    let alone = |fault| Failure {
+        call: Some(RowId(7)),
+        sent: at(1).boot,
+        fault,
+        why: "500",
+        alone: 2,
+    };
+    for second in 1..100 {
+        troubles.sent(at(second).boot, Part::Submissions);
+        troubles.failed(at(second), Part::Submissions, alone(Fault::Request), 1, 20);
+    }
+    assert_eq!(troubles.gate_at(99, Part::Submissions), Gate::Open);
+    troubles.failed(at(100), Part::Submissions, alone(Fault::Unreached), 1, 20);
+    let everything = Some((Extent::Everything, "500"));
+    assert_eq!(
+        troubles.outage(),
+        everything,
+        "but for what no call can cause"
+    );
+}
+
+#[test]
+fn a_time_out_that_began_before_others_passed_is_chance_alone() {
+    let mut troubles = good(29);
+    let failure = Failure {
+        call: Some(RowId(1)),
+        sent: at(0).boot,
+        fault: Fault::Request,
+        why: "no answer in time",
+        alone: 0,
+    };
+    troubles.failed(at(30), Part::Submissions, failure, 1, 20);
+    assert!(troubles.failures(Part::Submissions).is_none());
+    let later = Failure {
+        sent: at(29).boot,
+        ..failure
+    };
+    troubles.failed(at(59), Part::Submissions, later, 1, 20);
+    let since = troubles.failures(Part::Submissions).map(|it| it.since);
+    assert_eq!(since, Some(at(29).boot));
+}
+
+#[test]
+fn failures_of_an_outage_are_no_chance_and_those_of_others_are() {
+    let share = |unreached| {
+        let mut troubles = good(0);
+        for second in 1..=40 {
+            let call = i64::try_from(second).unwrap_or(0);
+            let fault = match unreached {
+                true => Fault::Unreached,
+                false => Fault::Request,
+            };
+            troubles.fails_at(second * 20, Part::Submissions, call, 300, fault);
+            troubles.works_at(second * 20 + 1, Part::Submissions);
+        }
+        troubles.feared(RowId(-1))
+    };
+    assert!(share(true) < 0.1 && share(false) > 0.3);
+}
