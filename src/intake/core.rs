@@ -102,7 +102,7 @@ impl Intake {
             settings,
         };
         for settings in sources {
-            let mut source = Source::new(settings, intake.decoding());
+            let mut source = Source::new(settings, intake.decoding(), intake.settings.trunks());
             source.heard = memory.heard.get(&source.settings.shown).copied();
             intake.sources.push(source);
         }
@@ -201,11 +201,11 @@ impl Intake {
         let Some(source) = self.sources.get_mut(at) else {
             return;
         };
-        source.status.state = if source.settings.file {
-            status::SourceState::Reading
+        if source.settings.file {
+            source.status.state = status::SourceState::Reading;
         } else {
-            status::SourceState::Up
-        };
+            source.is_connected(now);
+        }
         (source.status.why, source.status.down_since) = (None, None);
         source.up_since_frame = true;
         self.reports.up(at);
@@ -217,7 +217,7 @@ impl Intake {
         let is_queue = |source: &Source| !source.settings.file && !source.settings.forgets;
         let mut all = self.statuses();
         for (status, source) in all.iter_mut().zip(&self.sources) {
-            if is_queue(source) && status.state == status::SourceState::Up {
+            if is_queue(source) && status.state.is_up() {
                 status.state = status::SourceState::Down;
                 status.why = Some(callbridge_source::Error::Paused.to_string());
             }
@@ -349,6 +349,8 @@ impl Intake {
                 source.status.read += 1;
                 source.status.repaired += u64::from(repaired);
                 source.other_format = None;
+                let state = &mut source.status.state;
+                (source.proof).told(&source.settings, state, &heard.told, &frame.bytes);
                 (heard.server, heard.told)
             }
         };

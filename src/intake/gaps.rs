@@ -311,7 +311,13 @@ impl Intake {
         let others = self.sources.iter().enumerate();
         let mut others = others.filter(|(i, it)| *i != at && it.settings.pbx == *pbx);
         others.any(|(_, other)| {
-            let up = other.status.state == status::SourceState::Up;
+            let up = match other.status.state {
+                status::SourceState::Up => true,
+                status::SourceState::Connected => !other.proof.is_deaf(),
+                status::SourceState::Down
+                | status::SourceState::Reading
+                | status::SourceState::Done => false,
+            };
             other.tells_events() && (up || !other.settings.forgets)
         })
     }

@@ -8,6 +8,7 @@
 //! | `source` | one source: its decoder, and where it stands |
 //! | `pbx` | one PBX: the assembler of its calls |
 //! | `records` | its call detail records, where no events tell of a call |
+//! | `proof` | what proves that a source is heard, and what its account lacks |
 //! | `gaps` | where each gap begins and ends, and whose calls it touches |
 //! | [`gap_log`] | the last of them, kept for `status` |
 //! | [`unmatched`] | channels of no trunk that carried outside numbers, kept for `status` |
@@ -23,6 +24,7 @@ pub mod gap_log;
 mod gaps;
 pub mod identity;
 mod pbx;
+mod proof;
 mod records;
 #[cfg(test)]
 mod records_tests;

@@ -139,6 +139,7 @@ impl Shell {
             Item::Down { why, since } => {
                 self.intake.down(source, why, since);
             }
+            Item::Lacks(lack) => self.intake.lacks(source, lack),
             Item::Gap { why } => {
                 self.intake.gap(source, &why, clock::now().wall);
             }
@@ -178,6 +179,9 @@ impl Shell {
                 reason,
                 "the source is written in another format than said"
             );
+        }
+        for (source, reason) in self.intake.take_lacks() {
+            tracing::warn!(source, reason, "the source is let in, and lacks something");
         }
         for (pbx, prefix) in self.intake.take_unmatched() {
             tracing::warn!(

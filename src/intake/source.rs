@@ -1,9 +1,11 @@
 //! One source: its decoder, where it stands, and what is still to be told to it.
 
+use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
 use crate::ops::status;
 use crate::spool::Op;
+use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Told};
 use callbridge_source::Frame;
@@ -37,12 +39,15 @@ pub(super) struct Source {
     /// It is written in another format than said, in words.
     pub(super) other_format: Option<String>,
     looked_at: u8,
+    /// Whether it is heard, and what its account lacks.
+    pub(super) proof: Proof,
 }
 
 impl Source {
     /// A source that has told nothing yet.
-    pub(super) fn new(settings: SourceSettings, decoder: DecoderSettings) -> Self {
+    pub(super) fn new(settings: SourceSettings, decoder: DecoderSettings, trunks: &Trunks) -> Self {
         Self {
+            proof: Proof::new(&settings, trunks),
             decoder: Decoder::new(settings.format, decoder),
             status: status::Source {
                 url: settings.shown.clone(),
@@ -98,6 +103,7 @@ impl Source {
     pub(super) fn shown(&self) -> status::Source {
         let mut shown = self.status.clone();
         shown.why = shown.why.or_else(|| self.other_format.clone());
+        shown.lacks = self.proof.shown();
         shown
     }
 

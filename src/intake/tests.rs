@@ -60,7 +60,7 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
     intake.up(SourceId(0), now(""));
     intake.up(SourceId(1), now(""));
     let states = |all: Vec<status::Source>| all.into_iter().map(|it| (it.state, it.why));
-    let up = || (status::SourceState::Up, None);
+    let up = || (status::SourceState::Connected, None);
     assert!(states(intake.statuses()).eq([up(), up()]));
     let why = "paused: there is no room to keep what would be read".to_owned();
     let down = (status::SourceState::Down, Some(why));

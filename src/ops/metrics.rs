@@ -255,6 +255,7 @@ fn directory(all: &mut Registry, seen: &Observed) {
 fn sources(all: &mut Registry, seen: &Observed) {
     use super::status::SourceState;
     let (up, last) = (Gauges::<Source>::default(), Gauges::<Source>::default());
+    let told = Gauges::<Source>::default();
     let (events, gaps) = (Counters::<Events>::default(), Counters::<Source>::default());
     for source in &seen.status.sources {
         let label = Source {
@@ -262,6 +263,8 @@ fn sources(all: &mut Registry, seen: &Observed) {
         };
         up.get_or_create(&label)
             .set(i64::from(source.state != SourceState::Down));
+        let silent = matches!(source.state, SourceState::Down | SourceState::Connected);
+        told.get_or_create(&label).set(i64::from(!silent));
         if let Some(at) = source.last_event_at {
             last.get_or_create(&label).set(at);
         }
@@ -280,6 +283,8 @@ fn sources(all: &mut Registry, seen: &Observed) {
         }
     }
     all.register("source_up", "1 while the source is connected or read", up);
+    let help = "1 once an event was heard since the source is connected, or while it is read";
+    all.register("source_heard", help, told);
     all.register(
         "source_events",
         "Messages of a source, by what became of them",
@@ -407,7 +412,7 @@ mod tests {
     use crate::ops::status;
 
     /// Every name that dashboards and the alert rules rely on.
-    const PROMISED: [&str; 15] = [
+    const PROMISED: [&str; 16] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
@@ -422,6 +427,7 @@ mod tests {
         "callbridge_request_duration_seconds_count 1",
         "callbridge_commit_duration_seconds_bucket",
         "callbridge_build_info{version=",
+        "callbridge_source_heard{source=\"ami://b@pbx\"} 0",
         "callbridge_unmatched_channels_total{source=\"ami://b@pbx\",prefix=\"PJSIP/citty\"} 5",
     ];
 

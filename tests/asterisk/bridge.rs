@@ -106,7 +106,8 @@ impl Bridge {
 
     /// Waits until it hears the PBX.
     pub async fn hears(&mut self) -> Result<()> {
-        let up = |status: &Status| line(status) == Some(SourceState::Up);
+        // Nothing is proved before a first call.
+        let up = |status: &Status| line(status).is_some_and(SourceState::is_up);
         let heard = self.until("callbridge hearing the PBX", up).await;
         heard.map(drop)
     }

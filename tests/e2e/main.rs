@@ -22,6 +22,7 @@ mod every_recording;
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod expected;
 mod gaps;
+mod hearing;
 mod identity;
 mod kills;
 mod leads;

@@ -15,6 +15,7 @@
 //! | `cel_time`, `local_time` | its times, in whatever form and zone |
 //! | `cdr`, `cdr_time`, `cdr_csv` | call detail records |
 //! | [`login`] | the login dialogue of AMI |
+//! | [`hearing`] | whether a line that is let in hears calls |
 //! | [`survey`] | what an account may do and hear, and which endpoints there are |
 //! | [`likeness`], `fit` | what bytes in the wrong format look like |
 //! | [`decoder`] | the one entry for all of them |
@@ -37,6 +38,7 @@ mod fit;
 pub mod format;
 mod frame_json;
 pub mod framer;
+pub mod hearing;
 mod json;
 mod key;
 pub mod likeness;

@@ -241,8 +241,9 @@ impl Login {
 
     /// Asks which channels are live: what began or ended while nobody listened shows in it. Needs
     /// `write = system`; refused, it tells nothing.
-    pub fn list(&mut self) -> Outgoing {
-        self.action(&[("Action", "CoreShowChannels")])
+    /// With the id under which it is answered.
+    pub fn list(&mut self) -> (String, Outgoing) {
+        self.asks(&[("Action", "CoreShowChannels")])
     }
 
     /// The farewell.

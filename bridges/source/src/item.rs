@@ -1,6 +1,7 @@
 //! What a source gives: framed raw messages, and everything that happens to its line.
 
 use bytes::Bytes;
+use callbridge_asterisk::hearing::Lack;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -37,6 +38,8 @@ pub enum Item {
         /// What was missed, in words.
         why: String,
     },
+    /// The account of the line turns out to lack a right; told once each time the line is up.
+    Lacks(Lack),
     /// A file is read to its present end, and has not grown for a second; it is followed on. Told
     /// once for each time that there was something to read, and at the beginning.
     Idle {

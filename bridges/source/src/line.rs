@@ -5,6 +5,7 @@ use crate::ring::{Gone, Offered, Ring};
 use crate::source::Clock;
 use crate::{Counts, FilePosition, Frame, Item, SourceId};
 use bytes::Bytes;
+use callbridge_asterisk::hearing::Lack;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -91,6 +92,14 @@ impl Line {
     pub(crate) async fn gap(&self, why: String) -> Result<(), Gone> {
         tracing::debug!(source = %self.shown, reason = %why, "gap");
         self.ring.tell(self.id, Item::Gap { why }).await
+    }
+
+    /// The account lacks a right. Without waiting: where there is no room, it is told of another
+    /// time the line is up.
+    pub(crate) fn lacks(&self, lack: Lack) {
+        if self.ring.try_tell(self.id, Item::Lacks(lack)).is_err() {
+            tracing::debug!(source = %self.shown, ?lack, "no room to tell what is lacking");
+        }
     }
 
     pub(crate) async fn tell(&self, item: Item) -> Result<(), Gone> {

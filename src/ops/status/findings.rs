@@ -24,6 +24,7 @@ type Finder = fn(&Status, &mut Vec<Todo>);
 const FINDERS: &[Finder] = &[
     pause,
     sources,
+    super::hearing::hearing,
     formats,
     daemons,
     trunks,
@@ -74,7 +75,7 @@ pub fn quoted(text: &str) -> String {
     }
 }
 
-fn todo(kind: Kind, what: impl Into<String>, command: impl Into<String>) -> Todo {
+pub(super) fn todo(kind: Kind, what: impl Into<String>, command: impl Into<String>) -> Todo {
     let (what, command) = (what.into(), command.into());
     Todo {
         kind,

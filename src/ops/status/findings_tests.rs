@@ -3,8 +3,8 @@
 use super::Kind as K;
 use super::*;
 use crate::ops::status::{
-    Directory, Employees, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap, SourceState,
-    Token, Trouble, Unmatched, Verdict, Webhooks,
+    Directory, Employees, Lack, Lacking, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap,
+    SourceState, Token, Trouble, Unmatched, Verdict, Webhooks,
 };
 
 const NOW: i64 = 1_795_151_317;
@@ -88,6 +88,33 @@ fn down(which: &[usize]) -> Status {
 
 fn token(state: &str) -> Status {
     with(|status| status.token.state = state.to_owned())
+}
+
+/// A line that was let in so many seconds ago, has heard nothing since, and lacks this.
+fn silent(lacking: Option<Lacking>, seconds: i64) -> Status {
+    with(|status| {
+        let source = &mut status.sources[0];
+        source.state = SourceState::Connected;
+        source.connected_since = Some(NOW - seconds);
+        source.lacks.extend(lacking.map(|kind| Lack {
+            kind,
+            what: "set read".to_owned(),
+        }));
+    })
+}
+
+/// Lines that are let in and have heard nothing yet.
+fn let_in() -> Vec<(Status, &'static [Kind])> {
+    use Kind as K;
+    vec![
+        (silent(None, DAY - 60), &[]),
+        (silent(None, DAY), &[K::NotHeard]),
+        (silent(Some(Lacking::Calls), 60), &[K::NotHeard]),
+        (silent(Some(Lacking::System), 60), &[K::NotHeard]),
+        (silent(Some(Lacking::List), 60), &[K::Rights]),
+        (silent(Some(Lacking::Variables), 60), &[K::Rights]),
+        (silent(Some(Lacking::Times), 60), &[]),
+    ]
 }
 
 fn unmatched() -> Status {
@@ -242,7 +269,7 @@ fn the_verdict_is_that_of_the_worst_that_is_found() {
         (wrong_books, &[K::Books]),
     ];
     let mut met = std::collections::BTreeSet::new();
-    for (status, kinds) in table {
+    for (status, kinds) in table.into_iter().chain(let_in()) {
         let found: Vec<Kind> = status.todo.iter().map(|todo| todo.kind).collect();
         assert_eq!(found, kinds, "{status:?}");
         let worst = kinds.iter().map(|kind| kind.verdict()).max();

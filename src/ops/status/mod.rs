@@ -6,16 +6,19 @@
 //! | [`verdict`] | whether all is well, and what waits for a person, by kind |
 //! | [`findings`] | what is found in the shape: one function for each part |
 //! | `kept` | what the spool alone knows |
+//! | [`hearing`] | lines that are let in, and what they lack |
 //! | [`people`] | lists of leads and employees |
 //! | [`text`] | the same for people |
 
 pub mod findings;
+pub mod hearing;
 mod kept;
 pub mod people;
 pub mod text;
 pub mod verdict;
 
 use crate::ops::reader::OtherReader;
+pub use hearing::{Lack, Lacking};
 pub use people::{Doubtful, Employees, ListFile, UnknownEmployee, Unlisted};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -227,8 +230,10 @@ pub struct Backlog {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceState {
-    /// Connected.
+    /// Connected, and an event was heard since.
     Up,
+    /// Let in, and nothing was heard yet: no call took place, or the account may hear none.
+    Connected,
     /// Not connected; tried again.
     #[default]
     Down,
@@ -239,10 +244,10 @@ pub enum SourceState {
 }
 
 impl SourceState {
-    /// Events of it are heard, or were heard to their end.
+    /// The line is there, or the file is read.
     pub const fn is_up(self) -> bool {
         match self {
-            Self::Up | Self::Reading | Self::Done => true,
+            Self::Up | Self::Connected | Self::Reading | Self::Done => true,
             Self::Down => false,
         }
     }
@@ -281,6 +286,12 @@ pub struct Source {
     /// Since when it is down, in epoch seconds; `null` while it is not, and before it was up.
     #[serde(default)]
     pub down_since: Option<i64>,
+    /// Since when the line is let in, in epoch seconds; `null` for files, and before it was.
+    #[serde(default)]
+    pub connected_since: Option<i64>,
+    /// What its account turned out to lack, worst first.
+    #[serde(default)]
+    pub lacks: Vec<Lack>,
     /// Other daemons on this machine that read it, too.
     #[serde(default)]
     pub others: Vec<OtherReader>,

@@ -247,6 +247,7 @@ impl Source {
     fn to_text(&self, text: &mut String, look: &Look) {
         let state = match self.state {
             SourceState::Up => look.paint("32", "up"),
+            SourceState::Connected => look.paint("33", "connected, no event heard yet"),
             SourceState::Down => look.paint("31", "down"),
             SourceState::Reading => look.paint("33", "reading"),
             SourceState::Done => look.paint("32", "done"),
@@ -256,6 +257,9 @@ impl Source {
         let _ = writeln!(text, "source   {} ({}) {state}{since}", self.url, self.pbx);
         if let Some(why) = &self.why {
             let _ = writeln!(text, "         {}", safe(why));
+        }
+        for lack in &self.lacks {
+            let _ = writeln!(text, "         {}", safe(&lack.what));
         }
         for other in &self.others {
             let _ = writeln!(text, "         {other}");

@@ -40,6 +40,10 @@ pub enum Kind {
     NoSource,
     /// A source is down while another is up.
     SourceDown,
+    /// A source is let in and hears no calls, or has heard nothing for long.
+    NotHeard,
+    /// The account of a source lacks something that some calls need.
+    Rights,
     /// Nothing can be read of a source, which is written in another format than said.
     OtherFormat,
     /// Another daemon on this machine journals the same calls, or takes a part of them.
@@ -76,11 +80,13 @@ pub enum Kind {
 
 impl Kind {
     /// Every kind, worst first.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::NoDaemon,
         Self::Paused,
         Self::NoSource,
         Self::SourceDown,
+        Self::NotHeard,
+        Self::Rights,
         Self::OtherFormat,
         Self::OtherDaemon,
         Self::NoTrunk,
@@ -106,6 +112,8 @@ impl Kind {
             Self::Paused => "paused",
             Self::NoSource => "no_source",
             Self::SourceDown => "source_down",
+            Self::NotHeard => "not_heard",
+            Self::Rights => "rights",
             Self::OtherFormat => "other_format",
             Self::OtherDaemon => "other_daemon",
             Self::NoTrunk => "no_trunk",
@@ -130,6 +138,8 @@ impl Kind {
         match self {
             Self::NoDaemon | Self::Paused | Self::NoSource => Verdict::Down,
             Self::SourceDown
+            | Self::NotHeard
+            | Self::Rights
             | Self::OtherFormat
             | Self::OtherDaemon
             | Self::NoTrunk

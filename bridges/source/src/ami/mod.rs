@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::source::{Access, Context};
 use crate::url::Endpoint;
 use bytes::Bytes;
+use callbridge_asterisk::hearing::Hearing;
 use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
 use callbridge_asterisk::{Format, Frame, Framer};
 use std::convert::Infallible;
@@ -61,7 +62,8 @@ impl Ami {
         context.line.up(true).await?;
         context.line.offer(open.accepted.clone())?;
         let silent_after = context.access.settings.silent_after;
-        let list = open.login.list();
+        let mut hearing = Hearing::new(open.login.banner());
+        let list = hearing.list(&mut open.login);
         open.send(&list, silent_after).await?;
         let mut pings = interval(context.access.settings.ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -72,7 +74,13 @@ impl Ami {
                     Frame::Message(bytes) => {
                         // Also after the login: a refused filter is heard of here.
                         open.login.hear(bytes);
-                        context.line.offer(Bytes::copy_from_slice(bytes))?;
+                        let told = hearing.hear(bytes);
+                        if !told.ours {
+                            context.line.offer(Bytes::copy_from_slice(bytes))?;
+                        }
+                        if let Some(lack) = told.lack {
+                            context.line.lacks(lack);
+                        }
                     }
                     Frame::TooLong { .. } => context.line.counts.too_long(),
                 }
@@ -89,6 +97,13 @@ impl Ami {
                 _ = pings.tick() => {
                     let ping = open.login.ping();
                     open.send(&ping, silent_after).await?;
+                    let (question, lack) = hearing.ask(&mut open.login);
+                    if let Some(question) = question {
+                        open.send(&question, silent_after).await?;
+                    }
+                    if let Some(lack) = lack {
+                        context.line.lacks(lack);
+                    }
                 }
                 () = tokio::time::sleep_until(heard + silent_after) => {
                     return Err(open.target.silent(silent_after));

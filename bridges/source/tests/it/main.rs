@@ -4,6 +4,7 @@ mod ami;
 #[path = "../../../../tests/support/authority.rs"]
 mod authority;
 mod file;
+mod hearing;
 mod listener;
 #[path = "../../../../tests/support/proxy.rs"]
 mod proxy;

@@ -1,0 +1,236 @@
+//! Whether a line that is let in hears calls: an account without rights is let in, too, and hears
+//! nothing for ever. Without I/O, as [`Login`].
+//!
+//! An event of a channel proves it. Until then the PBX is asked which channels live from time to
+//! time: one that was not there before was born meanwhile, and its birth should have been heard.
+
+use crate::login::{Login, Outgoing};
+use crate::pairs::Pairs;
+use std::collections::BTreeSet;
+
+/// Channels kept of one list.
+const CHANNELS_MAX: usize = 20_000;
+
+/// What the account of a line may not do or hear.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lack {
+    /// Calls: so many channels were born, and none was heard.
+    Calls(usize),
+    /// The start and stop of the PBX, and whatever else `read` leaves out.
+    System,
+    /// Which channels live (`CoreShowChannels`).
+    List,
+}
+
+/// What a frame was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Heard {
+    /// An answer to a question of ours alone, and nothing for the decoder.
+    pub ours: bool,
+    /// What it shows to be lacking, once each.
+    pub lack: Option<Lack>,
+}
+
+/// One line.
+#[derive(Debug)]
+pub struct Hearing {
+    /// AMI 1.x does not tell all that later releases do.
+    old: bool,
+    proved: bool,
+    booted: bool,
+    /// Under which id the list that the decoder wants, too, is asked for.
+    first: Option<String>,
+    /// Under which id one of our own is.
+    own: Option<String>,
+    /// The list may be asked for, and was told whole.
+    listed: bool,
+    before: BTreeSet<Vec<u8>>,
+    now: BTreeSet<Vec<u8>>,
+    /// Born between two lists; heard, or not, by the next question.
+    born: usize,
+    told: bool,
+}
+
+impl Hearing {
+    /// Of a line whose PBX began with this banner.
+    pub fn new(banner: &str) -> Self {
+        Self {
+            old: banner
+                .rsplit('/')
+                .next()
+                .is_none_or(|it| it.starts_with("1.")),
+            proved: false,
+            booted: false,
+            first: None,
+            own: None,
+            listed: false,
+            before: BTreeSet::new(),
+            now: BTreeSet::new(),
+            born: 0,
+            told: false,
+        }
+    }
+
+    /// Asks which channels live; the answer is for the decoder, too.
+    pub fn list(&mut self, login: &mut Login) -> Outgoing {
+        let (id, outgoing) = login.list();
+        self.first = Some(id);
+        outgoing
+    }
+
+    /// From time to time: asks for the channels again, unless calls are heard. What was born up to
+    /// the last time should have been heard by now.
+    pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<Lack>) {
+        if self.proved || self.told || !self.listed || self.own.is_some() {
+            return (None, None);
+        }
+        if self.born > 0 {
+            self.told = true;
+            return (None, Some(Lack::Calls(self.born)));
+        }
+        let (id, outgoing) = login.list();
+        self.own = Some(id);
+        (Some(outgoing), None)
+    }
+
+    /// Takes a frame, the one that accepted the login included.
+    pub fn hear(&mut self, frame: &[u8]) -> Heard {
+        if self.proved && self.first.is_none() && self.own.is_none() {
+            return Heard::default();
+        }
+        let pairs = Pairs::new(frame);
+        let id = pairs.get("ActionID");
+        let is = |own: &Option<String>| own.as_ref().is_some_and(|own| id == Some(own.as_bytes()));
+        let (first, ours) = (is(&self.first), is(&self.own));
+        let Some(event) = pairs.get("Event") else {
+            let lack = if first || ours {
+                self.hear_answer(first, &pairs)
+            } else {
+                None
+            };
+            return Heard { ours, lack };
+        };
+        if first || ours {
+            self.hear_channel(event, &pairs);
+        } else if event == b"FullyBooted" {
+            self.booted = true;
+        } else if id.is_none() && event != b"Cdr" && pairs.get("Uniqueid").is_some() {
+            self.proved = true;
+            (self.before, self.now) = (BTreeSet::new(), BTreeSet::new());
+        }
+        Heard { ours, lack: None }
+    }
+
+    /// What is asked comes after all that follows a login.
+    fn hear_answer(&mut self, first: bool, pairs: &Pairs<'_>) -> Option<Lack> {
+        let says = |key: &str, word: &[u8]| {
+            let value = pairs.get(key);
+            value.is_some_and(|value| value.eq_ignore_ascii_case(word))
+        };
+        if says("Response", b"Error") {
+            (self.first, self.own, self.listed) = (None, None, false);
+            // A release without the list is no fault of the account.
+            return says("Message", b"Permission denied").then_some(Lack::List);
+        }
+        (first && !self.booted && !self.old).then_some(Lack::System)
+    }
+
+    fn hear_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
+        if event.eq_ignore_ascii_case(b"CoreShowChannelsComplete") {
+            let now = std::mem::take(&mut self.now);
+            if self.own.take().is_some() {
+                self.born = now.difference(&self.before).count();
+            }
+            self.first = None;
+            (self.before, self.listed) = (now, true);
+        } else if self.now.len() < CHANNELS_MAX && !self.proved {
+            self.now.extend(pairs.get("Uniqueid").map(<[u8]>::to_vec));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::login::Settings;
+    use secrecy::SecretString;
+
+    const BANNER: &str = "Asterisk Call Manager/11.0.0";
+    const BOOTED: &str = "Event: FullyBooted\r\nPrivilege: system,all\r\n";
+
+    /// A line that has asked for its first list, under `callbridge-1`.
+    fn line(banner: &str, booted: bool) -> (Hearing, Login) {
+        let secret = SecretString::from("secret");
+        let mut login = Login::new("bridge", secret, Settings::default()).expect("credentials");
+        let mut hearing = Hearing::new(banner);
+        let _ = hearing.list(&mut login);
+        if booted {
+            hearing.hear(BOOTED.as_bytes());
+        }
+        (hearing, login)
+    }
+
+    /// The answer to the list under this id; what it shows to be lacking.
+    fn listed(hearing: &mut Hearing, n: u32, channels: &[&str]) -> Option<Lack> {
+        let id = format!("ActionID: callbridge-{n}\r\n");
+        let start = format!("Response: Success\r\n{id}EventList: start\r\n");
+        let lack = hearing.hear(start.as_bytes()).lack;
+        for channel in channels {
+            let row = format!("Event: CoreShowChannel\r\n{id}Uniqueid: {channel}\r\n");
+            assert_eq!(hearing.hear(row.as_bytes()).ours, n > 1);
+        }
+        let end = format!("Event: CoreShowChannelsComplete\r\n{id}");
+        assert_eq!(hearing.hear(end.as_bytes()).ours, n > 1);
+        lack
+    }
+
+    #[test]
+    fn a_channel_that_was_born_and_not_heard_proves_that_calls_are_not_heard() {
+        let (mut hearing, mut login) = line(BANNER, true);
+        assert_eq!(
+            hearing.ask(&mut login),
+            (None, None),
+            "the first list is still told"
+        );
+        assert_eq!(listed(&mut hearing, 1, &["17.1"]), None);
+        assert!(hearing.ask(&mut login).0.is_some());
+        assert_eq!(hearing.ask(&mut login), (None, None), "it is under way");
+        assert_eq!(listed(&mut hearing, 2, &["17.1"]), None);
+        assert!(hearing.ask(&mut login).0.is_some());
+        listed(&mut hearing, 3, &["17.1", "17.2"]);
+        assert_eq!(hearing.ask(&mut login), (None, Some(Lack::Calls(1))));
+        assert_eq!(hearing.ask(&mut login), (None, None), "told once");
+    }
+
+    #[test]
+    fn an_event_of_a_channel_ends_the_asking_and_a_record_of_a_call_does_not() {
+        let (mut hearing, mut login) = line(BANNER, true);
+        listed(&mut hearing, 1, &[]);
+        hearing.hear(b"Event: Cdr\r\nUniqueID: 17.1\r\n");
+        assert!(hearing.ask(&mut login).0.is_some());
+        listed(&mut hearing, 2, &["17.2"]);
+        // The birth was on its way while the list was told.
+        hearing.hear(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
+        assert_eq!(hearing.ask(&mut login), (None, None));
+    }
+
+    #[test]
+    fn what_is_refused_or_does_not_come_is_lacking() {
+        let denied = |words: &str| {
+            format!("Response: Error\r\nActionID: callbridge-1\r\nMessage: {words}\r\n")
+        };
+        let (mut hearing, mut login) = line(BANNER, true);
+        let lack = hearing.hear(denied("Permission denied").as_bytes()).lack;
+        assert_eq!(lack, Some(Lack::List));
+        assert_eq!(hearing.ask(&mut login), (None, None), "it may not");
+        let (mut hearing, _) = line(BANNER, true);
+        let lack = hearing
+            .hear(denied("Invalid/unknown command").as_bytes())
+            .lack;
+        assert_eq!(lack, None);
+        let (mut hearing, _) = line(BANNER, false);
+        assert_eq!(listed(&mut hearing, 1, &[]), Some(Lack::System));
+        let (mut hearing, _) = line("Asterisk Call Manager/1.0", false);
+        assert_eq!(listed(&mut hearing, 1, &[]), None, "it tells nobody");
+    }
+}

@@ -1,0 +1,96 @@
+//! A line that is let in, and hears no calls.
+
+use crate::listener::{Line, Listener, action, say};
+use crate::stage::{Stage, settings};
+use callbridge_asterisk::hearing::Lack;
+use callbridge_source::{Item, Settings};
+use std::time::Duration;
+
+fn often() -> Settings {
+    Settings {
+        ping_every: Duration::from_millis(20),
+        ..settings()
+    }
+}
+
+/// Answers the next list of channels with these; other actions are left unanswered.
+async fn lists(line: &mut Line, channels: &[&str]) {
+    loop {
+        let asked = action(line).await;
+        if !asked.starts_with("Action: CoreShowChannels") {
+            continue;
+        }
+        let id = asked
+            .lines()
+            .find(|it| it.starts_with("ActionID: "))
+            .expect("an id");
+        let mut answer = format!("Response: Success\r\n{id}\r\nEventList: start\r\n\r\n");
+        for channel in channels {
+            let row = format!("Event: CoreShowChannel\r\n{id}\r\nUniqueid: {channel}\r\n\r\n");
+            answer.push_str(&row);
+        }
+        answer.push_str(&format!("Event: CoreShowChannelsComplete\r\n{id}\r\n\r\n"));
+        return say(line, answer.as_bytes()).await;
+    }
+}
+
+/// The next right that is told to be lacking, and the frames before it.
+async fn lack(stage: &mut Stage) -> (Lack, Vec<String>) {
+    let mut frames = Vec::new();
+    loop {
+        match stage.next().await {
+            Item::Lacks(lack) => return (lack, frames),
+            Item::Frame(frame) => frames.push(String::from_utf8_lossy(&frame.bytes).into_owned()),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_channel_that_was_born_and_not_heard_is_told_and_our_own_questions_are_no_frames() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start(&url, often());
+    let mut line = listener.ami().await;
+    stage.up().await;
+    say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
+    lists(&mut line, &["17.1"]).await;
+    lists(&mut line, &["17.1", "17.2", "17.3"]).await;
+    let (lack, frames) = lack(&mut stage).await;
+    assert_eq!(lack, Lack::Calls(2));
+    let listed = frames
+        .iter()
+        .filter(|frame| frame.contains("Uniqueid: 17."));
+    assert_eq!(listed.count(), 1, "the first list alone: {frames:?}");
+    // It is told once, and nothing more is asked.
+    assert!(action(&mut line).await.starts_with("Action: Ping"));
+    assert!(action(&mut line).await.starts_with("Action: Ping"));
+    assert_eq!(stage.stop().await, []);
+}
+
+#[tokio::test]
+async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start(&url, often());
+    let mut line = listener.ami().await;
+    stage.up().await;
+    lists(&mut line, &[]).await;
+    assert_eq!(lack(&mut stage).await.0, Lack::System);
+    drop(line);
+    let mut line = listener.ami().await;
+    let asked = action(&mut line).await;
+    let id = asked
+        .lines()
+        .find(|it| it.starts_with("ActionID: "))
+        .expect("an id");
+    let denied = format!("Response: Error\r\n{id}\r\nMessage: Permission denied\r\n\r\n");
+    say(&mut line, denied.as_bytes()).await;
+    loop {
+        match stage.next().await {
+            Item::Lacks(lack) => break assert_eq!(lack, Lack::List),
+            Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}

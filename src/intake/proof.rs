@@ -1,0 +1,208 @@
+//! What proves that a source is heard, and what its account turns out to lack: an account without
+//! rights is let in like any other, and hears nothing for ever.
+
+use super::core::Intake;
+use super::settings::SourceSettings;
+use super::source::Source;
+use crate::ops::status::{self, SourceState};
+use crate::people::rule::LeadRule;
+use crate::trunk::Trunks;
+use callbridge_asterisk::Format;
+use callbridge_asterisk::hearing::Lack;
+use callbridge_call::{EventTime, Kind, Mark, Origin, Told};
+use callbridge_source::SourceId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Channels show a variable in each of their events; after so many without it they do not.
+const EVENTS_LOOKED_AT: u32 = 40;
+
+/// What is said of events without a time.
+const TIMES: &str = "events carry no time, and that of their arrival has to serve: set \
+                     timestampevents = yes in manager.conf, then `manager reload`";
+
+/// What is known of one source.
+#[derive(Debug)]
+pub(super) struct Proof {
+    /// An event was heard since the line is up.
+    heard: bool,
+    /// It is known whether events carry times.
+    timed: bool,
+    /// Variables that leads come from, and that no channel has shown.
+    unseen: Vec<String>,
+    looked_at: u32,
+    lacks: BTreeMap<status::Lacking, String>,
+    /// Told in the log by this process.
+    told: BTreeSet<status::Lacking>,
+    untold: Vec<String>,
+}
+
+impl Proof {
+    pub(super) fn new(settings: &SourceSettings, trunks: &Trunks) -> Self {
+        let shows = matches!(settings.format, Format::Ami | Format::AmiJson) && !settings.file;
+        let rules = trunks.of_pbx(&settings.pbx).flat_map(|trunk| &trunk.leads);
+        let wanted = rules.filter_map(|rule| match rule {
+            LeadRule::Variable(name) => Some(name.clone()),
+            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
+        });
+        let wanted: BTreeSet<String> = wanted.filter(|_| shows).collect();
+        Self {
+            heard: false,
+            timed: false,
+            unseen: wanted.into_iter().collect(),
+            looked_at: 0,
+            lacks: BTreeMap::new(),
+            told: BTreeSet::new(),
+            untold: Vec::new(),
+        }
+    }
+
+    fn lacks(&mut self, lacking: status::Lacking, what: impl Into<String>) {
+        let what = what.into();
+        if self.told.insert(lacking) {
+            self.untold.push(what.clone());
+        }
+        self.lacks.insert(lacking, what);
+    }
+
+    /// For `status`.
+    pub(super) fn shown(&self) -> Vec<status::Lack> {
+        let lacks = self.lacks.iter();
+        let lack = |(kind, what): (&status::Lacking, &String)| status::Lack {
+            kind: *kind,
+            what: what.clone(),
+        };
+        lacks.map(lack).collect()
+    }
+
+    /// It is said that nothing is heard.
+    pub(super) fn is_deaf(&self) -> bool {
+        self.lacks.contains_key(&status::Lacking::Calls)
+    }
+
+    /// What was told proves that the source is heard. A record of a call proves nothing of the
+    /// channels that a manager account should hear, and neither do answers to questions of ours.
+    pub(super) fn told(
+        &mut self,
+        settings: &SourceSettings,
+        state: &mut SourceState,
+        told: &Told<'_>,
+        bytes: &[u8],
+    ) {
+        let channels = matches!(settings.format, Format::Ami | Format::AmiJson);
+        let event = match told {
+            Told::Channel(event) if !matches!(event.kind, Kind::Listed { .. }) => Some(event),
+            Told::Cdr(_) if !channels => None,
+            // Whoever may not read `system` hears nothing of that.
+            Told::Mark(Mark::FullyBooted { .. }) => {
+                self.lacks.remove(&status::Lacking::System);
+                return;
+            }
+            Told::Channel(_) | Told::Cdr(_) | Told::Mark(_) => return,
+        };
+        if !self.unseen.is_empty() && event.is_some() {
+            self.look_for_variables(bytes);
+        }
+        // CEL has a time of its own in each row.
+        let plain = event.filter(|event| event.origin == Origin::Channel);
+        if let Some(event) = plain.filter(|_| channels && !settings.file && !self.timed) {
+            self.timed = true;
+            if event.at.is_none() {
+                self.lacks(status::Lacking::Times, TIMES);
+            }
+        }
+        if self.heard {
+            return;
+        }
+        self.heard = true;
+        self.lacks.remove(&status::Lacking::Calls);
+        if *state == SourceState::Connected {
+            *state = SourceState::Up;
+        }
+    }
+
+    /// Looks for the variables that no channel has shown yet.
+    fn look_for_variables(&mut self, bytes: &[u8]) {
+        // A line of AMI, or a pair of JSON; CEL may tell of the variable's setting, too.
+        let parts = bytes.split(|byte| matches!(byte, b'\n' | b','));
+        let shown: Vec<&[u8]> = parts.filter(|it| holds(it, b"ChanVariable")).collect();
+        let shows = |name: &String| {
+            let pair = format!("{name}=");
+            shown.iter().any(|it| holds(it, pair.as_bytes()))
+        };
+        self.unseen.retain(|name| !shows(name));
+        self.looked_at = self.looked_at.saturating_add(1);
+        if self.unseen.is_empty() {
+            self.lacks.remove(&status::Lacking::Variables);
+        } else if self.looked_at == EVENTS_LOOKED_AT {
+            let names = self.unseen.join(", ");
+            self.lacks(
+                status::Lacking::Variables,
+                format!(
+                    "channels do not show {names}, which leads are taken from: add it to \
+                     channelvars in manager.conf, then `manager reload`"
+                ),
+            );
+        }
+    }
+}
+
+fn holds(bytes: &[u8], part: &[u8]) -> bool {
+    bytes.windows(part.len()).any(|it| it == part)
+}
+
+/// The words for what a line has found out.
+fn words(lack: Lack) -> (status::Lacking, String) {
+    const READ: &str = "set read = call,cdr,system for it in manager.conf, `manager reload`, and \
+                        restart callbridge";
+    match lack {
+        Lack::Calls(born) => {
+            let born = match born {
+                1 => "a channel was born and".to_owned(),
+                born => format!("{born} channels were born and"),
+            };
+            let what = format!("the account hears no calls: {born} not heard; {READ}");
+            (status::Lacking::Calls, what)
+        }
+        Lack::System => {
+            let what = format!("the account does not hear when the PBX starts and stops; {READ}");
+            (status::Lacking::System, what)
+        }
+        Lack::List => (
+            status::Lacking::List,
+            "the account may not ask which channels live (CoreShowChannels); set write = system \
+             for it in manager.conf, `manager reload`, and restart callbridge"
+                .to_owned(),
+        ),
+    }
+}
+
+impl Source {
+    /// The line is up, and nothing is proved of it.
+    pub(super) fn is_connected(&mut self, now: EventTime) {
+        self.status.state = SourceState::Connected;
+        self.status.connected_since = Some(now.floor_seconds().get());
+        (self.proof.heard, self.proof.timed) = (false, false);
+        self.proof.lacks.clear();
+        self.proof.looked_at = 0;
+    }
+}
+
+impl Intake {
+    /// The line of a source has found out what its account lacks.
+    pub fn lacks(&mut self, id: SourceId, lack: Lack) {
+        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
+            let (lacking, what) = words(lack);
+            source.proof.lacks(lacking, what);
+        }
+    }
+
+    /// What was found to be lacking since the last look, with the source.
+    pub fn take_lacks(&mut self) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for source in &mut self.sources {
+            let untold = std::mem::take(&mut source.proof.untold).into_iter();
+            found.extend(untold.map(|what| (source.settings.shown.clone(), what)));
+        }
+        found
+    }
+}

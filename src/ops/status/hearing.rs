@@ -1,0 +1,72 @@
+//! What is found of lines that are let in: whether they hear anything, and what their accounts
+//! lack.
+
+use super::findings::todo;
+use super::{Kind, SourceState, Status, Todo, seconds_in_words};
+use serde::{Deserialize, Serialize};
+
+/// A line that has heard nothing since it was let in is pointed at after so long.
+const SILENT_SECONDS: i64 = 24 * 3600;
+
+/// What the account of a source lacks, worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Lacking {
+    /// It hears no calls.
+    Calls,
+    /// Channels do not show a variable that leads come from.
+    Variables,
+    /// It may not ask which channels live.
+    List,
+    /// It does not hear the PBX's start and stop.
+    System,
+    /// Events carry no time.
+    Times,
+}
+
+/// The same with what to do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lack {
+    /// What it is.
+    pub kind: Lacking,
+    /// In words.
+    pub what: String,
+}
+
+/// What is let in and not heard. Silence alone is told of late, for nights and holidays are silent.
+pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
+    for source in status.sources.iter().filter(|it| it.state.is_up()) {
+        let name = format!("source {} ({})", source.url, source.pbx);
+        let silent = source.state == SourceState::Connected;
+        let (mut deaf, mut lacks) = (Vec::new(), Vec::new());
+        for lack in &source.lacks {
+            match lack.kind {
+                Lacking::Calls => deaf.push(&*lack.what),
+                Lacking::System if silent => deaf.push(&*lack.what),
+                Lacking::Variables | Lacking::List => lacks.push(&*lack.what),
+                // One is told beside the source, the other has arrival serve for it.
+                Lacking::System | Lacking::Times => {}
+            }
+        }
+        let since = source.connected_since.filter(|_| silent);
+        let seconds = since.map_or(0, |since| (status.at - since).max(0));
+        if let Some(what) = deaf.first() {
+            found.push(todo(
+                Kind::NotHeard,
+                format!("{name}: {what}"),
+                status.check(),
+            ));
+        } else if seconds >= SILENT_SECONDS {
+            let what = format!(
+                "{name} is connected for {} and has heard no event of a call: were there none, or \
+                 may it hear none?",
+                seconds_in_words(seconds.unsigned_abs())
+            );
+            found.push(todo(Kind::NotHeard, what, status.check()));
+        }
+        if !lacks.is_empty() {
+            let what = format!("{name}: {}", lacks.join("; "));
+            found.push(todo(Kind::Rights, what, status.check()));
+        }
+    }
+}

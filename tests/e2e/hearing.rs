@@ -1,0 +1,154 @@
+//! Is a line that hears nothing seen, though it is let in?
+
+use crate::crm::{self, RATE_FLAG};
+use crate::operations::metrics;
+use crate::pbx::{self, Pbx};
+use crate::program::{Place, Program};
+use crate::recordings::{self, TRUNKS};
+use callbridge::ops::status::{Kind, Lacking, SourceState, Status, Verdict};
+use callbridge::sandbox::Server;
+
+struct Stage {
+    place: Place,
+    _crm: Server,
+    pbx: Pbx,
+    program: Program,
+}
+
+impl Stage {
+    async fn start(pbx: Pbx) -> Self {
+        let (place, crm) = (Place::new(), crm::start().await);
+        let secret = place.write("secret", pbx::SECRET);
+        let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+        let flags = [
+            &source,
+            TRUNKS[0],
+            TRUNKS[1],
+            RATE_FLAG,
+            "--listen=127.0.0.1:0",
+        ];
+        let program = place.run(&crm.url(), &flags);
+        pbx.logged_in(1).await;
+        Self {
+            place,
+            _crm: crm,
+            pbx,
+            program,
+        }
+    }
+
+    /// The events of a recording, without lines that hold this.
+    async fn say(&self, name: &str, without: &[&str]) {
+        let events = recordings::one(name).events().collect::<Vec<_>>().concat();
+        let events = String::from_utf8(events).expect("text");
+        let lines = events.split_inclusive('\n');
+        let kept = lines.filter(|line| !without.iter().any(|part| line.contains(part)));
+        self.pbx.say(kept.collect::<String>().as_bytes()).await;
+    }
+
+    /// Lines of the log with these words.
+    fn logged(&self, words: &str) -> usize {
+        let log = self.place.logs();
+        log.lines().filter(|line| line.contains(words)).count()
+    }
+}
+
+fn kinds(status: &Status) -> Vec<Kind> {
+    status.todo.iter().map(|todo| todo.kind).collect()
+}
+
+fn lacks(status: &Status) -> Vec<Lacking> {
+    status.sources[0]
+        .lacks
+        .iter()
+        .map(|lack| lack.kind)
+        .collect()
+}
+
+#[tokio::test]
+async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
+    let mut stage = Stage::start(Pbx::ami().await).await;
+    let connected = |it: &Status| it.sources[0].state == SourceState::Connected;
+    let status = stage
+        .program
+        .until("a line that is let in", connected)
+        .await;
+    assert_eq!((status.verdict, kinds(&status)), (Verdict::Well, vec![]));
+    let exported = metrics(&stage.program).await;
+    let shows = |name: &str, text: &str| {
+        let mut lines = text.lines().filter(|line| line.starts_with(name));
+        lines.next().expect("the metric").to_owned()
+    };
+    assert!(shows("callbridge_source_up{", &exported).ends_with(" 1"));
+    assert!(shows("callbridge_source_heard{", &exported).ends_with(" 0"));
+    stage.say("inbound_answered", &[]).await;
+    let up = |it: &Status| it.sources[0].state == SourceState::Up;
+    let status = stage.program.until("a line that is heard", up).await;
+    assert_eq!(lacks(&status), []);
+    let exported = metrics(&stage.program).await;
+    assert!(shows("callbridge_source_heard{", &exported).ends_with(" 1"));
+    stage.program.terminate().await;
+}
+
+#[tokio::test]
+async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
+    let pbx = Pbx::ami().await;
+    pbx.hides_boot();
+    let list = "Response: Success\nActionID: {id}\nEventList: start\n\n\
+                Event: CoreShowChannelsComplete\nActionID: {id}\n\n";
+    pbx.answers("CoreShowChannels", &[list]);
+    let mut stage = Stage::start(pbx).await;
+    let lacking = |it: &Status| lacks(it) == [Lacking::System];
+    let status = stage.program.until("nothing heard", lacking).await;
+    assert_eq!(
+        (status.verdict, kinds(&status)),
+        (Verdict::Attention, vec![Kind::NotHeard])
+    );
+    assert!(
+        status.todo[0].what.contains("read = call,cdr,system"),
+        "{:?}",
+        status.todo
+    );
+    // The next login is refused the list.
+    let denied = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
+    stage.pbx.answers("CoreShowChannels", &[denied]);
+    stage.pbx.cut().await;
+    stage.pbx.logged_in(2).await;
+    let lacking = |it: &Status| lacks(it) == [Lacking::List];
+    let status = stage.program.until("no list", lacking).await;
+    assert!(kinds(&status).contains(&Kind::Rights), "{:?}", status.todo);
+    stage.program.terminate().await;
+    let log = stage.place.logs();
+    for words in [
+        "does not hear when the PBX starts",
+        "may not ask which channels live",
+    ] {
+        let told = log.lines().filter(|line| line.contains(words)).count();
+        assert_eq!(told, 1, "{words}: {log}");
+    }
+}
+
+#[tokio::test]
+async fn events_without_times_and_without_the_variable_of_the_leads_are_named() {
+    let mut stage = Stage::start(Pbx::ami().await).await;
+    let names = [
+        "inbound_answered",
+        "outbound_answered",
+        "blind_transfer",
+        "ring_group",
+    ];
+    for name in names {
+        stage.say(name, &["Timestamp:", "ChanVariable:"]).await;
+    }
+    let lacking = |it: &Status| lacks(it) == [Lacking::Variables, Lacking::Times];
+    let status = stage.program.until("both named", lacking).await;
+    let rights = status.todo.iter().find(|todo| todo.kind == Kind::Rights);
+    assert!(rights.is_some_and(|it| it.what.contains("LEAD_ID") && !it.what.contains("time")));
+    assert_eq!(stage.logged("channelvars"), 1);
+    assert_eq!(stage.logged("timestampevents"), 1);
+    // `manager reload` mends the one while the line is up.
+    stage.say("inbound_answered", &["Timestamp:"]).await;
+    let mended = |it: &Status| lacks(it) == [Lacking::Times];
+    stage.program.until("the variable is shown", mended).await;
+    stage.program.terminate().await;
+}
