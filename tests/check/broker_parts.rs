@@ -45,12 +45,15 @@ async fn a_queue_that_the_daemon_consumes_is_no_fault() {
     let daemon = place.run(&flags).await;
     let up = async || {
         let status = place.status().await?;
-        (status["sources"][1]["state"] == "up").then_some(())
+        (status["sources"][1]["state"] == "connected").then_some(())
     };
     crate::sidecar::until("the queue consumed", up).await;
     check(&place, &flags).await.is_clean();
     let status = place.status().await.expect("a status");
-    assert_eq!(status["sources"][1]["state"], "up", "it still consumes");
+    assert_eq!(
+        status["sources"][1]["state"], "connected",
+        "it still consumes"
+    );
     daemon.stop().await;
 }
 

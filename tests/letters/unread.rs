@@ -113,7 +113,7 @@ async fn a_frame_that_is_no_json_does_not_end_a_websocket() {
     let source = place.status().await.expect("a status")["sources"][0].clone();
     assert_eq!(
         (&source["state"], &source["unreadable"]),
-        (&json!("up"), &json!(4))
+        (&json!("connected"), &json!(4))
     );
     assert_eq!(source["gaps"], json!(0));
     daemon.stop().await;
@@ -150,9 +150,9 @@ async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
     place.reaches("/books/finished", 0).await;
     let up = async || {
         let status = place.status().await?;
-        (status["sources"][0]["state"] == json!("up")).then_some(())
+        (status["sources"][0]["state"] == json!("connected")).then_some(())
     };
-    until("the source up", up).await;
+    until("the source let in", up).await;
     daemon.stop().await;
 }
 
