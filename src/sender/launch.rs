@@ -28,6 +28,9 @@ impl Core {
             return Launch::Not { ops };
         };
         self.polled_last = matches!(plan.task, Task::Poll(_));
+        if let Task::Poll(call) = &plan.task {
+            self.sweeper.asked_for(call);
+        }
         let flight = Flight {
             plan,
             token,

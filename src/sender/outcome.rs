@@ -99,9 +99,6 @@ impl Core {
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &flight.plan.task);
         let row = flight.plan.row();
-        if let Task::Poll(call) = &flight.plan.task {
-            self.sweeper.asked_for(call);
-        }
         if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
             self.probed(now, &probe, &verdict);
         }

@@ -122,7 +122,7 @@ impl Sweeper {
             .is_some_and(|run| run.sought.contains_key(&call.uuid))
     }
 
-    /// The call was asked for alone meanwhile.
+    /// The call is asked for alone: two answers must not tell of it.
     pub fn asked_for(&mut self, call: &Unconfirmed) {
         if let Some(run) = &mut self.running {
             run.sought.remove(&call.uuid);
