@@ -290,6 +290,7 @@ fn under_systemd(place: &Place, crm: &str, watchdog: &str) -> (UnixDatagram, Pro
         "run".to_owned(),
         place.file("recorded", "ami"),
         TRUNKS[0].to_owned(),
+        "--pbx-id=e2e".to_owned(),
         format!("--crm-url={crm}"),
         format!("--token-file={}", place.path("token")),
         format!("--state={}", place.path("state")),
