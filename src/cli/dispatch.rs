@@ -8,6 +8,9 @@ use crate::control::command;
 use crate::explain::text::Paint;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
+use std::os::fd::AsFd as _;
+use tokio::io::Interest;
+use tokio::net::unix::pipe;
 
 /// Does what was asked. `shutdown` ends when the process is asked to stop.
 pub async fn dispatch(
@@ -59,6 +62,18 @@ pub async fn dispatch(
         }
         Command::Completions(shell) => print(&manual::completions(shell)),
         Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
+    }
+}
+
+/// Ends when stdout is a pipe that nobody reads any more: `calls --follow | head -1` need not wait
+/// for one more call to notice.
+pub async fn nobody_reads() {
+    let out = io::stdout().as_fd().try_clone_to_owned();
+    // Unchecked: made sure of, it would be set not to block, and what is printed could be refused.
+    match out.and_then(pipe::Sender::from_owned_fd_unchecked) {
+        Ok(out) => drop(out.ready(Interest::ERROR).await),
+        // A file is never closed at its other end.
+        Err(_) => std::future::pending().await,
     }
 }
 

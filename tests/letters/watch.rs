@@ -4,6 +4,7 @@ use crate::calls::Call;
 use crate::sidecar::{PBX, Place, Running, crm, json_lines, until};
 use rustix::process::Signal;
 use std::io::Write;
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 /// Appends to the recording that a daemon follows.
 fn append(place: &Place, call: &Call) {
@@ -86,4 +87,29 @@ async fn a_watch_waits_for_the_daemon_and_outlives_its_restart() {
         daemon.stop().await;
     }
     assert_eq!(watch.end(Signal::TERM).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_has_read_enough_ends_what_is_followed() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    let daemon = place
+        .run(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    place.reaches("/books/journaled", 1).await;
+    let state = format!("--state={}", place.path("state").display());
+    for arguments in [["calls", "--follow", &state], ["dead", "watch", &state]] {
+        let mut following = place.start_piped(&arguments);
+        let mut out = BufReader::new(following.stdout.take().expect("a pipe"));
+        if arguments[0] == "calls" {
+            let mut first = String::new();
+            out.read_line(&mut first).await.expect("a call");
+            assert!(first.contains("lead 4001"), "{first}");
+        }
+        drop(out);
+        let ended = async || following.try_wait().expect("a child");
+        let status = until("its end", ended).await;
+        assert!(status.success(), "{arguments:?}: {status}");
+    }
+    daemon.stop().await;
 }

@@ -218,6 +218,13 @@ impl Place {
         Running { child, log, out }
     }
 
+    /// Starts a command whose stdout is a pipe.
+    pub fn start_piped<S: AsRef<str>>(&self, arguments: &[S]) -> Child {
+        let mut command = self.command(arguments);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn();
+        child.expect("it starts")
+    }
+
     /// Starts `run` with these flags and waits until it answers.
     pub async fn run(&self, flags: &[String]) -> Running {
         let mut arguments = vec!["run".to_owned()];

@@ -5,6 +5,7 @@
 
 use super::conversation::{converse, line, mute, nobody, zone_of};
 use crate::cli::command::{Asking, ListCalls};
+use crate::cli::dispatch::nobody_reads;
 use crate::cli::exit::{Code, Failure};
 use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Calls, Reply};
@@ -87,6 +88,7 @@ pub async fn run(
         return tokio::select! {
             ended = follow(&calls.which, at, look) => ended,
             () = shutdown => Ok(()),
+            () = nobody_reads() => Ok(()),
         };
     }
     let found = kept(&calls.which, at, look).await?;

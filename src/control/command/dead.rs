@@ -3,7 +3,7 @@
 use super::conversation::{converse, csv_line, line};
 use super::watch;
 use crate::cli::command::{Asking, Dead};
-use crate::cli::dispatch::print;
+use crate::cli::dispatch::{nobody_reads, print};
 use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::{Ask, Selection};
 use crate::dead_letter::text;
@@ -52,6 +52,7 @@ pub async fn run(
         Dead::Watch => tokio::select! {
             ended = watch::watch(at, width()) => ended,
             () = shutdown => Ok(()),
+            () = nobody_reads() => Ok(()),
         },
     }
 }
