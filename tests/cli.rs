@@ -282,9 +282,45 @@ fn help_and_version_go_to_stdout_and_a_missing_command_is_64() {
     assert!(text(&["completions", "bash"]).contains("_callbridge"));
     let page = text(&["man"]);
     assert!(page.contains(".TH callbridge 1") && page.contains("CALLBRIDGE DEAD RETRY"));
+    for words in [
+        "EXIT STATUS",
+        "ENVIRONMENT",
+        "FILES",
+        "EXAMPLES",
+        "CALLBRIDGE_AMI_SECRET",
+        "/etc/callbridge/NAME.flags",
+        "callbridge lead missing \\-\\-csv",
+    ] {
+        assert!(page.contains(words), "{words} is missing in {page}");
+    }
+    let of_check = page.split("CALLBRIDGE CHECK").nth(1).expect("its flags");
+    let of_check = of_check.split("\n.SH").next().expect("a section");
+    assert!(of_check.contains("flags of \\fBcallbridge run") && of_check.contains("\\-\\-json"));
     assert!(refused(&[], &[], 64).contains("no command is given"));
     assert!(refused(&["rnu"], &[], 64).contains("'rnu'"));
     assert!(refused(&["completions", "cmd"], &[], 64).contains("bash, elvish, fish"));
+}
+
+#[test]
+fn groff_formats_the_manual_page_without_a_warning() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("callbridge.1");
+    std::fs::write(&path, callbridge(&["man"], &[]).stdout).expect("written");
+    let groff = Command::new("groff")
+        .args(["-Kutf8", "-man", "-ww", "-Wbreak", "-Tutf8"])
+        .arg(&path)
+        .output();
+    let Ok(said) = groff else {
+        eprintln!("not run: groff is not installed");
+        return;
+    };
+    let complaints = String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.status.success() && complaints.is_empty(),
+        "{complaints}"
+    );
+    let shown = String::from_utf8_lossy(&said.stdout);
+    assert!(shown.contains("Numbers that"), "{shown}");
 }
 
 #[test]

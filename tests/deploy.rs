@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 15] = [
+const METRICS: [&str; 16] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -18,6 +18,7 @@ const METRICS: [&str; 15] = [
     "callbridge_source_events_total",
     "callbridge_source_last_event_timestamp_seconds",
     "callbridge_gaps_total",
+    "callbridge_last_gap_timestamp_seconds",
     "callbridge_dead_letters",
     "callbridge_token_expiry_timestamp_seconds",
     "callbridge_paused",
@@ -189,10 +190,9 @@ fn metric_names(text: &str) -> BTreeSet<&str> {
 #[test]
 fn every_metric_in_the_alert_rules_is_one_that_the_program_exports() {
     let rules = text("prometheus/callbridge.rules.yml");
-    let expressions: String = rules
-        .lines()
-        .filter(|line| line.trim_start().starts_with("expr:"))
-        .collect();
+    let expressions = rules.split("expr:").skip(1);
+    let expressions = expressions.map(|rest| rest.split("labels:").next().unwrap_or_default());
+    let expressions: String = expressions.collect();
     let used = metric_names(&expressions);
     let unknown: Vec<_> = used.iter().filter(|name| !METRICS.contains(name)).collect();
     assert!(unknown.is_empty(), "not exported: {unknown:?}");
@@ -217,6 +217,35 @@ fn prometheus_takes_the_alert_rules() {
     };
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "promtool check rules: {said}");
+}
+
+#[test]
+fn each_alert_fires_when_it_should_and_keeps_still_otherwise() {
+    let test = "each_alert_fires_when_it_should_and_keeps_still_otherwise";
+    let (rules, cases) = (
+        text("prometheus/callbridge.rules.yml"),
+        text("prometheus/callbridge.rules.test.yml"),
+    );
+    let alerts = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    for alert in alerts {
+        let name = format!("alertname: {alert}");
+        let named = cases.split(&name).skip(1);
+        let (still, fires): (Vec<&str>, Vec<&str>) =
+            named.partition(|after| after.starts_with(", exp_alerts: []}"));
+        assert!(
+            !still.is_empty() && !fires.is_empty(),
+            "no two cases of {alert}"
+        );
+    }
+    let path = deploy("prometheus/callbridge.rules.test.yml");
+    let arguments = ["test", "rules", path.to_str().expect("a path in UTF-8")];
+    let Some(output) = run("promtool", &arguments, test) else {
+        return;
+    };
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "promtool test rules: {said}");
 }
 
 #[test]

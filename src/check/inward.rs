@@ -11,6 +11,8 @@ use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
 use callbridge_source::Fix;
 use callbridge_source::url::Transport;
+use std::io::ErrorKind;
+use std::path::Path;
 
 /// Opens the source once, as far as it goes without taking anything from it.
 ///
@@ -50,12 +52,18 @@ pub async fn dead_letters(config: &Config) -> Option<Finding> {
 /// A file that is not there is the only source with a code of its own.
 fn code(error: &callbridge_source::Error, transport: &Transport) -> Code {
     match transport {
-        Transport::File { path, .. } if !path.exists() => Code::NoInput,
+        Transport::File { path, .. } if is_missing(path) => Code::NoInput,
         Transport::File { .. }
         | Transport::Ami { .. }
         | Transport::WebSocket { .. }
         | Transport::Amqp(_) => by(error.fix()),
     }
+}
+
+/// A file behind a folder that we may not enter is there for all we know.
+fn is_missing(path: &Path) -> bool {
+    let looked = path.metadata();
+    looked.is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 fn by(fix: Fix) -> Code {

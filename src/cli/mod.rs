@@ -33,6 +33,7 @@ mod log_lines;
 mod log_writer;
 pub mod logging;
 pub mod manual;
+mod manual_sections;
 pub mod options;
 pub mod secrets;
 pub mod values;

@@ -32,9 +32,10 @@ pub mod tokens;
 pub mod upkeep;
 pub mod webhooks;
 
-use crate::cli::config::Config;
+use crate::cli::config::{Config, TokenFrom};
 use crate::cli::doubts::{self, Doubt};
 use crate::cli::exit::{Code, Failure};
+use crate::cli::secrets::Place;
 use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
 use crate::intake::written::Files;
@@ -49,7 +50,7 @@ use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use lists::Lists;
 use observer::Observer;
 use outward::Outward;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 use tokio::net::TcpListener;
@@ -189,7 +190,7 @@ impl Daemon {
             employees: met,
             vitals,
             state: shown_folder(&config),
-            check_command: check_command(std::env::args()),
+            check_command: check_command(&config, std::env::args()),
         });
         let daemon = Self {
             observer,
@@ -433,11 +434,26 @@ fn shown_folder(config: &Config) -> String {
     folder.display().to_string()
 }
 
-/// The command that tries what `run` was given: what stood in its arguments has no secrets.
-fn check_command(arguments: impl Iterator<Item = String>) -> Option<String> {
+/// The command that tries what `run` was given: what stood in its arguments has no secrets. What a
+/// service is given by systemd is named, for whoever runs the command is not given it.
+fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Option<String> {
     let mut given = arguments.skip(1).skip_while(|argument| argument != "run");
     given.next()?;
-    let flags: Vec<String> = given.map(|flag| findings::quoted(&flag)).collect();
+    let mut flags: Vec<String> = given.map(|flag| findings::quoted(&flag)).collect();
+    let told = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let state = told("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
+    let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
+        Some(TokenFrom::Place(Place::File(file))) => Some(file.clone()),
+        _ => None,
+    };
+    let token = token.zip(told("CREDENTIALS_DIRECTORY"));
+    let token = token
+        .filter(|(file, dir)| file.starts_with(dir))
+        .map(|it| it.0);
+    for (flag, path) in [("--state", state), ("--token-file", token)] {
+        let path = path.map(|path| findings::quoted(&path.display().to_string()));
+        flags.extend(path.map(|path| format!("{flag}={path}")));
+    }
     Some(format!("callbridge check {}", flags.join(" ")))
 }
 

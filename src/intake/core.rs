@@ -242,7 +242,7 @@ impl Intake {
     /// A file was read to this place, whether it gave a frame or not.
     pub fn read_to(&mut self, id: SourceId, position: &FilePosition) {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
-            source.position = serde_json::to_value(position).ok();
+            source.position = Some(position.clone());
         }
     }
 
@@ -509,7 +509,9 @@ impl Intake {
         for (at, source) in self.sources.iter_mut().enumerate() {
             let id = SourceId(u16::try_from(at).unwrap_or(u16::MAX));
             ops.extend(source.heard_at());
-            if let Some(position) = source.position.take() {
+            let position = source.position.take().map(serde_json::to_value);
+            // Texts and numbers always serialize.
+            if let Some(Ok(position)) = position {
                 ops.push(Op::Position {
                     source: source.settings.shown.clone(),
                     position,

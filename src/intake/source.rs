@@ -8,7 +8,7 @@ use crate::spool::Op;
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Told};
-use callbridge_source::Frame;
+use callbridge_source::{FilePosition, Frame};
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const LOOKED_AT_MAX: u8 = 16;
@@ -32,7 +32,7 @@ pub(super) struct Source {
     pub(super) gap_known: bool,
     pub(super) through: Option<u64>,
     pub(super) refused: Vec<u64>,
-    pub(super) position: Option<serde_json::Value>,
+    pub(super) position: Option<FilePosition>,
     /// Where the last event without a time stands among those of its file, whose arrival says
     /// nothing.
     pub(super) ordered: EventTime,
@@ -83,7 +83,7 @@ impl Source {
             self.status.state = status::SourceState::Reading;
         }
         if let Some(position) = &frame.position {
-            self.position = serde_json::to_value(position).ok();
+            self.position = Some(position.clone());
         }
     }
 

@@ -1,10 +1,10 @@
 //! The HTTP listener (`--listen`): `/healthz`, `/readyz`, `/metrics`. Nothing of it changes
 //! anything, and nothing of it shows a secret.
 
-use super::metrics::{self, Observed};
+use super::metrics::{self, Format, Observed};
 use axum::Router;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
 use std::future::Future;
@@ -66,10 +66,12 @@ async fn readyz(State(watch): State<Arc<dyn Watch>>) -> impl IntoResponse {
     }
 }
 
-async fn scrape(State(watch): State<Arc<dyn Watch>>) -> impl IntoResponse {
+async fn scrape(State(watch): State<Arc<dyn Watch>>, headers: HeaderMap) -> impl IntoResponse {
     let seen = watch.observe().await;
+    let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
+    let format = Format::of(accept.unwrap_or_default());
     (
-        [(header::CONTENT_TYPE, metrics::CONTENT_TYPE)],
-        metrics::render(&seen),
+        [(header::CONTENT_TYPE, format.content_type())],
+        metrics::render(&seen, format),
     )
 }

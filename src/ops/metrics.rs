@@ -1,4 +1,5 @@
-//! The status as Prometheus metrics, in OpenMetrics text.
+//! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
+//! and in the older text format for all others.
 
 use super::status::{PAUSES, Requests, Status, TROUBLES};
 use crate::journal;
@@ -10,10 +11,35 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::atomic::AtomicU64;
 
-/// The media type of what [`render`] returns.
-pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// What a scrape is written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// OpenMetrics 1.0.
+    Open,
+    /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
+    Classic,
+}
+
+impl Format {
+    /// The one that this `Accept` header asks for.
+    pub fn of(accept: &str) -> Self {
+        match accept.contains("application/openmetrics-text") {
+            true => Self::Open,
+            false => Self::Classic,
+        }
+    }
+
+    /// The media type of what [`render`] returns.
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
 
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
 #[derive(Clone, Debug)]
@@ -127,7 +153,7 @@ type Gauges<L> = Family<L, Gauge>;
 type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
 /// One scrape.
-pub fn render(seen: &Observed) -> String {
+pub fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);
     budget(&mut all, seen);
@@ -152,6 +178,29 @@ pub fn render(seen: &Observed) -> String {
     let mut text = String::new();
     // Writing into a String does not fail.
     let _ = encode(&mut text, &all);
+    match format {
+        Format::Open => text,
+        Format::Classic => classic(&text),
+    }
+}
+
+/// The same in the older format: a counter is known by its whole name there, and no mark ends it.
+fn classic(open: &str) -> String {
+    let counters: Vec<&str> = (open.lines())
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut text = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| *line != "# EOF") {
+        let told = |mark| Some((mark, line.strip_prefix(mark)?.split_once(' ')?));
+        match told("# HELP ").or_else(|| told("# TYPE ")) {
+            Some((mark, (name, words))) if counters.contains(&name) => {
+                let _ = writeln!(text, "{mark}{name}_total {words}");
+            }
+            _ => {
+                let _ = writeln!(text, "{line}");
+            }
+        }
+    }
     text
 }
 
@@ -292,6 +341,14 @@ fn sources(all: &mut Registry, seen: &Observed) {
     );
     let help = "Arrival of the source's last event";
     all.register("source_last_event_timestamp_seconds", help, last);
+    let newest = Gauges::<Source>::default();
+    for gap in &seen.status.gaps {
+        let source = gap.source.clone();
+        let gauge = newest.get_or_create(&Source { source });
+        gauge.set(gauge.get().max(gap.to));
+    }
+    let help = "End of the newest gap of a source, kept over restarts";
+    all.register("last_gap_timestamp_seconds", help, newest);
     all.register(
         "gaps",
         "Times at which events of a source may have been missed",
@@ -410,9 +467,10 @@ fn signed(count: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::ops::status;
+    use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.
-    const PROMISED: [&str; 16] = [
+    const PROMISED: [&str; 17] = [
         "callbridge_calls{book=\"journaled\"} 3",
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
@@ -421,6 +479,7 @@ mod tests {
         "callbridge_source_events_total{source=\"ami://b@pbx\",result=\"read\"} 7",
         "callbridge_source_last_event_timestamp_seconds{source=\"ami://b@pbx\"} 1795151317",
         "callbridge_gaps_total{source=\"ami://b@pbx\"} 2",
+        "callbridge_last_gap_timestamp_seconds{source=\"ami://b@pbx\"} 1795151300",
         "callbridge_dead_letters{reason=\"failed\"} 1",
         "callbridge_token_expiry_timestamp_seconds 1800000000",
         "callbridge_paused{reason=\"no_grant\"} 1",
@@ -455,6 +514,13 @@ mod tests {
             calls: 5,
             ..Default::default()
         }];
+        seen.status.gaps = [1_795_151_300, 1_795_151_200]
+            .map(|to| status::SourceGap {
+                source: "ami://b@pbx".into(),
+                to,
+                ..Default::default()
+            })
+            .to_vec();
         seen.status.token.expires_at = Some(1_800_000_000);
         seen.status.pause = Some(status::Pause {
             reason: "no_grant".into(),
@@ -468,7 +534,7 @@ mod tests {
             .insert(("submit".into(), "submitted".into()), 4);
         seen.dead_letters.insert("failed".into(), 1);
         seen.durations.request.observe(0.02);
-        let text = render(&seen);
+        let text = render(&seen, Format::Open);
         for name in PROMISED {
             assert!(text.contains(name), "{name} is missing in\n{text}");
         }
@@ -482,9 +548,33 @@ mod tests {
     #[test]
     fn a_token_without_an_expiry_date_expires_never_and_an_unknown_one_says_nothing() {
         let mut seen = Observed::default();
-        assert!(!render(&seen).contains("token_expiry"));
+        assert!(!render(&seen, Format::Open).contains("token_expiry"));
         seen.status.token.state = "ok".into();
         let line = "callbridge_token_expiry_timestamp_seconds inf\n";
-        assert!(render(&seen).contains(line), "{}", render(&seen));
+        let text = render(&seen, Format::Open);
+        assert!(text.contains(line), "{text}");
+    }
+
+    #[test]
+    fn who_does_not_ask_for_openmetrics_gets_the_same_in_the_older_format() {
+        let prometheus =
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5";
+        assert_eq!(Format::of(prometheus), Format::Open);
+        assert_eq!(Format::of("*/*"), Format::Classic);
+        let mut seen = Observed::default();
+        seen.requests
+            .insert(("submit".into(), "submitted".into()), 4);
+        let [open, old] = [Format::Open, Format::Classic].map(|format| render(&seen, format));
+        assert!(
+            old.contains("# TYPE callbridge_requests_total counter\n"),
+            "{old}"
+        );
+        assert!(old.contains("# HELP callbridge_requests_total "), "{old}");
+        assert!(!old.contains("# EOF"), "{old}");
+        let samples = |text: &str| {
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(str::to_owned).collect::<BTreeSet<_>>()
+        };
+        assert_eq!(samples(&old), samples(&open));
     }
 }

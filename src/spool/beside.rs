@@ -1,6 +1,7 @@
 //! A second, read-only connection to the spool's file, for whoever cannot wait for a commit.
 
 use super::{Error, folder};
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -31,6 +32,9 @@ impl Beside {
     fn of(file: PathBuf) -> Result<Self, Error> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&file, flags)
+            .map_err(|error| Error::sqlite(&file, &error))?;
+        // A plan that hangs on the values asked for is made anew for each of them.
+        db.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)
             .map_err(|error| Error::sqlite(&file, &error))?;
         let opened = identity(&file);
         Ok(Self { db, file, opened })

@@ -100,7 +100,34 @@ async fn health_readiness_and_every_promised_metric_are_served() {
     }
     let expiry = format!("callbridge_token_expiry_timestamp_seconds {expires_at}\n");
     assert!(metrics.contains(&expiry), "{metrics}");
+    prometheus_takes(&metrics);
     program.terminate().await;
+}
+
+/// `promtool check metrics` finds nothing to complain of.
+fn prometheus_takes(metrics: &str) {
+    use std::io::Write as _;
+    use std::process::{Command, Stdio};
+    let checking = Command::new("promtool")
+        .args(["check", "metrics"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut checking) = checking else {
+        let words = b"\nnot run: promtool check metrics (promtool is not installed)\n";
+        let _ = std::io::stderr().write_all(words);
+        return;
+    };
+    let mut stdin = checking.stdin.take().expect("a pipe");
+    stdin.write_all(metrics.as_bytes()).expect("it reads");
+    drop(stdin);
+    let said = checking.wait_with_output().expect("it ends");
+    let complaints = String::from_utf8_lossy(&said.stderr);
+    assert!(
+        said.status.success() && complaints.is_empty(),
+        "{complaints}\n{metrics}"
+    );
 }
 
 #[tokio::test]

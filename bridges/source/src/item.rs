@@ -4,6 +4,7 @@ use bytes::Bytes;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
+use smol_str::SmolStr;
 use std::fmt;
 
 /// Which of the `--source` flags a thing came from, counted from 0.
@@ -71,7 +72,7 @@ pub struct Frame {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePosition {
     /// The path as the source's URL gives it; the file itself may bear another name by now.
-    pub path: String,
+    pub path: SmolStr,
     /// The file's inode.
     pub inode: u64,
     /// How many of the first bytes `head_hash` is made of: at most 1024, never beyond `offset`.

@@ -5,6 +5,7 @@ use super::cut::{Cut, Cutter, last_end};
 use super::opening;
 use crate::FilePosition;
 use crate::url::Format;
+use smol_str::SmolStr;
 use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -20,6 +21,11 @@ fn hash(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
     })
+}
+
+/// The hash of a head that does not grow any more.
+fn whole(head: &[u8]) -> Option<u64> {
+    (head.len() >= HEAD_BYTES_MAX).then(|| hash(head))
 }
 
 fn head_len(offset: u64) -> usize {
@@ -47,8 +53,10 @@ pub(super) struct Opened {
     file: File,
     inode: u64,
     /// The path as configured, for positions.
-    path: String,
+    path: SmolStr,
     head: Vec<u8>,
+    /// The hash of the whole head, once it is complete: it stands in each position from there on.
+    head_hash: Option<u64>,
     /// Bytes read from the file's start.
     read: u64,
     cutter: Cutter,
@@ -96,7 +104,8 @@ impl Opened {
         Ok(Self {
             file,
             inode: metadata.ino(),
-            path: configured.to_string_lossy().into_owned(),
+            path: configured.to_string_lossy().into(),
+            head_hash: whole(&head),
             head,
             read: offset,
             cutter: Cutter::new(format, offset),
@@ -136,11 +145,12 @@ impl Opened {
 
     fn position_at(&self, offset: u64) -> FilePosition {
         let length = head_len(offset).min(self.head.len());
+        let head_hash = self.head_hash.filter(|_| length == HEAD_BYTES_MAX);
         FilePosition {
             path: self.path.clone(),
             inode: self.inode,
             head_len: u32::try_from(length).unwrap_or(0),
-            head_hash: hash(&self.head[..length]),
+            head_hash: head_hash.unwrap_or_else(|| hash(&self.head[..length])),
             offset,
         }
     }
@@ -165,6 +175,7 @@ impl Opened {
         if self.head.len() < HEAD_BYTES_MAX {
             let missing = (HEAD_BYTES_MAX - self.head.len()).min(read);
             self.head.extend_from_slice(&chunk[..missing]);
+            self.head_hash = whole(&self.head);
         }
         self.read += read as u64;
         self.cutter.push(&chunk);

@@ -265,7 +265,11 @@ fn what_cannot_be_read_is_told_and_tried_again() {
     let mut desk = Desk::new(From::Start);
     fs::create_dir(desk.path()).expect("made");
     desk.read();
-    assert!(desk.troubles[0].contains("no file"), "{:?}", desk.troubles);
+    assert!(
+        desk.troubles[0].contains("no regular file"),
+        "{:?}",
+        desk.troubles
+    );
     fs::remove_dir(desk.path()).expect("removed");
     desk.write("a\n");
     assert_eq!(desk.read(), ["a"]);

@@ -129,5 +129,5 @@ async fn a_folder_in_place_of_a_file_is_named() {
         why.contains(Path::new("cel.csv").to_str().expect("text")),
         "{why}"
     );
-    assert!(why.contains("no file"), "{why}");
+    assert!(why.contains("no regular file"), "{why}");
 }
