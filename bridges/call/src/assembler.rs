@@ -13,6 +13,7 @@ mod relief;
 mod report;
 mod settings;
 mod settling;
+mod texts;
 
 pub use report::{Counts, Error, OpenChange};
 pub use settings::Settings;

@@ -249,7 +249,7 @@ impl Calls {
             (&mut self.bridges, &ties.bridges),
             (&mut self.locals, &ties.locals),
         ] {
-            for text in texts {
+            for text in texts.iter() {
                 index.insert(text, key);
             }
         }
@@ -323,7 +323,7 @@ impl Calls {
             (&mut self.bridges, &call.ties.bridges),
             (&mut self.locals, &call.ties.locals),
         ] {
-            for text in texts {
+            for text in texts.iter() {
                 if index.get(text) == Some(&key) {
                     index.remove(text);
                 }
@@ -341,7 +341,7 @@ impl Calls {
     /// Part of a call is over, while the rest of it goes on.
     pub(super) fn forget_past(&mut self, key: u64, past: &OpenCall) {
         self.remember_finished_ids(past.ties.ids.iter().map(SmolStr::as_str));
-        for id in &past.ties.ids {
+        for id in past.ties.ids.iter() {
             self.ids.remove(id);
         }
         let Some(call) = self.calls.get_mut(&key) else {
@@ -368,7 +368,7 @@ impl Calls {
             .collect();
         for bridge in empty {
             self.bridges.remove(&bridge);
-            call.ties.bridges.remove(bridge.as_str());
+            call.ties.bridges.remove(&bridge);
         }
     }
 

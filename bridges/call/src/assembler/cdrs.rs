@@ -3,11 +3,11 @@
 
 use super::Assembler;
 use super::open::OpenCall;
+use super::texts::Texts;
 use crate::event::Cdr;
 use crate::trunk::Endpoint;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -77,7 +77,7 @@ impl EarlyCdrs {
     }
 
     /// Those of channels that were never heard of, but with one of these linkedids.
-    pub(super) fn take_of_call(&mut self, ids: &BTreeSet<SmolStr>) -> Vec<(u64, EarlyCdr)> {
+    pub(super) fn take_of_call(&mut self, ids: &Texts) -> Vec<(u64, EarlyCdr)> {
         if self.cdrs.is_empty() {
             return Vec::new();
         }

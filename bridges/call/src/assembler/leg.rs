@@ -4,6 +4,7 @@ use crate::event::{ChannelEvent, ChannelRef, ChannelState, Kind, Origin};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 /// Different names, numbers, linkedids… remembered of one channel.
@@ -101,10 +102,11 @@ pub(crate) struct Stamped {
     pub(crate) text: SmolStr,
 }
 
-/// The different texts heard in one place, each with its first time.
+/// The different texts heard in one place, each with its first time; mostly one, which stands in
+/// place.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub(crate) struct Heard(Vec<Stamped>);
+pub(crate) struct Heard(SmallVec<[Stamped; 1]>);
 
 impl Heard {
     /// Remembers a text; `true` if that changed anything.

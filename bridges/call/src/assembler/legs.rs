@@ -2,63 +2,87 @@
 
 use super::leg::Leg;
 use crate::units::{EventTime, UniqueId};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
+use smallvec::SmallVec;
 use std::collections::BTreeMap;
 
-/// The channels by their unique ids. Each stands in memory of its own: a call has two or three of
-/// them, and room for a dozen whole ones would be kept free otherwise.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Legs(BTreeMap<UniqueId, Box<Leg>>);
+/// The channels in the order of their unique ids. Each stands in memory of its own: a call has two
+/// or three of them, and room for a dozen whole ones would be kept free otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(from = "BTreeMap<UniqueId, Box<Leg>>")]
+pub(crate) struct Legs(SmallVec<[(UniqueId, Box<Leg>); 2]>);
 
 impl Legs {
+    fn find(&self, id: &UniqueId) -> Result<usize, usize> {
+        self.0.binary_search_by(|(known, _)| known.cmp(id))
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.0.len()
     }
 
     pub(crate) fn get(&self, id: &UniqueId) -> Option<&Leg> {
-        self.0.get(id).map(Box::as_ref)
+        self.find(id).ok().map(|place| self.0[place].1.as_ref())
     }
 
     pub(crate) fn get_mut(&mut self, id: &UniqueId) -> Option<&mut Leg> {
-        self.0.get_mut(id).map(Box::as_mut)
+        self.find(id).ok().map(|place| self.0[place].1.as_mut())
     }
 
     pub(crate) fn contains_key(&self, id: &UniqueId) -> bool {
-        self.0.contains_key(id)
+        self.find(id).is_ok()
     }
 
     pub(crate) fn keys(&self) -> impl Iterator<Item = &UniqueId> {
-        self.0.keys()
+        self.0.iter().map(|(id, _)| id)
     }
 
     pub(crate) fn values(&self) -> impl Iterator<Item = &Leg> {
-        self.0.values().map(Box::as_ref)
+        self.0.iter().map(|(_, leg)| leg.as_ref())
     }
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Leg> {
-        self.0.values_mut().map(Box::as_mut)
+        self.0.iter_mut().map(|(_, leg)| leg.as_mut())
     }
 
     /// The channel, first heard of at `at` if it was not yet.
     pub(super) fn met(&mut self, id: UniqueId, at: EventTime) -> &mut Leg {
-        let new = |id: &UniqueId| Box::new(Leg::new(id.clone(), at));
-        self.0.entry(id).or_insert_with_key(new)
+        let place = self.find(&id).unwrap_or_else(|place| {
+            let leg = Box::new(Leg::new(id.clone(), at));
+            self.0.insert(place, (id, leg));
+            place
+        });
+        &mut self.0[place].1
     }
 
     pub(super) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {
-        self.0.remove(id).map(|leg| *leg)
+        let place = self.find(id).ok()?;
+        Some(*self.0.remove(place).1)
     }
 
     pub(super) fn retain(&mut self, mut keep: impl FnMut(&UniqueId, &Leg) -> bool) {
-        self.0.retain(|id, leg| keep(id, leg));
+        self.0.retain(|(id, leg)| keep(id, leg));
     }
 
     /// Takes over the channels of another call. One channel is in one call only; a merge that
     /// finds it in both keeps what is known.
     pub(super) fn absorb(&mut self, other: Self) {
         for (id, leg) in other.0 {
-            self.0.entry(id).or_insert(leg);
+            if let Err(place) = self.find(&id) {
+                self.0.insert(place, (id, leg));
+            }
         }
+    }
+}
+
+impl From<BTreeMap<UniqueId, Box<Leg>>> for Legs {
+    fn from(legs: BTreeMap<UniqueId, Box<Leg>>) -> Self {
+        Self(legs.into_iter().collect())
+    }
+}
+
+impl Serialize for Legs {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, leg)| (id, leg)))
     }
 }

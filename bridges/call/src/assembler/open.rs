@@ -3,6 +3,7 @@
 use super::gaps::Blind;
 use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
 use super::legs::Legs;
+use super::texts::Texts;
 use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
@@ -88,9 +89,9 @@ pub(crate) struct OpenCall {
 /// All that leads from an event to a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ties {
-    pub(crate) ids: BTreeSet<SmolStr>,
-    pub(crate) bridges: BTreeSet<SmolStr>,
-    pub(crate) locals: BTreeSet<SmolStr>,
+    pub(crate) ids: Texts,
+    pub(crate) bridges: Texts,
+    pub(crate) locals: Texts,
 }
 
 impl Ties {

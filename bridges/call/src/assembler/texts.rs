@@ -1,0 +1,93 @@
+//! A few different texts in order.
+
+use serde::{Deserialize, Serialize};
+use smallvec::SmallVec;
+use smol_str::SmolStr;
+
+/// Different texts, sorted. The first two stand in place: few calls have more ids, bridges or
+/// Local channels, and each event looks at them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<SmolStr>")]
+pub(crate) struct Texts(SmallVec<[SmolStr; 2]>);
+
+impl Texts {
+    fn find(&self, text: &str) -> Result<usize, usize> {
+        self.0.binary_search_by(|known| known.as_str().cmp(text))
+    }
+
+    pub(crate) fn contains(&self, text: &str) -> bool {
+        self.find(text).is_ok()
+    }
+
+    pub(crate) fn insert(&mut self, text: SmolStr) {
+        if let Err(place) = self.find(&text) {
+            self.0.insert(place, text);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, text: &str) {
+        if let Ok(place) = self.find(text) {
+            self.0.remove(place);
+        }
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&SmolStr) -> bool) {
+        self.0.retain(|text| keep(text));
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SmolStr> {
+        self.0.iter()
+    }
+
+    /// Takes over those of another.
+    pub(crate) fn extend(&mut self, other: Self) {
+        other.0.into_iter().for_each(|text| self.insert(text));
+    }
+}
+
+impl From<Vec<SmolStr>> for Texts {
+    fn from(texts: Vec<SmolStr>) -> Self {
+        let mut all = Self::default();
+        texts.into_iter().for_each(|text| all.insert(text));
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn they_are_a_set_in_order(
+            told in vec("[a-e]{1,2}", 0..12),
+            gone in vec("[a-e]{1,2}", 0..6),
+            more in vec("[a-e]{1,2}", 0..6),
+        ) {
+            let texts = |told: &[String]| -> Texts {
+                let told: Vec<SmolStr> = told.iter().map(SmolStr::from).collect();
+                told.into()
+            };
+            let mut plain: BTreeSet<String> = told.iter().cloned().collect();
+            let mut all = texts(&told);
+            for text in &gone {
+                all.remove(text);
+                plain.remove(text);
+            }
+            all.extend(texts(&more));
+            plain.extend(more.iter().cloned());
+            prop_assert!(all.iter().map(SmolStr::as_str).eq(plain.iter().map(String::as_str)));
+            for text in told.iter().chain(&gone).chain(&more) {
+                prop_assert_eq!(all.contains(text), plain.contains(text));
+            }
+            all.retain(|text| text.len() == 1);
+            plain.retain(|text| text.len() == 1);
+            let written = serde_json::to_string(&all).expect("texts");
+            prop_assert_eq!(&written, &serde_json::to_string(&plain).expect("texts"));
+            prop_assert_eq!(serde_json::from_str::<Texts>(&written).expect("texts"), all);
+        }
+    }
+}
