@@ -294,7 +294,7 @@ fn a_bad_list_is_named_with_its_row() {
     assert_eq!(output.status.code(), Some(65));
     let told = String::from_utf8_lossy(&output.stderr);
     assert!(
-        told.contains("leads.csv: line 2: `x` is no lead id"),
+        told.contains("leads.csv: no row of it can be used; line 2: `x` is no lead id"),
         "{told}"
     );
 }

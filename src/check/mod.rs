@@ -4,7 +4,7 @@
 //! |---|---|
 //! | [`finding`] | one line of the answer, and the exit code of all |
 //! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
-//! | [`file`] | whether a file is written in its format, and of when |
+//! | [`mod@file`] | whether a file is written in its format, and of when |
 //! | [`inward`] | sources, trunks, the queue for dead letters; [`lists`]: leads and employees |
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |

@@ -45,8 +45,9 @@ pub async fn address(program: &Program) -> SocketAddr {
 
 /// The address in the line that names it.
 pub fn listens_at(line: &str) -> Option<SocketAddr> {
-    let (_, after) = line.split_once("health and metrics")?;
-    let (_, after) = after.split_once("127.0.0.1:")?;
+    // Of a line in JSON the address comes first.
+    let it = line.contains("health and metrics").then_some(line)?;
+    let (_, after) = it.split_once("127.0.0.1:")?;
     let port = after.split(|c: char| !c.is_ascii_digit()).next()?;
     Some(SocketAddr::from(([127, 0, 0, 1], port.parse().ok()?)))
 }

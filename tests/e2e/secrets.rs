@@ -285,6 +285,7 @@ fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
         "--source=amqp://bridge@127.0.0.1/pbx?queue=q&format=asterisk-cel&pbx=b",
         "--dead-letter-queue=amqp://bridge@127.0.0.1/pbx?queue=letters",
         TRUNKS[0],
+        "--pbx-id=office",
         &format!("--state={}", place.path("state")),
     ];
     let asked = read(arguments.map(std::ffi::OsString::from), &environment).expect("good flags");

@@ -1,6 +1,6 @@
 //! What is found in the shape: one function for each part of it, in a list that grows.
 //!
-//! A new finding is a [`Kind`] with a word of its own, a function here, and a line in [`FINDERS`].
+//! A new finding is a [`Kind`] with a word of its own, a function here, and a line in `FINDERS`.
 
 use super::{Kind, Source, Status, Todo};
 use crate::journal::Reason;
