@@ -34,6 +34,7 @@
 //! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
 //! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
 //! | [`machine`] | which machine this is, hashed |
+//! | [`privilege`], [`plain_file`] | root in a state folder of another's; what stands in it |
 
 pub mod check;
 pub mod cli;
@@ -54,6 +55,8 @@ pub mod machine;
 pub mod oauth;
 pub mod ops;
 pub mod people;
+pub mod plain_file;
+pub mod privilege;
 pub mod sandbox;
 pub mod secret;
 pub mod sender;

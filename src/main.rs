@@ -23,13 +23,16 @@ fn main() -> ExitCode {
     code
 }
 
-/// Checks the arguments, starts the runtime, does what was asked until done or told to stop.
+/// Checks the arguments, leaves root's rights where the state folder is another's, starts the
+/// runtime, does what was asked until done or told to stop.
 fn start() -> Result<(), Failure> {
     let environment = Environment::of_process();
-    let command = match read(std::env::args_os(), &environment)? {
+    let mut command = match read(std::env::args_os(), &environment)? {
         Asked::Command(command) => *command,
         Asked::Show(text) => return print(text.as_bytes()),
     };
+    // Before a thread: the kernel knows users by thread.
+    callbridge::privilege::step_down(&mut command)?;
     // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()

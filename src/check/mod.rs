@@ -31,9 +31,12 @@ use crate::cli::command::Check;
 use crate::cli::config::Config;
 use crate::cli::dispatch::print;
 use crate::cli::exit::Failure;
+use crate::oauth::store;
+use crate::privilege;
 use endpoints::Told;
 use finding::{Finding, worst};
 use std::io::IsTerminal;
+use std::path::PathBuf;
 
 /// Prints what is found as it is found, and keeps it.
 struct Findings {
@@ -92,6 +95,7 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
         findings.show([place::listener(addr, state.is_daemon()).await])?;
     }
     findings.show(doubts(config))?;
+    findings.show(open_secrets(config))?;
     findings.show(inward::trunks(config))?;
     findings.show(lists::look(config))?;
     sources(config, &mut findings).await?;
@@ -125,6 +129,18 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
     }
     let people = lists::people(config);
     findings.show(endpoints::judge(config, &told, &people))
+}
+
+/// Secrets that every user of this machine can read. Of the connection its own check tells.
+fn open_secrets(config: &Config) -> Vec<Finding> {
+    let mut files = config.secret_files();
+    files.retain(|file| !file.ends_with(store::FILE) && privilege::is_open_to_all(file));
+    let advice = |file: PathBuf| {
+        let file = file.display();
+        let what = format!("{file} can be read by every user of this machine");
+        Finding::advice("secret", what, format!("chmod o-r {file}"))
+    };
+    files.into_iter().map(advice).collect()
 }
 
 /// What is likely to be a mistake.

@@ -8,11 +8,11 @@ use crate::control::patience::Patience;
 use crate::control::{Ask, Reply, socket};
 use crate::intake::identity::{self, Unsettled};
 use crate::ops::Status;
+use crate::privilege;
 use crate::spool::{self, Error, Fit, Guard, Handle};
 use callbridge_call::EventTime;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use tokio::net::TcpListener;
 
 /// What stands in the state folder.
 pub enum State {
@@ -55,7 +55,7 @@ pub fn clock(now: EventTime, built: EventTime) -> Finding {
 
 /// The address of `--listen` is free, or is the daemon's own.
 pub async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
-    match TcpListener::bind(addr).await {
+    match privilege::listener(addr).await {
         Ok(_) => Finding::well("listen", format!("{addr} is free")),
         Err(_) if daemon => Finding::well("listen", format!("{addr} is in use while it runs")),
         Err(error) => Finding::fault(
@@ -75,7 +75,8 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
         match asked(&dir).await {
             Ok(Some(status)) => {
                 let what = format!("{}: the daemon that uses it answers", dir.display());
-                let found = vec![Finding::well("state", what)];
+                let mut found = vec![Finding::well("state", what)];
+                found.extend(spool::refuse_shared(&dir).err().as_ref().map(unusable));
                 return (found, State::Daemon(Box::new(status)));
             }
             Ok(None) => {}
@@ -85,6 +86,9 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
                 let finding = Finding::fault(Code::Unreachable, "state", what, todo);
                 return (vec![finding], State::Unusable);
             }
+        }
+        if let Err(error) = spool::refuse_shared(&dir) {
+            return (vec![unusable(&error)], State::Unusable);
         }
         match opened(&dir) {
             Ok((handle, guard, trial)) => {
@@ -105,9 +109,9 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
 
 /// The state, or a trial's where there is none: a check leaves none behind.
 fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
-    let trial = match dir.join(spool::folder::FILE).exists() {
-        true => None,
-        false => Some(Trial::begin(dir)?),
+    let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
+        Ok(_) => None,
+        Err(_) => Some(Trial::begin(dir)?),
     };
     let place = trial.as_ref().map_or(dir, Trial::path);
     let (handle, guard) = spool::open(place, spool::Settings::default())?;
@@ -198,6 +202,7 @@ fn pbx_id(config: &Config, stored: Option<String>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::net::TcpListener;
 
     #[test]
     fn a_clock_before_the_build_is_a_fault_and_one_after_it_is_not() {

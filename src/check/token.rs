@@ -66,7 +66,9 @@ fn connection(dir: &Path) -> (Vec<Finding>, Option<Secret>) {
         }
     };
     let mut found = Vec::new();
-    let mode = path.metadata().map_or(0o600, |it| it.permissions().mode());
+    let mode = path
+        .symlink_metadata()
+        .map_or(0o600, |it| it.permissions().mode());
     if mode & 0o077 != 0 {
         let what = format!("{} can be read by others than its owner", path.display());
         let todo = format!("chmod 600 {}", path.display());

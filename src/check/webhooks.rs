@@ -7,6 +7,7 @@ use crate::cli::secrets::{Kind, Place};
 use crate::clock;
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::oauth::store;
+use crate::privilege;
 use crate::secret::{ExposeSecret as _, Secret};
 use crate::webhook::tls;
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
@@ -15,7 +16,6 @@ use rustls::server::ParsedCertificate;
 use rustls::{CertificateError, Error, RootCertStore};
 use std::path::Path;
 use std::time::Duration;
-use tokio::net::TcpListener;
 
 /// A certificate that ends sooner is told.
 const SOON: Duration = Duration::from_secs(14 * 86_400);
@@ -41,7 +41,7 @@ pub async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
 
 async fn address(webhooks: &Webhooks, daemon: bool) -> Finding {
     let (name, addr) = ("webhook-listen", webhooks.listen);
-    if let Err(error) = TcpListener::bind(addr).await
+    if let Err(error) = privilege::listener(addr).await
         && !daemon
     {
         let todo = "give --webhook-listen an address of this machine that nobody else uses";

@@ -12,7 +12,7 @@ use callbridge_asterisk::Format;
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A command with its checked flags.
 #[derive(Debug)]
@@ -86,6 +86,48 @@ impl Command {
             | Self::LeadSet { .. }
             | Self::Completions(_)
             | Self::Man => false,
+        }
+    }
+
+    /// The state folder that it works in; `None` for commands without one.
+    pub fn state(&self) -> Option<&Path> {
+        match self {
+            Self::Run(config) => config.state.as_deref(),
+            Self::Check(check) => check.config.state.as_deref(),
+            Self::LeadCheck(check) => check.config.state.as_deref(),
+            Self::Explain(explain) if explain.file.is_none() => explain.config.state.as_deref(),
+            Self::Status { at, .. }
+            | Self::Calls(_, at)
+            | Self::Dead(_, at)
+            | Self::LeadMissing { at, .. }
+            | Self::LeadList(at)
+            | Self::LeadSet { at, .. } => Some(&at.state),
+            Self::Connect(connect) => Some(&connect.state),
+            Self::Disconnect(state) => Some(state),
+            Self::Explain(_)
+            | Self::Demo(_)
+            | Self::Sandbox(_)
+            | Self::Completions(_)
+            | Self::Man => None,
+        }
+    }
+
+    /// It works in this folder, where it works in one.
+    pub fn move_state(&mut self, to: PathBuf) {
+        match self {
+            Self::Run(config) => config.state = Some(to),
+            Self::Check(check) => check.config.state = Some(to),
+            Self::LeadCheck(check) => check.config.state = Some(to),
+            Self::Explain(explain) => explain.config.state = Some(to),
+            Self::Status { at, .. }
+            | Self::Calls(_, at)
+            | Self::Dead(_, at)
+            | Self::LeadMissing { at, .. }
+            | Self::LeadList(at)
+            | Self::LeadSet { at, .. } => at.state = to,
+            Self::Connect(connect) => connect.state = to,
+            Self::Disconnect(state) => *state = to,
+            Self::Demo(_) | Self::Sandbox(_) | Self::Completions(_) | Self::Man => {}
         }
     }
 }

@@ -80,8 +80,21 @@ impl Kind {
 pub enum Place {
     /// In a file, read anew whenever it is needed: it may be replaced.
     File(PathBuf),
+    /// In a file of root's, which has read it before it became the owner of the state folder: the
+    /// whole text. Another one counts after a restart.
+    Held(PathBuf, Secret),
     /// In an environment variable.
     Variable(Secret),
+}
+
+impl From<&Place> for callbridge_source::Secret {
+    fn from(place: &Place) -> Self {
+        match (place.fixed(), place.file()) {
+            (Some(secret), _) => Self::Value(secret),
+            (None, Some(path)) => Self::File(path.to_owned()),
+            (None, None) => Self::None,
+        }
+    }
 }
 
 /// A secret that cannot be read.
@@ -150,27 +163,34 @@ impl Place {
     /// The file to watch, where it is one.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            Self::File(file) => Some(file),
+            Self::File(file) | Self::Held(file, _) => Some(file),
             Self::Variable(_) => None,
+        }
+    }
+
+    /// The secret, where no file is read for it any more.
+    pub fn fixed(&self) -> Option<Secret> {
+        match self {
+            Self::File(_) => None,
+            Self::Held(path, text) => secret_of(path, first_line(text.expose_secret())).ok(),
+            Self::Variable(secret) => Some(secret.clone()),
         }
     }
 
     /// Reads it: a file's first line, without white space around it.
     pub fn read(&self) -> Result<Secret, Error> {
-        let path = match self {
-            Self::Variable(secret) => return Ok(secret.clone()),
-            Self::File(path) => path,
-        };
-        let text = text_of(path)?;
-        let line = text.lines().next().unwrap_or_default();
-        secret_of(path, line)
+        match self {
+            Self::Variable(secret) => Ok(secret.clone()),
+            Self::Held(path, text) => secret_of(path, first_line(text.expose_secret())),
+            Self::File(path) => secret_of(path, first_line(&text_of(path)?)),
+        }
     }
 
     /// It stands in quotes: in a file, or in a variable of a program that takes values as they are
     /// written. They may belong to it.
     pub fn is_quoted(&self) -> bool {
         // What is no file may be there to be read once, by whoever needs it.
-        if self.file().is_some_and(|path| !path.is_file()) {
+        if matches!(self, Self::File(path) if !path.is_file()) {
             return false;
         }
         let Ok(secrets) = self.read_lines() else {
@@ -188,6 +208,7 @@ impl Place {
     pub fn read_lines(&self) -> Result<Vec<Secret>, Error> {
         let (path, text) = match self {
             Self::Variable(secret) => (Path::new(""), secret.expose_secret().to_owned()),
+            Self::Held(path, text) => (path.as_path(), text.expose_secret().to_owned()),
             Self::File(path) => (path.as_path(), text_of(path)?),
         };
         let lines = text.lines().filter(|line| !line.trim().is_empty());
@@ -202,7 +223,7 @@ impl Place {
 }
 
 /// A file's text, without the mark of UTF-8 that editors put before it.
-fn text_of(path: &Path) -> Result<String, Error> {
+pub fn text_of(path: &Path) -> Result<String, Error> {
     let opened = std::fs::File::open(path).map_err(|error| match error.kind() {
         io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
         _ => Error::Unreadable(path.to_owned(), error),
@@ -216,6 +237,10 @@ fn text_of(path: &Path) -> Result<String, Error> {
             _ => Error::Unreadable(path.to_owned(), error),
         })?;
     Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
 }
 
 fn secret_of(path: &Path, line: &str) -> Result<Secret, Error> {

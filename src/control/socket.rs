@@ -3,6 +3,7 @@
 
 use super::protocol::{Ask, Reply};
 use crate::ops::Zone;
+use crate::plain_file;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -35,7 +36,7 @@ struct Folder {
 
 impl Folder {
     fn open(state: &Path) -> io::Result<Self> {
-        let held = std::fs::File::open(state)?;
+        let held = plain_file::folder(state)?;
         let path = PathBuf::from(format!("/proc/self/fd/{}/{NAME}", held.as_raw_fd()));
         Ok(Self { _held: held, path })
     }
@@ -60,7 +61,11 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => Ok(()),
     };
-    gone(std::fs::remove_dir_all(&nursery))?;
+    match std::fs::remove_dir_all(&nursery) {
+        // no folder at all: it is nobody's
+        Err(error) if error.kind() == ErrorKind::NotADirectory => std::fs::remove_file(&nursery)?,
+        removed => gone(removed)?,
+    }
     std::fs::DirBuilder::new().mode(0o700).create(&nursery)?;
     let folder = Folder::open(&nursery)?;
     let listener = UnixListener::bind(&folder.path)?;

@@ -15,6 +15,7 @@
 //! | [`lists`] | leads and employees in force |
 //! | [`webhooks`] | events that come to us |
 //! | [`errands`] | what became of failed calls and of leads' fields, told |
+//! | [`rights`] | with whose rights it runs, and who can read its secrets |
 //! | [`readers`] | other daemons on this machine that read a source of ours |
 //! | [`upkeep`] | what is long over is forgotten |
 //!
@@ -28,6 +29,7 @@ pub mod observer;
 pub mod open;
 pub mod outward;
 pub mod readers;
+pub mod rights;
 pub mod tokens;
 pub mod upkeep;
 pub mod webhooks;
@@ -35,7 +37,6 @@ pub mod webhooks;
 use crate::cli::config::{Config, TokenFrom};
 use crate::cli::doubts::{self, Doubt};
 use crate::cli::exit::{Code, Failure};
-use crate::cli::secrets::Place;
 use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
 use crate::intake::written::Files;
@@ -44,16 +45,17 @@ use crate::ops::metrics::Durations;
 use crate::ops::pulse::Pulse;
 use crate::ops::status::{Status, findings};
 use crate::ops::{http, systemd};
+use crate::privilege;
 use crate::sender::Asking;
 use crate::spool::{Guard, Handle, Integrity, LeadDirectory};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use lists::Lists;
 use observer::Observer;
 use outward::Outward;
+use rights::Rights;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::timeout_at;
@@ -97,6 +99,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         config.state.clone().unwrap_or_default(),
         doubts::of(&config),
     );
+    let rights = Rights::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
     let started = tokio::select! {
         started = Daemon::start(config) => started,
@@ -104,6 +107,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     };
     let mut daemon = started?;
     daemon.announce(&state, &doubts);
+    rights.announce();
     systemd::ready();
     let settled = daemon.settled();
     let ended = tokio::select! {
@@ -255,7 +259,7 @@ impl Daemon {
             Ok(())
         });
         if let Some(addr) = config.listen {
-            let listener = TcpListener::bind(addr).await.map_err(|error| {
+            let listener = privilege::listener(addr).await.map_err(|error| {
                 Failure::new(
                     Code::Usage,
                     format!("--listen {addr}: cannot listen: {error}"),
@@ -443,7 +447,7 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
     let told = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let state = told("STATE_DIRECTORY").filter(|dir| config.state.as_ref() == Some(dir));
     let token = match config.crm.as_ref().and_then(|crm| crm.token.as_ref()) {
-        Some(TokenFrom::Place(Place::File(file))) => Some(file.clone()),
+        Some(TokenFrom::Place(place)) => place.file().map(Path::to_path_buf),
         _ => None,
     };
     let token = token.zip(told("CREDENTIALS_DIRECTORY"));

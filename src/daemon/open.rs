@@ -2,7 +2,6 @@
 
 use crate::cli::config::{Config, Source as SourceFlag};
 use crate::cli::exit::{Code, Failure};
-use crate::cli::secrets::Place;
 use crate::clock;
 use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
@@ -67,6 +66,7 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         on_commit: Some(Arc::new(move |took| commit.observe(took.as_secs_f64()))),
         ..spool::Settings::default()
     };
+    spool::refuse_shared(&dir).map_err(failure)?;
     let (spool, guard) = locked(&dir, &settings).await.map_err(failure)?;
     let memory = Memory::open(&dir).map_err(failure)?;
     let directory = Arc::new(LeadDirectory::open(&dir).map_err(failure)?);
@@ -384,11 +384,7 @@ async fn source(
 
 /// A source as its flag says it, beginning at this position.
 pub fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
-    let secret = match &flag.secret {
-        None => Secret::None,
-        Some(Place::File(path)) => Secret::File(path.clone()),
-        Some(Place::Variable(secret)) => Secret::Value(secret.clone()),
-    };
+    let secret = flag.secret.as_ref().map_or(Secret::None, Secret::from);
     let clock = || clock::now().wall;
     let settings = callbridge_source::Settings::default();
     Source::new(

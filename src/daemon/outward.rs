@@ -3,7 +3,6 @@
 use super::has_stopped;
 use super::tokens;
 use crate::cli::config::{Config, Crm, DeadLetters};
-use crate::cli::secrets::Place;
 use crate::crm::Client;
 use crate::crm::client::Setup;
 use crate::dead_letter::queue::Queue;
@@ -98,11 +97,7 @@ pub fn start_notices(
 
 /// The queue for dead letters.
 pub fn queue(dead_letters: &DeadLetters) -> Queue {
-    let secret = match &dead_letters.secret {
-        Place::File(path) => callbridge_source::Secret::File(path.clone()),
-        Place::Variable(secret) => callbridge_source::Secret::Value(secret.clone()),
-    };
-    Queue::new(&dead_letters.url, secret)
+    Queue::new(&dead_letters.url, (&dead_letters.secret).into())
 }
 
 /// How the CRM is reached.

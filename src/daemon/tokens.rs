@@ -55,8 +55,9 @@ pub fn keep(
 
 /// The source of a token that nobody has to keep.
 pub fn of_place(place: &Place) -> TokenSource {
-    match place {
-        Place::File(path) => TokenSource::File(path.clone()),
-        Place::Variable(token) => TokenSource::Fixed(token.clone()),
+    match (place.fixed(), place.file()) {
+        (Some(token), _) => TokenSource::Fixed(token),
+        (None, Some(path)) => TokenSource::File(path.to_owned()),
+        (None, None) => TokenSource::Missing,
     }
 }

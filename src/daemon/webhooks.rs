@@ -6,6 +6,7 @@ use crate::cli::config::{Config, Webhooks as Settings};
 use crate::cli::exit::{Code, Failure};
 use crate::journal::number::Country;
 use crate::ops::status::Webhooks;
+use crate::privilege;
 use crate::spool::Handle;
 use crate::trunk::Trunks;
 use crate::webhook::http;
@@ -16,7 +17,6 @@ use crate::webhook::tls;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -89,7 +89,7 @@ pub async fn start(
         Failure::new(Code::Configuration, words)
     })?;
     let addr = settings.listen;
-    let listener = TcpListener::bind(addr).await.map_err(|error| {
+    let listener = privilege::listener(addr).await.map_err(|error| {
         let words = format!("--webhook-listen {addr}: cannot listen: {error}");
         Failure::new(Code::Usage, words)
     })?;

@@ -2,6 +2,7 @@
 //! short page for the person in front of it.
 
 use super::consent::{Back, Redirect, read};
+use crate::privilege;
 use crate::secret::Secret;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,7 @@ impl Catcher {
         };
         let (mut listeners, mut wrong) = (Vec::new(), String::new());
         for address in addresses {
-            match TcpListener::bind(address).await {
+            match privilege::listener(address).await {
                 Ok(listener) => listeners.push(listener),
                 Err(error) => wrong = format!("cannot listen at {address}: {error}"),
             }

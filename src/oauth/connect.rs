@@ -26,6 +26,7 @@ use crate::cli::logging::say;
 use crate::cli::secrets::Place;
 use crate::clock;
 use crate::crm::{Address, Setup};
+use crate::privilege::is_open_to_all;
 use crate::secret::Secret;
 use callbridge_call::EventTime;
 use std::path::{Path, PathBuf};
@@ -78,6 +79,13 @@ pub struct Connect {
 /// need; 69 when the OAuth host cannot be reached; 73 and 78 for the state folder.
 pub async fn run(connect: Connect) -> Result<(), Failure> {
     let client = connect.client(connect.secret.read()?);
+    if let Some(file) = connect.secret.file().filter(|it| is_open_to_all(it)) {
+        let file = file.display();
+        say(&format!(
+            "every user of this machine can read {file}, and act as the application with it: \
+             chmod o-r {file}"
+        ));
+    }
     verify::prepare(&connect.state, &connect.crm).await?;
     let code = consent(&connect).await?;
     // a daemon that refreshes is waited for: one request at a time
@@ -161,7 +169,9 @@ fn refused(words: impl Into<String>) -> Failure {
 
 pub(super) fn of_store(error: store::Error) -> Failure {
     let code = match &error {
-        store::Error::Unreadable { .. } | store::Error::Damaged { .. } => Code::Configuration,
+        store::Error::Unreadable { .. }
+        | store::Error::NotPlain { .. }
+        | store::Error::Damaged { .. } => Code::Configuration,
         store::Error::NotWritable { .. } => Code::CannotWrite,
         store::Error::Locked(_) => Code::Locked,
     };

@@ -4,15 +4,18 @@
 
 use super::connection::{Client, Connection};
 use super::store::Error;
+use crate::plain_file;
 use crate::secret::{ExposeSecret as _, Secret};
 use serde::{Deserialize, Serialize};
-use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::fs::OpenOptions;
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
 /// Its name, in the state folder.
 pub const FILE: &str = "shown-once.json";
+/// No more of it is read.
+const FILE_MAX: u64 = 64 * 1024;
 
 /// Without `Debug`: it holds bare secrets.
 #[derive(Serialize, Deserialize)]
@@ -71,9 +74,9 @@ impl ShownOnce {
 /// What is kept; `None` where nothing is. The words never hold a value of the file.
 fn stored(dir: &Path) -> Result<Option<Stored>, String> {
     let path = dir.join(FILE);
-    let bytes = match std::fs::read(&path) {
+    let bytes = match plain_file::read(&path, FILE_MAX) {
         Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(format!("{}: {error}", path.display())),
     };
     serde_json::from_slice(&bytes).map(Some).map_err(|error| {
@@ -104,17 +107,17 @@ pub fn keep(dir: &Path, connection: &Connection) -> Result<(), Error> {
             std::fs::rename(&path, dir.join(format!("{FILE}.damaged")))?;
         }
         let new = dir.join(format!("{FILE}.new"));
+        // left behind by a kill
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
         let mut how = OpenOptions::new();
-        let mut file = how
-            .create(true)
-            .truncate(true)
-            .write(true)
-            .mode(0o600)
-            .open(&new)?;
+        let mut file = how.create_new(true).write(true).mode(0o600).open(&new)?;
         file.write_all(&serde_json::to_vec_pretty(&kept)?)?;
         file.sync_all()?;
         std::fs::rename(&new, &path)?;
-        File::open(dir)?.sync_all()
+        plain_file::folder(dir)?.sync_all()
     };
     write().map_err(|error| Error::NotWritable {
         path: path.clone(),

@@ -7,9 +7,10 @@
 //! next holder takes it: its pair is the only one that the service still knows.
 
 use super::connection::Connection;
+use crate::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata, OpenOptions};
-use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +36,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
         /// The system's words.
+        why: String,
+    },
+    /// Something else stands in its place.
+    #[error("{path} cannot be used; {why}")]
+    NotPlain {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and what to do.
         why: String,
     },
     /// Its content is not what was written.
@@ -79,7 +88,7 @@ impl Stamp {
     /// Of the file as it is now; `None` when it is not there.
     pub fn now(dir: &Path) -> Option<Self> {
         let of = |it: Metadata| Self(it.ino(), it.size(), it.ctime(), it.ctime_nsec());
-        std::fs::metadata(path(dir)).ok().map(of)
+        path(dir).symlink_metadata().ok().map(of)
     }
 }
 
@@ -89,18 +98,19 @@ impl Stamp {
 /// When it cannot be read, or is damaged.
 pub fn read(dir: &Path) -> Result<Option<Connection>, Error> {
     let path = path(dir);
-    let unreadable = |error: io::Error| Error::Unreadable {
-        path: path.clone(),
-        why: error.to_string(),
+    let unreadable = |error: io::Error| {
+        let (path, why) = (path.clone(), error.to_string());
+        match error.kind() {
+            // as `plain_file` says it
+            ErrorKind::InvalidInput => Error::NotPlain { path, why },
+            _ => Error::Unreadable { path, why },
+        }
     };
-    let file = match File::open(&path) {
-        Ok(file) => file,
+    let bytes = match plain_file::read(&path, FILE_MAX + 1) {
+        Ok(bytes) => bytes,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(error)),
     };
-    let mut bytes = Vec::new();
-    let read = file.take(FILE_MAX + 1).read_to_end(&mut bytes);
-    read.map_err(unreadable)?;
     let damaged = |why: String| Error::Damaged {
         path: path.clone(),
         why,
@@ -135,8 +145,7 @@ impl Lock {
         };
         let mut how = OpenOptions::new();
         how.create(true).truncate(false).write(true).mode(0o600);
-        let held = how.open(&path).map_err(wrong)?;
-        give(&held, dir);
+        let held = plain_file::open(&path, &mut how).map_err(wrong)?;
         let until = Instant::now() + within;
         loop {
             match flock(&held, FlockOperation::NonBlockingLockExclusive) {
@@ -209,14 +218,14 @@ fn written(dir: &Path) -> PathBuf {
 
 /// A new one was written, and perhaps not put in its place.
 pub fn is_unfinished(dir: &Path) -> bool {
-    written(dir).is_file()
+    matches!(plain_file::look(&written(dir)), Ok(Some(_)))
 }
 
 /// Puts a new pair in its place that a kill has kept from it. Where it is torn, or no other pair
 /// than the one that stands there, it says nothing.
 fn recover(dir: &Path) {
     let new = written(dir);
-    let Some(pair) = std::fs::read(&new)
+    let Some(pair) = plain_file::read(&new, FILE_MAX)
         .ok()
         .and_then(|it| Connection::from_json(&it).ok())
     else {
@@ -228,7 +237,8 @@ fn recover(dir: &Path) {
         Err(_) => false,
     };
     if newer {
-        let synced = File::open(&new).and_then(|file| file.sync_all());
+        let opened = plain_file::open(&new, OpenOptions::new().read(true));
+        let synced = opened.and_then(|file| file.sync_all());
         let put = synced.and_then(|()| std::fs::rename(&new, path(dir)));
         match put.and_then(|()| sync(dir)) {
             Ok(()) => tracing::info!("a pair that a kill has kept from its place is in it now"),
@@ -246,26 +256,14 @@ fn replace(dir: &Path, path: &Path, bytes: &[u8]) -> io::Result<()> {
     }
     let mut how = OpenOptions::new();
     let mut file = how.create_new(true).write(true).mode(0o600).open(&new)?;
-    give(&file, dir);
     file.write_all(bytes)?;
     file.sync_all()?;
     std::fs::rename(&new, path)?;
     sync(dir)
 }
 
-/// To the folder's owner: `connect` is run by root, and the daemon that reads it is not.
-fn give(file: &File, dir: &Path) {
-    let (Ok(own), Ok(folder)) = (file.metadata(), dir.metadata()) else {
-        return;
-    };
-    if own.uid() != folder.uid() {
-        // nobody but root may; whoever cannot is told when it is read
-        std::os::unix::fs::fchown(file, Some(folder.uid()), Some(folder.gid())).ok();
-    }
-}
-
 fn sync(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
+    plain_file::folder(dir)?.sync_all()
 }
 
 #[cfg(test)]

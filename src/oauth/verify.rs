@@ -36,6 +36,7 @@ pub enum Found {
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
 pub async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
+    spool::refuse_shared(dir).map_err(failure)?;
     if let Some((spool, guard)) = open(dir).await? {
         let address = crm.as_str().to_owned();
         let bind = Op::BindAddress {

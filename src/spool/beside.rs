@@ -16,7 +16,7 @@ pub(super) struct Beside {
 }
 
 fn identity(file: &Path) -> Option<(u64, u64)> {
-    let meta = file.metadata().ok()?;
+    let meta = file.symlink_metadata().ok()?;
     Some((meta.dev(), meta.ino()))
 }
 
@@ -30,6 +30,7 @@ impl Beside {
     }
 
     fn of(file: PathBuf) -> Result<Self, Error> {
+        folder::look_beside(&file)?;
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let db = Connection::open_with_flags(&file, flags)
             .map_err(|error| Error::sqlite(&file, &error))?;

@@ -2,7 +2,7 @@
 //! file while nobody ran.
 
 use super::Error;
-use super::folder::not_writable;
+use super::folder::{look_beside, not_writable};
 use super::writer::{Handle, Integrity};
 use rusqlite::{Connection, ErrorCode, InterruptHandle, OpenFlags};
 use std::path::Path;
@@ -37,6 +37,7 @@ impl Drop for Check {
 /// Checks the file on a connection and a thread of its own.
 pub(super) fn check_beside(file: &Path, handle: &Handle) -> Result<Check, Error> {
     let wrong = |error: rusqlite::Error| Error::sqlite(file, &error);
+    look_beside(file)?;
     let db = Connection::open_with_flags(file, OpenFlags::SQLITE_OPEN_READ_ONLY).map_err(wrong)?;
     let interrupt = db.get_interrupt_handle();
     let (handle, path) = (handle.clone(), file.to_path_buf());

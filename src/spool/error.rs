@@ -33,6 +33,25 @@ pub enum Error {
         /// The system's words.
         why: String,
     },
+    /// Something else stands where a file of the state should be.
+    #[error("cannot use {path}: {why}")]
+    NotPlain {
+        /// The file.
+        path: PathBuf,
+        /// What it is, and what to do.
+        why: String,
+    },
+    /// Whoever may write in the folder can put links and files in the way of its owner's.
+    #[error(
+        "others than its owner may write in {dir} (mode {mode:03o}), and could take its files away \
+         or put others in their place: chmod go-w {dir}"
+    )]
+    Shared {
+        /// The state folder.
+        dir: PathBuf,
+        /// Its mode.
+        mode: u32,
+    },
     /// The open file is not in its place any more. Nothing was stored.
     #[error(
         "the state is not at {path} any more: {why}: put its folder back as it was; nothing is \
@@ -156,6 +175,14 @@ fn holder(pid: Option<u32>) -> String {
 }
 
 impl Error {
+    /// A folder of this mode, in which others may write.
+    pub fn shared(dir: &Path, mode: u32) -> Self {
+        Self::Shared {
+            dir: dir.to_path_buf(),
+            mode: mode & 0o7777,
+        }
+    }
+
     /// The process's exit code for it (sysexits): 65 input, 69 unreachable, 73 state not writable,
     /// 75 state locked, 78 state or configuration.
     pub const fn exit_code(&self) -> u8 {
@@ -168,6 +195,7 @@ impl Error {
             Self::Locked { .. } => 75,
             Self::NewerSchema { .. } | Self::Foreign { .. } | Self::Damaged { .. } => 78,
             Self::OtherAddress { .. } | Self::Sql { .. } => 78,
+            Self::Shared { .. } | Self::NotPlain { .. } => 78,
         }
     }
 
@@ -175,7 +203,11 @@ impl Error {
     pub const fn is_retryable(&self) -> bool {
         matches!(
             self,
-            Self::Full { .. } | Self::Disk { .. } | Self::NotWritable { .. } | Self::Gone { .. }
+            Self::Full { .. }
+                | Self::Disk { .. }
+                | Self::NotWritable { .. }
+                | Self::NotPlain { .. }
+                | Self::Gone { .. }
         )
     }
 

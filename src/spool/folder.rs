@@ -6,10 +6,13 @@ use super::seat::{Lock, Seat};
 use super::store::{CLEAN, Store, UNCHECKED};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
+use crate::plain_file;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
-use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{
+    DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, PermissionsExt as _,
+};
 use std::path::Path;
 
 /// The database in the state folder.
@@ -26,14 +29,22 @@ pub const LOCK: &str = "spool.lock";
 /// [`Error::Foreign`], [`Error::Damaged`]: nothing is deleted or changed then.
 pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     let file = dir.join(FILE);
-    if !settings.create && !file.exists() {
-        let dir = dir.to_path_buf();
-        return Err(Error::Missing { dir });
+    match plain_file::look(&file) {
+        Err(error) if error.kind() == ErrorKind::InvalidInput => {
+            return Err(not_writable(&file, &error));
+        }
+        Ok(Some(_)) => {}
+        Ok(None) | Err(_) if settings.create => {}
+        Ok(None) | Err(_) => {
+            let dir = dir.to_path_buf();
+            return Err(Error::Missing { dir });
+        }
     }
     make_folder(dir)?;
     let lock = Lock::take(dir)?;
     let (held, seen) = make_private(&file)?;
     let on_commit = settings.on_commit.clone();
+    look_beside(&file)?;
     let mut store = Store::over(connect(&file)?, &file, settings)?;
     let farewell = store.meta(CLEAN)?;
     let clean = seen.is_none() || farewell.is_some();
@@ -47,7 +58,7 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     }
     // From here on an end without farewell is seen by the next start.
     let now = file
-        .metadata()
+        .symlink_metadata()
         .map_err(|error| not_writable(&file, &error))?;
     store.begin(&Seen::of(&now))?;
     let seat = Seat::new(&file, held, lock);
@@ -59,6 +70,35 @@ pub fn open(dir: &Path, settings: Settings) -> Result<(Handle, Guard), Error> {
     Ok((handle, guard))
 }
 
+/// SQLite opens its files by their names, whatever stands there: what is no plain file is refused
+/// before it does.
+///
+/// # Errors
+/// [`Error::NotWritable`], which says what stands there.
+pub(super) fn look_beside(file: &Path) -> Result<(), Error> {
+    for end in ["", "-wal", "-shm", "-journal"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        let path = Path::new(&name);
+        plain_file::look(path).map_err(|error| not_writable(path, &error))?;
+    }
+    Ok(())
+}
+
+/// A folder in which others than its owner may write is no place for a state that is to be begun
+/// or gone on with. An empty one is made private when it is opened.
+///
+/// # Errors
+/// [`Error::Shared`].
+pub fn refuse_shared(dir: &Path) -> Result<(), Error> {
+    let shared = dir.metadata().ok().filter(plain_file::is_shared);
+    let is_empty = || dir.read_dir().is_ok_and(|mut all| all.next().is_none());
+    match shared {
+        Some(found) if !is_empty() => Err(Error::shared(dir, found.mode())),
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// A connection that writes.
 pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -66,9 +106,11 @@ pub(super) fn connect(file: &Path) -> Result<Connection, Error> {
 }
 
 pub(super) fn not_writable(path: &Path, error: &io::Error) -> Error {
-    Error::NotWritable {
-        path: path.to_path_buf(),
-        why: error.to_string(),
+    let (path, why) = (path.to_path_buf(), error.to_string());
+    match error.kind() {
+        // as `plain_file` says it
+        ErrorKind::InvalidInput => Error::NotPlain { path, why },
+        _ => Error::NotWritable { path, why },
     }
 }
 
@@ -92,12 +134,9 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
 /// Open, and as it was found: `None` when it was not there, or empty.
 fn make_private(file: &Path) -> Result<(File, Option<Seen>), Error> {
     let wrong = |error: io::Error| not_writable(file, &error);
-    let made = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(file)
-        .map_err(wrong)?;
+    let mut how = OpenOptions::new();
+    let how = how.create(true).append(true).mode(0o600);
+    let made = plain_file::open(file, how).map_err(wrong)?;
     let meta = made.metadata().map_err(wrong)?;
     if meta.permissions().mode() & 0o077 != 0 {
         made.set_permissions(Permissions::from_mode(0o600))
@@ -115,6 +154,6 @@ pub(super) fn sync_folder(file: &Path) -> Result<(), Error> {
     let Some(dir) = file.parent() else {
         return Ok(());
     };
-    let synced = File::open(dir).and_then(|dir| dir.sync_all());
+    let synced = plain_file::folder(dir).and_then(|dir| dir.sync_all());
     synced.map_err(|error| not_writable(dir, &error))
 }

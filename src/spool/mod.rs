@@ -61,7 +61,7 @@ pub use binding::{Binding, Fit};
 pub use directory::LeadDirectory;
 pub use errand::{Asked, Errand, Errands, FieldPoll, Job, Ticket, Urgency};
 pub use error::Error;
-pub use folder::open;
+pub use folder::{open, refuse_shared};
 pub use hint::{hint, hint_found};
 pub use memory::{Known, Memory};
 pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};

@@ -16,6 +16,7 @@ use super::Error;
 use super::folder::{self, FILE, LOCK, connect, make_folder, not_writable};
 use super::identity::Seen;
 use super::store::Store;
+use crate::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};
@@ -61,7 +62,7 @@ impl Seat {
         let Ok(ours) = self.held.metadata() else {
             return Found::Here;
         };
-        match self.file.metadata() {
+        match self.file.symlink_metadata() {
             // It is there from the first commit to the end of the last connection.
             Ok(found) if is_same(&found, &ours) => match self.beside("-wal").exists() {
                 true => Found::Here,
@@ -92,7 +93,7 @@ impl Seat {
     /// Without its name the lock keeps nobody out: it is taken anew, where nobody else has.
     fn keep_lock(&mut self) -> Result<(), Error> {
         let dir = self.file.parent().unwrap_or(Path::new("."));
-        let found = dir.join(LOCK).metadata().ok();
+        let found = dir.join(LOCK).symlink_metadata().ok();
         let ours = self.lock.held.metadata();
         let ours = ours.map_err(|error| not_writable(&self.file, &error))?;
         if !found.is_some_and(|found| is_same(&found, &ours)) {
@@ -120,6 +121,7 @@ impl Seat {
         made.sync_all().map_err(wrong)?;
         std::fs::rename(&new, &self.file).map_err(wrong)?;
         folder::sync_folder(&self.file)?;
+        folder::look_beside(&self.file)?;
         let mut store = Store::over(connect(&self.file)?, &self.file, store.settings())?;
         store.begin(&Seen::of(&made.metadata().map_err(wrong)?))?;
         self.held = made;
@@ -145,14 +147,9 @@ impl Lock {
     pub(super) fn take(dir: &Path) -> Result<Self, Error> {
         let path = dir.join(LOCK);
         let wrong = |error: io::Error| not_writable(&path, &error);
-        let mut held = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .read(true)
-            .write(true)
-            .mode(0o600)
-            .open(&path)
-            .map_err(wrong)?;
+        let mut how = OpenOptions::new();
+        let how = how.create(true).truncate(false).read(true).write(true);
+        let mut held = plain_file::open(&path, how.mode(0o600)).map_err(wrong)?;
         let locked = flock(&held, FlockOperation::NonBlockingLockExclusive);
         let text = words(&mut held);
         let mut lines = text.lines();
@@ -182,7 +179,7 @@ impl Lock {
 impl Drop for Lock {
     fn drop(&mut self) {
         // Where this fails the next start is in doubt, which is right.
-        if let Ok(meta) = self.file.metadata() {
+        if let Ok(meta) = self.file.symlink_metadata() {
             writeln!(self.held, "{}", Seen::of(&meta).stamp).ok();
         }
     }

@@ -39,6 +39,7 @@ mod proxy;
 mod recordings;
 mod records;
 mod refreshed;
+mod root;
 mod secrets;
 mod stopping;
 mod stories;

@@ -10,12 +10,14 @@
 //! | `connect` | the flags of `connect` |
 //! | `pbx` | the id of the PBX that nothing names |
 //! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
+//! | `secret_files` | every secret of the flags, wherever it was given |
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
 mod connect;
 mod crm;
 mod pbx;
+mod secret_files;
 mod sources;
 mod token;
 mod trunks;

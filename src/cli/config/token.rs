@@ -32,8 +32,8 @@ pub(super) fn check(
         faults.add("--token-command", "is empty: give a command for /bin/sh");
     }
     let source = match &place {
-        Ok(Place::File(_)) if file.is_some() => "--token-file",
-        Ok(Place::File(_)) => "the credential `token`",
+        Ok(Place::File(_) | Place::Held(..)) if file.is_some() => "--token-file",
+        Ok(Place::File(_) | Place::Held(..)) => "the credential `token`",
         Ok(Place::Variable(_)) => "CALLBRIDGE_TOKEN",
         Err(_) => "--token-command",
     };

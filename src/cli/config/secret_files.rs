@@ -1,0 +1,53 @@
+//! The secrets of one set of flags, wherever they were given.
+
+use super::{Config, TokenFrom};
+use crate::cli::secrets::Place;
+use crate::oauth::{shown_once, store};
+use std::path::{Path, PathBuf};
+
+impl Config {
+    /// Where its secrets are.
+    pub fn places(&self) -> Vec<&Place> {
+        let mut all: Vec<&Place> = self.sources.iter().flat_map(|it| &it.secret).collect();
+        if let Some(TokenFrom::Place(place)) = self.crm.as_ref().and_then(|it| it.token.as_ref()) {
+            all.push(place);
+        }
+        if let Some(webhooks) = &self.webhooks {
+            all.extend(&webhooks.application);
+            all.extend(webhooks.installations.values());
+        }
+        all.extend(self.dead_letters.as_ref().map(|it| &it.secret));
+        all
+    }
+
+    /// The same, to be changed.
+    pub fn places_mut(&mut self) -> Vec<&mut Place> {
+        let sources = self.sources.iter_mut();
+        let mut all: Vec<&mut Place> = sources.flat_map(|it| &mut it.secret).collect();
+        if let Some(TokenFrom::Place(place)) = self.crm.as_mut().and_then(|it| it.token.as_mut()) {
+            all.push(place);
+        }
+        if let Some(webhooks) = &mut self.webhooks {
+            all.extend(&mut webhooks.application);
+            all.extend(webhooks.installations.values_mut());
+        }
+        all.extend(self.dead_letters.as_mut().map(|it| &mut it.secret));
+        all
+    }
+
+    /// Every file that holds a secret: those of the flags, the certificate's key, and what
+    /// `connect` has left in the state folder.
+    pub fn secret_files(&self) -> Vec<PathBuf> {
+        let named = self.places().into_iter().filter_map(Place::file);
+        let mut all: Vec<PathBuf> = named.map(Path::to_path_buf).collect();
+        let tls = self.webhooks.as_ref().and_then(|it| it.tls.as_ref());
+        all.extend(tls.map(|it| it.key.clone()));
+        if let Some(state) = &self.state {
+            all.push(state.join(store::FILE));
+            all.push(state.join(shown_once::FILE));
+        }
+        all.sort();
+        all.dedup();
+        all
+    }
+}

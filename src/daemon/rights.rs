@@ -1,0 +1,53 @@
+//! With whose rights the daemon runs, and who else can read its secrets: said at the start.
+
+use crate::cli::config::Config;
+use crate::cli::secrets::Place;
+use crate::privilege::{self, is_open_to_all};
+use std::path::PathBuf;
+
+/// What is to be said.
+#[derive(Debug)]
+pub struct Rights {
+    held: Vec<PathBuf>,
+    open: Vec<PathBuf>,
+}
+
+impl Rights {
+    /// Of a `run` with these flags.
+    pub fn of(config: &Config) -> Self {
+        let held = |place: &Place| match place {
+            Place::Held(path, _) => Some(path.clone()),
+            Place::File(_) | Place::Variable(_) => None,
+        };
+        let mut open = config.secret_files();
+        open.retain(|path| is_open_to_all(path));
+        Self {
+            held: config.places().into_iter().filter_map(held).collect(),
+            open,
+        }
+    }
+
+    /// Says it.
+    pub fn announce(&self) {
+        if let Some(owner) = privilege::became() {
+            tracing::info!(
+                user = owner.uid,
+                group = owner.gid,
+                "root has become the owner of the state folder, for good"
+            );
+        }
+        for file in &self.held {
+            tracing::info!(
+                file = %file.display(),
+                "a secret was read by root, and its file cannot be read any more: another one \
+                 counts after a restart"
+            );
+        }
+        for file in &self.open {
+            tracing::warn!(
+                file = %file.display(),
+                "every user of this machine can read a secret's file: chmod o-r it"
+            );
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Files of the state folder, opened so that nothing in their place leads elsewhere or holds a
+//! command up.
+//!
+//! | what stands in the place | what is done |
+//! |---|---|
+//! | a regular file with one name | it is opened |
+//! | a symbolic link | refused: it would lead to another file |
+//! | a file with a second name (a hard link) | refused: it is another's file, too |
+//! | a FIFO, a device, a socket, a folder | refused, and never waited on |
+
+use rustix::fs::OFlags;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Opens a file of the state folder. With `create` a missing one is made; `truncate` is no way to
+/// begin it anew, for it would empty the file before it is looked at.
+///
+/// # Errors
+/// The system's, and for what is no plain file [`ErrorKind::InvalidInput`].
+pub fn open(path: &Path, how: &mut OpenOptions) -> io::Result<File> {
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let opened = how.custom_flags(flags.bits().cast_signed()).open(path);
+    let file = match opened {
+        Ok(file) => file,
+        // what the system says of a link, a FIFO, a folder is other words for each
+        Err(error) => return Err(look(path).err().unwrap_or(error)),
+    };
+    judged(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// The beginning of a file of the state folder.
+///
+/// # Errors
+/// As [`open`] says.
+pub fn read(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open(path, OpenOptions::new().read(true))?;
+    let mut bytes = Vec::new();
+    file.take(bytes_max).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// What stands there, not followed; `None` where nothing does.
+///
+/// # Errors
+/// As [`open`] says: for whoever has to hand a path on, as to SQLite.
+pub fn look(path: &Path) -> io::Result<Option<Metadata>> {
+    match path.symlink_metadata() {
+        Ok(found) => judged(&found).map(|()| Some(found)),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// A folder, held open; what is no folder is never waited on.
+///
+/// # Errors
+/// The system's.
+pub fn folder(path: &Path) -> io::Result<File> {
+    let flags = (OFlags::DIRECTORY | OFlags::NONBLOCK).bits().cast_signed();
+    let mut how = OpenOptions::new();
+    how.read(true).custom_flags(flags).open(path)
+}
+
+/// Others than its owner may make, take away and rename files in this folder. In root's sticky
+/// folders (`/tmp`) they may not with ours.
+pub fn is_shared(folder: &Metadata) -> bool {
+    let sticky = folder.mode() & 0o1000 != 0 && folder.uid() == 0;
+    folder.mode() & 0o022 != 0 && !sticky
+}
+
+fn judged(found: &Metadata) -> io::Result<()> {
+    let what = if found.is_symlink() {
+        "it is a symbolic link"
+    } else if !found.is_file() {
+        "it is no regular file"
+    } else if found.nlink() > 1 {
+        "it is a hard link: the same file has another name"
+    } else {
+        return Ok(());
+    };
+    let words = format!("{what}, and none of callbridge's making: move it away");
+    Err(io::Error::new(ErrorKind::InvalidInput, words))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, Mode, mkfifoat};
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn what_is_no_plain_file_is_refused_untouched_and_never_waited_on() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(path("victim"), "kept").expect("written");
+        symlink(path("victim"), path("link")).expect("a link");
+        symlink(path("nowhere"), path("dangling")).expect("a link");
+        std::fs::hard_link(path("victim"), path("second")).expect("a link");
+        std::fs::create_dir(path("folder")).expect("a folder");
+        mkfifoat(CWD, path("fifo"), Mode::from(0o600)).expect("a FIFO");
+        let hows: [fn() -> OpenOptions; 3] = [
+            || OpenOptions::new().read(true).clone(),
+            || OpenOptions::new().create(true).append(true).clone(),
+            || OpenOptions::new().read(true).write(true).clone(),
+        ];
+        for name in ["link", "dangling", "second", "folder", "fifo"] {
+            for how in hows {
+                let error = open(&path(name), &mut how()).expect_err(name);
+                assert_eq!(error.kind(), ErrorKind::InvalidInput, "{name}: {error}");
+            }
+            assert!(look(&path(name)).is_err(), "{name}");
+        }
+        assert!(!path("nowhere").exists());
+        std::fs::remove_file(path("second")).expect("removed");
+        assert_eq!(read(&path("victim"), 3).expect("plain"), b"kep");
+        assert!(look(&path("nowhere")).expect("nothing").is_none());
+        assert!(super::folder(&path("fifo")).is_err());
+        assert!(super::folder(&path("folder")).is_ok());
+    }
+
+    #[test]
+    fn a_folder_is_shared_where_others_may_write_unless_it_is_roots_and_sticky() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let about = |mode| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(folder.path(), mode).expect("set");
+            folder.path().metadata().expect("there")
+        };
+        for (mode, shared) in [(0o700, false), (0o755, false), (0o770, true), (0o707, true)] {
+            assert_eq!(is_shared(&about(mode)), shared, "{mode:o}");
+        }
+        let sticky = about(0o1777);
+        assert_eq!(is_shared(&sticky), sticky.uid() != 0);
+    }
+}

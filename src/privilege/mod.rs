@@ -1,0 +1,145 @@
+//! Root in a state folder of another's: before anything in the folder is touched, and before a
+//! thread is started, it becomes the folder's owner for good.
+//!
+//! Whoever owns a folder can plant links and FIFOs in it, and root that opens, makes or chowns a
+//! file there works for him. So every command that is given a state folder begins with this:
+//!
+//! ```text
+//! walk to the folder ─▶ read secrets, listen (held) ─▶ a way for its owner (view) ─▶ become him
+//! ```
+//!
+//! | whose the folder is | what root does |
+//! |---|---|
+//! | root's | goes on, unless others may write there |
+//! | another's | becomes that user, with the folder's group alone and no capability |
+//! | not there yet | the same by the folder in which it will be made |
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`way`] | walking there, and who may |
+//! | `held` | what root does while it is root |
+//! | `view` | the way where root alone can go |
+
+mod held;
+mod view;
+pub mod way;
+
+pub use held::listener;
+pub use way::{Owner, is_open_to_all};
+
+use crate::cli::command::Command;
+use crate::cli::exit::{Code, Failure};
+use crate::spool;
+use held::Held;
+use rustix::process::{Gid, Uid, geteuid};
+use rustix::thread::{
+    CapabilitySet, CapabilitySets, set_capabilities, set_thread_groups, set_thread_res_gid,
+    set_thread_res_uid,
+};
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+use std::sync::OnceLock;
+use way::{Way, walk};
+
+/// The group of nobody (`nogroup`): that of root has rights to root's files.
+const GROUP_OF_NOBODY: u32 = 65_534;
+
+static BECOME: OnceLock<Owner> = OnceLock::new();
+
+/// Whom root has become; `None` where it did not.
+pub fn became() -> Option<Owner> {
+    BECOME.get().copied()
+}
+
+/// Root becomes the owner of the command's state folder. No thread may have been started.
+///
+/// # Errors
+/// 78 where root must not work in the folder, or cannot become its owner.
+pub fn step_down(command: &mut Command) -> Result<(), Failure> {
+    let Some(state) = command.state().filter(|_| geteuid().is_root()) else {
+        return Ok(());
+    };
+    let state = state.to_path_buf();
+    // What is no folder, or cannot be reached, the command itself refuses in its words.
+    let walked = walk(&state).and_then(|way| way.about().map(|about| (way, about)));
+    let Ok((way, about)) = walked else {
+        return Ok(());
+    };
+    let owner = Owner {
+        uid: about.uid(),
+        gid: match about.gid() {
+            0 => GROUP_OF_NOBODY,
+            gid => gid,
+        },
+    };
+    if let Some(other) = way.links.iter().find(|uid| ![0, owner.uid].contains(uid)) {
+        let (given, path) = (state.display(), way.path.display());
+        return Err(refused(format!(
+            "{given} leads to {path} through a link of user {other}, who is neither root nor its \
+             owner: give --state {path}, if that is the folder"
+        )));
+    }
+    if owner.uid == 0 {
+        // `check` names it among all else
+        if matches!(command, Command::Check(_)) {
+            return Ok(());
+        }
+        let refused = spool::refuse_shared(&state);
+        return refused.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error));
+    }
+    let held = Held::of(command);
+    held::listen(command);
+    if let Some(closed) = way.closed_to(owner) {
+        view::open_through(&closed, &way)
+            .map_err(|error| closed_way(&way, &closed, owner, &error))?;
+    }
+    become_owner(owner).map_err(|error| {
+        refused(format!(
+            "{} is user {}'s, and root cannot become that user here ({error}): run the command as \
+             that user",
+            state.display(),
+            owner.uid
+        ))
+    })?;
+    if !way.is_at(&state) && way.whole {
+        // a link that only root can follow leads there
+        command.move_state(way.path.clone());
+    }
+    held.give(command);
+    BECOME.set(owner).ok();
+    Ok(())
+}
+
+fn refused(words: String) -> Failure {
+    Failure::new(Code::Configuration, words)
+}
+
+fn closed_way(way: &Way, closed: &Path, owner: Owner, error: &io::Error) -> Failure {
+    refused(format!(
+        "{} is user {}'s, to whom {} is closed, and root cannot make a way for him here ({error}): \
+         run the command on the host, where root may mount, or open that folder (chmod o+x)",
+        way.path.display(),
+        owner.uid,
+        closed.display()
+    ))
+}
+
+/// User, group and capabilities, for good: whatever comes later, it is done as the owner.
+fn become_owner(owner: Owner) -> io::Result<()> {
+    let (uid, gid) = (Uid::from_raw(owner.uid), Gid::from_raw(owner.gid));
+    set_thread_groups(&[gid])?;
+    set_thread_res_gid(gid, gid, gid)?;
+    set_thread_res_uid(uid, uid, uid)?;
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
+    };
+    set_capabilities(None, sets)?;
+    match set_thread_res_uid(Uid::ROOT, Uid::ROOT, Uid::ROOT) {
+        Err(_) => Ok(()),
+        Ok(()) => Err(io::Error::other("it could become root again")),
+    }
+}

@@ -1,0 +1,260 @@
+//! The way to a folder, walked name by name: every folder on it is held open, and every link is
+//! followed knowingly, with whose it is.
+
+use rustix::fs::{CWD, Mode, OFlags, openat, readlinkat};
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::fs::{File, Metadata};
+use std::io::{self, ErrorKind};
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+/// More links are a loop, as for the system.
+const LINKS_MAX: usize = 40;
+
+/// A user and a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owner {
+    /// The user's number.
+    pub uid: u32,
+    /// The group's.
+    pub gid: u32,
+}
+
+impl Owner {
+    /// May go through this folder, as its mode says it.
+    fn may_pass(self, folder: &Metadata) -> bool {
+        let bit = if folder.uid() == self.uid {
+            0o100
+        } else if folder.gid() == self.gid {
+            0o010
+        } else {
+            0o001
+        };
+        folder.mode() & bit != 0
+    }
+}
+
+/// What a path leads through, and where it ends.
+#[derive(Debug)]
+pub struct Way {
+    /// The end, without links.
+    pub path: PathBuf,
+    /// Nothing is missing: else the end is the last folder that is there.
+    pub whole: bool,
+    /// Whose the links are.
+    pub links: Vec<u32>,
+    /// From the root to the end.
+    folders: Vec<File>,
+}
+
+/// Walks to `path`, or as far as there is something.
+///
+/// # Errors
+/// The system's; [`ErrorKind::NotADirectory`] where something else stands there.
+pub fn walk(path: &Path) -> io::Result<Way> {
+    let path = std::path::absolute(path)?;
+    let mut way = Way {
+        path: PathBuf::from("/"),
+        whole: true,
+        links: Vec::new(),
+        folders: vec![open(CWD, OsStr::new("/"))?],
+    };
+    let mut rest = names(&path);
+    while let Some(name) = rest.pop_front() {
+        if name == ".." {
+            way.path.pop();
+            let left = way.folders.len().saturating_sub(1).max(1);
+            way.folders.truncate(left);
+            continue;
+        }
+        let Some(last) = way.folders.last() else {
+            break;
+        };
+        let found = match open(last, &name) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                way.whole = false;
+                break;
+            }
+            found => found?,
+        };
+        let about = found.metadata()?;
+        if about.is_symlink() {
+            way.links.push(about.uid());
+            if way.links.len() > LINKS_MAX {
+                return Err(rustix::io::Errno::LOOP.into());
+            }
+            let target = readlinkat(&found, "", Vec::new())?.into_bytes();
+            let target = PathBuf::from(OsString::from_vec(target));
+            if target.is_absolute() {
+                way.path = PathBuf::from("/");
+                way.folders.truncate(1);
+            }
+            let mut further = names(&target);
+            further.append(&mut rest);
+            rest = further;
+        } else if about.is_dir() {
+            way.path.push(&name);
+            way.folders.push(found);
+        } else {
+            return Err(ErrorKind::NotADirectory.into());
+        }
+    }
+    Ok(way)
+}
+
+impl Way {
+    /// Of its end.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn about(&self) -> io::Result<Metadata> {
+        match self.folders.last() {
+            Some(end) => end.metadata(),
+            None => Err(ErrorKind::NotFound.into()),
+        }
+    }
+
+    /// A path to its end that leads through nothing but the open descriptor.
+    pub fn by_descriptor(&self) -> PathBuf {
+        let end = self.folders.last().map_or(-1, AsRawFd::as_raw_fd);
+        PathBuf::from(format!("/proc/self/fd/{end}"))
+    }
+
+    /// This path leads where the way ends.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let (Ok(end), Ok(path)) = (self.about(), std::path::absolute(path)) else {
+            return false;
+        };
+        let found = path.metadata();
+        found.is_ok_and(|found| (found.dev(), found.ino()) == (end.dev(), end.ino()))
+    }
+
+    /// The first folder on the way that is closed to this user and group.
+    pub fn closed_to(&self, owner: Owner) -> Option<PathBuf> {
+        let above: Vec<&Path> = self.path.ancestors().collect();
+        let above = above.iter().rev();
+        let mut folders = above.zip(&self.folders);
+        let closed = |folder: &File| match folder.metadata() {
+            Ok(about) => !owner.may_pass(&about),
+            Err(_) => true,
+        };
+        let found = folders.find(|(_, folder)| closed(folder));
+        found.map(|(path, _)| path.to_path_buf())
+    }
+}
+
+fn open(folder: impl std::os::fd::AsFd, name: &OsStr) -> io::Result<File> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(openat(folder, name, flags, Mode::empty())?))
+}
+
+fn names(path: &Path) -> VecDeque<OsString> {
+    let name = |part| match part {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some(OsString::from("..")),
+        Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+    };
+    path.components().filter_map(name).collect()
+}
+
+/// Every user of this machine can read this file: its mode says so, and no folder above it is
+/// closed to them.
+pub fn is_open_to_all(file: &Path) -> bool {
+    let Ok(file) = file.canonicalize() else {
+        return false;
+    };
+    let has = |path: &Path, bit: u32| path.metadata().is_ok_and(|it| it.mode() & bit != 0);
+    has(&file, 0o004) && file.ancestors().skip(1).all(|above| has(above, 0o001))
+}
+
+/// Nobody but root can have put this file in its place, or a link on the way to it.
+pub fn is_roots(file: &Path) -> bool {
+    let Ok(path) = std::path::absolute(file) else {
+        return false;
+    };
+    let own = |path: &Path| {
+        let kept = |about: Metadata| {
+            let shared = about.is_dir() && crate::plain_file::is_shared(&about);
+            about.uid() == 0 && !shared
+        };
+        let all = path.ancestors();
+        all.map(Path::symlink_metadata).all(|it| it.is_ok_and(kept))
+    };
+    let straight = path.parent().zip(path.file_name()).map(|(folder, name)| {
+        let folder = folder.canonicalize();
+        folder.map(|folder| folder.join(name))
+    });
+    let Some(Ok(straight)) = straight else {
+        return false;
+    };
+    // a pipe (`/dev/fd/63`) leads to no path at all
+    let end = path.canonicalize().unwrap_or_else(|_| straight.clone());
+    own(&path) && own(&straight) && own(&end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt as _, symlink};
+
+    #[test]
+    fn links_are_followed_and_told_and_what_is_missing_ends_the_way() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let top = folder.path().canonicalize().expect("there");
+        std::fs::create_dir_all(top.join("private/pbx1")).expect("made");
+        std::fs::create_dir(top.join("public")).expect("made");
+        symlink("../private/pbx1", top.join("public/pbx1")).expect("a link");
+        let way = walk(&top.join("public/./pbx1/")).expect("a way");
+        assert!(way.whole && way.is_at(&top.join("private/pbx1")));
+        assert_eq!(way.path, top.join("private/pbx1"));
+        assert_eq!(way.links, [rustix::process::geteuid().as_raw()]);
+        let missing = walk(&top.join("public/not/there")).expect("a way");
+        assert!(!missing.whole && missing.links.is_empty());
+        assert_eq!(missing.path, top.join("public"));
+        assert!(walk(&top.join("public/../../..")).is_ok());
+        symlink("loop", top.join("loop")).expect("a link");
+        assert!(walk(&top.join("loop")).is_err());
+        std::fs::write(top.join("file"), "").expect("written");
+        let error = walk(&top.join("file")).expect_err("no folder");
+        assert_eq!(error.kind(), ErrorKind::NotADirectory);
+    }
+
+    #[test]
+    fn the_first_closed_folder_is_named_and_what_lies_in_it_is_open_to_nobody() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let top = folder.path().canonicalize().expect("there");
+        let mode = |path: &Path, mode: u32| {
+            let mode = std::fs::Permissions::from_mode(mode);
+            std::fs::set_permissions(path, mode).expect("set");
+        };
+        mode(&top, 0o755);
+        let private = top.join("private");
+        std::fs::create_dir_all(private.join("pbx1")).expect("made");
+        let file = private.join("token");
+        std::fs::write(&file, "t").expect("written");
+        mode(&file, 0o644);
+        let about = top.metadata().expect("there");
+        let (own, other) = (
+            Owner {
+                uid: about.uid(),
+                gid: about.gid(),
+            },
+            Owner {
+                uid: about.uid() + 1,
+                gid: about.gid() + 1,
+            },
+        );
+        for (closed, bits) in [(true, 0o700), (false, 0o711)] {
+            mode(&private, bits);
+            let way = walk(&private.join("pbx1")).expect("a way");
+            assert_eq!(way.closed_to(own), None);
+            assert_eq!(way.closed_to(other), closed.then(|| private.clone()));
+            assert_eq!(is_open_to_all(&file), !closed);
+        }
+        mode(&file, 0o640);
+        assert!(!is_open_to_all(&file));
+    }
+}
