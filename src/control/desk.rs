@@ -11,20 +11,18 @@ use crate::journal::{Reason, Rules};
 use crate::ops::Status;
 use crate::people::People;
 use crate::sender::Asking;
-use crate::spool::{Error, Handle, Letter, Op, Step};
+use crate::spool::{Error, Handle, Letter, Op, Step, Store};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::pin::Pin;
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
 use tokio::sync::mpsc;
 
 mod calls;
+mod follow;
 mod leads;
 
-/// `dead watch` looks at most this often.
-const WATCH_EVERY: Duration = Duration::from_millis(500);
-/// Letters that it reads at a time.
+/// Letters that `dead watch` reads at a time.
 const WATCH_PAGE: usize = 100;
 /// What it says when it was told of them too slowly.
 const TOO_MANY: &str =
@@ -205,35 +203,11 @@ impl Desk {
 
     /// Each letter that comes to be, also one that dies again, once.
     async fn watch(&self, line: &mut Line) -> Result<(), Stop> {
-        let mut changed = self.spool.changed();
-        let mut seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
+        let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
         line.to.send(Reply::Ready).await.map_err(|_| Gone)?;
-        loop {
-            changed.mark_unchanged();
-            loop {
-                let before = seen;
-                let page = self
-                    .spool
-                    .read(move |store| store.letters_since(before, WATCH_PAGE));
-                let Some((letters, after)) = page.await? else {
-                    return Err(Stop::Error {
-                        code: 69,
-                        words: TOO_MANY.to_owned(),
-                    });
-                };
-                for letter in letters {
-                    line.item(letter.to_json()).await?;
-                }
-                if after == seen {
-                    break;
-                }
-                seen = after;
-            }
-            tokio::time::sleep(WATCH_EVERY).await;
-            if changed.changed().await.is_err() {
-                return Ok(()); // the daemon ends
-            }
-        }
+        let page = |store: &Store, seen| store.letters_since(seen, WATCH_PAGE);
+        let told = |letter: Letter| Some(letter.to_json());
+        self.follow(seen, page, told, TOO_MANY, line).await
     }
 
     async fn retry(

@@ -1,6 +1,6 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
-use super::{Desk, Line, Stop, WATCH_EVERY};
+use super::{Desk, Line, Stop};
 use crate::cli::values;
 use crate::clock;
 use crate::control::protocol::{Calls, Reply};
@@ -8,7 +8,7 @@ use crate::explain::shape::{Other, Shape};
 use crate::journal::number::Country;
 use crate::journal::{Judged, Outcome, TypedNumber};
 use crate::ops::Zone;
-use crate::spool::{CallFilter, Listed, Place, RowId, Search, State};
+use crate::spool::{CallFilter, Listed, Place, RowId, Search, State, Store};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -126,64 +126,27 @@ impl Desk {
     async fn follow_calls(
         &self,
         filter: &CallFilter,
-        mut seen: u64,
+        seen: u64,
         line: &mut Line,
     ) -> Result<(), Stop> {
-        let mut changed = self.spool.changed();
         let mut under_way = BTreeSet::new();
-        loop {
-            changed.mark_unchanged();
-            loop {
-                let before = seen;
-                let page = self
-                    .spool
-                    .read(move |store| store.moved_since(before, MOVES_PAGE));
-                let Some((calls, after)) = page.await? else {
-                    let (code, words) = (69, TOO_MANY.to_owned());
-                    return Err(Stop::Error { code, words });
-                };
-                for call in calls {
-                    if is_news(&call, &mut under_way) && filter.takes(&call) {
-                        line.item(item(call)).await?;
-                    }
-                }
-                if after == seen {
-                    break;
-                }
-                seen = after;
-            }
-            tokio::time::sleep(WATCH_EVERY).await;
-            if changed.changed().await.is_err() {
-                return Ok(()); // the daemon ends
-            }
-        }
+        let page = |store: &Store, seen| store.moved_since(seen, MOVES_PAGE);
+        let told = |call: Listed| {
+            let news = is_news(&call, &mut under_way) && filter.takes(&call);
+            news.then(|| item(call))
+        };
+        self.follow(seen, page, told, TOO_MANY, line).await
     }
 
     async fn follow_internal(
         &self,
         filter: &CallFilter,
-        mut seen: i64,
+        seen: i64,
         line: &mut Line,
     ) -> Result<(), Stop> {
-        let mut changed = self.spool.changed();
-        loop {
-            changed.mark_unchanged();
-            let before = seen;
-            let page = self.spool.read(move |store| store.internal_since(before));
-            let (calls, last) = page.await?;
-            let more = last != seen;
-            seen = last;
-            for call in calls.into_iter().filter(|call| filter.takes(call)) {
-                line.item(item(call)).await?;
-            }
-            if more {
-                continue;
-            }
-            tokio::time::sleep(WATCH_EVERY).await;
-            if changed.changed().await.is_err() {
-                return Ok(());
-            }
-        }
+        let page = |store: &Store, seen| store.internal_since(seen).map(Some);
+        let told = |call: Listed| filter.takes(&call).then(|| item(call));
+        self.follow(seen, page, told, TOO_MANY, line).await
     }
 
     /// One call by an id, or the newest of a number with the ids of the others.
