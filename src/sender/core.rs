@@ -154,10 +154,7 @@ impl Core {
             remembered: known.memory.unwrap_or_default(),
             doubts,
             last_token: memory.token.clone(),
-            refused: memory.refused.clone().map(|refused| {
-                let since = now.wall.since(refused.at);
-                (refused, now.boot.saturating_sub(since))
-            }),
+            refused: refused(memory.refused.clone(), &known.slots, now),
             sweeper: Sweeper::new(memory.ways),
             errands: Errands::default(),
             flow: Flow::default(),
@@ -514,6 +511,19 @@ fn offset(wall: EventTime, boot: Duration) -> i64 {
 fn jumped(before: i64, after: i64) -> bool {
     let by = after.saturating_sub(before);
     u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
+}
+
+/// When the token was refused last. A request of it that a kill cut short may have arrived until
+/// now, however long before it was meant to leave.
+fn refused(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
+    let mut last = last?;
+    let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;
+    if slots.iter().any(cut) {
+        last.at = now.wall.plus(STRAGGLER);
+        return Some((last, now.boot + STRAGGLER));
+    }
+    let since = now.wall.since(last.at);
+    Some((last, now.boot.saturating_sub(since)))
 }
 
 /// The slots of this boot are known exactly; any of another one, ahead of our clock, or from

@@ -468,6 +468,47 @@ fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
 }
 
 #[test]
+fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
+    let known = Known {
+        memory: Some(refused_at(0)),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+        panic!("no probe");
+    };
+    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+        panic!("not sent");
+    };
+    // The machine stood still before it left, and the process was killed as it did.
+    let slots = ops.iter().filter_map(|op| match op {
+        Op::Slot(row) => Some(row.clone()),
+        _ => None,
+    });
+    let known = Known {
+        memory: stored(&ops),
+        slots: slots.collect(),
+        ..Known::default()
+    };
+    let (mut core, kept) = Core::start(Settings::default(), known, at(90));
+    core.token(Some(print()));
+    let Decision::WaitUntil(until) = core.next(at(90), &Head::default()) else {
+        panic!("it is asked about again at once");
+    };
+    assert!(until >= at(155).boot, "{until:?}");
+    let memory = stored(&kept).expect("another kill must not forget it");
+    let known = Known {
+        memory: Some(memory),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(100));
+    core.token(Some(print()));
+    let waits = core.next(at(100), &Head::default());
+    assert_eq!(waits, Decision::WaitUntil(at(155).boot));
+}
+
+#[test]
 fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
     core.token(Some(print()));
