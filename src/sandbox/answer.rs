@@ -15,7 +15,7 @@ use super::faults::Action;
 use super::oauth::judge_api;
 use super::routes::{Endpoint, route};
 use super::struck::{after_effect, instead};
-use super::token::{Token, TokenKey};
+use super::token::{Grant, Token, TokenKey};
 use callbridge_call::EventTime;
 
 /// Who asks, behind the authentication layer.
@@ -236,8 +236,7 @@ impl Sandbox {
         if request.body.len() > BODY_BYTES_MAX {
             return Err(Refusal::TooLarge);
         }
-        let free = endpoint == Endpoint::Filter && !self.settings.filter_needs_read;
-        let needed = endpoint.grant(method).filter(|_| !free);
+        let needed = self.needed(endpoint, method);
         if !needed.is_none_or(|grant| self.granted(&caller.token, grant)) {
             if let Some(after) = self.conduct.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
@@ -288,6 +287,17 @@ impl Sandbox {
         }
     }
 }
+
+    /// The grant that a request needs (§5.4.3); of two endpoints it is chosen by a shape.
+    fn needed(&self, endpoint: Endpoint, method: &str) -> Option<&str> {
+        let rights = &self.settings.shapes.rights;
+        let chosen = match endpoint {
+            Endpoint::Filter => &rights.filter,
+            Endpoint::Request => &rights.request,
+            _ => return endpoint.grant(method),
+        };
+        chosen.as_ref().map(Grant::as_str)
+    }
 
 fn is_json(request: &Request) -> bool {
     let mut types = request.header("content-type");

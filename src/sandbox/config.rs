@@ -31,8 +31,6 @@ pub struct Settings {
     pub ahead_max: Duration,
     /// Shapes that the document does not publish.
     pub shapes: Shapes,
-    /// Reading the journal needs `PERMISSION_OPEN_API_CALL:READ`; the document leaves it open.
-    pub filter_needs_read: bool,
     /// The company that the token belongs to.
     pub company: Company,
     /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
@@ -64,7 +62,6 @@ impl Default for Settings {
             names: FieldNames::default(),
             ahead_max: Duration::from_secs(300),
             shapes: Shapes::default(),
-            filter_needs_read: true,
             company: Company {
                 id: 1,
                 name: "Sandbox company".to_owned(),

@@ -176,7 +176,8 @@ impl Endpoint {
 
     /// The grant it needs. The document gives those of the upsert, of conversation submission and
     /// of token/info (§5.4.3); the others are ours, by the domains of §2.3: reading needs READ,
-    /// writing SAVE, deleting DELETE. Employees have no domain, and need none.
+    /// writing SAVE, deleting DELETE. Employees have no domain, and need none. Those of the journal
+    /// and of `request/{requestId}` can be chosen: `shape filter-grant`, `shape request-grant`.
     pub fn grant(self, method: &str) -> Option<&'static str> {
         let post = method == "POST";
         Some(match self {

@@ -1,5 +1,6 @@
 //! Shapes that the document leaves unpublished; a client has to read them all.
 
+use super::token::{CALL_READ, Grant};
 use super::webhook;
 use serde_json::{Value, json};
 
@@ -81,6 +82,37 @@ pub struct Shapes {
     pub rows_key: String,
     /// Of `currentPage` and `totalPages`.
     pub paging: Paging,
+/// Rights that §5.4.3 leaves open; `None`: none is needed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rights {
+    /// Of `call-history/filter`.
+    pub filter: Option<Grant>,
+    /// Of `request/{requestId}`.
+    pub request: Option<Grant>,
+}
+
+impl Default for Rights {
+    fn default() -> Self {
+        Self {
+            filter: Grant::parse(CALL_READ),
+            request: None,
+        }
+    }
+}
+
+impl Rights {
+    /// `none`, or `PERMISSION:SCOPE`.
+    fn parse(value: &str) -> Result<Option<Grant>, String> {
+        match (value, Grant::parse(value)) {
+            ("none", _) => Ok(None),
+            (_, Some(grant)) => Ok(Some(grant)),
+            (_, None) => Err(format!(
+                "`{value}` is neither none nor a grant such as {CALL_READ}"
+            )),
+        }
+    }
+}
+
     /// Of the range filter.
     pub range: Range,
     /// Largest page of the filter (§4.7: 30 to 100).
@@ -106,6 +138,8 @@ impl Default for Shapes {
             status: StatusShape::Object,
             rows: Rows::Objects,
             rows_key: "content".to_owned(),
+    /// What reading needs where the document leaves it open.
+    pub rights: Rights,
             paging: Paging::Inside,
             range: Range::Kept,
             size_max: 100,
@@ -127,6 +161,7 @@ impl Shapes {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let webhook = name.strip_prefix("webhook-");
         if let Some(set) = webhook.and_then(|name| self.webhook.set(name, value)) {
+            rights: Rights::default(),
             return set;
         }
         match (name, value) {
@@ -167,3 +202,5 @@ impl Shapes {
         }
     }
 }
+            ("filter-grant", grant) => self.rights.filter = Rights::parse(grant)?,
+            ("request-grant", grant) => self.rights.request = Rights::parse(grant)?,

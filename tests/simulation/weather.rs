@@ -25,11 +25,13 @@ pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
     let mut settings = sandbox::Settings {
         seed,
         rate: parse_rate(rate).expect("a rate"),
-        filter_needs_read: dice.chance(50),
         persist_after: Duration::from_millis(*dice.pick(&[0, 300, 2000, 4000, 20_000])),
         ..sandbox::Settings::default()
     };
     let shapes = &mut settings.shapes;
+    if dice.chance(50) {
+        shapes.rights.filter = None;
+    }
     shapes.status = *dice.pick(&[StatusShape::Object, StatusShape::Bare]);
     shapes.rows = *dice.pick(&[Rows::Objects, Rows::Strings]);
     shapes.paging = *dice.pick(&[Paging::Inside, Paging::Beside]);

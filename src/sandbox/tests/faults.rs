@@ -1,8 +1,9 @@
 //! Faults do what their words say.
 
-use super::{NOW, accepted, after, call, call_with, filter, info, poll, sandbox, submit};
+use super::{NOW, accepted, after, call, call_with, filter, info, kinds, poll, sandbox, submit};
 use crate::sandbox::faults::{Faults, parse};
-use crate::sandbox::{Action, Delivery, Endpoint, Request, Response, Rule, Sandbox};
+use crate::sandbox::token::{CALL_READ, CALL_SAVE, Grant};
+use crate::sandbox::{Action, Delivery, Endpoint, Kind, Request, Response, Rule, Sandbox};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -169,4 +170,34 @@ fn shapes_left_open_can_be_chosen() {
         json!("MAX")
     );
     assert_eq!(core.handle(NOW, &page(30)).status, 200);
+}
+
+#[test]
+fn a_right_left_open_can_be_demanded_of_pages_and_of_single_polls() {
+    let lead_read = "PERMISSION_OPEN_API_LEAD:READ";
+    let all = [CALL_SAVE, CALL_READ, lead_read].map(|grant| Grant::parse(grant).expect("a grant"));
+    let page = filter(&json!({ "page": 1, "size": 10 }));
+    let mut core = with(&format!("shape request-grant {lead_read}"));
+    let id = accepted(&mut core, NOW, &call());
+    let denied = core.handle(after(2), &poll(&id));
+    let code = denied.value()["error"]["messageCode"].clone();
+    assert_eq!((denied.status, code), (403, json!(3701)));
+    assert_eq!(core.handle(after(2), &page).status, 200, "another right");
+    core.set_grants(after(3), all.to_vec());
+    assert_eq!(core.handle(after(4), &poll(&id)).status, 200);
+    core.set_grants(after(5), all[..1].to_vec());
+    assert_eq!(core.handle(after(6), &poll(&id)).status, 403);
+    assert_eq!(core.handle(after(6), &page).status, 403);
+    core.handle(after(8), &poll(&id));
+    assert_eq!(kinds(&core), [Kind::RepeatAfter403], "asked on without it");
+    let mut core = with("shape filter-grant none");
+    core.set_grants(NOW, all[..1].to_vec());
+    assert_eq!(core.handle(NOW, &page).status, 200);
+    let id = accepted(&mut core, NOW, &call());
+    assert_eq!(
+        core.handle(after(2), &poll(&id)).status,
+        200,
+        "none is needed by itself"
+    );
+    assert!(parse("shape request-grant CALL:READ").is_err());
 }
