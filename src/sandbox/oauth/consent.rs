@@ -6,8 +6,8 @@
 //!                         picked=yes and grant=… for each ticked box     302 to redirect_uri
 //! ```
 //! Without `picked` the whole scope is approved; without `company` the first company approves. A
-//! fault of the parameters is a page with 400, and never a redirect: not even the address to
-//! return to can be believed then.
+//! fault of the parameters is a page with 400 (of a blocked company 401), and never a redirect: not
+//! even the address to return to can be believed then.
 
 use super::super::breaches::Kind;
 use super::super::core::Sandbox;
@@ -47,7 +47,9 @@ impl Sandbox {
         };
         answer.unwrap_or_else(|problem| {
             self.oauth.log.push(now, Endpoint::Consent, &problem);
-            self.breach(now, Kind::Invalid, "§4.2", problem.to_string());
+            if problem.code != Code::CompanyBlocked {
+                self.breach(now, Kind::Invalid, "§4.2", problem.to_string());
+            }
             let status = problem.code.status();
             page::html(
                 status,
@@ -115,8 +117,10 @@ impl Sandbox {
             Some(id) => id.parse().map_err(|_| wrong("company is no number"))?,
         };
         let known = self.companies.get(&company);
-        if known.is_none_or(|company| company.blocked) {
-            return Err(wrong("no such company, or a blocked one"));
+        let known = known.ok_or_else(|| wrong("no such company"))?;
+        if known.blocked {
+            let words = "the company is blocked";
+            return Err(Problem::new(Code::CompanyBlocked, words));
         }
         let grants = ticked(&form, asked)?;
         let code = self.approve(now, asked, company, grants);

@@ -64,6 +64,7 @@ impl Sandbox {
                 self.revoke_for(now, &application, &form)?;
                 return Ok(Success::default().respond("Success"));
             }
+            self.unblocked(now, &application, &form)?;
             let told = self.exchange(now, &application, &form, answered)?;
             Ok(Response::json(200, &told))
         });
@@ -80,7 +81,7 @@ impl Sandbox {
         self.oauth.log.push(now, endpoint, problem);
         match problem.code {
             // What a client cannot know beforehand is no fault of its.
-            Code::InvalidGrant | Code::InvalidClient => {}
+            Code::InvalidGrant | Code::InvalidClient | Code::CompanyBlocked => {}
             Code::InvalidRequest
             | Code::UnsupportedGrantType
             | Code::InvalidScope
@@ -138,6 +139,48 @@ impl Sandbox {
 
 /// `application/x-www-form-urlencoded`, in UTF-8 where it says so, named once.
 fn is_form(request: &Request) -> bool {
+
+    /// Whose company is blocked is answered 401 here too, whatever it asks (§3.1, 2715); nothing is
+    /// used up or revoked by it.
+    fn unblocked(
+        &mut self,
+        now: EventTime,
+        application: &Application,
+        form: &Form,
+    ) -> Result<(), Problem> {
+        let mut blocked = None;
+        for name in ["code", "refresh_token", "token"] {
+            if let Some(value) = form.one(name)?
+                && self.is_blocked(application.id, TokenKey::of(value))
+            {
+                // Apart from the token's own 401s at the API.
+                blocked = Some(TokenKey::of(&format!("{name}\n{value}")));
+            }
+        }
+        let Some(key) = blocked else {
+            return Ok(());
+        };
+        if let Some(after) = self.conduct.dead_token(key, now) {
+            let words = format!("again for a blocked company after {} ms", after.as_millis());
+            self.breach(now, Kind::RepeatAfter401, "§7.7", words);
+        }
+        let words = "the company is blocked";
+        Err(Problem::new(Code::CompanyBlocked, words))
+    }
+
+    /// Is it the application's code or token, in a company that is blocked?
+    fn is_blocked(&self, application: i64, key: TokenKey) -> bool {
+        let code = self.oauth.code(key);
+        let code = code.map(|own| (Some(own.application), own.company));
+        let refresh = self.oauth.refresh(key);
+        let refresh = refresh.map(|own| (Some(own.application), own.company));
+        let access = self.tokens.get(&key);
+        let access = access.map(|own| (own.application, own.company));
+        let own = code.or(refresh).or(access);
+        let own = own.filter(|(of, _)| *of == Some(application));
+        let company = own.and_then(|(_, company)| self.companies.get(&company));
+        company.is_some_and(|company| company.blocked)
+    }
     let mut types = request.header("content-type");
     let Some(first) = types.next() else {
         return false;

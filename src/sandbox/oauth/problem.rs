@@ -1,5 +1,5 @@
-//! The domain codes of the OAuth endpoints (§7.6). They stand in the service's log alone: clients
-//! see a status and human text.
+//! The domain codes that the OAuth endpoints answer for (§7.6). They stand in the service's log
+//! alone: clients see a status and human text.
 
 use super::super::routes::Endpoint;
 use callbridge_call::EventTime;
@@ -12,6 +12,8 @@ const KEPT_MAX: usize = 1_000;
 /// A code of §7.6.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Code {
+    /// 2715: the company is blocked; every request of its gives 401 (§3.1).
+    CompanyBlocked,
     /// 6900: no application has this client_id (authorization page).
     ApplicationNotFound,
     /// 6902: the redirect_uri is not registered.
@@ -32,6 +34,7 @@ impl Code {
     /// The number.
     pub const fn number(self) -> u16 {
         match self {
+            Self::CompanyBlocked => 2715,
             Self::ApplicationNotFound => 6900,
             Self::InvalidRedirectUri => 6902,
             Self::InvalidScope => 6904,
@@ -42,10 +45,10 @@ impl Code {
         }
     }
 
-    /// 401 is bad client credentials, 400 everything else (§7.6).
+    /// 401 is bad client credentials or a blocked company (§7.3), 400 everything else (§7.6).
     pub const fn status(self) -> u16 {
         match self {
-            Self::InvalidClient => 401,
+            Self::CompanyBlocked | Self::InvalidClient => 401,
             Self::ApplicationNotFound
             | Self::InvalidRedirectUri
             | Self::InvalidScope
@@ -61,7 +64,8 @@ impl Code {
             Self::ApplicationNotFound => "Ilova topilmadi",
             Self::InvalidRedirectUri => "redirect_uri ro‘yxatdan o‘tmagan",
             Self::InvalidScope => "Ruxsatlar ro‘yxati noto‘g‘ri",
-            Self::InvalidClient => "Ilova ma’lumotlari noto‘g‘ri",
+            // Alike: a client cannot tell them apart.
+            Self::CompanyBlocked | Self::InvalidClient => "Ilova ma’lumotlari noto‘g‘ri",
             Self::InvalidGrant => "Kod yoki token yaroqsiz",
             Self::InvalidRequest => "So‘rov noto‘g‘ri tuzilgan",
             Self::UnsupportedGrantType => "Bu grant_type qo‘llab-quvvatlanmaydi",
@@ -97,7 +101,7 @@ pub struct Line {
     pub at: EventTime,
     /// Where.
     pub endpoint: Endpoint,
-    /// 6900 to 6909.
+    /// 2715, or 6900 to 6909.
     pub code: u16,
     /// What was wrong.
     pub words: String,

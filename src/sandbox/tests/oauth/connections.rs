@@ -3,7 +3,8 @@
 
 use super::super::{INFO, NOW, SUBMIT, TOKEN, after, call, holds, kinds, poll};
 use super::{
-    ID, READ, SAVE, alive, codes, connected, grant, is_refusal, pair, refresh, with_application,
+    ID, READ, SAVE, alive, approved, codes, connected, exchange, grant, is_refusal, pair, refresh,
+    refresh_with, revoke, with_application,
 };
 use crate::sandbox::{Kind, Request, Sandbox};
 use serde_json::{Value, json};
@@ -96,17 +97,49 @@ fn the_grants_of_one_connection_are_no_other_connections() {
 #[test]
 fn a_blocked_company_answers_401_to_healthy_tokens_of_both_kinds() {
     let mut core = with_application();
-    let (access, token) = connected(&mut core, NOW);
+    let (access, _) = connected(&mut core, NOW);
     core.company(after(1), |own| own.blocked = true);
     assert_eq!(alive(&mut core, after(2), &access), 401);
     assert_eq!(alive(&mut core, after(2), TOKEN), 401);
-    // Nothing says that the refresh token is over; the new access token fares no better.
-    let (newer, _) = pair(&core.handle(after(3), &refresh(&token)));
-    assert_eq!(alive(&mut core, after(3), &newer), 401);
     core.company(after(70), |own| own.blocked = false);
-    for token in [&access, &newer, TOKEN] {
+    for token in [&access, TOKEN] {
         assert_eq!(alive(&mut core, after(71), token), 200);
     }
+}
+
+#[test]
+fn a_blocked_company_gets_401_from_the_oauth_endpoints_too_and_nothing_is_used_up() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    let code = approved(&mut core, NOW);
+    let (foreign, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
+    core.company(after(1), |own| own.blocked = true);
+    for request in [
+        refresh(&token),
+        exchange(&code),
+        revoke(&token),
+        revoke(&access),
+    ] {
+        let answer = core.handle(after(2), &request);
+        assert!(is_refusal(&answer, 401), "{}", answer.value());
+    }
+    assert_eq!((codes(&core), kinds(&core)), (vec![2715; 4], vec![]));
+    // Not told apart from a wrong secret, and of no concern to another company.
+    let wrong = refresh_with(&token, &[("client_secret", "svc_sec_old")]);
+    let (wrong, blocked) = (
+        core.handle(after(3), &wrong),
+        core.handle(after(70), &refresh(&token)),
+    );
+    assert_eq!(wrong.body, blocked.body);
+    assert_eq!(core.handle(after(70), &revoke(&foreign)).status, 200);
+    assert_eq!(alive(&mut core, after(70), &foreign), 401, "revoked");
+    assert_eq!(kinds(&core), [], "asked again after a minute");
+    core.handle(after(75), &refresh(&token));
+    assert_eq!(kinds(&core), [Kind::RepeatAfter401], "and again at once");
+    core.company(after(80), |own| own.blocked = false);
+    assert_eq!(alive(&mut core, after(81), &access), 200);
+    pair(&core.handle(after(82), &refresh(&token)));
+    pair(&core.handle(after(82), &exchange(&code)));
 }
 
 #[test]

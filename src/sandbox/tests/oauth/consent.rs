@@ -197,11 +197,9 @@ fn another_company_consents_for_itself_and_a_blocked_one_cannot() {
         6907,
     );
     core.company(NOW, |own| own.blocked = true);
-    refused(
-        &mut core,
-        &decided(&asked(), &[form[0], ("company", "1")]),
-        6907,
-    );
+    let own = decided(&asked(), &[form[0], ("company", "1")]);
+    assert_eq!(core.handle(NOW, &own).status, 401);
+    assert_eq!(codes(&core).last(), Some(&2715));
 }
 
 #[test]

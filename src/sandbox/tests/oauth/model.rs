@@ -71,7 +71,7 @@ impl Model {
     fn refreshes(&self, now: EventTime, nth: usize) -> bool {
         let own = &self.pairs[nth];
         let young = now.since(own.born) < Duration::from_secs(30 * 86_400);
-        young && !own.used && !own.token_over && !self.suspended
+        young && !own.used && !own.token_over && !self.suspended && !self.blocked
     }
 
     /// Whole seconds count, as they do in `expiresAt`.
@@ -90,6 +90,13 @@ impl Model {
                 Some(parent) => nth = parent,
                 None => return false,
             }
+        }
+    }
+
+    /// A blocked company revokes nothing.
+    fn revoked(&mut self, ancestor: usize) {
+        if !self.blocked {
+            self.revoke(ancestor);
         }
     }
 
@@ -152,12 +159,12 @@ impl World {
             Step::RevokeRefresh(back) if pairs > 0 => {
                 let nth = nth(back);
                 self.revoke(&self.model.pairs[nth].token.clone());
-                self.model.revoke(nth);
+                self.model.revoked(nth);
             }
             Step::RevokeAccess(back) if pairs > 0 => {
                 let nth = nth(back);
                 self.revoke(&self.model.pairs[nth].access.clone());
-                self.model.pairs[nth].access_over = true;
+                self.model.pairs[nth].access_over |= !self.model.blocked;
             }
             Step::Refresh(_) | Step::RevokeRefresh(_) | Step::RevokeAccess(_) => {}
             Step::Disconnect => {
@@ -186,7 +193,7 @@ impl World {
             ("client_secret", SECRET),
         ];
         let answer = self.core.handle(self.now, &form(REVOKE_PATH, &fields));
-        assert_eq!(answer.status, 200);
+        assert_eq!(answer.status, if self.model.blocked { 401 } else { 200 });
     }
 
     fn restart(&mut self) {
