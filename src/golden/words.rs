@@ -4,6 +4,7 @@ use crate::errand::Finding;
 use crate::journal::{Outcome, Reason};
 use crate::lead_field::Name;
 use crate::lead_field::shows::{Asks, Stands};
+use crate::sandbox::Kind;
 use crate::sender::sweep::ways::{End, Range};
 use crate::spool::{Fate, Left, State};
 use callbridge_call::Direction;
@@ -63,6 +64,10 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let stands = every!(Stands: Waits, Sent, Written, GivenUp);
     let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);
     let end = every!(End: First, Last);
+    let breach = every!(Kind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused, DerivedField,
+        Invalid, RepeatAfter400, SoonAfter5xx, RepeatAfter5xx, RepeatAfter403, RepeatAfter401,
+        SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType, WrongMethod, UnknownPath,
+        RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused, WrongHost);
     let is = |word: &str, of: fn(Left) -> &'static str| {
         Left::ALL.into_iter().find(|left| of(*left) == word)
     };
@@ -103,6 +108,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ("how far a lead's value is", serialized(&stands)),
         ("what a sweep begins with", serialized(&range)),
         ("where the newest records stand", serialized(&end)),
+        ("a breach in the sandbox's state", serialized(&breach)),
         ("books", crate::spool::book_words()),
     ])
 }

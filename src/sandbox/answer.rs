@@ -13,6 +13,7 @@ use super::envelope::{
 };
 use super::faults::Action;
 use super::oauth::judge_api;
+use super::repeats::{ATTEMPTS_MAX, Repeat};
 use super::routes::{Endpoint, route};
 use super::struck::{after_effect, instead};
 use super::token::{Grant, Token, TokenKey};
@@ -64,7 +65,7 @@ impl Sandbox {
         let Some(caller) = self.authenticate(now, request) else {
             return reduced(401);
         };
-        let fault = self.faults.pick(endpoint);
+        let fault = self.faults.pick(endpoint, request);
         if fault == Some(Action::Status(401)) {
             self.dead_token(now, caller.key);
             return reduced(401);
@@ -90,17 +91,30 @@ impl Sandbox {
             let words = "the same body again after 400 or 409".to_owned();
             self.breach(now, Kind::RepeatAfter400, "§7.7", words);
         }
+        self.judge_repeat_of_failure(now, endpoint, request);
         let response = match fault.and_then(instead) {
             Some(response) => response,
             None => self.behind(now, &caller, endpoint, id, request, fault),
         };
-        let told = response.delivery == Delivery::Now && fault.is_none();
+        self.note_answer(now, endpoint, request, &response, fault.is_none());
+        response
+    }
+
+    /// What an answer says of how the same request may come again (§7.7). `own`: no fault made it.
+    fn note_answer(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        request: &Request,
+        response: &Response,
+        own: bool,
+    ) {
+        self.conduct.answered(endpoint, request, now, response, own);
+        let at_once = response.delivery == Delivery::Now;
         match (request.method.as_str(), response.status) {
-            ("POST", 400 | 409) if response.delivery == Delivery::Now => {
-                self.conduct.refused(endpoint, request);
-            }
+            ("POST", 400 | 409) if at_once => self.conduct.refused(endpoint, request),
             // A missing record is not to be asked for again at once; 500 says it of some (§7.4).
-            ("GET" | "DELETE", 409 | 500) if told => {
+            ("GET" | "DELETE", 409 | 500) if at_once && own => {
                 if let Some(after) = self.conduct.missing(request, now) {
                     let words = format!("a missing record again after {} ms", after.as_millis());
                     self.breach(now, Kind::RepeatAfter400, "§7.7", words);
@@ -108,7 +122,6 @@ impl Sandbox {
             }
             _ => {}
         }
-        response
     }
 
     /// The token check (§5.1): one header, known, neither revoked nor expired, and a company that
@@ -151,6 +164,30 @@ impl Sandbox {
             let words = format!("again with a dead token after {} ms", after.as_millis());
             self.breach(now, Kind::RepeatAfter401, "§7.7", words);
         }
+    }
+
+    /// A request that failed with a 5xx comes again (§7.7).
+    pub(super) fn judge_repeat_of_failure(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        request: &Request,
+    ) {
+        let (kind, words) = match self.conduct.after_failure(endpoint, request, now) {
+            None => return,
+            Some(Repeat::Soon(after)) => {
+                let words = format!("the same write {} ms after its 5xx", after.as_millis());
+                (Kind::SoonAfter5xx, words)
+            }
+            Some(Repeat::Often(attempt)) => {
+                let words = format!(
+                    "attempt {attempt} of a write that failed while others passed; \
+                     {ATTEMPTS_MAX} are the most"
+                );
+                (Kind::RepeatAfter5xx, words)
+            }
+        };
+        self.breach(now, kind, "§7.7", words);
     }
 
     /// What lies behind the authentication layer, and the faults that strike after it.
@@ -251,6 +288,17 @@ impl Sandbox {
         Ok(())
     }
 
+    /// The grant that a request needs (§5.4.3); of two endpoints it is chosen by a shape.
+    fn needed(&self, endpoint: Endpoint, method: &str) -> Option<&str> {
+        let rights = &self.settings.shapes.rights;
+        let chosen = match endpoint {
+            Endpoint::Filter => &rights.filter,
+            Endpoint::Request => &rights.request,
+            _ => return endpoint.grant(method),
+        };
+        chosen.as_ref().map(Grant::as_str)
+    }
+
     /// Records what a refusal says of the client.
     fn note(&mut self, now: EventTime, endpoint: Endpoint, request: &Request, refusal: &Refusal) {
         let Request { method, path, .. } = request;
@@ -287,17 +335,6 @@ impl Sandbox {
         }
     }
 }
-
-    /// The grant that a request needs (§5.4.3); of two endpoints it is chosen by a shape.
-    fn needed(&self, endpoint: Endpoint, method: &str) -> Option<&str> {
-        let rights = &self.settings.shapes.rights;
-        let chosen = match endpoint {
-            Endpoint::Filter => &rights.filter,
-            Endpoint::Request => &rights.request,
-            _ => return endpoint.grant(method),
-        };
-        chosen.as_ref().map(Grant::as_str)
-    }
 
 fn is_json(request: &Request) -> bool {
     let mut types = request.header("content-type");

@@ -27,6 +27,10 @@ pub enum Kind {
     Invalid,
     /// The same request again after 400 or 409, or a missing record within a minute (§7.7).
     RepeatAfter400,
+    /// The same write again within a second of its 5xx (§7.7).
+    SoonAfter5xx,
+    /// A sixth attempt of a write of which five failed with 5xx while others passed (§7.7).
+    RepeatAfter5xx,
     /// Again without the grant within a minute (§7.7).
     RepeatAfter403,
     /// Again with a dead token within a minute (§7.7).

@@ -1,6 +1,7 @@
 //! How a client behaves after a refusal (§7.7): what it may not repeat, and how soon.
 
-use super::envelope::Request;
+use super::envelope::{Delivery, Request, Response};
+use super::repeats::{End, Repeat, Repeats};
 use super::routes::Endpoint;
 use super::token::TokenKey;
 use super::window::Rate;
@@ -32,6 +33,7 @@ pub struct Conduct {
     denied: BTreeMap<(TokenKey, Endpoint), Refused>,
     missing: BTreeMap<uuid::Uuid, Refused>,
     bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
+    repeats: Repeats,
     /// Counted requests of each connection (company, public application) within a window's length,
     /// by whatever token.
     spans: BTreeMap<ConnectionKey, VecDeque<(EventTime, TokenKey)>>,
@@ -107,6 +109,37 @@ impl Conduct {
             self.bodies.pop_first();
         }
         self.bodies.insert((endpoint, fingerprint(request)));
+    }
+
+    /// Does this write come again too soon, or too often, after it failed with a 5xx?
+    pub fn after_failure(
+        &self,
+        endpoint: Endpoint,
+        request: &Request,
+        now: EventTime,
+    ) -> Option<Repeat> {
+        let write = request.method == "POST" && endpoint.is_write();
+        let again = write.then(|| self.repeats.asked(endpoint, fingerprint(request), now));
+        again.flatten()
+    }
+
+    /// Notes how a request was answered. `own`: no fault made the answer; a missing record that is
+    /// told by a 500 (§7.4) is noted by [`Self::missing`].
+    pub fn answered(
+        &mut self,
+        endpoint: Endpoint,
+        request: &Request,
+        now: EventTime,
+        response: &Response,
+        own: bool,
+    ) {
+        let end = match (response.status, response.delivery) {
+            (_, Delivery::Lost) => End::Lost,
+            (500..=599, _) if !own => End::Failed,
+            (200..=299, _) => End::Passed,
+            _ => End::Other,
+        };
+        self.repeats.ended(endpoint, fingerprint(request), now, end);
     }
 
     /// Notes a record that was asked for and is missing; tells how long after the time before when

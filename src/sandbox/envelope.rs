@@ -60,6 +60,12 @@ impl fmt::Debug for Request {
 }
 
 impl Request {
+    /// Does this text stand in its body or its path?
+    pub fn holds(&self, text: &str) -> bool {
+        let body = String::from_utf8_lossy(&self.body);
+        body.contains(text) || self.path.contains(text)
+    }
+
     /// A GET without a body.
     pub fn get(path: &str) -> Self {
         Self {

@@ -2,7 +2,8 @@
 //! where the document leaves the shape open.
 //!
 //! ```text
-//! ENDPOINT [after N] [times K] [chance P%] ACTION      one rule a line, or parted by ;
+//! ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION    one rule a line, or parted by ;
+//! TEXT      strikes only requests with it in their body or path: one call, while others pass
 //! ENDPOINT  any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
 //!           lead-fields, crm-field, oauth-token, oauth-revoke… ([`Endpoint::word`])
 //! ACTION    status N         refused with N before anything was done
@@ -29,6 +30,7 @@
 use super::config::parse_duration;
 use super::routes::Endpoint;
 use super::shapes::Shapes;
+use super::envelope::Request;
 use std::time::Duration;
 
 /// What goes wrong.
@@ -69,6 +71,8 @@ pub struct Rule {
     pub endpoint: Option<Endpoint>,
     /// Requests let through first.
     pub after: u64,
+    /// Only requests with this text in their body or path.
+    pub with: Option<String>,
     /// How often it strikes; `None`: without end.
     pub times: Option<u64>,
     /// Chance to strike, in millionths; 1,000,000 is always.
@@ -84,6 +88,7 @@ impl Rule {
             endpoint: Some(endpoint),
             after: 0,
             times: None,
+            with: None,
             chance_ppm: 1_000_000,
             action,
         }
@@ -146,11 +151,17 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
                 .ok_or_else(|| format!("`{word}` is none of any, {}", Endpoint::words()))?,
         ),
     };
-    let (mut after, mut times, mut chance_ppm) = (0, None, 1_000_000);
-    while let [key @ ("after" | "times" | "chance"), value, more @ ..] = rest {
+    let (mut with, mut after, mut times, mut chance_ppm) = (None, 0, None, 1_000_000);
+    while let [
+        key @ ("with" | "after" | "times" | "chance"),
+        value,
+        more @ ..,
+    ] = rest
+    {
         match *key {
             "after" => after = number(value)?,
             "times" => times = Some(number(value)?),
+            "with" => with = Some((*value).to_owned()),
             _ => chance_ppm = percent(value)?,
         }
         rest = more;
@@ -160,6 +171,7 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
         endpoint,
         after,
         times,
+        with,
         chance_ppm,
         action,
     })
@@ -260,10 +272,12 @@ impl Faults {
     }
 
     /// The fault that strikes the next request of an endpoint.
-    pub fn pick(&mut self, endpoint: Endpoint) -> Option<Action> {
+    pub fn pick(&mut self, endpoint: Endpoint, request: &Request) -> Option<Action> {
         let mut struck = None;
         for (rule, seen, fired) in &mut self.rules {
-            if rule.endpoint.is_some_and(|only| only != endpoint) {
+            let elsewhere = rule.endpoint.is_some_and(|only| only != endpoint);
+            let without = rule.with.as_ref().is_some_and(|text| !request.holds(text));
+            if elsewhere || without {
                 continue;
             }
             *seen += 1;

@@ -12,7 +12,7 @@
 //! | [`call_history`], [`filter`] | the rules of a submission and of a page (§2.6, §4.5, §4.7) |
 //! | [`journal`] | accepted writes, their outcome, the records (§3.2, §4.6) |
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
-//! | [`breaches`], [`conduct`] | what clients do wrong |
+//! | [`breaches`], [`conduct`], [`repeats`] | what clients do wrong |
 //! | [`faults`], `struck`, [`shapes`] | what the service does wrong, or leaves unpublished |
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
@@ -44,6 +44,7 @@ pub mod oauth;
 pub mod options;
 pub mod others;
 mod page;
+pub mod repeats;
 pub mod routes;
 pub mod server;
 pub mod shapes;

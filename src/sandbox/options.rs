@@ -78,7 +78,9 @@ pub struct Options {
 
     /// What goes wrong: a file, or the text itself
     ///
-    /// One rule a line (or parted by `;`): ENDPOINT [after N] [times K] [chance P%] ACTION.
+    /// One rule a line (or parted by `;`):
+    /// ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION. With TEXT it strikes only
+    /// requests that have the text in their body or path.
     /// ENDPOINT is any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
     /// lead-fields, crm-field, oauth-token, oauth-revoke and others, which a wrong one is answered
     /// with. ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME,

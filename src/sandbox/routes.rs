@@ -144,6 +144,38 @@ impl Endpoint {
         matches!(self, Self::OauthToken | Self::OauthRevoke)
     }
 
+    /// A POST to it writes, or uses something up; other POSTs are questions.
+    pub const fn is_write(self) -> bool {
+        match self {
+            Self::CallHistory
+            | Self::LeadSave
+            | Self::LeadFields
+            | Self::LeadNotes
+            | Self::LeadTaskSave
+            | Self::OauthToken
+            | Self::OauthRevoke => true,
+            Self::TokenInfo
+            | Self::Filter
+            | Self::Request
+            | Self::LeadFilter
+            | Self::Lead
+            | Self::LeadNote
+            | Self::LeadHistory
+            | Self::LeadHistoryItem
+            | Self::LeadTasks
+            | Self::LeadTask
+            | Self::CrmField
+            | Self::Employees
+            | Self::Contract
+            | Self::Payment
+            | Self::Flat
+            | Self::ContractField
+            | Self::Consent
+            | Self::Moved
+            | Self::Unknown => false,
+        }
+    }
+
     /// The methods it takes; none where the sandbox does not judge.
     pub const fn methods(self) -> &'static [&'static str] {
         match self {

@@ -62,6 +62,7 @@ fn flaky(permille: u32) -> Vec<Rule> {
         spared -= u64::from(ppm);
         Rule {
             endpoint: None,
+            with: None,
             after: 0,
             times: None,
             chance_ppm: u32::try_from(chance).expect("a chance"),

@@ -103,7 +103,8 @@ impl World {
                 .insert((at, number), Event::Arrives(number, asked));
             self.answer_at(until, number, silent(Answer::TimedOut));
         }
-        self.witness.left(number, self.truth);
+        self.witness
+            .left(number, self.truth, format!("{request:?}"));
         let waits = Waits {
             slot,
             lane,
@@ -160,15 +161,11 @@ impl World {
     fn arrive(&mut self, number: u64, request: &sandbox::Request) {
         self.witness.arrived(self.truth);
         let before = self.sandbox.breaches().all().len();
-        let mut response = self.sandbox.handle(self.truth, request);
+        let response = self.sandbox.handle(self.truth, request);
         for breach in &self.sandbox.breaches().all()[before..] {
             self.witness.judge(breach, number, request);
         }
         self.witness.judge_company(&self.sandbox, request);
-        let body = String::from_utf8_lossy(&request.body);
-        if self.poison.is_some_and(|poison| body.contains(poison)) {
-            response.status = 500;
-        }
         self.log.event(
             self.truth,
             format_args!(

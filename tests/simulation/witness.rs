@@ -28,6 +28,9 @@ pub struct Witness {
     /// Calls that a person sent with another lead after the journal did not show them.
     changed: BTreeSet<String>,
     left: BTreeMap<u64, EventTime>,
+    /// What each of these asked, and when the sender heard that it failed.
+    asked: BTreeMap<u64, String>,
+    failed: BTreeMap<u64, EventTime>,
     /// When the sender last learned that its token or grant is no good.
     refused: Option<EventTime>,
     /// In use.
@@ -46,6 +49,8 @@ impl Witness {
             all_excused: false,
             changed: BTreeSet::new(),
             left: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            failed: BTreeMap::new(),
             refused: None,
             token: String::new(),
             learned: 0,
@@ -53,11 +58,23 @@ impl Witness {
     }
 
     /// A request left.
-    pub fn left(&mut self, number: u64, at: EventTime) {
+    pub fn left(&mut self, number: u64, at: EventTime, asked: String) {
         self.left.insert(number, at);
+        self.asked.insert(number, asked);
         while self.left.len() > 1000 {
-            self.left.pop_first();
+            if let Some((first, _)) = self.left.pop_first() {
+                self.asked.remove(&first);
+                self.failed.remove(&first);
+            }
         }
+    }
+
+    /// The sender had heard that the same request failed when this one left.
+    fn knew_of_failure(&self, number: u64) -> bool {
+        let (left, asked) = (self.left.get(&number), self.asked.get(&number));
+        self.failed.iter().any(|(before, heard)| {
+            left.is_some_and(|left| heard <= left) && self.asked.get(before) == asked
+        })
     }
 
     /// A request arrived: no window, wherever it opens, may hold more than the limit.
@@ -98,7 +115,10 @@ impl Witness {
     }
 
     /// The sender heard this.
-    pub fn heard(&mut self, waits: &Waits, verdict: kind::Kind, at: EventTime) {
+    pub fn heard(&mut self, number: u64, waits: &Waits, verdict: kind::Kind, at: EventTime) {
+        if verdict == kind::Kind::Fault {
+            self.failed.insert(number, at);
+        }
         if let Some(uuid) = &waits.uuid {
             match verdict {
                 kind::Kind::Submitted | kind::Kind::Journaled | kind::Kind::NotYet => {}
@@ -136,6 +156,8 @@ impl Witness {
         if forgot {
             self.refused = None;
         }
+        // what waited is sent again as the spool says, not as this one remembers
+        self.failed.clear();
         self.learned = 0;
     }
 
@@ -170,6 +192,10 @@ impl Witness {
             Kind::UuidReused => {
                 self.all_excused || uuid.is_some_and(|it| self.changed.contains(&it))
             }
+            // where many fail, five failures of one call may be chance: it is sent on
+            Kind::RepeatAfter5xx => true,
+            // one that was on its way for long, and its repeat, may arrive together
+            Kind::SoonAfter5xx => !self.knew_of_failure(number),
             Kind::WindowExceeded
             | Kind::FreshBudget
             | Kind::DerivedField

@@ -51,8 +51,6 @@ pub struct World {
     pub log: Log,
     pub witness: Witness,
     pub dice: Dice,
-    /// Submissions with this in their body are answered 500.
-    pub poison: Option<&'static str>,
     /// What happens to the process at its next moment of that kind.
     pub trap: Option<Trap>,
     pub settings: Settings,
@@ -103,7 +101,6 @@ impl World {
             log: Log::new(),
             witness,
             dice: Dice::new(seed),
-            poison: None,
             trap: None,
             settings,
             boot_id: Some("boot-1".to_owned()),
@@ -295,7 +292,7 @@ impl World {
             });
         }
         self.met.word(outcome.verdict);
-        self.witness.heard(&waits, outcome.kind, self.truth);
+        self.witness.heard(number, &waits, outcome.kind, self.truth);
         self.unwritten.push_back(outcome.ops);
         let shown = self.core.status(self.now, &Head::default());
         if let Some(pause) = shown.pause {

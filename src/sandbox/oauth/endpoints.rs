@@ -22,11 +22,12 @@ impl Sandbox {
         request: &Request,
     ) -> Response {
         misplaced::judge_oauth(self, now, request);
-        let fault = self.faults.pick(endpoint);
+        let fault = self.faults.pick(endpoint, request);
         if self.conduct.was_refused(endpoint, request) {
             let words = "the same body again after 400".to_owned();
             self.breach(now, Kind::RepeatAfter400, "§7.7", words);
         }
+        self.judge_repeat_of_failure(now, endpoint, request);
         let mut response = match fault.and_then(instead) {
             Some(response) => response,
             None => self.oauth_answer(now, endpoint, request, fault),
@@ -34,6 +35,9 @@ impl Sandbox {
         if let Some(action) = fault {
             after_effect(&mut response, action);
         }
+        let own = fault.is_none();
+        self.conduct
+            .answered(endpoint, request, now, &response, own);
         if response.status == 400 && response.delivery == Delivery::Now {
             self.conduct.refused(endpoint, request);
         }
@@ -60,11 +64,11 @@ impl Sandbox {
         let answered = fault.is_none_or(Action::leaves_answer_whole);
         let result = self.form_of(now, request).and_then(|form| {
             let application = self.client_of(now, &form)?;
+            self.unblocked(now, &application, &form)?;
             if endpoint == Endpoint::OauthRevoke {
                 self.revoke_for(now, &application, &form)?;
                 return Ok(Success::default().respond("Success"));
             }
-            self.unblocked(now, &application, &form)?;
             let told = self.exchange(now, &application, &form, answered)?;
             Ok(Response::json(200, &told))
         });
@@ -135,10 +139,6 @@ impl Sandbox {
             }
         }
     }
-}
-
-/// `application/x-www-form-urlencoded`, in UTF-8 where it says so, named once.
-fn is_form(request: &Request) -> bool {
 
     /// Whose company is blocked is answered 401 here too, whatever it asks (§3.1, 2715); nothing is
     /// used up or revoked by it.
@@ -181,6 +181,10 @@ fn is_form(request: &Request) -> bool {
         let company = own.and_then(|(_, company)| self.companies.get(&company));
         company.is_some_and(|company| company.blocked)
     }
+}
+
+/// `application/x-www-form-urlencoded`, in UTF-8 where it says so, named once.
+fn is_form(request: &Request) -> bool {
     let mut types = request.header("content-type");
     let Some(first) = types.next() else {
         return false;

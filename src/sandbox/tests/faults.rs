@@ -103,6 +103,7 @@ fn a_held_write_is_pending_while_others_pass_it() {
 fn chances_come_true_about_as_often_as_they_say() {
     let rule = Rule {
         endpoint: None,
+        with: None,
         after: 0,
         times: None,
         chance_ppm: 250_000,
@@ -110,7 +111,7 @@ fn chances_come_true_about_as_often_as_they_say() {
     };
     let mut faults = Faults::new(vec![rule], 3);
     let struck = (0..4_000)
-        .filter(|_| faults.pick(Endpoint::Filter).is_some())
+        .filter(|_| faults.pick(Endpoint::Filter, &info()).is_some())
         .count();
     assert!((900..1_100).contains(&struck), "{struck}");
 }

@@ -2,11 +2,13 @@
 
 mod any;
 mod faults;
+mod golden;
 mod lead_events;
 mod lead_fields;
 mod leads;
 mod oauth;
 mod options;
+mod repeats;
 mod replay;
 mod rules;
 mod rules_of_conduct;

@@ -39,6 +39,7 @@ fn faulty() -> Sandbox {
     ] {
         core.faults().add(Rule {
             endpoint: None,
+            with: None,
             after: 3,
             times: None,
             chance_ppm: 50_000,
