@@ -22,15 +22,17 @@
 //! shape status bare|object, shape rows strings|objects, shape rows-key NAME,
 //! shape page inside|beside, shape range kept|ignored|refused, shape registered stored|started,
 //! shape size-max N, shape pending WORD, shape secrets first|each,
+//! shape filter-grant none|PERMISSION:SCOPE, shape request-grant none|PERMISSION:SCOPE,
+//! shape orders kept|ignored|refused,
 //! shape field-list either|bare|wrapped, shape lead full|snapshot,
 //! shape webhook-call-id prefixed|plain, shape webhook-extra yes|no, shape webhook-shuffled yes|no,
 //! shape webhook-twice P%, shape webhook-late TIME
 //! ```
 
 use super::config::parse_duration;
+use super::envelope::Request;
 use super::routes::Endpoint;
 use super::shapes::Shapes;
-use super::envelope::Request;
 use std::time::Duration;
 
 /// What goes wrong.
@@ -69,10 +71,10 @@ pub enum Action {
 pub struct Rule {
     /// `None`: any endpoint.
     pub endpoint: Option<Endpoint>,
-    /// Requests let through first.
-    pub after: u64,
     /// Only requests with this text in their body or path.
     pub with: Option<String>,
+    /// Requests let through first.
+    pub after: u64,
     /// How often it strikes; `None`: without end.
     pub times: Option<u64>,
     /// Chance to strike, in millionths; 1,000,000 is always.
@@ -86,9 +88,9 @@ impl Rule {
     pub const fn always(endpoint: Endpoint, action: Action) -> Self {
         Self {
             endpoint: Some(endpoint),
+            with: None,
             after: 0,
             times: None,
-            with: None,
             chance_ppm: 1_000_000,
             action,
         }
@@ -159,9 +161,9 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     ] = rest
     {
         match *key {
+            "with" => with = Some((*value).to_owned()),
             "after" => after = number(value)?,
             "times" => times = Some(number(value)?),
-            "with" => with = Some((*value).to_owned()),
             _ => chance_ppm = percent(value)?,
         }
         rest = more;
@@ -169,9 +171,9 @@ fn parse_rule(words: &[&str]) -> Result<Rule, String> {
     let action = parse_action(rest)?;
     Ok(Rule {
         endpoint,
+        with,
         after,
         times,
-        with,
         chance_ppm,
         action,
     })

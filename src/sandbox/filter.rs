@@ -20,7 +20,7 @@ pub fn answer(
     company: i64,
     shapes: &Shapes,
 ) -> Result<Success, Refusal> {
-    let query = page::read(body, shapes.size_max, shapes.range, &[REGISTERED])?;
+    let query = page::read(body, shapes.size_max, shapes, &[REGISTERED])?;
     let registered = |record: &Record| match shapes.registered {
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,

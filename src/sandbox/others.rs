@@ -74,7 +74,7 @@ impl Sandbox {
 
     fn employees(&self, caller: &Caller, request: &Request) -> Result<Success, Refusal> {
         let shapes = &self.settings.shapes;
-        let query = page::read(&request.body, EMPLOYEES_SIZE_MAX, shapes.range, &[])?;
+        let query = page::read(&request.body, EMPLOYEES_SIZE_MAX, shapes, &[])?;
         let company = self.companies.get(&caller.token.company);
         let mut ids: Vec<i64> = (company.into_iter())
             .flat_map(|company| company.employees.ids().take(EMPLOYEES_MAX))

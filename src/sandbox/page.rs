@@ -2,7 +2,7 @@
 
 use super::body::EPOCH_MIN;
 use super::envelope::{FieldError, Reason, Refusal, Success, json_object};
-use super::shapes::{Paging, Range, Shapes};
+use super::shapes::{Orders, Paging, Range, Shapes};
 use serde_json::{Map, Value, json};
 
 /// Above are milliseconds: the year 5138 in seconds.
@@ -74,9 +74,10 @@ impl Query {
 pub(super) fn read(
     body: &[u8],
     size_max: i64,
-    range: Range,
+    shapes: &Shapes,
     names: &[&'static str],
 ) -> Result<Query, Refusal> {
+    let range = shapes.range;
     let map = json_object(body)?;
     let mut errors = Vec::new();
     let mut refuse = |field: &str, reason| {
@@ -115,7 +116,7 @@ pub(super) fn read(
         }
         ranges.push((*name, bounds));
     }
-    let orders = orders(map.get("orders"))?;
+    let orders = orders(map.get("orders"), shapes.orders)?;
     let (Some(page), Some(size), true) = (page, size, errors.is_empty()) else {
         return Err(Refusal::Invalid(errors));
     };
@@ -136,13 +137,17 @@ fn integer(map: &Map<String, Value>, name: &str) -> Result<Option<i64>, Refusal>
     }
 }
 
-fn orders(value: Option<&Value>) -> Result<Vec<(String, bool)>, Refusal> {
+fn orders(value: Option<&Value>, shape: Orders) -> Result<Vec<(String, bool)>, Refusal> {
     let map = match value {
         None | Some(Value::Null) => return Ok(Vec::new()),
         Some(Value::Object(map)) => map,
         Some(_) => return Err(Refusal::Unparsable("orders: an object expected".to_owned())),
     };
-    map.iter()
+    if let (Orders::Refused, Some(key)) = (shape, map.keys().next()) {
+        let words = format!("orders.{key}: no such key to sort by");
+        return Err(Refusal::Unparsable(words));
+    }
+    let orders: Result<Vec<(String, bool)>, Refusal> = (map.iter())
         .map(|(key, way)| match way.as_str() {
             Some("ASC") => Ok((key.clone(), false)),
             Some("DESC") => Ok((key.clone(), true)),
@@ -151,5 +156,9 @@ fn orders(value: Option<&Value>) -> Result<Vec<(String, bool)>, Refusal> {
                 Err(Refusal::Unparsable(words))
             }
         })
-        .collect()
+        .collect();
+    match shape {
+        Orders::Kept | Orders::Refused => orders,
+        Orders::Ignored => orders.map(|_| Vec::new()),
+    }
 }

@@ -42,6 +42,17 @@ pub enum Range {
     Refused,
 }
 
+/// What becomes of `orders`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Orders {
+    /// Rows stand in the order asked for; keys that nobody knows change nothing.
+    Kept,
+    /// They are of the right shape, and change nothing.
+    Ignored,
+    /// 400.
+    Refused,
+}
+
 /// Which moment `registeredTimestamp` is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Registered {
@@ -71,17 +82,6 @@ pub enum LeadRows {
     Snapshot,
 }
 
-/// One choice for each thing left open.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shapes {
-    /// Of a request's status.
-    pub status: StatusShape,
-    /// Of a page's rows.
-    pub rows: Rows,
-    /// The key of the array of rows.
-    pub rows_key: String,
-    /// Of `currentPage` and `totalPages`.
-    pub paging: Paging,
 /// Rights that §5.4.3 leaves open; `None`: none is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rights {
@@ -113,8 +113,21 @@ impl Rights {
     }
 }
 
+/// One choice for each thing left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shapes {
+    /// Of a request's status.
+    pub status: StatusShape,
+    /// Of a page's rows.
+    pub rows: Rows,
+    /// The key of the array of rows.
+    pub rows_key: String,
+    /// Of `currentPage` and `totalPages`.
+    pub paging: Paging,
     /// Of the range filter.
     pub range: Range,
+    /// Of the order asked for.
+    pub orders: Orders,
     /// Largest page of the filter (§4.7: 30 to 100).
     pub size_max: i64,
     /// Of `registeredTimestamp`.
@@ -125,6 +138,8 @@ impl Rights {
     pub lead_rows: LeadRows,
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
+    /// What reading needs where the document leaves it open.
+    pub rights: Rights,
     /// Of deliveries: `shape webhook-…`.
     pub webhook: webhook::Shapes,
     /// Each code exchange gives new secrets, not only the first of a connection (§4.1.1 names the
@@ -138,15 +153,15 @@ impl Default for Shapes {
             status: StatusShape::Object,
             rows: Rows::Objects,
             rows_key: "content".to_owned(),
-    /// What reading needs where the document leaves it open.
-    pub rights: Rights,
             paging: Paging::Inside,
             range: Range::Kept,
+            orders: Orders::Kept,
             size_max: 100,
             registered: Registered::Stored,
             field_list: FieldList::Either,
             lead_rows: LeadRows::Full,
             pending: "PENDING".to_owned(),
+            rights: Rights::default(),
             webhook: webhook::Shapes::default(),
             secrets_each: false,
         }
@@ -161,7 +176,6 @@ impl Shapes {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), String> {
         let webhook = name.strip_prefix("webhook-");
         if let Some(set) = webhook.and_then(|name| self.webhook.set(name, value)) {
-            rights: Rights::default(),
             return set;
         }
         match (name, value) {
@@ -175,6 +189,9 @@ impl Shapes {
             ("range", "kept") => self.range = Range::Kept,
             ("range", "ignored") => self.range = Range::Ignored,
             ("range", "refused") => self.range = Range::Refused,
+            ("orders", "kept") => self.orders = Orders::Kept,
+            ("orders", "ignored") => self.orders = Orders::Ignored,
+            ("orders", "refused") => self.orders = Orders::Refused,
             ("size-max", size) => {
                 let size = size.parse().ok().filter(|size| (30..=100).contains(size));
                 self.size_max = size.ok_or("size-max is 30 to 100")?;
@@ -188,6 +205,8 @@ impl Shapes {
             ("field-list", "wrapped") => self.field_list = FieldList::Wrapped,
             ("lead", "full") => self.lead_rows = LeadRows::Full,
             ("lead", "snapshot") => self.lead_rows = LeadRows::Snapshot,
+            ("filter-grant", grant) => self.rights.filter = Rights::parse(grant)?,
+            ("request-grant", grant) => self.rights.request = Rights::parse(grant)?,
             ("pending", word) => self.pending = word.to_owned(),
             _ => return Err(format!("no shape `{name} {value}`")),
         }
@@ -202,5 +221,3 @@ impl Shapes {
         }
     }
 }
-            ("filter-grant", grant) => self.rights.filter = Rights::parse(grant)?,
-            ("request-grant", grant) => self.rights.request = Rights::parse(grant)?,

@@ -34,7 +34,7 @@ pub(super) fn leads(
     shapes: &Shapes,
 ) -> Result<Success, Refusal> {
     let names = [REGISTERED, CREATED, UPDATED];
-    let query = page::read(body, SIZE_MAX, shapes.range, &names)?;
+    let query = page::read(body, SIZE_MAX, shapes, &names)?;
     let mut rows: Vec<Cow<'_, Lead>> = leads.all(company);
     rows.retain(|lead| {
         query.holds(REGISTERED, lead.created_timestamp)
@@ -77,7 +77,7 @@ pub(super) fn tasks(
     company: i64,
     shapes: &Shapes,
 ) -> Result<Success, Refusal> {
-    let query = page::read(body, TASKS_SIZE_MAX, shapes.range, &[REGISTERED])?;
+    let query = page::read(body, TASKS_SIZE_MAX, shapes, &[REGISTERED])?;
     let range = (company, i64::MIN)..=(company, i64::MAX);
     let mut rows: Vec<Value> = Vec::new();
     for (_, task) in leads.tasks.range(range) {

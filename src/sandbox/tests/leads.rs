@@ -354,6 +354,31 @@ fn leads_come_in_the_order_asked_for_and_within_the_range() {
 }
 
 #[test]
+fn an_order_can_be_passed_over_or_refused_and_a_wrong_one_is_refused_all_the_same() {
+    let page = json!({ "page": 1, "size": 3, "orders": { "updatedTimestamp": "ASC" } });
+    let wrong = json!({ "page": 1, "size": 3, "orders": { "updatedTimestamp": "UP" } });
+    let none = json!({ "page": 1, "size": 3, "orders": {} });
+    for (shape, expected, statuses) in [
+        ("kept", vec![5002, 5003, 5001], [200, 400, 200]),
+        ("ignored", vec![5001, 5002, 5003], [200, 400, 200]),
+        ("refused", vec![], [400, 400, 200]),
+    ] {
+        let mut core = three();
+        let shapes = &mut core.settings_mut().shapes;
+        shapes.set("orders", shape).expect("a shape");
+        let bodies = [&page, &wrong, &none];
+        let answers = bodies.map(|body| core.handle(after(60), &post("lead/filter", body)));
+        assert_eq!(answers.each_ref().map(|it| it.status), statuses, "{shape}");
+        if answers[0].status == 200 {
+            assert_eq!(ids(&answers[0].value()), expected, "{shape}");
+        } else {
+            let code = &answers[0].value()["error"]["messageCode"];
+            assert_eq!(code, &json!(3705), "{shape}");
+        }
+    }
+}
+
+#[test]
 fn leads_without_a_known_moment_lie_in_no_range_and_come_last() {
     let mut core = three();
     core.company(after(10), |company| company.leads.add(4001));
