@@ -1,7 +1,7 @@
 //! The bodies of the lead endpoints. Of POST lead the document names `fields` and
 //! `contacts[].fields`; the other names here are those of the snapshot (§2.5), as the natural ones.
 
-use super::catalogue::{Catalogue, InfoType, stage};
+use super::catalogue::{Catalogue, FieldType, InfoType, stage};
 use super::order::Draft;
 use super::record::{Contact, FieldValues};
 use crate::sandbox::body::{Fields, is_phone};
@@ -45,7 +45,9 @@ pub(super) fn field_list(
         return Err(refused(key, Reason::NotEmpty));
     }
     let mut errors = Vec::new();
-    let read = field_items(items, &prefix, &mut errors)?;
+    // What is passed over in silence is judged by nothing (§4.4.2).
+    let own = (catalogue, InfoType::Led);
+    let read = field_items(items, &prefix, own, &mut errors)?;
     if !errors.is_empty() {
         return Err(Refusal::Invalid(errors));
     }
@@ -69,6 +71,7 @@ type FieldItem = (i64, Option<Vec<Value>>);
 fn field_items(
     items: Vec<Value>,
     prefix: &str,
+    (catalogue, own): (&Catalogue, InfoType),
     errors: &mut Vec<FieldError>,
 ) -> Result<Vec<FieldItem>, Refusal> {
     let mut read = Vec::new();
@@ -80,28 +83,40 @@ fn field_items(
         let mut fields = Fields::within(map, format!("{at}."));
         let id = fields.integer("id", i64::MAX)?;
         let id = fields.required("id", id);
-        let list = fields.list("valueList")?;
-        let value = match (fields.map.remove("value"), list) {
-            (_, Some(list)) if list.iter().all(Value::is_string) => Some(list),
-            (_, Some(_)) => {
-                let words = format!("{at}.valueList: strings expected");
-                return Err(Refusal::Unparsable(words));
-            }
-            (Some(Value::Array(_) | Value::Object(_)), None) => {
-                return Err(Refusal::Unparsable(format!(
-                    "{at}.value: a scalar expected"
-                )));
-            }
-            (Some(Value::Null), None) => Some(Vec::new()),
-            (Some(scalar), None) => Some(vec![scalar]),
-            (None, None) => None,
-        };
+        let known = id.filter(|&id| catalogue.kind(id) == Some(own));
+        let value = given(&mut fields, &at, known.map(FieldType::of))?;
         errors.append(&mut fields.errors);
         if let Some(id) = id {
             read.push((id, value));
         }
     }
     Ok(read)
+}
+
+/// The values of an item; `None` where it says nothing, the empty list where it clears.
+fn given(
+    fields: &mut Fields,
+    at: &str,
+    kind: Option<FieldType>,
+) -> Result<Option<Vec<Value>>, Refusal> {
+    let wrong = |words: &str| Err(Refusal::Unparsable(format!("{at}.{words}")));
+    match (fields.map.remove("value"), fields.list("valueList")?) {
+        (Some(_), Some(_)) => wrong("value: beside valueList, which of the two is meant?"),
+        (None, Some(list)) if !list.iter().all(Value::is_string) => {
+            wrong("valueList: strings expected")
+        }
+        (None, Some(_)) if kind.is_some_and(|kind| kind != FieldType::MultiSelect) => {
+            wrong("valueList: the field is no multi-select")
+        }
+        (None, Some(list)) => Ok(Some(list)),
+        (Some(Value::Array(_) | Value::Object(_)), None) => wrong("value: a scalar expected"),
+        (Some(value), None) if kind.is_some_and(|kind| !kind.takes(&value)) => {
+            wrong("value: not of the field's type")
+        }
+        (Some(Value::Null), None) => Ok(Some(Vec::new())),
+        (Some(scalar), None) => Ok(Some(vec![scalar])),
+        (None, None) => Ok(None),
+    }
 }
 
 /// The body of POST lead.
@@ -170,7 +185,8 @@ fn complete(
     errors: &mut Vec<FieldError>,
 ) -> Result<FieldValues, Refusal> {
     let mut values = FieldValues::new();
-    for (number, (id, value)) in field_items(items, prefix, errors)?.into_iter().enumerate() {
+    let read = field_items(items, prefix, (catalogue, kind), errors)?;
+    for (number, (id, value)) in read.into_iter().enumerate() {
         if catalogue.kind(id) != Some(kind) {
             errors.push(FieldError {
                 field: format!("{prefix}[{number}].id"),

@@ -23,7 +23,7 @@ pub enum InfoType {
 /// The field catalogue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Catalogue {
-    /// Ids of lead-level fields; every one whose number ends with 4 is a multi-select.
+    /// Ids of lead-level fields; of which type each is says its last digit ([`FieldType::of`]).
     pub led: IdSet,
     /// Ids of contact fields.
     pub contact: IdSet,
@@ -55,7 +55,7 @@ impl Catalogue {
     pub fn record(&self) -> Value {
         let row = |info: &'static str| {
             move |id: i64| {
-                let kind = if multiple(id) { "MULTI_SELECT" } else { "TEXT" };
+                let kind = FieldType::of(id).word();
                 json!({ "id": id, "name": format!("Field {id}"), "infoType": info, "type": kind })
             }
         };
@@ -65,9 +65,49 @@ impl Catalogue {
     }
 }
 
-/// Does the field hold several values?
-const fn multiple(id: i64) -> bool {
-    id % 10 == 4
+/// What a field holds. The document speaks of multi-selects and of scalars (§2.4); that a number's
+/// and a boolean's field takes nothing else is ours, and so is which id is of which type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldType {
+    /// Any scalar.
+    Text,
+    /// Texts, each an entry of its own.
+    MultiSelect,
+    /// A number of JSON.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+}
+
+impl FieldType {
+    /// That of a field: by the last digit of its id, 4, 5 and 6 are the last three.
+    pub const fn of(id: i64) -> Self {
+        match id % 10 {
+            4 => Self::MultiSelect,
+            5 => Self::Number,
+            6 => Self::Boolean,
+            _ => Self::Text,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Text => "TEXT",
+            Self::MultiSelect => "MULTI_SELECT",
+            Self::Number => "NUMBER",
+            Self::Boolean => "BOOLEAN",
+        }
+    }
+
+    /// Does it take this `value`? Null clears every field.
+    pub fn takes(self, value: &Value) -> bool {
+        match self {
+            Self::Text => !value.is_array() && !value.is_object(),
+            Self::MultiSelect => value.is_null(),
+            Self::Number => value.is_null() || value.is_number(),
+            Self::Boolean => value.is_null() || value.is_boolean(),
+        }
+    }
 }
 
 /// A stage of a pipeline.

@@ -99,6 +99,7 @@ fn contact_fields_and_unknown_ones_are_skipped_and_the_request_succeeds() {
     let mut core = with_leads();
     let body = json!([
         { "id": 21, "value": "a contact's" }, { "id": 999, "value": "nobody's" },
+        { "id": 25, "value": "of no type" }, { "id": 995, "valueList": ["x"] },
         { "id": 11, "value": "the lead's" },
     ]);
     assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
@@ -185,6 +186,12 @@ fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
         json!({ "id": 11, "value": [] }),
         json!({ "id": 14, "valueList": "a" }),
         json!({ "id": 14, "valueList": ["a", 1] }),
+        json!({ "id": 14, "value": "a" }),
+        json!({ "id": 11, "valueList": ["a"] }),
+        json!({ "id": 14, "value": null, "valueList": ["a"] }),
+        json!({ "id": 15, "value": "5" }),
+        json!({ "id": 16, "value": "true" }),
+        json!({ "id": 16, "value": 1 }),
         json!("x"),
     ] {
         let mut core = with_leads();
@@ -192,6 +199,29 @@ fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
         let code = &answer.value()["error"]["messageCode"];
         assert_eq!((answer.status, code), (400, &json!(3705)), "{item}");
     }
+}
+
+#[test]
+fn values_of_the_fields_types_are_kept_as_they_were_sent() {
+    let mut core = with_leads();
+    let body = json!([
+        { "id": 11, "value": "x" }, { "id": 12, "value": 2 }, { "id": 13, "value": true },
+        { "id": 14, "valueList": ["a"] }, { "id": 15, "value": 5.5 }, { "id": 16, "value": false },
+    ]);
+    assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
+    let expected = json!({
+        "11": ["x"], "12": [2], "13": [true], "14": ["a"], "15": [5.5], "16": [false],
+    });
+    assert_eq!(fields(&core, 4001), expected);
+    let clear: Vec<Value> = (11..=16)
+        .map(|id| json!({ "id": id, "value": null }))
+        .collect();
+    assert_eq!(
+        done(&mut core, "lead/4001/field/list", &json!(clear)),
+        "SUCCESS"
+    );
+    assert_eq!(fields(&core, 4001), json!({}));
+    assert_eq!(kinds(&core), []);
 }
 
 #[test]
