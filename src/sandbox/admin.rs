@@ -12,7 +12,7 @@
 //! | `POST /sandbox/admin/lead`, `…/update`, `…/merge`, `…/delete` | `src/sandbox/lead/admin.rs` |
 //! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}` of the machine's clock, in all |
 //! | `POST /sandbox/admin/leads`, `…/employees` | `{"add": [4006], "remove": [4001]}` |
-//! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 3600, "company": 2}` |
+//! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 3600, "company": 2}`, null: never |
 //! | `POST /sandbox/admin/token/revoke` | `{"token": TOKEN}`, or every token |
 //! | `POST /sandbox/admin/token/expire` | `{"token": TOKEN, "inSec": 86400}`, null for never |
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |
@@ -35,6 +35,8 @@ use serde_json::{Map, Value, json};
 use std::time::Duration;
 
 /// Most records added by one request.
+/// Life of a PAT that is issued without one (§5.3.2).
+const PAT_SECONDS_MAX: i64 = 365 * 86_400;
 const RECORDS_MAX: u64 = 10_000;
 
 pub(super) type Answer = Result<Value, String>;
@@ -189,7 +191,11 @@ fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Ans
         None => core.mint("svc_pat_"),
     };
     let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
-    let expires_at = whole(fields, "expiresInSec")?.map(|seconds| later(now, seconds));
+    let seconds = match fields.contains_key("expiresInSec") {
+        true => whole(fields, "expiresInSec")?,
+        false => Some(PAT_SECONDS_MAX),
+    };
+    let expires_at = seconds.map(|seconds| later(now, seconds));
     core.issue(now, &value, TokenKind::Pat, company, expires_at);
     Ok(json!({ "token": value }))
 }

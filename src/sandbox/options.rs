@@ -94,9 +94,9 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "2s")]
     pub persist_after: String,
 
-    /// The token expires after this time
-    #[arg(long, value_name = "TIME")]
-    pub expires_in: Option<String>,
+    /// A new token expires after this time, at most 365d; `never` gives it no expiry date
+    #[arg(long, value_name = "TIME", default_value = "365d")]
+    pub expires_in: String,
 
     /// Of the dice that faults and delays fall by
     #[arg(long, value_name = "NUMBER", default_value = "1")]
@@ -154,16 +154,9 @@ impl Options {
         config.settings = self.settings(&mut wrong);
         self.application.check(&mut config, &mut wrong);
         let now = crate::clock::now().wall;
-        if let Some(text) = &self.expires_in {
-            match parse_duration(text) {
-                Ok(time) if time > Duration::from_secs(PAT_DAYS_MAX * 86_400) => {
-                    wrong.push(format!(
-                        "--expires-in: a PAT lives at most {PAT_DAYS_MAX} days"
-                    ));
-                }
-                Ok(time) => config.expires_at = Some(now.plus(time).floor_seconds()),
-                Err(words) => wrong.push(format!("--expires-in: {words}")),
-            }
+        match expiry(&self.expires_in) {
+            Ok(time) => config.expires_at = time.map(|time| now.plus(time).floor_seconds()),
+            Err(words) => wrong.push(format!("--expires-in: {words}")),
         }
         if let Some(given) = &self.faults {
             let text = checked(&mut wrong, "faults", faults_text(given));
@@ -229,6 +222,18 @@ impl Options {
         settings.names = checked(wrong, "field", names(&self.field));
         settings
     }
+}
+
+/// How long a new PAT lives (§5.3.2); `None`: it has no expiry date (§2.2).
+fn expiry(text: &str) -> Result<Option<Duration>, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    let time = parse_duration(text)?;
+    if time > Duration::from_secs(PAT_DAYS_MAX * 86_400) {
+        return Err(format!("a PAT lives at most {PAT_DAYS_MAX} days"));
+    }
+    Ok(Some(time))
 }
 
 fn names(fields: &[String]) -> Result<FieldNames, String> {

@@ -63,7 +63,8 @@ fn flags_become_settings() {
     assert!(!company.leads.contains(4002) && company.grants.is_empty());
     assert_eq!(config.settings.rate.window, Duration::from_secs(6));
     assert!(config.listen.is_ipv6());
-    let defaults = options(&[]).check().expect("fine").settings;
+    let config = options(&[]).check().expect("fine");
+    let defaults = config.settings;
     assert_eq!(
         (defaults.rate.requests, defaults.rate.window.as_secs()),
         (60, 60)
@@ -151,4 +152,46 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
         let error = options(&[&flag]).check().expect_err("a bad line");
         assert!(error.to_string().contains(words), "{error}");
     }
+}
+
+#[test]
+fn a_token_expires_after_a_year_without_any_flag_and_never_only_when_told_so() {
+    let year = 365 * 86_400;
+    let begun = crate::clock::now().wall.floor_seconds().get();
+    for (flags, seconds) in [
+        (&[][..], Some(year)),
+        (&["--expires-in=2h"][..], Some(7_200)),
+        (&["--expires-in=never"][..], None),
+    ] {
+        let config = options(flags).check().expect("fine");
+        let left = config.expires_at.map(|at| at.get() - begun);
+        let now = crate::clock::now().wall.floor_seconds().get();
+        let within = |seconds: i64| seconds..=seconds + now - begun;
+        assert_eq!(left.is_some(), seconds.is_some(), "{flags:?}");
+        assert!(
+            left.zip(seconds)
+                .is_none_or(|(left, of)| within(of).contains(&left)),
+            "{flags:?}: {left:?}"
+        );
+    }
+    let mut core = super::sandbox();
+    let issued = |core: &mut crate::sandbox::Sandbox, body: &serde_json::Value| {
+        let token = super::lead_fields::admin(core, "token", body)["token"].clone();
+        let token = token.as_str().expect("shown once").to_owned();
+        let works = |at: u64| core.token_works(super::after(at), &token);
+        [
+            works(3_599),
+            works(3_600),
+            works(31_535_999),
+            works(31_536_000),
+        ]
+    };
+    let given = serde_json::json!({ "expiresInSec": 3_600 });
+    assert_eq!(
+        issued(&mut core, &serde_json::json!({})),
+        [true, true, true, false]
+    );
+    assert_eq!(issued(&mut core, &given), [true, false, false, false]);
+    let never = serde_json::json!({ "expiresInSec": null });
+    assert_eq!(issued(&mut core, &never), [true; 4]);
 }
