@@ -19,6 +19,7 @@
 //! | `POST /sandbox/admin/company` | `{"blocked": true, "disconnected": false}` |
 //! | `POST /sandbox/admin/faults` | the text of [`super::faults`]; an empty one ends them |
 //! | `GET /sandbox/webhooks`, `POST /sandbox/admin/webhook…` | the table of `webhook/admin.rs` |
+//! | `GET /sandbox/files/…` | a recording, while its link lives |
 //! | `POST /sandbox/admin/records` | `{"count": 250}`: records of another telephony |
 
 use super::core::{Change, Sandbox};
@@ -34,9 +35,9 @@ use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
 
-/// Most records added by one request.
 /// Life of a PAT that is issued without one (§5.3.2).
 const PAT_SECONDS_MAX: i64 = 365 * 86_400;
+/// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
 pub(super) type Answer = Result<Value, String>;
@@ -48,6 +49,9 @@ pub(super) fn answer(
     path: &str,
     request: &Request,
 ) -> Response {
+    if let Some(file) = path.strip_prefix(webhook::recording::PREFIX) {
+        return webhook::recording::answer(core, now, file, request);
+    }
     let answer = match (request.method.as_str(), path) {
         ("GET", "journal") => Ok(records_json(core.records())),
         ("GET", "breaches") => Ok(json!(core.breaches().all())),

@@ -43,6 +43,8 @@ pub struct Settings {
     pub lead_list: LeadList,
     /// Contracts, payments and flats.
     pub others: Others,
+    /// Where links of recordings lead; set by [`super::start`].
+    pub base_url: String,
     /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
     pub keep_log: bool,
 }
@@ -78,6 +80,7 @@ impl Default for Settings {
             catalogue: Catalogue::default(),
             lead_list: LeadList::new(),
             others: Others::default(),
+            base_url: "http://127.0.0.1:8480".to_owned(),
             keep_log: false,
         }
     }

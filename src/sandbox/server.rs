@@ -200,6 +200,7 @@ pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
         clock,
     };
     let (stop, stopped) = watch::channel(false);
+    shared.admin(|core, _| core.settings_mut().base_url = format!("http://{addr}"));
     let serve = |(listener, role)| {
         let mut stopped = stopped.clone();
         let shutdown = async move {

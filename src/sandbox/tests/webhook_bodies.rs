@@ -1,12 +1,11 @@
 //! What a body says (§2.5, §6.5–6.8).
 
-use super::webhook_recording::{body, happen, lead, one_of_each, rows, subscribed};
+use super::webhook_recording::{admin, body, happen, lead, one_of_each, rows, subscribed};
 use super::{NOW, accepted, after, call, call_with, keys};
 use crate::sandbox::webhook::{
-    CompletedCall, Event, LeadSnapshot, Property, PropertyChange, Recording, balance_text,
-    contact_text,
+    Event, LeadSnapshot, Property, PropertyChange, balance_text, contact_text,
 };
-use crate::sandbox::{Request, faults};
+use crate::sandbox::{Request, Response, Sandbox, faults};
 use serde_json::{Value, json};
 
 /// The body of one event.
@@ -215,26 +214,79 @@ fn meetings_and_calls_of_other_telephony_are_told_too() {
     );
 }
 
+/// The record of the newest event, of a call that was ordered with this one.
+fn recorded(core: &mut Sandbox, record: &Value) -> Value {
+    let ordered = json!({ "call": { "callId": record.to_string(), "record": record } });
+    admin(core, "webhook/happen", &ordered);
+    let rows = rows(core);
+    body(core, rows.last().expect("a row"))["call"]["record"].clone()
+}
+
+/// What a link is answered at this second.
+fn fetched(core: &Sandbox, url: &str, second: u64) -> Response {
+    let url = url::Url::parse(url).expect("an address");
+    let mut request = Request::get(url.path());
+    request.query = url.query().unwrap_or_default().to_owned();
+    // On a copy: its moments may go back.
+    core.clone().handle(after(second), &request)
+}
+
 #[test]
 fn a_recording_has_a_link_that_expires() {
-    let call = CompletedCall {
-        call_id: "a-1".to_owned(),
-        record: Some(Recording {
-            file_id: 9,
-            url: "https://files.example.com/9?signature=x".to_owned(),
-            expires_at: 1_795_500_000,
-            duration_sec: None,
-        }),
-        ..CompletedCall::default()
-    };
-    let body = told(Event::CallCompleted {
-        call: Box::new(call),
-    });
-    let expected = json!({
-        "fileId": 9, "url": "https://files.example.com/9?signature=x",
-        "expiresAt": 1_795_500_000, "durationSec": null,
-    });
-    assert_eq!(body["call"]["record"], expected);
+    let (mut core, now) = (subscribed(&["CALL"]), NOW.floor_seconds().get());
+    let days: u32 = 5 * 86_400;
+    for (ordered, life, length) in [
+        (json!({}), days, Value::Null),
+        (
+            json!({ "durationSec": 7, "expiresInSec": 60 }),
+            60,
+            json!(7),
+        ),
+    ] {
+        let record = recorded(&mut core, &ordered);
+        assert_eq!(record["expiresAt"], now + i64::from(life));
+        assert_eq!(
+            (&record["fileId"], &record["durationSec"]),
+            (&json!(9), &length)
+        );
+        let url = record["url"].as_str().expect("a link").to_owned();
+        let audio = fetched(&core, &url, u64::from(life) - 1);
+        assert_eq!((audio.status, audio.content_type), (200, "audio/wav"));
+        assert!(audio.body.starts_with(b"RIFF"));
+        assert_eq!(
+            fetched(&core, &url, life.into()).status,
+            403,
+            "it has ended"
+        );
+        let later = format!("expires={}", now + 2 * i64::from(days));
+        let end = format!("expires={}", record["expiresAt"]);
+        for changed in [
+            url.replace(&end, &later),
+            url.replace("/9?", "/8?"),
+            url.replace('&', "#"),
+        ] {
+            assert_eq!(fetched(&core, &changed, 0).status, 403, "{changed}");
+        }
+    }
+    for long in [
+        json!({ "expiresInSec": days + 1 }),
+        json!({ "expiresAt": now + i64::from(days) + 1 }),
+    ] {
+        let ordered = json!({ "call": { "record": long } });
+        let request = Request::post("/sandbox/admin/webhook/happen", &ordered);
+        let answer = core.handle(NOW, &request);
+        assert_eq!(answer.status, 400, "no link lives longer than five days");
+    }
+    let record = recorded(
+        &mut core,
+        &json!({ "url": "https://files.example.com/9", "expiresAt": now }),
+    );
+    assert_eq!(record["url"], "https://files.example.com/9");
+    assert_eq!(
+        told(one_of_each()[6].clone())["call"].get("record"),
+        None,
+        "no audio"
+    );
 }
 
 #[test]

@@ -12,7 +12,8 @@
 //! POST …/webhook/forget     {"installation": 7001} or {"application": 1}: the key is gone
 //! POST …/webhook/revoke     {"installation": 7001}
 //! POST …/webhook/happen     {"event": NAME, "lead": {…}, "call": {…}, "fromId", "merged",
-//!                           "changes"}: meetings, foreign calls, whatever a receiver should see
+//!                           "changes"}: meetings, foreign calls, whatever a receiver should see;
+//!                           "call": {"record": {}} has a recording, whose link ends in five days
 //! POST …/webhook/forge      {"how": WORD or "all", "installation": 7001, and as of happen}
 //! ```
 
@@ -21,7 +22,7 @@ use super::event::{
     Attribution, CompletedCall, Event, LeadSnapshot, Property, PropertyChange, Responsible, Stage,
 };
 use super::forge::{FORGERIES, Forgery};
-use super::{Change, Installation};
+use super::{Change, Installation, recording};
 use crate::sandbox::admin::{flag, text, whole};
 use crate::sandbox::core::Sandbox;
 use callbridge_call::EventTime;
@@ -263,7 +264,8 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
             },
         },
         "CALL_COMPLETED" => {
-            let mut call: CompletedCall = over(fields, "call", &sample_call(core, now))?;
+            let fields = recording::filled(core, now, fields)?;
+            let mut call: CompletedCall = over(&fields, "call", &sample_call(core, now))?;
             if call.conversation_kind != "CALL" {
                 // §6.8: always, for meetings.
                 "INBOUND".clone_into(&mut call.direction);

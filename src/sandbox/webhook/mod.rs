@@ -17,6 +17,7 @@
 //! | [`attempts`] | the journal of attempts and the dead rows (§6.9.5, §3.4) |
 //! | [`forge`] | deliveries that are wrong by order, to try a receiver |
 //! | `admin`, [`post`] | what a person does in the CRM; the POSTs (§6.3) |
+//! | [`recording`] | links of recordings, which end (§6.8) |
 //! | [`shapes`] | what the document leaves open |
 
 pub(super) mod admin;
@@ -29,6 +30,7 @@ pub mod event;
 pub mod forge;
 pub mod outbox;
 pub mod post;
+pub mod recording;
 pub mod shapes;
 pub mod target;
 pub mod verdict;
