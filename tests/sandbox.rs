@@ -216,16 +216,60 @@ async fn wrong_requests_are_answered_in_the_envelope_over_http_too() {
         .expect("an answer");
     assert_eq!(bearer.status().as_u16(), 401);
     assert_eq!(bearer.headers()["content-type"], "application/json");
-    assert!(
-        bearer.headers().get("retry-after").is_none(),
-        "§7.7: no Retry-After"
-    );
     let (_, counts) = get(&server, "/sandbox/requests").await;
     assert_eq!(
         counts["fullest"]["inAWindow"],
         json!(3),
         "the 401 is not counted"
     );
+    server.stop().await.expect("stops");
+}
+
+/// §7.7: whatever the answer, a client has to know by itself how long to wait.
+#[tokio::test]
+async fn no_answer_of_any_status_has_a_header_about_limits_or_retries() {
+    let server = server(|config| config.settings.rate.requests = 12).await;
+    let url = format!("{}/v1/open-api", server.url());
+    let ask = |path: &str, token: &str| {
+        let request = client().get(format!("{url}/{path}"));
+        let request = request.header("X-Open-Api-Token", token.to_owned());
+        async { request.send().await.expect("an answer") }
+    };
+    let mut seen = std::collections::BTreeSet::new();
+    let look = |answer: &reqwest::Response| {
+        for name in answer.headers().keys() {
+            let name = name.as_str();
+            let tells = name == "retry-after" || name.contains("rate") || name.contains("limit");
+            assert!(!tells, "{} has {name}", answer.status());
+        }
+        answer.status().as_u16()
+    };
+    for text in ["500", "503", "403", "409", "429", "406"] {
+        let fault = format!("token-info status {text}");
+        let (rules, _) = callbridge::sandbox::faults::parse(&fault).expect("a fault");
+        server.admin(|core, _| core.set_faults(rules));
+        seen.insert(look(&ask("token/info", TOKEN).await));
+    }
+    let (rules, _) = callbridge::sandbox::faults::parse("token-info gateway 502").expect("a fault");
+    server.admin(|core, _| core.set_faults(rules));
+    seen.insert(look(&ask("token/info", TOKEN).await));
+    server.admin(|core, _| core.set_faults(Vec::new()));
+    seen.insert(look(&ask("token/info", "svc_pat_none").await));
+    seen.insert(look(&ask("request/none", TOKEN).await));
+    let body = json!({});
+    let refused = client().post(format!("{url}/call-history")).json(&body);
+    let refused = refused.header("X-Open-Api-Token", TOKEN).send().await;
+    seen.insert(look(&refused.expect("an answer")));
+    for _ in 0..6 {
+        seen.insert(look(&ask("token/info", TOKEN).await));
+    }
+    let all = [200, 400, 401, 403, 404, 406, 409, 429, 500, 502, 503];
+    assert_eq!(seen, all.into());
+    let exceeded = server
+        .breaches()
+        .iter()
+        .any(|it| it.kind == Kind::WindowExceeded);
+    assert!(exceeded, "a 429 of the window, too");
     server.stop().await.expect("stops");
 }
 

@@ -179,6 +179,7 @@ pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
     let setup = webhook::post::Setup {
         ca_file: config.webhook_ca_file.clone(),
         private_targets: config.settings.private_targets,
+        names: webhook::post::Names::default(),
     };
     let (addr, auth) = (config.listen, config.auth_listen);
     let held = prepare(config, clock())?;
@@ -199,8 +200,8 @@ pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
         held: Arc::new(Mutex::new(held)),
         clock,
     };
-    let (stop, stopped) = watch::channel(false);
     shared.admin(|core, _| core.settings_mut().base_url = format!("http://{addr}"));
+    let (stop, stopped) = watch::channel(false);
     let serve = |(listener, role)| {
         let mut stopped = stopped.clone();
         let shutdown = async move {

@@ -1,15 +1,19 @@
-//! The table of the document's rules (`rules.tsv`) beside the tests that show them on the sandbox.
+//! The table of the document's rules (`rules.tsv`) beside the tests that show them on the sandbox,
+//! and that of the client's duties (`duties.tsv`) beside those that show them on ours.
 //!
 //! ```text
 //! section TAB place TAB the rule, shortened TAB how
-//! how      one or more of these with " + " between, or `not shown`, or `explained: why`
+//! how      one or more of these with " + " between, or `not shown`, or `explained: why`, or
+//!          `duty`: it binds the client, and stands in duties.tsv at the same place
 //!   row: TEXT          a row of the tables in src/sandbox/tests/rules_of_*.rs
 //!   http: TEST         a test of tests/sandbox.rs
+//!   deliveries: TEST   a test of tests/deliveries/main.rs
 //!   FILE: TEST         a test of src/sandbox/tests/FILE.rs
 //! ```
 //! `place` is a numbered rule (`3`), a row of a table (`row 3`), an item of a list or a paragraph;
 //! a letter behind it parts one that says several things. No numbered rule and no row is missing,
-//! and each test that is named exists and is run: `tests/run` hands over the list of tests.
+//! and each test that is named exists and is run: `tests/run` hands over the list of tests. A duty
+//! names its tests as `PATH: TEST`, as `tests/PROMISES.md` does.
 
 mod table;
 
@@ -27,6 +31,21 @@ fn rows() -> Vec<Row> {
     let (rows, faults) = table::parse(&text);
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
     rows
+}
+
+fn duties() -> Vec<Row> {
+    let text = fs::read_to_string(root().join("tests/conformance/duties.tsv")).expect("the table");
+    let (rows, faults) = table::parse(&text);
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+    rows
+}
+
+/// What is wrong with a test that a duty names.
+fn fault_of_duty(path: &str, test: &str) -> Option<String> {
+    let Ok(text) = fs::read_to_string(root().join(path)) else {
+        return Some(format!("there is no {path}"));
+    };
+    (!table::tests_of(&text).contains(test)).then(|| format!("{path} has no test {test}"))
 }
 
 /// What the tree, and the list of tests where there is one, say of a name.
@@ -62,6 +81,7 @@ impl Tests {
             }
             "row" => Some(format!("no table has the row `{test}`")),
             "http" => self.of_file("tests/sandbox.rs", test, test),
+            "deliveries" => self.of_file("tests/deliveries/main.rs", test, test),
             _ => {
                 let path = format!("src/sandbox/tests/{file}.rs");
                 let full = format!("sandbox::tests::{}::{test}", file.replace('/', "::"));
@@ -103,7 +123,8 @@ impl Tests {
 fn every_rule_of_the_document_is_shown_by_a_test_or_explained() {
     let (rows, tests) = (rows(), Tests::new());
     let mut faults = Vec::new();
-    let (mut shown, mut unpublished, mut explained) = (0, 0, 0);
+    let (mut shown, mut unpublished, mut explained, mut bind) = (0, 0, 0, 0);
+    let duties = duties();
     for row in &rows {
         match &row.how {
             How::Shown(named) => {
@@ -116,11 +137,51 @@ fn every_rule_of_the_document_is_shown_by_a_test_or_explained() {
             }
             How::NotShown => unpublished += 1,
             How::Explained(_) => explained += 1,
+            How::Duty => {
+                bind += 1;
+                let of = |duty: &Row| (&duty.section, &duty.place) == (&row.section, &row.place);
+                if !duties.iter().any(of) {
+                    let place = format!("{} {}", row.section, row.place);
+                    faults.push(format!("{place}: duties.tsv does not have it"));
+                }
+            }
         }
     }
     let (all, none) = (rows.len(), "not shown by the document");
-    println!("\n{all} rules: {shown} shown, {unpublished} {none}, {explained} explained");
+    println!(
+        "\n{all} rules: {shown} shown, {unpublished} {none}, {explained} explained, \
+         {bind} bind the client"
+    );
     assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+}
+
+#[test]
+fn every_duty_that_the_document_puts_on_a_client_is_shown_by_a_test_of_ours() {
+    let rules = rows();
+    let known: BTreeSet<(&str, &str)> = rules.iter().map(Row::whole).collect();
+    let (duties, mut faults, mut seen) = (duties(), Vec::new(), BTreeSet::new());
+    for duty in &duties {
+        let place = format!("{} {}", duty.section, duty.place);
+        if !known.contains(&duty.whole()) {
+            faults.push(format!("{place}: rules.tsv has no such place"));
+        }
+        if !seen.insert(place.clone()) {
+            faults.push(format!("{place} stands twice"));
+        }
+        let How::Shown(named) = &duty.how else {
+            faults.push(format!("{place}: no test"));
+            continue;
+        };
+        let wrong = named
+            .iter()
+            .filter_map(|(path, test)| fault_of_duty(path, test));
+        faults.extend(wrong.map(|fault| format!("{place}: {fault}")));
+    }
+    println!("\n{} duties of the client, each shown", duties.len());
+    assert!(faults.is_empty(), "\n{}\n", faults.join("\n"));
+    let (path, test) = ("tests/conformance/main.rs", "a_duty_that_nobody_shows");
+    assert!(fault_of_duty(path, test).is_some_and(|fault| fault.contains("has no test")));
+    assert!(fault_of_duty("tests/none.rs", test).is_some_and(|fault| fault.contains("no tests")));
 }
 
 #[test]

@@ -19,6 +19,8 @@ pub enum How {
     NotShown,
     /// It cannot concern a sandbox; why.
     Explained(String),
+    /// It binds the client: `duties.tsv` has it.
+    Duty,
 }
 
 impl Row {
@@ -45,6 +47,7 @@ pub fn parse(text: &str) -> (Vec<Row>, Vec<String>) {
         };
         let how = match how {
             "not shown" => Some(How::NotShown),
+            "duty" => Some(How::Duty),
             _ => match how.strip_prefix("explained: ") {
                 Some(why) => Some(How::Explained(why.to_owned())),
                 None => named(how).map(How::Shown),

@@ -106,6 +106,9 @@ impl Stage {
     async fn with(life: Duration, redirect: &str, rate: Rate) -> Self {
         let mut config = crm::settings();
         config.settings.rate = rate;
+        // Tokens are given out and revoked at a host of their own (§5.6.9): what is asked at the
+        // other one is missing there, and a breach.
+        config.auth_listen = Some(config.listen);
         config.settings.oauth.access_life = life;
         let grants = ALLOWED.map(|grant| Grant::parse(grant).expect("a grant"));
         config.settings.oauth.application = Some(Application {
@@ -362,6 +365,37 @@ async fn a_forged_redirect_is_refused_and_the_true_one_is_still_taken() {
         "{said:?}"
     );
     // one exchange, with the true code
+    stage.judge();
+}
+
+#[tokio::test]
+async fn each_connect_has_a_state_of_its_own_that_nobody_can_guess() {
+    let stage = Stage::new(Duration::from_secs(3600)).await;
+    let mut states = std::collections::BTreeSet::new();
+    for _ in 0..3 {
+        let connecting = stage.connect(&[]).await;
+        let open = url::Url::parse(&connecting.open).expect("a URL");
+        let all = open.query_pairs().filter(|(name, _)| name == "state");
+        let all: Vec<String> = all.map(|(_, value)| value.into_owned()).collect();
+        let [state] = &all[..] else {
+            panic!("one state: {}", connecting.open);
+        };
+        let letters: std::collections::BTreeSet<char> = state.chars().collect();
+        assert!(
+            state.len() >= 22 && letters.len() >= 8,
+            "{state}: 128 bits at least"
+        );
+        // The redirect brings it back unchanged, and another one's is refused.
+        let others = states.iter().next().cloned();
+        if let Some(other) = others {
+            let stale = format!("{}?code=svc_ac_1&state={other}", stage.redirect);
+            assert_eq!(http("GET", &stale, "text/plain", "").await.status, 400);
+        }
+        connecting.answer("decision=decline").await;
+        assert_eq!(connecting.end().await.code, Some(77));
+        states.insert(state.clone());
+    }
+    assert_eq!(states.len(), 3, "{states:?}");
     stage.judge();
 }
 

@@ -68,6 +68,7 @@ fn a_call_that_fails_alone_is_sent_three_to_five_times_as_the_crm_counts_them() 
     calls_from(&mut world, 0);
     faults(&mut world, "call-history with \"leadId\":4049 status 500");
     world.finish(call(5_000, world.now.wall, 4049, true));
+    world.run_for(Duration::from_secs(5));
     for first in [200, 400, 600, 800] {
         calls_from(&mut world, first);
     }

@@ -4,4 +4,5 @@ mod deliveries;
 mod hostile;
 mod line;
 mod place;
+mod slow;
 mod tls;

@@ -4,7 +4,7 @@
 use super::webhook_recording::{admin, lead, subscribed};
 use super::{NOW, after};
 use crate::sandbox::webhook::forge::{FORGERIES, Forgery, ID, SIGNATURE, TIMESTAMP};
-use crate::sandbox::webhook::post::{Poster, Setup};
+use crate::sandbox::webhook::post::{Names, Poster, Setup};
 use crate::sandbox::webhook::{Dispatch, Event, Outcome};
 use crate::sandbox::{Kind, Request};
 use crate::secret::Secret;
@@ -167,6 +167,57 @@ async fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
     };
     let poster = Poster::new(Setup::default());
     assert_eq!(poster.post(&dispatch, NOW).await, Outcome::Private);
+    let connected = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
+    assert!(connected.is_err(), "nobody came");
+}
+
+/// A public name when it was configured and at the first attempt; the second finds it private.
+#[tokio::test]
+async fn a_name_that_turns_private_between_two_attempts_is_looked_at_again_and_dies() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    let mut core = subscribed(&["LEAD"]);
+    let target = format!("https://hooks.example.com:{port}/");
+    admin(&mut core, "webhook", &json!({ "targetUrl": target }));
+    super::webhook_recording::happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    let names = Names::default();
+    let poster = Poster::new(Setup {
+        names: names.clone(),
+        ..Setup::default()
+    });
+    // A network for documents: nobody answers there.
+    names.set(
+        "hooks.example.com",
+        "192.0.2.1".parse().expect("an address"),
+    );
+    let first = core.deliveries(NOW).pop().expect("due");
+    let outcome = poster.post(&first, NOW).await;
+    assert!(
+        matches!(outcome, Outcome::TimedOut | Outcome::Broken(_)),
+        "{outcome:?}"
+    );
+    core.delivered(NOW, &first, &outcome, Duration::from_secs(3));
+    assert!(!core.webhooks().rows().is_empty(), "it goes again");
+    names.set(
+        "hooks.example.com",
+        "127.0.0.1".parse().expect("an address"),
+    );
+    let second = core.deliveries(after(30)).pop().expect("due again");
+    let outcome = poster.post(&second, after(30)).await;
+    assert_eq!(outcome, Outcome::Private);
+    core.delivered(after(30), &second, &outcome, Duration::ZERO);
+    let dead: Vec<_> = (core.webhooks().dead().iter())
+        .map(|dead| dead.why.clone())
+        .collect();
+    assert_eq!(dead, ["target private or internal"]);
+    assert_eq!(
+        core.webhooks().attempts().iter().count(),
+        1,
+        "the first alone"
+    );
     let connected = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
     assert!(connected.is_err(), "nobody came");
 }
