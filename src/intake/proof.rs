@@ -167,6 +167,12 @@ fn words(lack: Lack) -> (status::Lacking, String) {
             let what = format!("the account does not hear when the PBX starts and stops; {READ}");
             (status::Lacking::System, what)
         }
+        Lack::Filter => (
+            status::Lacking::Filter,
+            "no event came through the filter that the PBX took, so it was logged in anew without \
+             one: it is asked for all events of the classes call, cdr, system, agent and user"
+                .to_owned(),
+        ),
         Lack::List => (
             status::Lacking::List,
             "the account may not ask which channels live (CoreShowChannels); set write = system \

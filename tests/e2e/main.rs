@@ -27,6 +27,7 @@ mod identity;
 mod kills;
 mod leads;
 mod log;
+mod old_managers;
 mod operations;
 mod pauses;
 #[path = "../support/pbx.rs"]

@@ -50,6 +50,29 @@ pub fn one(name: &str) -> Recording {
     }
 }
 
+/// Those of an old release with chan_sip, in the order in which they took place.
+pub fn of_release(release: &str) -> Vec<Recording> {
+    let folder = folder().join("asterisk-old").join(release);
+    let entries = std::fs::read_dir(&folder).expect("the recordings");
+    let read = |name: String| {
+        let file = |file: &str| std::fs::read(folder.join(&name).join(file)).expect("readable");
+        let expected: Value = serde_json::from_slice(&file("expected.json")).expect("JSON");
+        Recording {
+            ami: file("ami.raw"),
+            json: Vec::new(),
+            calls: expected["calls"].as_array().expect("calls").clone(),
+            moved: 0,
+            name,
+        }
+    };
+    let names = entries.map(|entry| entry.expect("an entry").file_name());
+    let mut all: Vec<Recording> = names
+        .map(|name| read(name.into_string().expect("UTF-8")))
+        .collect();
+    all.sort_by_key(Recording::began);
+    all
+}
+
 /// Calls of five kinds, one after the other, the last ten minutes ago.
 pub fn in_a_row(many: usize) -> Vec<Recording> {
     let kinds = [

@@ -1,7 +1,11 @@
 //! PBXs on loopback that say what a test tells them to: one speaks AMI on TCP, one AMI as JSON
 //! over a WebSocket. Each remembers who logged in and what was asked of it.
 
+#[path = "manager.rs"]
+mod manager;
+
 use futures_util::{SinkExt, StreamExt};
+pub use manager::{Manager, Release};
 use md5::{Digest, Md5};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,6 +53,8 @@ struct Shared {
     hides_boot: std::sync::atomic::AtomicBool,
     /// What it answers to an action, one after the other, the last for good.
     answers: Mutex<BTreeMap<String, Vec<String>>>,
+    /// Treats classes and filters as this release does; else all is sent.
+    release: Mutex<Option<Release>>,
 }
 
 /// One connection, seen from the PBX.
@@ -146,6 +152,16 @@ impl Pbx {
         all.insert(action.to_lowercase(), answers);
     }
 
+    /// From the next line on it treats classes, filters and actions as this release does.
+    pub fn is_of(&self, release: Release) {
+        let mut of = self
+            .shared
+            .release
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *of = Some(release);
+    }
+
     /// Waits until somebody has logged in for the `n`-th time.
     pub async fn logged_in(&self, n: u64) {
         let mut logins = self.logins.clone();
@@ -159,6 +175,17 @@ impl Pbx {
     pub fn asked(&self) -> Vec<String> {
         let asked = &self.shared.asked;
         asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Waits until an action that begins like this was asked.
+    pub async fn is_asked(&self, action: &str) {
+        let looking = async {
+            while !self.asked().iter().any(|it| it.starts_with(action)) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        let waited = tokio::time::timeout(LOGIN_WITHIN, looking).await;
+        waited.expect("the action in time");
     }
 
     /// Says something (AMI text; one JSON frame) to who listens now.
@@ -189,7 +216,13 @@ async fn ami_line(line: Line) {
     let (read, mut write) = stream.into_split();
     let (heard, mut actions) = mpsc::channel(16);
     tokio::spawn(hear_actions(BufReader::new(read).lines(), heard));
-    let _ = write.write_all(b"Asterisk Call Manager/11.0.0\r\n").await;
+    let release = *shared
+        .release
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
+    let mut manager = release.map(Manager::new);
+    let banner = release.map_or("Asterisk Call Manager/11.0.0\r\n", Release::banner);
+    let _ = write.write_all(banner.as_bytes()).await;
     let mut open = false;
     loop {
         let bytes = tokio::select! {
@@ -199,7 +232,8 @@ async fn ami_line(line: Line) {
                     if login && shared.hides_boot.load(std::sync::atomic::Ordering::Relaxed) {
                         answer = answer.replace(BOOTED, "");
                     }
-                    answer = shared.scripted(&action).unwrap_or(answer);
+                    let own = manager.as_mut().and_then(|it| it.hear(&action));
+                    answer = shared.scripted(&action).or(own).unwrap_or(answer);
                     let list = action.iter().any(|line| line == "Action: CoreShowChannels");
                     if list && shared.lists.load(std::sync::atomic::Ordering::Relaxed) {
                         answer.push_str(NO_CHANNELS);
@@ -215,7 +249,10 @@ async fn ami_line(line: Line) {
                 None => return,
             },
             say = said.recv(), if open => match say {
-                Some(Say::Bytes(bytes)) => bytes,
+                Some(Say::Bytes(bytes)) => match &manager {
+                    Some(manager) => manager.lets_through(&bytes),
+                    None => bytes,
+                },
                 Some(Say::Cut) | None => return,
             },
         };

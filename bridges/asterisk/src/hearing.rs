@@ -1,13 +1,17 @@
 //! Whether a line that is let in hears calls: an account without rights is let in, too, and hears
 //! nothing for ever. Without I/O, as [`Login`].
 //!
-//! An event of a channel proves it. Until then the PBX is asked which channels live from time to
-//! time: one that was not there before was born meanwhile, and its birth should have been heard.
+//! An event of a channel proves it; the answer to a question does not. Until then the PBX is asked
+//! which channels live from time to time: one that was not there before was born meanwhile, and its
+//! birth should have been heard. And an event of our own, where the account may make one, has to
+//! come back: a filter that the PBX takes and reads in another way lets nothing through.
 
-use crate::login::{Login, Outgoing};
+use crate::login::{Login, Outgoing, is_own_event};
 use crate::pairs::Pairs;
 use std::collections::BTreeSet;
 
+/// Events with the unique id of a channel that are of other classes than `call`.
+const NO_PROOF: [&[u8]; 2] = [b"Cdr", b"UserEvent"];
 /// Channels kept of one list.
 const CHANNELS_MAX: usize = 20_000;
 
@@ -20,6 +24,8 @@ pub enum Lack {
     System,
     /// Which channels live (`CoreShowChannels`).
     List,
+    /// Nothing: no event came through the filter, so the line is read without one.
+    Filter,
 }
 
 /// What a frame was.
@@ -49,7 +55,23 @@ pub struct Hearing {
     /// Born between two lists; heard, or not, by the next question.
     born: usize,
     told: bool,
+    echo: Echo,
 }
+
+/// What became of the event of our own.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Echo {
+    /// It was not sent, was refused, or came back.
+    #[default]
+    Settled,
+    /// It was sent under this id.
+    Asked(String),
+    /// The PBX says that it was sent, and so often it was looked for since.
+    Missing(u8),
+}
+
+/// Looks for the event of our own, after which it does not come: 20 s lie between two.
+const LOOKS: u8 = 2;
 
 impl Hearing {
     /// Of a line whose PBX began with this banner.
@@ -68,7 +90,26 @@ impl Hearing {
             now: BTreeSet::new(),
             born: 0,
             told: false,
+            echo: Echo::default(),
         }
+    }
+
+    /// Makes an event of our own, which must come back if any does.
+    pub fn event(&mut self, login: &mut Login) -> Outgoing {
+        let (id, outgoing) = login.event();
+        self.echo = Echo::Asked(id);
+        outgoing
+    }
+
+    /// From time to time: the event of our own was sent and has not come back.
+    pub fn misses_own_event(&mut self) -> bool {
+        if let Echo::Missing(looks) = &mut self.echo
+            && !self.proved
+        {
+            *looks = looks.saturating_add(1);
+            return *looks >= LOOKS;
+        }
+        false
     }
 
     /// Asks which channels live; the answer is for the decoder, too.
@@ -95,13 +136,20 @@ impl Hearing {
 
     /// Takes a frame, the one that accepted the login included.
     pub fn hear(&mut self, frame: &[u8]) -> Heard {
-        if self.proved && self.first.is_none() && self.own.is_none() {
+        let settled = self.echo == Echo::Settled || self.proved && !self.is_asked();
+        if self.proved && self.first.is_none() && self.own.is_none() && settled {
             return Heard::default();
         }
         let pairs = Pairs::new(frame);
         let id = pairs.get("ActionID");
         let is = |own: &Option<String>| own.as_ref().is_some_and(|own| id == Some(own.as_bytes()));
         let (first, ours) = (is(&self.first), is(&self.own));
+        if self.hear_own_event(&pairs) {
+            return Heard {
+                ours: true,
+                lack: None,
+            };
+        }
         let Some(event) = pairs.get("Event") else {
             let lack = if first || ours {
                 self.hear_answer(first, &pairs)
@@ -114,11 +162,37 @@ impl Hearing {
             self.hear_channel(event, &pairs);
         } else if event == b"FullyBooted" {
             self.booted = true;
-        } else if id.is_none() && event != b"Cdr" && pairs.get("Uniqueid").is_some() {
+        } else if id.is_none() && !NO_PROOF.contains(&event) && pairs.get("Uniqueid").is_some() {
             self.proved = true;
             (self.before, self.now) = (BTreeSet::new(), BTreeSet::new());
         }
         Heard { ours, lack: None }
+    }
+
+    fn is_asked(&self) -> bool {
+        matches!(self.echo, Echo::Asked(_))
+    }
+
+    /// Whether it is the event of our own, or the answer to it.
+    fn hear_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
+        if is_own_event(pairs) {
+            self.echo = Echo::Settled;
+            return true;
+        }
+        let Echo::Asked(id) = &self.echo else {
+            return false;
+        };
+        let answered = pairs.get("ActionID") == Some(id.as_bytes());
+        if answered && pairs.get("Response").is_some() {
+            // Whoever else says `Success` may not know what was asked.
+            let sent = pairs.get("Message") == Some(b"Event Sent");
+            self.echo = if sent {
+                Echo::Missing(0)
+            } else {
+                Echo::Settled
+            };
+        }
+        answered
     }
 
     /// What is asked comes after all that follows a login.
@@ -212,6 +286,37 @@ mod tests {
         // The birth was on its way while the list was told.
         hearing.hear(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert_eq!(hearing.ask(&mut login), (None, None));
+    }
+
+    #[test]
+    fn an_event_of_our_own_that_does_not_come_back_is_missed_and_a_refused_one_is_not() {
+        let sent =
+            |n: u32, words: &str| format!("Response: {words}\r\nActionID: callbridge-{n}\r\n");
+        let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
+        let asked = |answer: &str| {
+            let (mut hearing, mut login) = line(BANNER, true);
+            let _ = hearing.event(&mut login);
+            assert!(hearing.hear(sent(2, answer).as_bytes()).ours);
+            hearing
+        };
+        let mut missing = asked("Success\r\nMessage: Event Sent");
+        assert!(!missing.misses_own_event(), "it may be on its way");
+        assert!(missing.misses_own_event());
+        let mut back = asked("Success\r\nMessage: Event Sent");
+        assert!(back.hear(echo).ours);
+        for words in [
+            "Error\r\nMessage: Permission denied",
+            "Success\r\nMessage: done",
+        ] {
+            let mut refused = asked(words);
+            for hearing in [&mut refused, &mut back] {
+                assert!(!hearing.misses_own_event() && !hearing.misses_own_event());
+            }
+        }
+        // A channel proves more.
+        let mut heard = asked("Success\r\nMessage: Event Sent");
+        heard.hear(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
+        assert!(!heard.misses_own_event() && !heard.misses_own_event());
     }
 
     #[test]

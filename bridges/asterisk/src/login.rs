@@ -5,10 +5,15 @@
 //! ◀ Asterisk Call Manager/11.0.0
 //! ▶ Action: Challenge                    MD5 first: the secret does not cross the line
 //! ◀ Response: Success, Challenge: 123
-//! ▶ Action: Login, Key: md5(123 + secret)
-//! ◀ Response: Success                    Action::LoggedIn, with the filter to send, if wanted
+//! ▶ Action: Login, Key: md5(123 + secret), Events: system
+//! ◀ Response: Success                    Action::LoggedIn, with the filters to send, if wanted
+//! ▶ Action: Filter, a name each          no event of a call can get lost between two of them
+//! ▶ Action: Events, EventMask: call,cdr,system,agent,user
 //! ```
 //! A PBX that refuses `Challenge` is sent the secret itself only where [`Settings`] allow it.
+//!
+//! Each name has a filter of its own: Asterisk 10 to 12 read a filter as a basic regular
+//! expression, which knows no `(A|B)`, and say `Success` to one that lets nothing through.
 
 use crate::ami::is_banner;
 use crate::event::DECODED;
@@ -17,10 +22,13 @@ use md5::{Digest, Md5};
 use secrecy::{ExposeSecret, SecretString};
 use std::fmt;
 
-/// Event classes asked for: they carry all that is decoded, and none of the dial plan's flood.
-const CLASSES: &str = "call,cdr,system";
-/// The same, and the class of an event of our own.
-const CLASSES_WITH_OWN: &str = "call,cdr,system,user";
+/// Event classes asked for: they carry all that is decoded (queues tell of their telephones in
+/// `agent`, an event of our own comes in `user`), and none of the dial plan's flood.
+const CLASSES: &str = "call,cdr,system,agent,user";
+/// While the filters are on their way: the start of the PBX, and no event of a call.
+const CLASSES_AT_LOGIN: &str = "system";
+/// The event of our own that shows that events come at all.
+const OWN_EVENT: &str = "CallbridgeHears";
 
 /// How the dialogue may go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,8 +37,6 @@ pub struct Settings {
     pub plain_allowed: bool,
     /// Ask for the decoded events alone (`Action: Filter`); a PBX that denies it sends all.
     pub filter: bool,
-    /// Ask for events of our own, too (`Action: UserEvent`).
-    pub own_events: bool,
 }
 
 /// Bytes to send. They may hold the secret, so they are never printed.
@@ -59,7 +65,7 @@ pub enum Action {
     Send(Outgoing),
     /// The login was accepted. This frame and all that follow are for the decoder, too.
     LoggedIn {
-        /// The filter to send, if one is wanted.
+        /// The filters to send, if they are wanted, and what asks for the events behind them.
         send: Option<Outgoing>,
     },
     /// The connection is of no use.
@@ -92,6 +98,14 @@ pub enum LoginError {
         /// The beginning of what it said.
         line: String,
     },
+    /// Some filters were taken and some were not: only part of the events would come.
+    #[error(
+        "the PBX took part of the event filter alone ({message}); the next login goes without one"
+    )]
+    FilterTorn {
+        /// The PBX's `Message`.
+        message: String,
+    },
     /// A line end in the user's name or the secret would be a line of its own.
     #[error("the user's name or the secret holds a line end or is empty")]
     BadCredentials,
@@ -115,7 +129,19 @@ pub struct Login {
     state: State,
     banner: String,
     actions: u64,
-    filter_denied: bool,
+    filters: Filters,
+}
+
+/// What became of the filters.
+#[derive(Clone, Copy, Debug, Default)]
+struct Filters {
+    /// The numbers of their actions.
+    first: u64,
+    last: u64,
+    /// Answers still to come.
+    left: u64,
+    taken: u64,
+    denied: u64,
 }
 
 impl Login {
@@ -132,7 +158,7 @@ impl Login {
             state: State::Banner,
             banner: String::new(),
             actions: 0,
-            filter_denied: false,
+            filters: Filters::default(),
         })
     }
 
@@ -146,9 +172,15 @@ impl Login {
         self.state == State::Open
     }
 
-    /// The PBX denied the filter (it needs `write = system`), so it sends every event.
+    /// The PBX denied the filters (they need `write = system`, and Asterisk 10), so it sends every
+    /// event of the classes.
     pub const fn filter_denied(&self) -> bool {
-        self.filter_denied
+        self.filters.denied > 0
+    }
+
+    /// The PBX says that it has taken the filters.
+    pub const fn is_filtered(&self) -> bool {
+        self.filters.taken > 0
     }
 
     /// Takes a frame as [`Framer`](crate::Framer) gives it; the banner is one of its own.
@@ -157,13 +189,7 @@ impl Login {
             State::Banner => self.hear_banner(frame),
             State::Challenged => self.hear_challenge(frame),
             State::LoggingIn => self.hear_verdict(frame),
-            State::Open => {
-                let pairs = Pairs::new(frame);
-                if is_error(&pairs) && self.is_ours(&pairs) {
-                    self.filter_denied = true;
-                }
-                Action::Pass
-            }
+            State::Open => self.hear_filter(frame),
             State::Failed => Action::Wait,
         }
     }
@@ -223,15 +249,51 @@ impl Login {
             return Action::Wait;
         }
         self.state = State::Open;
-        let filter = self.settings.filter.then(filter);
-        let send = filter.map(|filter| {
-            self.action(&[
-                ("Action", "Filter"),
-                ("Operation", "Add"),
-                ("Filter", &filter),
-            ])
-        });
+        let send = self.settings.filter.then(|| self.filter());
         Action::LoggedIn { send }
+    }
+
+    /// All filters in one go, and then the events that they let through.
+    fn filter(&mut self) -> Outgoing {
+        self.filters.first = self.actions + 1;
+        let mut all = Vec::new();
+        for filter in filters() {
+            let add = [("Action", "Filter"), ("Operation", "Add")];
+            let one = self.action(&[add[0], add[1], ("Filter", &filter)]);
+            all.extend(one.0);
+        }
+        let mask = [("Action", "Events"), ("EventMask", CLASSES)];
+        all.extend(self.action(&mask).0);
+        self.filters.last = self.actions;
+        self.filters.left = self.filters.last - self.filters.first + 1;
+        Outgoing(all)
+    }
+
+    /// Answers to the filters, and to what asks for events, are of the dialogue.
+    fn hear_filter(&mut self, frame: &[u8]) -> Action {
+        let Filters {
+            first, last, left, ..
+        } = self.filters;
+        if left == 0 {
+            return Action::Pass;
+        }
+        let pairs = Pairs::new(frame);
+        let number = pairs.get("Response").and_then(|_| number_of(&pairs));
+        let Some(number) = number.filter(|number| (first..=last).contains(number)) else {
+            return Action::Pass;
+        };
+        self.filters.left -= 1;
+        match is_error(&pairs) {
+            // Of the events themselves: whoever may not hear them is found by what does not come.
+            _ if number == last => {}
+            true => self.filters.denied += 1,
+            false => self.filters.taken += 1,
+        }
+        if self.filters.taken > 0 && self.filters.denied > 0 {
+            let message = message(&pairs);
+            return self.fail(LoginError::FilterTorn { message });
+        }
+        Action::Wait
     }
 
     /// The keep-alive: the answer shows that the line lives.
@@ -251,6 +313,12 @@ impl Login {
         self.action(&[("Action", "Logoff")])
     }
 
+    /// An event of our own (`write = user`): it must come back, through the filters, too. With the
+    /// id under which it is answered.
+    pub fn event(&mut self) -> (String, Outgoing) {
+        self.asks(&[("Action", "UserEvent"), ("UserEvent", OWN_EVENT)])
+    }
+
     /// Another question, and the id under which it is answered.
     pub fn asks(&mut self, pairs: &[(&str, &str)]) -> (String, Outgoing) {
         let outgoing = self.action(pairs);
@@ -258,8 +326,8 @@ impl Login {
     }
 
     const fn classes(&self) -> &'static str {
-        match self.settings.own_events {
-            true => CLASSES_WITH_OWN,
+        match self.settings.filter {
+            true => CLASSES_AT_LOGIN,
             false => CLASSES,
         }
     }
@@ -279,12 +347,17 @@ impl Login {
         text.push_str(&format!("ActionID: {OURS}{}\r\n\r\n", self.actions));
         Outgoing(text.into_bytes())
     }
+}
 
-    fn is_ours(&self, pairs: &Pairs<'_>) -> bool {
-        pairs
-            .get("ActionID")
-            .is_some_and(|id| id.starts_with(OURS.as_bytes()))
-    }
+/// The number in one of our action ids.
+fn number_of(pairs: &Pairs<'_>) -> Option<u64> {
+    let number = pairs.get("ActionID")?.strip_prefix(OURS.as_bytes())?;
+    std::str::from_utf8(number).ok()?.parse().ok()
+}
+
+/// Whether an event is one of our own, as [`Login::event`] has it made.
+pub(crate) fn is_own_event(pairs: &Pairs<'_>) -> bool {
+    pairs.get("UserEvent") == Some(OWN_EVENT.as_bytes())
 }
 
 /// What our action ids begin with.
@@ -311,10 +384,13 @@ fn message(pairs: &Pairs<'_>) -> String {
     String::from_utf8_lossy(pairs.get("Message").unwrap_or(b"no reason given")).into_owned()
 }
 
-/// One regular expression that passes the events that are decoded. It is matched against the
-/// whole event, so it is tied to the beginning.
-fn filter() -> String {
-    format!("^Event: ({})[[:space:]]", DECODED.join("|"))
+/// Regular expressions, basic and extended alike, one for each event that is decoded and one for
+/// our own. They are matched against the whole event, so they are tied to its beginning.
+fn filters() -> impl Iterator<Item = String> {
+    let decoded = DECODED
+        .iter()
+        .map(|name| format!("^Event: {name}[[:space:]]"));
+    decoded.chain([format!("^Event: UserEvent.*{OWN_EVENT}")])
 }
 
 #[cfg(test)]

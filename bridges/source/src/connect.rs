@@ -54,6 +54,12 @@ impl Target {
         }
     }
 
+    pub(crate) fn deaf(&self) -> Error {
+        Error::Deaf {
+            endpoint: self.endpoint.clone(),
+        }
+    }
+
     /// The length of what arrived; none means that the other side has closed the line.
     pub(crate) fn arrived(&self, read: std::io::Result<usize>) -> Result<usize, Error> {
         match read {

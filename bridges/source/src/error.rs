@@ -85,6 +85,15 @@ pub enum Error {
         /// How long.
         quiet: Duration,
     },
+    /// The line is let in, and no event comes through its filter.
+    #[error(
+        "{endpoint}: no event comes through the filter that the PBX took; the line is opened \
+         again without one"
+    )]
+    Deaf {
+        /// Where to.
+        endpoint: Endpoint,
+    },
     /// The other side closed the line.
     #[error("{endpoint}: the line was closed ({words})")]
     Closed {
@@ -127,6 +136,7 @@ impl Error {
             | Self::TimedOut { .. }
             | Self::NotThat { .. }
             | Self::Silent { .. }
+            | Self::Deaf { .. }
             | Self::Closed { .. }
             | Self::Queue(_)
             | Self::File { .. }
@@ -136,7 +146,7 @@ impl Error {
             Self::Ami { error, .. } => match error {
                 LoginError::Refused { .. } | LoginError::BadCredentials => Fix::Secret,
                 LoginError::PlainNotAllowed { .. } => Fix::Settings,
-                LoginError::PeerIsNotAmi { .. } => Fix::Remote,
+                LoginError::PeerIsNotAmi { .. } | LoginError::FilterTorn { .. } => Fix::Remote,
             },
             Self::NoSecret { .. }
             | Self::SecretFile { .. }

@@ -22,6 +22,8 @@ pub enum Lacking {
     System,
     /// Events carry no time.
     Times,
+    /// The PBX reads filters of events in another way, so there is none.
+    Filter,
 }
 
 /// The same with what to do.
@@ -44,8 +46,8 @@ pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
                 Lacking::Calls => deaf.push(&*lack.what),
                 Lacking::System if silent => deaf.push(&*lack.what),
                 Lacking::Variables | Lacking::List => lacks.push(&*lack.what),
-                // One is told beside the source, the other has arrival serve for it.
-                Lacking::System | Lacking::Times => {}
+                // One is told beside the source, the others are mended without a person.
+                Lacking::System | Lacking::Times | Lacking::Filter => {}
             }
         }
         let since = source.connected_since.filter(|_| silent);

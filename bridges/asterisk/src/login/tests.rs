@@ -12,7 +12,6 @@ fn login(plain_allowed: bool, filter: bool) -> Login {
         Settings {
             plain_allowed,
             filter,
-            own_events: false,
         },
     )
     .expect("good credentials")
@@ -38,31 +37,82 @@ fn the_secret_does_not_cross_the_line_where_the_pbx_does_md5() {
     insta::assert_snapshot!(sent(login.hear(challenge)).replace('\r', ""), @r"
     Action: Login
     Username: bridge
-    Events: call,cdr,system
+    Events: system
     AuthType: MD5
     Key: 8d40b72b393e41cf950d260823d58fd2
     ActionID: callbridge-2
     ");
     let accepted = login.hear(b"Response: Success\r\nMessage: Authentication accepted\r\n");
-    let Action::LoggedIn { send: Some(filter) } = accepted else {
+    let Action::LoggedIn { send: Some(_) } = accepted else {
         panic!("{accepted:?}")
     };
-    let filter = String::from_utf8(filter.bytes().to_vec()).expect("text");
-    assert!(filter.starts_with("Action: Filter\r\nOperation: Add\r\nFilter: ^Event: (CEL|"));
     assert!(login.is_open());
     assert_eq!(login.hear(b"Event: Hangup\r\n"), Action::Pass);
-    assert!(!login.filter_denied());
-    let denied = b"Response: Error\r\nActionID: callbridge-3\r\nMessage: Permission denied\r\n";
-    assert_eq!(login.hear(denied), Action::Pass);
-    assert!(login.filter_denied());
-    assert_eq!(
-        login.ping().bytes(),
-        b"Action: Ping\r\nActionID: callbridge-4\r\n\r\n"
-    );
-    assert_eq!(
-        login.logoff().bytes(),
-        b"Action: Logoff\r\nActionID: callbridge-5\r\n\r\n"
-    );
+}
+
+/// The actions that ask for the events of a login that was accepted.
+fn asked_for(login: &mut Login) -> Vec<String> {
+    login.hear(BANNER);
+    login.hear(b"Response: Success\r\nActionID: callbridge-1\r\nChallenge: 123\r\n");
+    let accepted = login.hear(b"Response: Success\r\nActionID: callbridge-2\r\n");
+    let Action::LoggedIn { send: Some(all) } = accepted else {
+        panic!("{accepted:?}")
+    };
+    let all = String::from_utf8(all.bytes().to_vec()).expect("text");
+    all.split_terminator("\r\n\r\n")
+        .map(str::to_owned)
+        .collect()
+}
+
+/// The answer to each of these actions.
+fn answers(login: &mut Login, actions: &[String], denied: impl Fn(usize) -> bool) -> Vec<Action> {
+    let mut heard = Vec::new();
+    for (nth, action) in actions.iter().enumerate() {
+        let id = action.lines().last().expect("an id");
+        let words = match denied(nth) {
+            true => "Response: Error\r\nMessage: Permission denied",
+            false => "Response: Success\r\nMessage: done",
+        };
+        heard.push(login.hear(format!("{words}\r\n{id}\r\n").as_bytes()));
+    }
+    heard
+}
+
+#[test]
+fn each_event_has_a_filter_of_its_own_and_calls_come_once_all_are_sent() {
+    let mut login = login(true, true);
+    let actions = asked_for(&mut login);
+    assert_eq!(actions.len(), DECODED.len() + 2);
+    let (events, filters) = actions.split_last().expect("actions");
+    for filter in filters {
+        assert!(filter.starts_with("Action: Filter\r\nOperation: Add\r\nFilter: ^Event: "));
+        // What only an extended expression knows is a letter to a basic one.
+        assert!(!filter.contains(['(', ')', '|', '+', '?', '{']), "{filter}");
+    }
+    assert!(events.contains("Action: Events\r\nEventMask: call,cdr,system,agent,user"));
+    let heard = answers(&mut login, &actions, |_| false);
+    assert!(heard.iter().all(|it| *it == Action::Wait), "{heard:?}");
+    assert!(login.is_filtered() && !login.filter_denied());
+    let id = |n: usize| format!("Action: Ping\r\nActionID: callbridge-{n}\r\n\r\n");
+    assert_eq!(login.ping().bytes(), id(actions.len() + 3).as_bytes());
+    let pong = b"Response: Success\r\nActionID: callbridge-99\r\nPing: Pong\r\n";
+    assert_eq!(login.hear(pong), Action::Pass);
+}
+
+#[test]
+fn a_filter_that_is_denied_is_done_without_and_one_that_is_torn_ends_the_login() {
+    let mut denied = login(true, true);
+    let actions = asked_for(&mut denied);
+    let events = actions.len() - 1;
+    let heard = answers(&mut denied, &actions, |nth| nth != events);
+    assert!(heard.iter().all(|it| *it == Action::Wait), "{heard:?}");
+    assert!(!denied.is_filtered() && denied.filter_denied());
+
+    let mut torn = login(true, true);
+    let actions = asked_for(&mut torn);
+    let heard = answers(&mut torn, &actions, |nth| nth == 7);
+    let message = "Permission denied".to_owned();
+    assert_eq!(heard[7], Action::Failed(LoginError::FilterTorn { message }));
 }
 
 #[test]

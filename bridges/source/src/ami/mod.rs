@@ -5,10 +5,11 @@ mod survey;
 
 use crate::connect::{Stream, Target};
 use crate::error::Error;
+use crate::line::Line;
 use crate::source::{Access, Context};
 use crate::url::Endpoint;
 use bytes::Bytes;
-use callbridge_asterisk::hearing::Hearing;
+use callbridge_asterisk::hearing::{Hearing, Lack};
 use callbridge_asterisk::login::{Action, Login, LoginError, Outgoing, Settings};
 use callbridge_asterisk::{Format, Frame, Framer};
 use std::convert::Infallible;
@@ -23,6 +24,8 @@ const READ_BYTES: usize = 32 << 10;
 pub(crate) struct Ami {
     endpoint: Endpoint,
     user: String,
+    /// The PBX reads filters in another way: it is asked for none any more.
+    unfiltered: bool,
 }
 
 /// What a line is opened for.
@@ -46,44 +49,54 @@ struct Open {
 
 impl Ami {
     pub(crate) fn new(endpoint: Endpoint, user: String) -> Self {
-        Self { endpoint, user }
+        Self {
+            endpoint,
+            user,
+            unfiltered: false,
+        }
     }
 
     /// One connection, from opening to its end; why it ended.
     pub(crate) async fn session(&mut self, context: &mut Context) -> Error {
-        match self.run(context).await {
+        let error = match self.run(context).await {
             Ok(never) => match never {},
             Err(error) => error,
-        }
+        };
+        let torn = matches!(
+            error,
+            Error::Deaf { .. }
+                | Error::Ami {
+                    error: LoginError::FilterTorn { .. },
+                    ..
+                }
+        );
+        self.unfiltered |= torn;
+        error
     }
 
     async fn run(&self, context: &mut Context) -> Result<Infallible, Error> {
         let mut open = self.open(&context.access, Purpose::Listen).await?;
         context.line.up(true).await?;
         context.line.offer(open.accepted.clone())?;
+        if self.unfiltered {
+            context.line.lacks(Lack::Filter);
+        }
         let silent_after = context.access.settings.silent_after;
         let mut hearing = Hearing::new(open.login.banner());
         let list = hearing.list(&mut open.login);
         open.send(&list, silent_after).await?;
+        let event = hearing.event(&mut open.login);
+        open.send(&event, silent_after).await?;
         let mut pings = interval(context.access.settings.ping_every);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut heard = Instant::now();
         loop {
             while let Some(frame) = open.framer.next() {
-                match frame {
-                    Frame::Message(bytes) => {
-                        // Also after the login: a refused filter is heard of here.
-                        open.login.hear(bytes);
-                        let told = hearing.hear(bytes);
-                        if !told.ours {
-                            context.line.offer(Bytes::copy_from_slice(bytes))?;
-                        }
-                        if let Some(lack) = told.lack {
-                            context.line.lacks(lack);
-                        }
-                    }
-                    Frame::TooLong { .. } => context.line.counts.too_long(),
-                }
+                let Frame::Message(bytes) = frame else {
+                    context.line.counts.too_long();
+                    continue;
+                };
+                self.take_in(&mut open.login, &mut hearing, &mut context.line, bytes)?;
             }
             tokio::select! {
                 read = open.stream.read(open.framer.space(READ_BYTES)) => {
@@ -104,6 +117,10 @@ impl Ami {
                     if let Some(lack) = lack {
                         context.line.lacks(lack);
                     }
+                    let deaf = lack.is_some() || hearing.misses_own_event();
+                    if deaf && open.login.is_filtered() {
+                        return Err(open.target.deaf());
+                    }
                 }
                 () = tokio::time::sleep_until(heard + silent_after) => {
                     return Err(open.target.silent(silent_after));
@@ -112,13 +129,37 @@ impl Ami {
         }
     }
 
+    /// A frame of a line that is let in: for the login, for what proves that calls are heard, and
+    /// for the decoder.
+    fn take_in(
+        &self,
+        login: &mut Login,
+        hearing: &mut Hearing,
+        line: &mut Line,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        // Also after the login: what became of the filters is heard of here.
+        match login.hear(bytes) {
+            Action::Failed(error) => return Err(self.refused(error)),
+            Action::Wait => return Ok(()),
+            Action::Pass | Action::Send(_) | Action::LoggedIn { .. } => {}
+        }
+        let told = hearing.hear(bytes);
+        if !told.ours {
+            line.offer(Bytes::copy_from_slice(bytes))?;
+        }
+        if let Some(lack) = told.lack {
+            line.lacks(lack);
+        }
+        Ok(())
+    }
+
     async fn open(&self, access: &Access, purpose: Purpose) -> Result<Open, Error> {
         let target = access.target(&self.endpoint);
         let secret = access.secret.read("CALLBRIDGE_AMI_SECRET")?;
         let settings = Settings {
             plain_allowed: self.endpoint.tls || is_loopback(&self.endpoint.host),
-            filter: purpose == Purpose::Listen,
-            own_events: purpose == Purpose::Survey,
+            filter: purpose == Purpose::Listen && !self.unfiltered,
         };
         let login = Login::new(&self.user, secret, settings);
         let login = login.map_err(|error| self.refused(error))?;
@@ -156,8 +197,8 @@ impl Ami {
                 Action::Failed(error) => return Err(self.refused(error)),
                 Action::LoggedIn { send } => {
                     open.accepted = Bytes::copy_from_slice(frame);
-                    if let Some(filter) = send {
-                        open.send(&filter, open.target.within).await?;
+                    if let Some(filters) = send {
+                        open.send(&filters, open.target.within).await?;
                     }
                     return Ok(());
                 }

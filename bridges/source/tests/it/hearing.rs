@@ -1,6 +1,6 @@
 //! A line that is let in, and hears no calls.
 
-use crate::listener::{Line, Listener, action, say};
+use crate::listener::{Line, Listener, action, id, say};
 use crate::stage::{Stage, settings};
 use callbridge_asterisk::hearing::Lack;
 use callbridge_source::{Item, Settings};
@@ -20,10 +20,7 @@ async fn lists(line: &mut Line, channels: &[&str]) {
         if !asked.starts_with("Action: CoreShowChannels") {
             continue;
         }
-        let id = asked
-            .lines()
-            .find(|it| it.starts_with("ActionID: "))
-            .expect("an id");
+        let id = id(&asked);
         let mut answer = format!("Response: Success\r\n{id}\r\nEventList: start\r\n\r\n");
         for channel in channels {
             let row = format!("Event: CoreShowChannel\r\n{id}\r\nUniqueid: {channel}\r\n\r\n");
@@ -80,10 +77,7 @@ async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
     drop(line);
     let mut line = listener.ami().await;
     let asked = action(&mut line).await;
-    let id = asked
-        .lines()
-        .find(|it| it.starts_with("ActionID: "))
-        .expect("an id");
+    let id = id(&asked);
     let denied = format!("Response: Error\r\n{id}\r\nMessage: Permission denied\r\n\r\n");
     say(&mut line, denied.as_bytes()).await;
     loop {
@@ -93,4 +87,103 @@ async fn what_does_not_come_after_the_login_and_what_is_refused_is_told() {
             other => panic!("{other:?}"),
         }
     }
+}
+
+/// What is told until the line is opened anew without a filter; `Up` and what is lacking then.
+async fn unfiltered(stage: &mut Stage) -> Vec<Item> {
+    let mut told = Vec::new();
+    loop {
+        match stage.next().await {
+            Item::Frame(_) => {}
+            Item::Lacks(Lack::Filter) => return told,
+            other => told.push(other),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_filter_that_lets_nothing_through_is_noticed_by_a_birth_and_done_without() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start(&url, often());
+    let mut line = listener.filtered().await;
+    stage.up().await;
+    lists(&mut line, &[]).await;
+    lists(&mut line, &["17.1"]).await;
+    // Its birth should have come by the next look; the line is opened again instead.
+    let mut line = listener.login().await;
+    assert!(
+        action(&mut line)
+            .await
+            .starts_with("Action: CoreShowChannels")
+    );
+    let told = unfiltered(&mut stage).await;
+    assert_eq!(told[0], Item::Lacks(Lack::System));
+    assert_eq!(told[1], Item::Lacks(Lack::Calls(1)));
+    let Item::Down { why, .. } = &told[2] else {
+        panic!("{told:?}")
+    };
+    assert!(why.contains("no event comes through the filter"), "{why}");
+    assert_eq!(told[3], Item::Up);
+    say(&mut line, b"Event: Newchannel\r\nUniqueid: 17.2\r\n\r\n").await;
+    assert_eq!(stage.counts.now().reconnects, 1);
+}
+
+#[tokio::test]
+async fn a_filter_that_lets_nothing_through_is_noticed_without_a_call_by_an_event_of_our_own() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start(&url, often());
+    let mut line = listener.filtered().await;
+    stage.up().await;
+    let asked = loop {
+        let asked = action(&mut line).await;
+        if asked.starts_with("Action: UserEvent") {
+            break asked;
+        }
+    };
+    let sent = format!(
+        "Response: Success\r\n{}\r\nMessage: Event Sent\r\n\r\n",
+        id(&asked)
+    );
+    say(&mut line, sent.as_bytes()).await;
+    let mut line = listener.login().await;
+    assert!(
+        action(&mut line)
+            .await
+            .starts_with("Action: CoreShowChannels")
+    );
+    let told = unfiltered(&mut stage).await;
+    assert!(matches!(told[0], Item::Down { .. }), "{told:?}");
+}
+
+#[tokio::test]
+async fn filters_that_are_taken_by_half_end_the_line_and_the_next_asks_for_none() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start(&url, often());
+    let mut line = listener.login().await;
+    for words in [
+        "Response: Success",
+        "Response: Error\r\nMessage: out of memory",
+    ] {
+        let asked = action(&mut line).await;
+        assert!(asked.starts_with("Action: Filter"), "{asked}");
+        say(
+            &mut line,
+            format!("{words}\r\n{}\r\n\r\n", id(&asked)).as_bytes(),
+        )
+        .await;
+    }
+    let mut line = listener.login().await;
+    assert!(
+        action(&mut line)
+            .await
+            .starts_with("Action: CoreShowChannels")
+    );
+    let told = unfiltered(&mut stage).await;
+    let down = told
+        .iter()
+        .any(|item| matches!(item, Item::Down { why, .. } if why.contains("out of memory")));
+    assert!(down, "{told:?}");
 }

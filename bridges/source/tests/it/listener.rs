@@ -68,16 +68,36 @@ impl Listener {
         soon("a connection", accepting).await
     }
 
-    /// The next connection, logged in to as Asterisk does it, the filter taken.
+    /// The next connection, logged in to as Asterisk does it, the filters heard.
     pub async fn ami(&self) -> Line {
+        let mut line = self.login().await;
+        while !action(&mut line).await.starts_with("Action: Events") {}
+        line
+    }
+
+    /// The next connection, logged in to.
+    pub async fn login(&self) -> Line {
         let mut line = self.accept().await;
         say(&mut line, b"Asterisk Call Manager/11.0.0\r\n").await;
         assert!(action(&mut line).await.starts_with("Action: Challenge"));
         say(&mut line, b"Response: Success\r\nChallenge: 123\r\n\r\n").await;
         assert!(action(&mut line).await.contains("Username: bridge\r\n"));
         say(&mut line, ACCEPTED.as_bytes()).await;
-        assert!(action(&mut line).await.starts_with("Action: Filter"));
         line
+    }
+
+    /// The same, the filters taken.
+    pub async fn filtered(&self) -> Line {
+        let mut line = self.login().await;
+        loop {
+            let asked = action(&mut line).await;
+            let (name, id) = (asked.lines().next(), id(&asked));
+            let answer = format!("Response: Success\r\n{id}\r\n\r\n");
+            say(&mut line, answer.as_bytes()).await;
+            if name == Some("Action: Events") {
+                return line;
+            }
+        }
     }
 
     /// The next connection, opened as a WebSocket.
@@ -108,6 +128,14 @@ pub async fn upgrade(line: &mut Line) -> Vec<u8> {
 pub async fn say(line: &mut Line, bytes: &[u8]) {
     line.write_all(bytes).await.expect("it is written");
     line.flush().await.expect("and sent");
+}
+
+/// The line with an action's id.
+pub fn id(action: &str) -> &str {
+    let mut lines = action.lines();
+    lines
+        .find(|it| it.starts_with("ActionID: "))
+        .expect("an id")
 }
 
 /// The next text up to an empty line.

@@ -1,0 +1,101 @@
+//! How the manager of a release treats classes and filters of events, and which actions it knows.
+
+use regex::Regex;
+
+/// A release of Asterisk, as far as its manager differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Release {
+    /// Knows no `Filter`.
+    V1_8,
+    /// Reads a filter as a basic regular expression: `(A|B)` is text.
+    V11,
+    /// Reads it as an extended one.
+    V13,
+}
+
+/// One line to such a manager.
+pub struct Manager {
+    release: Release,
+    classes: String,
+    filters: Vec<Regex>,
+}
+
+impl Release {
+    /// What it says to whoever connects.
+    pub const fn banner(self) -> &'static str {
+        match self {
+            Self::V1_8 => "Asterisk Call Manager/1.1\r\n",
+            Self::V11 => "Asterisk Call Manager/1.3\r\n",
+            Self::V13 => "Asterisk Call Manager/2.10.6\r\n",
+        }
+    }
+}
+
+impl Manager {
+    pub fn new(release: Release) -> Self {
+        Self {
+            release,
+            classes: String::new(),
+            filters: Vec::new(),
+        }
+    }
+
+    /// Takes in an action, given as its lines; the answer, where it is not that of every release.
+    pub fn hear(&mut self, action: &[String]) -> Option<String> {
+        let get = |key: &str| {
+            let pairs = action.iter().filter_map(|line| line.split_once(": "));
+            let mut same = pairs.filter(|(name, _)| name.eq_ignore_ascii_case(key));
+            same.next().map_or("", |(_, value)| value)
+        };
+        let says = |words: &str| Some(format!("{words}\r\nActionID: {}\r\n\r\n", get("ActionID")));
+        match get("Action").to_lowercase().as_str() {
+            "login" => self.classes = get("Events").to_owned(),
+            "events" => self.classes = get("EventMask").to_owned(),
+            "filter" if self.release == Release::V1_8 => {
+                return says("Response: Error\r\nMessage: Invalid/unknown command");
+            }
+            "filter" => self.filters.push(self.expression(get("Filter"))),
+            "userevent" => return says("Response: Error\r\nMessage: Permission denied"),
+            _ => {}
+        }
+        None
+    }
+
+    /// As this release compiles it; it is matched against the whole event, line ends included.
+    fn expression(&self, filter: &str) -> Regex {
+        let mut text = String::from("(?s)");
+        for letter in filter.chars() {
+            if self.release == Release::V11 && "(){}|+?".contains(letter) {
+                text.push('\\');
+            }
+            text.push(letter);
+        }
+        Regex::new(&text).expect("an expression")
+    }
+
+    /// What of these messages is sent.
+    pub fn lets_through(&self, messages: &[u8]) -> Vec<u8> {
+        let text = String::from_utf8_lossy(messages).replace("\r\n", "\n");
+        let all = text.split_terminator("\n\n").map(str::trim_start);
+        let sent = all.filter(|message| self.sends(message));
+        let sent = sent.map(|message| message.replace('\n', "\r\n") + "\r\n\r\n");
+        sent.collect::<String>().into_bytes()
+    }
+
+    fn sends(&self, message: &str) -> bool {
+        let class = message
+            .lines()
+            .find_map(|it| it.strip_prefix("Privilege: "));
+        let class = class
+            .and_then(|it| it.split(',').next())
+            .unwrap_or_default();
+        let wanted = match self.classes.as_str() {
+            "off" => false,
+            "on" => true,
+            classes => classes.split(',').any(|it| it == class),
+        };
+        let whole = message.replace('\n', "\r\n") + "\r\n\r\n";
+        let passes = self.filters.is_empty() || self.filters.iter().any(|it| it.is_match(&whole));
+        wanted && passes
+    }
+}
