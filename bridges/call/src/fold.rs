@@ -23,6 +23,7 @@
 //! |---|---|
 //! | `record` | what is kept of a record |
 //! | `group` | the records of one call, and what ties them |
+//! | `seats` | records that name a channel in another's place |
 //! | `parties` | the channels that the records name |
 //! | `talk` | when the customer was connected, and with whom |
 //! | `plan` | who the customer is, and how many calls the records are |
@@ -34,6 +35,7 @@ mod group;
 mod parties;
 mod plan;
 mod record;
+mod seats;
 mod talk;
 mod timeline;
 
@@ -213,10 +215,11 @@ impl Folder {
 
     fn finish(&mut self, key: u64) {
         self.changed.insert(key);
-        let Some(group) = self.groups.remove(key) else {
+        let Some(mut group) = self.groups.remove(key) else {
             return;
         };
         self.learn_batches(&group);
+        seats::give_back(&mut group.records);
         let calls = finish::calls(&group, &self.settings.endpoints);
         self.counts.nobody += u64::from(calls.is_empty());
         self.counts.facts_dropped += u64::from(group.dropped);

@@ -127,8 +127,15 @@ fn same_channel(a: &Record, b: &Record) -> bool {
             Duration::ZERO
         }
     };
+    // Between being parked and being fetched a channel has no record.
+    let parked = [a, b]
+        .iter()
+        .any(|it| it.app.eq_ignore_ascii_case("ParkedCall"));
     let near = |name: &str| {
-        let slack = slack(name);
+        let slack = match slack(name) {
+            TOUCHING if parked => FAR_APART,
+            slack => slack,
+        };
         let touch = a.start <= b.end.plus(slack) && b.start <= a.end.plus(slack);
         touch && (slack > Duration::ZERO || a.start < b.end && b.start < a.end)
     };

@@ -46,6 +46,9 @@ const CONNECTS_NOBODY: [&str; 28] = [
     "MinivmGreet",
 ];
 
+/// The application of a record that a transfer by feature code makes.
+const TRANSFERRED: &str = "Transferred Call";
+
 /// One path between two parties. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
@@ -90,7 +93,7 @@ impl Record {
             uniqueid: clip(&cdr.uniqueid),
             linkedid: clip(&cdr.linkedid),
             channel: clip(whole(channel)),
-            dest: clip(whole(unmarked(&cdr.dest_channel))),
+            dest: clip(whole(unmarked(dest(cdr)))),
             source: clip(&cdr.source),
             caller_id: clip(&cdr.caller_id),
             destination: clip(&cdr.destination),
@@ -109,6 +112,11 @@ impl Record {
     /// The other side of a dialling: the channel was dialled by another one of the same call.
     pub(super) fn is_dialled_side(&self) -> bool {
         self.app.eq_ignore_ascii_case("AppDial")
+    }
+
+    /// It goes on with another party after a transfer by feature code (Asterisk before 12).
+    pub(super) fn is_transferred(&self) -> bool {
+        self.app.eq_ignore_ascii_case(TRANSFERRED)
     }
 
     /// The channel was called by the PBX itself, or is the other side of a dialling.
@@ -143,6 +151,16 @@ impl Record {
     /// It tells the beginning of its channel's life.
     pub(super) fn is_birth(&self) -> bool {
         birth(&self.uniqueid).is_some_and(|born| self.start <= born.plus(BIRTH_SLACK))
+    }
+}
+
+/// The second party. After a transfer by feature code it is the one in the data, and the record
+/// still names the one before.
+fn dest<'a>(cdr: &'a Cdr<'_>) -> &'a str {
+    let transferred = cdr.last_app.eq_ignore_ascii_case(TRANSFERRED);
+    match transferred && cdr.last_data.contains('/') {
+        true => &cdr.last_data,
+        false => &cdr.dest_channel,
     }
 }
 
