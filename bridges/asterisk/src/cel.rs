@@ -127,6 +127,16 @@ impl<'a> CelRow<'a> {
                 let bridge = or_unnamed(bridge, &self.application, &self.app_data, "");
                 Kind::BridgeLeave { bridge, technology }
             }
+            // Before Asterisk 12 whoever picks up takes the unique id of the phone that rang, and
+            // the bridge may be told before anything shows that.
+            b"PICKUP"
+                if !self.extra.is_told()
+                    && !self.peer.is_empty()
+                    && self.peer != self.channel.name =>
+            {
+                let (to, holder) = (self.peer, Text::default());
+                Kind::Renamed { to, holder }
+            }
             b"PICKUP"
             | b"ATTENDEDTRANSFER"
             | b"BLINDTRANSFER"
@@ -269,6 +279,14 @@ impl Field {
 }
 
 impl<'a> Extra<'a> {
+    /// There is something in it.
+    fn is_told(&self) -> bool {
+        match self {
+            Self::Text(text) => !text.is_empty(),
+            Self::Members(_) => true,
+        }
+    }
+
     fn told(self) -> Told<'a> {
         match self {
             Self::Text(text) if text.is_empty() => Told::default(),

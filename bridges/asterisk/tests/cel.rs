@@ -313,7 +313,13 @@ fn a_bridge_before_asterisk_12_is_told_by_the_peer() {
             assert_eq!(matches!(event.kind, Kind::Linked { .. }), begins);
         });
     }
-    for event in ["PICKUP", "ATTENDEDTRANSFER", "BLINDTRANSFER"] {
+    // Whoever picks up goes on under the unique id of the phone that rang.
+    let pickup = row("PICKUP", "SIP/102-00000003");
+    each(Format::CelCsv, pickup.as_bytes(), |event| {
+        let (to, holder) = ("SIP/102-00000003".into(), "".into());
+        assert_eq!(event.kind, Kind::Renamed { to, holder });
+    });
+    for event in ["ATTENDEDTRANSFER", "BLINDTRANSFER"] {
         each(
             Format::CelCsv,
             row(event, "SIP/102-00000003").as_bytes(),

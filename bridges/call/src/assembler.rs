@@ -19,7 +19,7 @@ pub use report::{Counts, Error, OpenChange};
 pub use settings::Settings;
 
 use crate::call::FinishedCall;
-use crate::event::{ChannelEvent, Kind, Told};
+use crate::event::{ChannelEvent, Kind, Origin, Told};
 use crate::resolve::{self, Ended};
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
@@ -61,6 +61,8 @@ pub struct Assembler {
     stream_told: Option<EventTime>,
     listening: gaps::Listening,
     listed: gaps::Listed,
+    /// CEL has told of a bridge.
+    cel_bridges: bool,
 }
 
 impl Assembler {
@@ -83,6 +85,7 @@ impl Assembler {
             stream_told: None,
             listening: gaps::Listening::default(),
             listed: gaps::Listed::new(),
+            cel_bridges: false,
         }
     }
 
@@ -116,6 +119,7 @@ impl Assembler {
             }
             return;
         }
+        self.cel_bridges |= event.origin == Origin::Cel && event.kind.is_of_bridge();
         let Some(id) = self.calls.identify(&event.channel) else {
             self.counts.unidentified += 1;
             return;
@@ -150,8 +154,9 @@ impl Assembler {
             let holder = self.calls.holder_of_name(key, &id, event);
             let held = holder.iter().map(|holder| Tie::Id(holder.as_str()));
             let key = self.tie(key, held, at);
-            if holder.is_some() {
-                self.calls.renamed(key, &id, &event.channel.name);
+            if let Some(holder) = &holder {
+                self.calls
+                    .change_names(key, (&id, holder), &event.channel.name);
             }
             self.tie(key, calls::ties(&id, event), at)
         };
@@ -363,7 +368,7 @@ impl Assembler {
         }
         self.counts.forced += u64::from(ended != Ended::HungUp);
         self.calls.remember_finished(&call);
-        let mut finished = resolve::resolve(&call, &self.settings, ended);
+        let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
         self.counts.nobody += u64::from(finished.is_empty());
         self.finished.append(&mut finished);
     }

@@ -277,3 +277,27 @@ pub struct Cdr<'a> {
     /// Nothing tells the zone of its local times: they were taken for UTC.
     pub zoneless: bool,
 }
+
+impl Kind<'_> {
+    /// It tells who hears whom.
+    pub(crate) const fn is_of_bridge(&self) -> bool {
+        match self {
+            Self::BridgeEnter { .. }
+            | Self::BridgeLeave { .. }
+            | Self::Linked { .. }
+            | Self::Unlinked { .. } => true,
+            Self::Born { .. }
+            | Self::State { .. }
+            | Self::DialBegin { .. }
+            | Self::DialEnd { .. }
+            | Self::App { .. }
+            | Self::Joined { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup { .. }
+            | Self::Gone
+            | Self::LinkedidEnd
+            | Self::Listed { .. }
+            | Self::Seen => false,
+        }
+    }
+}

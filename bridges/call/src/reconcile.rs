@@ -259,6 +259,10 @@ impl Reconciler {
         }
         let halves = heard.iter().map(|(_, held)| &held.call);
         let halves: Vec<&FinishedCall> = halves.chain(letters.values().map(Box::as_ref)).collect();
+        // Who was heard to talk has talked, whatever an account says that tells of no bridge.
+        if !call.estimate && !call.answered && halves.iter().any(|half| half.answered) {
+            return Some(Second::Known);
+        }
         if !halves.is_empty() {
             return Some(Second::Finish(Box::new(by_both(call, &halves))));
         }

@@ -13,6 +13,7 @@
 //! | `doubt` | may something of it have been missed? |
 //! | `talk` | when was the customer connected, and with whom? |
 //! | `number`, `variables`, `employee` | the values of the finished call |
+//! | `untold` | may the PBX leave out how it went? |
 //! | `timeline` | what happened, to be kept and drawn |
 
 mod customers;
@@ -25,6 +26,7 @@ mod split;
 mod talk;
 mod timeline;
 mod unnamed;
+mod untold;
 mod variables;
 mod view;
 
@@ -79,8 +81,14 @@ impl Ended {
 }
 
 /// The finished calls that these channels were: none when nobody took part, several when several
-/// customers did, or when channels had met only by the way.
-pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: Ended) -> Vec<FinishedCall> {
+/// customers did, or when channels had met only by the way. `cel_bridges`: CEL has told of a bridge
+/// so far, in whatever call.
+pub(crate) fn resolve(
+    call: &OpenCall,
+    settings: &Settings,
+    ended: Ended,
+    cel_bridges: bool,
+) -> Vec<FinishedCall> {
     let Settings {
         endpoints,
         caught_up,
@@ -111,6 +119,8 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: Ended) -> Vec
     views.sort_by(|a, b| a.order().cmp(&b.order()));
     let incomplete = ended.incomplete(call, *caught_up);
     let incomplete = incomplete.or_else(|| doubt::doubt(call, *caught_up));
+    let old = seated.is_some();
+    let source = untold::Source { cel_bridges, old };
     let mut finished = Vec::new();
     for part in split::parts(&views, joined) {
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
@@ -126,13 +136,9 @@ pub(crate) fn resolve(call: &OpenCall, settings: &Settings, ended: Ended) -> Vec
                 .filter(|&(other, _)| other != i)
                 .map(|(_, other)| other.linkedid.clone())
                 .collect();
-            finished.push(finish::finish(
-                call,
-                &legs,
-                plan,
-                &others,
-                incomplete.clone(),
-            ));
+            let untold = || untold::untold(&legs, plan, source);
+            let incomplete = incomplete.clone().or_else(untold);
+            finished.push(finish::finish(call, &legs, plan, &others, incomplete));
         }
     }
     finished

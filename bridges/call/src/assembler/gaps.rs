@@ -310,7 +310,7 @@ impl Assembler {
             if call.is_ghost() {
                 continue;
             }
-            let mut known = resolve::resolve(call, &self.settings, Ended::Missed);
+            let mut known = resolve::resolve(call, &self.settings, Ended::Missed, self.cel_bridges);
             self.finished.append(&mut known);
         }
     }

@@ -169,6 +169,9 @@ pub(crate) struct DialHeard {
     pub(crate) last: EventTime,
 }
 
+/// Applications in which everybody in one room hears each other.
+const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
+
 /// One channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leg {
@@ -186,6 +189,9 @@ pub(crate) struct Leg {
     pub(crate) dials: Vec<DialHeard>,
     /// When it was first seen to run what only a dialled channel runs.
     pub(crate) outgoing: Option<EventTime>,
+    /// When it was first seen to run a conference.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) conference: Option<EventTime>,
     pub(crate) facts: Vec<Fact>,
     /// How many of its facts were known at each gap.
     #[serde(default)]
@@ -219,6 +225,7 @@ impl Leg {
             variables: Vec::new(),
             dials: Vec::new(),
             outgoing: None,
+            conference: None,
             facts: Vec::new(),
             blinds: Vec::new(),
         }
@@ -246,6 +253,9 @@ impl Leg {
         }
         if let Some(at) = other.outgoing {
             self.application(at, "AppDial", "");
+        }
+        if let Some(at) = other.conference {
+            self.application(at, ROOMS[0], "");
         }
         for heard in other.variables {
             self.variable(heard.first, &heard.name, &heard.value);
@@ -373,6 +383,11 @@ impl Leg {
         if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
             let earlier = self.outgoing.is_none_or(|known| at < known);
             self.outgoing = Some(self.outgoing.map_or(at, |known| known.min(at)));
+            return earlier;
+        }
+        if ROOMS.contains(&name) {
+            let earlier = self.conference.is_none_or(|known| at < known);
+            self.conference = Some(self.conference.map_or(at, |known| known.min(at)));
             return earlier;
         }
         if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {

@@ -135,6 +135,24 @@ impl Calls {
         }
     }
 
+    /// A channel goes on under the name that `holder` had up to now, which shows in an event of it:
+    /// a masquerade changed the two, so that `holder` has its name from here on.
+    pub(super) fn change_names(
+        &mut self,
+        key: u64,
+        (id, holder): (&UniqueId, &UniqueId),
+        name: &str,
+    ) {
+        let leg = self.get(key).and_then(|call| call.legs.get(id));
+        let had = leg.and_then(|leg| leg.names.by_time().last().map(|name| name.text.clone()));
+        if let Some(had) = had
+            && self.names.get(&had) == Some(id)
+        {
+            self.renamed(key, holder, &had);
+        }
+        self.renamed(key, id, unmarked(name));
+    }
+
     /// The stand-in under which a channel of this name was heard of.
     pub(super) fn stand_in(&self, name: &str) -> Option<UniqueId> {
         let known = self.names.get(name);

@@ -118,7 +118,8 @@ impl Assembler {
         };
         let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
         self.calls.forget_past(key, &past);
-        let mut finished = resolve::resolve(&past, &self.settings, Ended::HungUp);
+        let ended = Ended::HungUp;
+        let mut finished = resolve::resolve(&past, &self.settings, ended, self.cel_bridges);
         // Colleagues whom one of them is still in there with are not over: their call is told at
         // its end, without those who are past.
         let with_one_up = |call: &FinishedCall| {

@@ -120,11 +120,26 @@ impl<'a> Seat<'a> {
                 },
                 what => what.clone(),
             };
+            // Each was born where it sat first, whatever the clocks of AMI and CEL say.
+            let who = match &what {
+                What::Born(_) => self.sits[0].1,
+                What::State(_)
+                | What::Dialled { .. }
+                | What::DialEnded
+                | What::App
+                | What::Linked { .. }
+                | What::Unlinked { .. }
+                | What::Renamed { .. }
+                | What::Enter { .. }
+                | What::Leave { .. }
+                | What::Hangup
+                | What::Gone => self.who(fact.at),
+            };
             let fact = Fact {
                 what,
                 ..fact.clone()
             };
-            legs[self.who(fact.at)].facts.push(fact);
+            legs[who].facts.push(fact);
         }
         for stamped in self.leg.linkedids.iter() {
             legs[self.who(stamped.at)]
@@ -154,6 +169,9 @@ impl<'a> Seat<'a> {
         }
         if let Some(at) = self.leg.outgoing {
             legs[self.who(at)].outgoing = Some(at);
+        }
+        if let Some(at) = self.leg.conference {
+            legs[self.who(at)].conference = Some(at);
         }
         for (who, _, until) in self.spans() {
             let last = until.unwrap_or(self.leg.last);

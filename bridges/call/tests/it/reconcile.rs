@@ -102,6 +102,21 @@ fn a_letter_that_a_file_completes_keeps_what_its_events_knew() {
     }
 }
 
+#[test]
+fn a_talk_that_was_heard_is_not_overruled_by_an_account_that_knows_of_none() {
+    let told = FinishedCall {
+        estimate: false,
+        ..by_records(None, 0)
+    };
+    for letter in [true, false] {
+        let heard = by_events(Some("101"), 7, &[]);
+        assert_eq!(filled(told.clone(), heard, letter), [], "letter: {letter}");
+        // One that was not heard to talk is told by the file.
+        let rang = by_events(Some("101"), 0, &[]);
+        assert!(!filled(told.clone(), rang, letter)[0].answered);
+    }
+}
+
 proptest! {
     #[test]
     fn a_second_account_takes_nothing_away_and_no_talk_outlasts_its_call(

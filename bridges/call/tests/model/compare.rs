@@ -5,7 +5,8 @@ use crate::switch::{Micros, TRUNKS};
 use crate::telling::{Voice, id, moment, tell};
 use crate::truth::{self, ANSWERED_FROM, TrueCall};
 use callbridge_call::{
-    Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told,
+    Assembler, ChannelEvent, ChannelRef, Direction, Endpoint, Endpoints, EventTime, FinishedCall,
+    Kind, Origin, Settings, Told,
 };
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -49,9 +50,23 @@ fn arrivals(story: &Story) -> Vec<(EventTime, Told<'static>)> {
     twice.collect()
 }
 
+/// A row of CEL that was torn, of a call long ago: the PBX tells of bridges.
+fn earlier() -> Told<'static> {
+    Told::Channel(ChannelEvent {
+        at: None,
+        origin: Origin::Cel,
+        channel: ChannelRef::default(),
+        kind: Kind::BridgeLeave {
+            bridge: "".into(),
+            technology: "".into(),
+        },
+    })
+}
+
 fn assembled(story: &Story) -> (Vec<FinishedCall>, usize) {
     let mut assembler = assembler();
     let mut now = moment(0);
+    assembler.hear(&earlier(), now);
     for (at, told) in arrivals(story) {
         now = now.max(at);
         assembler.hear(&told, now);

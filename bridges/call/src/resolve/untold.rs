@@ -1,0 +1,151 @@
+//! What a PBX does not tell at all: then nobody can say how a call went, and it is incomplete.
+//!
+//! | what | who does not tell it |
+//! |---|---|
+//! | any bridge | CEL whose `events` name none of those that its version has |
+//! | a conference | `ConfBridge`: AMI before Asterisk 11, CEL before 12 |
+//! | when whoever transfers left | CEL before Asterisk 12, of a transfer by feature code while it rings |
+
+use super::customers::Plan;
+use super::view::{Stay, View};
+use crate::assembler::leg::{Leg, What};
+use crate::call::Direction;
+use crate::event::{ChannelState, Origin};
+use crate::talk::ANSWERED_FROM;
+use crate::trunk::local_pair;
+use crate::units::EventTime;
+use std::time::Duration;
+
+/// What CEL needs to tell of talk, for all versions in one line.
+const NO_BRIDGES: &str = "its CEL tells that they answered, and of no bridge, so nobody knows \
+                          whether they talked: add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and \
+                          later) and BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11) to events \
+                          in cel.conf, then `module reload cel`";
+const CONFERENCE: &str = "they were led away together, and this Asterisk does not tell whether into \
+                          a conference";
+const ROOM: &str = "the customer was in a conference, and its CEL does not tell who else was";
+const TRANSFER: &str = "a transfer by feature code while the other telephone rang: CEL before \
+                        Asterisk 12 does not tell when it began";
+
+/// Made where an old Asterisk leads a channel away that is not its own (`Redirect`).
+const LED_AWAY: &str = "AsyncGoto/";
+/// The next bridge begins so soon after the last, where a transfer put it in its place.
+const AT_ONCE: Duration = Duration::from_secs(1);
+
+/// What the source tells of bridges.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Source {
+    /// CEL has told of a bridge so far, in whatever call.
+    pub(super) cel_bridges: bool,
+    /// It is of Asterisk 11 or older: telephones change their unique ids.
+    pub(super) old: bool,
+}
+
+/// Why nobody can tell how this call went.
+pub(super) fn untold(legs: &[&View<'_>], plan: &Plan, source: Source) -> Option<String> {
+    if plan.direction == Direction::Internal {
+        return None;
+    }
+    let why = if !source.cel_bridges && bridges(legs, plan) {
+        NO_BRIDGES
+    } else if room(legs, plan) {
+        ROOM
+    } else if source.old && conference(legs, plan) {
+        CONFERENCE
+    } else if source.old && transfer(legs, plan) {
+        TRANSFER
+    } else {
+        return None;
+    };
+    Some(why.to_owned())
+}
+
+/// CEL alone tells of it.
+fn is_of_cel(legs: &[&View<'_>]) -> bool {
+    let mut facts = legs.iter().flat_map(|leg| &leg.leg.facts);
+    facts.all(|fact| fact.origin == Origin::Cel || fact.what == What::Gone)
+}
+
+/// When the channel answered first.
+fn up(leg: &Leg) -> Option<EventTime> {
+    let facts = leg.facts.iter();
+    let up = facts.filter(|fact| fact.what == What::State(ChannelState::Up));
+    up.map(|fact| fact.at).min()
+}
+
+/// The customer and another party answered, and CEL tells of no bridge.
+fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
+    let answered = |i: usize| up(legs[i].leg).is_some();
+    let others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
+    plan.talk.first.is_none() && is_of_cel(legs) && plan.customers.iter().any(|&i| answered(i)) && {
+        others
+    }
+    .any(|i| legs[i].party.is_real() && answered(i))
+}
+
+/// The customer ran a conference, and no bridge is told that began with it or after it.
+fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
+    let alone = |&i: &usize| {
+        let since = legs[i].leg.conference;
+        let stays = legs[i].stays.iter().chain(&legs[i].waits);
+        since.is_some_and(|since| { stays }.all(|stay| stay.to <= since))
+    };
+    is_of_cel(legs) && plan.customers.iter().any(alone)
+}
+
+/// After channels were led away, the customer and another party were there side by side, in no
+/// bridge that was told.
+fn conference(legs: &[&View<'_>], plan: &Plan) -> bool {
+    let led = legs.iter().filter(|leg| leg.name.starts_with(LED_AWAY));
+    let Some(since) = led.map(|leg| leg.leg.first).min() else {
+        return false;
+    };
+    let others = (0..legs.len()).filter(|i| !plan.customers.contains(i));
+    let others: Vec<usize> = others.filter(|&i| legs[i].party.is_real()).collect();
+    plan.customers.iter().any(|&customer| {
+        let mut others = others.iter();
+        others.any(|&other| side_by_side(legs[customer], legs[other], since) >= ANSWERED_FROM)
+    })
+}
+
+/// How long both were up at once after this moment, after the last bridge of both.
+fn side_by_side(a: &View<'_>, b: &View<'_>, since: EventTime) -> Duration {
+    let (Some(a_up), Some(b_up)) = (up(a.leg), up(b.leg)) else {
+        return Duration::ZERO;
+    };
+    let bridged = [a, b].into_iter().flat_map(|leg| &leg.stays);
+    let from = bridged.map(|stay| stay.to).max();
+    let from = from.unwrap_or(since).max(since).max(a_up).max(b_up);
+    a.end.min(b.end).since(from)
+}
+
+/// The customer went from one bridge into the next, with a Local channel that was made meanwhile,
+/// and whoever was in the first never heard that channel.
+fn transfer(legs: &[&View<'_>], plan: &Plan) -> bool {
+    let in_bridge = |stay: &Stay<'_>| -> Vec<usize> {
+        let there = |i: &usize| legs[*i].stays.iter().any(|its| its.bridge == stay.bridge);
+        (0..legs.len()).filter(there).collect()
+    };
+    let hears = |a: usize, b: usize| {
+        let mut stays = legs[a].stays.iter();
+        stays.any(|stay| legs[b].stays.iter().any(|its| its.bridge == stay.bridge))
+    };
+    let replaced = |(first, next): (&Stay<'_>, &Stay<'_>)| {
+        let locals = in_bridge(next).into_iter();
+        let mut locals = locals.filter(|&i| {
+            let born = legs[i].leg.first;
+            local_pair(legs[i].name).is_some() && first.from < born && born < first.to
+        });
+        let talked = in_bridge(first);
+        next.from.since(first.to) <= AT_ONCE
+            && locals.any(|local| {
+                let mut others = talked.iter().filter(|i| !plan.customers.contains(i));
+                !others.any(|&other| hears(other, local))
+            })
+    };
+    is_of_cel(legs)
+        && plan.customers.iter().any(|&customer| {
+            let stays = &legs[customer].stays;
+            stays.iter().zip(stays.iter().skip(1)).any(replaced)
+        })
+}
