@@ -1,5 +1,6 @@
 //! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
 
+use super::log_limit::LeftOut;
 use crate::explain::text::safe;
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};
@@ -92,6 +93,31 @@ pub fn lost_text(lines: u64) -> String {
 pub fn lost_json(lines: u64) -> String {
     let line = serde_json::json!({
         "timestamp": now_text(), "level": "WARN", "message": LOST, "lines": lines,
+    });
+    format!("{line}\n")
+}
+
+/// Beside the number of lines in a line about those of one kind that were too many.
+const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
+
+/// A line about lines that are left out, as text.
+pub fn left_out_text(it: &LeftOut) -> String {
+    let LeftOut {
+        level,
+        words,
+        lines,
+    } = it;
+    format!(
+        "{} {level:>5} {LEFT_OUT} kind={words:?} lines={lines}\n",
+        now_text()
+    )
+}
+
+/// A line about lines that are left out, as JSON.
+pub fn left_out_json(it: &LeftOut) -> String {
+    let line = serde_json::json!({
+        "timestamp": now_text(), "level": it.level.as_str(), "message": LEFT_OUT,
+        "kind": it.words, "lines": it.lines,
     });
     format!("{line}\n")
 }
@@ -229,6 +255,24 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, wants);
         assert_eq!((&line["id"], &line["ok"]), (&7.into(), &true.into()));
+    }
+
+    #[test]
+    fn lines_that_are_left_out_are_told_in_a_line_like_others() {
+        let left_out = LeftOut {
+            level: tracing::Level::INFO,
+            words: "a \"kind\"\n".to_owned(),
+            lines: 7,
+        };
+        let text = left_out_text(&left_out);
+        let (_, words) = text.split_once("  INFO ").expect("a level");
+        let wants = format!("{LEFT_OUT} kind=\"a \\\"kind\\\"\\n\" lines=7\n");
+        assert_eq!(words, wants);
+        let line: Value = serde_json::from_str(&left_out_json(&left_out)).expect("JSON");
+        assert_eq!(
+            (&line["level"], &line["lines"], &line["kind"]),
+            (&"INFO".into(), &7.into(), &"a \"kind\"\n".into())
+        );
     }
 
     #[test]

@@ -14,8 +14,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines that wait for a reader who has stopped: some 1,500.
-pub const QUEUE_BYTES_MAX: usize = 256 * 1024;
+/// Lines that wait for a reader who has stopped: some 300, half a minute of one kind.
+pub const QUEUE_BYTES_MAX: usize = 64 * 1024;
 /// What takes longer to be written than this is not waited for, nor is anything after it until
 /// the queue is empty again. An AMI line bears pauses of a tenth of a second.
 const HELD_UP_MAX: Duration = Duration::from_millis(50);

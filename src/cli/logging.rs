@@ -1,14 +1,15 @@
 //! Where log lines go: stderr, as text or JSON; colour on a terminal alone. A stderr that takes
-//! nothing costs its lines (see `log_writer`).
+//! nothing costs its lines (see `log_writer`); of one kind ten are said a second (see `log_limit`).
 
 use super::config::Logging;
 use super::environment::Environment;
-use super::log_lines::{JsonLine, TextFields, lost_json, lost_text};
+use super::log_limit::{LeftOut, LogLimit};
+use super::log_lines::{JsonLine, TextFields, left_out_json, left_out_text, lost_json, lost_text};
 use super::log_writer::{LogWriter, Stderr};
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::PanicHookInfo;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use tracing::Level;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -23,6 +24,8 @@ const SILENT: [&str; 4] = ["lapin", "amq_protocol", "amq_protocol_tcp", "tcp_str
 
 /// The lines of this process, once its log is set up.
 static LOG: OnceLock<LogWriter> = OnceLock::new();
+/// How many of them there may be.
+static LIMIT: OnceLock<LogLimit> = OnceLock::new();
 
 /// Sets the log up for the whole process. A second call changes nothing.
 pub fn set_up(logging: Logging, environment: &Environment) {
@@ -33,6 +36,9 @@ pub fn set_up(logging: Logging, environment: &Environment) {
         return;
     };
     let log = LOG.get_or_init(|| log);
+    let limit = LIMIT
+        .get_or_init(|| limit(log.clone(), logging.json))
+        .clone();
     std::panic::set_hook(Box::new(tell_panic));
     let builder = tracing_subscriber::fmt()
         .with_writer(log.clone())
@@ -45,6 +51,7 @@ pub fn set_up(logging: Logging, environment: &Environment) {
             .event_format(JsonLine)
             .finish()
             .with(filter)
+            .with(limit)
             .try_init()
     } else {
         builder
@@ -52,8 +59,14 @@ pub fn set_up(logging: Logging, environment: &Environment) {
             .fmt_fields(TextFields)
             .finish()
             .with(filter)
+            .with(limit)
             .try_init()
     };
+}
+
+fn limit(log: LogWriter, json: bool) -> LogLimit {
+    let line = if json { left_out_json } else { left_out_text };
+    LogLimit::new(Arc::new(move |it: &LeftOut| log.say(line(it).as_bytes())))
 }
 
 /// A word to whoever started the program. Nobody has to hear it: with a stderr that takes nothing
@@ -70,6 +83,9 @@ pub fn say(words: &str) {
 
 /// The last lines reach whoever still reads.
 pub fn flush() {
+    if let Some(limit) = LIMIT.get() {
+        limit.flush();
+    }
     if let Some(log) = LOG.get() {
         log.flush();
     }

@@ -29,6 +29,7 @@ pub mod doubts;
 pub mod environment;
 pub mod exit;
 pub mod faults;
+mod log_limit;
 mod log_lines;
 mod log_writer;
 pub mod logging;

@@ -4,16 +4,19 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations::{get, listens_at};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
-use crate::wait::soon;
+use crate::wait::{pass, soon};
 use callbridge::ops::Status;
 use callbridge::sandbox::Server;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 /// What the log says of lines that stderr did not take.
 const LOST: &str = "lines of the log are lost";
-/// Calls at once.
-const CALLS: usize = 200;
+/// Calls at once: of each a line is said, of as many a second as lines of a kind may be.
+const CALLS: usize = 20;
+/// Between them.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A daemon whose stderr is a pipe with us at its other end; what it has said was read up to its
 /// address.
@@ -37,6 +40,7 @@ impl Deaf {
             RATE_FLAG,
             "--cdr-wait=1s",
             "--listen=127.0.0.1:0",
+            "--log-format=json",
         ];
         let (read, write) = io::pipe().expect("a pipe");
         let program = place.run_heard_by(&crm.url(), &flags, write);
@@ -90,6 +94,7 @@ impl Deaf {
             if self.lost().await > 0 {
                 return;
             }
+            pass(PAUSE).await;
         }
     }
 }

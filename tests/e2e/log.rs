@@ -1,6 +1,7 @@
 //! Does the log say what an administrator needs, once, and nothing that is empty?
 
 use crate::broker::{self, Broker};
+use crate::calls::{Call, recording};
 use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
@@ -90,6 +91,40 @@ async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
     for field in ["reason=", "from=", "until=", "missing_sec="] {
         assert!(line.contains(field), "{field} in {line}");
     }
+}
+
+#[tokio::test]
+async fn of_a_flood_of_one_kind_ten_lines_a_second_are_said_and_the_others_counted() {
+    const CALLS: u32 = 300;
+    /// What is said of each of these calls.
+    const KIND: &str = "a finished call waits for its lead";
+    let (place, crm) = (Place::new(), crm::start().await);
+    let calls: Vec<Call> = (0..CALLS).map(Call::without_lead).collect();
+    place.write("calls.ami", recording(&calls));
+    let source = place.file("calls.ami", "ami");
+    let trunk = "--trunk=city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
+    let mut program = place.run(&crm.url(), &[&source, trunk, RATE_FLAG]);
+    let parked = |it: &Status| it.books.parked == u64::from(CALLS);
+    program.until("the calls are parked", parked).await;
+    program.terminate().await;
+    let log = place.logs();
+    let (mut said, mut seconds, mut left_out) = (0, std::collections::BTreeMap::new(), 0);
+    for line in log.lines().filter(|line| line.contains(KIND)) {
+        match line.split_once("kind=\"") {
+            None => {
+                said += 1;
+                let second = line.split('.').next().expect("a time").to_owned();
+                *seconds.entry(second).or_insert(0) += 1;
+            }
+            Some((_, rest)) => {
+                let lines = rest.split_once("lines=").expect("how many").1;
+                left_out += lines.parse::<u32>().expect("a number");
+            }
+        }
+    }
+    assert_eq!(said + left_out, CALLS, "{log}");
+    // A second of the clock meets two of the limit's.
+    assert!(seconds.values().all(|many| *many <= 20), "{seconds:?}");
 }
 
 /// Waits until the source is said to be of another format, in `status` and in the log.

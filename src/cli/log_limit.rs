@@ -1,0 +1,303 @@
+//! Ten lines of one kind a second, and how many there were beside them: whoever can make the
+//! program say something as often as he likes must not fill the disk.
+//!
+//! Lines are of one kind when one place of the program says them. What is left out is counted, and
+//! said when its second is over: by a thread that lives for as long as something is left out, and
+//! at the program's end.
+
+use std::collections::HashMap;
+use std::fmt::{self, Debug, Write as _};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+/// Of one kind in one [`SPAN`].
+pub const LINES_MAX: u32 = 10;
+/// What is counted together.
+const SPAN: Duration = Duration::from_secs(1);
+/// Characters of a line's words that name its kind.
+const WORDS_MAX: usize = 120;
+
+/// Lines that were left out of one second.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeftOut {
+    /// How grave they are.
+    pub level: Level,
+    /// The words of the first of them.
+    pub words: String,
+    /// How many.
+    pub lines: u64,
+}
+
+/// Says a line about lines that were left out.
+pub type Say = Arc<dyn Fn(&LeftOut) + Send + Sync>;
+
+/// One kind in its second.
+struct Count {
+    until: Instant,
+    said: u32,
+    left_out: Option<LeftOut>,
+}
+
+/// The counts: no clock, no thread.
+struct Counts<K> {
+    kinds: HashMap<K, Count>,
+}
+
+impl<K: std::hash::Hash + Eq> Counts<K> {
+    fn new() -> Self {
+        Self {
+            kinds: HashMap::new(),
+        }
+    }
+
+    /// Whether a line of this kind is said now; else it is counted, and `words` asked for when it
+    /// is the first.
+    fn takes(&mut self, kind: K, now: Instant, words: impl FnOnce() -> (Level, String)) -> bool {
+        let count = self.kinds.entry(kind).or_insert(Count {
+            until: now + SPAN,
+            said: 0,
+            left_out: None,
+        });
+        // What was left out of a second that is over is said before anything of the next.
+        if count.until <= now && count.left_out.is_none() {
+            (count.until, count.said) = (now + SPAN, 0);
+        }
+        if count.said < LINES_MAX {
+            count.said += 1;
+            return true;
+        }
+        let left_out = count.left_out.get_or_insert_with(|| {
+            let (level, words) = words();
+            LeftOut {
+                level,
+                words,
+                lines: 0,
+            }
+        });
+        left_out.lines += 1;
+        false
+    }
+
+    /// What was left out of seconds that are over by now: each once.
+    fn due(&mut self, now: Instant) -> Vec<LeftOut> {
+        let over = self.kinds.values_mut().filter(|it| it.until <= now);
+        over.filter_map(|it| it.left_out.take()).collect()
+    }
+
+    /// When the next such second is over.
+    fn next(&self) -> Option<Instant> {
+        let left_out = self.kinds.values().filter(|it| it.left_out.is_some());
+        left_out.map(|it| it.until).min()
+    }
+}
+
+struct Shared {
+    counts: Mutex<Told>,
+    say: Say,
+}
+
+struct Told {
+    counts: Counts<Identifier>,
+    /// The thread lives.
+    telling: bool,
+}
+
+/// Lets ten lines of a kind through each second. Clones share their counts.
+#[derive(Clone)]
+pub struct LogLimit(Arc<Shared>);
+
+impl LogLimit {
+    /// `say` is told what was left out.
+    pub fn new(say: Say) -> Self {
+        let told = Told {
+            counts: Counts::new(),
+            telling: false,
+        };
+        Self(Arc::new(Shared {
+            counts: Mutex::new(told),
+            say,
+        }))
+    }
+
+    /// Says what was left out so far, also of the second that is not over.
+    pub fn flush(&self) {
+        // All seconds are over by then.
+        let ahead = Instant::now() + SPAN;
+        let due = self.0.lock().counts.due(ahead);
+        due.iter().for_each(|it| (self.0.say)(it));
+    }
+
+    fn takes(&self, event: &Event<'_>) -> bool {
+        let (about, now) = (event.metadata(), Instant::now());
+        let mut told = self.0.lock();
+        let words = || (*about.level(), words(event));
+        let taken = told.counts.takes(about.callsite(), now, words);
+        if !taken && !told.telling {
+            let shared = Arc::clone(&self.0);
+            let thread = std::thread::Builder::new().name("log-limit".to_owned());
+            told.telling = thread.spawn(move || shared.tell()).is_ok();
+        }
+        // Without a thread it is said with the next line of any kind.
+        let due = match told.telling {
+            true => Vec::new(),
+            false => told.counts.due(now),
+        };
+        drop(told);
+        due.iter().for_each(|it| (self.0.say)(it));
+        taken
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what is due until nothing more is left out.
+    fn tell(&self) {
+        loop {
+            let (due, next) = {
+                let mut told = self.lock();
+                let due = told.counts.due(Instant::now());
+                let next = told.counts.next();
+                told.telling = next.is_some() || !due.is_empty();
+                (due, next)
+            };
+            due.iter().for_each(|it| (self.say)(it));
+            match next {
+                Some(at) => std::thread::sleep(at.saturating_duration_since(Instant::now())),
+                None if due.is_empty() => return,
+                // Something may have been left out while it was said.
+                None => {}
+            }
+        }
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogLimit {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        self.takes(event)
+    }
+}
+
+/// The words of an event, without its fields.
+fn words(event: &Event<'_>) -> String {
+    struct Words(String);
+    impl Visit for Words {
+        fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+            // A field of the same name comes after it.
+            if field.name() == "message" && self.0.is_empty() {
+                // Words that cannot be written are shown as far as they could.
+                let _ = write!(Short(&mut self.0), "{value:?}");
+            }
+        }
+    }
+    let mut words = Words(String::new());
+    event.record(&mut words);
+    words.0
+}
+
+/// Takes the first [`WORDS_MAX`] characters.
+struct Short<'a>(&'a mut String);
+
+impl fmt::Write for Short<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = WORDS_MAX.saturating_sub(self.0.chars().count());
+        self.0.extend(text.chars().take(room));
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    fn words() -> (Level, String) {
+        (Level::WARN, "one kind".to_owned())
+    }
+
+    #[test]
+    fn ten_of_a_kind_are_said_in_a_second_and_the_others_counted() {
+        let (mut counts, begun) = (Counts::new(), Instant::now());
+        let at = |millis| begun + Duration::from_millis(millis);
+        let taken = (0..1_000).filter(|n| counts.takes("flood", at(*n), words));
+        assert_eq!(taken.count(), 10);
+        assert!(counts.takes("other", at(999), words), "another kind");
+        assert_eq!(counts.due(at(999)), []);
+        assert_eq!(counts.next(), Some(at(1_000)));
+        let left_out = LeftOut {
+            level: Level::WARN,
+            words: "one kind".to_owned(),
+            lines: 990,
+        };
+        assert_eq!(counts.due(at(1_000)), [left_out]);
+        assert_eq!((counts.next(), counts.due(at(1_000))), (None, vec![]));
+        assert!(counts.takes("flood", at(1_000), words), "the next second");
+    }
+
+    #[test]
+    fn nothing_that_was_left_out_is_forgotten_while_nobody_says_it() {
+        let (mut counts, begun) = (Counts::new(), Instant::now());
+        let mut said = 0;
+        for second in 0..5 {
+            for _ in 0..100 {
+                let now = begun + Duration::from_secs(second);
+                said += u64::from(counts.takes("flood", now, words));
+            }
+        }
+        let due = counts.due(begun + Duration::from_secs(5));
+        assert_eq!(said + due.iter().map(|it| it.lines).sum::<u64>(), 500);
+    }
+
+    /// What was said of what was left out, as it comes.
+    fn limit() -> (LogLimit, std::sync::mpsc::Receiver<LeftOut>) {
+        let (send, receive) = std::sync::mpsc::sync_channel(100);
+        let limit = LogLimit::new(Arc::new(move |it: &LeftOut| {
+            let _ = send.send(it.clone());
+        }));
+        (limit, receive)
+    }
+
+    fn flood(limit: &LogLimit) {
+        let subscriber = tracing_subscriber::registry().with(limit.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            for n in 0..25 {
+                tracing::warn!(n, "somebody {}", "knocks");
+            }
+        });
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_by_itself_when_its_second_is_over() {
+        let (limit, said) = limit();
+        flood(&limit);
+        let mut lines = 0;
+        while lines < 15 {
+            // Slow machines take more than a second for 25 lines: then fewer are left out.
+            let patience = Duration::from_secs(5);
+            let Ok(left_out) = said.recv_timeout(patience) else {
+                break;
+            };
+            assert_eq!(left_out.words, "somebody knocks");
+            assert_eq!(left_out.level, Level::WARN);
+            lines += left_out.lines;
+        }
+        assert!(lines > 0 && lines <= 15, "{lines}");
+    }
+
+    #[test]
+    fn at_the_end_it_is_said_at_once() {
+        let (limit, said) = limit();
+        // No thread, as where the system gives none.
+        limit.0.lock().telling = true;
+        flood(&limit);
+        limit.flush();
+        assert!(said.try_recv().is_ok_and(|it| it.lines <= 15));
+    }
+}
