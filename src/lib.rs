@@ -27,6 +27,7 @@
 //! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
 //! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
 //! | [`ops`] | health, metrics, status, systemd |
+//! | [`listener`] | connections from anybody, with limits |
 //! | [`explain`] | a recording or a kept call, told step by step |
 //! | [`check`] | whether PBX, CRM and machine are as `run` needs them |
 //! | [`sandbox`] | a CRM of our own, by the document and with faults |
@@ -51,6 +52,7 @@ mod golden;
 pub mod intake;
 pub mod journal;
 pub mod lead_field;
+pub mod listener;
 pub mod machine;
 pub mod oauth;
 pub mod ops;

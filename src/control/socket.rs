@@ -2,6 +2,7 @@
 //! daemon through it.
 
 use super::protocol::{Ask, Reply};
+use crate::listener::accept::Acceptor;
 use crate::ops::Zone;
 use crate::plain_file;
 use std::future::Future;
@@ -85,16 +86,11 @@ pub async fn serve<A: Answer>(
     let mut shutdown = std::pin::pin!(shutdown);
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let mut answers = JoinSet::new();
+    let mut incoming = Acceptor::new("commands");
     loop {
-        let stream = tokio::select! {
+        let (stream, _) = tokio::select! {
             () = &mut shutdown => break,
-            accepted = listener.accept() => match accepted {
-                Ok((stream, _)) => stream,
-                Err(error) => {
-                    tracing::warn!(%error, "a command could not be let in");
-                    continue;
-                }
-            },
+            taken = incoming.next(&listener) => taken,
         };
         while answers.try_join_next().is_some() {}
         let Ok(permit) = room.clone().try_acquire_owned() else {

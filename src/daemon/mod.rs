@@ -101,6 +101,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     );
     let rights = Rights::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
+    crate::listener::descriptors::raise();
     let started = tokio::select! {
         started = Daemon::start(config) => started,
         () = &mut shutdown => return Ok(()),
@@ -268,8 +269,10 @@ impl Daemon {
             tracing::info!(address = %listener.local_addr().unwrap_or(addr), "health and metrics");
             let watch: Arc<dyn http::Watch> = Arc::<Observer>::clone(&self.observer);
             let stop = has_stopped(stopped.clone());
-            self.tasks
-                .spawn(async move { Ok(http::serve(listener, watch, stop).await?) });
+            self.tasks.spawn(async move {
+                http::serve(listener, watch, stop).await;
+                Ok(())
+            });
         }
         let alive = keep_alive(Arc::clone(&self.observer));
         self.tasks.spawn(until(alive, stopped));

@@ -13,6 +13,7 @@
 use super::has_stopped;
 use crate::cli::config::Config;
 use crate::explain::text::safe;
+use crate::listener::accept::Acceptor;
 use crate::ops::reader::{Effect, OtherReader};
 use crate::ops::status;
 use callbridge_source::url::{Address, Transport};
@@ -189,15 +190,9 @@ fn connect(name: &str) -> io::Result<UnixStream> {
 
 async fn listen(place: &Arc<Place>, listener: &UnixListener) {
     let mut meetings = JoinSet::new();
+    let mut incoming = Acceptor::new("other daemons");
     loop {
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
-            Err(error) => {
-                tracing::debug!(source = place.shown, %error, "another daemon is not let in");
-                tokio::time::sleep(AGAIN_AFTER).await;
-                continue;
-            }
-        };
+        let (stream, _) = incoming.next(listener).await;
         while meetings.try_join_next().is_some() {}
         if meetings.len() >= OTHERS_MAX {
             continue;

@@ -2,20 +2,35 @@
 //! anything, and nothing of it shows a secret.
 
 use super::metrics::{self, Format, Observed};
-use axum::Router;
-use axum::extract::State;
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::response::IntoResponse;
-use axum::routing::get;
+use crate::listener::descriptors;
+use crate::listener::places::Place;
+use crate::listener::serve::{self, Answer, Limits, Open};
+use axum::body::Body;
+use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
 
-/// Answers under way have so long to end; half a request holds nobody up.
-const STOP_WITHIN: Duration = Duration::from_secs(1);
+/// The flag.
+const NAME: &str = "--listen";
+/// Prometheus, a load balancer and some people with `curl`.
+pub const CONNECTIONS_MAX: usize = 32;
+
+/// What is answered.
+const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
+const READYZ: &str = "/readyz";
+const METRICS: &str = "/metrics";
+
+/// Whoever asks has his request ready.
+const LIMITS: Limits = Limits {
+    connections: CONNECTIONS_MAX,
+    head_within: Duration::from_secs(8),
+    answer_within: Duration::from_secs(10),
+    stop_within: Duration::from_secs(1),
+};
 
 /// Looks at the running program when it is asked.
 pub trait Watch: Send + Sync + 'static {
@@ -27,51 +42,77 @@ pub trait Watch: Send + Sync + 'static {
 }
 
 /// Serves until `shutdown` ends.
-///
-/// # Errors
-/// When the listener breaks.
 pub async fn serve(
     listener: TcpListener,
     watch: Arc<dyn Watch>,
-    shutdown: impl Future<Output = ()> + Send + 'static,
-) -> std::io::Result<()> {
-    let app = Router::new()
-        .route("/healthz", get(|| async { "ok\n" }))
-        .route("/readyz", get(readyz))
-        .route("/metrics", get(scrape))
-        .with_state(watch);
-    let (told, mut stopping) = watch::channel(false);
-    let shutdown = async move {
-        shutdown.await;
-        told.send_replace(true);
+    shutdown: impl Future<Output = ()>,
+) {
+    let limits = Limits {
+        connections: descriptors::share(CONNECTIONS_MAX),
+        ..LIMITS
     };
-    let late = async {
-        // Ends in an error when the serving has ended by itself.
-        let _ = stopping.wait_for(|stopping| *stopping).await;
-        tokio::time::sleep(STOP_WITHIN).await;
+    let open = Open {
+        name: NAME,
+        listener,
+        tls: None,
+        limits,
     };
-    let serving = axum::serve(listener, app).with_graceful_shutdown(shutdown);
-    tokio::select! {
-        ended = async { serving.await } => ended,
-        () = late => Ok(()),
+    serve::serve(open, Arc::new(Pages(watch)), shutdown).await;
+}
+
+struct Pages(Arc<dyn Watch>);
+
+impl Answer for Pages {
+    // The place is not held: a scrape that is not read to its end makes room, too.
+    async fn answer(&self, _: &Place, request: Request<Incoming>) -> Response<Body> {
+        let path = request.uri().path();
+        if !PATHS.contains(&path) {
+            return text(StatusCode::NOT_FOUND, String::new());
+        }
+        // The answer to HEAD loses its body on the way out.
+        if !matches!(*request.method(), Method::GET | Method::HEAD) {
+            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, String::new());
+            let allow = HeaderValue::from_static("GET,HEAD");
+            refused.headers_mut().insert(header::ALLOW, allow);
+            return refused;
+        }
+        match path {
+            METRICS => self.scrape(&request).await,
+            READYZ => self.readyz(),
+            _ => text(StatusCode::OK, "ok\n".to_owned()),
+        }
     }
 }
 
-async fn readyz(State(watch): State<Arc<dyn Watch>>) -> impl IntoResponse {
-    let missing = watch.not_ready();
-    if missing.is_empty() {
-        (StatusCode::OK, "ok\n".to_owned())
-    } else {
-        (StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
+impl Pages {
+    fn readyz(&self) -> Response<Body> {
+        let missing = self.0.not_ready();
+        if missing.is_empty() {
+            text(StatusCode::OK, "ok\n".to_owned())
+        } else {
+            text(StatusCode::SERVICE_UNAVAILABLE, missing.join("\n") + "\n")
+        }
+    }
+
+    async fn scrape(&self, request: &Request<Incoming>) -> Response<Body> {
+        let seen = self.0.observe().await;
+        let accept = request.headers().get(header::ACCEPT);
+        let format = Format::of(accept.and_then(|it| it.to_str().ok()).unwrap_or_default());
+        let page = metrics::render(&seen, format);
+        of_type(StatusCode::OK, format.content_type(), page)
     }
 }
 
-async fn scrape(State(watch): State<Arc<dyn Watch>>, headers: HeaderMap) -> impl IntoResponse {
-    let seen = watch.observe().await;
-    let accept = headers.get(header::ACCEPT).and_then(|it| it.to_str().ok());
-    let format = Format::of(accept.unwrap_or_default());
-    (
-        [(header::CONTENT_TYPE, format.content_type())],
-        metrics::render(&seen, format),
-    )
+fn text(status: StatusCode, words: String) -> Response<Body> {
+    of_type(status, "text/plain; charset=utf-8", words)
+}
+
+fn of_type(status: StatusCode, content_type: &'static str, page: String) -> Response<Body> {
+    let mut response = Response::new(Body::from(page));
+    *response.status_mut() = status;
+    let content_type = HeaderValue::from_static(content_type);
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, content_type);
+    response
 }

@@ -152,8 +152,8 @@ pub enum Op {
     },
     /// An event that the service has sent and that was proved to be its own. What it tells is
     /// applied, and the pair of installation and event remembered, for
-    /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT); a known pair changes nothing. Answered
-    /// [`Done::Delivered`].
+    /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT), and its signature; a known pair or signature
+    /// changes nothing. Answered [`Done::Delivered`].
     Delivery(Box<Delivery>),
     /// A request beside the call path leaves, or has its answer. A look-up that finds the lead may
     /// send its letters `failed` on without their employee: dead - 1, ready + 1 each.
@@ -192,6 +192,8 @@ pub struct Delivery {
     pub installation: String,
     /// Its id (§6.5 `eventId`).
     pub event: String,
+    /// What proved it (§6.4): the installation is in no signature, so a replay may name another.
+    pub signature: [u8; 32],
     /// Whose it is (§6.5 `companyId`): another company's than ours is not applied.
     pub company: String,
     /// Now.
@@ -217,7 +219,7 @@ pub enum Told {
 /// What became of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Delivered {
-    /// The pair is known: nothing changed.
+    /// The pair or the signature is known: nothing changed.
     Repeat,
     /// No token has told yet whose state this is: nothing changed, and nothing is remembered.
     CompanyUnknown,

@@ -2,8 +2,7 @@
 
 use super::event::{self, What, Why};
 use super::headers::Headers;
-use super::keyring::{Keyring, Whose};
-use super::signature::Message;
+use super::keyring::{Keyring, Proof, Whose};
 use crate::journal::number::Country;
 use crate::spool::{Delivery, Told};
 use callbridge_call::EventTime;
@@ -79,7 +78,8 @@ pub enum Judged {
         kind: &'static str,
         /// What is kept of it.
         delivery: Box<Delivery>,
-        /// Its installation is our own connection: the secret of that has proved it.
+        /// Its installation is our own connection, which was not known: the secret of that has
+        /// proved it. The header alone says which it is, so only what is new may bind.
         binds: bool,
     },
     /// It is proved, and nothing for us.
@@ -102,7 +102,7 @@ pub struct Bench {
     pub country: Option<Country>,
 }
 
-/// Judges a delivery.
+/// Judges a delivery whose body is there.
 ///
 /// # Errors
 /// When it is not to be taken.
@@ -112,9 +112,23 @@ pub fn judge(
     keyring: &Keyring,
     bench: Bench,
 ) -> Result<Judged, Refusal> {
-    let message = Message::new(&headers.timestamp, body);
-    let proved = keyring.prove(&headers.installation, &message, &headers.signature);
-    let whose = proved.ok_or(Refusal::NoSecret)?.ok_or(Refusal::Forged)?;
+    let mut proof = keyring.begin(headers);
+    proof.add(body);
+    judge_proved(headers, body, proof, bench)
+}
+
+/// The same with what was proved while the body came.
+///
+/// # Errors
+/// When it is not to be taken.
+pub fn judge_proved(
+    headers: &Headers,
+    body: &[u8],
+    proof: Proof,
+    bench: Bench,
+) -> Result<Judged, Refusal> {
+    let whose = proof.whose().ok_or(Refusal::NoSecret)?;
+    let whose = whose.ok_or(Refusal::Forged)?;
     if bench.now < bench.right_from {
         return Err(Refusal::Clock);
     }
@@ -147,6 +161,7 @@ pub fn judge(
         delivery: Box::new(Delivery {
             installation: headers.installation.clone(),
             event: event.id.to_ascii_lowercase(),
+            signature: headers.signature.bytes(),
             company: event.company,
             at: bench.now,
             told,

@@ -1,7 +1,8 @@
 //! Which secrets may have signed a delivery (§6.4.4): those of its installation first, then the
 //! application's.
 
-use super::signature::{Key, Message, Signature};
+use super::headers::Headers;
+use super::signature::{Key, Signature, Signing};
 use crate::secret::{ExposeSecret as _, Secret};
 use std::collections::BTreeMap;
 
@@ -17,7 +18,12 @@ pub struct Keyring {
 }
 
 /// The secret of our own connection. Which installation that is, no token response tells: the
-/// first delivery that it proves does (§6.4.6).
+/// deliveries that it proves do (§6.4.6).
+///
+/// The header that names an installation is not signed: whoever is on the way can change it. So
+/// what is known of the installation decides only how a delivery is refused that this secret did
+/// not sign (another installation's secret may still be given to us, ours is known). What it signed
+/// is believed under any header, and the newest such event says which installation is ours.
 #[derive(Clone, Debug)]
 pub struct Connection {
     /// The secret.
@@ -57,7 +63,7 @@ pub enum Whose {
     Installation,
     /// Our connection's, known to be this installation's.
     Connection,
-    /// Our connection's, and so this installation is our own.
+    /// Our connection's, and so this installation is our own, whatever was known before.
     Unbound,
     /// The application's.
     Application,
@@ -69,40 +75,69 @@ impl Keyring {
         self.installations.is_empty() && self.connection.is_none() && self.application.is_empty()
     }
 
+    /// Begins to prove a delivery, whose body comes in pieces.
+    pub fn begin(&self, headers: &Headers) -> Proof {
+        let own = self.installations.get(&headers.installation);
+        let connection = self.connection.as_ref().filter(|_| own.is_none());
+        let known = connection.and_then(|it| it.installation.as_ref());
+        let is_bound = known == Some(&headers.installation);
+        let whose_connection = if is_bound {
+            Whose::Connection
+        } else {
+            Whose::Unbound
+        };
+        let own = own
+            .into_iter()
+            .flatten()
+            .map(|key| (Whose::Installation, key));
+        let connection = connection.map(|it| (whose_connection, &it.key));
+        let application = self.application.iter().map(|key| (Whose::Application, key));
+        let tried = own.chain(connection).chain(application);
+        let tried: Vec<_> = tried
+            .map(|(whose, key)| (whose, key.begin(&headers.timestamp)))
+            .collect();
+        let elsewhere = known.is_some() && !is_bound;
+        let meant = tried
+            .iter()
+            .any(|(whose, _)| !(elsewhere && *whose == Whose::Unbound));
+        Proof {
+            tried,
+            meant,
+            signature: headers.signature,
+        }
+    }
+}
+
+/// A delivery that is being proved.
+#[derive(Clone, Debug)]
+pub struct Proof {
+    /// The secrets that may have signed it, the likeliest first.
+    tried: Vec<(Whose, Signing)>,
+    /// One of them is that installation's for all that is known: what none of them has signed is
+    /// forged. Else the right secret may be missing here.
+    meant: bool,
+    signature: Signature,
+}
+
+impl Proof {
+    /// The next piece of the body.
+    pub fn add(&mut self, piece: &[u8]) {
+        for (_, signing) in &mut self.tried {
+            signing.add(piece);
+        }
+    }
+
     /// Whose secret made the signature. `None` when there is none to try; `Some(None)` when it was
     /// none of those.
-    pub fn prove(
-        &self,
-        installation: &str,
-        message: &Message,
-        signature: &Signature,
-    ) -> Option<Option<Whose>> {
-        let mut tried = false;
-        let mut proves = |key: &Key| {
-            tried = true;
-            key.proves(message, signature)
-        };
-        let own = self.installations.get(installation);
-        let connection = self.connection.as_ref();
-        let connection = connection.filter(|it| match &it.installation {
-            Some(bound) => bound == installation,
-            None => own.is_none(),
-        });
-        if own.is_some_and(|keys| keys.iter().any(&mut proves)) {
-            return Some(Some(Whose::Installation));
-        }
-        if let Some(connection) = connection.filter(|it| proves(&it.key)) {
-            let bound = connection.installation.is_some();
-            return Some(Some(if bound {
-                Whose::Connection
-            } else {
-                Whose::Unbound
-            }));
-        }
-        if self.application.iter().any(&mut proves) {
-            return Some(Some(Whose::Application));
-        }
-        tried.then_some(None)
+    pub fn whose(self) -> Option<Option<Whose>> {
+        let Self {
+            tried,
+            meant,
+            signature,
+        } = self;
+        let mut tried = tried.into_iter();
+        let whose = tried.find_map(|(whose, signing)| signing.makes(&signature).then_some(whose));
+        (whose.is_some() || meant).then_some(whose)
     }
 }
 
@@ -116,8 +151,17 @@ mod tests {
 
     fn prove(keyring: &Keyring, installation: &str, by: &str) -> Option<Option<Whose>> {
         let signature = Key::new(&secret(by)).sign("1", b"{}");
-        let signature = Signature::parse(signature.as_bytes()).expect("a signature");
-        keyring.prove(installation, &Message::new("1", b"{}"), &signature)
+        let headers = Headers {
+            id: "e".to_owned(),
+            installation: installation.to_owned(),
+            timestamp: "1".to_owned(),
+            signed_at: 1,
+            signature: Signature::parse(signature.as_bytes()).expect("a signature"),
+        };
+        let mut proof = keyring.begin(&headers);
+        proof.add(b"{");
+        proof.add(b"}");
+        proof.whose()
     }
 
     fn keys(texts: &[&str]) -> Vec<Key> {
@@ -145,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn the_connections_secret_is_tried_for_an_unknown_installation_until_it_is_bound() {
+    fn what_the_connections_secret_signed_is_believed_under_any_header_and_says_whose_it_is() {
         let mut keyring = Keyring {
             installations: [("9".to_owned(), keys(&["own"]))].into(),
             connection: Some(Connection::new(&secret("mine"), None)),
@@ -159,9 +203,15 @@ mod tests {
         assert_eq!(prove(&keyring, "8", "mine"), Some(Some(Whose::Connection)));
         assert_eq!(
             prove(&keyring, "7", "mine"),
-            None,
-            "another's: nothing to try"
+            Some(Some(Whose::Unbound)),
+            "a wrong binding heals"
         );
+        assert_eq!(
+            prove(&keyring, "7", "another's"),
+            None,
+            "its secret may be missing here: it may come again"
+        );
+        assert_eq!(prove(&keyring, "8", "another's"), Some(None), "forged");
         keyring.connection = Some(Connection::new(&secret("a new one"), Some(&bound)));
         assert_eq!(
             prove(&keyring, "7", "a new one"),

@@ -10,7 +10,7 @@
 //! | [`judge`] | all of these at once: what is to become of a delivery, and what is answered |
 //! | [`secrets`], [`tls`] | the files of secrets and of the certificate, watched |
 //! | [`receiver`] | a delivery judged, kept and answered |
-//! | [`http`], [`stand`] | the listener, and who is connected to it |
+//! | [`http`] | what may come on a connection: path, head, a body within the budget |
 //! | [`tally`] | what came of it, for `status` and metrics |
 //!
 //! What is answered decides what the service does (§6.9): 2xx ends a delivery, 503 brings it back
@@ -24,7 +24,7 @@
 //! | 401 | none of the secrets made the signature; headers that no delivery has |
 //! | 404, 405, 413 | another path, another method, a body too long |
 //! | 408 | a body that does not come to its end |
-//! | 503 | no secret, no company yet, a wrong clock of our own, no disk, no time; a stale time |
+//! | 503 | no secret, no company yet, a wrong clock of our own; no disk, time, room; a stale time |
 //!
 //! The last is a choice: a right signature whose time is more than five minutes off. A delivery is
 //! signed when it is sent (§6.3), so one that was held up on the way comes back with a new time,
@@ -40,6 +40,5 @@ pub mod lead;
 pub mod receiver;
 pub mod secrets;
 pub mod signature;
-pub mod stand;
 pub mod tally;
 pub mod tls;

@@ -1,7 +1,8 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
 use super::headers::Headers;
-use super::judge::{Bench, Judged, Refusal, judge};
+use super::judge::{Bench, Judged, Refusal, judge_proved};
+pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
 use crate::clock;
@@ -43,16 +44,20 @@ pub struct Answer {
 }
 
 impl Receiver {
+    /// Begins to prove a delivery, by the secrets in force.
+    pub fn proof(&self, headers: &Headers) -> Proof {
+        self.secrets.current().begin(headers)
+    }
+
     /// Judges a delivery, keeps it, and says what to answer.
-    pub async fn take(&self, headers: &Headers, body: &[u8]) -> Answer {
+    pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
         let now = clock::now().wall;
         let bench = Bench {
             now,
             right_from: figures::right_from(),
             country: self.country,
         };
-        let keyring = self.secrets.current();
-        match judge(headers, body, &keyring, bench) {
+        match judge_proved(headers, body, proof, bench) {
             Err(refusal) => self.refuse(&refusal),
             Ok(Judged::Drop { kind, why }) => {
                 self.tally.count(Some(kind), why.word(), now);
@@ -69,21 +74,32 @@ impl Receiver {
                 delivery,
                 binds,
             }) => {
-                let mut ops = Vec::new();
-                if let Some(connection) = keyring.connection.as_ref().filter(|_| binds) {
-                    ops.push(Op::Meta {
-                        key: BOUND.to_owned(),
-                        value: connection.binding(&delivery.installation),
-                    });
+                let kept = self.keep(&delivery, now).await;
+                if let (true, Ok(delivered)) = (binds, &kept)
+                    && is_new(delivered)
+                {
+                    self.bind(&delivery.installation).await;
                 }
-                ops.push(Op::Delivery(delivery.clone()));
-                let answer = self.keep(&delivery, ops, now).await;
-                if binds && answer.status == 200 {
-                    self.secrets.bind(&delivery.installation);
-                }
+                let answer = kept.map_or_else(|answer| answer, |it| told(&delivery, &it));
                 self.tally.count(Some(kind), answer.word, now);
                 answer
             }
+        }
+    }
+
+    /// This installation is our connection's. Where that cannot be kept, the next proof tells it.
+    async fn bind(&self, installation: &str) {
+        let Some(value) = self.secrets.bind(installation) else {
+            return;
+        };
+        let op = Op::Meta {
+            key: BOUND.to_owned(),
+            value,
+        };
+        match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
+            Ok(Ok(_)) => info!(installation, "events of our connection come under this id"),
+            Ok(Err(error)) => debug!(%error, "a binding is not kept"),
+            Err(_) => debug!("a binding is kept late"),
         }
     }
 
@@ -113,15 +129,17 @@ impl Receiver {
         }
     }
 
-    async fn keep(&self, delivery: &Delivery, ops: Vec<Op>, now: EventTime) -> Answer {
-        let answer = |status, word| Answer { status, word };
-        let done = match timeout(COMMIT_WITHIN, self.spool.write(ops)).await {
+    /// What became of it, or the answer where it is not kept.
+    async fn keep(&self, delivery: &Delivery, now: EventTime) -> Result<Delivered, Answer> {
+        let again = |word| Answer { status: 503, word };
+        let op = Op::Delivery(Box::new(delivery.clone()));
+        let done = match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
             Ok(Ok(done)) => done,
             Ok(Err(error)) => {
                 if let Some(times) = self.tally.tell("disk", now) {
                     warn!(%error, times, "an event cannot be kept; it comes again");
                 }
-                return answer(503, "disk");
+                return Err(again("disk"));
             }
             Err(_) => {
                 if let Some(times) = self.tally.tell("slow", now) {
@@ -130,14 +148,26 @@ impl Receiver {
                         "the disk takes longer than a second for an event; it comes again"
                     );
                 }
-                return answer(503, "slow");
+                return Err(again("slow"));
             }
         };
-        match done.last() {
-            Some(Done::Delivered(delivered)) => told(delivery, delivered),
+        match done.into_iter().next_back() {
+            Some(Done::Delivered(delivered)) => Ok(delivered),
             // A delivery is answered as one.
-            Some(_) | None => answer(503, "disk"),
+            Some(_) | None => Err(again("disk")),
         }
+    }
+}
+
+/// Whether it told us something as the first: neither a replay, nor another company's.
+const fn is_new(delivered: &Delivered) -> bool {
+    match delivered {
+        Delivered::Repeat | Delivered::CompanyUnknown | Delivered::OtherCompany => false,
+        Delivered::Confirmed { .. }
+        | Delivered::Overtaken(_)
+        | Delivered::Settled(_)
+        | Delivered::NotOurs
+        | Delivered::Learned { .. } => true,
     }
 }
 
@@ -178,3 +208,7 @@ fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
     debug!(%event, %installation, lead, result = word, "a webhook");
     Answer { status, word }
 }
+
+#[cfg(test)]
+#[path = "receiver_tests.rs"]
+mod tests;

@@ -147,15 +147,18 @@ impl Secrets {
         *current = Arc::new(keyring);
     }
 
-    /// `connect`'s secret was found to belong to this installation.
-    pub fn bind(&self, installation: &str) {
+    /// `connect`'s secret was found to belong to this installation: under which text that is
+    /// remembered.
+    pub fn bind(&self, installation: &str) -> Option<String> {
         let mut keyring = Keyring::clone(&self.current());
-        if let Some(connection) = &mut keyring.connection {
-            connection.installation = Some(installation.to_owned());
-            let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
-            *bound = Some(connection.binding(installation));
-        }
+        let connection = keyring.connection.as_mut()?;
+        connection.installation = Some(installation.to_owned());
+        let binding = connection.binding(installation);
+        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
+        *bound = Some(binding.clone());
+        drop(bound);
         self.set(keyring);
+        Some(binding)
     }
 
     /// Looks at the files until it is dropped. A change is believed when it is seen twice: a file
@@ -194,14 +197,14 @@ impl Secrets {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::oauth::connection::Client;
     use callbridge_call::EpochSeconds;
     use std::path::Path;
 
     /// As `connect` leaves it, with this secret.
-    fn connected(folder: &Path, secret: Option<&str>) {
+    pub fn connected(folder: &Path, secret: Option<&str>) {
         let text = || "x".to_owned();
         let at = EpochSeconds::new(0);
         let connection = crate::oauth::Connection {

@@ -4,6 +4,7 @@
 use crate::secret::{ExposeSecret as _, Secret};
 use ring::hmac;
 use std::fmt;
+use subtle::ConstantTimeEq as _;
 
 /// What stands before the digits.
 const PREFIX: &str = "sha256=";
@@ -29,7 +30,9 @@ impl Key {
 
     /// The header's value for a body, `timestamp` being the text of `X-Webhook-Timestamp`.
     pub fn sign(&self, timestamp: &str, body: &[u8]) -> String {
-        let tag = hmac::sign(&self.0, &signed(timestamp, body));
+        let mut signing = self.begin(timestamp);
+        signing.add(body);
+        let tag = signing.0.sign();
         let mut text = String::with_capacity(PREFIX.len() + 2 * BYTES);
         text.push_str(PREFIX);
         for byte in tag.as_ref() {
@@ -39,27 +42,38 @@ impl Key {
         text
     }
 
-    /// Whether this key made the signature; compared in constant time.
-    pub fn proves(&self, message: &Message, signature: &Signature) -> bool {
-        hmac::verify(&self.0, &message.0, &signature.0).is_ok()
+    /// Begins a signature over a body that comes in pieces, `timestamp` being the text of
+    /// `X-Webhook-Timestamp`.
+    pub fn begin(&self, timestamp: &str) -> Signing {
+        let mut context = hmac::Context::with_key(&self.0);
+        context.update(timestamp.as_bytes());
+        context.update(b".");
+        Signing(context)
     }
 }
 
 const DIGITS: &[u8; 16] = b"0123456789abcdef";
 
-/// What is signed.
-#[derive(Clone, Debug)]
-pub struct Message(Vec<u8>);
+/// A signature over what has come of a body. It cannot be printed.
+#[derive(Clone)]
+pub struct Signing(hmac::Context);
 
-impl Message {
-    /// Of a timestamp's text and a body, both exactly as they came.
-    pub fn new(timestamp: &str, body: &[u8]) -> Self {
-        Self(signed(timestamp, body))
+impl fmt::Debug for Signing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Signing([REDACTED])")
     }
 }
 
-fn signed(timestamp: &str, body: &[u8]) -> Vec<u8> {
-    [timestamp.as_bytes(), b".", body].concat()
+impl Signing {
+    /// The next piece, exactly as it came.
+    pub fn add(&mut self, piece: &[u8]) {
+        self.0.update(piece);
+    }
+
+    /// Whether that signature is this one; compared in constant time.
+    pub fn makes(self, signature: &Signature) -> bool {
+        self.0.sign().as_ref().ct_eq(&signature.0).into()
+    }
 }
 
 /// A header's value that may be right.
@@ -67,6 +81,11 @@ fn signed(timestamp: &str, body: &[u8]) -> Vec<u8> {
 pub struct Signature([u8; BYTES]);
 
 impl Signature {
+    /// Its bytes.
+    pub const fn bytes(&self) -> [u8; BYTES] {
+        self.0
+    }
+
     /// Reads `sha256=` and 64 lowercase hex digits; `None` for anything else, other algorithms
     /// among it.
     pub fn parse(text: &[u8]) -> Option<Self> {
@@ -106,7 +125,12 @@ mod tests {
         let Some(signature) = Signature::parse(signature.as_bytes()) else {
             return false;
         };
-        key.proves(&Message::new(timestamp, body), &signature)
+        let mut signing = key.begin(timestamp);
+        // However it is cut into pieces.
+        let (first, rest) = body.split_at(body.len() / 3);
+        signing.add(first);
+        signing.add(rest);
+        signing.makes(&signature)
     }
 
     /// Made with `printf '%s' 'TIMESTAMP.BODY' | openssl dgst -sha256 -hmac SECRET`.
@@ -164,6 +188,8 @@ mod tests {
     #[test]
     fn a_key_is_never_printed() {
         assert_eq!(format!("{:?}", key(SECRET)), "Key([REDACTED])");
+        let signing = key(SECRET).begin("1");
+        assert_eq!(format!("{signing:?}"), "Signing([REDACTED])");
     }
 
     proptest! {

@@ -21,6 +21,7 @@ mod every_recording;
 #[path = "../support/expected.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod expected;
+mod flood;
 mod gaps;
 mod hearing;
 mod identity;

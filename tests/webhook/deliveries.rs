@@ -3,6 +3,7 @@
 use crate::place::{Delivery, Place, SECRET, completed, now, uuid};
 use callbridge::journal::Phone;
 use callbridge::spool::State;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 async fn state(place: &Place, n: u32) -> State {
@@ -183,22 +184,35 @@ async fn before_anybody_knows_whose_events_are_ours_they_are_asked_to_come_again
 }
 
 #[tokio::test]
-async fn many_on_one_line_and_on_many_lines_are_each_kept_once() {
+async fn many_at_a_time_are_each_kept_once_and_a_line_carries_one() {
     let place = Place::start().await;
     for n in 0..40 {
         place.sent(n).await;
     }
-    let one = async {
-        let mut line = place.line().await;
-        for n in 0..20 {
-            assert_eq!(line.exchange(&Delivery::of(n).request()).await, 200);
-        }
-    };
-    let deliveries: Vec<Delivery> = (10..40).map(Delivery::of).collect();
-    let many = deliveries.iter().map(|delivery| place.post(delivery));
-    let (_, statuses) = tokio::join!(one, futures_util::future::join_all(many));
+    let (twice, once): (Vec<Delivery>, Vec<Delivery>) = (
+        (0..10).map(Delivery::of).collect(),
+        (0..40).map(Delivery::of).collect(),
+    );
+    let all = twice.iter().chain(&once);
+    let statuses = join_all(all.map(|delivery| place.post(delivery))).await;
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     assert_eq!(place.books().await.journaled, 40);
     assert_eq!((place.count("confirmed"), place.count("repeat")), (40, 10));
+    let mut line = place.line().await;
+    assert_eq!(line.exchange(&Delivery::of(1).request()).await, 200);
+    line.ended().await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_delivery_under_another_installation_is_a_repeat() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let delivery = Delivery::of(1);
+    assert_eq!(place.post(&delivery).await, 200);
+    let mut replayed = delivery;
+    replayed.headers[2].1 = "9002".into();
+    assert_eq!(place.post(&replayed).await, 200);
+    assert_eq!((place.count("confirmed"), place.count("repeat")), (1, 1));
     place.stop().await;
 }

@@ -1,8 +1,12 @@
 //! Whoever is slow, huge, half or many does not keep the service out.
 
-use crate::line::soon;
-use crate::place::{Delivery, Place};
-use callbridge::webhook::http::{BODY_BYTES_MAX, CONNECTIONS_MAX, PASSED_OVER_MAX};
+use crate::line::{Line, soon};
+use crate::place::{Delivery, PLACES, Place, SECRET, completed, now};
+use callbridge::webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
+use futures_util::future::join_all;
+
+/// Where floods come from.
+const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
 
 #[tokio::test]
 async fn a_huge_body_is_refused_before_it_is_read_and_one_that_hides_its_length_soon_after() {
@@ -95,15 +99,100 @@ async fn more_silent_lines_than_there_are_places_do_not_keep_a_delivery_out() {
     let place = Place::start().await;
     place.sent(1).await;
     let mut silent = Vec::new();
-    for _ in 0..2 * CONNECTIONS_MAX {
+    for _ in 0..2 * PLACES {
         let mut line = place.line().await;
         line.send(b"POST /webhooks HTTP/1.1\r\n").await;
         silent.push(line);
     }
     assert_eq!(place.post(&Delivery::of(1)).await, 200);
     assert_eq!(place.books().await.journaled, 1);
-    let oldest = silent.first_mut().expect("a line");
-    soon("the end of the oldest", oldest.ended()).await;
+    let ends = silent.iter_mut().map(Line::ended);
+    soon("the end of all, by the time of a head", join_all(ends)).await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_from_elsewhere_cuts_no_delivery_however_long_it_takes_to_come() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let mut slow = place.line().await;
+    let request = Delivery::of(1).request();
+    let (first, rest) = request.split_at(40);
+    slow.send(first).await;
+    let mut flood = std::collections::VecDeque::new();
+    for _ in 0..20 * PLACES {
+        flood.push_back(Line::open_from(ELSEWHERE, place.addr).await);
+        if flood.len() > 2 * PLACES {
+            flood.pop_front();
+        }
+    }
+    assert_eq!(slow.exchange(rest).await, 200);
+    assert_eq!(place.books().await.journaled, 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_by_the_same_address_leaves_a_delivery_the_time_of_half_the_places() {
+    let place = Place::start().await;
+    let mut flood = Vec::new();
+    for _ in 0..2 * PLACES {
+        flood.push(place.line().await);
+    }
+    for n in 0..10 {
+        place.sent(n).await;
+        let mut slow = place.line().await;
+        for _ in 0..PLACES / 2 - 1 {
+            flood.push(place.line().await);
+        }
+        assert_eq!(slow.exchange(&Delivery::of(n).request()).await, 200);
+        flood.drain(..PLACES / 2);
+    }
+    assert_eq!(place.books().await.journaled, 10);
+    place.stop().await;
+}
+
+/// A delivery that nobody signed, of this many bytes.
+fn unsigned(bytes: usize) -> Delivery {
+    let mut delivery = Delivery::signed(&completed(1), now(), "another secret");
+    delivery.body.resize(bytes, b' ');
+    delivery
+}
+
+#[tokio::test]
+async fn bodies_beyond_the_budget_come_again_and_ordinary_events_are_taken_meanwhile() {
+    let place = Place::start().await;
+    let most = BUDGET_BYTES / (BODY_BYTES_MAX - BODY_BYTES_FREE);
+    let many = most + 10;
+    assert!(many < PLACES);
+    let mut n = 0;
+    // A machine that is too slow for so many at a time has them cut for their slowness first.
+    while place.count("no_room") == 0 {
+        let unsigned = unsigned(BODY_BYTES_MAX);
+        let mut held = Vec::new();
+        for _ in 0..many {
+            let mut line = Line::open_from(ELSEWHERE, place.addr).await;
+            line.send(&unsigned.head(BODY_BYTES_MAX)).await;
+            line.send(&unsigned.body[1..]).await;
+            held.push(line);
+        }
+        place.sent(n).await;
+        assert_eq!(place.post(&Delivery::of(n)).await, 200);
+        n += 1;
+        let ends = held.iter_mut().map(async |line| {
+            line.send(b" ").await;
+            line.status().await
+        });
+        for status in soon("their answers", join_all(ends)).await {
+            let may_come_again = matches!(status, Some(401 | 408 | 503) | None);
+            assert!(may_come_again, "{status:?}");
+        }
+    }
+    // What one has given back is there for the next.
+    place.sent(n).await;
+    let mut large = completed(n);
+    large["mood"] = "x".repeat(BODY_BYTES_MAX - 2 * BODY_BYTES_FREE).into();
+    let large = Delivery::signed(&large, now(), SECRET);
+    assert_eq!(place.post(&large).await, 200);
     place.stop().await;
 }
 
@@ -111,7 +200,6 @@ async fn more_silent_lines_than_there_are_places_do_not_keep_a_delivery_out() {
 async fn lines_that_stay_open_do_not_hold_up_the_end() {
     let place = Place::start().await;
     let mut idle = place.line().await;
-    assert_eq!(idle.exchange(&Delivery::of(1).request()).await, 200);
     let mut half = place.line().await;
     half.send(b"POST /webhooks HTTP/1.1\r\n").await;
     place.stop().await;

@@ -1,9 +1,9 @@
 //! One connection, byte for byte.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// Nothing in these tests takes this long unless it never comes.
@@ -23,6 +23,15 @@ pub struct Line(TcpStream);
 impl Line {
     pub async fn open(addr: SocketAddr) -> Self {
         let stream = soon("a connection", TcpStream::connect(addr)).await;
+        Self(stream.expect("it listens"))
+    }
+
+    /// From another address of this machine than the others come from.
+    pub async fn open_from(from: [u8; 4], addr: SocketAddr) -> Self {
+        let socket = TcpSocket::new_v4().expect("a socket");
+        let from = SocketAddr::from((Ipv4Addr::from(from), 0));
+        socket.bind(from).expect("an address of loopback");
+        let stream = soon("a connection", socket.connect(addr)).await;
         Self(stream.expect("it listens"))
     }
 

@@ -24,6 +24,9 @@ use tokio::task::JoinHandle;
 /// The application's secret.
 pub const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
 
+/// Connections that a receiver of the tests bears.
+pub const PLACES: usize = 64;
+
 /// A running receiver.
 pub struct Place {
     pub addr: SocketAddr,
@@ -74,7 +77,7 @@ impl Place {
         let addr = listener.local_addr().expect("an address");
         let (stop, stopped) = oneshot::channel();
         let stopped = async move { drop(stopped.await) };
-        let task = tokio::spawn(http::serve(listener, tls, receiver, stopped));
+        let task = tokio::spawn(http::serve_some(listener, tls, receiver, PLACES, stopped));
         Self {
             addr,
             spool,

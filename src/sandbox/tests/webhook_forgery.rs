@@ -8,7 +8,7 @@ use crate::sandbox::webhook::post::{Names, Poster, Setup};
 use crate::sandbox::webhook::{Dispatch, Event, Outcome};
 use crate::sandbox::{Kind, Request};
 use crate::secret::Secret;
-use crate::webhook::signature::{Key, Message, Signature};
+use crate::webhook::signature::{Key, Signature};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -44,9 +44,9 @@ fn proves(dispatch: &Dispatch, secret: &Secret) -> bool {
     else {
         return false;
     };
-    let message = Message::new(&timestamp, dispatch.body.as_bytes());
-    let signature = Signature::parse(signature.as_bytes());
-    signature.is_some_and(|signature| Key::new(secret).proves(&message, &signature))
+    let mut signing = Key::new(secret).begin(&timestamp);
+    signing.add(dispatch.body.as_bytes());
+    Signature::parse(signature.as_bytes()).is_some_and(|signature| signing.makes(&signature))
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! Events that the service sends: each pair of installation and event once (§6.9), and what it
-//! tells in the same transaction.
+//! Events that the service sends: each pair of installation and event once (§6.9), each signature
+//! once under whatever installation it comes, and what it tells in the same transaction.
 
 use super::super::op::{Delivered, Delivery, Done, RowId, Told};
 use super::super::state::{Fate, State, Step, hooked};
@@ -45,9 +45,9 @@ impl Store {
             Fit::Same => {}
         }
         let pair = (&delivery.installation, &delivery.event);
-        let values = (pair.0, pair.1, delivery.at.micros());
+        let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
         let new = self.execute(
-            "INSERT INTO deliveries (installation, event, at) VALUES (?1, ?2, ?3)
+            "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
              ON CONFLICT DO NOTHING",
             values,
         )?;

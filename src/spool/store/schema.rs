@@ -6,7 +6,9 @@ use rusqlite::Connection;
 pub const APPLICATION: i64 = 0x6361_6272;
 
 /// One step a version: the n-th brings schema n to n + 1. Never change one that was released.
-pub const MIGRATIONS: &[&str] = &[V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT];
+pub const MIGRATIONS: &[&str] = &[
+    V1, V2, FLAT, HOOKS, DIRECTORY, ERRANDS, LISTED, LEFT, SIGNED,
+];
 
 /// Times are microseconds since the epoch unless said otherwise.
 ///
@@ -229,6 +231,12 @@ CREATE INDEX internal_started ON internal_calls(started, id);
 const LEFT: &str = "
 ALTER TABLE notices ADD COLUMN state TEXT NOT NULL DEFAULT '';  -- dead, parked; Left
 ALTER TABLE notices ADD COLUMN at INTEGER NOT NULL DEFAULT 0;   -- 0: not known
+";
+
+/// A delivery is known by its signature, too: the installation that it names is not signed.
+const SIGNED: &str = "
+ALTER TABLE deliveries ADD COLUMN signature BLOB;   -- NULL: of an older version
+CREATE UNIQUE INDEX deliveries_signature ON deliveries(signature) WHERE signature IS NOT NULL;
 ";
 
 /// What a file turned out to be.

@@ -2,6 +2,7 @@
 //! each kind as asked.
 
 use super::call::{at, finished, journal};
+use super::deliveries::signature;
 use crate::journal::{LeadId, Outcome, Phone, Reason};
 use crate::lead_field;
 use crate::people::directory::{FirstPhone, LeadNews, What};
@@ -382,6 +383,7 @@ pub const ACTS: &[Act] = &[
             vec![Op::Delivery(Box::new(Delivery {
                 installation: "9".into(),
                 event: "a lead".into(),
+                signature: signature("a lead"),
                 company: "c".into(),
                 at: sent,
                 told: learn,
@@ -396,6 +398,7 @@ pub const ACTS: &[Act] = &[
                 Op::Delivery(Box::new(Delivery {
                     installation: "9".into(),
                     event: event.to_owned(),
+                    signature: signature(event),
                     company: "c".into(),
                     at: sent,
                     told: Told::Completed {

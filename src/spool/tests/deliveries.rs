@@ -19,11 +19,18 @@ fn store() -> Store {
     store
 }
 
+/// What proves something else than any other text.
+pub fn signature(text: &str) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().try_into().expect("32 bytes")
+}
+
 /// The event of this name, of our company: the `n`-th call is complete.
 fn event(name: &str, n: u32, seconds: i64) -> Delivery {
     Delivery {
         installation: "9001".into(),
         event: name.into(),
+        signature: signature(&format!("{name} {seconds}")),
         company: "77".into(),
         at: at(seconds),
         told: Told::Completed {
@@ -193,9 +200,29 @@ fn a_pair_is_known_again_for_a_day_and_another_installation_is_another_pair() {
     assert_eq!(deliver(&mut store, event("a", 1, 31)), Delivered::Repeat);
     purge(&mut store, 31 + day);
     assert_eq!(
-        deliver(&mut store, event("a", 1, 32)),
+        deliver(&mut store, event("a", 1, 33)),
         Delivered::Settled(row)
     );
+}
+
+#[test]
+fn what_one_signature_proved_is_no_other_event_under_another_installation() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send]);
+    let first = event("a", 1, 30);
+    let replayed = Delivery {
+        installation: "9002".into(),
+        at: at(40),
+        ..first.clone()
+    };
+    let delivered = deliver(&mut store, first);
+    assert!(matches!(delivered, Delivered::Confirmed { .. }));
+    assert_eq!(deliver(&mut store, replayed), Delivered::Repeat);
+    let signed_anew = Delivery {
+        installation: "9002".into(),
+        ..event("a", 1, 41)
+    };
+    assert_eq!(deliver(&mut store, signed_anew), Delivered::Settled(row));
 }
 
 #[test]

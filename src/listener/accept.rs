@@ -1,0 +1,190 @@
+//! A listener that goes on. Where the process or the system has no descriptor left, every accept
+//! fails at once and for as long: each try waits, and one line says that it began.
+
+use std::future::poll_fn;
+use std::io::{self, ErrorKind};
+use std::net::SocketAddr;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, unix};
+use tokio::time::{Instant, sleep_until};
+
+/// Between two tries.
+const AGAIN_AFTER: Duration = Duration::from_millis(100);
+/// Trouble that comes and goes is said no more often.
+const SAID_EVERY: Duration = Duration::from_secs(60);
+
+/// Something that hands over connections.
+pub trait Accept {
+    /// A connection and its other end.
+    type Taken;
+
+    /// The next one.
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>>;
+}
+
+impl Accept for TcpListener {
+    type Taken = (TcpStream, SocketAddr);
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>> {
+        self.poll_accept(cx)
+    }
+}
+
+impl Accept for UnixListener {
+    type Taken = (UnixStream, unix::SocketAddr);
+
+    fn poll_next(&self, cx: &mut Context<'_>) -> Poll<io::Result<Self::Taken>> {
+        self.poll_accept(cx)
+    }
+}
+
+/// Takes connections of one listener, whatever an accept answers.
+#[derive(Debug)]
+pub struct Acceptor {
+    /// The flag, or what else the listener is known by.
+    name: &'static str,
+    again_at: Option<Instant>,
+    /// Tries that failed since the last connection.
+    failed: u64,
+    said_at: Option<Instant>,
+}
+
+impl Acceptor {
+    /// For the listener of this name.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            again_at: None,
+            failed: 0,
+            said_at: None,
+        }
+    }
+
+    /// The next connection. It may be dropped and asked for again: what it waits for is kept.
+    pub async fn next<L: Accept>(&mut self, listener: &L) -> L::Taken {
+        loop {
+            if let Some(at) = self.again_at {
+                sleep_until(at).await;
+                self.again_at = None;
+            }
+            match poll_fn(|cx| listener.poll_next(cx)).await {
+                Ok(taken) => {
+                    self.goes();
+                    return taken;
+                }
+                Err(error) if is_the_others(&error) => {
+                    tracing::debug!(listener = self.name, %error, "a connection was gone again");
+                }
+                Err(error) => self.fails(&error),
+            }
+        }
+    }
+
+    fn fails(&mut self, error: &io::Error) {
+        let now = Instant::now();
+        self.again_at = Some(now + AGAIN_AFTER);
+        self.failed += 1;
+        let said = self.said_at.is_some_and(|at| now < at + SAID_EVERY);
+        if self.failed == 1 && !said {
+            self.said_at = Some(now);
+            tracing::warn!(
+                listener = self.name,
+                %error,
+                "no connection can be taken: it is tried again until one can"
+            );
+        }
+    }
+
+    fn goes(&mut self) {
+        let times = std::mem::take(&mut self.failed);
+        if times > 0 {
+            tracing::info!(listener = self.name, times, "connections are taken again");
+        }
+    }
+}
+
+/// The connection ended before it was taken: no trouble of ours, and the next one may be there.
+fn is_the_others(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::ConnectionAborted | ErrorKind::ConnectionReset | ErrorKind::ConnectionRefused
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::collections::VecDeque;
+
+    /// Answers what it is told, then nothing any more.
+    struct Told(RefCell<VecDeque<io::Result<u32>>>, RefCell<u32>);
+
+    impl Told {
+        fn new(answers: impl IntoIterator<Item = io::Result<u32>>) -> Self {
+            Self(RefCell::new(answers.into_iter().collect()), RefCell::new(0))
+        }
+    }
+
+    impl Accept for Told {
+        type Taken = u32;
+
+        fn poll_next(&self, _: &mut Context<'_>) -> Poll<io::Result<u32>> {
+            *self.1.borrow_mut() += 1;
+            match self.0.borrow_mut().pop_front() {
+                Some(answer) => Poll::Ready(answer),
+                None => Poll::Pending,
+            }
+        }
+    }
+
+    fn no_descriptor() -> io::Result<u32> {
+        Err(io::Error::from_raw_os_error(libc_emfile()))
+    }
+
+    /// EMFILE, the same on every Linux.
+    const fn libc_emfile() -> i32 {
+        24
+    }
+
+    #[tokio::test]
+    async fn an_accept_that_fails_waits_before_the_next_and_the_peers_failures_do_not() {
+        let gone = || Err(ErrorKind::ConnectionAborted.into());
+        let listener = Told::new([
+            gone(),
+            gone(),
+            Ok(1),
+            no_descriptor(),
+            no_descriptor(),
+            Ok(2),
+        ]);
+        let mut acceptor = Acceptor::new("--listen");
+        let begun = Instant::now();
+        assert_eq!(acceptor.next(&listener).await, 1);
+        assert_eq!((acceptor.again_at, acceptor.failed), (None, 0));
+        assert_eq!(acceptor.next(&listener).await, 2);
+        assert!(begun.elapsed() >= 2 * AGAIN_AFTER, "{:?}", begun.elapsed());
+        assert_eq!(acceptor.failed, 0);
+    }
+
+    #[tokio::test]
+    async fn whoever_stops_asking_and_asks_again_does_not_hurry_it() {
+        let listener = Told::new([no_descriptor(), Ok(1)]);
+        let mut acceptor = Acceptor::new("--listen");
+        let begun = Instant::now();
+        let mut answer = None;
+        while answer.is_none() {
+            let soon = Duration::from_millis(1);
+            let asked = tokio::time::timeout(soon, acceptor.next(&listener)).await;
+            answer = asked.ok();
+        }
+        assert_eq!(answer, Some(1));
+        assert_eq!(
+            *listener.1.borrow(),
+            2,
+            "a try for each that was waited for"
+        );
+        assert!(begun.elapsed() >= AGAIN_AFTER, "{:?}", begun.elapsed());
+    }
+}

@@ -1,0 +1,82 @@
+//! Bytes that strangers may hold in memory together.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// So many bytes are left. Clones share them.
+#[derive(Clone, Debug)]
+pub struct Budget(Arc<AtomicUsize>);
+
+/// A part of it; given back when dropped.
+#[derive(Debug)]
+pub struct Share {
+    budget: Budget,
+    bytes: usize,
+}
+
+impl Budget {
+    /// Of so many bytes.
+    pub fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    /// Nothing of it, yet.
+    pub fn share(&self) -> Share {
+        Share {
+            budget: self.clone(),
+            bytes: 0,
+        }
+    }
+
+    /// Bytes that nobody holds.
+    pub fn left(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Share {
+    /// Grows to so many bytes; false where the budget has not so many, and then nothing changes.
+    pub fn grow_to(&mut self, bytes: usize) -> bool {
+        let more = bytes.saturating_sub(self.bytes);
+        let left = &self.budget.0;
+        let taken = left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+            left.checked_sub(more)
+        });
+        if taken.is_ok() {
+            self.bytes += more;
+        }
+        taken.is_ok()
+    }
+
+    /// Gives all of it back.
+    pub fn give_back(&mut self) {
+        let bytes = std::mem::take(&mut self.bytes);
+        self.budget.0.fetch_add(bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.give_back();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_takes_what_is_left_and_no_more_and_gives_it_back_at_its_end() {
+        let budget = Budget::new(100);
+        let (mut one, mut other) = (budget.share(), budget.share());
+        assert!(one.grow_to(60) && one.grow_to(50) && other.grow_to(40));
+        assert_eq!(budget.left(), 0);
+        assert!(!other.grow_to(41));
+        drop(one);
+        assert!(other.grow_to(41));
+        other.give_back();
+        assert_eq!(budget.left(), 100);
+        drop(other);
+        assert_eq!(budget.left(), 100);
+    }
+}

@@ -1,0 +1,54 @@
+//! Descriptors of the process: a listener takes a part of them, so that sources, the CRM and the
+//! spool have theirs whoever comes.
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// As many as the shipped unit gives.
+const WANTED: u64 = 4096;
+/// A listener takes no more than one in so many.
+const PART: u64 = 4;
+
+/// Raises the soft limit where the hard one lets us. Shells give 1024, which is little beside a
+/// flood of connections; where it stays so, the listeners take less.
+pub fn raise() {
+    let now = getrlimit(Resource::Nofile);
+    let hard = now.maximum.unwrap_or(u64::MAX);
+    let soft = now.current.unwrap_or(u64::MAX);
+    let raised = WANTED.min(hard);
+    if soft < raised {
+        let limit = Rlimit {
+            current: Some(raised),
+            maximum: now.maximum,
+        };
+        if let Err(error) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!(%error, "the limit of descriptors stays");
+        }
+    }
+}
+
+/// How many connections a listener may hold that would like `wanted`.
+pub fn share(wanted: usize) -> usize {
+    part(wanted, getrlimit(Resource::Nofile).current)
+}
+
+fn part(wanted: usize, soft: Option<u64>) -> usize {
+    let most = soft.map_or(u64::MAX, |soft| soft / PART);
+    // One connection at least: whoever asks alone is answered.
+    wanted
+        .min(usize::try_from(most).unwrap_or(usize::MAX))
+        .max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_takes_a_quarter_of_the_descriptors_at_most() {
+        assert_eq!(part(1024, Some(4096)), 1024);
+        assert_eq!(part(1024, Some(1024)), 256);
+        assert_eq!(part(32, Some(1024)), 32);
+        assert_eq!(part(1024, None), 1024);
+        assert_eq!(part(32, Some(2)), 1);
+    }
+}

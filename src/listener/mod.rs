@@ -1,0 +1,15 @@
+//! Listening to whoever comes: one machinery for `--listen` and `--webhook-listen`.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`accept`] | a listener that goes on: an accept that fails waits, and is said once |
+//! | [`places`] | who is connected, and who makes room when all places are taken |
+//! | [`serve`] | connections with limits: their number, the head, one request, the whole time |
+//! | [`budget`] | bytes that strangers may hold in memory together |
+//! | [`descriptors`] | how many of the process's descriptors one listener may take |
+
+pub mod accept;
+pub mod budget;
+pub mod descriptors;
+pub mod places;
+pub mod serve;

@@ -1,0 +1,203 @@
+//! Who is connected. When all places are taken somebody makes room, and never one who is being
+//! answered: of the origin that holds most places, one at random among the half of its
+//! connections that has waited longer.
+//!
+//! - Whoever opens many connections takes places from himself alone, while others hold fewer.
+//! - At random, because the longest waiting would be cut for certain by whoever connects fast
+//!   enough: a delivery that takes a tenth of a second to come would never get through.
+//! - Of the longer waiting half, because a newcomer then has a sure time: half as many arrivals as
+//!   there are places, also where the flood comes by the same address (a proxy, a NAT).
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::task::AbortHandle;
+
+/// Whose connections are counted together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// An address.
+    V4(Ipv4Addr),
+    /// The first half of an address: the other half is its owner's to choose.
+    V6([u16; 4]),
+}
+
+impl From<IpAddr> for Origin {
+    fn from(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(address) => Self::V4(address),
+            IpAddr::V6(address) => {
+                let [a, b, c, d, ..] = address.segments();
+                Self::V6([a, b, c, d])
+            }
+        }
+    }
+}
+
+/// The places.
+#[derive(Debug, Default)]
+pub struct Places {
+    taken: Arc<Mutex<Taken>>,
+}
+
+type Connections = BTreeMap<u64, Option<AbortHandle>>;
+
+#[derive(Debug, Default)]
+struct Taken {
+    next: u64,
+    /// Those whose request is not whole yet, by origin, the longest waiting first. No origin is
+    /// without any.
+    waiting: BTreeMap<Origin, Connections>,
+    /// Those that are being answered.
+    answering: Connections,
+    /// All that have not ended, those that are being cut among them.
+    held: usize,
+}
+
+/// One place; free again when dropped.
+#[derive(Debug)]
+pub struct Place {
+    id: u64,
+    origin: Origin,
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// While it lives the place's connection is not cut.
+#[derive(Debug)]
+pub struct Answering<'a>(&'a Place);
+
+fn lock(taken: &Mutex<Taken>) -> MutexGuard<'_, Taken> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A number below `below`, which is not 0. That it is not spread quite evenly is of no use to
+/// anybody.
+fn random(below: usize) -> usize {
+    let mut bytes = [0; 8];
+    // A system that gives no random bytes cuts the longest waiting.
+    let _ = SystemRandom::new().fill(&mut bytes);
+    let below = below as u64;
+    usize::try_from(u64::from_le_bytes(bytes) % below).unwrap_or(0)
+}
+
+impl Taken {
+    fn leave(&mut self, origin: Origin, id: u64) -> Option<Option<AbortHandle>> {
+        let all = self.waiting.get_mut(&origin)?;
+        let gone = all.remove(&id);
+        if all.is_empty() {
+            self.waiting.remove(&origin);
+        }
+        gone
+    }
+
+    /// Who makes room; `roll` gives a number below its own.
+    fn whom(&self, mut roll: impl FnMut(usize) -> usize) -> Option<(Origin, u64)> {
+        let most = self.waiting.values().map(BTreeMap::len).max()?;
+        let those: Vec<_> = self
+            .waiting
+            .iter()
+            .filter(|(_, all)| all.len() == most)
+            .collect();
+        let (origin, all) = those[roll(those.len())];
+        let older = all.len().div_ceil(2);
+        let (id, _) = all.iter().nth(roll(older))?;
+        Some((*origin, *id))
+    }
+}
+
+impl Places {
+    /// With nobody in them.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes a place.
+    pub fn enter(&self, origin: Origin) -> Place {
+        let mut taken = lock(&self.taken);
+        let id = taken.next;
+        taken.next += 1;
+        taken.held += 1;
+        taken.waiting.entry(origin).or_default().insert(id, None);
+        Place {
+            id,
+            origin,
+            taken: Arc::clone(&self.taken),
+        }
+    }
+
+    /// How the connection in that place is cut.
+    pub fn may_cut(&self, id: u64, origin: Origin, handle: AbortHandle) {
+        let mut taken = lock(&self.taken);
+        let Taken {
+            waiting, answering, ..
+        } = &mut *taken;
+        let waits = waiting.get_mut(&origin).and_then(|all| all.get_mut(&id));
+        // It may have ended already.
+        if let Some(place) = waits.or_else(|| answering.get_mut(&id)) {
+            *place = Some(handle);
+        }
+    }
+
+    /// How many have not ended.
+    pub fn held(&self) -> usize {
+        lock(&self.taken).held
+    }
+
+    /// Whether anybody could make room.
+    pub fn is_anybody_waiting(&self) -> bool {
+        !lock(&self.taken).waiting.is_empty()
+    }
+
+    /// Cuts one connection; false when none waits. Its place is free when it has ended.
+    pub fn make_room(&self) -> bool {
+        let mut taken = lock(&self.taken);
+        let Some((origin, id)) = taken.whom(random) else {
+            return false;
+        };
+        if let Some(Some(handle)) = taken.leave(origin, id) {
+            handle.abort();
+        }
+        true
+    }
+}
+
+impl Place {
+    /// Its number: later ones are higher.
+    pub const fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// A request is whole and is being answered.
+    pub fn answer(&self) -> Answering<'_> {
+        let mut taken = lock(&self.taken);
+        if let Some(handle) = taken.leave(self.origin, self.id) {
+            taken.answering.insert(self.id, handle);
+        }
+        Answering(self)
+    }
+}
+
+impl Drop for Answering<'_> {
+    fn drop(&mut self) {
+        let Place { id, origin, taken } = self.0;
+        let mut taken = lock(taken);
+        if let Some(handle) = taken.answering.remove(id) {
+            let all = taken.waiting.entry(*origin).or_default();
+            all.insert(*id, handle);
+        }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut taken = lock(&self.taken);
+        taken.held -= 1;
+        taken.leave(self.origin, self.id);
+        taken.answering.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+#[path = "places_tests.rs"]
+mod tests;

@@ -1,0 +1,117 @@
+//! Who makes room, and who does not.
+
+use super::*;
+
+fn origin(last: u8) -> Origin {
+    Origin::V4(Ipv4Addr::new(192, 0, 2, last))
+}
+
+/// Whoever makes room leaves; who that was.
+fn cut(places: &Places, roll: impl FnMut(usize) -> usize) -> Option<(Origin, u64)> {
+    let mut taken = lock(&places.taken);
+    let (origin, id) = taken.whom(roll)?;
+    taken.leave(origin, id);
+    Some((origin, id))
+}
+
+#[test]
+fn whoever_holds_most_places_makes_room_and_the_one_connection_of_another_stays() {
+    let places = Places::new();
+    let service = places.enter(origin(1));
+    let flood: Vec<Place> = (0..200).map(|_| places.enter(origin(2))).collect();
+    for _ in 0..199 {
+        let (whose, id) = cut(&places, random).expect("somebody waits");
+        assert_eq!(whose, origin(2));
+        assert_ne!(id, service.id());
+    }
+    assert_eq!(places.held(), 201, "they end when they are dropped");
+    drop(flood);
+    assert_eq!(places.held(), 1);
+}
+
+#[test]
+fn where_all_come_by_one_address_a_newcomer_has_half_the_places_of_time() {
+    let places = Places::new();
+    let mut all: BTreeMap<u64, Place> = BTreeMap::new();
+    for _ in 0..100 {
+        let place = places.enter(origin(1));
+        all.insert(place.id(), place);
+    }
+    for _ in 0..1_000 {
+        let place = places.enter(origin(1));
+        let newest = place.id();
+        all.insert(newest, place);
+        let (_, id) = cut(&places, random).expect("somebody waits");
+        all.remove(&id);
+        let younger = all.range(id..).count();
+        assert!(
+            younger >= 50,
+            "{id} of {newest} was cut with {younger} after it"
+        );
+    }
+}
+
+#[test]
+fn among_equals_and_within_one_it_is_at_random() {
+    let places = Places::new();
+    let _all: Vec<Place> = [1, 1, 1, 1, 2, 2, 2, 2, 3]
+        .map(|last| places.enter(origin(last)))
+        .into();
+    let taken = lock(&places.taken);
+    let mut seen = std::collections::BTreeSet::new();
+    for first in 0..2 {
+        for second in 0..2 {
+            let mut rolls = [first, second].into_iter();
+            let mut below = Vec::new();
+            let whom = taken.whom(|most| {
+                below.push(most);
+                rolls.next().expect("two rolls")
+            });
+            assert_eq!(below, [2, 2], "two origins, the older half of four");
+            seen.insert(whom.expect("somebody"));
+        }
+    }
+    let of = |last, ids: [u64; 2]| ids.map(|id| (origin(last), id));
+    let wants: std::collections::BTreeSet<_> =
+        of(1, [0, 1]).into_iter().chain(of(2, [4, 5])).collect();
+    assert_eq!(seen, wants);
+}
+
+#[test]
+fn the_second_half_of_an_ipv6_address_makes_no_other_origin() {
+    let of = |text: &str| Origin::from(text.parse::<IpAddr>().expect("an address"));
+    assert_eq!(of("2001:db8:0:1::1"), of("2001:db8:0:1:ffff::2"));
+    assert_ne!(of("2001:db8:0:1::1"), of("2001:db8:0:2::1"));
+    assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
+    assert_ne!(of("192.0.2.1"), of("192.0.2.2"));
+}
+
+#[tokio::test]
+async fn nobody_who_is_being_answered_makes_room_and_whoever_does_is_cut() {
+    let places = Places::new();
+    let (first, second) = (places.enter(origin(1)), places.enter(origin(2)));
+    let tasks: Vec<_> = [&first, &second]
+        .map(|place| {
+            let task = tokio::spawn(std::future::pending::<()>());
+            places.may_cut(place.id(), place.origin, task.abort_handle());
+            task
+        })
+        .into();
+    let answering = first.answer();
+    assert!(places.make_room(), "the second waits");
+    assert!(!places.is_anybody_waiting());
+    assert!(!places.make_room(), "the first is being answered");
+    drop(answering);
+    assert!(places.make_room());
+    for task in tasks {
+        assert!(task.await.expect_err("cut").is_cancelled());
+    }
+}
+
+#[test]
+fn a_place_that_was_left_is_nobodys() {
+    let places = Places::new();
+    drop(places.enter(origin(1)));
+    assert!(!places.make_room());
+    assert_eq!(places.held(), 0);
+}

@@ -1,0 +1,186 @@
+//! Serves connections: as many as there are places, each for one request and a bounded time.
+//! Whatever is half, slow or too much is cut, so that whoever asks is answered.
+
+use super::accept::Acceptor;
+use super::places::{Origin, Place, Places};
+use axum::body::Body;
+use axum::http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use rustls::ServerConfig;
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
+use tokio_rustls::TlsAcceptor;
+
+/// Of one request.
+const HEADERS_MAX: usize = 64;
+/// Bytes of a request's head, and of what is read of its body at a time.
+const HEAD_BYTES_MAX: usize = 16 * 1024;
+
+/// What a listener bears.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Connections at a time.
+    pub connections: usize,
+    /// A connection that has no whole head by then (and no TLS before it) is cut.
+    pub head_within: Duration,
+    /// From the head to the end of the answer.
+    pub answer_within: Duration,
+    /// What is under way at the end has so long.
+    pub stop_within: Duration,
+}
+
+/// Answers requests.
+pub trait Answer: Send + Sync + 'static {
+    /// Answers one. What holds the place's [`Place::answer`] meanwhile is not cut to make room.
+    fn answer(
+        &self,
+        place: &Place,
+        request: Request<Incoming>,
+    ) -> impl Future<Output = Response<Body>> + Send;
+
+    /// A connection brought no TLS; why, where we know better than the library.
+    fn no_tls(&self, _why: &'static str) {}
+}
+
+/// A listener, by the name of its flag.
+#[derive(Debug)]
+pub struct Open {
+    /// The flag.
+    pub name: &'static str,
+    /// What listens.
+    pub listener: TcpListener,
+    /// The TLS settings in force, where it speaks TLS.
+    pub tls: Option<watch::Receiver<Arc<ServerConfig>>>,
+    /// What it bears.
+    pub limits: Limits,
+}
+
+/// Serves until `stop`.
+pub async fn serve<A: Answer>(open: Open, answer: Arc<A>, stop: impl Future<Output = ()>) {
+    let Open {
+        name,
+        listener,
+        tls,
+        limits,
+    } = open;
+    let (close, closing) = watch::channel(false);
+    let mut stop = pin!(stop);
+    let (places, mut incoming) = (Places::new(), Acceptor::new(name));
+    let mut connections = JoinSet::new();
+    loop {
+        while connections.try_join_next().is_some() {}
+        // All of them are being answered: one of these ends first.
+        let room = places.held() < limits.connections || places.is_anybody_waiting();
+        let (stream, from) = tokio::select! {
+            taken = incoming.next(&listener), if room => taken,
+            Some(_) = connections.join_next() => continue,
+            () = &mut stop => break,
+        };
+        if places.held() >= limits.connections && !places.make_room() {
+            continue; // all have come to be answered meanwhile: it is told by the end of its line
+        }
+        while places.held() >= limits.connections && connections.join_next().await.is_some() {}
+        let origin = Origin::from(from.ip());
+        let place = places.enter(origin);
+        let id = place.id();
+        let acceptor = tls
+            .as_ref()
+            .map(|tls| TlsAcceptor::from(Arc::clone(&tls.borrow())));
+        let line = Line {
+            answer: Arc::clone(&answer),
+            place,
+            limits,
+            begun: Instant::now(),
+            stop: closing.clone(),
+        };
+        places.may_cut(id, origin, connections.spawn(line.take(stream, acceptor)));
+    }
+    drop(listener);
+    close.send_replace(true);
+    let end = Instant::now() + limits.stop_within;
+    let ending = async { while connections.join_next().await.is_some() {} };
+    if timeout_at(end, ending).await.is_err() {
+        connections.shutdown().await;
+    }
+}
+
+/// One connection.
+struct Line<A> {
+    answer: Arc<A>,
+    place: Place,
+    limits: Limits,
+    begun: Instant,
+    stop: watch::Receiver<bool>,
+}
+
+impl<A: Answer> Line<A> {
+    async fn take(self, stream: TcpStream, acceptor: Option<TlsAcceptor>) {
+        // Answers are small and wait for nothing.
+        stream.set_nodelay(true).ok();
+        let Some(acceptor) = acceptor else {
+            return self.talk(stream).await;
+        };
+        let head_by = self.begun + self.limits.head_within;
+        match timeout_at(head_by, acceptor.accept(stream)).await {
+            Ok(Ok(stream)) => self.talk(stream).await,
+            Ok(Err(error)) => {
+                tracing::debug!(%error, "no TLS");
+                self.answer.no_tls("");
+            }
+            Err(_) => self.answer.no_tls("the handshake took too long"),
+        }
+    }
+
+    async fn talk<S>(self, stream: S)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Self {
+            answer,
+            place,
+            limits,
+            begun,
+            mut stop,
+        } = self;
+        let end = begun + limits.head_within + limits.answer_within;
+        let left = (begun + limits.head_within).saturating_duration_since(Instant::now());
+        let place = Arc::new(place);
+        let service = service_fn(move |request| {
+            let (answer, place) = (Arc::clone(&answer), Arc::clone(&place));
+            async move { Ok::<_, Infallible>(answer.answer(&place, request).await) }
+        });
+        let serving = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(left)
+            .max_headers(HEADERS_MAX)
+            .max_buf_size(HEAD_BYTES_MAX)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service);
+        let mut serving = pin!(serving);
+        // A sender that is gone stops as well.
+        let stopping = async { drop(stop.wait_for(|stop| *stop).await) };
+        let whole = async {
+            tokio::select! {
+                ended = serving.as_mut() => return ended,
+                () = stopping => serving.as_mut().graceful_shutdown(),
+            }
+            serving.await
+        };
+        // How a connection ends that did not end well is nobody's concern but a developer's.
+        match timeout_at(end, whole).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::debug!(%error, "a connection was cut"),
+            Err(_) => tracing::debug!("a connection took too long and was cut"),
+        }
+    }
+}
