@@ -2,8 +2,11 @@
 //! short page for the person in front of it.
 
 use super::consent::{Back, Redirect, read};
+use crate::listener::accept::Acceptor;
 use crate::privilege;
 use crate::secret::Secret;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -27,26 +30,60 @@ pub struct Catcher {
     path: String,
 }
 
+/// Why the way back cannot be caught.
+#[derive(Debug, thiserror::Error)]
+pub enum Unheard {
+    /// Another program listens where the browser will go: the code would be its.
+    #[error(
+        "cannot listen at {address}: another program does, and the browser would bring the \
+         consent's code for {redirect} to it. End it, or register another port and give that as \
+         --redirect-uri"
+    )]
+    Taken {
+        /// The address.
+        address: SocketAddr,
+        /// As it is registered.
+        redirect: String,
+    },
+    /// We may not, or the machine has no such address: nobody else gets it.
+    #[error("cannot listen at {address}: {error}")]
+    Closed {
+        /// The address.
+        address: SocketAddr,
+        /// The system's words.
+        error: std::io::Error,
+    },
+}
+
 impl Catcher {
-    /// Listens at the redirect's own address. `Ok(None)` where it is not on this machine.
+    /// Listens at the redirect's own address, at each of them: a browser may take either one of
+    /// `localhost`, and what listens at the other would get the code. `Ok(None)` where it is not
+    /// on this machine.
     ///
     /// # Errors
-    /// In words, when none of its addresses can be listened at.
-    pub async fn listen(redirect: &Redirect) -> Result<Option<Self>, String> {
+    /// When it cannot have all of its addresses.
+    pub async fn listen(redirect: &Redirect) -> Result<Option<Self>, Unheard> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };
-        let (mut listeners, mut wrong) = (Vec::new(), String::new());
+        let (mut listeners, mut missing) = (Vec::new(), None);
         for address in addresses {
             match privilege::listener(address).await {
                 Ok(listener) => listeners.push(listener),
-                Err(error) => wrong = format!("cannot listen at {address}: {error}"),
+                Err(error) if is_no_address_of_ours(&error) => {
+                    missing = Some(Unheard::Closed { address, error });
+                }
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                    let redirect = redirect.text.clone();
+                    return Err(Unheard::Taken { address, redirect });
+                }
+                Err(error) => return Err(Unheard::Closed { address, error }),
             }
         }
         let path = redirect.path().to_owned();
-        match listeners.is_empty() {
-            false => Ok(Some(Self { listeners, path })),
-            true => Err(wrong),
+        match missing {
+            Some(missing) if listeners.is_empty() => Err(missing),
+            Some(_) | None => Ok(Some(Self { listeners, path })),
         }
     }
 
@@ -60,11 +97,9 @@ impl Catcher {
             let (state, backs) = (state.clone(), backs.clone());
             serving.spawn(async move {
                 let mut answering = JoinSet::new();
+                let mut incoming = Acceptor::new("--redirect-uri");
                 while let Ok(line) = Arc::clone(&lines).acquire_owned().await {
-                    let Ok((stream, _)) = listener.accept().await else {
-                        tokio::time::sleep(Duration::from_millis(100)).await;
-                        continue;
-                    };
+                    let (stream, _) = incoming.next(&listener).await;
                     let (path, state, backs) = (Arc::clone(&path), state.clone(), backs.clone());
                     answering.spawn(async move {
                         let answered = timeout(WITHIN, answer(stream, &path, &state)).await;
@@ -80,6 +115,12 @@ impl Catcher {
         }
         while serving.join_next().await.is_some() {}
     }
+}
+
+/// The machine has no such address: without IPv6 there is no `::1`, and nobody listens there.
+fn is_no_address_of_ours(error: &std::io::Error) -> bool {
+    let unsupported = rustix::io::Errno::AFNOSUPPORT.raw_os_error();
+    error.kind() == ErrorKind::AddrNotAvailable || error.raw_os_error() == Some(unsupported)
 }
 
 /// Answers one request; what it brought, where it is the redirect.
@@ -238,7 +279,8 @@ mod tests {
             .expect("it listens")
             .expect("here");
         let busy = Catcher::listen(&redirect).await.expect_err("in use");
-        assert!(busy.starts_with("cannot listen at 127.0.0.1"), "{busy}");
+        let words = busy.to_string();
+        assert!(words.starts_with("cannot listen at 127.0.0.1"), "{words}");
         let (backs, mut hears) = mpsc::channel(4);
         let serving = tokio::spawn(catcher.serve(Secret::from("s1"), backs));
         let mut silent = TcpStream::connect(("127.0.0.1", port))
@@ -258,5 +300,24 @@ mod tests {
             assert_eq!(back.is_final(), good);
         }
         serving.abort();
+    }
+
+    #[tokio::test]
+    async fn on_localhost_it_holds_both_addresses_or_none() {
+        // A machine without IPv6 has one, and there is no other half to be taken.
+        let Ok(other) = TcpListener::bind("[::1]:0").await else {
+            return;
+        };
+        let port = other.local_addr().expect("its address").port();
+        let redirect = Redirect::parse(&format!("http://localhost:{port}/back")).expect("good");
+        let refused = Catcher::listen(&redirect).await.expect_err("half is taken");
+        let words = refused.to_string();
+        assert!(words.contains(&format!("[::1]:{port}: another")), "{words}");
+        let free = TcpListener::bind(("127.0.0.1", port)).await;
+        drop(free.expect("nothing of it is held"));
+        drop(other);
+        let catcher = Catcher::listen(&redirect).await.expect("both are free");
+        let held = catcher.expect("here").listeners;
+        assert_eq!(held.len(), 2);
     }
 }

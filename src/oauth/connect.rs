@@ -11,7 +11,7 @@
 //! what was there before stands there again. One that lacks the needed grant is stored all the
 //! same: its secrets are shown once, and a grant that the company adds later counts at once.
 
-use super::catcher::Catcher;
+use super::catcher::{Catcher, Unheard};
 use super::connection::{Client, Connection};
 use super::consent::{Back, Redirect, address, pasted};
 use super::exchange::{Ask, Came, Exchange, Pair};
@@ -183,12 +183,16 @@ async fn consent(connect: &Connect) -> Result<Secret, Failure> {
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = crate::secret::ExposeSecret::expose_secret(&state);
-    let catcher = Catcher::listen(&connect.redirect)
-        .await
-        .unwrap_or_else(|why| {
-            say(&why);
+    let catcher = match Catcher::listen(&connect.redirect).await {
+        Ok(catcher) => catcher,
+        Err(taken @ Unheard::Taken { .. }) => {
+            return Err(Failure::new(Code::Usage, taken.to_string()));
+        }
+        Err(closed @ Unheard::Closed { .. }) => {
+            say(&closed.to_string());
             None
-        });
+        }
+    };
     let open = address(
         &connect.consent,
         &connect.client_id,
