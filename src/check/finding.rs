@@ -1,6 +1,7 @@
 //! One thing that was looked at.
 
 use crate::cli::exit::Code;
+use crate::safe::{safe, safe_json};
 use serde_json::json;
 
 /// What was found.
@@ -59,10 +60,11 @@ impl Finding {
 
     /// `{name, ok, what, todo}`
     pub fn to_json(&self) -> String {
-        json!({
+        let json = json!({
             "name": self.name, "ok": self.fault.is_none(), "what": self.what, "todo": self.todo,
         })
-        .to_string()
+        .to_string();
+        safe_json(&json)
     }
 
     /// One line, or two with what to do.
@@ -73,10 +75,10 @@ impl Finding {
             (false, true) => "\x1b[31mfault\x1b[0m",
             (false, false) => "fault",
         };
-        let mut text = format!("{mark} {}: {}", self.name, self.what);
+        let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.what));
         if !self.todo.is_empty() {
             text.push_str("\n      to do: ");
-            text.push_str(&self.todo);
+            text.push_str(&safe(&self.todo));
         }
         text
     }

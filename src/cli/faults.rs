@@ -1,6 +1,7 @@
 //! All that is wrong with the flags, told at once.
 
 use super::exit::{Code, ExitCode};
+use crate::safe::safe;
 use std::fmt;
 
 /// Faults of the flags; never empty where it is an error.
@@ -63,11 +64,7 @@ impl fmt::Display for Faults {
         )?;
         for words in &self.0 {
             // A value may hold anything, line breaks and escapes for the terminal among it.
-            let line: String = words
-                .chars()
-                .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-                .collect();
-            write!(f, "\n  {line}")?;
+            write!(f, "\n  {}", safe(words))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
 
 use super::log_limit::LeftOut;
-use crate::explain::text::safe;
+use crate::safe::{is_hostile, safe, safe_json};
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};
 use tracing::field::{Field, Visit};
@@ -15,7 +15,7 @@ use tracing_subscriber::registry::LookupSpan;
 /// What the line itself says; all others are named.
 const MESSAGE: &str = "message";
 
-/// Fields of a line of text: `words name=value …`, control characters made harmless.
+/// Fields of a line of text: `words name=value …`, where no value can pass for more than one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextFields;
 
@@ -31,9 +31,9 @@ impl<'w> FormatFields<'w> for TextFields {
             let space = if at == 0 { "" } else { " " };
             let text = match value {
                 Value::String(text) if *name == MESSAGE => safe(text),
-                // Where a value ends has to be seen.
-                Value::String(text) if text.contains([' ', '"', '=']) => format!("{text:?}"),
-                Value::String(text) => safe(text),
+                // Where a value ends has to be seen, and no value makes a field or a line.
+                Value::String(text) if is_quoted(text) => format!("{text:?}"),
+                Value::String(text) => text.clone(),
                 other => other.to_string(),
             };
             match *name {
@@ -70,8 +70,13 @@ where
                 .into_iter()
                 .map(|(name, value)| (name.to_owned(), value)),
         );
-        writeln!(writer, "{}", Value::Object(line))
+        writeln!(writer, "{}", safe_json(&Value::Object(line).to_string()))
     }
+}
+
+/// Bare it could be read as something else.
+fn is_quoted(text: &str) -> bool {
+    text.contains(|c: char| is_hostile(c) || c.is_whitespace() || matches!(c, '"' | '=' | '\\'))
 }
 
 /// Beside the number of lines in a line about lost ones.
@@ -222,7 +227,8 @@ mod tests {
         tracing::subscriber::with_default(subscriber, say);
         let line = written(&paper);
         let (_, line) = line.split_once("INFO ").expect("a level");
-        let wants = "done source=ami://x id=7 ok=true words=\"two words\" odd=\u{fffd}[2J\n";
+        let wants = "done source=ami://x id=7 ok=true words=\"two words\" \
+                     odd=\"\\u{1b}[2J\"\n";
         assert_eq!(line, wants);
     }
 
@@ -273,6 +279,37 @@ mod tests {
             (&line["level"], &line["lines"], &line["kind"]),
             (&"INFO".into(), &7.into(), &"a \"kind\"\n".into())
         );
+    }
+
+    #[test]
+    fn no_value_passes_for_a_line_or_a_field_of_its_own() {
+        let evil = "x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9";
+        let told = |json: bool| {
+            let paper = Paper::default();
+            let written = paper.clone();
+            let builder = tracing_subscriber::fmt()
+                .with_writer(paper)
+                .with_target(false)
+                .with_ansi(false);
+            let say = || tracing::info!(reason = evil, words = evil.to_owned(), "{evil}");
+            if json {
+                let all = builder.event_format(JsonLine).finish();
+                tracing::subscriber::with_default(all, say);
+            } else {
+                let all = builder.fmt_fields(TextFields).finish();
+                tracing::subscriber::with_default(all, say);
+            }
+            self::written(&written)
+        };
+        for line in [told(false), told(true)] {
+            let (all, end) = line.split_at(line.len() - 1);
+            assert!(end == "\n" && !all.contains(is_hostile), "{all:?}");
+        }
+        let line = told(false);
+        let shown = r#"reason="x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9" words="x"#;
+        assert!(line.contains(shown), "{line}");
+        let line: Value = serde_json::from_str(&told(true)).expect("JSON");
+        assert_eq!(line["reason"], evil);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use super::environment::Environment;
 use super::log_limit::{LeftOut, LogLimit};
 use super::log_lines::{JsonLine, TextFields, left_out_json, left_out_text, lost_json, lost_text};
 use super::log_writer::{LogWriter, Stderr};
+use crate::safe::safe_lines;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::PanicHookInfo;
@@ -69,10 +70,10 @@ fn limit(log: LogWriter, json: bool) -> LogLimit {
     LogLimit::new(Arc::new(move |it: &LeftOut| log.say(line(it).as_bytes())))
 }
 
-/// A word to whoever started the program. Nobody has to hear it: with a stderr that takes nothing
-/// it is lost.
+/// A word to whoever started the program, with whatever came from outside in it. Nobody has to hear
+/// it: with a stderr that takes nothing it is lost.
 pub fn say(words: &str) {
-    let line = format!("callbridge: {words}\n");
+    let line = format!("callbridge: {}\n", safe_lines(words));
     match LOG.get() {
         Some(log) => log.say(line.as_bytes()),
         None => {

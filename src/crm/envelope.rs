@@ -4,6 +4,7 @@
 use super::answer::{Expiry, Grant, Page, TokenInfo};
 use super::lenient;
 use crate::journal::CallUuid;
+use crate::safe::is_hostile;
 use callbridge_call::EpochSeconds;
 use serde_json::{Map, Value};
 
@@ -87,7 +88,8 @@ impl Envelope {
             Value::Number(id) => id.to_string(),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => return None,
         };
-        (1..=REQUEST_ID_MAX).contains(&id.len()).then_some(id)
+        let good = (1..=REQUEST_ID_MAX).contains(&id.len()) && !id.contains(is_hostile);
+        good.then_some(id)
     }
 
     /// The status of an asynchronous write: `data` as a bare word, or an object (perhaps one or

@@ -2,6 +2,7 @@
 
 use crate::journal::CallRecord;
 use crate::ops::Zone;
+use crate::safe::safe;
 use callbridge_call::EventTime;
 use serde_json::Value;
 use std::fmt::Write as _;
@@ -50,31 +51,15 @@ fn time(letter: &Value, name: &str, zone: &Zone) -> String {
     seconds(letter, name).map_or_else(String::new, |at| zone.second(at))
 }
 
-/// One letter as a row of [`CSV_COLUMNS`]. A cell that a spreadsheet would take for a formula
-/// gets an apostrophe: its text came from outside.
+/// One letter as a row of [`CSV_COLUMNS`], as it is: what a spreadsheet would take for a formula is
+/// guarded where the row is written.
 pub fn csv_row(letter: &Value) -> Vec<String> {
-    let cell = |name: &&str| {
-        let text = field(letter, name);
-        let phone = *name == "clientPhone";
-        let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']) && !phone;
-        if formula { format!("'{text}") } else { text }
-    };
+    let cell = |name: &&str| field(letter, name);
     CSV_COLUMNS.iter().map(cell).collect()
 }
 
 /// Below this width a list's times lose their year and seconds.
 const NARROW: usize = 120;
-
-/// Would a terminal take it for an order, or turn the line around?
-fn is_order(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// Text from outside in one line that a terminal only prints.
-fn tame(text: &str) -> String {
-    let tame = |c: char| if is_order(c) { ' ' } else { c };
-    text.chars().map(tame).collect()
-}
 
 fn columns(id: &str, reason: &str, since: &str, phone: &str, why: &str, width: usize) -> String {
     let line = match width < NARROW {
@@ -110,8 +95,8 @@ pub fn list_line(letter: &Value, width: usize, zone: &Zone) -> String {
         &field(letter, "id"),
         &field(letter, "reason"),
         &since,
-        &tame(&field(letter, "clientPhone")),
-        &tame(&field(letter, "message")),
+        &safe(&field(letter, "clientPhone")),
+        &safe(&field(letter, "message")),
         width,
     )
 }
@@ -141,7 +126,7 @@ fn wrapped(value: &str, width: usize) -> String {
     let mut lines: Vec<String> = Vec::new();
     for paragraph in value.trim_end().split('\n') {
         let mut line = String::new();
-        for word in tame(paragraph).split(' ') {
+        for word in safe(paragraph).split(' ') {
             let length = line.chars().count();
             if length > 0 && length + 1 + word.chars().count() > room {
                 lines.push(std::mem::take(&mut line));
@@ -200,6 +185,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::safe::is_hostile;
     use serde_json::json;
 
     fn zone() -> Zone {
@@ -216,10 +202,10 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_every_column_and_no_formula() {
+    fn a_row_has_every_column() {
         let row = csv_row(&letter());
         assert_eq!(row.len(), CSV_COLUMNS.len());
-        assert_eq!(row[3], "'=no\nsuch lead");
+        assert_eq!(row[3], "=no\nsuch lead");
         assert_eq!(row[9], "+998901110001");
         assert_eq!(row[10], "4001");
     }
@@ -252,8 +238,12 @@ mod tests {
         let mut letter = letter();
         letter["message"] = "a\u{1b}[2J\u{9b}31m\u{7}b\u{202e}c\nd".into();
         for text in [show(&letter, 80, &zone()), list_line(&letter, 200, &zone())] {
-            let order = text.chars().find(|c| is_order(*c) && *c != '\n');
+            let order = text.chars().find(|c| is_hostile(*c) && *c != '\n');
             assert_eq!(order, None, "{text:?}");
+            assert!(
+                text.contains(r"a\u{1b}[2J\u{9b}31m\u{7}b\u{202e}c"),
+                "{text}"
+            );
         }
     }
 

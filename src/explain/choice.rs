@@ -5,6 +5,7 @@ use super::reading::Heard;
 use super::shape::Other;
 use crate::cli::{Code, Failure};
 use crate::journal::{Judged, TypedNumber};
+use crate::safe::safe;
 use callbridge_call::FinishedCall;
 
 /// A uuid's beginning is at least so long, so that few calls share it.
@@ -189,7 +190,7 @@ fn name(judged: &Judged) -> String {
             .as_ref()
             .map(|phone| phone.as_str().to_owned()),
     );
-    let linkedid = super::text::safe(&record.linkedid);
+    let linkedid = safe(&record.linkedid);
     let mut name = format!("{linkedid}  {}", words.join(", "));
     if let Some(uuid) = record.uuid {
         name.push_str(&format!("  {uuid}"));

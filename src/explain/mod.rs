@@ -27,6 +27,7 @@ use crate::journal::{self, Judged, Rules, TypedNumber};
 use crate::ops::Zone;
 use crate::people::People;
 use crate::people::files::Watched;
+use crate::safe::safe;
 use callbridge_asterisk::{Columns, Format, Likeness};
 use callbridge_call::{EventTime, Settings};
 use choice::{Choice, Chosen};
@@ -387,7 +388,7 @@ pub(crate) fn columns_seen(beginning: &[u8]) -> Option<String> {
     let fields = fields.iter().enumerate().map(|(at, field)| {
         let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
         let more = if shown.len() < field.len() { "…" } else { "" };
-        format!("  {:2}  {}{more}", at + 1, text::safe(&shown))
+        format!("  {:2}  {}{more}", at + 1, safe(&shown))
     });
     Some(format!(
         "its columns stand in no order known here. Its first row:\n{}\nName them in this order, \

@@ -5,6 +5,7 @@ mod story;
 use super::text::Explained;
 use crate::journal::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use crate::ops::Zone;
+use crate::safe::safe;
 use callbridge_call::{Direction, EpochSeconds};
 use serde::{Deserialize, Serialize};
 use story::Story;
@@ -34,7 +35,7 @@ impl Other {
     /// `1795151317.146  2026-11-20 10:08:37 +05`
     fn words(&self, zone: &Zone) -> String {
         let at = zone.second(self.started_at.get());
-        format!("{}  {at}", super::text::safe(&self.linkedid))
+        format!("{}  {at}", safe(&self.linkedid))
     }
 }
 

@@ -1,7 +1,8 @@
 //! What happened in a call, a line an event that matters.
 
-use super::text::{Paint, safe};
+use super::text::Paint;
 use crate::ops::Zone;
+use crate::safe::safe;
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, Role, Talk, Timeline, Way, What};
 use std::collections::BTreeSet;

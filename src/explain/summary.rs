@@ -1,8 +1,8 @@
 //! What was read of a recording, for stderr.
 
 use super::reading::{Counts, Reading};
-use super::text::safe;
 use crate::cli::Config;
+use crate::safe::safe;
 use callbridge_call::FinishedCall;
 use callbridge_call::timeline::Role;
 use callbridge_call::trunk::extension;

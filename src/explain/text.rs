@@ -3,6 +3,7 @@
 use super::story::{self, Times};
 use crate::journal::{Judged, Outcome, Reason, Rules};
 use crate::people::{LeadAnswer, People};
+use crate::safe::safe;
 use crate::trunk::Trunk;
 use callbridge_call::timeline::Timeline;
 use callbridge_call::{Direction, EventTime, FinishedCall};
@@ -303,16 +304,6 @@ fn of_pbx(pbx: &str) -> String {
 
 fn or_none(text: Option<&str>) -> String {
     text.map_or_else(|| "none".to_owned(), safe)
-}
-
-/// Names and numbers come from outside: nothing in them may move the cursor, end a line or turn its
-/// direction.
-pub fn safe(text: &str) -> String {
-    let turns = |c: char| matches!(c, '\u{200b}'..='\u{200f}' | '\u{2066}'..='\u{2069}');
-    let breaks = |c: char| matches!(c, '\u{2028}'..='\u{202e}' | '\u{feff}');
-    let hostile = |c: char| c.is_control() || turns(c) || breaks(c);
-    let shown = |c: char| if hostile(c) { '\u{fffd}' } else { c };
-    text.chars().map(shown).collect()
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 use super::refresh::{Ended, Facts, Next, Refresher};
 use crate::cli::secrets::Kind;
 use crate::clock::{self, Now};
+use crate::safe::safe;
 use crate::secret::{ExposeSecret, Secret};
 use crate::sender::status::SenderStatus;
 use crate::sender::token::print;
@@ -120,7 +121,7 @@ async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Resul
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Without control characters, and without any word that is or looks like a token or secret.
+/// What is hostile escaped, and without any word that is or looks like a token or secret.
 fn redacted(words: &str, printed: &str) -> String {
     let printed = printed.trim();
     let hides = |word: &str| {
@@ -136,7 +137,7 @@ fn redacted(words: &str, printed: &str) -> String {
         known || looks || long
     };
     let line = |line: &str| {
-        let clean: String = line.chars().filter(|c| !c.is_control()).collect();
+        let clean = safe(line);
         let words = clean.split_whitespace();
         let words = words.map(|word| if hides(word) { "[redacted]" } else { word });
         words.collect::<Vec<_>>().join(" ")
@@ -331,7 +332,7 @@ mod tests {
         let secret = "0123456789abcdef0123456789abcdef";
         assert_eq!(
             redacted(&format!("key={secret} is\u{7} bad"), ""),
-            "[redacted] is bad"
+            r"[redacted] is\u{7} bad"
         );
         assert_eq!(redacted("got ab12cd34", "ab12cd34"), "got [redacted]");
     }

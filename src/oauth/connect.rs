@@ -27,6 +27,7 @@ use crate::cli::secrets::Place;
 use crate::clock;
 use crate::crm::{Address, Setup};
 use crate::privilege::is_open_to_all;
+use crate::safe::safe;
 use crate::secret::Secret;
 use callbridge_call::EventTime;
 use std::path::{Path, PathBuf};
@@ -104,7 +105,7 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
     let given = match found {
         Ok(Found::Another(why)) => return Err(taken_back(&connect, &new, before, &why).await),
         Ok(Found::Ours(whose, given)) => {
-            print(format!("connected: {whose}\n").as_bytes())?;
+            print(format!("connected: {}\n", safe(&whose)).as_bytes())?;
             given
         }
         Ok(Found::Unknown(why)) => {

@@ -1,5 +1,6 @@
 //! The consent page (§4.2): where the browser is sent, and what it comes back with. Pure.
 
+use crate::safe::safe;
 use crate::secret::{ExposeSecret, Secret};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use url::{Host, Url};
@@ -142,8 +143,7 @@ pub fn read(query: &str, state: &Secret) -> Back {
             let more = all("error_description");
             let more = more.first().map(|(_, words)| format!(": {words}"));
             let words = format!("{error}{}", more.unwrap_or_default());
-            let clean = words.chars().filter(|c| !c.is_control());
-            Back::Failed(clean.take(WORDS_MAX).collect())
+            Back::Failed(safe(&words).chars().take(WORDS_MAX).collect())
         }
         _ => Back::Wrong("it brings neither one code nor an error"),
     }
@@ -213,7 +213,7 @@ mod tests {
             ("error=access_denied&state=s1", "declined"),
             (
                 "error=invalid_scope&error_description=no%0Away&state=s1",
-                "failed invalid_scope: noway",
+                r"failed invalid_scope: no\nway",
             ),
             ("code=c1", "wrong: it brings no state, or more than one"),
             (

@@ -5,6 +5,7 @@
 
 use super::connection::Client;
 use crate::crm::{self, Address, Unheard};
+use crate::safe::safe;
 use crate::secret::{ExposeSecret, Secret};
 use serde_json::{Map, Value};
 use std::time::Duration;
@@ -228,8 +229,10 @@ fn said(object: &Map<String, Value>) -> String {
     let keys = ["message", "error_description", "error"];
     let texts = keys.iter().filter_map(|key| object.get(*key)?.as_str());
     let text = texts.map(str::trim).find(|text| !text.is_empty());
-    let text = text.unwrap_or_default().chars();
-    text.filter(|c| !c.is_control()).take(WORDS_MAX).collect()
+    safe(text.unwrap_or_default())
+        .chars()
+        .take(WORDS_MAX)
+        .collect()
 }
 
 #[cfg(test)]

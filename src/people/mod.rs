@@ -21,6 +21,7 @@ pub mod rule;
 
 use crate::journal::number::Country;
 use crate::journal::{EmployeeId, LeadId, Phone};
+use crate::safe::safe;
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Extension, FinishedCall};
 use directory::Directory;
@@ -208,7 +209,7 @@ fn one_of<'a>(what: &str, texts: impl Iterator<Item = &'a str>) -> LeadAnswer {
             LeadAnswer::Two(a, b, format!("{what} has leads {a} and {b} in one call"))
         }
         (None, _, Some(junk)) => {
-            let junk: String = junk.escape_debug().take(60).collect();
+            let junk: String = safe(junk).chars().take(60).collect();
             LeadAnswer::None(format!("{what} is `{junk}`, which is no lead id"))
         }
         (None, _, None) => LeadAnswer::None(format!("{what} gives nothing")),

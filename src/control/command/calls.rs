@@ -3,9 +3,9 @@
 //! Following holds no lock on the state, and outlives the daemon's restarts as `dead watch` does:
 //! a daemon that is met anew tells all that has moved since its start.
 
-use super::conversation::{converse, line, mute, nobody, zone_of};
+use super::conversation::{converse, json_line, line, mute, nobody, zone_of};
 use crate::cli::command::{Asking, ListCalls};
-use crate::cli::dispatch::nobody_reads;
+use crate::cli::dispatch::{nobody_reads, print};
 use crate::cli::exit::{Code, Failure};
 use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Calls, Reply};
@@ -46,7 +46,7 @@ impl Look {
 
     fn show(self, item: &Value, zone: &Zone) -> Result<(), Failure> {
         if self.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         let started = item.get("startedAt").and_then(Value::as_i64);
         let read = serde_json::from_value::<OneLine>(item.clone());
@@ -54,7 +54,9 @@ impl Look {
             let words = format!("the daemon is of another version: {error}");
             Failure::new(Code::Unreachable, words)
         })?;
-        line(&self.text(&call, started.unwrap_or_default(), zone))
+        // Its colour is ours; what came from outside is made safe in its columns.
+        let text = self.text(&call, started.unwrap_or_default(), zone);
+        print(format!("{text}\n").as_bytes())
     }
 
     /// `2026-11-20 10:08:37 +05  in   +998901110001  lead 4001  101 talked 4 s   journaled`

@@ -14,6 +14,7 @@ use crate::journal::Rules;
 use crate::ops::status::{Pause, findings};
 use crate::ops::{Status, Zone};
 use crate::people::files::Watched;
+use crate::safe::{safe_cell, safe_json, safe_lines};
 use crate::spool::{self, Error, Handle, LeadDirectory};
 use serde_json::Value;
 use std::path::Path;
@@ -210,19 +211,45 @@ async fn listen(
     ended
 }
 
+/// Words for people, with whatever came from outside in them.
 pub(super) fn line(text: &str) -> Result<(), Failure> {
-    print(format!("{text}\n").as_bytes())
+    print(format!("{}\n", safe_lines(text)).as_bytes())
 }
 
-/// One row as CSV.
-pub(super) fn csv_line<T: AsRef<[u8]>>(
+/// One answer as a line of JSON.
+pub(super) fn json_line(item: &Value) -> Result<(), Failure> {
+    print(format!("{}\n", safe_json(&item.to_string())).as_bytes())
+}
+
+/// One row as CSV, without formulas.
+pub(super) fn csv_line<T: AsRef<str>>(
     row: impl IntoIterator<Item = T>,
 ) -> Result<Vec<u8>, Failure> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer
-        .write_record(row)
+        .write_record(row.into_iter().map(|cell| safe_cell(cell.as_ref())))
         .map_err(|error| Failure::of(Code::Failed, error))?;
     writer
         .into_inner()
         .map_err(|error| Failure::new(Code::Failed, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_csv_brings_no_formula_in_any_locale_and_numbers_as_they_are() {
+        let row = [
+            "+998901110001",
+            "=1+1",
+            "a;@b\t-c",
+            "x\u{1b}[2J\n=2",
+            "4001",
+        ];
+        let line = csv_line(row).expect("a row");
+        let line = String::from_utf8(line).expect("text");
+        let wants = "+998901110001,'=1+1,a;'@b\t'-c,\"x\\u{1b}[2J\n'=2\",4001\n";
+        assert_eq!(line, wants);
+    }
 }

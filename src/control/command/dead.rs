@@ -1,6 +1,6 @@
 //! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
 
-use super::conversation::{converse, csv_line, line};
+use super::conversation::{converse, csv_line, json_line, line};
 use super::watch;
 use crate::cli::command::{Asking, Dead};
 use crate::cli::dispatch::{nobody_reads, print};
@@ -9,6 +9,7 @@ use crate::control::protocol::{Ask, Selection};
 use crate::dead_letter::text;
 use crate::journal::Rules;
 use crate::ops::Zone;
+use crate::safe::safe;
 use serde_json::Value;
 
 /// `dead …`. `shutdown` ends `dead watch`.
@@ -25,7 +26,7 @@ pub async fn run(
         Dead::Show(which) => {
             let width = width();
             let show = |item: &Value, zone: &Zone| match at.json {
-                true => line(&item.to_string()),
+                true => json_line(item),
                 false => line(&text::show(item, width, zone)),
             };
             let ask = Ask::Letters { which, whole: true };
@@ -62,7 +63,7 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
     let mut first = true;
     let show = |item: &Value, zone: &Zone| {
         if at.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         if std::mem::take(&mut first) {
             line(&text::list_head(item, width, zone))?;
@@ -90,7 +91,7 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
             .unwrap_or_default();
         refused += u64::from(result == "refused");
         if at.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         let id = plain(item, "id");
         let lead = match item.get("leadId").and_then(Value::as_i64) {
@@ -106,7 +107,7 @@ async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
         let why = if why.is_empty() {
             String::new()
         } else {
-            format!(": {why}")
+            format!(": {}", safe(why))
         };
         line(&format!(
             "{id:>6}  {}{lead}{said}{why}",
@@ -132,7 +133,7 @@ fn plain(item: &Value, name: &str) -> String {
 async fn export(which: Selection, csv: bool, at: &Asking) -> Result<(), Failure> {
     let ask = Ask::Letters { which, whole: true };
     if !csv {
-        let show = |item: &Value, _: &Zone| line(&item.to_string());
+        let show = |item: &Value, _: &Zone| json_line(item);
         return converse(at, ask, Rules::default(), show).await.map(drop);
     }
     print(&csv_line(text::CSV_COLUMNS)?)?;

@@ -1,6 +1,6 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 
-use super::conversation::{converse, csv_line, hear, line, mute};
+use super::conversation::{converse, csv_line, hear, json_line, line, mute};
 use crate::cli::command::Asking;
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
@@ -10,6 +10,7 @@ use crate::journal::{LeadId, Rules};
 use crate::lead_field::Item;
 use crate::ops::Zone;
 use crate::people::directory::words::moment;
+use crate::safe::safe;
 use callbridge_call::EpochSeconds;
 use serde_json::Value;
 
@@ -24,7 +25,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
     }
     let show = |item: &Value, zone: &Zone| {
         if at.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         let field = |name: &str| match item.get(name) {
             None | Some(Value::Null) => String::new(),
@@ -43,7 +44,10 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
         let calls = if row[1] == "1" { "call, " } else { "calls," };
         line(&format!(
             "{:<16}  {:>4} {calls} last {}  {}",
-            row[0], row[1], row[2], row[3]
+            safe(&row[0]),
+            row[1],
+            row[2],
+            safe(&row[3])
         ))
     };
     let found = converse(at, Ask::LeadMissing, Rules::default(), show).await?;
@@ -60,7 +64,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
 pub async fn list(at: &Asking) -> Result<(), Failure> {
     let show = |item: &Value, zone: &Zone| {
         if at.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         let phone = item
             .get("phone")
@@ -75,7 +79,8 @@ pub async fn list(at: &Asking) -> Result<(), Failure> {
         let learned = item.get("learnedAt").and_then(Value::as_i64);
         let learned = learned.map_or_else(String::new, |at| zone.second(at));
         line(&format!(
-            "{phone:<16}  lead {:<12}  since {learned}",
+            "{:<16}  lead {:<12}  since {learned}",
+            safe(phone),
             leads.join(", ")
         ))
     };
@@ -93,7 +98,7 @@ pub async fn list(at: &Asking) -> Result<(), Failure> {
 pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
     let show = |item: &Value, _: &Zone| {
         if at.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         let lead = match item.get("leadId").and_then(Value::as_i64) {
@@ -104,7 +109,8 @@ pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure
             .get("trunk")
             .and_then(Value::as_str)
             .unwrap_or("directory");
-        let mut words = format!("{trunk}: {} {lead}: {}", text("phone"), text("why"));
+        let (phone, why) = (safe(text("phone")), safe(text("why")));
+        let mut words = format!("{trunk}: {phone} {lead}: {why}");
         for known in item
             .get("known")
             .and_then(Value::as_array)
@@ -117,7 +123,7 @@ pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure
                 .unwrap_or_default();
             // Of one lead alone the answer has said it.
             if !text("why").contains(known) {
-                words.push_str(&format!("\n    {known}"));
+                words.push_str(&format!("\n    {}", safe(known)));
             }
         }
         line(&words)
@@ -141,13 +147,13 @@ pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure
 pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
     let show = |item: &Value, _: &Zone| {
         if at.json {
-            return line(&item.to_string());
+            return json_line(item);
         }
         let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
         if text("result") == "accepted" {
             let notes = item.get("notes").and_then(Value::as_array);
             for note in notes.into_iter().flatten().filter_map(Value::as_str) {
-                line(&format!("note: {note}"))?;
+                line(&format!("note: {}", safe(note)))?;
             }
         }
         line(&format!(

@@ -23,7 +23,7 @@ use crate::explain::text::Paint;
 use crate::journal::Rules;
 use crate::ops::status::text::Look;
 use crate::ops::{Status, Zone, status::Verdict};
-use conversation::{converse, line};
+use conversation::{converse, json_line};
 use serde_json::Value;
 use std::io::IsTerminal;
 
@@ -46,7 +46,7 @@ pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
         }
         verdict = status.verdict;
         match at.json {
-            true => line(&item.to_string()),
+            true => json_line(item),
             false => {
                 let zone = zone.clone();
                 print(status.to_text(&Look { colour, zone }).as_bytes())

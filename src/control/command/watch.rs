@@ -3,7 +3,7 @@
 //! It holds no lock on the state, so a daemon can start beside it, and it outlives the daemon's
 //! restarts: letters come to be only while one runs.
 
-use super::conversation::{line, mute, nobody, zone_of};
+use super::conversation::{json_line, line, mute, nobody, zone_of};
 use crate::cli::command::Asking;
 use crate::cli::exit::{Code, Failure};
 use crate::cli::logging::say;
@@ -46,7 +46,7 @@ pub async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
 /// Until the daemon ends.
 async fn follow(mut replies: Replies, at: &Asking, width: usize) -> Result<(), Failure> {
     let show = |item: &Value, zone: &Zone| match at.json {
-        true => line(&item.to_string()),
+        true => json_line(item),
         false => line(&text::list_line(item, width, zone)),
     };
     loop {

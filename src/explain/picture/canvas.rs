@@ -1,6 +1,6 @@
 //! SVG, element by element: numbers to a tenth, texts escaped.
 
-use crate::explain::text::safe;
+use crate::safe::safe;
 use std::fmt::Write as _;
 
 /// The elements so far.

@@ -4,8 +4,8 @@ use super::{
     Directory, Employees, LeadField, LeadFields, ListFile, Source, SourceState, Status, Verdict,
     Webhooks,
 };
-use crate::explain::text::safe;
 use crate::ops::Zone;
+use crate::safe::safe;
 use std::fmt::Write as _;
 
 /// Gaps listed.
@@ -70,14 +70,15 @@ impl Status {
                 0 => String::new(),
                 bad => format!(", {bad} bad"),
             };
-            let _ = writeln!(text, "list     {}: {rows} {kind}{bad}", safe(file));
+            let _ = writeln!(text, "list     {}: {rows} {}{bad}", safe(file), safe(kind));
         }
         for source in &self.sources {
             source.to_text(&mut text, look);
         }
         self.gaps_to_text(&mut text, look);
         if !self.version.is_empty() {
-            let _ = writeln!(text, "version  {}, state {}", self.version, self.state);
+            let (version, state) = (safe(&self.version), safe(&self.state));
+            let _ = writeln!(text, "version  {version}, state {state}");
         }
         text
     }
@@ -158,7 +159,7 @@ impl Status {
 
     fn token_to_text(&self, text: &mut String, look: &Look) {
         let token = &self.token;
-        let _ = write!(text, "token    {}", token.state);
+        let _ = write!(text, "token    {}", safe(&token.state));
         if let Some(company) = &token.company {
             let _ = write!(text, ", company {}", safe(company));
         }
@@ -197,7 +198,7 @@ impl Directory {
         let (phones, leads) = (self.phones, self.leads);
         let _ = write!(text, "leads    {phones} numbers of {leads} leads");
         if let Some(state) = &self.backfill {
-            let _ = write!(text, ", backfill {state}");
+            let _ = write!(text, ", backfill {}", safe(state));
         }
         let _ = match &self.why {
             Some(why) => writeln!(text, ": {}", safe(why)),
@@ -215,12 +216,13 @@ impl LeadFields {
         let _ = writeln!(
             text,
             "fields   {}{why}; {} leads wait",
-            self.state, self.waiting
+            safe(&self.state),
+            self.waiting
         );
         for field in &self.fields {
             let mark = if field.ok { "" } else { ", left out" };
             let LeadField { name, id, what, .. } = field;
-            let _ = writeln!(text, "         {name} {id}: {}{mark}", safe(what));
+            let _ = writeln!(text, "         {} {id}: {}{mark}", safe(name), safe(what));
         }
     }
 }
@@ -228,12 +230,14 @@ impl LeadFields {
 impl Webhooks {
     fn to_text(&self, text: &mut String, look: &Look) {
         let how = if self.tls { "HTTPS" } else { "HTTP" };
-        let _ = write!(text, "webhooks {} ({how}) {}", self.address, self.state);
+        let (address, state) = (safe(&self.address), safe(&self.state));
+        let _ = write!(text, "webhooks {address} ({how}) {state}");
         if let Some(at) = self.last_event_at {
             let _ = write!(text, ", last event {}", look.zone.second(at));
         }
         let events = self.events.iter();
-        let events = events.map(|(result, count)| format!("{count} {}", result.replace('_', " ")));
+        let events =
+            events.map(|(result, count)| format!("{count} {}", safe(&result.replace('_', " "))));
         let events: Vec<String> = events.collect();
         let events = match &events[..] {
             [] => "none so far".to_owned(),
@@ -262,7 +266,7 @@ impl Source {
             let _ = writeln!(text, "         {}", safe(&lack.what));
         }
         for other in &self.others {
-            let _ = writeln!(text, "         {other}");
+            let _ = writeln!(text, "         {}", safe(&other.to_string()));
         }
         let last = self.last_event_at.map_or_else(String::new, |at| {
             format!(", last event {}", look.zone.second(at))

@@ -181,3 +181,84 @@ fn colours_are_for_terminals() {
             .starts_with("\u{1b}[1;32mall is well")
     );
 }
+
+/// Every text of the shape is this one; what is a word of ours stays.
+fn said_everywhere(status: &Status, text: &str) -> Status {
+    fn say(value: &mut serde_json::Value, text: &str) {
+        match value {
+            serde_json::Value::Array(all) => all.iter_mut().for_each(|it| say(it, text)),
+            serde_json::Value::Object(all) => {
+                for (key, value) in all {
+                    let word = matches!(key.as_str(), "kind" | "effect" | "verdict");
+                    let of_source = key == "state" && ["up", "down"].iter().any(|it| value == it);
+                    if !word && !of_source {
+                        say(value, text);
+                    }
+                }
+            }
+            serde_json::Value::String(own) => text.clone_into(own),
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {
+            }
+        }
+    }
+    let mut value = serde_json::to_value(status).expect("a shape");
+    say(&mut value, text);
+    serde_json::from_value(value).expect("the same shape")
+}
+
+#[test]
+fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
+    let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "none"});
+    let source = super::super::Source {
+        why: Some("refused".to_owned()),
+        state: SourceState::Down,
+        others: vec![serde_json::from_value(other).expect("another reader")],
+        ..super::super::Source::default()
+    };
+    let lead_fields = LeadFields {
+        why: Some("why".to_owned()),
+        fields: vec![LeadField::default()],
+        ..LeadFields::default()
+    };
+    let status = Status {
+        sources: vec![source],
+        gaps: vec![SourceGap::default()],
+        lists: vec![ListFile::default()],
+        unmatched: vec![crate::ops::status::Unmatched::default()],
+        troubles: vec![crate::ops::status::Trouble::default()],
+        pause: Some(Pause::default()),
+        token: Token {
+            company: Some("a company".to_owned()),
+            application: Some("an application".to_owned()),
+            ..Token::default()
+        },
+        directory: Some(Directory {
+            backfill: Some("left".to_owned()),
+            why: Some("why".to_owned()),
+            ..Directory::default()
+        }),
+        webhooks: Some(Webhooks {
+            events: [("CALL\u{1b}[2J\n".to_owned(), 1)].into(),
+            ..Webhooks::default()
+        }),
+        lead_fields: Some(lead_fields),
+        version: "1".to_owned(),
+        state: "/state".to_owned(),
+        ..Status::default()
+    };
+    let shown = |text: &str| {
+        let said = said_everywhere(&status, text).judged();
+        said.to_text(&look("UTC"))
+    };
+    let (evil, tame) = (
+        shown("x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),
+        shown("x"),
+    );
+    let order = |c: char| crate::safe::is_hostile(c) && c != '\n';
+    assert!(!evil.contains(order), "{evil:?}");
+    assert_eq!(evil.lines().count(), tame.lines().count(), "{evil}");
+    assert!(
+        evil.contains(r"company x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),
+        "{evil}"
+    );
+}

@@ -1,0 +1,183 @@
+//! Text from outside, on its way to a terminal, a log or a spreadsheet: names, reasons and messages
+//! of the PBX, the CRM, a browser or a file may hold anything.
+//!
+//! | function | for |
+//! |---|---|
+//! | [`safe`] | a value in a line |
+//! | [`safe_lines`] | a message of several lines |
+//! | [`safe_json`] | JSON, which says the same afterwards |
+//! | [`safe_cell`] | a cell of CSV |
+
+use std::fmt::Write as _;
+
+/// Would a terminal take it for an order, a reader for the end of a line, or does it turn the line
+/// around or hide in it?
+pub fn is_hostile(c: char) -> bool {
+    // Control characters (C0, DEL and C1 among them), the marks and overrides of direction, what
+    // has no width, the other ends of lines and paragraphs, tags.
+    c.is_control()
+        || matches!(
+            c,
+            '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'..='\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// A value in one line that a terminal only prints: what is hostile is shown escaped (`\u{1b}`,
+/// `\n`).
+pub fn safe(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match is_hostile(c) {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// A message whose ends of lines are kept. Every line after the first is indented, so that none of
+/// them can be taken for one that was said by itself.
+pub fn safe_lines(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for (at, line) in text.split('\n').enumerate() {
+        if at > 0 {
+            shown.push('\n');
+            if !line.is_empty() && !line.starts_with("  ") {
+                shown.push_str("  ");
+            }
+        }
+        shown.push_str(&safe(line));
+    }
+    shown
+}
+
+/// JSON on one line: whoever reads it gets the same values, a terminal gets no orders.
+pub fn safe_json(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if is_hostile(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                // Writing into a String does not fail.
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// A cell of CSV that no spreadsheet takes for a formula. In other locales cells end at `;` or at a
+/// tab, whatever quotes stand around them: what follows one begins a cell, too.
+pub fn safe_cell(text: &str) -> String {
+    if is_number(text) {
+        return text.to_owned();
+    }
+    let mut shown = String::with_capacity(text.len() + 1);
+    let mut begins = true;
+    for c in text.chars() {
+        if begins && is_formula(c) {
+            shown.push('\'');
+        }
+        begins = matches!(c, ',' | ';' | '\t' | '\n' | '\r' | '|' | '"') || (begins && c == ' ');
+        match is_hostile(c) && !matches!(c, '\t' | '\n') {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown
+}
+
+/// A cell that begins with it is calculated; the full-width forms are taken for the same.
+const fn is_formula(c: char) -> bool {
+    matches!(c, '=' | '+' | '-' | '@' | '＝' | '＋' | '－' | '＠')
+}
+
+/// `+998901110001`, `-5`: nothing to calculate.
+fn is_number(text: &str) -> bool {
+    let digits = text.strip_prefix(['+', '-']).unwrap_or(text);
+    !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::Value;
+
+    #[test]
+    fn orders_line_ends_and_turned_text_are_shown_and_not_obeyed() {
+        let evil = "a\u{1b}[2J\u{9b}31m\u{7}\r\nb\u{202e}c\u{2066}d\u{2028}e\u{200b}\u{feff}\u{7f}";
+        insta::assert_snapshot!(
+            safe(evil),
+            @r"a\u{1b}[2J\u{9b}31m\u{7}\r\nb\u{202e}c\u{2066}d\u{2028}e\u{200b}\u{feff}\u{7f}"
+        );
+        assert_eq!(safe("Ўткир Öz 李 \\n '\""), "Ўткир Öz 李 \\n '\"");
+    }
+
+    #[test]
+    fn a_line_of_a_message_cannot_be_taken_for_one_of_its_own() {
+        let evil = "refused: \u{1b}[2J\n2026-11-20T05:08:37Z  INFO all is well\n  todo";
+        insta::assert_snapshot!(safe_lines(evil), @r"
+        refused: \u{1b}[2J
+          2026-11-20T05:08:37Z  INFO all is well
+          todo
+        ");
+    }
+
+    #[test]
+    fn no_cell_begins_with_a_formula_wherever_a_spreadsheet_cuts() {
+        for (text, shown) in [
+            ("=1+1", "'=1+1"),
+            ("@SUM(A1)", "'@SUM(A1)"),
+            ("+998901110001", "+998901110001"),
+            ("-5", "-5"),
+            ("-5+cmd", "'-5+cmd"),
+            ("a;=1", "a;'=1"),
+            ("a\t-1+2", "a\t'-1+2"),
+            ("a; +1+2", "a; '+1+2"),
+            ("a\n=1", "a\n'=1"),
+            ("a\";@b", "a\";'@b"),
+            ("a,=1", "a,'=1"),
+            (" =1", " '=1"),
+            ("＝1", "'＝1"),
+            ("a=b-c+d@e", "a=b-c+d@e"),
+            ("a\u{1b}\r=1", "a\\u{1b}\\r'=1"),
+        ] {
+            assert_eq!(safe_cell(text), shown, "{text:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_in_nothing_hostile_comes_out(text in any::<String>()) {
+            prop_assert!(!safe(&text).chars().any(is_hostile));
+            let lines = safe_lines(&text);
+            prop_assert!(!lines.chars().any(|c| is_hostile(c) && c != '\n'));
+            for line in lines.split('\n').skip(1) {
+                prop_assert!(line.is_empty() || line.starts_with("  "));
+            }
+            let json = Value::from(text.clone()).to_string();
+            let shown = safe_json(&json);
+            prop_assert!(!shown.chars().any(is_hostile));
+            let read: Value = serde_json::from_str(&shown).expect("JSON");
+            prop_assert_eq!(read, Value::from(text));
+        }
+
+        #[test]
+        fn every_piece_of_a_cell_is_no_formula(text in "[-=+@;,\t\n\" a1]{0,12}") {
+            let cell = safe_cell(&text);
+            prop_assume!(!is_number(&text));
+            for piece in cell.split([';', '\t', '\n', ',', '"']) {
+                prop_assert!(!piece.trim_start().starts_with(is_formula), "{:?}", cell);
+            }
+        }
+    }
+}
