@@ -26,6 +26,7 @@ pub fn look(config: &Config, flag: &Source) -> Option<Finding> {
     let settings = DecoderSettings {
         zone: config.pbx_timezone.clone(),
         cel_columns: config.cel_columns.clone(),
+        variables: None,
     };
     let fit = Fit::of(*format, settings, &bytes);
     Some(match (&fit, written::otherwise(*format, &fit, &bytes)) {

@@ -92,6 +92,7 @@ impl Reading {
         let settings = DecoderSettings {
             zone: rules.zone.clone(),
             cel_columns: rules.cel_columns.clone(),
+            variables: Some(rules.trunks.variables()),
         };
         let hearing = Hearing {
             decoder: Decoder::new(rules.format, settings),

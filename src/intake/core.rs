@@ -251,6 +251,7 @@ impl Intake {
         DecoderSettings {
             zone: self.settings.zone.clone(),
             cel_columns: self.settings.cel_columns.clone(),
+            variables: Some(self.settings.trunks().variables()),
         }
     }
 

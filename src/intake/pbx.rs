@@ -151,6 +151,7 @@ impl Pbx {
             ("facts_dropped", now.facts_dropped, before.facts_dropped),
             ("ghosts", now.ghosts, before.ghosts),
             ("forced", now.forced, before.forced),
+            ("oversized", now.oversized, before.oversized),
             ("cdr_unmatched", now.cdr_unmatched, before.cdr_unmatched),
         ];
         for (counter, now, before) in pairs {

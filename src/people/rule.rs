@@ -1,6 +1,7 @@
 //! Where leads and employees come from, as flags say it.
 
 use crate::journal::EmployeeId;
+use callbridge_asterisk::decoder::VARIABLE_NAME_BYTES_MAX;
 use callbridge_call::Extension;
 use regex::Regex;
 use std::collections::BTreeMap;
@@ -63,6 +64,9 @@ fn lead_rule(piece: &str) -> Result<LeadRule, String> {
         ));
     }
     match kind {
+        "var" if rest.len() > VARIABLE_NAME_BYTES_MAX => Err(format!(
+            "`var:{rest}`: the name of a variable has at most {VARIABLE_NAME_BYTES_MAX} bytes"
+        )),
         "var" => Ok(LeadRule::Variable(rest.to_owned())),
         "csv" => Ok(LeadRule::Csv(PathBuf::from(rest))),
         _ => pattern(rest).map(LeadRule::UserField),
@@ -188,6 +192,13 @@ mod tests {
             wrong("userfield:lead=("),
             @"`userfield:lead=(` is no pattern: unclosed group"
         );
+        let long = format!("var:{}", "x".repeat(81));
+        assert!(
+            wrong(&long).ends_with("has at most 80 bytes"),
+            "{}",
+            wrong(&long)
+        );
+        assert!(shape(&long[..84]).is_ok());
         insta::assert_snapshot!(
             wrong("csv:a.csv;directories"),
             @"`directories` is no lead rule; there are var:NAME, userfield:REGEX, csv:FILE and \

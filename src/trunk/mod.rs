@@ -8,6 +8,7 @@ use crate::journal::number::Country;
 use crate::people::rule::{EmployeeRule, LeadRule};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Endpoint, Endpoints};
+use std::collections::BTreeSet;
 
 /// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.
 #[derive(Clone, Debug)]
@@ -81,6 +82,16 @@ impl Trunks {
     /// The trunks of a PBX.
     pub fn of_pbx<'a>(&'a self, pbx: &'a str) -> impl Iterator<Item = &'a Trunk> {
         self.0.iter().filter(move |trunk| trunk.serves(pbx))
+    }
+
+    /// The channel variables that lead rules name.
+    pub fn variables(&self) -> BTreeSet<String> {
+        let rules = self.0.iter().flat_map(|trunk| &trunk.leads);
+        let names = rules.filter_map(|rule| match rule {
+            LeadRule::Variable(name) => Some(name.clone()),
+            LeadRule::UserField(_) | LeadRule::Csv(_) | LeadRule::Directory => None,
+        });
+        names.collect()
     }
 
     /// Every trunk.

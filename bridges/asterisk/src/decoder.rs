@@ -10,6 +10,12 @@ use crate::mend::Scratch;
 use crate::{ami, ami_json, cdr, cel_amqp};
 use callbridge_call::Told;
 use callbridge_call::event::Text;
+use std::collections::BTreeSet;
+
+/// Bytes of a variable's name, as Asterisk has them at most.
+pub const VARIABLE_NAME_BYTES_MAX: usize = 80;
+/// Bytes of an id. Asterisk's own have at most 150, a bridge's 36.
+const ID_BYTES_MAX: usize = 256;
 
 /// What a [`Decoder`] has to know of a source beside its format.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +26,8 @@ pub struct DecoderSettings {
     /// The columns of `cel-csv` (`--columns`); without them they are recognised. A header row in
     /// the file wins over both.
     pub cel_columns: Option<Columns>,
+    /// The channel variables that rules name: others are left out. `None`: all are kept.
+    pub variables: Option<BTreeSet<String>>,
 }
 
 /// What a message tells, and whose message it is.
@@ -73,6 +81,9 @@ pub enum Unreadable {
     /// No row of `cdr_csv` or `cdr_custom`: its beginning or its end is missing.
     #[error("the row is no whole CDR: no three times and two counts of seconds stand in it")]
     NotACdr,
+    /// An id that no PBX gives: it is the name of a call, in logs and in the CRM.
+    #[error("an id in the message has control characters, or more than {ID_BYTES_MAX} bytes")]
+    NoId,
 }
 
 /// Decodes the messages of one source. It keeps what later messages need: the columns of a CSV
@@ -84,6 +95,7 @@ pub struct Decoder {
     rows: CsvRows,
     cdr_clock: CdrClock,
     cdr_rows: CdrRows,
+    variables: Option<BTreeSet<String>>,
     scratch: Scratch,
     memory: ami_json::Memory,
 }
@@ -97,6 +109,7 @@ impl Decoder {
             cdr_rows: CdrRows::new(),
             clock: CelClock::new(settings.zone, format == Format::CelCsv),
             rows: CsvRows::new(settings.cel_columns),
+            variables: settings.variables,
             scratch: Scratch::default(),
             memory: ami_json::Memory::default(),
         }
@@ -124,11 +137,37 @@ impl Decoder {
             Format::CdrAmqp => cdr::decode_amqp(message, &mut self.scratch),
             Format::CdrCsv => self.cdr_rows.decode(message),
         };
-        if let Decoded::Event { heard, .. } = &mut decoded
-            && let Told::Cdr(cdr) = &mut heard.told
-        {
-            self.cdr_clock.place(cdr, heard.server.as_deref());
+        let Decoded::Event { heard, .. } = &mut decoded else {
+            return decoded;
+        };
+        if !has_good_ids(heard) {
+            return Decoded::Unreadable(Unreadable::NoId);
+        }
+        match &mut heard.told {
+            Told::Channel(event) => {
+                let wanted = self.variables.as_ref();
+                event.retain_variables(|name| {
+                    name.len() <= VARIABLE_NAME_BYTES_MAX
+                        && wanted.is_none_or(|wanted| wanted.contains(name))
+                });
+            }
+            Told::Cdr(cdr) => self.cdr_clock.place(cdr, heard.server.as_deref()),
+            Told::Mark(_) => {}
         }
         decoded
     }
+}
+
+/// Whether each id that calls are known by can be one.
+fn has_good_ids(heard: &Heard<'_>) -> bool {
+    let is_good = |id: &str| {
+        let plain = id.bytes().all(|byte| byte.is_ascii_graphic());
+        id.len() <= ID_BYTES_MAX && (plain || !id.chars().any(char::is_control))
+    };
+    let told = match &heard.told {
+        Told::Channel(event) => event.ids().all(is_good),
+        Told::Cdr(cdr) => is_good(&cdr.uniqueid) && is_good(&cdr.linkedid),
+        Told::Mark(_) => true,
+    };
+    told && heard.server.as_deref().is_none_or(is_good)
 }

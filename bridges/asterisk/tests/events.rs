@@ -265,6 +265,16 @@ fn what_no_rule_needs_is_skipped_and_what_says_nothing_is_unreadable() {
             "Event: Hangup\nChannel: <unknown>\nUniqueid: \n",
             Unreadable::NoChannel,
         ),
+        (
+            "Event: Hangup\nChannel: PJSIP/1-1\nUniqueid: 5.1\u{1b}[2J\n",
+            Unreadable::NoId,
+        ),
+        (
+            "Event: DialBegin\nChannel: a\nUniqueid: 5.1\nDestUniqueid: 5.2\n\
+             DestLinkedid: \u{9b}5.1\n",
+            Unreadable::NoId,
+        ),
+        ("Event: Cdr\nUniqueID: 5.1\u{7}\n", Unreadable::NoId),
     ] {
         decode(message, |decoded| {
             assert_eq!(decoded, Decoded::Unreadable(why), "{message}")

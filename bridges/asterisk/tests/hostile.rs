@@ -2,6 +2,7 @@
 
 use callbridge_asterisk::{
     Decoded, Decoder, DecoderSettings, Format, Frame, Framer, Frames, MESSAGE_BYTES_MAX, Pairs,
+    Unreadable,
 };
 use callbridge_call::{Kind, Told};
 use proptest::prelude::*;
@@ -263,6 +264,55 @@ fn a_banner_is_a_message_of_its_own_though_no_empty_line_follows() {
     framer.push(b"\r\n");
     let response = b"Response: Success\r\nMessage: Authentication accepted";
     assert_eq!(framer.next(), Some(Frame::Message(response)));
+}
+
+#[test]
+fn an_id_that_ends_a_line_or_a_name_without_end_is_no_id() {
+    let mut decoder = Decoder::new(Format::AmiJson, DecoderSettings::default());
+    let told = |id: &str| format!(r#"{{"Event":"Hangup","Channel":"a","Uniqueid":"{id}"}}"#);
+    let long = "5".repeat(257);
+    for id in [r"5.1\nid=9", r"5.1\u0085", r"\u001b[2J", &long] {
+        let decoded = decoder.decode(told(id).as_bytes()) == Decoded::Unreadable(Unreadable::NoId);
+        assert!(decoded, "{id}");
+    }
+    let server = r#"{"Event":"Hangup","Uniqueid":"5.1","server_name":"a\nb"}"#;
+    let decoded = decoder.decode(server.as_bytes());
+    assert_eq!(decoded, Decoded::Unreadable(Unreadable::NoId));
+    let told = told(&long[..256]);
+    let good = decoder.decode(told.as_bytes());
+    assert!(matches!(good, Decoded::Event { .. }), "{good:?}");
+}
+
+#[test]
+fn variables_are_kept_if_a_rule_names_them_and_their_names_are_short() {
+    let long = "V".repeat(81);
+    let message = format!(
+        "Event: DialBegin\r\nChannel: a\r\nUniqueid: 5.1\r\nChanVariable: LEAD_ID=4001\r\n\
+         ChanVariable: OTHER=1\r\nChanVariable: {long}=1\r\nDestChannel: b\r\n\
+         DestUniqueid: 5.2\r\nDestChanVariable: OTHER=2\r\nDestChanVariable: LEAD_ID=4002\r\n"
+    );
+    let kept = |variables: Option<&[&str]>| {
+        let names = variables.map(|names| names.iter().map(ToString::to_string).collect());
+        let settings = DecoderSettings {
+            variables: names,
+            ..DecoderSettings::default()
+        };
+        let mut decoder = Decoder::new(Format::Ami, settings);
+        let Decoded::Event { heard, .. } = decoder.decode(message.as_bytes()) else {
+            panic!("an event");
+        };
+        let Told::Channel(event) = &heard.told else {
+            panic!("of a channel");
+        };
+        let by = event.kind.other().expect("who dials");
+        let all = event.channel.variables.iter().chain(&by.variables);
+        all.map(|(name, value)| format!("{name}={value}"))
+            .collect::<Vec<_>>()
+    };
+    let all = ["OTHER=2", "LEAD_ID=4002", "LEAD_ID=4001", "OTHER=1"];
+    assert_eq!(kept(None), all);
+    assert_eq!(kept(Some(&["LEAD_ID"])), ["LEAD_ID=4002", "LEAD_ID=4001"]);
+    assert!(kept(Some(&[])).is_empty());
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod names;
 pub(crate) mod open;
 mod relief;
 mod report;
+mod room;
 mod settings;
 mod settling;
 mod texts;
@@ -167,6 +168,7 @@ impl Assembler {
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open_calls();
+        self.limit_open_bytes();
     }
 
     /// Takes in an event of the channel `id`, which belongs to the call `key`.
@@ -230,7 +232,7 @@ impl Assembler {
     /// its name alone is its own.
     fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>, at: EventTime) -> u64 {
         let mut met = vec![(id.clone(), leg::unmarked(&event.channel.name))];
-        if let Some(other) = open::other_channel(&event.kind) {
+        if let Some(other) = event.kind.other() {
             let id = UniqueId::new(other.uniqueid.as_ref());
             met.extend(id.map(|id| (id, leg::unmarked(&other.name))));
         }
@@ -367,6 +369,7 @@ impl Assembler {
             return;
         }
         self.counts.forced += u64::from(ended != Ended::HungUp);
+        self.counts.oversized += u64::from(ended == Ended::TooLarge);
         self.calls.remember_finished(&call);
         let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
         self.counts.nobody += u64::from(finished.is_empty());
@@ -396,6 +399,7 @@ impl Assembler {
             let early = || self.early.get(key).map(serde_json::to_vec);
             if let Some(snapshot) = call.or_else(early).and_then(Result::ok) {
                 self.published.insert(key);
+                self.calls.weigh(key, snapshot.len());
                 let snapshot = Some(snapshot);
                 changes.push(OpenChange { key, snapshot });
             } else if self.published.remove(&key) {
@@ -419,8 +423,9 @@ impl Assembler {
             self.published.insert(key);
             return Ok(());
         }
-        let call: OpenCall =
+        let mut call: OpenCall =
             serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        call.bytes = snapshot.len();
         self.calls.put_back(key, call);
         self.published.insert(key);
         self.settle_or_not(key);

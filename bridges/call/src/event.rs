@@ -89,6 +89,46 @@ pub struct ChannelEvent<'a> {
     pub kind: Kind<'a>,
 }
 
+impl<'a> ChannelEvent<'a> {
+    /// The unique ids and linkedids that it names, empty ones included.
+    pub fn ids(&self) -> impl Iterator<Item = &str> {
+        let channels = std::iter::once(&self.channel).chain(self.kind.other());
+        let ids = channels.flat_map(|it| [it.uniqueid.as_ref(), it.linkedid.as_ref()]);
+        let joined = match &self.kind {
+            Kind::Joined { with } => with.as_slice(),
+            Kind::Born { .. }
+            | Kind::State { .. }
+            | Kind::DialBegin { .. }
+            | Kind::DialEnd { .. }
+            | Kind::App { .. }
+            | Kind::BridgeEnter { .. }
+            | Kind::BridgeLeave { .. }
+            | Kind::Linked { .. }
+            | Kind::Unlinked { .. }
+            | Kind::Renamed { .. }
+            | Kind::Hangup { .. }
+            | Kind::Gone
+            | Kind::LinkedidEnd
+            | Kind::Listed { .. }
+            | Kind::Seen => &[],
+        };
+        // What has a slash is a channel's name.
+        let joined = joined.iter().map(AsRef::as_ref);
+        ids.chain(joined.filter(|id: &&str| !id.contains('/')))
+    }
+
+    /// Leaves out the variables whose names are not wanted.
+    pub fn retain_variables(&mut self, wanted: impl Fn(&str) -> bool) {
+        let of_channel = |channel: &mut ChannelRef<'a>| {
+            channel.variables.retain(|(name, _)| wanted(name));
+        };
+        of_channel(&mut self.channel);
+        if let Some(other) = self.kind.other_mut() {
+            of_channel(other);
+        }
+    }
+}
+
 /// A channel as one message describes it. Unknown texts are empty (`<unknown>` is, too).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChannelRef<'a> {
@@ -226,6 +266,47 @@ pub enum Kind<'a> {
     },
     /// Any other message that shows the channel alive, with its linkedid and variables.
     Seen,
+}
+
+impl<'a> Kind<'a> {
+    /// The channel beside its own that an event describes.
+    pub fn other(&self) -> Option<&ChannelRef<'a>> {
+        match self {
+            Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref(),
+            Self::Linked { with } | Self::Unlinked { with } => Some(with),
+            Self::Born { .. }
+            | Self::State { .. }
+            | Self::App { .. }
+            | Self::BridgeEnter { .. }
+            | Self::BridgeLeave { .. }
+            | Self::Joined { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup { .. }
+            | Self::Gone
+            | Self::LinkedidEnd
+            | Self::Listed { .. }
+            | Self::Seen => None,
+        }
+    }
+
+    fn other_mut(&mut self) -> Option<&mut ChannelRef<'a>> {
+        match self {
+            Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref_mut(),
+            Self::Linked { with } | Self::Unlinked { with } => Some(with),
+            Self::Born { .. }
+            | Self::State { .. }
+            | Self::App { .. }
+            | Self::BridgeEnter { .. }
+            | Self::BridgeLeave { .. }
+            | Self::Joined { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup { .. }
+            | Self::Gone
+            | Self::LinkedidEnd
+            | Self::Listed { .. }
+            | Self::Seen => None,
+        }
+    }
 }
 
 /// A call detail record. Texts as the source gives them; times made absolute by the decoder

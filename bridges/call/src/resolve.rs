@@ -55,6 +55,8 @@ pub(crate) enum Ended {
     TooLong,
     /// Too many calls were open, and nothing was heard of this one for the longest time.
     TooMany,
+    /// It, or all calls together, took too much memory, and none took more than it.
+    TooLarge,
     /// Its end was missed: another account told of it, or nothing does.
     Missed,
 }
@@ -69,6 +71,10 @@ impl Ended {
             Self::HungUp => None,
             Self::Unheard => Some("a hang-up was not heard".to_owned()),
             Self::TooLong => Some("no hang-up was heard within --max-call".to_owned()),
+            Self::TooLarge => Some(
+                "it was ended while it was open: more was told of it than there is memory for"
+                    .to_owned(),
+            ),
             Self::TooMany => {
                 Some("no hang-up was heard, and --max-open-calls were open".to_owned())
             }

@@ -93,6 +93,10 @@ pub(super) struct Calls {
     /// when the longest silent is asked for, not at every event.
     silent: BTreeSet<(EventTime, u64)>,
     silent_since: BTreeMap<u64, EventTime>,
+    /// Bytes of all calls, as each was last written down.
+    pub(super) bytes: usize,
+    /// Those that took too many.
+    pub(super) oversized: BTreeSet<u64>,
     next: u64,
     finished: Index<()>,
     finished_order: VecDeque<Box<str>>,
@@ -240,6 +244,7 @@ impl Calls {
         self.opened.insert((call.opened, key));
         self.silent.insert((call.heard_arrived, key));
         self.silent_since.insert(key, call.heard_arrived);
+        self.bytes += call.bytes;
         self.calls.insert(key, call);
     }
 
@@ -307,6 +312,7 @@ impl Calls {
 
     fn remove(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.calls.remove(&key)?;
+        self.bytes = self.bytes.saturating_sub(call.bytes);
         self.opened_arrived.remove(&(call.opened_arrived, key));
         self.opened.remove(&(call.opened, key));
         if let Some(since) = self.silent_since.remove(&key) {

@@ -84,6 +84,9 @@ pub(crate) struct OpenCall {
     /// It was in a conference, which anybody may join.
     #[serde(default)]
     pub(crate) conference: bool,
+    /// Bytes that it took when it was last written down.
+    #[serde(skip)]
+    pub(crate) bytes: usize,
 }
 
 /// All that leads from an event to a call.
@@ -145,6 +148,7 @@ impl OpenCall {
             overdue: false,
             rootless: false,
             conference: false,
+            bytes: 0,
         }
     }
 
@@ -175,7 +179,7 @@ impl OpenCall {
             new_leg: false,
             changed: self.joined.len() > joined,
         };
-        if let Some(other) = other_channel(&event.kind) {
+        if let Some(other) = event.kind.other() {
             self.describe(at, other, &mut outcome);
         }
         let known = self.legs.contains_key(id);
@@ -427,26 +431,7 @@ impl OpenCall {
         self.late = self.late.max(other.late);
         self.overdue |= other.overdue;
         self.conference |= other.conference;
-    }
-}
-
-/// The channel beside its own that an event describes.
-pub(super) fn other_channel<'e, 'a>(kind: &'e Kind<'a>) -> Option<&'e ChannelRef<'a>> {
-    match kind {
-        Kind::DialBegin { by, .. } | Kind::DialEnd { by, .. } => by.as_deref(),
-        Kind::Linked { with } | Kind::Unlinked { with } => Some(with),
-        Kind::Born { .. }
-        | Kind::State { .. }
-        | Kind::App { .. }
-        | Kind::BridgeEnter { .. }
-        | Kind::BridgeLeave { .. }
-        | Kind::Joined { .. }
-        | Kind::Renamed { .. }
-        | Kind::Hangup { .. }
-        | Kind::Gone
-        | Kind::LinkedidEnd
-        | Kind::Listed { .. }
-        | Kind::Seen => None,
+        self.bytes += other.bytes;
     }
 }
 

@@ -29,8 +29,10 @@ pub struct Counts {
     pub ghosts: u64,
     /// Calls in which neither a trunk nor a telephone took part.
     pub nobody: u64,
-    /// Calls ended because they were open too long, or too many were open.
+    /// Calls ended because they were open too long, or too many or too large ones were open.
     pub forced: u64,
+    /// Those of them that took more memory than there was for them.
+    pub oversized: u64,
     /// CDRs of no call, or of one that is finished.
     pub cdr_unmatched: u64,
     /// Marks: logins, restarts.

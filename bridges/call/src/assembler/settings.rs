@@ -20,6 +20,9 @@ pub struct Settings {
     pub max_call: Duration,
     /// More open calls than this: the one longest silent is ended, and incomplete.
     pub max_open_calls: usize,
+    /// Bytes that all open calls may take, as they are written down; `None`: so many as that many
+    /// calls need. Beyond it the largest is ended, and incomplete.
+    pub max_open_bytes: Option<usize>,
     /// A call that was open while nobody listened, and is silent for this long after that, is given
     /// out as far as it is known, and incomplete. It stays open, and is given out again when its
     /// end is heard.
@@ -31,7 +34,18 @@ pub struct Settings {
     pub history: bool,
 }
 
+/// Bytes of an open call: one of five channels and forty facts takes half of it.
+const BYTES_A_CALL: usize = 16 * 1024;
+/// Few calls may take so much.
+const OPEN_BYTES_MIN: usize = 64 << 20;
+
 impl Settings {
+    /// Bytes that all open calls may take.
+    pub(super) fn open_bytes_max(&self) -> usize {
+        let many = self.max_open_calls.saturating_mul(BYTES_A_CALL);
+        self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
+    }
+
     /// The defaults of the command line: 500 ms, no wait for CDRs, 12 hours, 10,000 calls.
     pub fn new(endpoints: Endpoints) -> Self {
         Self {
@@ -41,6 +55,7 @@ impl Settings {
             cdr_apart: false,
             max_call: Duration::from_secs(12 * 3600),
             max_open_calls: 10_000,
+            max_open_bytes: None,
             lost_after: Duration::from_secs(60),
             caught_up: false,
             history: false,

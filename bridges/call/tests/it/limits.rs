@@ -125,6 +125,72 @@ fn variables_without_end_are_cut_off() {
     assert!(bytes < 256 << 10, "{bytes}");
 }
 
+/// A channel whose texts are as long as they may be.
+fn flooded(number: u32, texts: u32) -> Story {
+    let text = "x".repeat(2_000);
+    let city = customer(number);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring);
+    for bridge in 0..texts {
+        story
+            .at(1.0)
+            .enter(&city, &format!("{number}-{bridge}{text}"));
+    }
+    story
+}
+
+/// Tells it as a batch is told, and what was learned is written down.
+fn batch(assembler: &mut Assembler, story: &Story) {
+    for part in story.events.chunks(64) {
+        part.iter().for_each(|(at, told)| {
+            assembler.hear(told, *at);
+        });
+        assembler.take_changes();
+    }
+}
+
+#[test]
+fn a_call_that_is_flooded_is_ended_and_says_so_and_others_go_on() {
+    let mut assembler = assembler();
+    let other = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&other, Ring);
+    batch(&mut assembler, &story);
+    batch(&mut assembler, &flooded(2, 4_000));
+    let ended = assembler.take_finished();
+    let why: Vec<_> = ended.iter().map(|it| it.incomplete.as_deref()).collect();
+    let words = "it was ended while it was open: more was told of it than there is memory for";
+    assert_eq!(why, [Some(words)]);
+    let counts = assembler.counts();
+    assert_eq!((counts.oversized, counts.forced), (1, 1));
+    assert!(assembler.knows(other.id()) && !assembler.knows(customer(2).id()));
+}
+
+#[test]
+fn of_many_calls_that_are_flooded_the_largest_go_and_a_silent_one_stays() {
+    let most = 8 << 20;
+    let mut assembler = Assembler::new(Settings {
+        max_open_bytes: Some(most),
+        ..settings()
+    });
+    let silent = customer(1);
+    let mut story = Story::new();
+    story.at(0.0).born(&silent, Ring);
+    batch(&mut assembler, &story);
+    for number in 2..40 {
+        batch(&mut assembler, &flooded(number, 500));
+    }
+    let counts = assembler.counts().clone();
+    assert!(counts.oversized > 30, "{counts:?}");
+    assert!(assembler.knows(silent.id()));
+    // What is still open is within the budget, but for the last batch.
+    let mut open = 0;
+    for number in 1..40 {
+        open += usize::from(assembler.knows(customer(number).id()));
+    }
+    assert!((2..16).contains(&open), "{open}");
+}
+
 /// A room's telephone that stays for weeks, and customers who come and go.
 fn visits(
     assembler: &mut Assembler,
