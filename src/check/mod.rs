@@ -143,10 +143,10 @@ fn open_secrets(config: &Config) -> Vec<Finding> {
     files.into_iter().map(advice).collect()
 }
 
-/// What is likely to be a mistake.
+/// What is likely to be a mistake, or can be read by others.
 fn doubts(config: &Config) -> Vec<Finding> {
     let doubts = cli::doubts::of(config).into_iter();
     doubts
-        .map(|it| Finding::advice(it.what, "likely a mistake", it.words))
+        .map(|it| Finding::advice(it.what, it.kind, it.words))
         .collect()
 }

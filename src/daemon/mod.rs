@@ -223,8 +223,8 @@ impl Daemon {
             source = urls.join(", "),
             "callbridge runs"
         );
-        for Doubt { what, words } in doubts {
-            tracing::warn!(id = what, reason = words, "likely a mistake");
+        for Doubt { what, kind, words } in doubts {
+            tracing::warn!(id = what, reason = words, "{kind}");
         }
     }
 

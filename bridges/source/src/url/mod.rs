@@ -33,6 +33,20 @@ pub struct Endpoint {
     pub tls: bool,
 }
 
+impl Endpoint {
+    /// What is said to it does not leave this machine.
+    pub fn is_loopback(&self) -> bool {
+        let address = self.host.parse::<std::net::IpAddr>();
+        self.host.eq_ignore_ascii_case("localhost")
+            || address.is_ok_and(|address| address.to_canonical().is_loopback())
+    }
+
+    /// What is said to it can be read on its way.
+    pub fn is_clear(&self) -> bool {
+        !self.tls && !self.is_loopback()
+    }
+}
+
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.host.contains(':') {
@@ -174,6 +188,27 @@ impl SourceUrl {
         }
     }
 
+    /// As it was given, but for the file of its secret: for pages and messages that others see.
+    pub fn public(&self) -> String {
+        without_secret_file(&self.shown)
+    }
+
+    /// What stands before `://`.
+    pub fn scheme(&self) -> &str {
+        self.shown.split("://").next().unwrap_or_default()
+    }
+
+    /// Where it is reached; `None` for a file.
+    pub const fn endpoint(&self) -> Option<&Endpoint> {
+        match &self.transport {
+            Transport::Ami { endpoint, .. } | Transport::WebSocket { endpoint, .. } => {
+                Some(endpoint)
+            }
+            Transport::Amqp(queue) => Some(&queue.broker.endpoint),
+            Transport::File { .. } => None,
+        }
+    }
+
     /// Names the source in the spool: stays the same when keys of the URL change that do not
     /// make it another source (`from=`, `secret-file=`, …).
     pub fn key(&self) -> String {
@@ -228,6 +263,27 @@ impl QueueUrl {
     /// All that is wrong with it, each a full sentence with its cure.
     pub fn parse(text: &str) -> Result<Self, Vec<Fault>> {
         parse::queue(text)
+    }
+
+    /// As it was given, but for the file of its secret.
+    pub fn public(&self) -> String {
+        without_secret_file(&self.shown)
+    }
+}
+
+/// The URL without `secret-file=`, however the key is written.
+pub fn without_secret_file(shown: &str) -> String {
+    let Some((front, query)) = shown.split_once('?') else {
+        return shown.to_owned();
+    };
+    let pairs = query.split('&');
+    let pairs = pairs.filter(|pair| {
+        let key = pair.split('=').next().unwrap_or_default();
+        keys::decoded(key) != "secret-file"
+    });
+    match pairs.collect::<Vec<_>>().join("&") {
+        rest if rest.is_empty() => front.to_owned(),
+        rest => format!("{front}?{rest}"),
     }
 }
 

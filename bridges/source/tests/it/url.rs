@@ -157,3 +157,46 @@ fn a_key_given_twice_or_without_a_value_is_a_fault() {
     assert!(said.contains("pbx= is given twice"), "{said}");
     assert!(said.contains("write ca-file=VALUE"), "{said}");
 }
+
+#[test]
+fn what_others_see_of_a_url_names_no_file_of_a_secret() {
+    for (given, seen) in [
+        ("ami://a@pbx?secret-file=/s", "ami://a@pbx"),
+        ("ami://a@pbx?pbx=b&secret-file=/s", "ami://a@pbx?pbx=b"),
+        ("ami://a@pbx?secret%2Dfile=/s&pbx=b", "ami://a@pbx?pbx=b"),
+        (
+            "amqp://a@mq/v?queue=q&secret-file=/s&format=wazo",
+            "amqp://a@mq/v?queue=q&format=wazo",
+        ),
+        ("ws://gateway:8000/x", "ws://gateway:8000/x"),
+    ] {
+        let url = source(given);
+        assert_eq!(url.public(), seen);
+        // What positions and gaps are kept under stays as it was given.
+        assert_eq!(url.to_string(), given);
+    }
+}
+
+#[test]
+fn what_stays_on_this_machine_is_not_clear_to_others() {
+    let clear = |text: &str| source(text).endpoint().is_some_and(|it| it.is_clear());
+    for here in [
+        "ami://a@127.0.0.1",
+        "ami://a@127.8.8.8",
+        "ami://a@localhost",
+        "ami://a@LOCALHOST",
+        "ami://a@[::1]",
+        "ami://a@[::ffff:127.0.0.1]",
+        "amis://a@pbx.example",
+        "file:///x?format=ami",
+    ] {
+        assert!(!clear(here), "{here}");
+    }
+    for there in [
+        "ami://a@10.0.0.1",
+        "ws://localhost.example/",
+        "ami://a@[fe80::1]",
+    ] {
+        assert!(clear(there), "{there}");
+    }
+}
