@@ -214,13 +214,14 @@ impl Daemon {
         let sources = self.observer.sources.borrow();
         let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
         pbxes.dedup();
-        let urls: Vec<&str> = sources.iter().map(|it| it.url.as_str()).collect();
+        let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));
+        let named: Vec<String> = named.collect();
         tracing::info!(
             version = crate::VERSION,
             commit = crate::COMMIT,
             state = %state.display(),
             pbx = pbxes.join(", "),
-            source = urls.join(", "),
+            source = named.join(", "),
             "callbridge runs"
         );
         for Doubt { what, kind, words } in doubts {

@@ -184,7 +184,7 @@ impl Watch for Observer {
         let seen_up = self.seen_up.borrow();
         let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
         waiting
-            .map(|(source, _)| format!("{} has not been up yet", source.url))
+            .map(|(source, _)| format!("{} has not been up yet", source.name()))
             .collect()
     }
 }

@@ -8,7 +8,7 @@ use crate::control::{Ask, socket};
 use crate::intake::gap_log::{self, GapLog};
 use crate::intake::identity::{self, Origin};
 use crate::intake::unmatched::{self, UnmatchedLog};
-use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings};
+use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
 use crate::journal::{Rules, figures};
 use crate::lead_field;
 use crate::ops::metrics::Durations;
@@ -84,7 +84,9 @@ pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Fail
         .sources
         .iter()
         .map(|source| settings_of(source, &default_pbx));
-    let intake = restored(config, settings.collect(), &spool).await?;
+    let mut settings: Vec<SourceSettings> = settings.collect();
+    label_all(&mut settings);
+    let intake = restored(config, settings, &spool).await?;
     let mut sources = Vec::new();
     for (at, flag) in config.sources.iter().enumerate() {
         let begin = if flag.catch_up && intake.was_listening(at) {
@@ -189,21 +191,9 @@ async fn default_pbx(config: &Config, spool: &Handle) -> Result<String, Failure>
 }
 
 fn settings_of(source: &SourceFlag, default_pbx: &str) -> SourceSettings {
-    SourceSettings {
-        shown: source.url.to_string(),
-        pbx: source
-            .url
-            .pbx
-            .clone()
-            .unwrap_or_else(|| default_pbx.to_owned()),
-        format: source.url.format(),
-        file: is_file(&source.url.transport),
-        forgets: match &source.url.transport {
-            Transport::Ami { .. } | Transport::WebSocket { .. } => true,
-            Transport::Amqp(_) | Transport::File { .. } => false,
-        },
-        catch_up: source.catch_up,
-    }
+    let pbx = source.url.pbx.clone();
+    let pbx = pbx.unwrap_or_else(|| default_pbx.to_owned());
+    SourceSettings::new(&source.url, pbx, source.catch_up)
 }
 
 /// From when on the calls of each PBX count whose file says `from=DATE`. The date stands in the
@@ -368,7 +358,7 @@ async fn source(
         Ok(position) => Some(position),
         Err(error) => {
             tracing::error!(
-                %error, source = %flag.url,
+                %error, source = flag.url.public(),
                 "its kept place cannot be read: it is read as if for the first time, and what was \
                  written meanwhile by from=DATE"
             );

@@ -83,7 +83,7 @@ pub fn start(
         }
         let place = Arc::new(Place {
             at,
-            shown: source.url.clone(),
+            shown: source.name().to_owned(),
             queue: matches!(flag.url.transport, Transport::Amqp(_)),
             own: card(config, &source.pbx),
             others: others.clone(),

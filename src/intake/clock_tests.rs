@@ -33,6 +33,8 @@ fn intake() -> Intake {
     };
     let source = SourceSettings {
         shown: "ws://pbx/".to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
         pbx: "hq".to_owned(),
         format: Format::AmiJson,
         file: false,

@@ -275,7 +275,7 @@ impl Intake {
         let found = std::mem::take(&mut self.otherwise);
         let named = |(at, words): (usize, String)| {
             let source = self.sources.get(at)?;
-            Some((source.settings.shown.clone(), words))
+            Some((source.settings.label.clone(), words))
         };
         found.into_iter().filter_map(named).collect()
     }

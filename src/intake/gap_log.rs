@@ -5,6 +5,7 @@ use super::gaps::Gap;
 use crate::ops::status::SourceGap;
 use crate::spool::Op;
 use callbridge_call::EventTime;
+use callbridge_source::url::without_secret_file;
 use serde::{Deserialize, Serialize};
 
 /// Gaps kept; the oldest goes first.
@@ -85,7 +86,12 @@ impl GapLog {
 
     /// As `status` lists them.
     pub fn listed(self) -> Vec<SourceGap> {
-        self.gaps.into_iter().map(|it| it.gap).collect()
+        // They are kept under the URL as it was given.
+        let shown = |mut gap: SourceGap| {
+            gap.source = without_secret_file(&gap.source);
+            gap
+        };
+        self.gaps.into_iter().map(|it| shown(it.gap)).collect()
     }
 }
 

@@ -192,7 +192,7 @@ impl Intake {
         }
         let named = |(at, news): (usize, News)| {
             let source = self.sources.get(at)?;
-            Some((source.settings.shown.clone(), news))
+            Some((source.settings.label.clone(), news))
         };
         let news = self.reports.take(now).into_iter();
         news.filter_map(named).collect()

@@ -40,4 +40,4 @@ pub mod written;
 
 pub use self::core::{Batch, Intake};
 pub use gaps::Gap;
-pub use settings::{Memory, Settings, SourceSettings};
+pub use settings::{Memory, Settings, SourceSettings, label_all};

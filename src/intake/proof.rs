@@ -207,7 +207,7 @@ impl Intake {
         let mut found = Vec::new();
         for source in &mut self.sources {
             let untold = std::mem::take(&mut source.proof.untold).into_iter();
-            found.extend(untold.map(|what| (source.settings.shown.clone(), what)));
+            found.extend(untold.map(|what| (source.settings.label.clone(), what)));
         }
         found
     }

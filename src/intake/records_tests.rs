@@ -32,6 +32,8 @@ fn intake(formats: &[Format]) -> Intake {
     };
     let source = |format: &Format| SourceSettings {
         shown: format!("source of {format}"),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
         pbx: "hq".to_owned(),
         format: *format,
         file: false,

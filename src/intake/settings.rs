@@ -7,6 +7,7 @@ use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
+use callbridge_source::url::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -54,8 +55,12 @@ impl Settings {
 /// What the intake has to know of a source.
 #[derive(Clone, Debug)]
 pub struct SourceSettings {
-    /// Its URL as shown; what its place is kept under.
+    /// Its URL as it was given: what its place and its gaps are kept under, whatever it is called.
     pub shown: String,
+    /// The same without the file of its secret, for JSON.
+    pub url: String,
+    /// What people know it by: `office/ami`.
+    pub label: String,
     /// The id of its PBX.
     pub pbx: String,
     /// What its frames are.
@@ -66,6 +71,37 @@ pub struct SourceSettings {
     pub forgets: bool,
     /// `--catch-up`: a second account of the calls that another source tells.
     pub catch_up: bool,
+}
+
+impl SourceSettings {
+    /// A source of this URL; each gets a label of its own from [`label_all`].
+    pub fn new(url: &SourceUrl, pbx: String, catch_up: bool) -> Self {
+        Self {
+            shown: url.to_string(),
+            url: url.public(),
+            label: format!("{pbx}/{}", url.scheme()),
+            pbx,
+            format: url.format(),
+            file: matches!(url.transport, Transport::File { .. }),
+            forgets: match &url.transport {
+                Transport::Ami { .. } | Transport::WebSocket { .. } => true,
+                Transport::Amqp(_) | Transport::File { .. } => false,
+            },
+            catch_up,
+        }
+    }
+}
+
+/// Numbers those that are called alike: `office/ami`, `office/ami-2`.
+pub fn label_all(sources: &mut [SourceSettings]) {
+    let mut met: BTreeMap<String, u32> = BTreeMap::new();
+    for source in sources {
+        let count = met.entry(source.label.clone()).or_default();
+        *count += 1;
+        if *count > 1 {
+            source.label = format!("{}-{count}", source.label);
+        }
+    }
 }
 
 /// What an earlier run left behind beside open calls.
@@ -81,4 +117,32 @@ pub struct Memory {
     pub gaps: GapLog,
     /// Channels of no trunk that carried outside numbers.
     pub unmatched: UnmatchedLog,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sources_are_known_by_pbx_and_scheme_and_their_places_by_their_urls() {
+        let given = [
+            ("ami://a@127.0.0.1?secret-file=/s", "hq", false),
+            ("ami://a@127.0.0.2?pbx=hq", "hq", false),
+            ("ami://a@127.0.0.3?pbx=shop", "shop", false),
+            ("file:///cel.csv?format=cel-csv", "hq", true),
+            ("amqps://a@mq/v?queue=q&format=wazo", "hq", false),
+        ];
+        let source = |(url, pbx, catch_up): (&str, &str, bool)| {
+            let url = SourceUrl::parse(url).expect("a source");
+            SourceSettings::new(&url, pbx.to_owned(), catch_up)
+        };
+        let mut sources: Vec<SourceSettings> = given.into_iter().map(source).collect();
+        label_all(&mut sources);
+        let labels: Vec<&str> = sources.iter().map(|it| it.label.as_str()).collect();
+        let wants = ["hq/ami", "hq/ami-2", "shop/ami", "hq/file", "hq/amqps"];
+        assert_eq!(labels, wants);
+        let first = &sources[0];
+        assert_eq!(first.shown, "ami://a@127.0.0.1?secret-file=/s", "as ever");
+        assert_eq!(first.url, "ami://a@127.0.0.1");
+    }
 }

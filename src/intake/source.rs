@@ -50,7 +50,8 @@ impl Source {
             proof: Proof::new(&settings, trunks),
             decoder: Decoder::new(settings.format, decoder),
             status: status::Source {
-                url: settings.shown.clone(),
+                url: settings.url.clone(),
+                label: settings.label.clone(),
                 pbx: settings.pbx.clone(),
                 catch_up: settings.catch_up,
                 ..status::Source::default()
@@ -112,7 +113,7 @@ impl Source {
         self.status.unreadable += 1;
         self.refused.push(frame.seq);
         Op::Unreadable {
-            source: self.settings.shown.clone(),
+            source: self.settings.url.clone(),
             pbx: self.settings.pbx.clone(),
             bytes: frame.bytes.to_vec(),
             why,

@@ -36,6 +36,8 @@ fn settings() -> Settings {
 fn intake() -> Intake {
     let source = SourceSettings {
         shown: "ws://pbx/".to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
         pbx: "hq".to_owned(),
         format: Format::AmiJson,
         file: true,
@@ -49,6 +51,8 @@ fn intake() -> Intake {
 fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
     let source = |shown: &str, forgets| SourceSettings {
         shown: shown.to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
         pbx: "hq".to_owned(),
         format: Format::CelAmqp,
         file: false,
@@ -71,6 +75,8 @@ fn while_nothing_can_be_stored_a_queue_is_down_and_a_line_that_goes_on_is_up() {
 fn a_gap_is_listed_and_marked_when_the_file_that_is_followed_has_told_of_it() {
     let line = SourceSettings {
         shown: "ami://pbx/".to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
         pbx: "hq".to_owned(),
         format: Format::Ami,
         file: false,

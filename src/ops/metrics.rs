@@ -308,7 +308,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
     let (events, gaps) = (Counters::<Events>::default(), Counters::<Source>::default());
     for source in &seen.status.sources {
         let label = Source {
-            source: source.url.clone(),
+            source: source.name().to_owned(),
         };
         up.get_or_create(&label)
             .set(i64::from(source.state != SourceState::Down));
@@ -325,7 +325,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
             ("unreadable", source.unreadable),
         ] {
             let labels = Events {
-                source: source.url.clone(),
+                source: source.name().to_owned(),
                 result,
             };
             events.get_or_create(&labels).inc_by(count);
@@ -343,7 +343,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
     all.register("source_last_event_timestamp_seconds", help, last);
     let newest = Gauges::<Source>::default();
     for gap in &seen.status.gaps {
-        let source = gap.source.clone();
+        let source = seen.status.name_of(&gap.source).to_owned();
         let gauge = newest.get_or_create(&Source { source });
         gauge.set(gauge.get().max(gap.to));
     }
@@ -366,7 +366,7 @@ fn unmatched(all: &mut Registry, seen: &Observed) {
         };
         let source = seen.status.sources.iter().find(of_pbx);
         let labels = Channels {
-            source: source.map_or_else(|| it.pbx.clone(), |source| source.url.clone()),
+            source: source.map_or_else(|| it.pbx.clone(), |source| source.name().to_owned()),
             prefix: it.prefix.clone(),
         };
         channels.get_or_create(&labels).inc_by(it.calls);
@@ -475,19 +475,19 @@ mod tests {
         "callbridge_requests_total{endpoint=\"submit\",verdict=\"submitted\"} 4",
         "callbridge_budget_slots{state=\"free\"} 48",
         "callbridge_backlog_drain_seconds 9",
-        "callbridge_source_up{source=\"ami://b@pbx\"} 0",
-        "callbridge_source_events_total{source=\"ami://b@pbx\",result=\"read\"} 7",
-        "callbridge_source_last_event_timestamp_seconds{source=\"ami://b@pbx\"} 1795151317",
-        "callbridge_gaps_total{source=\"ami://b@pbx\"} 2",
-        "callbridge_last_gap_timestamp_seconds{source=\"ami://b@pbx\"} 1795151300",
+        "callbridge_source_up{source=\"hq/ami\"} 0",
+        "callbridge_source_events_total{source=\"hq/ami\",result=\"read\"} 7",
+        "callbridge_source_last_event_timestamp_seconds{source=\"hq/ami\"} 1795151317",
+        "callbridge_gaps_total{source=\"hq/ami\"} 2",
+        "callbridge_last_gap_timestamp_seconds{source=\"hq/ami\"} 1795151300",
         "callbridge_dead_letters{reason=\"failed\"} 1",
         "callbridge_token_expiry_timestamp_seconds 1800000000",
         "callbridge_paused{reason=\"no_grant\"} 1",
         "callbridge_request_duration_seconds_count 1",
         "callbridge_commit_duration_seconds_bucket",
         "callbridge_build_info{version=",
-        "callbridge_source_heard{source=\"ami://b@pbx\"} 0",
-        "callbridge_unmatched_channels_total{source=\"ami://b@pbx\",prefix=\"PJSIP/citty\"} 5",
+        "callbridge_source_heard{source=\"hq/ami\"} 0",
+        "callbridge_unmatched_channels_total{source=\"hq/ami\",prefix=\"PJSIP/citty\"} 5",
     ];
 
     #[test]
@@ -502,6 +502,7 @@ mod tests {
         seen.status.backlog.drain_sec = 9;
         seen.status.sources = vec![status::Source {
             url: "ami://b@pbx".into(),
+            label: "hq/ami".into(),
             read: 7,
             pbx: "hq".into(),
             gaps: 2,

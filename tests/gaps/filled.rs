@@ -82,6 +82,8 @@ fn intake() -> Intake {
     };
     let source = |catch_up| SourceSettings {
         shown: if catch_up { "file" } else { "line" }.to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
         pbx: "hq".to_owned(),
         format: if catch_up {
             Format::CelCsv

@@ -220,7 +220,7 @@ impl Source {
         verdicts: VerdictReader,
         shutdown: impl Future<Output = ()> + Send,
     ) {
-        let shown = self.url.shown.clone();
+        let shown = self.url.public();
         let line = Line::new(self.id, shown, ring.clone(), self.clock, self.counts);
         let mut context = Context {
             line,

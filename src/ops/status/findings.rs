@@ -119,7 +119,7 @@ fn sources(status: &Status, found: &mut Vec<Todo>) {
     let down = |source: &&Source| !source.state.is_up();
     let why = |source: &Source| {
         let why = source.why.as_deref().unwrap_or("not reached yet");
-        format!("source {} ({}) is down: {why}", source.url, source.pbx)
+        format!("source {} is down: {why}", source.name())
     };
     let lines = || status.sources.iter().filter(|source| !source.catch_up);
     let deaf = lines().count() > 0 && lines().all(|source| down(&source));
@@ -139,7 +139,7 @@ fn formats(status: &Status, found: &mut Vec<Todo>) {
         .filter(|it| it.state.is_up() && it.read == 0);
     for source in readable {
         if let Some(why) = &source.why {
-            let what = format!("source {} ({}): {why}", source.url, source.pbx);
+            let what = format!("source {}: {why}", source.name());
             found.push(todo(Kind::OtherFormat, what, status.check()));
         }
     }
@@ -149,7 +149,7 @@ fn daemons(status: &Status, found: &mut Vec<Todo>) {
     for source in &status.sources {
         let harmful = |other: &&OtherReader| other.effect != Effect::None;
         for other in source.others.iter().filter(harmful) {
-            let what = format!("source {}: {other}", source.url);
+            let what = format!("source {}: {other}", source.name());
             let command = match other.pid {
                 Some(pid) => format!("ps -fp {pid}"),
                 None => status.command("status"),
@@ -237,7 +237,7 @@ fn gaps(status: &Status, found: &mut Vec<Todo>) {
         "{} of {} ({} in a day): whole calls may be missing; look into the PBX's own list, and \
          name its file with --catch-up",
         counted(count, "gap", "gaps"),
-        gap.source,
+        status.name_of(&gap.source),
         super::seconds_in_words(seconds),
     );
     // The calls around it say whether any was lost.

@@ -346,6 +346,6 @@ fn commands_can_be_run_as_they_stand() {
     status.check_command = Some("callbridge check @/etc/flags".to_owned());
     let status = status.judged();
     assert_eq!(status.todo[0].command, "callbridge check @/etc/flags");
-    let what = "source ami://a@pbx:5038 (pbx1) is down: connection refused";
+    let what = "source ami://a@pbx:5038 is down: connection refused";
     assert_eq!(status.todo[0].what, what);
 }

@@ -257,8 +257,11 @@ impl SourceState {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// As given by its flag, without secrets.
+    /// As given by its flag, without secrets and their files.
     pub url: String,
+    /// What people know it by: `office/ami`; empty of a daemon that is older than labels.
+    #[serde(default)]
+    pub label: String,
     /// The id of its PBX.
     pub pbx: String,
     /// It is a file that fills what the others could not hear (`--catch-up`).
@@ -295,6 +298,16 @@ pub struct Source {
     /// Other daemons on this machine that read it, too.
     #[serde(default)]
     pub others: Vec<OtherReader>,
+}
+
+impl Source {
+    /// What it is called.
+    pub fn name(&self) -> &str {
+        match self.label.as_str() {
+            "" => &self.url,
+            label => label,
+        }
+    }
 }
 
 /// A time in which events may have been missed, in epoch seconds.

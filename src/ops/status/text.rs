@@ -109,6 +109,12 @@ impl Status {
         text
     }
 
+    /// What the source of this URL is called.
+    pub fn name_of<'a>(&'a self, url: &'a str) -> &'a str {
+        let source = self.sources.iter().find(|source| source.url == url);
+        source.map_or(url, Source::name)
+    }
+
     fn calls_to_text(&self, text: &mut String, look: &Look) {
         let b = &self.books;
         let balance = if b.balance() { "" } else { " (unbalanced!)" };
@@ -184,7 +190,7 @@ impl Status {
             let _ = writeln!(
                 text,
                 "gap      {from} to {to} ({seconds}), {filled}\n         of {}",
-                gap.source
+                safe(self.name_of(&gap.source))
             );
         }
         if skipped > 0 {
@@ -258,7 +264,8 @@ impl Source {
         };
         let since = self.down_since.filter(|_| !self.state.is_up());
         let since = since.map_or_else(String::new, |at| format!(" since {}", look.zone.second(at)));
-        let _ = writeln!(text, "source   {} ({}) {state}{since}", self.url, self.pbx);
+        let (name, url) = (safe(self.name()), safe(&self.url));
+        let _ = writeln!(text, "source   {name} {state}{since}\n         {url}");
         if let Some(why) = &self.why {
             let _ = writeln!(text, "         {}", safe(why));
         }

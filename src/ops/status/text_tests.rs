@@ -104,6 +104,7 @@ fn daemon() -> Status {
         },
         sources: vec![Source {
             url: "ami://a@pbx:5038".to_owned(),
+            label: "pbx1/ami".to_owned(),
             pbx: "pbx1".to_owned(),
             state: SourceState::Up,
             last_event_at: Some(1_795_151_310),
@@ -131,10 +132,11 @@ fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_
     last     call of 2026-11-20 10:08:20 +05
     backlog  nothing waits
     token    ok, expires 2030-01-20 19:55:17 +05
-    source   ami://a@pbx:5038 (pbx1) up
+    source   pbx1/ami up
+             ami://a@pbx:5038
              0 read, 0 skipped, 0 repaired, 0 unreadable, 1 gaps, last event 2026-11-20 10:08:30 +05
     gap      2026-11-19 19:53:20 +05 to 2026-11-19 19:56:40 +05 (3 min 20 s), filled
-             of ami://a@pbx:5038
+             of pbx1/ami
     version  1.2.3 (abc), state /var/lib/callbridge
     ");
 }
@@ -150,11 +152,11 @@ fn a_line_that_is_down_says_why_and_since_when_and_what_to_run() {
     let head: Vec<&str> = text.lines().take(3).collect();
     insta::assert_snapshot!(head.join("\n"), @r"
     no source is up
-      - source ami://a@pbx:5038 (pbx1) is down: connection refused�[2J
+      - source pbx1/ami is down: connection refused\u{1b}[2J
           callbridge check @FILE (with the flags of run)
     ");
     assert!(
-        text.contains("(pbx1) down since 2026-11-20 10:06:40 +05\n"),
+        text.contains("pbx1/ami down since 2026-11-20 10:06:40 +05\n"),
         "{text}"
     );
     assert!(!text.contains('\u{1b}'), "no orders to a terminal");
