@@ -259,14 +259,27 @@ fn the_manager_account_hears_calls_with_their_times_and_may_do_no_more_than_ask(
             .map(|(_, value)| value.trim())
     };
     assert_eq!(setting("timestampevents"), Some("yes"));
-    assert_eq!(setting("read"), Some("call,cdr,system"));
-    assert_eq!(setting("write"), Some("system"));
-    assert_eq!(setting("channelvars"), Some("LEAD_ID"));
+    assert_eq!(setting("read"), Some("call,cdr,system,user"));
+    // `system`, `config` and `command` read the secrets of the PBX.
+    assert_eq!(setting("write"), Some("reporting,user"));
+    // There is one such line for all accounts: a second one would take others' variables away.
+    assert_eq!(setting("channelvars"), None);
+    assert!(manager.contains(";channelvars = LEAD_ID\n"));
+    assert!(manager.contains("install -m 640 -o root -g asterisk "));
     assert_eq!(setting("secret"), Some("CHANGE-ME"));
 }
 
 #[test]
 fn the_example_of_a_flags_file_has_no_fault() {
+    // The account's own filter lets through what is decoded, and the event by which `check` hears.
+    let filter = setting("eventfilter").expect("a filter");
+    let names = filter.split(['(', ')']).nth(1).expect("names");
+    let names: BTreeSet<&str> = names.split('|').collect();
+    let rows = ["CoreShowChannel", "CoreShowChannelsComplete"];
+    let wanted = callbridge_asterisk::DECODED.iter().copied();
+    let wanted = wanted.filter(|name| !rows.contains(name));
+    assert_eq!(names, wanted.chain(["UserEvent"]).collect());
+    assert!(filter.starts_with("^Event: (") && filter.ends_with(")[[:space:]]"));
     let flags = format!("@{}", deploy("systemd/example.flags").display());
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/pickup/ami.raw");
     let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))

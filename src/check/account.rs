@@ -8,13 +8,12 @@ use crate::cli::exit::Code;
 use crate::people::rule::LeadRule;
 use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
-use callbridge_source::url::{Endpoint, Transport};
+use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
-use std::net::IpAddr;
 
 /// The account's lines as `manager.conf` should have them.
-const READ: &str = "set read = call,cdr,system for it in manager.conf, then `manager reload`";
-const WRITE: &str = "set write = system for it in manager.conf, then `manager reload`";
+const READ: &str = "set read = call,cdr,system,user for it in manager.conf, then `manager reload`";
+const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
 
 /// Everything that is found of the account.
 pub fn judge(config: &Config, flag: &Source, account: &Account) -> Vec<Finding> {
@@ -56,12 +55,9 @@ fn local(flag: &Source) -> Option<ManagerConf> {
     let Transport::Ami { endpoint, user } = &flag.url.transport else {
         return None;
     };
-    is_here(endpoint).then(|| ManagerConf::find(user, endpoint.port))?
-}
-
-fn is_here(endpoint: &Endpoint) -> bool {
-    let address = endpoint.host.parse::<IpAddr>();
-    endpoint.host == "localhost" || address.is_ok_and(|address| address.is_loopback())
+    endpoint
+        .is_loopback()
+        .then(|| ManagerConf::find(user, endpoint.port))?
 }
 
 /// Up to Asterisk 11 (AMI 1.x) not every action is there, nor every event.
@@ -76,11 +72,12 @@ fn rights(url: &str, account: &Account) -> Finding {
         return Finding::well(name, what);
     };
     let may = |action: &str| actions.contains(&action.to_ascii_lowercase());
-    let (lists, filters) = (may("CoreShowChannels"), may("Filter"));
-    match (lists, filters) {
+    // Whoever may narrow the events may read the configuration, too: both are `write = system`.
+    match (may("CoreShowChannels"), may("GetConfig")) {
         (true, true) => {
-            let what = "it may ask which channels live, and for the events of calls alone";
-            Finding::well(name, what)
+            let what = "it may ask which channels live, and more than it needs: it can read the \
+                        PBX's configuration with all secrets (GetConfig)";
+            Finding::advice(name, what, WRITE)
         }
         (false, _) if !is_old(account) => Finding::fault(
             Code::NoPermission,
@@ -93,13 +90,9 @@ fn rights(url: &str, account: &Account) -> Finding {
             let what = "this release does not tell which channels live (CoreShowChannels)";
             Finding::well(name, what)
         }
-        (true, false) if is_old(account) => {
-            let what = "it may ask which channels live";
-            Finding::well(name, what)
-        }
         (true, false) => {
-            let what = "it may not ask for the events of calls alone (Filter): the PBX sends all";
-            Finding::advice(name, what, WRITE)
+            let what = "it may ask which channels live, and no more than it needs";
+            Finding::well(name, what)
         }
     }
 }
@@ -134,16 +127,18 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
             )),
         };
     }
-    if !account.booted && !is_old(account) {
-        return deaf(
-            "nothing was heard: the PBX tells whoever may read `system` after the login that it \
-             runs (FullyBooted), and did not"
-                .to_owned(),
-        );
-    }
-    let own = match account.echoed {
-        Some(true) => "an event of its own came back, but whether it hears calls is",
-        Some(false) | None => "whether it hears calls is",
+    // No event of a call can be made to come without a call, and one of its own proves that much.
+    let own = match (account.echoed, account.booted) {
+        (Some(true), _) => "an event of its own came back, but whether it hears calls is",
+        (Some(false) | None, true) => {
+            "it hears that the PBX runs (FullyBooted), but whether it hears calls is"
+        }
+        (Some(false) | None, false) if is_old(account) => "whether it hears calls is",
+        (Some(false) | None, false) => {
+            "nothing came to it: neither that the PBX runs (FullyBooted, read = system), nor an \
+             event of its own (read and write = user); whether it hears calls cannot be proved, \
+             and is"
+        }
     };
     let why = match account.channels {
         Some(0) => "no call is up",
@@ -157,7 +152,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
         &*name,
         what,
         "place a call while this command runs, or see that manager.conf gives it \
-         read = call,cdr,system",
+         read = call,cdr,system,user and write = reporting,user",
     )
 }
 
@@ -205,8 +200,16 @@ fn variables(
     let missed: Vec<&str> = missing.iter().map(|(name, _)| name.as_str()).collect();
     let missed = missed.join(", ");
     let what = format!("channels do not show {missed}, which leads are taken from");
-    let todo =
-        format!("add {missed} to channelvars in [general] of manager.conf, then `manager reload`");
+    let all: BTreeSet<&str> = names
+        .iter()
+        .copied()
+        .chain(shown.iter().map(|it| &**it))
+        .collect();
+    let all = all.into_iter().collect::<Vec<_>>().join(",");
+    let todo = format!(
+        "add {missed} to channelvars in [general] of manager.conf (`channelvars = {all}`; a second \
+         line would replace the first), then `manager reload`"
+    );
     // Where another rule may know the lead nothing is lost.
     Some(match missing.iter().any(|(_, alone)| *alone) {
         true => Finding::fault(Code::Configuration, name, what, todo),

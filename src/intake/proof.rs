@@ -152,7 +152,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 
 /// The words for what a line has found out.
 fn words(lack: Lack) -> (status::Lacking, String) {
-    const READ: &str = "set read = call,cdr,system for it in manager.conf, `manager reload`, and \
+    const READ: &str = "set read = call,cdr,system,user for it in manager.conf, `manager reload`, and \
                         restart callbridge";
     match lack {
         Lack::Calls(born) => {
@@ -175,8 +175,8 @@ fn words(lack: Lack) -> (status::Lacking, String) {
         ),
         Lack::List => (
             status::Lacking::List,
-            "the account may not ask which channels live (CoreShowChannels); set write = system \
-             for it in manager.conf, `manager reload`, and restart callbridge"
+            "the account may not ask which channels live (CoreShowChannels); set write = \
+             reporting,user for it in manager.conf, `manager reload`, and restart callbridge"
                 .to_owned(),
         ),
     }

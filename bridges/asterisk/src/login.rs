@@ -302,7 +302,7 @@ impl Login {
     }
 
     /// Asks which channels are live: what began or ended while nobody listened shows in it. Needs
-    /// `write = system`; refused, it tells nothing.
+    /// `write = reporting`; refused, it tells nothing.
     /// With the id under which it is answered.
     pub fn list(&mut self) -> (String, Outgoing) {
         self.asks(&[("Action", "CoreShowChannels")])
