@@ -1,3 +1,17 @@
-//! Secrets cannot be printed: tokens and passwords live in [`Secret`].
+//! Secrets cannot be printed: tokens and passwords live in [`Secret`]. Nor are they written down
+//! with the rest of the memory when the program crashes.
 
+use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
+
+/// Before the first secret is read: no core dump of this process, and no look into it for anybody
+/// but root. Where the system refuses that, it goes on without.
+pub fn forbid_dumps() {
+    let none = Rlimit {
+        current: Some(0),
+        maximum: Some(0),
+    };
+    let _ = setrlimit(Resource::Core, none);
+    // What takes dumps over a pipe is not bound by the limit, though most keep to it.
+    let _ = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+}

@@ -113,6 +113,10 @@ fn the_unit_tells_systemd_when_it_is_ready_and_alive_and_takes_secrets_as_creden
         "LoadCredential=ami-secret:callbridge.%i.ami-secret",
         "LoadCredential=amqp-secret:callbridge.%i.amqp-secret",
         "LoadCredential=dead-letter-secret:callbridge.%i.dead-letter-secret",
+        "LoadCredential=webhook-secret:callbridge.%i.webhook-secret",
+        "LimitCORE=0",
+        "MemoryMax=1G",
+        "TasksMax=128",
         "StateDirectory=callbridge/%i",
         "DynamicUser=yes",
     ] {
@@ -267,10 +271,6 @@ fn the_manager_account_hears_calls_with_their_times_and_may_do_no_more_than_ask(
     assert!(manager.contains(";channelvars = LEAD_ID\n"));
     assert!(manager.contains("install -m 640 -o root -g asterisk "));
     assert_eq!(setting("secret"), Some("CHANGE-ME"));
-}
-
-#[test]
-fn the_example_of_a_flags_file_has_no_fault() {
     // The account's own filter lets through what is decoded, and the event by which `check` hears.
     let filter = setting("eventfilter").expect("a filter");
     let names = filter.split(['(', ')']).nth(1).expect("names");
@@ -280,6 +280,10 @@ fn the_example_of_a_flags_file_has_no_fault() {
     let wanted = wanted.filter(|name| !rows.contains(name));
     assert_eq!(names, wanted.chain(["UserEvent"]).collect());
     assert!(filter.starts_with("^Event: (") && filter.ends_with(")[[:space:]]"));
+}
+
+#[test]
+fn the_example_of_a_flags_file_has_no_fault() {
     let flags = format!("@{}", deploy("systemd/example.flags").display());
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/pickup/ami.raw");
     let output = Command::new(env!("CARGO_BIN_EXE_callbridge"))

@@ -130,6 +130,25 @@ impl Command {
             Self::Demo(_) | Self::Sandbox(_) | Self::Completions(_) | Self::Man => {}
         }
     }
+
+    /// It reads secrets of the PBX or the CRM.
+    pub const fn holds_secrets(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) => true,
+            Self::Demo(_)
+            | Self::Sandbox(_)
+            | Self::Calls(..)
+            | Self::Dead(..)
+            | Self::Explain(_)
+            | Self::Status { .. }
+            | Self::LeadMissing { .. }
+            | Self::LeadList(_)
+            | Self::LeadCheck(_)
+            | Self::LeadSet { .. }
+            | Self::Completions(_)
+            | Self::Man => false,
+        }
+    }
 }
 
 /// `demo`

@@ -6,6 +6,7 @@ use super::exit::{Code, Failure};
 use super::{logging, manual};
 use crate::control::command;
 use crate::explain::text::Paint;
+use crate::secret::forbid_dumps;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd as _;
@@ -18,6 +19,9 @@ pub async fn dispatch(
     environment: &Environment,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Failure> {
+    if command.holds_secrets() {
+        forbid_dumps();
+    }
     match command {
         Command::Run(config) => {
             logging::set_up(config.log, environment);
