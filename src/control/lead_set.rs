@@ -112,7 +112,7 @@ impl LeadSet<'_> {
                 );
                 Err(refusal(65, words))
             }
-            Answer::Conflict { .. } | Answer::NotFound { .. } => {
+            Answer::Conflict { .. } | Answer::NotFound { own: true, .. } => {
                 let words = format!(
                     "the CRM refuses it ({}): is lead {lead} there?",
                     answer.words()
@@ -147,16 +147,26 @@ impl LeadSet<'_> {
                     let result = "written";
                     return Ok(Write { result, ..write });
                 }
-                Ok((Answer::StatusFailed { words }, _)) => {
-                    let said = match words.as_str() {
-                        "" => String::new(),
-                        words => format!(" ({words})"),
+                Ok((Answer::StatusFailed { words, errors }, _)) => {
+                    let said = match (words.as_str(), errors.is_null()) {
+                        ("", true) => String::new(),
+                        (words, true) => format!(" ({words})"),
+                        (words, false) => format!(" ({})", format!("{words} {errors}").trim()),
                     };
                     let words = format!(
                         "the CRM took the values and could not write them{said}: is lead {} there?",
                         write.lead
                     );
                     return Err(refusal(65, words));
+                }
+                Ok((Answer::Forbidden { message }, _)) => {
+                    let words = format!(
+                        "the CRM took the values as request {}, and does not let the token ask \
+                         whether they are written (403 {message}): look in the CRM; setting them \
+                         again does no harm",
+                        write.request_id
+                    );
+                    return Err(refusal(77, words));
                 }
                 Ok((answer, _)) => last = answer.words(),
                 Err(refusal) => last = refusal.words,

@@ -27,6 +27,8 @@ pub enum Answer {
     StatusFailed {
         /// The service's words, perhaps none.
         words: String,
+        /// `errors[]` (§7.5) beside or inside the status, or null.
+        errors: Value,
     },
     /// Poll: neither yet, or a status that is not known here.
     StatusPending {
@@ -60,6 +62,9 @@ pub enum Answer {
     },
     /// 404: for a poll, the requestId is unknown or older than 24 hours (§4.6).
     NotFound {
+        /// In the service's own envelope (§2.1), and not by something in between: that knows
+        /// nothing of requestIds and leads.
+        own: bool,
         /// The service's words.
         message: String,
     },
@@ -100,7 +105,7 @@ pub enum Answer {
         /// What is wrong with it.
         why: String,
     },
-    /// No answer in time; the request may have arrived.
+    /// No answer in time, or 408; the request may have arrived.
     TimedOut,
     /// The connection ended in the middle; the request may have arrived.
     Lost {
@@ -142,13 +147,13 @@ impl Answer {
             | Self::Told(_) => String::new(),
             Self::AcceptedWithoutId => "accepted, but without a requestId".to_owned(),
             Self::NotAccepted { message } => said("200 with accept: false", message),
-            Self::StatusFailed { words } => said("FAILED", words),
+            Self::StatusFailed { words, .. } => said("FAILED", words),
             Self::StatusPending { word } => word.clone(),
             Self::Rejected { message, .. } => said("400", message),
             Self::Unauthorized => "401".to_owned(),
             Self::TokenState { message } => said("406", message),
             Self::Forbidden { message } => said("403", message),
-            Self::NotFound { message } => said("404", message),
+            Self::NotFound { message, .. } => said("404", message),
             Self::WrongAddress { status } => status.to_string(),
             Self::Conflict { message, .. } => said("409", message),
             Self::OtherClientError {
@@ -257,7 +262,8 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
     }
     let message = envelope
         .as_ref()
-        .map_or_else(|_| String::new(), Envelope::message);
+        .map_or_else(|_| String::new(), Envelope::explained);
+    let own = envelope.as_ref().is_ok_and(Envelope::is_own);
     let errors = || envelope.as_ref().map_or(Value::Null, Envelope::errors);
     silent(match status {
         300..=399 | 405 | 415 => Answer::WrongAddress { status },
@@ -267,8 +273,9 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
         },
         401 => Answer::Unauthorized,
         403 => Answer::Forbidden { message },
-        404 => Answer::NotFound { message },
+        404 => Answer::NotFound { own, message },
         406 => Answer::TokenState { message },
+        408 => Answer::TimedOut,
         409 => Answer::Conflict {
             message,
             errors: errors(),
@@ -281,7 +288,7 @@ pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
         },
         500..=599 => Answer::ServerError {
             status,
-            own: envelope.as_ref().is_ok_and(Envelope::is_own),
+            own,
             message,
         },
         _ => Answer::BrokenBody {
@@ -307,7 +314,10 @@ fn success(endpoint: Endpoint, envelope: Envelope) -> Heard {
         },
         Endpoint::Poll => match envelope.status() {
             Some((word, _)) if word == "SUCCESS" => Answer::StatusSuccess,
-            Some((word, words)) if word == "FAILED" => Answer::StatusFailed { words },
+            Some((word, words)) if word == "FAILED" => Answer::StatusFailed {
+                words,
+                errors: envelope.errors_of_status(),
+            },
             Some((word, _)) => Answer::StatusPending { word },
             None => broken("no status in the answer"),
         },

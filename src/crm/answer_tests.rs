@@ -68,6 +68,7 @@ fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
     let failed = json!({"data": {"status": "FAILED", "message": "lead not found"}});
     let words = Answer::StatusFailed {
         words: "lead not found".to_owned(),
+        errors: Value::Null,
     };
     assert_eq!(answer(Endpoint::Poll, 200, failed), words);
     assert_eq!(
@@ -78,6 +79,23 @@ fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
     );
     let empty = answer(Endpoint::Poll, 200, json!({"data": null, "accept": true}));
     assert!(matches!(empty, Answer::BrokenBody { .. }));
+}
+
+#[test]
+fn the_errors_of_a_failed_status_are_kept_wherever_they_stand() {
+    let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
+    for body in [
+        json!({"data": "FAILED", "errors": errors}),
+        json!({"data": {"status": "FAILED", "errors": errors}, "errors": []}),
+        json!({"data": {"request": {"status": "FAILED", "errors": errors}}, "errors": null}),
+        json!({"data": [{"status": "FAILED", "errors": errors}]}),
+    ] {
+        let failed = Answer::StatusFailed {
+            words: String::new(),
+            errors: errors.clone(),
+        };
+        assert_eq!(answer(Endpoint::Poll, 200, body.clone()), failed, "{body}");
+    }
 }
 
 #[test]
@@ -130,6 +148,48 @@ fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
 }
 
 #[test]
+fn what_the_service_says_of_a_refusal_beside_its_message_is_kept() {
+    let message = |body| match answer(Endpoint::Submit, 400, body) {
+        Answer::Rejected { message, .. } => message,
+        other => panic!("{other:?}"),
+    };
+    let parser = "Unexpected character ('}' (code 125)) at line 1";
+    let code = json!({"messageCode": 3705, "args": []});
+    let whole = json!({"message": "xato", "data": parser, "error": code, "accept": false});
+    assert_eq!(message(whole), format!("xato: {parser} (messageCode 3705)"));
+    let bare = json!({"message": null, "data": null, "error": code, "accept": false});
+    assert_eq!(message(bare), "messageCode 3705");
+    let named = json!({"message": "xato", "data": "xato",
+        "error": {"messageCode": 3705, "args": ["uuid"]}});
+    assert_eq!(message(named), r#"xato (messageCode 3705 ["uuid"])"#);
+    let data = json!({"data": {"field": "uuid"}, "error": null});
+    assert_eq!(message(data), r#"{"field":"uuid"}"#);
+}
+
+#[test]
+fn a_404_is_the_service_s_own_only_in_its_envelope_and_a_408_is_a_time_out() {
+    let of = |body: &str| read(Endpoint::Lead, 404, body.as_bytes()).answer;
+    let not_found = |own, message: &str| Answer::NotFound {
+        own,
+        message: message.to_owned(),
+    };
+    let own = r#"{"message": "yo'q", "accept": false, "data": null}"#;
+    assert_eq!(of(own), not_found(true, "yo'q"));
+    let kong = r#"{"message": "no Route matched with those values"}"#;
+    assert_eq!(
+        of(kong),
+        not_found(false, "no Route matched with those values")
+    );
+    assert_eq!(of("<html>404</html>"), not_found(false, ""));
+    for endpoint in Endpoint::ALL {
+        assert_eq!(
+            answer(endpoint, 408, json!({"accept": false})),
+            Answer::TimedOut
+        );
+    }
+}
+
+#[test]
 fn every_refusal_keeps_the_service_s_words() {
     let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
     let body = json!({"message": "xato", "accept": false, "errors": errors, "data": null});
@@ -152,6 +212,7 @@ fn every_refusal_keeps_the_service_s_words() {
     assert_eq!(
         of(404),
         Answer::NotFound {
+            own: true,
             message: message.clone()
         }
     );
@@ -180,7 +241,7 @@ fn every_refusal_keeps_the_service_s_words() {
     for status in [301, 302, 304, 308, 405, 415] {
         assert_eq!(of(status), Answer::WrongAddress { status });
     }
-    for status in [402, 408, 422, 451] {
+    for status in [402, 422, 451] {
         let other = Answer::OtherClientError {
             status,
             message: message.clone(),

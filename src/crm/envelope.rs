@@ -14,6 +14,9 @@ const PREFIX: &str = "oapi-";
 /// Characters kept of a text that is for people.
 const WORDS_MAX: usize = 1000;
 
+/// Entries kept of `errors[]`.
+const ERRORS_MAX: usize = 100;
+
 /// Bytes of a requestId; a longer one is no id.
 const REQUEST_ID_MAX: usize = 256;
 
@@ -67,12 +70,49 @@ impl Envelope {
         self.0.get("message").map(words).unwrap_or_default()
     }
 
+    /// Everything that an error says of itself: the text for people, the parser's or validator's
+    /// own in `data` (§7.1), and `error.messageCode` (§7.5) with its arguments.
+    pub(super) fn explained(&self) -> String {
+        let text = |name: &str| self.0.get(name).map(words).unwrap_or_default();
+        let (message, data) = (text("message"), text("data"));
+        let mut said = match (message.as_str(), data.as_str()) {
+            (_, "") => message,
+            ("", _) => data,
+            (one, other) if one == other => message,
+            (one, other) => format!("{one}: {other}"),
+        };
+        let error = self.0.get("error").and_then(Value::as_object);
+        let part = |name: &str| error.and_then(|it| it.get(name)).map(words);
+        if let Some(code) = part("messageCode").filter(|it| !it.is_empty()) {
+            let args = part("args").filter(|it| !["", "[]", "{}"].contains(&it.as_str()));
+            let args = args.map_or_else(String::new, |args| format!(" {args}"));
+            let more = format!("messageCode {code}{args}");
+            said = match said.is_empty() {
+                true => more,
+                false => format!("{said} ({more})"),
+            };
+        }
+        said.chars().take(WORDS_MAX).collect()
+    }
+
     /// `errors[]` as the service sent it (§7.5); `Null` when it has none.
     pub(super) fn errors(&self) -> Value {
         match self.0.get("errors") {
-            Some(Value::Array(all)) => all.iter().take(100).cloned().collect(),
+            Some(Value::Array(all)) => all.iter().take(ERRORS_MAX).cloned().collect(),
             _ => Value::Null,
         }
+    }
+
+    /// The same of a status that says FAILED: of the envelope, or inside `data`.
+    pub(super) fn errors_of_status(&self) -> Value {
+        let inside = |value: &Value| listed(value.get("errors")?);
+        let data = self.0.get("data").unwrap_or(&Value::Null);
+        let deeper = alone(data).as_object();
+        let deeper = deeper.and_then(|map| map.values().find_map(inside));
+        let here = self.0.get("errors").and_then(listed);
+        here.or_else(|| inside(alone(data)))
+            .or(deeper)
+            .unwrap_or_default()
     }
 
     /// `requestId` of the envelope, or inside `data`.
@@ -193,6 +233,12 @@ impl Envelope {
     fn data(&self) -> Option<&Map<String, Value>> {
         self.0.get("data").and_then(Value::as_object)
     }
+}
+
+/// A list that holds something.
+fn listed(value: &Value) -> Option<Value> {
+    let all = value.as_array().filter(|all| !all.is_empty())?;
+    Some(all.iter().take(ERRORS_MAX).cloned().collect())
 }
 
 /// A list of one is that one.

@@ -97,6 +97,8 @@ pub enum Told {
     Back(Errand),
     /// This kind rests for [`REST`], and why; the errand itself is due as before.
     Rest(Kind, Errand, String),
+    /// The token has a right that it had not before: what rests, or waits for one, goes on.
+    Granted,
 }
 
 /// What an answer means.
@@ -120,7 +122,7 @@ enum Sort<'a> {
     Failed(String),
     /// No grant, or nothing of the kind at this address.
     Barred(String),
-    /// 404 in the service's own words.
+    /// 404 in the service's own envelope.
     Gone(String),
     /// 409.
     Missing(String),
@@ -146,10 +148,16 @@ fn sort(answer: &Answer) -> Sort<'_> {
         Answer::Accepted { request_id } => Sort::Accepted(request_id.clone()),
         Answer::StatusSuccess => Sort::Success,
         Answer::StatusPending { .. } => Sort::Pending,
-        Answer::StatusFailed { words } => Sort::Failed(said("FAILED", words)),
+        Answer::StatusFailed { words, errors } => Sort::Failed(match errors.is_null() {
+            true => said("FAILED", words),
+            false => said("FAILED", format!("{words} {errors}").trim_start()),
+        }),
         Answer::Forbidden { message } => Sort::Barred(said("403", message)),
-        Answer::NotFound { message } if message.is_empty() => Sort::Barred("404".to_owned()),
-        Answer::NotFound { message } => Sort::Gone(said("404", message)),
+        // what stands in between knows of no lead
+        Answer::NotFound { own, message } => match own {
+            true => Sort::Gone(said("404", message)),
+            false => Sort::Barred(said("404", message)),
+        },
         Answer::WrongAddress { status } => Sort::Barred(status.to_string()),
         Answer::Conflict { message, .. } => Sort::Missing(said("409", message)),
         Answer::Rejected { message, errors } => Sort::Refused(match errors.is_null() {
@@ -193,13 +201,13 @@ pub fn settle(
             Sort::Success => well(Told::Written(poll.lead)),
             Sort::Pending | Sort::Accepted(_) | Sort::Told(_) => well(Told::NotYet(poll.lead)),
             Sort::Failed(why) => settled(true, why, |why| Told::Refused(poll.lead, why)),
-            // 5xx says nothing of the write: it can be asked for again
-            Sort::Trouble(why) => settled(false, why, |_| Told::NotYet(poll.lead)),
-            Sort::Barred(why)
-            | Sort::Gone(why)
-            | Sort::Missing(why)
-            | Sort::Refused(why)
-            | Sort::Stopped(why) => again(why),
+            // neither 5xx nor a missing right says anything of the write: it is asked for again
+            Sort::Trouble(why) | Sort::Barred(why) => {
+                settled(false, why, |_| Told::NotYet(poll.lead))
+            }
+            Sort::Gone(why) | Sort::Missing(why) | Sort::Refused(why) | Sort::Stopped(why) => {
+                again(why)
+            }
         },
         (_, Sort::Trouble(why)) => again(why),
         (Errand::LookUp(lead), answer) => looked_up(*lead, answer, errand),

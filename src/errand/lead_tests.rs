@@ -33,6 +33,7 @@ fn word(errand: &Errand, answer: &Answer) -> String {
         Told::Again(_, why) => format!("again: {why}"),
         Told::Back(_) => "back".to_owned(),
         Told::Rest(kind, _, why) => format!("{kind:?} rest: {why}"),
+        Told::Granted => "granted".to_owned(),
         Told::Sent(..) | Told::Writes(..) => "sent".to_owned(),
     };
     format!("{told}{}", if settled.done { "" } else { " (again)" })
@@ -46,16 +47,23 @@ fn answers() -> Vec<Answer> {
         },
         Answer::StatusSuccess,
         Answer::StatusPending { word: "NEW".into() },
-        Answer::StatusFailed { words: message() },
+        Answer::StatusFailed {
+            words: message(),
+            errors: Value::Null,
+        },
         Answer::Rejected {
             message: message(),
             errors: Value::Null,
         },
         Answer::Unauthorized,
         Answer::Forbidden { message: message() },
-        Answer::NotFound { message: message() },
         Answer::NotFound {
-            message: String::new(),
+            own: true,
+            message: message(),
+        },
+        Answer::NotFound {
+            own: false,
+            message: message(),
         },
         Answer::WrongAddress { status: 405 },
         Answer::Conflict {
@@ -91,7 +99,7 @@ fn a_look_up_is_answered_by_a_missing_lead_and_stops_for_nothing_else() {
         back (again)
         LookUps rest: 403: yo'q
         lead_missing
-        LookUps rest: 404
+        LookUps rest: 404: yo'q
         LookUps rest: 405
         lead_missing
         back (again)
@@ -114,7 +122,7 @@ fn a_catalogue_that_cannot_be_read_says_why() {
         back (again)
         unread: Some("403: yo'q")
         unread: Some("404: yo'q")
-        unread: Some("404")
+        unread: Some("404: yo'q")
         unread: Some("405")
         unread: Some("409: yo'q")
         back (again)
@@ -140,7 +148,7 @@ fn a_write_is_accepted_given_up_tried_again_or_rests() {
         back (again)
         Fields rest: 403: yo'q
         given up: 404: yo'q
-        Fields rest: 404
+        Fields rest: 404: yo'q
         Fields rest: 405
         given up: 409: yo'q
         back (again)
@@ -159,10 +167,10 @@ fn a_poll_of_a_write_ends_it_or_asks_again() {
         given up: FAILED: yo'q
         again: 400: yo'q (again)
         back (again)
-        again: 403: yo'q (again)
+        not yet (again)
         again: 404: yo'q (again)
-        again: 404 (again)
-        again: 405 (again)
+        not yet (again)
+        not yet (again)
         again: 409: yo'q (again)
         back (again)
         not yet (again)

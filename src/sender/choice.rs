@@ -2,7 +2,6 @@
 
 use super::cause::Permit;
 use super::core::{Core, Flight};
-use super::line::Line;
 use super::pacer::Pace;
 use super::plan::{Decision, Lane, Plan, Task};
 use super::schedule::{DEADLINE, OLD_POLL, PROBE, TOGETHER};
@@ -55,15 +54,6 @@ impl Open {
             sweeps: part == Part::Sweeps,
         }
     }
-
-    fn now(line: &Line, now: Duration, flying: &[Flying]) -> Self {
-        let open = |part| line.troubles().gate(now, part, flying) == Gate::Open;
-        Self {
-            submissions: open(Part::Submissions),
-            polls: open(Part::Polls),
-            sweeps: open(Part::Sweeps),
-        }
-    }
 }
 
 impl Core {
@@ -74,6 +64,9 @@ impl Core {
         }
         self.look_at_clock(now);
         self.look_at(head);
+        let barred = self.rights.polls_barred(now.boot);
+        self.sweeper.only_way = barred || self.line.troubles().next(Part::Polls).is_some();
+        self.look_for_ways(now);
         let flying = self.flying();
         let permit = self.line.permit(now.boot, &flying);
         match permit {
@@ -88,21 +81,58 @@ impl Core {
         // its token may have ended while a poll is under way: the answer comes first
         let orphan = head.orphan.as_ref();
         let orphan = orphan.filter(|it| !self.may_look(now) && !self.is_under_way(it.row));
-        if let Some(orphan) = orphan {
+        if let Some(orphan) = orphan.or_else(|| self.untold(now, head)) {
             return Decision::Revive(Box::new(orphan.clone()));
         }
-        let picked = match permit {
-            Permit::Trial { polls_first } => self.pick(now, head, polls_first, Open::ALL),
-            Permit::Probe => self.pick_probe(now, head, &flying),
-            _ => self.pick_any(now, head, Open::now(&self.line, now.boot, &flying)),
-        };
-        match picked {
+        match self.choose(now, head, permit, &flying) {
             Some((Lane::Spare, task)) => match (self.take(now, Lane::Spare, task), head) {
                 (Decision::WaitUntil(at), head) => self.wait_no_longer(now, head, at),
                 (decision, _) => decision,
             },
             Some((lane, task)) => self.take(now, lane, task),
             None => self.wait(now, head),
+        }
+    }
+
+    /// The best of what may go out.
+    fn choose(
+        &self,
+        now: Now,
+        head: &Head,
+        permit: Permit,
+        flying: &[Flying],
+    ) -> Option<(Lane, Task)> {
+        let picked = match permit {
+            Permit::Trial { polls_first } => {
+                let open = Open {
+                    polls: !self.rights.polls_barred(now.boot),
+                    ..Open::ALL
+                };
+                self.pick(now, head, polls_first, open)
+            }
+            Permit::Probe => {
+                let asked = self.asked_in_outage(now);
+                asked.or_else(|| self.pick_probe(now, head, flying))
+            }
+            _ => self.pick_any(now, head, self.open(now, flying)),
+        };
+        // what the token may do now can wait for what cannot
+        let looks = permit == Permit::Calls && self.rights.is_due(now.boot);
+        let first = picked.as_ref().is_some_and(|(lane, _)| *lane <= Lane::Live);
+        match looks && !first {
+            true => Some((Lane::Token, Task::TokenInfo)),
+            false => picked,
+        }
+    }
+
+    /// What works of the service, as far as is known.
+    fn open(&self, now: Now, flying: &[Flying]) -> Open {
+        let troubles = self.line.troubles();
+        let open = |part| troubles.gate(now.boot, part, flying) == Gate::Open;
+        Open {
+            submissions: open(Part::Submissions),
+            polls: open(Part::Polls) && !self.rights.polls_barred(now.boot),
+            sweeps: open(Part::Sweeps),
         }
     }
 
@@ -113,7 +143,6 @@ impl Core {
         self.unsent = head.ready + head.sending;
         self.waiting = head.submitted;
         self.flow.seen(head.hooked);
-        self.sweeper.only_way = self.line.troubles().next(Part::Polls).is_some();
         if !ready && self.unsent == 0 {
             self.line.nothing_waits(Part::Submissions);
         }
@@ -122,7 +151,11 @@ impl Core {
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
     fn pick_probe(&self, now: Now, head: &Head, flying: &[Flying]) -> Option<(Lane, Task)> {
         let troubles = self.line.troubles();
-        let open = |part: &Part| troubles.gate(now.boot, *part, flying) == Gate::Open;
+        let barred = self.rights.polls_barred(now.boot);
+        let open = |part: &Part| {
+            let may = *part != Part::Polls || !barred;
+            may && troubles.gate(now.boot, *part, flying) == Gate::Open
+        };
         let mut parts = [Part::Submissions, Part::Polls, Part::Sweeps];
         parts.sort_by_key(|part| troubles.asked(*part));
         let open_parts = parts.iter().filter(|part| open(part));
@@ -371,6 +404,7 @@ impl Core {
             (self.sweep_from > now.boot).then_some(self.sweep_from),
             company.then_some(now.boot + COMPANY_LOOK),
             (!head.errands.due.is_empty()).then_some(now.boot + ERRAND_LOOK),
+            self.rights.look(now.boot),
             moment,
         ];
         match looks.into_iter().flatten().min() {

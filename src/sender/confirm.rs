@@ -4,7 +4,7 @@ use super::core::{Core, Flight};
 use super::orphan;
 use super::outcome::swept;
 use super::plan::Task;
-use super::schedule::next_look;
+use super::schedule::{OLD_POLL, next_look};
 use super::sweep::{Findings, WORTH};
 use super::verdict::Verdict;
 use crate::clock::Now;
@@ -45,6 +45,7 @@ impl Core {
             | Verdict::Swept(_)
             | Verdict::Unswept { .. }
             | Verdict::Dead { .. }
+            | Verdict::Unpolled { .. }
             | Verdict::Lost { .. }
             | Verdict::Fault { .. }
             | Verdict::Halt { .. }
@@ -98,8 +99,12 @@ impl Core {
                 return orphan::absent(call, true);
             }
         }
-        // an orphan is never left to the polls
-        let (times, alone) = match orphan {
+        let barred = self.rights.polls_barred(now.boot);
+        if barred && !orphan && times >= 2 && age >= OLD_POLL {
+            return orphan::absent(&self.with_bar(call), true);
+        }
+        // an orphan is never left to the polls, nor is anything to polls that are refused
+        let (times, alone) = match orphan || barred {
             true => (times.min(1), false),
             false => (times, times >= 2),
         };

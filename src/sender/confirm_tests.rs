@@ -100,6 +100,7 @@ fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
         let call = submitted(100 + n, at(accepted + n.unsigned_abs()));
         let failed = Answer::StatusFailed {
             words: "the lead is gone".to_owned(),
+            errors: serde_json::Value::Null,
         };
         polled(core, at(300 + 10 * n.unsigned_abs()), call, failed);
     }

@@ -11,6 +11,7 @@ use super::line::Line;
 use super::memory::{self, Memory, Recollection, Refused, Shared, Silence};
 use super::pacer::{Pacer, Past, STRAGGLER, Use};
 use super::plan::{Known, Plan, Settings, Task};
+use super::rights::Rights;
 use super::schedule::{Jitter, PROBE, TOKEN_END};
 use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
@@ -103,6 +104,7 @@ pub struct Core {
     pub(super) polled_last: bool,
     pub(super) sweeper: Sweeper,
     pub(super) errands: Errands,
+    pub(super) rights: Rights,
     pub(super) flow: Flow,
     /// Its outcome tells whether the journal can be swept the way it was.
     pub(super) probe: Option<Unconfirmed>,
@@ -157,6 +159,7 @@ impl Core {
             refused: refused(memory.refused.clone(), &known.slots, now),
             sweeper: Sweeper::new(memory.ways),
             errands: Errands::default(),
+            rights: Rights::default(),
             flow: Flow::default(),
             probe: None,
             sweep_from: Duration::ZERO,
@@ -276,6 +279,7 @@ impl Core {
             self.info = None;
             self.expires_in_days = None;
             self.probe = None;
+            self.rights.forget_token();
         }
     }
 
@@ -360,7 +364,7 @@ impl Core {
         SenderStatus {
             token: status::token(self.info.as_ref(), cause.map(|(cause, _)| cause), present),
             pause,
-            troubles: self.troubles(),
+            troubles: self.troubles(now),
             requests: self.requests.clone(),
             backlog: status::backlog(head, &self.pacer, self.calls_a_sweep(now), now.boot),
             expires_in_days: self.expires_in_days,
@@ -371,16 +375,16 @@ impl Core {
     }
 
     /// What fails while the rest works, in words.
-    fn troubles(&self) -> Vec<Trouble> {
-        let beside = self.line.beside();
-        let other_works = beside.len() == 1;
+    fn troubles(&self, now: Now) -> Vec<Trouble> {
+        let (beside, barred) = (self.line.beside(), self.barred_polls(now));
+        let other_works = beside.len() == 1 && barred.is_none();
         let told = beside.into_iter().map(|trouble| Trouble {
             part: trouble.part.word().to_owned(),
             why: trouble.why,
             instead: status::instead(trouble.part, other_works).to_owned(),
             since: trouble.since.floor_seconds().get(),
         });
-        told.collect()
+        told.chain(barred).collect()
     }
 
     pub(super) fn slot_row(&self, slot: u32, flight: &Flight, one: Use) -> Op {
@@ -574,6 +578,10 @@ mod doubt_tests;
 #[cfg(test)]
 #[path = "errands_tests.rs"]
 mod errands_tests;
+
+#[cfg(test)]
+#[path = "rights_tests.rs"]
+mod rights_tests;
 
 #[cfg(test)]
 #[path = "tokens_tests.rs"]

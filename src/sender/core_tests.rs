@@ -218,7 +218,8 @@ fn a_dry_run_submits_nothing_and_says_so() {
         ready: 2,
         ..Head::default()
     };
-    assert_eq!(core.next(at(10), &head), Decision::Idle);
+    let hourly = Decision::WaitUntil(at(3_600).boot);
+    assert_eq!(core.next(at(10), &head), hourly, "whose token is it?");
     assert_eq!(
         core.status(at(10), &head).pause.expect("a pause").reason,
         "dry_run"
@@ -264,7 +265,8 @@ fn a_call_is_polled_once_at_a_time() {
         core.launch(at(10), plan, About::default()),
         Launch::Go { .. }
     ));
-    assert_eq!(core.next(at(10), &head), Decision::Idle);
+    let hourly = Decision::WaitUntil(at(3_600).boot);
+    assert_eq!(core.next(at(10), &head), hourly);
 }
 
 #[test]

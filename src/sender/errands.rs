@@ -2,13 +2,15 @@
 //! line. What is due of them says the spool; what an answer means for the errand itself says
 //! [`crate::errand`].
 
+use super::cause::Cause;
 use super::core::{Core, Flight};
 use super::kind::Kind;
 use super::outcome::{Ended, Outcome};
 use super::plan::{Lane, Task};
+use super::troubles::Extent;
 use super::verdict::Halt;
 use crate::clock::Now;
-use crate::crm::{Answer, Request};
+use crate::crm::{Answer, Endpoint, Request};
 use crate::errand::{self, FieldWrite};
 use crate::spool::{Asked, Errand, Head, Op, Ticket, Urgency};
 use std::collections::VecDeque;
@@ -51,6 +53,20 @@ impl Core {
         self.errands.asked.len() < before
     }
 
+    /// The CRM takes no calls, and what commands ask is asked all the same.
+    pub fn asks_all_the_same(&self) -> bool {
+        let cause = self.line.pause_cause().map(|(cause, _)| cause);
+        cause == Some(Cause::Outage(Extent::Submissions)) && !self.settings.dry_run
+    }
+
+    /// What a command asks while calls are tried one by one, for none is taken.
+    pub(super) fn asked_in_outage(&self, now: Now) -> Option<(Lane, Task)> {
+        let (ticket, asked) = self.errands.asked.front()?;
+        let errand = Errand::Asked(*ticket, asked.clone());
+        let may = self.asks_all_the_same() && self.may_go(now, &errand);
+        may.then(|| (Lane::Errand, Task::Errand(Box::new(errand))))
+    }
+
     /// The errand that goes before a call of this lane; the one that can wait where none goes out.
     pub(super) fn errand(&self, now: Now, head: &Head, before: Lane) -> Option<(Lane, Task)> {
         if self.settings.dry_run {
@@ -89,7 +105,10 @@ impl Core {
             Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => None,
         });
         let just = |(it, at): &(Errand, Duration)| it == errand && *at + AGAIN > now.boot;
+        // a command is told by the service itself that it may not ask
+        let asks = matches!(errand, Errand::FieldPoll(_));
         errand.token().is_none_or(|token| self.reads(now, token))
+            && !(asks && self.rights.polls_barred(now.boot))
             && self.is_granted(errand)
             && !under_way.any(|other| other.is_like(errand))
             && !self.errands.answered.iter().any(just)
@@ -171,6 +190,9 @@ impl Core {
                     let words = answer.words();
                     self.halted(now, &flight.token, Halt::TokenRefused, &words);
                 }
+            }
+            Answer::Forbidden { .. } if endpoint == Endpoint::Poll => {
+                self.errand_unpolled(now, &answer.words());
             }
             Answer::TooMany => {
                 kind = Kind::TooMany;

@@ -70,7 +70,7 @@ fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
         backlog: Some(due(1)),
         ..look_up()
     };
-    let (request, _) = answered(&mut core, at(2), &backlog, forbidden());
+    let (request, _) = answered(&mut core, at(2), &backlog, Answer::TimedOut);
     assert_eq!(request, Request::Lead(lead()));
     let other = LeadId::new(4002).expect("positive");
     let backlog = Head {
@@ -136,6 +136,7 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
         forbidden(),
         Answer::WrongAddress { status: 405 },
         Answer::NotFound {
+            own: true,
             message: String::new(),
         },
         Answer::ServerError {
@@ -181,7 +182,7 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 #[test]
 fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
     let mut core = ready(Settings::default());
-    answered(&mut core, at(2), &look_up(), forbidden());
+    answered(&mut core, at(2), &look_up(), Answer::TimedOut);
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
     // nothing came of it that the spool would know
     let errand = Errand::LookUp(lead());

@@ -68,6 +68,7 @@ impl Kind {
             Verdict::Swept(_) => Self::Swept,
             Verdict::Unswept { .. } => Self::Unswept,
             Verdict::Dead { .. } => Self::Dead,
+            Verdict::Unpolled { .. } => Self::NoGrant,
             Verdict::Lost { .. } => Self::Lost,
             Verdict::Fault { fault, .. } => match fault {
                 Fault::Unreached => Self::Unreached,

@@ -51,6 +51,10 @@ impl Core {
             (refused.at, *at) = (now.wall, now.boot);
             self.remember(now, &mut ops);
         }
+        if flight.plan.task == Task::TokenInfo {
+            let beside = self.line.is_open() && !self.line.troubles().is_whole();
+            self.rights.asked(now.boot, beside.then_some(slot));
+        }
         self.line.sent(now.boot, flight.part());
         let token = flight.token.clone();
         self.flights.insert(slot, flight);
@@ -84,6 +88,10 @@ impl Core {
     /// The operations of a launch could not be committed: nothing was sent.
     pub fn grounded(&mut self, slot: u32) {
         let flight = self.flights.remove(&slot);
+        let beside = self.rights.ended(slot);
+        if let Some(flight) = flight.as_ref().filter(|_| beside) {
+            self.rights.unread(flight.sent);
+        }
         if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
             self.sweeper.dropped();
         }
@@ -117,7 +125,9 @@ impl Core {
     }
 
     fn sweep(&mut self, now: Now, sought: Vec<Unconfirmed>) -> Option<Request> {
-        let tokens: Vec<TokenPrint> = self.tokens(now).cloned().collect();
+        // while polls are refused nothing but a sweep finds a call, whatever its token
+        let polls = !self.rights.polls_barred(now.boot);
+        let tokens: Vec<TokenPrint> = self.tokens(now).filter(|_| polls).cloned().collect();
         let ripe_before = self.ripe_before(now);
         let sought = sought
             .into_iter()

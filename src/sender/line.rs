@@ -242,6 +242,14 @@ impl Line {
                 let cause = Cause::Refused(*kind);
                 self.state = paused(cause, why.clone(), Probe::Call, self.due);
             }
+            // a call that is taken says nothing of what can be asked about it
+            State::Trial {
+                of: of @ Cause::Halt(Halt::NoGrant(Endpoint::Poll)),
+                why,
+                ..
+            } if passed.endpoint == Endpoint::Submit => {
+                self.state = paused(*of, why.clone(), Probe::Call, self.due);
+            }
             State::Trial { .. } => self.state = State::Open,
         }
     }
@@ -355,6 +363,11 @@ impl Line {
     /// The token in use is asked about: its answer opens the line, or says what is wrong.
     pub fn is_asking(&self) -> bool {
         self.state == State::Asking
+    }
+
+    /// Nothing stands in the way of calls but troubles of the service.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
     }
 
     /// Why nothing goes out, or no call does, and the words that came with it.

@@ -27,6 +27,7 @@
 //! | `flow` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
+//! | `rights` | what the token may do, looked at again and again |
 //! | [`once`] | `token/info` where no daemon runs |
 //! | [`status`] | what is shown |
 //! | [`token`] | where the token comes from, and whether it is another now; [`told`]: of a keeper |
@@ -51,6 +52,7 @@ pub mod pacer;
 pub mod plan;
 pub mod probes;
 pub mod rate;
+mod rights;
 pub mod run;
 pub mod schedule;
 pub mod share;

@@ -69,6 +69,7 @@ impl Ended {
                 Self::Well
             }
             Verdict::Unswept { .. }
+            | Verdict::Unpolled { .. }
             | Verdict::Lost { .. }
             | Verdict::Fault { .. }
             | Verdict::Halt { .. }
@@ -89,12 +90,20 @@ impl Core {
         if let Some(expiry) = heard.expiry {
             self.expires_in_days = Some(expiry.days);
         }
+        let beside = self.rights.ended(slot);
         if let Task::Errand(errand) = &flight.plan.task {
             let errand = (**errand).clone();
+            self.rights_doubted(now, Some(&errand), &heard.answer);
             return Some(self.errand_answered(now, &flight, errand, heard.answer, ops));
         }
         let endpoint = flight.plan.task.endpoint();
+        self.rights_doubted(now, None, &heard.answer);
         let verdict = judge(endpoint, heard.answer, self.context(&flight));
+        // whether the CRM works is for the calls to tell
+        let unread = beside && says_nothing(&verdict);
+        if unread {
+            self.rights.unread(now.boot);
+        }
         let (word, kind, mut ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &flight.plan.task);
@@ -112,7 +121,10 @@ impl Core {
             at: now.wall,
         });
         ops.extend(steps);
-        let words = self.apply(now, &flight, verdict, &mut ops);
+        let words = match verdict {
+            Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
+            verdict => self.apply(now, &flight, verdict, &mut ops),
+        };
         let orphaned = |op: &Op| {
             matches!(
                 op,
@@ -158,12 +170,14 @@ impl Core {
                 String::new()
             }
             Verdict::Journaled => {
+                self.rights.polls_work();
                 self.passed(now, flight, true);
                 self.polled(flight, now);
                 step(flight, now, Step::Confirmed, ops);
                 String::new()
             }
             Verdict::NotYet => {
+                self.rights.polls_work();
                 self.passed(now, flight, false);
                 self.ask_later(flight, now, ops);
                 String::new()
@@ -186,6 +200,13 @@ impl Core {
             } => {
                 self.died(flight, now, reason, &message, errors, ops);
                 message
+            }
+            Verdict::Unpolled { why } => {
+                if self.unpolled(now, flight, &why) {
+                    self.passed(now, flight, false);
+                }
+                self.ask_later(flight, now, ops);
+                why
             }
             Verdict::Lost { why } => {
                 self.passed(now, flight, false);
@@ -429,6 +450,7 @@ impl Core {
             .expires_at
             .map(|at| EventTime::from_seconds(at.get()).since(now.wall));
         self.token_end = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
+        self.rights_read(now, &info, ops);
         self.info = Some(info);
         self.refused = None;
         match fit {
@@ -452,11 +474,31 @@ impl Core {
             Fit::Same => {}
         }
         if may {
-            self.line.fine(now.boot);
+            if self.line.is_open() || !self.rights.was_beside() {
+                self.line.fine(now.boot);
+            }
         } else {
             self.line
                 .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
         }
+    }
+}
+
+/// An answer of the token's record that tells nothing of the token.
+const fn says_nothing(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Fault { .. } => true,
+        Verdict::Halt { halt, .. } => !matches!(halt, Halt::TokenRefused),
+        Verdict::Submitted { .. }
+        | Verdict::Journaled
+        | Verdict::NotYet
+        | Verdict::Known(_)
+        | Verdict::Swept(_)
+        | Verdict::Unswept { .. }
+        | Verdict::Dead { .. }
+        | Verdict::Unpolled { .. }
+        | Verdict::Lost { .. }
+        | Verdict::TooMany => false,
     }
 }
 

@@ -8,6 +8,7 @@ use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use super::told::Tokens;
+use super::troubles::Extent;
 use crate::clock;
 use crate::crm::{Answer, Client, Heard};
 use crate::ops::metrics::Durations;
@@ -438,7 +439,10 @@ impl Loop {
                 );
             }
         }
-        self.answer_waiting(status.pause.as_ref());
+        let outage = status::word(Cause::Outage(Extent::Submissions));
+        let asks = self.core.asks_all_the_same();
+        let pause = status.pause.as_ref();
+        self.answer_waiting(pause.filter(|pause| !(asks && pause.reason == outage)));
         self.tell(status.pause.as_ref());
         troubles(&self.told_troubles, &status.troubles);
         self.told_troubles.clone_from(&status.troubles);

@@ -29,7 +29,7 @@ pub struct Context {
 pub enum Fault {
     /// No connection, no name, no trust: no other request can fare better.
     Unreached,
-    /// 502 to 504 of something in between.
+    /// 502 to 504, or a 404 to a poll, of something in between.
     Gateway,
     /// The answer cannot be read.
     Unreadable,
@@ -68,6 +68,11 @@ pub enum Verdict {
         message: String,
         /// The service's `errors[]`, or null.
         errors: Value,
+    },
+    /// The requestId may not be asked with (403): other ways must tell.
+    Unpolled {
+        /// The service's words.
+        why: String,
     },
     /// The requestId is worth nothing: the call is an orphan.
     Lost {
@@ -125,6 +130,7 @@ impl Verdict {
             Self::Swept(_) => "swept",
             Self::Unswept { .. } => "unswept",
             Self::Dead { reason, .. } => reason.word(),
+            Self::Unpolled { .. } => "no_grant",
             Self::Lost { .. } => "lost",
             Self::Fault { .. } => "fault",
             Self::Halt {
@@ -156,12 +162,14 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
             let why = "no answer to such a question".to_owned();
             beside(why, Fault::Unreadable)
         }
-        Answer::StatusFailed { words } => dead(Reason::Failed, not_written(words), Value::Null),
+        Answer::StatusFailed { words, errors } => dead(Reason::Failed, not_written(words), errors),
         Answer::Unauthorized => halt(Halt::TokenRefused, "401".to_owned()),
         Answer::TokenState { message } => halt(Halt::TokenRefused, said("406", &message)),
         Answer::Forbidden { message } => forbidden(endpoint, said("403", &message)),
         Answer::WrongAddress { status } => not_here(endpoint, status.to_string()),
-        Answer::NotFound { message } => match endpoint {
+        Answer::NotFound { own, message } => match endpoint {
+            // a gateway knows nothing of requestIds
+            Endpoint::Poll if !own => beside(said("404", &message), Fault::Gateway),
             Endpoint::Poll => Verdict::Lost {
                 why: said("404", &message),
             },
@@ -203,13 +211,13 @@ pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
     }
 }
 
-/// Without its grant an endpoint stops everything, but for the filter: polls do as well.
+/// Without its grant an endpoint stops everything, but for the filter and the polls: each does
+/// for the other.
 fn forbidden(endpoint: Endpoint, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => unswept(Bar::Barred, why),
-        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => {
-            halt(Halt::NoGrant(endpoint), why)
-        }
+        Endpoint::Poll => Verdict::Unpolled { why },
+        Endpoint::Submit | Endpoint::TokenInfo => halt(Halt::NoGrant(endpoint), why),
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
             beside(why, Fault::Request)
         }

@@ -3,7 +3,7 @@
 use super::*;
 use serde_json::json;
 
-const CALLS: [Endpoint; 2] = [Endpoint::Submit, Endpoint::Poll];
+const NEEDED: [Endpoint; 2] = [Endpoint::Submit, Endpoint::TokenInfo];
 
 fn first(endpoint: Endpoint, answer: Answer) -> Verdict {
     judge(endpoint, answer, Context::default())
@@ -26,6 +26,7 @@ fn halted(verdict: &Verdict) -> Option<Halt> {
         | Verdict::Swept(_)
         | Verdict::Unswept { .. }
         | Verdict::Dead { .. }
+        | Verdict::Unpolled { .. }
         | Verdict::Lost { .. }
         | Verdict::Fault { .. }
         | Verdict::TooMany => None,
@@ -89,10 +90,13 @@ fn a_401_or_406_halts_for_the_token() {
 
 #[test]
 fn a_403_halts_for_the_grant_of_its_endpoint() {
-    for endpoint in CALLS {
+    for endpoint in NEEDED {
         let verdict = first(endpoint, Answer::Forbidden { message: message() });
         assert_eq!(halted(&verdict), Some(Halt::NoGrant(endpoint)));
     }
+    let poll = first(Endpoint::Poll, Answer::Forbidden { message: message() });
+    let why = "403: xato".to_owned();
+    assert_eq!(poll, Verdict::Unpolled { why });
     let filter = first(Endpoint::Filter, Answer::Forbidden { message: message() });
     assert_eq!(
         filter,
@@ -105,7 +109,13 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
 
 #[test]
 fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
-    let missing = first(Endpoint::Submit, Answer::NotFound { message: message() });
+    let missing = first(
+        Endpoint::Submit,
+        Answer::NotFound {
+            own: true,
+            message: message(),
+        },
+    );
     assert_eq!(halted(&missing), Some(Halt::WrongAddress));
     for status in [302, 405, 415] {
         for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
@@ -117,15 +127,16 @@ fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
 
 #[test]
 fn a_404_on_a_poll_makes_the_call_an_orphan() {
-    let missing = Answer::NotFound {
+    let missing = |own| Answer::NotFound {
+        own,
         message: String::new(),
     };
-    assert_eq!(
-        first(Endpoint::Poll, missing),
-        Verdict::Lost {
-            why: "404".to_owned()
-        }
-    );
+    let why = || "404".to_owned();
+    let lost = first(Endpoint::Poll, missing(true));
+    assert_eq!(lost, Verdict::Lost { why: why() });
+    let between = first(Endpoint::Poll, missing(false));
+    let fault = Fault::Gateway;
+    assert_eq!(between, Verdict::Fault { why: why(), fault });
 }
 
 #[test]
@@ -149,7 +160,10 @@ fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
     ] {
         assert_eq!(bar(rejected(errors)), Bar::Refused);
     }
-    let missing = Answer::NotFound { message: message() };
+    let missing = Answer::NotFound {
+        own: true,
+        message: message(),
+    };
     let forbidden = Answer::Forbidden { message: message() };
     for answer in [missing, forbidden, Answer::WrongAddress { status: 405 }] {
         assert_eq!(bar(answer), Bar::Barred);
@@ -169,7 +183,7 @@ fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
         errors: Value::Null,
     };
     assert_eq!(first(Endpoint::Submit, conflict), dead);
-    for status in [402, 407, 408, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
+    for status in [402, 407, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
         let other = Answer::OtherClientError {
             status,
             message: String::new(),
@@ -382,14 +396,16 @@ fn failed_is_a_dead_letter_failed_with_words() {
         ("lead not found", "lead not found"),
         ("", "FAILED: the CRM does not know its lead or its employee"),
     ] {
+        let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
         let answer = Answer::StatusFailed {
             words: words.to_owned(),
+            errors: errors.clone(),
         };
         let (reason, message) = (Reason::Failed, message.to_owned());
         let dead = Verdict::Dead {
             reason,
             message,
-            errors: Value::Null,
+            errors,
         };
         assert_eq!(first(Endpoint::Poll, answer), dead);
     }

@@ -37,7 +37,7 @@ const READ: &str = "PERMISSION_OPEN_API_LEAD:READ";
 const SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
 
 /// The value of a lead's field; null where it has none.
-fn field(crm: &Server, id: i64, field: &str) -> Value {
+pub fn field(crm: &Server, id: i64, field: &str) -> Value {
     let all = crm.admin(|core, _| lead::all(core));
     let leads = all.as_array().expect("leads");
     let lead = leads.iter().find(|lead| lead["id"] == id);

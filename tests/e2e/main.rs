@@ -42,6 +42,7 @@ mod recordings;
 mod records;
 mod refreshed;
 mod root;
+mod rights;
 mod secrets;
 mod stopping;
 mod stories;

@@ -28,6 +28,7 @@ fn verdict(answer: Answer) -> (&'static str, String) {
         | Verdict::Known(_)
         | Verdict::Swept(_)
         | Verdict::Unswept { .. }
+        | Verdict::Unpolled { .. }
         | Verdict::Lost { .. }
         | Verdict::TooMany => String::new(),
     };

@@ -95,7 +95,9 @@ impl Heard {
             Answer::Told(body) => Self::Page(body.clone()),
             Answer::Forbidden { .. } => Self::NoGrant(words),
             Answer::Rejected { errors, .. } => Self::Refused(format!("{words} {errors}")),
-            Answer::NotFound { .. }
+            // a gateway's: it may pass
+            Answer::NotFound { own: false, .. } => Self::Failed(words),
+            Answer::NotFound { own: true, .. }
             | Answer::WrongAddress { .. }
             | Answer::Conflict { .. }
             | Answer::OtherClientError { .. } => Self::Missing(words),
@@ -200,6 +202,12 @@ impl Backfill {
         }
         self.not_before = if self.reading { 0 } else { wait(how.every) };
         learned
+    }
+
+    /// The token may read leads now.
+    pub fn granted(&mut self) {
+        self.no_grant = false;
+        self.not_before = 0;
     }
 
     fn leave(&mut self, why: &str) {

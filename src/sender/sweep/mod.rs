@@ -136,6 +136,12 @@ impl Sweeper {
         self.faults = 0;
     }
 
+    /// The token may read the journal now.
+    pub fn granted(&mut self) {
+        self.ways.off_until = None;
+        self.faults = 0;
+    }
+
     /// The page to ask for: of the running sweep, or the first of a new one for these calls.
     /// `None` when none of them was accepted before `ripe_before` and is due.
     pub fn page(

@@ -67,6 +67,16 @@ impl Store {
         Ok(())
     }
 
+    /// The token has a right more: leads are read at once where that was what lacked.
+    pub(super) fn backfill_granted(&self) -> Result<(), Error> {
+        let Some(mut backfill) = self.backfill()?.filter(|it| it.no_grant) else {
+            return Ok(());
+        };
+        backfill.granted();
+        let text = super::finish::json("the backfill", &backfill)?;
+        self.set_meta(KEY, &text).map(drop)
+    }
+
     pub(super) fn backfilled(
         &mut self,
         page: &LeadsPage,

@@ -190,6 +190,7 @@ impl Store {
             Told::Refused(lead, why) => self.fields_refused(*lead, why, at)?,
             Told::Again(errand, why) => self.errand_again(errand, why, at)?,
             Told::Back(errand) => self.errand_back(errand, at)?,
+            Told::Granted => self.granted()?,
             Told::Rest(kind, errand, why) => {
                 self.errand_back(errand, at)?;
                 self.rest(*kind, why, at)?;
@@ -245,6 +246,16 @@ impl Store {
             why: why.to_owned(),
         });
         self.set_errand_memory(&memory)
+    }
+
+    /// What rests may be granted now.
+    fn granted(&self) -> Result<(), Error> {
+        let mut memory = self.errand_memory()?;
+        let rested = [Kind::LookUps, Kind::Fields].map(|kind| memory.rest(kind).take());
+        if rested.iter().any(Option::is_some) {
+            self.set_errand_memory(&memory)?;
+        }
+        self.backfill_granted()
     }
 
     fn errand_again(&mut self, errand: &Errand, why: &str, at: EventTime) -> Result<(), Error> {

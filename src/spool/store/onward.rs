@@ -299,7 +299,8 @@ impl Store {
         Ok(true)
     }
 
-    /// Forgets look-ups that were answered, or asked for in vain, long enough ago.
+    /// Forgets look-ups that were answered long enough ago, and those that were not made for a day
+    /// and that no letter waits for any more: one that waits for a right is kept.
     pub(super) fn purge_look_ups(&self, now: EventTime) -> Result<(), Error> {
         const VAIN: Duration = Duration::from_secs(24 * 3600);
         self.execute(
@@ -310,6 +311,9 @@ impl Store {
         self.execute(
             "DELETE FROM lookups WHERE lead IN (
                  SELECT lead FROM lookups WHERE due IS NOT NULL AND due < ?1
+                 AND NOT EXISTS (
+                     SELECT 1 FROM calls WHERE state = 'dead' AND reason = 'failed'
+                     AND json_extract(record, '$.leadId') = lookups.lead)
                  ORDER BY due LIMIT 500)",
             [now.minus(VAIN).micros()],
         )?;

@@ -46,6 +46,7 @@ pub const ERRANDS: &[Act] = &[
         );
         store.resting(at(2_006)).expect("readable");
         store.errands_waiting(at(0)).expect("readable");
+        told(store, Told::Granted, 2_007);
     }),
     ("a call goes on to another lead", |store, rows| {
         let row = rows.at(SUBMITTED, 4);

@@ -239,6 +239,40 @@ fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
 }
 
 #[test]
+fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
+    let mut store = store(false);
+    let letter = submitted(&mut store, 1, 4_001);
+    fails(&mut store, letter, 110);
+    let errand = Errand::LookUp(lead(4_001));
+    let rest = Told::Rest(Kind::LookUps, errand, "403".into());
+    told(&mut store, rest, 111);
+    assert_eq!(store.resting(at(200)).expect("readable").len(), 1);
+    told(&mut store, Told::Granted, 200);
+    assert_eq!(store.resting(at(200)).expect("readable"), []);
+    let due = store.errands(&ask(at(201))).expect("errands");
+    assert_eq!(look_ups(&due), [lead(4_001)]);
+}
+
+#[test]
+fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
+    let mut store = store(false);
+    let letter = submitted(&mut store, 1, 4_001);
+    fails(&mut store, letter, 110);
+    let purge = |store: &mut Store, days: i64| {
+        let now = at(110 + days * 86_400);
+        store.write(vec![Op::Purge { now }]).expect("purged");
+        store.errands_waiting(now).expect("readable").0
+    };
+    assert_eq!(purge(&mut store, 8), 1);
+    let step = Step::Discard;
+    let (row, at) = (letter, at(110 + 8 * 86_400));
+    store
+        .write(vec![Op::Step { row, step, at }])
+        .expect("discarded");
+    assert_eq!(purge(&mut store, 9), 0, "nobody waits for it any more");
+}
+
+#[test]
 fn without_a_sender_nothing_is_looked_up() {
     let mut store = Store::in_memory(Settings::default()).expect("memory");
     let row = submitted(&mut store, 1, 4_001);

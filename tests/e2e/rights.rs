@@ -1,0 +1,175 @@
+//! What the token may do changes while callbridge runs, and what it may not do is done another way.
+
+use crate::crm::{self, RATE_FLAG};
+use crate::program::{Place, Program};
+use crate::recordings::{self, TRUNKS};
+use crate::wait::until;
+use callbridge::ops::Status;
+use callbridge::sandbox::token::Grant;
+use callbridge::sandbox::{Action, Endpoint, Kind, Rule, Server};
+use serde_json::Value;
+
+const CALLS: [&str; 2] = [
+    "PERMISSION_OPEN_API_CALL:SAVE",
+    "PERMISSION_OPEN_API_CALL:READ",
+];
+const LEAD_SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
+
+fn grants(all: &[&str]) -> Vec<Grant> {
+    all.iter().filter_map(|text| Grant::parse(text)).collect()
+}
+
+fn grant(crm: &Server, all: &[&str]) {
+    crm.admin(|core, now| core.set_grants(now, grants(all)));
+}
+
+fn start(place: &Place, crm: &Server, more: &[&str]) -> Program {
+    let source = place.file("recorded", "ami");
+    let usual = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    place.run(&crm.url(), &[&usual[..], more].concat())
+}
+
+fn field(crm: &Server, id: &str) -> Value {
+    crate::leads::field(crm, 4_001, id)
+}
+
+#[tokio::test]
+async fn a_grant_that_is_given_while_it_runs_counts_at_once_after_an_answer_says_so() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    grant(&crm, &CALLS);
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = start(&place, &crm, &["--lead-field=last_call=11"]);
+    program.settled(1).await;
+    let off = |it: &Status| {
+        let fields = it.lead_fields.as_ref();
+        fields.is_some_and(|fields| fields.state == "off" && fields.waiting == 1)
+    };
+    program.until("the right is missing", off).await;
+    assert_eq!(field(&crm, "11"), Value::Null);
+    grant(&crm, &[CALLS[0], CALLS[1], LEAD_SAVE]);
+    // the fields cannot be read (403), and the values are taken all the same
+    let set = place.command(&["lead", "set", "4001", "12=x"]).await;
+    assert!(set.status.success(), "{set:?}");
+    until("the lead shows its call", async || {
+        field(&crm, "11") != Value::Null
+    })
+    .await;
+    let status = program.status().await.expect("a status");
+    assert!(
+        status.token.grants.iter().any(|it| it == LEAD_SAVE),
+        "{:?}",
+        status.token.grants
+    );
+    program.terminate().await;
+}
+
+/// Asking what became of a request is refused, as for want of a right.
+fn no_polls(crm: &Server) {
+    let rule = Rule::always(Endpoint::Request, Action::Status(403));
+    crm.admin(|core, _| core.set_faults(vec![rule]));
+}
+
+#[tokio::test]
+async fn without_the_right_to_poll_calls_are_confirmed_by_pages_and_it_is_said() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    no_polls(&crm);
+    let calls = ["inbound_answered", "outbound_answered", "blind_transfer"].map(recordings::one);
+    for call in &calls {
+        place.append("recorded", &call.ami);
+    }
+    let mut program = start(&place, &crm, &[]);
+    program
+        .until("all confirmed", |it| it.books.journaled == 3)
+        .await;
+    let last = recordings::one("inbound_no_answer");
+    place.append("recorded", &last.ami);
+    let status = program
+        .until("one alone", |it| it.books.journaled == 4)
+        .await;
+    assert_eq!(status.pause, None);
+    let polls = status.troubles.iter().find(|it| it.part == "polls");
+    let polls = polls.expect("it is said");
+    assert!(polls.why.starts_with("403"), "{}", polls.why);
+    assert!(polls.instead.starts_with("pages of the CRM's journal"));
+    program.terminate().await;
+    let asked = crm.admin(|core, _| core.counts().get(&(Endpoint::Request, 403)).copied());
+    assert_eq!(asked, Some(1), "once in an hour");
+    let wrong = crm::conduct(&crm, |_| false);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn with_no_way_left_to_confirm_it_pauses_names_the_right_and_goes_on_once_it_is_there() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    grant(&crm, &CALLS[..1]);
+    no_polls(&crm);
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = start(&place, &crm, &[]);
+    let paused = |it: &Status| {
+        let pause = it.pause.as_ref();
+        pause.is_some_and(|it| it.cure.contains("the status of its requests"))
+    };
+    let status = program.until("a pause", paused).await;
+    assert_eq!(
+        status.pause.map(|it| it.reason).as_deref(),
+        Some("no_grant")
+    );
+    assert_eq!(status.books.submitted, 1);
+    assert!(program.log().contains("the status of its requests"));
+    crm.admin(|core, _| core.set_faults(Vec::new()));
+    let status = program.settled(1).await;
+    assert_eq!((status.books.journaled, status.pause), (1, None));
+    program.terminate().await;
+    let wrong = crm::conduct(&crm, |kind| kind == Kind::RepeatAfter403);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    grant(&crm, &[CALLS[0], CALLS[1], LEAD_SAVE]);
+    let rule = Rule::always(Endpoint::CallHistory, Action::Status(503));
+    crm.admin(|core, _| core.set_faults(vec![rule]));
+    for call in ["inbound_answered", "outbound_answered"].map(recordings::one) {
+        place.append("recorded", &call.ami);
+    }
+    let mut program = start(&place, &crm, &[]);
+    let outage = |it: &Status| it.pause.as_ref().is_some_and(|it| it.reason == "outage");
+    let status = program.until("an outage of submissions", outage).await;
+    let cure = status.pause.expect("a pause").cure;
+    assert!(cure.starts_with("an outage of submissions"), "{cure}");
+    let set = place
+        .command(&["lead", "set", "4001", "11:=5", "12:=true"])
+        .await;
+    assert!(set.status.success(), "{set:?}");
+    assert_eq!(field(&crm, "11"), 5);
+    assert_eq!(field(&crm, "12"), true);
+    program.terminate().await;
+}
+
+#[tokio::test]
+async fn a_gateway_s_404_deletes_no_lead_and_its_own_words_reach_no_letter_as_the_crm_s() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    grant(&crm, &[CALLS[0], CALLS[1], "PERMISSION_OPEN_API_LEAD:READ"]);
+    crm.admin(|core, _| {
+        let failed = Rule::always(Endpoint::CallHistory, Action::Failed);
+        core.set_faults(vec![
+            failed,
+            Rule::always(Endpoint::Lead, Action::Gateway(404)),
+        ]);
+    });
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    let mut program = start(&place, &crm, &[]);
+    program.until("a letter", |it| it.books.dead == 1).await;
+    let asked = async || {
+        let key = (Endpoint::Lead, 404);
+        crm.admin(|core, _| core.counts().get(&key).is_some())
+    };
+    until("the look-up", asked).await;
+    let rests = "leads of failed calls are not looked up for an hour";
+    until("its rest", async || program.log().contains(rests)).await;
+    let letter = place.letters().await.remove(0);
+    let message = letter["message"].as_str().expect("text");
+    assert!(!message.contains("does not exist"), "{message}");
+    program.terminate().await;
+}
