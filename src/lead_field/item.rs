@@ -2,7 +2,7 @@
 
 use super::FieldId;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Number, Value, json};
 
 /// Characters of one value at most; the document gives no limit.
 pub const VALUE_MAX: usize = 10_000;
@@ -16,6 +16,10 @@ pub const ITEMS_MAX: usize = 100;
 pub enum Given {
     /// This text.
     Text(String),
+    /// This number.
+    Number(Number),
+    /// Yes or no.
+    Flag(bool),
     /// These of a multi-select field, in place of all it has.
     List(Vec<String>),
     /// Nothing: the field is cleared.
@@ -41,17 +45,22 @@ impl Item {
     }
 
     /// Reads `ID=VALUE`: a text as it stands; `null` clears; `[a,b]` or a JSON array is a list; a
-    /// text that would be taken for one of these is written as a JSON string (`"null"`).
+    /// text that would be taken for one of these is written as a JSON string (`"null"`). And
+    /// `ID:=JSON`: a number, `true`, `false`, a string, `null`, or a list of them, as JSON.
     ///
     /// # Errors
     /// In words, with what would be right.
     pub fn parse(text: &str) -> Result<Self, String> {
         let Some((id, value)) = text.split_once('=') else {
-            return Err(format!("`{text}` is not ID=VALUE"));
+            return Err(format!("`{text}` is not ID=VALUE or ID:=JSON"));
+        };
+        let (id, read): (_, fn(&str) -> _) = match id.strip_suffix(':') {
+            Some(id) => (id, exact),
+            None => (id, given),
         };
         let id = FieldId::parse(id.trim())
-            .ok_or_else(|| format!("`{id}` is no field id: digits, as in 11=VIP"))?;
-        let given = given(value).map_err(|why| format!("the value of {id} {why}"))?;
+            .ok_or_else(|| format!("`{id}` is no field id: digits, as in 11=VIP or 11:=5"))?;
+        let given = read(value).map_err(|why| format!("the value of {id} {why}"))?;
         Ok(Self { id, given })
     }
 
@@ -60,6 +69,8 @@ impl Item {
         let id = self.id.get();
         match &self.given {
             Given::Text(text) => json!({ "id": id, "value": text }),
+            Given::Number(number) => json!({ "id": id, "value": number }),
+            Given::Flag(flag) => json!({ "id": id, "value": flag }),
             Given::List(list) => json!({ "id": id, "valueList": list }),
             Given::Null => json!({ "id": id, "value": null }),
         }
@@ -102,6 +113,41 @@ fn given(text: &str) -> Result<Given, String> {
         return Err("has an empty entry in its list".to_owned());
     }
     Ok(Given::List(parts))
+}
+
+/// A value as JSON has it. §2.4: a scalar, null, or a list of strings.
+fn exact(text: &str) -> Result<Given, String> {
+    if text.chars().count() > VALUE_MAX {
+        return Err(format!("is longer than {VALUE_MAX} characters"));
+    }
+    let value = serde_json::from_str(text).map_err(|_| {
+        "is no JSON: after := stand 5, true, \"text\", null or [\"a\",\"b\"]".to_owned()
+    })?;
+    match value {
+        Value::Null => Ok(Given::Null),
+        Value::Bool(flag) => Ok(Given::Flag(flag)),
+        Value::Number(number) if is_kept(&number, text) => Ok(Given::Number(number)),
+        Value::Number(_) => Err(
+            "is a number of more digits than JSON's readers keep: give it as \
+                                 text, with = in place of :="
+                .to_owned(),
+        ),
+        Value::String(text) => Ok(Given::Text(text)),
+        Value::Array(list) => {
+            let list = list.into_iter().map(scalar);
+            list.collect::<Result<_, _>>().map(Given::List)
+        }
+        Value::Object(_) => {
+            Err("is an object: a field takes a scalar or a list of texts".to_owned())
+        }
+    }
+}
+
+/// A float tells 15 digits apart for certain: with more another number would be sent.
+fn is_kept(number: &Number, text: &str) -> bool {
+    let mantissa = text.split(['e', 'E']).next().unwrap_or_default();
+    let digits = mantissa.bytes().filter(u8::is_ascii_digit);
+    !number.is_f64() || digits.skip_while(|it| *it == b'0').count() <= 15
 }
 
 /// Entries of a list are strings (§2.4).
@@ -153,6 +199,17 @@ mod tests {
             "11=\"",
             "x=1",
             "11",
+            "11:=5",
+            "11:= -0.25",
+            "11:=true",
+            "11:=\"5\"",
+            "11:=null",
+            "12:=[\"a,b\",7]",
+            "11:=VIP",
+            "11:={}",
+            "11:=12345678901234567890123",
+            "11:",
+            "x:=1",
         ];
         let all: Vec<String> = typed.into_iter().map(read).collect();
         insta::assert_snapshot!(all.join("\n"), @r#"
@@ -170,9 +227,25 @@ mod tests {
         the value of 12 has an entry in its list that is no text
         the value of 11 is empty: `null` clears the field
         the value of 11 begins as a JSON string and is none
-        `x` is no field id: digits, as in 11=VIP
-        `11` is not ID=VALUE
+        `x` is no field id: digits, as in 11=VIP or 11:=5
+        `11` is not ID=VALUE or ID:=JSON
+        {"id":11,"value":5}
+        {"id":11,"value":-0.25}
+        {"id":11,"value":true}
+        {"id":11,"value":"5"}
+        {"id":11,"value":null}
+        {"id":12,"valueList":["a,b","7"]}
+        the value of 11 is no JSON: after := stand 5, true, "text", null or ["a","b"]
+        the value of 11 is an object: a field takes a scalar or a list of texts
+        the value of 11 is a number of more digits than JSON's readers keep: give it as text, with = in place of :=
+        `11:` is not ID=VALUE or ID:=JSON
+        `x` is no field id: digits, as in 11=VIP or 11:=5
         "#);
+    }
+
+    #[test]
+    fn what_a_command_of_any_version_gives_its_daemon_is_understood() {
+        crate::golden::keeps::<Vec<Item>>("lead-set-items");
     }
 
     #[test]
