@@ -11,7 +11,7 @@ use crate::cli::exit::Code;
 use crate::crm::{Address, Answer, TokenInfo};
 use crate::daemon::outward;
 use crate::ops::Status;
-use crate::sender::once::{Keep, Once, Unasked};
+use crate::sender::once::{Once, Unasked};
 use crate::sender::status::SAVE;
 use crate::spool::{Binding, Errand, Fit, Guard, Handle, Head, Job, Urgency};
 use std::path::Path;
@@ -72,7 +72,7 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
     let (mut found, token) = token::look(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (outward::setup(crm), Some(crm.rate));
-        let asked = match Once::open(setup, rate, spool, &token, Keep::Slots).await {
+        let asked = match Once::open(setup, rate, spool, &token).await {
             Ok(once) => all(crm, once).await,
             Err(why) => Err(why),
         };

@@ -88,6 +88,7 @@ const SET_EXAMPLES: &str = "\
 Examples:
   callbridge lead set 4001 11=VIP 12=null
   callbridge lead set 4001 '14=[gold, uz]' '11=\"null\"'
+  callbridge lead set 4001 15:=5 16:=true 14:='[\"gold\", \"uz\"]'
 
 Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
 69 no daemon, paused or not settled in time, 77 token or grant.";
@@ -400,6 +401,13 @@ pub struct ConnectFlags {
     /// How long the consent is waited for [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub within: Option<String>,
+    /// The company to connect, as the number that `connect` shows; no other is. Without it a terminal
+    /// is asked before a state is bound to its first company
+    #[arg(long, value_name = "ID")]
+    pub company: Option<String>,
+    /// Bind the state to its first company without asking
+    #[arg(long)]
+    pub yes: bool,
     /// Where the connection is kept: the state folder of `run` [default: $STATE_DIRECTORY, else
     /// ~/.local/state/callbridge]
     #[arg(long, value_name = "DIR")]

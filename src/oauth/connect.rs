@@ -5,20 +5,25 @@
 //! | the way back is awaited, its state compared | nothing |
 //! | the code is exchanged | a pair that nobody has; connect again |
 //! | the pair and the secrets that are shown once are stored | a connection |
-//! | token/info says whose it is | the same, bound |
+//! | token/info says whose it is, and a person agrees | the same, bound |
+//! | the tokens of the connection before it are revoked | the same, and no other |
 //!
-//! The connection of another company than the state's is taken back: the new pair is revoked, and
-//! what was there before stands there again. One that lacks the needed grant is stored all the
-//! same: its secrets are shown once, and a grant that the company adds later counts at once.
+//! The connection of another company than the state's, or of one that nobody agrees to, is taken
+//! back: the new pair is revoked, and what was there before stands there again. One that lacks the
+//! needed grant is stored all the same: its secrets are shown once, and a grant that the company
+//! adds later counts, too.
 
 use super::catcher::{Catcher, Unheard};
+use super::company::{Consent, Wanted};
 use super::connection::{Client, Connection};
 use super::consent::{Back, Redirect, address, pasted};
 use super::exchange::{Ask, Came, Exchange, Pair};
 use super::keeper::end_of;
+use super::revoke;
 use super::scope;
 use super::shown_once::ShownOnce;
 use super::store::{self, Lock};
+use super::typed::Typed;
 use super::verify::{self, Found};
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
@@ -28,17 +33,15 @@ use crate::clock;
 use crate::crm::{Address, Setup};
 use crate::privilege::is_open_to_all;
 use crate::safe::safe;
-use crate::secret::Secret;
+use crate::secret::{ExposeSecret as _, Secret};
 use callbridge_call::EventTime;
+use std::convert::Infallible;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
 use url::Url;
 
-/// A pasted line is no longer than this.
-const LINE_MAX: u64 = 16 * 1024;
 /// Between two tries to exchange a code that brought no answer.
 const AGAIN: Duration = Duration::from_secs(2);
 /// Tries where no connection is made.
@@ -71,6 +74,8 @@ pub struct Connect {
     pub proxy: Option<Url>,
     /// `--within`: so long the consent is waited for.
     pub within: Duration,
+    /// `--company`, `--yes`
+    pub wanted: Wanted,
 }
 
 /// Connects.
@@ -88,7 +93,8 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
         ));
     }
     verify::prepare(&connect.state, &connect.crm).await?;
-    let code = consent(&connect).await?;
+    let mut typed = Typed::listen();
+    let code = consent(&connect, &mut typed).await?;
     // a daemon that refreshes is waited for: one request at a time
     let lock = Lock::take(&connect.state).await.map_err(of_store)?;
     let sent = clock::now().wall;
@@ -98,25 +104,39 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
         Some(before) => ShownOnce::of(before, &client),
         None => ShownOnce::left(&connect.state, &client),
     };
+    if pair.refresh.is_none() {
+        // nothing can be kept of it, so nothing of it is to live on
+        let ask = Ask::Revoke(pair.access.clone());
+        connect.auth().ask(&ask, &client).await;
+    }
     let new = connection(client, &connect.scope, pair, sent, (before.as_ref(), shown))?;
-    insist(&lock, &new).await?;
+    if let Err(failure) = insist(&lock, &new).await {
+        drop(revoke::all(&connect.auth(), &new).await);
+        return Err(failure);
+    }
     drop(lock);
-    let found = verify::whose(&connect.state, connect.setup(), &new).await;
-    let given = match found {
-        Ok(Found::Another(why)) => return Err(taken_back(&connect, &new, before, &why).await),
-        Ok(Found::Ours(whose, given)) => {
+    let agrees = Consent {
+        wanted: connect.wanted,
+        typed: &mut typed,
+        within: connect.within,
+    };
+    let given = match verify::whose(&connect.state, connect.setup(), &new, agrees).await? {
+        Found::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
+        Found::Ours(whose, given) => {
             print(format!("connected: {}\n", safe(&whose)).as_bytes())?;
             given
         }
-        Ok(Found::Unknown(why)) => {
+        Found::Unknown(why) => {
             print(b"connected\n")?;
             say(&format!(
                 "whose token it is could not be asked: {why}; `run` asks before it sends"
             ));
             None
         }
-        Err(failure) => return Err(failure),
     };
+    if let Some(before) = before.filter(|it| !it.is_same_pair(&new)) {
+        revoke_before(&before).await;
+    }
     let given = scope::compare(&new.asked, given.as_deref().unwrap_or(&new.granted));
     for lack in &given.lacks {
         say(lack);
@@ -180,10 +200,10 @@ pub(super) fn of_store(error: store::Error) -> Failure {
 }
 
 /// Shows the address and waits for the code.
-async fn consent(connect: &Connect) -> Result<Secret, Failure> {
+async fn consent(connect: &Connect, typed: &mut Typed) -> Result<Secret, Failure> {
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
-    let bare = crate::secret::ExposeSecret::expose_secret(&state);
+    let bare = state.expose_secret();
     let catcher = match Catcher::listen(&connect.redirect).await {
         Ok(catcher) => catcher,
         Err(taken @ Unheard::Taken { .. }) => {
@@ -211,25 +231,30 @@ async fn consent(connect: &Connect) -> Result<Secret, Failure> {
     }
     let (backs, mut hears) = mpsc::channel(8);
     let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone())));
-    tokio::spawn(read_lines(connect.redirect.clone(), state, backs));
+    let pasting = paste(typed, &connect.redirect, state, backs);
     let until = Instant::now() + connect.within;
-    let back = loop {
-        match timeout_at(until, hears.recv()).await {
-            Ok(Some(Back::Wrong(why))) => say(&format!(
-                "refused: a redirect that does not answer the question ({why}); nothing is done \
-                 with it, still waiting"
-            )),
-            Ok(Some(back)) => break Some(back),
-            Ok(None) => break None,
-            Err(_) => {
-                let words = format!("no consent came within {} s", connect.within.as_secs());
-                return Err(refused(format!("{words}; run connect again")));
+    let heard = async {
+        loop {
+            match hears.recv().await {
+                Some(Back::Wrong(why)) => say(&format!(
+                    "refused: a redirect that does not answer the question ({why}); nothing is \
+                     done with it, still waiting"
+                )),
+                back => return back,
             }
         }
+    };
+    let back = tokio::select! {
+        back = timeout_at(until, heard) => back,
+        never = pasting => match never {},
     };
     if let Some(serving) = serving {
         serving.abort();
     }
+    let back = back.map_err(|_| {
+        let words = format!("no consent came within {} s", connect.within.as_secs());
+        refused(format!("{words}; run connect again"))
+    })?;
     match back {
         Some(Back::Code(code)) => Ok(code),
         Some(Back::Declined) => Err(refused("declined: the company did not give its consent")),
@@ -241,24 +266,23 @@ async fn consent(connect: &Connect) -> Result<Secret, Failure> {
     }
 }
 
-/// Reads pasted addresses until stdin ends.
-async fn read_lines(redirect: Redirect, state: Secret, backs: mpsc::Sender<Back>) {
-    let mut stdin = BufReader::new(tokio::io::stdin());
-    loop {
-        let mut line = Vec::new();
-        let mut limited = tokio::io::AsyncReadExt::take(&mut stdin, LINE_MAX);
-        match limited.read_until(b'\n', &mut line).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
-        }
-        let line = String::from_utf8_lossy(&line).into_owned();
+/// Reads pasted addresses until stdin ends; then there is nothing more to come from here.
+async fn paste(
+    typed: &mut Typed,
+    redirect: &Redirect,
+    state: Secret,
+    backs: mpsc::Sender<Back>,
+) -> Infallible {
+    while let Some(line) = typed.line().await {
         if line.trim().is_empty() {
             continue;
         }
-        if backs.send(pasted(&line, &redirect, &state)).await.is_err() {
-            return;
+        if backs.send(pasted(&line, redirect, &state)).await.is_err() {
+            break;
         }
     }
+    drop(backs);
+    std::future::pending().await
 }
 
 /// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where an answer
@@ -385,7 +409,15 @@ async fn taken_back(
     };
     // whatever stands there now, if a daemon has refreshed it meanwhile
     let stored = store::read(&connect.state).ok().flatten();
-    let stored = stored.unwrap_or_else(|| new.clone());
+    let mut stored = stored.unwrap_or_else(|| new.clone());
+    // the token before it is that of the connection that stands there again
+    let theirs = |token: &Secret| {
+        let token = token.expose_secret();
+        before
+            .as_ref()
+            .is_some_and(|it| it.access.expose_secret() == token)
+    };
+    stored.previous.take_if(|(token, _)| theirs(token));
     let restored = match &before {
         Some(before) => lock.write(before).await,
         None => lock.remove(),
@@ -393,16 +425,37 @@ async fn taken_back(
     if let Err(error) = restored {
         return of_store(error);
     }
-    let ask = Ask::Revoke(stored.refresh.clone());
-    let revoked = matches!(
-        connect.auth().ask(&ask, &stored.client).await,
-        Came::Revoked
-    );
-    let end = match revoked {
-        true => "it was revoked",
-        false => "it could not be revoked: disconnect the application in the CRM",
+    let left = revoke::all(&connect.auth(), &stored).await;
+    let end = match &left[..] {
+        [] => "it was revoked".to_owned(),
+        left => format!(
+            "but its {}: disconnect the application in the CRM (Connected apps)",
+            revoke::words(left)
+        ),
     };
     refused(format!(
         "{why}: not connected, {end}. Give another --state for another company"
     ))
+}
+
+/// The tokens of the connection before are nobody's any more.
+async fn revoke_before(before: &Connection) {
+    let left = match revoke::way(before) {
+        Ok(exchange) => revoke::all(&exchange, before).await,
+        Err(error) => {
+            let why = error.to_string().replace("--crm-url", "--auth-url");
+            let (token, came) = ("refresh token", Came::Elsewhere(why));
+            vec![revoke::Unrevoked { token, came }]
+        }
+    };
+    let words = match &left[..] {
+        [] => "the tokens of the connection before are revoked".to_owned(),
+        left => format!(
+            "of the connection before, the {}: it ends by itself (an access token within the \
+             hour, a refresh token after 30 days), or at once when the application is \
+             disconnected in the CRM (Connected apps) and connected again",
+            revoke::words(left)
+        ),
+    };
+    say(&words);
 }

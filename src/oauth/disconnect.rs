@@ -1,24 +1,17 @@
-//! `disconnect`: the refresh token is revoked, and its access tokens with it (§5.6.7); then the
-//! connection is taken away.
+//! `disconnect`: every token that is known is revoked ([`super::revoke`]); then the connection is
+//! taken away.
 
 use super::connect::of_store;
-use super::exchange::{Ask, Came, Exchange};
+use super::exchange::Came;
+use super::revoke;
 use super::shown_once;
 use super::store::{self, Lock};
 use crate::check::place::asked;
 use crate::cli::dispatch::print;
 use crate::cli::exit::{Code, Failure};
-use crate::crm::{Address, Setup};
 use crate::ops::status::Books;
 use crate::spool;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-use url::Url;
-
-/// Tries to revoke; revoking twice does no harm.
-const TRIES_MAX: u32 = 3;
-/// Between two of them.
-const AGAIN: Duration = Duration::from_secs(2);
+use std::path::Path;
 
 /// Disconnects.
 ///
@@ -36,50 +29,19 @@ pub async fn run(dir: &Path) -> Result<(), Failure> {
         let words = format!("there is no connection in {}", dir.display());
         return Err(Failure::new(Code::NoInput, words));
     };
-    let address = Address::parse(&stored.client.auth_url).map_err(|error| {
+    let exchange = revoke::way(&stored).map_err(|error| {
         let words = error.to_string().replace("--crm-url", "--auth-url");
         Failure::new(Code::Configuration, words)
     })?;
-    let exchange = Exchange::new(Setup {
-        ca_file: stored.client.ca_file.as_ref().map(PathBuf::from),
-        proxy: stored
-            .client
-            .proxy
-            .as_ref()
-            .and_then(|it| Url::parse(it).ok()),
-        ..Setup::new(address)
-    });
-    let ask = Ask::Revoke(stored.refresh.clone());
-    let mut came = exchange.ask(&ask, &stored.client).await;
-    for _ in 1..TRIES_MAX {
-        if !matches!(came, Came::Unsure(_) | Came::NotSent(_) | Came::TooMany) {
-            break;
-        }
-        tokio::time::sleep(AGAIN).await;
-        came = exchange.ask(&ask, &stored.client).await;
-    }
-    let path = store::path(dir);
-    let path = path.display();
-    let stays = format!(
-        "the connection stays: try again, or disconnect the application in the CRM (Connected \
-         apps) and delete {path}"
-    );
-    let failed = |code, why: String| Err(Failure::new(code, format!("{why}; {stays}")));
-    match came {
-        Came::Revoked => {}
-        Came::WrongClient(why) => {
-            let words = format!("client id or secret are refused ({why})");
-            return failed(Code::NoPermission, words);
-        }
-        Came::Refused(why) | Came::Elsewhere(why) => {
-            return failed(Code::Configuration, format!("it cannot be revoked ({why})"));
-        }
-        Came::Unsure(why) | Came::NotSent(why) => {
-            return failed(Code::Unreachable, format!("it cannot be revoked ({why})"));
-        }
-        Came::TooMany | Came::Pair(_) => {
-            return failed(Code::Unreachable, "it cannot be revoked (429)".to_owned());
-        }
+    let left = revoke::all(&exchange, &stored).await;
+    if let Some(first) = left.first() {
+        let words = format!(
+            "its {}; the connection stays: try again, or disconnect the application in the CRM \
+             (Connected apps), which ends all of its tokens, and delete {}",
+            revoke::words(&left),
+            store::path(dir).display()
+        );
+        return Err(Failure::new(code(&first.came), words));
     }
     shown_once::keep(dir, &stored).map_err(of_store)?;
     lock.remove().map_err(of_store)?;
@@ -92,6 +54,17 @@ pub async fn run(dir: &Path) -> Result<(), Failure> {
         )
         .as_bytes(),
     )
+}
+
+/// The exit code of a token that could not be revoked.
+const fn code(came: &Came) -> Code {
+    match came {
+        Came::WrongClient(_) => Code::NoPermission,
+        Came::Refused(_) | Came::Elsewhere(_) => Code::Configuration,
+        Came::Unsure(_) | Came::NotSent(_) | Came::TooMany | Came::Pair(_) | Came::Revoked => {
+            Code::Unreachable
+        }
+    }
 }
 
 /// The books, from the daemon or the spool; `None` where there is neither.

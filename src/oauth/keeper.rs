@@ -114,8 +114,11 @@ impl Keeper {
 
 impl Work {
     fn hear(&mut self, status: &SenderStatus) {
-        if let (Some(token), Some(taken)) = (&status.token_print, status.token_taken) {
-            self.core.heard(token, taken);
+        if let (Some(token), Some(taken)) = (&status.token_print, status.token_taken)
+            && self.core.heard(token, taken)
+        {
+            info!("the CRM takes the token again: the company is no longer blocked");
+            self.failure = None;
         }
     }
 
@@ -310,11 +313,7 @@ impl Work {
             }
             Came::WrongClient(why) => {
                 stored.refresh_began = None;
-                let words = format!(
-                    "client id {} or its secret are refused ({why}): get the right secret from \
-                     the application's management in the CRM",
-                    stored.client.id
-                );
+                let words = wrong_client(&stored.client.id, &why, self.core.is_refused());
                 (Ended::WrongClient, words)
             }
             Came::Unsure(why) => {
@@ -367,6 +366,22 @@ impl Work {
         self.keeper
             .requests
             .send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
+    }
+}
+
+/// 401 of the OAuth endpoint. §3.1: all requests of a blocked company are answered so.
+fn wrong_client(id: &str, why: &str, token_refused: bool) -> String {
+    let wrong = format!(
+        "client id {id} or its secret are refused ({why}): get the right secret from the \
+         application's management in the CRM"
+    );
+    match token_refused {
+        false => wrong,
+        true => format!(
+            "the CRM refuses the access token, too: if the company is blocked (its licence has \
+             ended), have that mended in the CRM, the token is tried once a minute and all goes on \
+             by itself; else {wrong}"
+        ),
     }
 }
 

@@ -257,6 +257,26 @@ async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
 }
 
 #[tokio::test]
+async fn a_blocked_company_s_token_is_tried_on_and_all_is_well_once_it_is_good_again() {
+    let host = Scripted::start(vec![Reply::Say(401, "{}".to_owned())]).await;
+    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
+    stage.told("the first token", has("svc_at_first")).await;
+    stage.says("svc_at_first", false);
+    let told = stage
+        .told("the end", |told| reason(told) == Some(RECONNECT))
+        .await;
+    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    let cure = told.trouble.expect("trouble").cure;
+    assert!(cure.contains("if the company is blocked"), "{cure}");
+    assert!(cure.contains("client id svc_app_1 or its secret"), "{cure}");
+    stage.says("svc_at_first", true);
+    let told = stage.told("the cure", |told| told.trouble.is_none()).await;
+    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    stage.end().await;
+    assert_eq!(host.asked().len(), 1);
+}
+
+#[tokio::test]
 async fn a_file_that_is_damaged_in_use_is_told_and_the_token_stays() {
     let host = Scripted::start(Vec::new()).await;
     let mut stage = Stage::start(&host, &aged(0, 3_600)).await;

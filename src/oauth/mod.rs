@@ -12,6 +12,8 @@
 //! | [`scope`] | the grants that are needed and useful |
 //! | [`consent`] | pure: the consent page and the way back; [`catcher`]: caught on this machine |
 //! | [`connect`], [`disconnect`] | the commands; `verify`: whose a new connection is |
+//! | [`company`], [`typed`] | the first company is asked for; what a person types |
+//! | [`revoke`] | every token of a connection is revoked |
 //! | [`exchange`] | the OAuth endpoints: forms out, pairs back |
 //! | [`refresh`] | pure: when a refresh is due, and what its end means |
 //! | [`keeper`] | the shell around it: file, lock, endpoints, sender |
@@ -19,6 +21,7 @@
 
 pub mod catcher;
 pub mod command;
+pub mod company;
 pub mod connect;
 pub mod connection;
 pub mod consent;
@@ -26,11 +29,13 @@ pub mod disconnect;
 pub mod exchange;
 pub mod keeper;
 pub mod refresh;
+pub mod revoke;
 pub mod scope;
 #[cfg(test)]
 pub(crate) mod scripted;
 pub mod shown_once;
 pub mod store;
+pub mod typed;
 mod verify;
 
 pub use connection::Connection;

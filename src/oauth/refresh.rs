@@ -8,7 +8,8 @@
 //!    ├──────────────────────────────────────────────────────────────┤
 //!    │  it may have happened, for the first time: once more         │
 //!    ├──────────────────────────────────────────────────────────────┤
-//!    │  an hour later, for a client that is not known               ▼ 400; 401; unsure again
+//!    │  an hour later, for a client that is not known, or once
+//!    │  a token that was refused with it is good again              ▼ 400; 401; unsure again
 //!    └──────────────────────────────────────────────────────────── Over: consent anew
 //! ```
 //! The access token stays in use until its own end, whatever becomes of refreshing.
@@ -157,15 +158,23 @@ impl Refresher {
         self.held = None;
     }
 
-    /// The sender has found this token good, or refused.
-    pub fn heard(&mut self, access: &TokenPrint, good: bool) {
+    /// The sender has found this token good, or refused. `true` when a client that was not known is
+    /// taken for known again: the token was refused, too, and is good now, so the company was
+    /// blocked (§3.1) and is no more.
+    pub fn heard(&mut self, access: &TokenPrint, good: bool) -> bool {
         let Some(held) = self.held.as_mut().filter(|it| it.access == *access) else {
-            return;
+            return false;
         };
-        held.refused = !good;
-        if good {
-            held.futile = 0;
+        let before = std::mem::replace(&mut held.refused, !good);
+        if !good {
+            return false;
         }
+        held.futile = 0;
+        let again = before && matches!(held.phase, Phase::Over { again: Some(_) });
+        if again {
+            held.phase = Phase::Waiting;
+        }
+        again
     }
 
     /// What to do now.
@@ -245,10 +254,11 @@ impl Refresher {
     }
 
     /// The access token can be used: it has not ended, and it is not both refused and beyond
-    /// refreshing.
+    /// refreshing. One that is refused together with its client may be a blocked company's: with it
+    /// the sender finds out when that is over.
     pub fn is_usable(&self, now: Now) -> bool {
         self.held.as_ref().is_some_and(|held| {
-            let over = matches!(held.phase, Phase::Over { .. });
+            let over = matches!(held.phase, Phase::Over { again: None });
             !held.end.reached(now) && (!over || !held.refused)
         })
     }

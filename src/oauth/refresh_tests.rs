@@ -210,6 +210,31 @@ fn a_client_that_is_not_known_is_tried_once_an_hour() {
     assert!(!core.is_over() && core.is_usable(at(3_611)));
 }
 
+#[test]
+fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is_good() {
+    let mut core = holding(3_600);
+    refused(&mut core, "a");
+    core.begin(at(10));
+    core.ended(at(10), Ended::WrongClient);
+    assert!(core.is_over() && core.is_usable(at(11)), "it is asked with");
+    refused(&mut core, "a");
+    assert_eq!(core.next(at(70)), boot(3_610));
+    assert!(core.heard(&TokenPrint::of("a"), true));
+    assert!(!core.is_over() && core.is_usable(at(90)));
+    assert_eq!(core.next(at(90)), boot(3_300), "in its own time");
+    assert!(!core.heard(&TokenPrint::of("a"), true), "told once");
+}
+
+#[test]
+fn a_client_that_is_refused_while_its_token_is_good_is_not_asked_for_again_at_once() {
+    let mut core = holding(20);
+    core.begin(at(10));
+    core.ended(at(10), Ended::WrongClient);
+    assert!(!core.heard(&TokenPrint::of("a"), true));
+    assert!(core.is_over());
+    assert_eq!(core.next(at(12)), boot(3_610));
+}
+
 #[derive(Clone, Debug)]
 enum Event {
     Pass(u32),
@@ -240,7 +265,9 @@ proptest! {
             match event {
                 Event::Pass(seconds) => now += seconds,
                 Event::Refused => refused(&mut core, &format!("{name}")),
-                Event::Good => core.heard(&TokenPrint::of(&format!("{name}")), true),
+                Event::Good => {
+                    core.heard(&TokenPrint::of(&format!("{name}")), true);
+                }
                 Event::End(how) if under_way => {
                     under_way = false;
                     let ended = match how {

@@ -1,6 +1,7 @@
 //! Whose a new connection is: asked through the daemon's sender where one runs, for every request
 //! to the CRM passes it; else once, with a slot of the same budget.
 
+use super::company::Consent;
 use super::connection::Connection;
 use super::store::{self, Lock};
 use crate::check::place::asked;
@@ -9,7 +10,7 @@ use crate::cli::exit::{Code, Failure};
 use crate::control::patience::Patience;
 use crate::crm::{Address, Answer, Setup, TokenInfo};
 use crate::ops::Status;
-use crate::sender::once::{self, Keep, Unasked};
+use crate::sender::once::{self, Unasked};
 use crate::spool::{self, Binding, Fit, Guard, Handle, Op};
 use std::path::Path;
 use std::time::Duration;
@@ -25,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(250);
 pub enum Found {
     /// The state's own, or the first: in words, and its grants as a scope where they are told.
     Ours(String, Option<String>),
-    /// Another company's or application's than the state is bound to.
+    /// Another company's or application's than the state is bound to, or than is wanted.
     Another(String),
     /// It could not be asked.
     Unknown(String),
@@ -56,27 +57,36 @@ pub async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
     }
 }
 
-/// Asks whose it is.
+/// Asks whose it is. A state that is bound to no company yet is bound to this one, once that is
+/// agreed to; no daemon can start meanwhile and bind it by itself.
 ///
 /// # Errors
 /// The state folder's.
-pub async fn whose(dir: &Path, setup: Setup, new: &Connection) -> Result<Found, Failure> {
+pub async fn whose(
+    dir: &Path,
+    setup: Setup,
+    new: &Connection,
+    mut consent: Consent<'_>,
+) -> Result<Found, Failure> {
     let Some((spool, guard)) = open(dir).await? else {
         return Ok(through_daemon(dir, new).await);
     };
     let until = Instant::now() + DAEMON_WITHIN;
     let found = loop {
-        let asked = once::token_info(setup.clone(), None, &spool, &new.access, Keep::Binding).await;
+        let asked = once::token_info(setup.clone(), None, &spool, &new.access).await;
         match asked {
-            Ok((answer, binding)) => break judged(&setup.address, answer, &binding),
+            Ok((Answer::TokenInfo(info), binding)) => {
+                break bound(&spool, &info, &binding, &mut consent).await;
+            }
+            Ok((answer, binding)) => break Ok(unknown(&setup.address, answer, &binding)),
             Err(Unasked::Full(wait)) if Instant::now() + wait < until => {
                 tokio::time::sleep(wait + LOOK).await;
             }
-            Err(why) => break Found::Unknown(why.to_string()),
+            Err(why) => break Ok(Found::Unknown(why.to_string())),
         }
     };
     close(spool, guard).await;
-    Ok(found)
+    found
 }
 
 /// The spool of a folder without a daemon; `None` where a daemon has it.
@@ -108,36 +118,51 @@ fn failure(error: spool::Error) -> Failure {
     Failure::of(Code::of_number(error.exit_code()), error)
 }
 
-fn judged(address: &Address, answer: Answer, binding: &Binding) -> Found {
-    let info = match answer {
-        Answer::TokenInfo(info) => info,
-        Answer::Unauthorized | Answer::TokenState { .. } => {
-            return Found::Unknown("the CRM refuses the new token (401)".to_owned());
-        }
-        other => {
-            let findings = judge(address, other, binding);
-            let fault = findings.into_iter().find(|it| it.fault.is_some());
-            return Found::Unknown(fault.map(|it| it.what).unwrap_or_default());
-        }
-    };
+fn unknown(address: &Address, answer: Answer, binding: &Binding) -> Found {
+    if matches!(answer, Answer::Unauthorized | Answer::TokenState { .. }) {
+        return Found::Unknown("the CRM refuses the new token (401)".to_owned());
+    }
+    let findings = judge(address, answer, binding);
+    let fault = findings.into_iter().find(|it| it.fault.is_some());
+    Found::Unknown(fault.map(|it| it.what).unwrap_or_default())
+}
+
+/// Whose it is; bound to it where the state was bound to nobody.
+async fn bound(
+    spool: &Handle,
+    info: &TokenInfo,
+    binding: &Binding,
+    consent: &mut Consent<'_>,
+) -> Result<Found, Failure> {
+    let (company, whose) = (info.company.to_string(), named(info));
     let application = info.application.map(|id| id.to_string());
     let application = application.or_else(|| binding.application.clone());
     let application = application.unwrap_or_default();
-    match binding.fits_company(&info.company.to_string(), &application) {
-        Fit::Unbound | Fit::Same => {
-            let grants = info.grants.as_ref().map(|all| {
-                let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-                all.join(" ")
-            });
-            Found::Ours(named(&info), grants)
-        }
-        Fit::Other => Found::Another(format!(
-            "the consent is of {}, and this state is bound to company {}, application {}",
-            named(&info),
+    let fit = binding.fits_company(&company, &application);
+    let agreed = match fit {
+        Fit::Unbound => consent.binds(info, &whose).await,
+        Fit::Same => consent.fits(info, &whose),
+        Fit::Other => Err(format!(
+            "the consent is of {whose}, and this state is bound to company {}, application {}",
             binding.company.as_deref().unwrap_or("none"),
             binding.application.as_deref().unwrap_or("none"),
         )),
+    };
+    if let Err(why) = agreed {
+        return Ok(Found::Another(why));
     }
+    if fit == Fit::Unbound {
+        let bind = Op::BindCompany {
+            company,
+            application,
+        };
+        spool.write(vec![bind]).await.map_err(failure)?;
+    }
+    let grants = info.grants.as_ref().map(|all| {
+        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        all.join(" ")
+    });
+    Ok(Found::Ours(whose, grants))
 }
 
 fn named(info: &TokenInfo) -> String {

@@ -32,15 +32,6 @@ pub enum Unasked {
     Not,
 }
 
-/// What is stored of it beside its slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
-    /// Nothing.
-    Slots,
-    /// Whose token it is, where the state is not bound yet.
-    Binding,
-}
-
 /// Asks, and says what the state was bound to before. Without a rate in the windows of the last
 /// run: its slots know nothing of longer ones.
 ///
@@ -51,9 +42,8 @@ pub async fn token_info(
     rate: Option<Rate>,
     spool: &Handle,
     token: &Secret,
-    keep: Keep,
 ) -> Result<(Answer, Binding), Unasked> {
-    let mut once = Once::open(setup, rate, spool, token, keep).await?;
+    let mut once = Once::open(setup, rate, spool, token).await?;
     let answer = once.ask(&Head::default()).await?;
     Ok((answer, once.binding))
 }
@@ -66,7 +56,6 @@ pub struct Once<'a> {
     client: Client,
     spool: &'a Handle,
     token: &'a Secret,
-    keep: Keep,
     binding: Binding,
 }
 
@@ -80,7 +69,6 @@ impl<'a> Once<'a> {
         rate: Option<Rate>,
         spool: &'a Handle,
         token: &'a Secret,
-        keep: Keep,
     ) -> Result<Self, Unasked> {
         let known = spool
             .read(|store| Known::read(store, clock::boot_id()))
@@ -104,7 +92,6 @@ impl<'a> Once<'a> {
             client: Client::new(setup),
             spool,
             token,
-            keep,
             binding,
         })
     }
@@ -147,23 +134,18 @@ impl<'a> Once<'a> {
         };
         let mut ops = std::mem::take(&mut self.ops);
         ops.extend(launched);
-        self.spool.write(kept(ops, self.keep)).await?;
+        self.spool.write(kept(ops)).await?;
         let heard = self.client.send(&request, self.token).await;
         let answer = heard.answer.clone();
         if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
-            self.spool.write(kept(outcome.ops, self.keep)).await?;
+            self.spool.write(kept(outcome.ops)).await?;
         }
         Ok(answer)
     }
 }
 
-/// No call is moved, and nothing is remembered: of what the core wants stored, the budget, and the
-/// binding where it is asked for.
-fn kept(ops: Vec<Op>, keep: Keep) -> Vec<Op> {
-    let binds = keep == Keep::Binding;
-    let stays = |op: &Op| {
-        matches!(op, Op::Slot(_) | Op::SlotGone { .. })
-            || (binds && matches!(op, Op::BindCompany { .. }))
-    };
+/// No call is moved, nothing is remembered or bound: of what the core wants stored, the budget.
+fn kept(ops: Vec<Op>) -> Vec<Op> {
+    let stays = |op: &Op| matches!(op, Op::Slot(_) | Op::SlotGone { .. });
     ops.into_iter().filter(stays).collect()
 }

@@ -129,9 +129,9 @@ impl Stage {
         }
     }
 
-    /// Starts `connect`, and tells the address that it shows.
-    pub async fn connect(&self, more: &[&str]) -> Connecting {
-        let flags = [
+    /// The flags of `connect`.
+    fn connect_flags(&self) -> [String; 7] {
+        [
             format!("--crm-url={}", self.crm.url()),
             format!("--auth-url={}", self.crm.auth_url()),
             format!("--consent-url={}/consent", self.crm.url()),
@@ -139,25 +139,26 @@ impl Stage {
             format!("--client-secret-file={}", self.place.path("client.secret")),
             format!("--redirect-uri={}", self.redirect),
             format!("--state={}", self.place.path("state")),
-        ];
-        let mut child = Command::new(env!("CARGO_BIN_EXE_callbridge"))
-            .env_clear()
-            .arg("connect")
-            .args(flags)
-            .args(more)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .expect("it starts");
-        let mut out = BufReader::new(child.stdout.take().expect("stdout"));
-        let mut line = String::new();
-        let read = soon("the address to open", out.read_line(&mut line)).await;
-        read.expect("a line");
-        let open = line.trim_end().strip_prefix("open: ");
-        let open = open.unwrap_or_else(|| panic!("{line}")).to_owned();
-        Connecting { child, out, open }
+        ]
+    }
+
+    /// Starts `connect`, and tells the address that it shows.
+    pub async fn connect(&self, more: &[&str]) -> Connecting {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_callbridge"));
+        let command = command.env_clear().arg("connect");
+        Connecting::start(command.args(self.connect_flags()).args(more)).await
+    }
+
+    /// The same in a terminal of its own, where everything it says is one text.
+    pub async fn connect_in_terminal(&self, more: &[&str]) -> Connecting {
+        let more = more.iter().map(|it| (*it).to_owned());
+        let words = self.connect_flags().into_iter().chain(more);
+        let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+        let program = env!("CARGO_BIN_EXE_callbridge");
+        let typed = format!("'{program}' connect {}", words.join(" "));
+        let mut command = Command::new("script");
+        let command = command.env_clear().env("PATH", "/usr/bin:/bin");
+        Connecting::start(command.args(["-qefc", &typed, "/dev/null"])).await
     }
 
     /// Connects as a company that approves all.
@@ -227,6 +228,33 @@ pub struct Said {
 }
 
 impl Connecting {
+    async fn start(command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .expect("it starts");
+        let mut out = BufReader::new(child.stdout.take().expect("stdout"));
+        let mut line = String::new();
+        let read = soon("the address to open", out.read_line(&mut line)).await;
+        read.expect("a line");
+        let open = line.trim_end().strip_prefix("open: ");
+        let open = open.unwrap_or_else(|| panic!("{line}")).to_owned();
+        Self { child, out, open }
+    }
+
+    /// Waits until it says this.
+    pub async fn asks(&mut self, words: &str) {
+        let mut line = String::new();
+        while !line.contains(words) {
+            line.clear();
+            let read = soon(words, self.out.read_line(&mut line)).await;
+            assert!(read.expect("text") > 0, "it ended before `{words}`");
+        }
+    }
+
     /// A person answers on the consent page; where the browser is sent then.
     async fn decided(&self, form: &str) -> String {
         let kind = "application/x-www-form-urlencoded";
@@ -243,7 +271,7 @@ impl Connecting {
     }
 
     /// Pastes a line into its terminal.
-    async fn paste(&mut self, line: &str) {
+    pub async fn paste(&mut self, line: &str) {
         let stdin = self.child.stdin.as_mut().expect("stdin");
         let line = format!("{line}\n");
         stdin.write_all(line.as_bytes()).await.expect("written");

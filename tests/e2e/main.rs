@@ -12,6 +12,7 @@ mod broker;
 mod calls;
 #[path = "../support/cel_rows.rs"]
 mod cel_rows;
+mod companies;
 mod consent;
 mod crm;
 mod deaf;
@@ -41,8 +42,8 @@ mod proxy;
 mod recordings;
 mod records;
 mod refreshed;
-mod root;
 mod rights;
+mod root;
 mod secrets;
 mod stopping;
 mod stories;

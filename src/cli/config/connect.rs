@@ -8,6 +8,7 @@ use crate::cli::options::ConnectFlags;
 use crate::cli::secrets::{Kind, Place};
 use crate::cli::values;
 use crate::crm::Address;
+use crate::oauth::company::Wanted;
 use crate::oauth::connect::Connect;
 use crate::oauth::consent::Redirect;
 use crate::oauth::scope;
@@ -56,6 +57,8 @@ pub fn check(
             "would be given secrets in clear: with an http:// address no proxy is used",
         );
     }
+    let company = flags.company.as_deref().map(company);
+    let company = company.and_then(|read| all.take("--company", read));
     let whole = crm.zip(auth).zip(consent).zip(redirect).zip(client_id);
     let whole = whole.zip(secret).zip(scope).zip(state);
     match whole {
@@ -73,6 +76,10 @@ pub fn check(
                 ca_file,
                 proxy: way,
                 within: within.unwrap_or(WITHIN),
+                wanted: Wanted {
+                    company,
+                    yes: flags.yes,
+                },
             })
         }
         Some(_) | None => Err(faults),
@@ -86,6 +93,11 @@ fn given<'a>(flag: &str, text: Option<&'a str>, faults: &mut Faults) -> Option<&
         None => faults.add(flag, "is missing"),
     }
     None
+}
+
+fn company(text: &str) -> Result<i64, String> {
+    let id = text.trim().parse().ok().filter(|id| *id > 0);
+    id.ok_or_else(|| format!("`{text}` is no company's id: digits, as `connected: …` shows it"))
 }
 
 /// A page for a browser: https, or http on this machine.
@@ -141,6 +153,7 @@ mod tests {
             scope: text("PERMISSION_OPEN_API_LEAD:READ"),
             within: text("soon"),
             client_id: text(" "),
+            company: text("Uy"),
             ..ConnectFlags::default()
         };
         let faults = checked(&wrong).expect_err("faults").to_string();
@@ -149,7 +162,7 @@ mod tests {
             cut.trim_end().to_owned()
         });
         insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
-        9 faults in the flags, and nothing was opened:
+        10 faults in the flags, and nothing was opened:
           --crm-url http://crm.example: http is allowed to a loopback address
           --auth-url: is missing
           --consent-url: ftp://x/: the scheme must be https
@@ -159,6 +172,7 @@ mod tests {
           --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
           --within: `soon` is no time: give it as 500ms, 10s or 12h
           --state: is missing, and there is no $HOME to keep it in
+          --company: `Uy` is no company's id: digits, as `connected: …` shows
         ");
     }
 }

@@ -1,0 +1,120 @@
+//! Every token that a connection knows is revoked: its refresh token, whose access tokens end with
+//! it (§5.6.7), and each access token by itself, for one that an earlier refresh token gave is
+//! none of this one's.
+
+use super::connection::Connection;
+use super::exchange::{Ask, Came, Exchange};
+use crate::crm::{Address, AddressError, Setup};
+use crate::secret::Secret;
+use std::path::PathBuf;
+use std::time::Duration;
+use url::Url;
+
+/// Tries to revoke; revoking twice does no harm.
+const TRIES_MAX: u32 = 3;
+/// Between two of them.
+const AGAIN: Duration = Duration::from_secs(2);
+
+/// A token that could not be revoked.
+#[derive(Clone, Debug)]
+pub struct Unrevoked {
+    /// Which, in words.
+    pub token: &'static str,
+    /// What came instead.
+    pub came: Came,
+}
+
+/// The way to the OAuth endpoints of a stored connection.
+///
+/// # Errors
+/// When its address is none.
+pub fn way(connection: &Connection) -> Result<Exchange, AddressError> {
+    let client = &connection.client;
+    let address = Address::parse(&client.auth_url)?;
+    let proxy = client.proxy.as_ref();
+    Ok(Exchange::new(Setup {
+        ca_file: client.ca_file.as_ref().map(PathBuf::from),
+        proxy: proxy.and_then(|it| Url::parse(it).ok()),
+        ..Setup::new(address)
+    }))
+}
+
+/// Revokes all that is known; what could not be.
+pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked> {
+    let before = connection.previous.as_ref().map(|(token, _)| token);
+    let tokens = [
+        ("refresh token", Some(&connection.refresh)),
+        ("access token", Some(&connection.access)),
+        ("access token before it", before),
+    ];
+    let mut left: Vec<Unrevoked> = Vec::new();
+    for (token, secret) in tokens {
+        let Some(secret) = secret else { continue };
+        // where one was tried in vain so often, once is enough for the others
+        let tries = if left.is_empty() { TRIES_MAX } else { 1 };
+        let came = revoke(exchange, connection, secret, tries).await;
+        if !matches!(came, Came::Revoked) {
+            left.push(Unrevoked { token, came });
+        }
+    }
+    left
+}
+
+async fn revoke(exchange: &Exchange, connection: &Connection, token: &Secret, tries: u32) -> Came {
+    let ask = Ask::Revoke(token.clone());
+    let mut came = exchange.ask(&ask, &connection.client).await;
+    for _ in 1..tries {
+        if !matches!(came, Came::Unsure(_) | Came::NotSent(_) | Came::TooMany) {
+            break;
+        }
+        tokio::time::sleep(AGAIN).await;
+        came = exchange.ask(&ask, &connection.client).await;
+    }
+    came
+}
+
+/// Those tokens, and why the first of them could not be revoked.
+pub fn words(left: &[Unrevoked]) -> String {
+    let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
+    let why = match left.first().map(|it| &it.came) {
+        Some(Came::WrongClient(why)) => format!("client id or secret are refused: {why}"),
+        Some(Came::Refused(why) | Came::Elsewhere(why)) => why.clone(),
+        Some(Came::Unsure(why) | Came::NotSent(why)) => why.clone(),
+        Some(Came::TooMany | Came::Pair(_) | Came::Revoked) | None => "429".to_owned(),
+    };
+    format!("{} cannot be revoked ({why})", tokens.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::connection::tests::connection;
+    use super::super::scripted::{Reply, Scripted};
+    use super::*;
+
+    fn at(host: &Scripted) -> Connection {
+        let mut it = connection();
+        it.client.auth_url.clone_from(&host.url);
+        it.client.proxy = None;
+        it
+    }
+
+    #[tokio::test]
+    async fn every_token_is_revoked_and_one_that_cannot_be_is_named() {
+        let yes = || Reply::Say(200, "{}".to_owned());
+        let host = Scripted::start(vec![yes(), Reply::Say(401, "{}".to_owned()), yes()]).await;
+        let connection = at(&host);
+        let exchange = way(&connection).expect("an address");
+        let left = all(&exchange, &connection).await;
+        let asked = host.asked();
+        let wanted = ["svcrt_hidden", "svc_at_hidden", "svc_at_old_hidden"];
+        assert_eq!(asked.len(), wanted.len());
+        for (request, token) in asked.iter().zip(wanted) {
+            let form = format!("/v1/open-api/oauth/revoke token={token}&");
+            assert!(request.starts_with(&form), "{request}");
+        }
+        let said = words(&left);
+        let wanted = "access token cannot be revoked (client id or secret are refused: 401)";
+        assert_eq!(said, wanted);
+        assert!(!format!("{left:?}").contains("hidden"));
+    }
+}
