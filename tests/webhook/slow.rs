@@ -14,7 +14,7 @@ async fn a_disk_that_takes_its_time_is_answered_503_in_time_and_the_event_is_kep
     place.sent(1).await;
     let books = place.books().await;
     // What is written waits behind this, as behind a disk that hangs.
-    let (free, held) = mpsc::channel::<()>();
+    let (free, held) = mpsc::sync_channel::<()>(1);
     let (begun, begins) = tokio::sync::oneshot::channel();
     let spool = place.spool.clone();
     let holding = tokio::spawn(async move {
