@@ -27,6 +27,7 @@ use crate::journal::{self, Judged, Rules, TypedNumber};
 use crate::ops::Zone;
 use crate::people::People;
 use crate::people::files::Watched;
+use crate::privilege;
 use crate::safe::safe;
 use callbridge_asterisk::{Columns, Format, Likeness};
 use callbridge_call::{EventTime, Settings};
@@ -329,7 +330,7 @@ fn draw(of: &text::Explained<'_>, zone: &Zone, file: &Path) -> Result<(), Failur
         let words = "--picture: no channel events are kept of this call: nothing can be drawn";
         return Err(Failure::new(Code::Failed, words));
     };
-    std::fs::write(file, svg).map_err(|error| {
+    privilege::write(file, &svg).map_err(|error| {
         let words = format!("--picture {}: cannot be written: {error}", file.display());
         Failure::new(Code::CannotWrite, words)
     })

@@ -1,12 +1,14 @@
-//! What root alone may do, done before it becomes another: secrets that it named are read, and
-//! addresses that are root's are listened at.
+//! What root alone may do, done before it becomes another: secrets that it named are read,
+//! addresses that are root's are listened at, and the file of a picture is opened.
 
 use super::way::is_roots;
 use crate::cli::command::Command;
 use crate::cli::config::Config;
 use crate::cli::secrets::{self, Place};
+use crate::plain_file;
 use crate::secret::Secret;
-use std::io::{self, ErrorKind};
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
@@ -16,6 +18,9 @@ const PORTS_OF_ROOT: std::ops::Range<u16> = 1..1024;
 
 /// Listened at by root, and not yet taken.
 static LISTENERS: Mutex<Vec<TcpListener>> = Mutex::new(Vec::new());
+
+/// The file of `explain --picture`, where root can write it and the folder's owner cannot.
+static PICTURE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Secrets that root has read, in the order of [`places`].
 #[derive(Debug)]
@@ -48,7 +53,7 @@ impl Held {
 /// A file that can be read whenever it is needed; what is no regular one was read to its end.
 fn is_readable(path: &Path) -> bool {
     let regular = path.metadata().is_ok_and(|about| about.is_file());
-    regular && std::fs::File::open(path).is_ok()
+    regular && File::open(path).is_ok()
 }
 
 fn places(command: &mut Command) -> Vec<&mut Place> {
@@ -102,6 +107,38 @@ pub fn listen(command: &Command) {
     let bound = bound.filter_map(|address| TcpListener::bind(address).ok());
     let mut listeners = LISTENERS.lock().unwrap_or_else(PoisonError::into_inner);
     listeners.extend(bound);
+}
+
+/// Opens the file of a picture, in a folder where only root can have put it.
+pub fn open_picture(command: &Command) {
+    let Command::Explain(explain) = command else {
+        return;
+    };
+    let path = explain.picture.as_deref().map(std::path::absolute);
+    let Some(Ok(path)) = path else {
+        return;
+    };
+    if path.parent().is_some_and(is_roots) {
+        let mut how = OpenOptions::new();
+        let how = how.create(true).truncate(false).write(true);
+        let opened = plain_file::open(&path, how).ok();
+        *PICTURE.lock().unwrap_or_else(PoisonError::into_inner) = opened;
+    }
+}
+
+/// Writes a picture into its file, which root may have opened.
+///
+/// # Errors
+/// The system's.
+pub fn write(path: &Path, picture: &str) -> io::Result<()> {
+    let refused = match std::fs::write(path, picture) {
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => error,
+        ended => return ended,
+    };
+    let mut held = PICTURE.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut file = held.take().ok_or(refused)?;
+    file.set_len(0)?;
+    file.write_all(picture.as_bytes())
 }
 
 /// Listens at this address, which root may have done already.

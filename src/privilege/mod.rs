@@ -19,12 +19,14 @@
 //! | [`way`] | walking there, and who may |
 //! | `held` | what root does while it is root |
 //! | `view` | the way where root alone can go |
+//! | `left` | what an earlier root has left there |
 
 mod held;
+mod left;
 mod view;
 pub mod way;
 
-pub use held::listener;
+pub use held::{listener, write};
 pub use way::{Owner, is_open_to_all};
 
 use crate::cli::command::Command;
@@ -90,6 +92,7 @@ pub fn step_down(command: &mut Command) -> Result<(), Failure> {
     }
     let held = Held::of(command);
     held::listen(command);
+    held::open_picture(command);
     if let Some(closed) = way.closed_to(owner) {
         view::open_through(&closed, &way)
             .map_err(|error| closed_way(&way, &closed, owner, &error))?;
@@ -107,6 +110,9 @@ pub fn step_down(command: &mut Command) -> Result<(), Failure> {
         command.move_state(way.path.clone());
     }
     held.give(command);
+    if let Some(state) = command.state() {
+        left::name(state, owner);
+    }
     BECOME.set(owner).ok();
     Ok(())
 }

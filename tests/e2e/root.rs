@@ -70,7 +70,7 @@ async fn what_root_connects_is_its_owners_and_the_daemon_goes_on_with_it() {
         .command(&["disconnect", "--state", &state])
         .await;
     assert!(output.status.success(), "{output:?}");
-    are_the_owners(Path::new(&state), &["shown-once.json", "spool.db"]);
+    are_the_owners(Path::new(&state), &["connection.lock", "spool.db"]);
     assert!(stage.stored().is_none());
     stage.judge();
 }
