@@ -17,10 +17,10 @@ const METRICS: [&str; 14] = [
     "callbridge_requests_total{endpoint=",
     "callbridge_budget_slots{state=\"used\"}",
     "callbridge_backlog_drain_seconds 0",
-    "callbridge_source_up{source=\"test/file",
-    "callbridge_source_events_total{source=\"test/file",
-    "callbridge_source_last_event_timestamp_seconds{source=\"test/file",
-    "callbridge_gaps_total{source=\"test/file",
+    "callbridge_source_up{source=\"pbx1/file",
+    "callbridge_source_events_total{source=\"pbx1/file",
+    "callbridge_source_last_event_timestamp_seconds{source=\"pbx1/file",
+    "callbridge_gaps_total{source=\"pbx1/file",
     "callbridge_dead_letters{reason=\"no_lead\"} 1",
     "callbridge_token_expiry_timestamp_seconds ",
     "callbridge_request_duration_seconds_bucket{le=",
@@ -149,11 +149,11 @@ async fn it_is_ready_once_each_source_was_up_and_stays_so_while_paused() {
     down.await;
     let (status, words) = get(addr, "/readyz").await;
     assert_eq!(status, 503);
-    assert!(words.contains("ami://bridge@"), "{words}");
+    assert!(words.contains("pbx1/ami"), "{words}");
     assert_eq!(get(addr, "/healthz").await.0, 200);
     let metrics = get(addr, "/metrics").await.1;
     assert!(
-        metrics.contains("callbridge_source_up{source=\"test/ami"),
+        metrics.contains("callbridge_source_up{source=\"pbx1/ami"),
         "{metrics}"
     );
 

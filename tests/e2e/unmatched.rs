@@ -36,7 +36,7 @@ async fn a_misspelt_trunk_is_counted_warned_of_once_shown_and_forgotten_when_it_
         "{status:?}"
     );
     let exported = metrics(&program).await;
-    let line = "callbridge_unmatched_channels_total{source=\"test/file";
+    let line = "callbridge_unmatched_channels_total{source=\"pbx1/file";
     let line = exported
         .lines()
         .find(|it| it.starts_with(line))
