@@ -129,16 +129,14 @@ async fn a_script_names_its_company_or_is_told_which_one_it_was() {
 async fn a_blocked_company_is_named_and_all_goes_on_by_itself_once_it_is_let_in_again() {
     let stage = Stage::new(HOUR).await;
     stage.connected().await;
-    let all = [
-        Endpoint::CallHistory,
-        Endpoint::Request,
-        Endpoint::TokenInfo,
-        Endpoint::Filter,
-        Endpoint::OauthToken,
-        Endpoint::OauthRevoke,
-    ];
-    let rules = all.map(|endpoint| Rule::always(endpoint, Action::Status(401)));
-    stage.crm.admin(|core, _| core.set_faults(rules.to_vec()));
+    let block = |blocked: bool| {
+        let refused = Rule::always(Endpoint::OauthToken, Action::Status(401));
+        stage.crm.admin(|core, now| {
+            core.company(now, |company| company.blocked = blocked);
+            core.set_faults(blocked.then_some(refused).into_iter().collect());
+        });
+    };
+    block(true);
     stage
         .place
         .append("recorded", &recordings::one("inbound_answered").ami);
@@ -148,7 +146,7 @@ async fn a_blocked_company_is_named_and_all_goes_on_by_itself_once_it_is_let_in_
         pause.is_some_and(|it| it.cure.contains("if the company is blocked"))
     };
     program.until("it is named", blocked).await;
-    stage.crm.admin(|core, _| core.set_faults(Vec::new()));
+    block(false);
     let status = program.settled(1).await;
     assert_eq!((status.books.journaled, status.pause), (1, None));
     assert_eq!(status.token.state, "ok");

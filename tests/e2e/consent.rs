@@ -237,11 +237,16 @@ impl Connecting {
             .spawn()
             .expect("it starts");
         let mut out = BufReader::new(child.stdout.take().expect("stdout"));
-        let mut line = String::new();
-        let read = soon("the address to open", out.read_line(&mut line)).await;
-        read.expect("a line");
-        let open = line.trim_end().strip_prefix("open: ");
-        let open = open.unwrap_or_else(|| panic!("{line}")).to_owned();
+        let mut said = String::new();
+        // in a terminal what is said beside it may come first
+        let open = loop {
+            let from = said.len();
+            let read = soon("the address to open", out.read_line(&mut said)).await;
+            assert!(read.expect("text") > 0, "{said}");
+            if let Some(open) = said[from..].trim_end().strip_prefix("open: ") {
+                break open.to_owned();
+            }
+        };
         Self { child, out, open }
     }
 

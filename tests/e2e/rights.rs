@@ -139,11 +139,11 @@ async fn values_by_hand_go_out_while_the_crm_takes_no_calls() {
     let cure = status.pause.expect("a pause").cure;
     assert!(cure.starts_with("an outage of submissions"), "{cure}");
     let set = place
-        .command(&["lead", "set", "4001", "11:=5", "12:=true"])
+        .command(&["lead", "set", "4001", "15:=5", "16:=true"])
         .await;
     assert!(set.status.success(), "{set:?}");
-    assert_eq!(field(&crm, "11"), 5);
-    assert_eq!(field(&crm, "12"), true);
+    assert_eq!(field(&crm, "15"), 5);
+    assert_eq!(field(&crm, "16"), true);
     program.terminate().await;
 }
 
