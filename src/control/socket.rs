@@ -8,7 +8,7 @@ use crate::plain_file;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt as _, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -198,6 +198,12 @@ pub async fn ask(state: &Path, ask: &Ask) -> io::Result<Option<Replies>> {
         }
         Err(error) => return Err(error),
     };
+    // A link could lead to a socket that takes every question and never answers.
+    let found = folder.path.symlink_metadata();
+    if found.is_ok_and(|found| !found.file_type().is_socket()) {
+        let words = format!("{NAME} is no socket, and none of callbridge's making: move it away");
+        return Err(io::Error::new(ErrorKind::InvalidInput, words));
+    }
     let stream = match UnixStream::connect(&folder.path).await {
         Ok(stream) => stream,
         Err(error) => {

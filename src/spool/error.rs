@@ -44,7 +44,8 @@ pub enum Error {
     /// Whoever may write in the folder can put links and files in the way of its owner's.
     #[error(
         "others than its owner may write in {dir} (mode {mode:03o}), and could take its files away \
-         or put others in their place: chmod go-w {dir}"
+         or put others in their place: chmod go-w {dir}, or give --state a folder of its own below \
+         it"
     )]
     Shared {
         /// The state folder.

@@ -178,6 +178,32 @@ async fn what_stands_in_the_place_of_the_state_is_named() {
 }
 
 #[tokio::test]
+async fn a_link_to_a_socket_that_never_answers_is_not_asked() {
+    if !is_root("a link in the place of the daemon's socket") {
+        return;
+    }
+    let stage = Stage::new().await;
+    let good = good_folder(&stage).await;
+    let deaf = stage.place.path("deaf.sock");
+    // in its backlog every connection stands for ever
+    let _listens = std::os::unix::net::UnixListener::bind(&deaf).expect("listens");
+    set_mode(&deaf, 0o777);
+    let folder = copy_of(&good, &stage, "deaf");
+    let place = folder.join("control.sock");
+    symlink(&deaf, &place).expect("a link");
+    own(&place);
+    let said = stage.place.say(&words("status", &folder)).await;
+    assert_eq!(said.code, 69, "{said:?}");
+    let named = said.err.contains("control.sock is no socket");
+    assert!(named && said.err.contains("move it away"), "{said:?}");
+    // the daemon puts its own in the place
+    let mut run = vec!["run".to_owned(), "--until-idle".to_owned()];
+    run.extend(stage.flags(&folder));
+    let said = stage.place.say(&run).await;
+    assert_eq!(said.code, 0, "{said:?}");
+}
+
+#[tokio::test]
 async fn a_link_of_anothers_in_place_of_the_folder_is_not_followed() {
     if !is_root("a link in the place of the state folder") {
         return;
