@@ -17,7 +17,9 @@ pub fn name(folder: &Path, owner: Owner) {
     let is_roots = |entry: &DirEntry| {
         let name = entry.file_name();
         let ours = OURS.iter().any(|it| name.to_string_lossy().starts_with(it));
-        ours && entry.metadata().is_ok_and(|about| about.uid() == 0)
+        ours && entry
+            .metadata()
+            .is_ok_and(|about| about.uid() == 0 && !about.is_symlink())
     };
     let left = entries.flatten().filter(is_roots);
     let mut left: Vec<String> = left.map(|it| it.path().display().to_string()).collect();
@@ -27,7 +29,8 @@ pub fn name(folder: &Path, owner: Owner) {
     left.sort();
     let Owner { uid, gid } = owner;
     say(&format!(
-        "root has left files that the folder's owner, user {uid}, cannot use: chown -h {uid}:{gid} {}",
+        "root has left files that the folder's owner, user {uid}, cannot use: \
+         chown -h {uid}:{gid} {}",
         left.join(" ")
     ));
 }
