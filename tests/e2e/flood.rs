@@ -220,7 +220,8 @@ async fn bodies_that_nobody_signed_hold_little_memory_and_no_event_up() {
     let ends = join_all(held.iter_mut().map(|line| exchange(line, last))).await;
     let may_come_again = |status: &Option<u16>| matches!(status, Some(401 | 408 | 503) | None);
     assert!(ends.iter().all(may_come_again), "{ends:?}");
+    // 64 MB are promised. The bodies are as much together, and their share is not half of it.
     let grown = peak(&program) - before;
-    assert!(grown < 64 << 20, "{grown} bytes");
+    assert!(grown < 32 << 20, "{grown} bytes");
     program.terminate().await;
 }
