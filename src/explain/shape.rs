@@ -5,7 +5,7 @@ mod story;
 use super::text::Explained;
 use crate::journal::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use crate::ops::Zone;
-use crate::safe::safe;
+use crate::safe::{safe, safe_json};
 use callbridge_call::{Direction, EpochSeconds};
 use serde::{Deserialize, Serialize};
 use story::Story;
@@ -120,7 +120,7 @@ impl<'a> Shape<'a> {
     /// One line, with its line break.
     pub fn to_line(&self) -> String {
         // Texts, numbers and lists of them: that always serializes.
-        let mut line = serde_json::to_string(self).unwrap_or_default();
+        let mut line = safe_json(&serde_json::to_string(self).unwrap_or_default());
         line.push('\n');
         line
     }
@@ -131,7 +131,20 @@ mod tests {
     use super::*;
     use crate::journal::{Rules, judge, tests::call};
     use crate::people::People;
+    use crate::safe::is_hostile;
     use crate::trunk::{Defaults, Trunks};
+
+    #[test]
+    fn a_line_of_json_gives_the_terminal_no_orders_and_its_reader_the_same() {
+        let call = call();
+        let people = People::default();
+        let mut judged = judge(&call, "pbx1", &Rules::default(), &people, call.ended);
+        judged.record.employee = Some("1\u{9b}2J\u{202e}".to_owned());
+        let line = Shape::of(&judged).to_line();
+        assert!(!line.trim_end().contains(is_hostile), "{line:?}");
+        let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(read["employee"], "1\u{9b}2J\u{202e}");
+    }
 
     #[test]
     fn the_keys_are_those_of_the_page_in_its_order() {
