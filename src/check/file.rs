@@ -15,7 +15,7 @@ pub fn look(config: &Config, flag: &Source) -> Option<Finding> {
         return None;
     };
     let kind = if flag.catch_up { "catch-up" } else { "source" };
-    let name = format!("{kind} {}", flag.url);
+    let name = format!("{kind} {}", flag.url.public());
     let bytes = match callbridge_source::sample(path, from) {
         Ok(bytes) => bytes,
         Err(error) => {

@@ -18,7 +18,7 @@ use std::path::Path;
 ///
 /// Of a manager account: what it may do and hear.
 pub async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
-    let name = format!("source {}", flag.url);
+    let name = format!("source {}", flag.url.public());
     match source_of(0, flag, None).probe().await {
         Ok(account) => (Finding::well(name, "can be read"), account),
         Err(error) => {
@@ -32,7 +32,7 @@ pub async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
 /// The queue for dead letters: whether the broker lets us in and the queue is there.
 pub async fn dead_letters(config: &Config) -> Option<Finding> {
     let flag = config.dead_letters.as_ref()?;
-    let name = format!("dead letters {}", flag.url);
+    let name = format!("dead letters {}", flag.url.public());
     Some(match queue(flag).probe().await {
         Ok(()) => Finding::well(name, "the queue is there"),
         Err(error) => {
