@@ -33,7 +33,8 @@
 //! | [`sandbox`] | a CRM of our own, by the document and with faults |
 //! | [`demo`] | recorded calls into the sandbox, shown as they go |
 //! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
-//! | [`clock`], [`secret`], [`safe`] | the only clock; texts that cannot be printed; texts from outside, before they are |
+//! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
+//! | [`safe`] | texts from outside, before they are |
 //! | [`machine`] | which machine this is, hashed |
 //! | [`privilege`], [`plain_file`] | root in a state folder of another's; what stands in it |
 

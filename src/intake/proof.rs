@@ -152,8 +152,8 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 
 /// The words for what a line has found out.
 fn words(lack: Lack) -> (status::Lacking, String) {
-    const READ: &str = "set read = call,cdr,system,user for it in manager.conf, `manager reload`, and \
-                        restart callbridge";
+    const READ: &str = "set read = call,cdr,system,user for it in manager.conf, `manager \
+                        reload`, and restart callbridge";
     match lack {
         Lack::Calls(born) => {
             let born = match born {

@@ -156,6 +156,20 @@ async fn assert_silent_check(place: &Place, crm: &str, flags: &[String]) {
     assert_silent("check", &[said.stdout, said.stderr].concat());
 }
 
+/// Nobody can have a dump of it, nor look into it but root.
+fn assert_no_dumps(pid: u32) {
+    let of = |file: &str| format!("/proc/{pid}/{file}");
+    let limits = fs::read_to_string(of("limits")).expect("readable");
+    let core = limits.lines().find(|line| line.starts_with("Max core"));
+    let core = core.map(|line| line.split_whitespace().skip(4).take(2).collect::<Vec<_>>());
+    assert_eq!(core, Some(vec!["0", "0"]), "{limits}");
+    let owner = fs::metadata(of("environ")).expect("there");
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
+    if let Ok(variables) = fs::read(of("environ")) {
+        assert_silent("the environment", &variables);
+    }
+}
+
 #[tokio::test]
 async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line() {
     let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
@@ -197,16 +211,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
     let command = fs::read(format!("/proc/{}/cmdline", program.id())).expect("readable");
     assert!(memchr::memmem::find(&command, b"--log=trace").is_some());
     assert_silent("the command line", &command);
-    // Nobody can have a dump of it, nor look into it but root.
-    let limits = fs::read_to_string(format!("/proc/{}/limits", program.id())).expect("readable");
-    let core = limits.lines().find(|line| line.starts_with("Max core"));
-    let core = core.map(|line| line.split_whitespace().skip(4).take(2).collect::<Vec<_>>());
-    assert_eq!(core, Some(vec!["0", "0"]), "{limits}");
-    let owner = fs::metadata(format!("/proc/{}/environ", program.id())).expect("there");
-    assert_eq!(std::os::unix::fs::MetadataExt::uid(&owner), 0);
-    if let Ok(variables) = fs::read(format!("/proc/{}/environ", program.id())) {
-        assert_silent("the environment", &variables);
-    }
+    assert_no_dumps(program.id());
     assert_silent_answers(&place, &program).await;
     // a token that is refused, and the one that was before
     crm.admin(|core, now| core.revoke_all(now));
