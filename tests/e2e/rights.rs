@@ -173,3 +173,19 @@ async fn a_gateway_s_404_deletes_no_lead_and_its_own_words_reach_no_letter_as_th
     assert!(!message.contains("does not exist"), "{message}");
     program.terminate().await;
 }
+
+#[tokio::test]
+async fn what_the_crm_s_parser_says_of_a_body_stands_in_the_letter() {
+    let (place, crm) = (Place::new(), crm::start().await);
+    place.append("recorded", &recordings::one("inbound_answered").ami);
+    // a number's field is given a telephone number, which is a text
+    let fields = ["--field=talk=spoken", "--field=phone=talkTimeSec"];
+    let mut program = start(&place, &crm, &fields);
+    program.until("a letter", |it| it.books.dead == 1).await;
+    let letter = place.letters().await.remove(0);
+    let message = letter["message"].as_str().expect("text");
+    assert_eq!(letter["reason"], "rejected");
+    assert!(message.contains("talkTimeSec"), "{message}");
+    assert!(message.contains("messageCode 3705"), "{message}");
+    program.terminate().await;
+}
