@@ -56,33 +56,6 @@ fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
 }
 
 #[test]
-fn a_call_that_fails_alone_is_sent_three_to_five_times_as_the_crm_counts_them() {
-    let mut world = world();
-    let calls_from = |world: &mut World, first: u32| {
-        for n in first..first + 130 {
-            world.finish(call(n, world.now.wall, 4001, true));
-            world.run_for(Duration::from_secs(10));
-        }
-    };
-    // Enough that pass for a failure to be no chance.
-    calls_from(&mut world, 0);
-    faults(&mut world, "call-history with \"leadId\":4049 status 500");
-    world.finish(call(5_000, world.now.wall, 4049, true));
-    world.run_for(Duration::from_secs(5));
-    for first in [200, 400, 600, 800] {
-        calls_from(&mut world, first);
-    }
-    let books = world.disk.store.books();
-    assert_eq!((books.journaled, books.dead), (650, 1), "{books:?}");
-    let letters = letters(&world);
-    assert_eq!(letters[0].reason, Reason::ServerError);
-    // An attempt before any other call has passed tells nothing of this one, and counts as none.
-    let struck = world.sandbox.faults().fired()[0];
-    assert!((3..=6).contains(&struck), "{struck} attempts");
-    world.assert_never_wrong(&[]);
-}
-
-#[test]
 fn five_refusals_in_a_row_stop_the_line_and_one_call_a_minute_tries_it() {
     let mut world = world();
     world.run_for(Duration::from_secs(1));

@@ -79,9 +79,11 @@ fn every_change_that_is_written_stands_in_the_golden_file() {
 /// A log in which everything happens that is logged.
 fn a_life() -> Vec<Logged> {
     let mut core = with_leads();
+    let grants = core.companies[&1].grants.clone();
     let settings = core.settings_mut();
     settings.keep_log = true;
     "Another name".clone_into(&mut settings.company.name);
+    settings.company.grants = grants;
     settings.oauth.application = Some(super::oauth::application());
     settings.lead_list =
         crate::sandbox::lead::list::parse("leadId,phone,name\n6001,,Vali\n").expect("a list");
