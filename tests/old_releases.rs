@@ -26,7 +26,7 @@ enum Told {
 }
 
 /// What old releases do not tell: the scenario, in which folders, by which source.
-const UNTOLD: [(&str, &[&str], &str, Told); 7] = [
+const UNTOLD: [(&str, &[&str], &str, Told); 6] = [
     // The queue's telephones are told of in a class that the recording account did not ask for.
     (
         "queue_abandoned",
@@ -41,18 +41,13 @@ const UNTOLD: [(&str, &[&str], &str, Told); 7] = [
     ("blonde_transfer_dtmf", BEFORE_12, "cel", Told::Incomplete),
     // No bridge is told: the cure is in the call's reason.
     ("*", &["11-shipped-cel-conf"], "cel", Told::Incomplete),
-    // The number that was dialled is told by no event of AMI 1.x, nor by CEL.
+    // The number that was dialled is told by no event of AMI 1.x: where no list has the one that
+    // the channel shows, it may be the company's own.
     (
         "callback_customer_first",
         &["1.8", "11"],
         "ami",
         Told::Without(&["clientPhone"]),
-    ),
-    (
-        "callback_customer_first",
-        &RELEASES,
-        "cel",
-        Told::Without(&["clientPhone", "leadId"]),
     ),
 ];
 const OF_1_8: &[&str] = &["1.8", "1.8-cel-on-ami"];

@@ -71,7 +71,7 @@ pub fn judge(
         .as_deref()
         .and_then(|name| rules.trunks.find(pbx, name));
     let figures = Figures::of(call, now);
-    let phone = phone_of(call, trunk);
+    let phone = phone_of(call, trunk).or_else(|| shown_to_a_lead(call, trunk, people));
     let mut remarks = call.remarks.clone();
     remarks.extend(figures.remarks.iter().cloned());
     let mut record = CallRecord {
@@ -154,6 +154,18 @@ fn phone_of(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<Phone> {
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
     number::normalise(call.number.as_ref()?, country, strip)
+}
+
+/// The number that a channel shows which the PBX itself called first. It may be the company's own:
+/// that a lead has it makes it the customer's.
+fn shown_to_a_lead(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
+    let trunk = trunk?;
+    let shown = call.shown_number.as_ref()?;
+    let phone = number::normalise(shown, trunk.country, trunk.strip.as_deref())?;
+    match people.lead_of_phone(&phone, trunk) {
+        LeadAnswer::One(..) | LeadAnswer::Two(..) => Some(phone),
+        LeadAnswer::None(_) => None,
+    }
 }
 
 /// What is not journaled by the administrator's wish, or by its nature.

@@ -48,7 +48,8 @@ pub fn remap(
     // What was put down then is what counts: a later version may tell calls otherwise.
     known.employee = old.employee.clone().map(callbridge_call::Extension::new);
     if record.client_phone.is_none() {
-        record.client_phone = super::phone_of(call, trunk);
+        let shown = || super::shown_to_a_lead(call, trunk, people);
+        record.client_phone = super::phone_of(call, trunk).or_else(shown);
     }
     let found = who(&known, trunk, people, &record);
     let wish = by.unwrap_or_default();

@@ -19,6 +19,7 @@ pub(crate) fn call() -> FinishedCall {
         answered: true,
         trunk: Some("city".to_owned()),
         number: Some(number),
+        shown_number: None,
         employee: Some(Extension::new("101")),
         employees_in_order: vec![Extension::new("101")],
         started,
@@ -331,4 +332,36 @@ fn a_parked_call_leaves_when_a_list_learns_its_number() {
     assert_eq!(released.outcome, Outcome::Journal);
     assert_eq!(released.record.lead_id, LeadId::new(4001));
     assert_eq!(released.record.uuid, parked.record.uuid);
+}
+
+/// A campaign shows the company's own number, a callback that of the customer: a lead tells which.
+#[test]
+fn a_number_that_a_called_channel_shows_is_the_customers_only_where_a_lead_has_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("leads.csv");
+    std::fs::write(&file, "phone,leadId\n998901110005,4005\n").expect("written");
+    let rules = rules(&format!("city=PJSIP/city,lead=csv:{}", file.display()));
+    let judged = |shown: &str| {
+        let number = HeardNumber {
+            text: shown.to_owned(),
+            from_dial_string: false,
+        };
+        let call = FinishedCall {
+            direction: Direction::Outbound,
+            number: None,
+            shown_number: Some(number),
+            ..call()
+        };
+        let (lists, _) = Watched::load(&rules.trunks, call.ended).expect("good");
+        judge(&call, "pbx1", &rules, lists.people(), call.ended)
+    };
+    let customers = judged("998901110005");
+    assert_eq!(customers.record.lead_id, LeadId::new(4005));
+    let phone = customers.record.client_phone.expect("a number");
+    assert_eq!(phone.as_str(), "+998901110005");
+    let own = judged("712000000");
+    assert_eq!(
+        (own.reason, own.record.client_phone),
+        (Some(Reason::NoLead), None)
+    );
 }

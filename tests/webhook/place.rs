@@ -196,6 +196,7 @@ fn call(n: u32) -> Finished {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        shown_number: None,
     };
     let judged = Judged {
         record,

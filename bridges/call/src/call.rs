@@ -35,6 +35,11 @@ pub struct FinishedCall {
     pub trunk: Option<String>,
     /// The customer's number as the PBX wrote it, not yet normalised.
     pub number: Option<HeardNumber>,
+    /// Where the PBX itself called the customer first and no event tells the number that it
+    /// dialled: the one that the channel shows. It may be the company's own, and is the customer's
+    /// only where a lead has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shown_number: Option<HeardNumber>,
     /// The extension the call is put down to.
     pub employee: Option<Extension>,
     /// Each extension that came to be connected with the customer, in that order.

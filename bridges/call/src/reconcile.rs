@@ -343,6 +343,9 @@ fn by_both(told: &FinishedCall, halves: &[&FinishedCall]) -> FinishedCall {
         // What the primary takes for a number without having seen it dialled may be another's.
         let dialled = half.number.as_ref().filter(|it| it.from_dial_string);
         call.number = call.number.take().or_else(|| dialled.cloned());
+        let shown = call.shown_number.take();
+        let shown = shown.or_else(|| half.shown_number.clone());
+        call.shown_number = shown.filter(|_| call.number.is_none());
         if call.estimate && !half.estimate {
             heard_exactly(&mut call, half);
         }

@@ -64,6 +64,7 @@ pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
         why: Vec::new(),
         timeline: None,
         unmatched: Vec::new(),
+        shown_number: None,
     };
     let judged = Judged {
         record,

@@ -76,6 +76,7 @@ impl Folding<'_, '_> {
             answered,
             trunk,
             number,
+            shown_number: None,
             employee,
             employees_in_order: self.in_order(),
             started,

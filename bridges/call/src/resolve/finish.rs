@@ -37,6 +37,10 @@ pub(super) fn finish(
         why.note(name, source.heard.first, source.leg, words);
     }
     let number = number_of(legs, plan, main, &mut why);
+    let shown_number = match plan.direction {
+        Direction::Outbound if number.is_none() => shown_number(customer, &mut why),
+        Direction::Outbound | Direction::Inbound | Direction::Internal => None,
+    };
     let employee = employee_of(legs, plan, customer, &mut why);
     let trunk = trunk_of(customer, &mut why);
     let variables = variables.into_iter().map(|source| source.variable);
@@ -47,6 +51,7 @@ pub(super) fn finish(
         answered,
         trunk,
         number,
+        shown_number,
         employee,
         employees_in_order: employee::in_order(legs, plan),
         started,
@@ -106,6 +111,14 @@ fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Why) -> Opt
         );
         return None;
     };
+    why.note("clientPhone", number.at, customer, number.words);
+    Some(number.heard)
+}
+
+/// What the channel shows in place of the number, where nothing tells what was dialled.
+fn shown_number(customer: &View<'_>, why: &mut Why) -> Option<HeardNumber> {
+    let number = number::shown(customer)?;
+    why.0.retain(|because| because.value != "clientPhone");
     why.note("clientPhone", number.at, customer, number.words);
     Some(number.heard)
 }

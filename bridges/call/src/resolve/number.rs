@@ -108,6 +108,16 @@ pub(super) fn dialled(legs: &[&View<'_>], i: usize) -> Option<Number> {
     ))
 }
 
+/// The number that an originated channel shows: whoever originates it says which, the customer's or
+/// the company's own.
+pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
+    let number = caller(leg)?;
+    Some(Number {
+        words: "what the called channel shows; it counts where a lead has it",
+        ..number
+    })
+}
+
 /// The number in the `Dial` that was seen to run while this channel lived, else in the last one
 /// before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | any bridge | CEL whose `events` name none of those that its version has |
 //! | a conference | `ConfBridge`: AMI before Asterisk 11, CEL before 12 |
-//! | when whoever transfers left | CEL before Asterisk 12, of a transfer by feature code while it rings |
+//! | when whoever transfers left | CEL before 12, of a transfer by feature code while it rings |
 
 use super::customers::Plan;
 use super::view::{Stay, View};
@@ -21,8 +21,8 @@ const NO_BRIDGES: &str = "its CEL tells that they answered, and of no bridge, so
                           whether they talked: add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and \
                           later) and BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11) to events \
                           in cel.conf, then `module reload cel`";
-const CONFERENCE: &str = "they were led away together, and this Asterisk does not tell whether into \
-                          a conference";
+const CONFERENCE: &str = "they were led away together, and this Asterisk does not tell whether \
+                          into a conference";
 const ROOM: &str = "the customer was in a conference, and its CEL does not tell who else was";
 const TRANSFER: &str = "a transfer by feature code while the other telephone rang: CEL before \
                         Asterisk 12 does not tell when it began";

@@ -27,6 +27,7 @@ fn by_records(employee: Option<&str>, talk: u64) -> FinishedCall {
             text: "998901110001".to_owned(),
             from_dial_string: false,
         }),
+        shown_number: None,
         employee: employee.map(Extension::new),
         employees_in_order: employee.map(Extension::new).into_iter().collect(),
         started: BEGAN,
