@@ -36,6 +36,24 @@ pub fn look(config: &Config, flag: &Source) -> Option<Finding> {
             words,
             "give the format the file is written in, or the path of another file",
         ),
+        (
+            Fit::Reads {
+                last,
+                unbridged: true,
+                ..
+            },
+            None,
+        ) => Finding::advice(
+            name,
+            format!(
+                "can be read, up to {}; calls are answered in it and no bridge is told, so nobody \
+                 knows who talked: such calls become dead letters `incomplete`",
+                shown(*last)
+            ),
+            "add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) and \
+             BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11) to events in cel.conf, then `module \
+             reload cel`",
+        ),
         (Fit::Reads { last, .. }, None) => {
             let of = if flag.catch_up { "row" } else { "event" };
             Finding::well(

@@ -5,6 +5,7 @@ use crate::findings::{check, with};
 use crate::pbx::Pbx;
 use crate::sidecar::{Place, crm};
 use callbridge::sandbox::Server;
+use std::path::Path;
 use tokio::net::TcpListener;
 
 pub async fn stage() -> (Place, Server, Vec<String>) {
@@ -183,6 +184,19 @@ async fn a_file_of_another_format_than_said_is_65_and_named() {
     let checked = check(&place, &flags).await;
     checked.is_clean();
     checked.well("source file://");
+}
+
+#[tokio::test]
+async fn a_file_of_cel_that_tells_of_no_bridge_is_named_with_the_line_to_add() {
+    let (place, _crm, flags) = stage().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/asterisk-old");
+    let file = folder.join("11-shipped-cel-conf/inbound_answered/cel.csv");
+    let source = format!("file://{}?format=cel-csv&from=start", file.display());
+    let checked = check(&place, &with(flags, "--source", &source)).await;
+    let name = format!("source file://{}", file.display());
+    let told = checked.well(&name).to_string();
+    assert!(told.contains("no bridge is told"), "{told}");
+    assert!(told.contains("BRIDGE_START,BRIDGE_END"), "{told}");
 }
 
 #[tokio::test]

@@ -4,7 +4,9 @@ use crate::decoder::{Decoded, Decoder, DecoderSettings};
 use crate::format::Format;
 use crate::framer::{Frame, Frames};
 use crate::likeness::Likeness;
-use callbridge_call::{EventTime, Told};
+use callbridge_call::event::ChannelState;
+use callbridge_call::{EventTime, Kind, Origin, Told};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What bytes are to a format.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +19,8 @@ pub enum Fit {
         events: u64,
         /// The latest time among them.
         last: Option<EventTime>,
+        /// CEL in which both sides of a call answered, and which tells of no bridge at all.
+        unbridged: bool,
     },
     /// Messages of the format, none of which tells of a call.
     Quiet,
@@ -31,6 +35,7 @@ impl Fit {
     pub fn of(format: Format, settings: DecoderSettings, bytes: &[u8]) -> Self {
         let mut decoder = Decoder::new(format, settings);
         let (mut events, mut skipped, mut last) = (0, 0_u64, None);
+        let mut talk = Talk::default();
         for frame in Frames::new(format, bytes) {
             let Frame::Message(message) = frame else {
                 continue;
@@ -39,13 +44,18 @@ impl Fit {
                 Decoded::Event { heard, .. } => {
                     events += 1;
                     last = last.max(time_of(&heard.told));
+                    talk.hear(&heard.told);
                 }
                 Decoded::Skipped => skipped += 1,
                 Decoded::Unreadable(_) => {}
             }
         }
         if events > 0 {
-            return Self::Reads { events, last };
+            return Self::Reads {
+                events,
+                last,
+                unbridged: talk.is_untold(),
+            };
         }
         if bytes.trim_ascii().is_empty() {
             return Self::Empty;
@@ -55,6 +65,34 @@ impl Fit {
             Some(_) | None if skipped > 0 => Self::Quiet,
             Some(_) | None => Self::Unknown,
         }
+    }
+}
+
+/// Whether CEL tells who talked with whom.
+#[derive(Default)]
+struct Talk {
+    bridges: bool,
+    /// Channels that answered, by their linkedid.
+    answered: BTreeMap<String, BTreeSet<String>>,
+}
+
+impl Talk {
+    fn hear(&mut self, told: &Told<'_>) {
+        let Told::Channel(event) = told else { return };
+        if event.origin != Origin::Cel {
+            return;
+        }
+        self.bridges |= event.kind.is_of_bridge();
+        let up = ChannelState::Up;
+        if !self.bridges && event.kind == (Kind::State { state: up }) {
+            let linkedid = event.channel.linkedid.clone().into_owned();
+            let both = self.answered.entry(linkedid).or_default();
+            both.insert(event.channel.uniqueid.clone().into_owned());
+        }
+    }
+
+    fn is_untold(&self) -> bool {
+        !self.bridges && self.answered.values().any(|both| both.len() > 1)
     }
 }
 
@@ -72,6 +110,26 @@ mod tests {
 
     fn fit(format: Format, bytes: &[u8]) -> Fit {
         Fit::of(format, DecoderSettings::default(), bytes)
+    }
+
+    #[test]
+    fn cel_that_tells_of_answers_and_of_no_bridge_is_known_by_it() {
+        let read = |folder: &str| {
+            let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/recordings");
+            let file = format!("{root}/asterisk-old/{folder}/cel.csv");
+            match fit(Format::CelCsv, &std::fs::read(file).expect("rows")) {
+                Fit::Reads { unbridged, .. } => unbridged,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(read("11-shipped-cel-conf/inbound_answered"));
+        for told in [
+            "11/inbound_answered",
+            "16/inbound_answered",
+            "11/inbound_busy",
+        ] {
+            assert!(!read(told), "{told}");
+        }
     }
 
     #[test]

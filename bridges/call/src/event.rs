@@ -361,7 +361,7 @@ pub struct Cdr<'a> {
 
 impl Kind<'_> {
     /// It tells who hears whom.
-    pub(crate) const fn is_of_bridge(&self) -> bool {
+    pub const fn is_of_bridge(&self) -> bool {
         match self {
             Self::BridgeEnter { .. }
             | Self::BridgeLeave { .. }

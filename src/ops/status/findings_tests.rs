@@ -114,6 +114,7 @@ fn let_in() -> Vec<(Status, &'static [Kind])> {
         (silent(Some(Lacking::List), 60), &[K::Rights]),
         (silent(Some(Lacking::Variables), 60), &[K::Rights]),
         (silent(Some(Lacking::Times), 60), &[]),
+        (silent(Some(Lacking::Filter), 60), &[]),
     ]
 }
 
