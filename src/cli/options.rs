@@ -401,8 +401,8 @@ pub struct ConnectFlags {
     /// How long the consent is waited for [default: 10m]
     #[arg(long, value_name = "TIME")]
     pub within: Option<String>,
-    /// The company to connect, as the number that `connect` shows; no other is. Without it a terminal
-    /// is asked before a state is bound to its first company
+    /// The company to connect, as the number that `connect` shows; no other is. Without it a
+    /// terminal is asked before a state is bound to its first company
     #[arg(long, value_name = "ID")]
     pub company: Option<String>,
     /// Bind the state to its first company without asking

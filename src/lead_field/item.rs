@@ -128,9 +128,7 @@ fn exact(text: &str) -> Result<Given, String> {
         Value::Bool(flag) => Ok(Given::Flag(flag)),
         Value::Number(number) if is_kept(&number, text) => Ok(Given::Number(number)),
         Value::Number(_) => Err(
-            "is a number of more digits than JSON's readers keep: give it as \
-                                 text, with = in place of :="
-                .to_owned(),
+            "has too many digits to be sent exactly: give it as text, = in place of :=".to_owned(),
         ),
         Value::String(text) => Ok(Given::Text(text)),
         Value::Array(list) => {
@@ -237,7 +235,7 @@ mod tests {
         {"id":12,"valueList":["a,b","7"]}
         the value of 11 is no JSON: after := stand 5, true, "text", null or ["a","b"]
         the value of 11 is an object: a field takes a scalar or a list of texts
-        the value of 11 is a number of more digits than JSON's readers keep: give it as text, with = in place of :=
+        the value of 11 has too many digits to be sent exactly: give it as text, = in place of :=
         `11:` is not ID=VALUE or ID:=JSON
         `x` is no field id: digits, as in 11=VIP or 11:=5
         "#);

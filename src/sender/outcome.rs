@@ -125,16 +125,7 @@ impl Core {
             Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
             verdict => self.apply(now, &flight, verdict, &mut ops),
         };
-        let orphaned = |op: &Op| {
-            matches!(
-                op,
-                Op::Step {
-                    step: Step::Orphaned { .. },
-                    ..
-                }
-            )
-        };
-        if ops.iter().any(orphaned) {
+        if ops.iter().any(is_orphaned) {
             ended = Ended::Again; // no letter before the journal was asked
         }
         self.remember(now, &mut ops);
@@ -201,13 +192,7 @@ impl Core {
                 self.died(flight, now, reason, &message, errors, ops);
                 message
             }
-            Verdict::Unpolled { why } => {
-                if self.unpolled(now, flight, &why) {
-                    self.passed(now, flight, false);
-                }
-                self.ask_later(flight, now, ops);
-                why
-            }
+            Verdict::Unpolled { why } => self.poll_refused(now, flight, why, ops),
             Verdict::Lost { why } => {
                 self.passed(now, flight, false);
                 step(flight, now, lost(now, &why), ops);
@@ -232,6 +217,20 @@ impl Core {
                 String::new()
             }
         }
+    }
+
+    fn poll_refused(
+        &mut self,
+        now: Now,
+        flight: &Flight,
+        why: String,
+        ops: &mut Vec<Op>,
+    ) -> String {
+        if self.unpolled(now, flight, &why) {
+            self.passed(now, flight, false);
+        }
+        self.ask_later(flight, now, ops);
+        why
     }
 
     pub(super) fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
@@ -482,6 +481,17 @@ impl Core {
                 .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
         }
     }
+}
+
+/// A call that is to be looked for in the journal.
+const fn is_orphaned(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Step {
+            step: Step::Orphaned { .. },
+            ..
+        }
+    )
 }
 
 /// An answer of the token's record that tells nothing of the token.
