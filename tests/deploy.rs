@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 /// The metrics that the program exports under `/metrics`.
-const METRICS: [&str; 16] = [
+const METRICS: [&str; 18] = [
     "callbridge_calls",
     "callbridge_requests_total",
     "callbridge_budget_slots",
@@ -26,6 +26,8 @@ const METRICS: [&str; 16] = [
     "callbridge_commit_duration_seconds",
     "callbridge_build_info",
     "callbridge_unmatched_channels_total",
+    "callbridge_failing",
+    "callbridge_log_lines_lost_total",
 ];
 
 fn deploy(file: &str) -> PathBuf {

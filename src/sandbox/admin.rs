@@ -12,7 +12,7 @@
 //! | `POST /sandbox/admin/lead`, `…/update`, `…/merge`, `…/delete` | `src/sandbox/lead/admin.rs` |
 //! | `POST /sandbox/admin/clock` | `{"aheadSec": 3600}` of the machine's clock, in all |
 //! | `POST /sandbox/admin/leads`, `…/employees` | `{"add": [4006], "remove": [4001]}` |
-//! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 3600, "company": 2}`, null: never |
+//! | `POST /sandbox/admin/token` | `{"issue": TOKEN, "expiresInSec": 60, "company": 2}` |
 //! | `POST /sandbox/admin/token/revoke` | `{"token": TOKEN}`, or every token |
 //! | `POST /sandbox/admin/token/expire` | `{"token": TOKEN, "inSec": 86400}`, null for never |
 //! | `POST /sandbox/admin/grants` | `{"grants": ["PERMISSION_OPEN_API_CALL:SAVE"]}` |

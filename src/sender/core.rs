@@ -580,6 +580,10 @@ mod doubt_tests;
 mod errands_tests;
 
 #[cfg(test)]
+#[path = "restart_tests.rs"]
+mod restart_tests;
+
+#[cfg(test)]
 #[path = "rights_tests.rs"]
 mod rights_tests;
 

@@ -46,7 +46,7 @@ pub struct Pbx {
 #[derive(Default)]
 struct Shared {
     line: Mutex<Option<mpsc::Sender<Say>>>,
-    asked: Mutex<Vec<String>>,
+    asked: watch::Sender<Vec<String>>,
     /// Answers `CoreShowChannels`.
     lists: std::sync::atomic::AtomicBool,
     /// Does not say after a login that it runs.
@@ -67,8 +67,7 @@ struct Line {
 
 impl Shared {
     fn ask(&self, action: String) {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        asked.push(action);
+        self.asked.send_modify(|asked| asked.push(action));
     }
 
     /// The next of the answers that were given for this action, to this id.
@@ -173,19 +172,17 @@ impl Pbx {
     /// Everything asked of it, login included: AMI actions as text; over a WebSocket whatever came
     /// but pings, for amiws hands it to the PBX as an action.
     pub fn asked(&self) -> Vec<String> {
-        let asked = &self.shared.asked;
-        asked.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.asked.borrow().clone()
     }
 
     /// Waits until an action that begins like this was asked.
     pub async fn is_asked(&self, action: &str) {
-        let looking = async {
-            while !self.asked().iter().any(|it| it.starts_with(action)) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let waited = tokio::time::timeout(LOGIN_WITHIN, looking).await;
-        waited.expect("the action in time");
+        let mut asked = self.shared.asked.subscribe();
+        let heard = asked.wait_for(|asked| asked.iter().any(|it| it.starts_with(action)));
+        let waited = tokio::time::timeout(LOGIN_WITHIN, heard).await;
+        waited
+            .expect("the action in time")
+            .expect("whoever notes it");
     }
 
     /// Says something (AMI text; one JSON frame) to who listens now.

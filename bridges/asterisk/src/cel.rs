@@ -91,6 +91,11 @@ impl<'a> CelRow<'a> {
         *place = known(value, mended);
     }
 
+    /// Does its peer stand for another channel?
+    fn names_another(&self) -> bool {
+        !self.peer.is_empty() && self.peer != self.channel.name
+    }
+
     /// What the row tells.
     pub(crate) fn tell(self, clock: &mut CelClock) -> ChannelEvent<'a> {
         let starts = self.event == "CHAN_START";
@@ -129,11 +134,7 @@ impl<'a> CelRow<'a> {
             }
             // Before Asterisk 12 whoever picks up takes the unique id of the phone that rang, and
             // the bridge may be told before anything shows that.
-            b"PICKUP"
-                if !self.extra.is_told()
-                    && !self.peer.is_empty()
-                    && self.peer != self.channel.name =>
-            {
+            b"PICKUP" if !self.extra.is_told() && self.names_another() => {
                 let (to, holder) = (self.peer, Text::default());
                 Kind::Renamed { to, holder }
             }
@@ -142,9 +143,10 @@ impl<'a> CelRow<'a> {
             | b"BLINDTRANSFER"
             | b"LOCAL_OPTIMIZE"
             | b"LOCAL_OPTIMIZE_BEGIN" => {
+                let another = self.names_another();
                 let mut with = self.extra.told().with;
                 // Before Asterisk 12 the other channel is told by its name alone.
-                if with.is_empty() && !self.peer.is_empty() && self.peer != self.channel.name {
+                if with.is_empty() && another {
                     with.push(self.peer);
                 }
                 with.retain(|id| *id != self.channel.uniqueid);

@@ -142,24 +142,20 @@ impl<'a> Seat<'a> {
             legs[who].facts.push(fact);
         }
         for stamped in self.leg.linkedids.iter() {
-            legs[self.who(stamped.at)]
-                .linkedids
-                .note(stamped.at, &stamped.text);
+            let of = &mut legs[self.who(stamped.at)];
+            of.linkedids.note(stamped.at, &stamped.text);
         }
         for stamped in self.leg.callers.iter() {
-            legs[self.who(stamped.at)]
-                .callers
-                .note(stamped.at, &stamped.text);
+            let of = &mut legs[self.who(stamped.at)];
+            of.callers.note(stamped.at, &stamped.text);
         }
         for stamped in self.leg.extens.iter() {
-            legs[self.who(stamped.at)]
-                .extens
-                .note(stamped.at, &stamped.text);
+            let of = &mut legs[self.who(stamped.at)];
+            of.extens.note(stamped.at, &stamped.text);
         }
         for stamped in self.leg.userfields.iter() {
-            legs[self.who(stamped.at)]
-                .userfields
-                .note(stamped.at, &stamped.text);
+            let of = &mut legs[self.who(stamped.at)];
+            of.userfields.note(stamped.at, &stamped.text);
         }
         for heard in &self.leg.variables {
             legs[self.who(heard.first)].variables.push(heard.clone());
