@@ -16,6 +16,10 @@ const SOURCE: SourceId = SourceId(0);
 const RIGHT_FROM: i64 = 1_795_000_000;
 
 fn intake() -> Intake {
+    intake_right_from(RIGHT_FROM)
+}
+
+fn intake_right_from(right_from: i64) -> Intake {
     let trunk = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
     let trunk = trunk::parse(trunk, &trunk::Defaults::default()).expect("a trunk");
     let settings = Settings {
@@ -25,7 +29,7 @@ fn intake() -> Intake {
         max_open_calls: 1_000,
         zone: None,
         cel_columns: None,
-        clock_right_from: EventTime::from_seconds(RIGHT_FROM),
+        clock_right_from: EventTime::from_seconds(right_from),
         rules: Rules {
             trunks: Trunks::new(vec![trunk]).expect("trunks"),
             ..Rules::default()
@@ -119,6 +123,21 @@ fn a_call_through_the_setting_of_the_clock_is_whole() {
     let record = &finished[0].judged.record;
     assert_eq!(finished[0].judged.outcome, Outcome::Journal);
     assert_eq!((record.duration_sec, record.talk_time_sec), (5, 4));
+}
+
+/// A file may tell of calls that took place before this program was made: their times are their own.
+#[test]
+fn a_call_from_before_the_programs_making_keeps_its_times_while_our_clock_is_wrong() {
+    let made = 1_795_151_317 + 40 * 86_400;
+    let mut intake = intake_right_from(made);
+    tell(&mut intake, &frames(), 100);
+    stored(&mut intake, 101);
+    stored(&mut intake, made + 100);
+    let (finished, _) = stored(&mut intake, made + 102);
+    assert_eq!(finished.len(), 1);
+    let judged = &finished[0].judged;
+    assert_eq!(judged.outcome, Outcome::Journal, "{}", judged.message);
+    assert_eq!(judged.record.started_at.get(), 1_795_151_317);
 }
 
 #[test]

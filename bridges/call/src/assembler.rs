@@ -164,7 +164,8 @@ impl Assembler {
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
             call.clamped += u32::from(clamped);
-            call.untimed += u32::from(self.order.is_some() && event.at.is_none());
+            let no_clock = self.order.is_some() || self.held.is_some();
+            call.untimed += u32::from(no_clock && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open_calls();

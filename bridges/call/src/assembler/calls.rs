@@ -450,7 +450,6 @@ impl Calls {
             }
         }
         call.live = false;
-        call.untimed += u32::from(call.opened < right_from);
         self.insert(key, call);
     }
 
