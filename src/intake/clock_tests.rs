@@ -125,9 +125,9 @@ fn a_call_through_the_setting_of_the_clock_is_whole() {
     assert_eq!((record.duration_sec, record.talk_time_sec), (5, 4));
 }
 
-/// A file may tell of calls that took place before this program was made: their times are their own.
+/// A file may tell of calls that took place before this program was made: they have times.
 #[test]
-fn a_call_from_before_the_programs_making_keeps_its_times_while_our_clock_is_wrong() {
+fn a_call_from_before_the_programs_making_keeps_its_times_under_a_wrong_clock() {
     let made = 1_795_151_317 + 40 * 86_400;
     let mut intake = intake_right_from(made);
     tell(&mut intake, &frames(), 100);

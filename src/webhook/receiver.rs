@@ -18,6 +18,10 @@ use tracing::{debug, info, warn};
 /// A commit that takes longer is answered with 503. The event may be kept all the same; then it is
 /// known when it comes again.
 const COMMIT_WITHIN: Duration = Duration::from_secs(1);
+const _: () = assert!(
+    COMMIT_WITHIN.as_secs() < 10,
+    "the service's patience, §6.9.2"
+);
 /// Under which name it is remembered which installation `connect`'s secret belongs to.
 pub const BOUND: &str = "webhook.installation";
 

@@ -27,8 +27,8 @@ impl Assembler {
     }
 
     /// Our clock is right, and shows `now`. What arrived before `right_from` by it arrived while it
-    /// was wrong: it counts as having arrived now. An event whose only time that was has none, which
-    /// its call remembers since it came.
+    /// was wrong: it counts as having arrived now. An event whose only time that was has none,
+    /// which its call remembers since it came.
     pub fn release(&mut self, now: EventTime, right_from: EventTime) {
         let wrong = |at: &EventTime| *at < right_from;
         for key in self.calls.arrived_before(right_from) {
