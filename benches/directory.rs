@@ -7,10 +7,10 @@
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge::journal::{LeadId, Phone};
 use callbridge::people::directory::{Directory as _, FirstPhone, LeadNews, What};
 use callbridge::spool::{Handle, LeadDirectory, Op, Settings, open};
 use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Phone};
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -11,17 +11,19 @@ mod table;
 
 use axum::Router;
 use axum::routing::post;
-use callbridge::cli::secrets::Place;
-use callbridge::secret::Secret;
-use callbridge::spool::{self, Handle, Op, Settings, Step, TokenPrint};
+use callbridge::spool;
+use callbridge::spool::{Handle, Op, Settings, Step};
 use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use callbridge::webhook::http;
 use callbridge::webhook::judge::{Bench, Judged, judge};
 use callbridge::webhook::receiver::Receiver;
 use callbridge::webhook::secrets::{Places, Secrets};
-use callbridge::webhook::signature::Key;
 use callbridge::webhook::tally::Tally;
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
+use callbridge_model::secret::Secret;
+use callbridge_model::secret_source::Place;
+use callbridge_model::webhook_signature::Key;
 use serde_json::json;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
@@ -60,7 +62,7 @@ fn event(n: usize) -> Vec<u8> {
 }
 
 fn headers(body: &[u8], n: usize) -> [(&'static str, String); 4] {
-    let now = callbridge::clock::now()
+    let now = callbridge_model::clock::now()
         .wall
         .floor_seconds()
         .get()
@@ -261,7 +263,7 @@ fn judging() -> Vec<Op> {
         .map(|n| (headers(&event(n), n), event(n)))
         .collect();
     let bench = Bench {
-        now: callbridge::clock::now().wall,
+        now: callbridge_model::clock::now().wall,
         right_from: EventTime::from_seconds(0),
         country: None,
     };

@@ -27,20 +27,15 @@
 //! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
 //! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
 //! | [`ops`] | health, metrics, status, systemd |
-//! | [`listener`] | connections from anybody, with limits |
 //! | [`explain`] | a recording or a kept call, told step by step |
 //! | [`check`] | whether PBX, CRM and machine are as `run` needs them |
-//! | [`sandbox`] | a CRM of our own, by the document and with faults |
 //! | [`demo`] | recorded calls into the sandbox, shown as they go |
 //! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
-//! | [`clock`], [`secret`] | the only clock; texts that cannot be printed |
-//! | [`safe`] | texts from outside, before they are |
 //! | [`machine`] | which machine this is, hashed |
-//! | [`privilege`], [`plain_file`] | root in a state folder of another's; what stands in it |
+//! | [`privilege`] | root in a state folder of another's |
 
 pub mod check;
 pub mod cli;
-pub mod clock;
 pub mod control;
 pub mod crm;
 pub mod daemon;
@@ -53,16 +48,11 @@ mod golden;
 pub mod intake;
 pub mod journal;
 pub mod lead_field;
-pub mod listener;
 pub mod machine;
 pub mod oauth;
 pub mod ops;
 pub mod people;
-pub mod plain_file;
 pub mod privilege;
-pub mod safe;
-pub mod sandbox;
-pub mod secret;
 pub mod sender;
 pub mod spool;
 pub mod trunk;

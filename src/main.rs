@@ -1,8 +1,11 @@
 //! The command line: one binary, `callbridge`.
 
+use callbridge::cli::Failure;
 use callbridge::cli::command::{Asked, read};
 use callbridge::cli::dispatch::{dispatch, print};
-use callbridge::cli::{Code, Environment, Failure, logging};
+use callbridge::cli::logging;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};

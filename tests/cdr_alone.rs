@@ -2,11 +2,12 @@
 //! events of AMI with and without a linkedid, and the rows that `cdr_csv` wrote. What records
 //! cannot tell is listed by name; nothing else may differ.
 
-use callbridge::journal::number::{self, Country};
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
     Cdr, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Folder, Settings, Told,
 };
+use callbridge_model::number;
+use callbridge_model::number::Country;
 use serde::Deserialize;
 use std::fs;
 use std::path::{Path, PathBuf};

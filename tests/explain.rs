@@ -4,8 +4,8 @@
 #[path = "support/told.rs"]
 mod told;
 
-use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command as Checked, read};
+use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::ffi::OsString;

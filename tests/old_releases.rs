@@ -6,8 +6,8 @@
 #[path = "support/told.rs"]
 mod told;
 
-use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command, read};
+use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;

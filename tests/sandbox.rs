@@ -1,8 +1,8 @@
 //! The sandbox over a real socket, as a client meets it.
 
-use callbridge::sandbox::oauth::Application;
-use callbridge::sandbox::token::{Grant, TokenKey};
-use callbridge::sandbox::{Action, Config, Endpoint, Error, Kind, Rule, Server, start};
+use callbridge_sandbox::oauth::Application;
+use callbridge_sandbox::token::{Grant, TokenKey};
+use callbridge_sandbox::{Action, Config, Endpoint, Error, Kind, Rule, Server, start};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -246,11 +246,11 @@ async fn no_answer_of_any_status_has_a_header_about_limits_or_retries() {
     };
     for text in ["500", "503", "403", "409", "429", "406"] {
         let fault = format!("token-info status {text}");
-        let (rules, _) = callbridge::sandbox::faults::parse(&fault).expect("a fault");
+        let (rules, _) = callbridge_sandbox::faults::parse(&fault).expect("a fault");
         server.admin(|core, _| core.set_faults(rules));
         seen.insert(look(&ask("token/info", TOKEN).await));
     }
-    let (rules, _) = callbridge::sandbox::faults::parse("token-info gateway 502").expect("a fault");
+    let (rules, _) = callbridge_sandbox::faults::parse("token-info gateway 502").expect("a fault");
     server.admin(|core, _| core.set_faults(rules));
     seen.insert(look(&ask("token/info", TOKEN).await));
     server.admin(|core, _| core.set_faults(Vec::new()));
@@ -498,7 +498,7 @@ async fn a_restart_keeps_leads_accepted_writes_and_a_moved_clock() {
         config.settings.persist_after = Duration::from_secs(3_600);
         let grants = ["LEAD:SAVE", "LEAD:READ"].map(|scope| {
             let grant = format!("PERMISSION_OPEN_API_{scope}");
-            callbridge::sandbox::token::Grant::parse(&grant).expect("a grant")
+            callbridge_sandbox::token::Grant::parse(&grant).expect("a grant")
         });
         config.settings.company.grants.extend(grants);
     };

@@ -1,8 +1,8 @@
 //! `explain --call` and `--picture`, run as a program over every recording: what happened in a
 //! call, in text, as JSON and drawn.
 
-use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command as Checked, read};
+use callbridge_model::environment::Environment;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
 use serde_json::Value;

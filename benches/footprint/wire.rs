@@ -185,7 +185,7 @@ fn last_hangup(recorded: &str) -> &str {
 
 /// The recorded call with ids and times of its own, its last event now.
 fn call(events: &str, n: u32) -> String {
-    let now = callbridge::clock::now().wall.micros() as f64 / 1e6;
+    let now = callbridge_model::clock::now().wall.micros() as f64 / 1e6;
     let time = |line: &str| {
         line.strip_prefix("Timestamp: ")
             .and_then(|at| at.parse::<f64>().ok())

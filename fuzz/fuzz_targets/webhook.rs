@@ -1,11 +1,11 @@
 //! Any headers and body as a delivery, unsigned and rightly signed.
 #![no_main]
 
-use callbridge::secret::Secret;
+use callbridge_model::secret::Secret;
 use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use callbridge::webhook::judge::{Bench, Judged, judge};
 use callbridge::webhook::keyring::Keyring;
-use callbridge::webhook::signature::Key;
+use callbridge_model::webhook_signature::Key;
 use callbridge_call::EventTime;
 
 const NOW: i64 = 1_795_151_317;

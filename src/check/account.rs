@@ -4,10 +4,10 @@
 use super::finding::Finding;
 use super::manager_conf::ManagerConf;
 use crate::cli::config::{Config, Source};
-use crate::cli::exit::Code;
 use crate::people::rule::LeadRule;
 use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
+use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 

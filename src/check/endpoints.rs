@@ -4,12 +4,12 @@
 use super::account::short;
 use super::finding::Finding;
 use crate::cli::config::{Config, Source};
-use crate::cli::exit::Code;
 use crate::cli::variables::letters_apart;
 use crate::people::People;
 use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
+use callbridge_model::exit::Code;
 use std::collections::BTreeSet;
 
 /// Names told in one line.

@@ -1,11 +1,11 @@
 //! The fields of `--lead-field` against those of the CRM, which passes over wrong ones in silence.
 
 use super::finding::Finding;
-use crate::cli::exit::Code;
 use crate::crm::Answer;
 use crate::lead_field::{Catalogue, Fields, Fit, catalogue};
-use crate::ops::status::LeadFields;
 use callbridge_call::EventTime;
+use callbridge_model::exit::Code;
+use callbridge_model::status::LeadFields;
 
 const TODO: &str = "give --lead-field the id of a field of leads (infoType LED)";
 

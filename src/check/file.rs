@@ -3,10 +3,10 @@
 
 use super::finding::Finding;
 use crate::cli::config::{Config, Source};
-use crate::cli::exit::Code;
 use crate::intake::written;
 use callbridge_asterisk::{DecoderSettings, Fit};
 use callbridge_call::EventTime;
+use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 
 /// Looks into the file, which can be read; `None` where the source is none.

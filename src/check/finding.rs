@@ -1,7 +1,7 @@
 //! One thing that was looked at.
 
-use crate::cli::exit::Code;
-use crate::safe::{safe, safe_json};
+use callbridge_model::exit::Code;
+use callbridge_model::safe::{safe, safe_json};
 use serde_json::json;
 
 /// What was found.

@@ -2,13 +2,13 @@
 
 use super::finding::Finding;
 use crate::cli::config::{Config, Source as SourceFlag};
-use crate::cli::exit::Code;
 use crate::daemon::open::source_of;
 use crate::daemon::outward::queue;
 use crate::dead_letter::queue;
 use crate::people::rule::LeadRule;
 use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
+use callbridge_model::exit::Code;
 use callbridge_source::Fix;
 use callbridge_source::url::Transport;
 use std::io::ErrorKind;

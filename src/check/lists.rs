@@ -2,10 +2,10 @@
 
 use super::finding::Finding;
 use crate::cli::config::Config;
-use crate::cli::exit::Code;
-use crate::clock;
 use crate::people::files::{Error, News, Watched};
 use crate::people::{People, matching};
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
 use std::collections::BTreeMap;
 
 const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";

@@ -27,10 +27,10 @@ pub mod trial;
 pub mod webhooks;
 
 use crate::cli;
+use crate::cli::Failure;
 use crate::cli::command::Check;
 use crate::cli::config::Config;
 use crate::cli::dispatch::print;
-use crate::cli::exit::Failure;
 use crate::oauth::store;
 use crate::privilege;
 use endpoints::Told;
@@ -85,7 +85,7 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     };
     let config = &check.config;
     let (now, built) = (
-        crate::clock::now().wall,
+        callbridge_model::clock::now().wall,
         crate::journal::figures::built_at(),
     );
     findings.show([place::clock(now, built)])?;

@@ -3,14 +3,14 @@
 use super::finding::Finding;
 use super::trial::Trial;
 use crate::cli::config::Config;
-use crate::cli::exit::{Code, ExitCode as _};
 use crate::control::patience::Patience;
 use crate::control::{Ask, Reply, socket};
 use crate::intake::identity::{self, Unsettled};
-use crate::ops::Status;
 use crate::privilege;
 use crate::spool::{self, Error, Fit, Guard, Handle};
 use callbridge_call::EventTime;
+use callbridge_model::Status;
+use callbridge_model::exit::{Code, ExitCode as _};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 

@@ -7,13 +7,13 @@ use super::finding::Finding;
 use super::place::State;
 use super::token;
 use crate::cli::config::{Config, Crm};
-use crate::cli::exit::Code;
 use crate::crm::{Address, Answer, TokenInfo};
 use crate::daemon::outward;
-use crate::ops::Status;
 use crate::sender::once::{Once, Unasked};
 use crate::sender::status::SAVE;
 use crate::spool::{Binding, Errand, Fit, Guard, Handle, Head, Job, Urgency};
+use callbridge_model::Status;
+use callbridge_model::exit::Code;
 use std::path::Path;
 
 /// Everything about the CRM.

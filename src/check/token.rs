@@ -3,11 +3,11 @@
 
 use super::finding::Finding;
 use crate::cli::config::{Crm, TokenFrom};
-use crate::cli::exit::Code;
-use crate::clock;
 use crate::daemon::tokens;
 use crate::oauth::{command, scope, store};
-use crate::secret::Secret;
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::Secret;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 

@@ -2,14 +2,14 @@
 
 use super::finding::Finding;
 use crate::cli::config::{Certificate, Config, Webhooks};
-use crate::cli::exit::{Code, ExitCode as _};
-use crate::cli::secrets::{Kind, Place};
-use crate::clock;
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::oauth::store;
 use crate::privilege;
-use crate::secret::{ExposeSecret as _, Secret};
 use crate::webhook::tls;
+use callbridge_model::clock;
+use callbridge_model::exit::{Code, ExitCode as _};
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret_source::{Kind, Place};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;

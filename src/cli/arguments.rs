@@ -1,8 +1,8 @@
 //! Arguments read with all their faults: clap itself stops at the first and exits 2.
 
-use super::exit::Code;
 use super::faults::Faults;
 use super::options::Options;
+use callbridge_model::exit::Code;
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ArgAction, Command, CommandFactory as _, FromArgMatches as _};
@@ -319,7 +319,7 @@ mod tests {
             ),
         ) {
             let all = std::iter::once("callbridge".to_owned()).chain(words);
-            let environment = super::super::Environment::default();
+            let environment = callbridge_model::environment::Environment::default();
             let _ = super::super::command::read(all.map(OsString::from), &environment);
         }
     }

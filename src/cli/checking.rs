@@ -4,17 +4,17 @@ mod calls;
 
 use super::command::{Asking, Check, Command, Dead, Demo, Explain, LeadCheck};
 use super::config::{self, Config, Purpose};
-use super::environment::Environment;
 use super::faults::Faults;
 use super::options::{
     CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, LeadVerb, SelectFlags, StateFlags, Verb,
 };
 use super::values;
 use crate::control::{Employee, Selection};
-use crate::journal::{EmployeeId, LeadId, Reason, Said};
 use crate::lead_field::Item;
 use crate::lead_field::item::ITEMS_MAX;
 use callbridge_asterisk::Format;
+use callbridge_model::environment::Environment;
+use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;
 use std::path::PathBuf;
 

@@ -3,12 +3,13 @@
 use super::arguments::{self, Typed};
 use super::checking::Checking;
 use super::config::{Config, Logging};
-use super::environment::Environment;
-use super::exit::{Code, Failure};
+use crate::cli::Failure;
 use crate::control::{Calls, Employee, Selection};
-use crate::journal::{LeadId, Said};
 use crate::lead_field::Item;
 use callbridge_asterisk::Format;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use callbridge_model::{LeadId, Said};
 use clap_complete::Shell;
 use jiff::tz::TimeZone;
 use std::ffi::OsString;
@@ -61,7 +62,7 @@ pub enum Command {
         at: Asking,
     },
     /// `sandbox`
-    Sandbox(Box<crate::sandbox::Options>),
+    Sandbox(Box<callbridge_sandbox::Options>),
     /// `completions`
     Completions(Shell),
     /// `man`

@@ -1,12 +1,13 @@
 //! Each command to the part that does it.
 
 use super::command::{Asking, Command};
-use super::environment::Environment;
-use super::exit::{Code, Failure};
 use super::{logging, manual};
+use crate::cli::Failure;
 use crate::control::command;
 use crate::explain::text::Paint;
-use crate::secret::forbid_dumps;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::forbid_dumps;
 use std::future::Future;
 use std::io::{self, IsTerminal as _, Write};
 use std::os::fd::AsFd as _;
@@ -61,7 +62,7 @@ pub async fn dispatch(
         Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,
         Command::Sandbox(options) => {
             logging::set_up(Default::default(), environment);
-            let ended = crate::sandbox::run(*options, shutdown).await;
+            let ended = callbridge_sandbox::run(*options, shutdown).await;
             ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
         }
         Command::Completions(shell) => print(&manual::completions(shell)),

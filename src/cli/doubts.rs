@@ -1,7 +1,7 @@
 //! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
 
 use super::config::{Config, TokenFrom};
-use super::secrets::Place;
+use callbridge_model::secret_source::Place;
 use callbridge_source::url::Transport;
 
 /// One of them.
@@ -109,8 +109,8 @@ fn places(config: &Config) -> impl Iterator<Item = (String, &Place)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Environment;
     use crate::cli::command::{Asked, Command, read};
+    use callbridge_model::environment::Environment;
     use std::ffi::OsString;
 
     fn doubts(flags: &[&str]) -> Vec<Doubt> {

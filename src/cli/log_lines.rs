@@ -1,7 +1,7 @@
 //! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
 
 use super::log_limit::LeftOut;
-use crate::safe::{is_hostile, safe, safe_json};
+use callbridge_model::safe::{is_hostile, safe, safe_json};
 use serde_json::{Map, Value};
 use std::fmt::{self, Debug, Write as _};
 use tracing::field::{Field, Visit};

@@ -2,11 +2,11 @@
 //! nothing costs its lines (see `log_writer`); of one kind ten are said a second (see `log_limit`).
 
 use super::config::Logging;
-use super::environment::Environment;
 use super::log_limit::{LeftOut, LogLimit};
 use super::log_lines::{JsonLine, TextFields, left_out_json, left_out_text, lost_json, lost_text};
 use super::log_writer::{LogWriter, Stderr};
-use crate::safe::safe_lines;
+use callbridge_model::environment::Environment;
+use callbridge_model::safe::safe_lines;
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{IsTerminal as _, Write as _};
 use std::panic::PanicHookInfo;

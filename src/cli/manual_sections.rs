@@ -1,8 +1,8 @@
 //! What a manual page says beside the flags: exit codes, files, variables, examples.
 
-use super::exit::Code;
-use super::secrets::Kind;
 use crate::{machine, oauth, spool};
+use callbridge_model::exit::Code;
+use callbridge_model::secret_source::Kind;
 
 /// A heading with its pairs of a term and a sentence.
 pub struct Section {

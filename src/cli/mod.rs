@@ -7,18 +7,16 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`options`] | the flags as typed, with their help |
-//! | [`environment`] | the variables that commands look at, read once |
 //! | [`arguments`] | `@FILE`, environment, clap and its faults |
 //! | [`faults`] | all that is wrong with one command line |
 //! | [`values`] | single values: times, dates, words, numbers |
 //! | [`variables`] | those that nothing reads; [`doubts`]: what is likely to be a mistake |
 //! | [`config`] | the flags of `run`, `explain`, `check`, checked |
-//! | [`secrets`] | files, systemd credentials, variables |
 //! | [`command`] | every command, checked; `checking` is the way there |
 //! | [`dispatch`] | each command to the part that does it |
 //! | [`logging`], `log_lines` | stderr, text or JSON; `log_writer`: also when nobody reads it |
 //! | [`manual`] | `man` and `completions` |
-//! | [`exit`] | sysexits codes |
+//! | [`failure`] | why a command ended |
 
 pub mod arguments;
 mod checking;
@@ -26,8 +24,7 @@ pub mod command;
 pub mod config;
 pub mod dispatch;
 pub mod doubts;
-pub mod environment;
-pub mod exit;
+pub mod failure;
 pub mod faults;
 mod log_limit;
 mod log_lines;
@@ -36,12 +33,10 @@ pub mod logging;
 pub mod manual;
 mod manual_sections;
 pub mod options;
-pub mod secrets;
 pub mod values;
 pub mod variables;
 
 pub use command::Command;
 pub use config::{Config, Logging};
-pub use environment::Environment;
-pub use exit::{Code, ExitCode, Failure};
+pub use failure::Failure;
 pub use faults::Faults;

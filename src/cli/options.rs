@@ -62,7 +62,7 @@ pub enum Verb {
     /// Revoke the tokens of a connection and take it away
     Disconnect(DisconnectFlags),
     /// Serve a CRM to try against: the service's document, held to rule by rule
-    Sandbox(Box<crate::sandbox::Options>),
+    Sandbox(Box<callbridge_sandbox::Options>),
     /// Print completions for a shell
     Completions {
         /// bash, elvish, fish, powershell or zsh

@@ -2,9 +2,9 @@
 //! be left out without a word.
 
 use super::arguments;
-use super::environment::Environment;
-use super::secrets::Kind;
 use crate::machine;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source::Kind;
 use clap::error::{ContextKind, ContextValue};
 use clap::{Arg, Command};
 use std::collections::BTreeSet;

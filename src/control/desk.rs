@@ -4,14 +4,15 @@
 use super::lead_set::{LeadSet, Refusal};
 use super::protocol::{Ask, Reply, Selection};
 use super::socket::Answer;
-use crate::clock;
 use crate::dead_letter::retry::{self, Asked};
 use crate::dead_letter::select::Letters;
-use crate::journal::{Reason, Rules};
-use crate::ops::Status;
+use crate::journal::Rules;
 use crate::people::People;
 use crate::sender::Asking;
 use crate::spool::{Error, Handle, Letter, Op, Step, Store};
+use callbridge_model::Reason;
+use callbridge_model::Status;
+use callbridge_model::clock;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use std::pin::Pin;

@@ -2,14 +2,15 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
-use crate::clock;
 use crate::crm::Answer;
 use crate::errand::Told;
-use crate::journal::LeadId;
 use crate::lead_field::{Catalogue, Item, catalogue, item};
 use crate::sender::Asking;
 use crate::sender::asking::Reply;
-use crate::spool::{Asked, Error, Handle, Op, TokenPrint};
+use crate::spool::{Asked, Error, Handle, Op};
+use callbridge_model::LeadId;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -2,9 +2,9 @@
 //! daemon through it.
 
 use super::protocol::{Ask, Reply};
-use crate::listener::accept::Acceptor;
-use crate::ops::Zone;
-use crate::plain_file;
+use callbridge_listener::accept::Acceptor;
+use callbridge_model::Zone;
+use callbridge_model::plain_file;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;

@@ -2,8 +2,8 @@
 
 use super::envelope::Envelope;
 use super::request::Endpoint;
-use crate::journal::CallUuid;
 use callbridge_call::EpochSeconds;
+use callbridge_model::CallUuid;
 use serde_json::Value;
 
 /// What came back. The HTTP status decides (§7.1); `message` is for people only.

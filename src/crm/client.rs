@@ -6,7 +6,7 @@
 
 use super::answer::{Answer, Heard, read};
 use super::{Address, Request, failure};
-use crate::secret::{ExposeSecret, Secret};
+use callbridge_model::secret::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use std::path::PathBuf;
 use std::sync::OnceLock;

@@ -3,9 +3,9 @@
 
 use super::answer::{Expiry, Grant, Page, TokenInfo};
 use super::lenient;
-use crate::journal::CallUuid;
-use crate::safe::is_hostile;
 use callbridge_call::EpochSeconds;
+use callbridge_model::CallUuid;
+use callbridge_model::safe::is_hostile;
 use serde_json::{Map, Value};
 
 /// The prefix under which the journal keeps our uuids (§2.6).

@@ -2,8 +2,8 @@
 //! body of each.
 
 use crate::crm::Address;
-use crate::journal::{CallRecord, LeadId};
 use callbridge_call::{Direction, EpochSeconds};
+use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::fmt;
@@ -261,7 +261,7 @@ pub fn submission(call: &CallRecord, names: &FieldNames) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{CallUuid, EmployeeId, LeadId, Phone};
+    use callbridge_model::{CallUuid, EmployeeId, LeadId, Phone};
 
     fn call() -> CallRecord {
         CallRecord {

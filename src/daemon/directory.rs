@@ -1,12 +1,12 @@
 //! Lets waiting calls go when something is learned of their numbers.
 
 use super::lists::passed;
-use crate::clock;
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
 use crate::journal::Rules;
 use crate::people::People;
 use crate::spool::{Handle, LeadDirectory};
+use callbridge_model::clock;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;

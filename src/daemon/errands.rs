@@ -2,10 +2,10 @@
 //! written.
 
 use super::lists::passed;
-use crate::clock;
 use crate::errand::Kind;
-use crate::ops::status::{LeadField, LeadFields, Token};
 use crate::spool::{self, Error, Handle};
+use callbridge_model::clock;
+use callbridge_model::status::{LeadField, LeadFields, Token};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

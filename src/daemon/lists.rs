@@ -1,16 +1,17 @@
 //! Keeps the lists of leads and employees in force, and lets parked calls go when they change.
 
-use crate::clock;
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
 use crate::journal::Rules;
-use crate::journal::number::Country;
-use crate::ops::status::{Employees, ListFile, UnknownEmployee};
+use crate::ops::kept::unknown_employees;
 use crate::people::People;
 use crate::people::directory::Directory;
-use crate::people::files::{Kind, News, Watched};
+use crate::people::files::{self, Kind, News, Watched};
 use crate::people::matching;
 use crate::spool::{Error, Handle};
+use callbridge_model::clock;
+use callbridge_model::number::Country;
+use callbridge_model::status::{Employees, ListFile};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -23,6 +24,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const ROUNDS_BETWEEN_MEETINGS: u64 = 5;
 /// Bad rows of one file that the log names; `check` names them all.
 const LOGGED_MAX: usize = 20;
+/// Bad rows that `status` shows by name.
+const NAMED_MAX: usize = 5;
 
 /// A list by its file, what it is of, and whose numbers it has.
 type Key = (PathBuf, &'static str, Option<Country>);
@@ -77,7 +80,7 @@ impl Lists {
         if rules.trunks.iter().all(|trunk| trunk.employees.is_none()) {
             return;
         }
-        let read = spool.read(|store| Ok((store.extensions_met()?, UnknownEmployee::all(store)?)));
+        let read = spool.read(|store| Ok((store.extensions_met()?, unknown_employees(store)?)));
         let (met, mut unknown) = match read.await {
             Ok(read) => read,
             Err(error) => {
@@ -126,10 +129,31 @@ impl Lists {
             let at = clock::now().wall.floor_seconds().get();
             for one in news {
                 let key = (one.file.clone(), one.kind.word(), one.country);
-                shown.entry(key).or_default().take(one, at);
+                show(one, at, shown.entry(key).or_default());
             }
             !news.is_empty()
         });
+    }
+}
+
+/// What was read, or could not be, at this second, for `status`.
+fn show(news: &News, at: i64, shown: &mut ListFile) {
+    let count = |of: usize| u64::try_from(of).unwrap_or(u64::MAX);
+    shown.file = news.file.display().to_string();
+    news.kind.word().clone_into(&mut shown.kind);
+    let about = news.about();
+    shown.bad = about.map_or(0, |about| count(about.bad));
+    let named = about.map_or(&[][..], |about| &about.named[..]);
+    let named = named.iter().take(NAMED_MAX);
+    shown.faults = named.map(ToString::to_string).collect();
+    match &news.result {
+        Ok(change) => {
+            shown.rows = count(change.about.rows);
+            shown.read_at = Some(at);
+            shown.why = None;
+        }
+        Err(files::Error::Useless(..)) => shown.why = Some("no row can be used".to_owned()),
+        Err(error) => shown.why = Some(error.to_string()),
     }
 }
 

@@ -34,20 +34,21 @@ pub mod tokens;
 pub mod upkeep;
 pub mod webhooks;
 
+use crate::cli::Failure;
 use crate::cli::config::{Config, TokenFrom};
 use crate::cli::doubts::{self, Doubt};
-use crate::cli::exit::{Code, Failure};
 use crate::control::{Desk, socket};
 use crate::intake::run::{SharedPeople, Shell};
 use crate::intake::written::Files;
 use crate::journal::Rules;
 use crate::ops::metrics::Durations;
-use crate::ops::pulse::Pulse;
-use crate::ops::status::{Status, findings};
 use crate::ops::{http, systemd};
 use crate::privilege;
 use crate::sender::Asking;
 use crate::spool::{Guard, Handle, Integrity, LeadDirectory};
+use callbridge_model::exit::Code;
+use callbridge_model::heartbeat::Pulse;
+use callbridge_model::status::{Status, findings};
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use lists::Lists;
 use observer::Observer;
@@ -101,7 +102,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
     );
     let rights = Rights::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
-    crate::listener::descriptors::raise();
+    callbridge_listener::descriptors::raise();
     let started = tokio::select! {
         started = Daemon::start(config) => started,
         () = &mut shutdown => return Ok(()),

@@ -4,13 +4,16 @@ use super::errands;
 use super::lists;
 use super::readers::{self, Others};
 use super::webhooks::Shown;
-use crate::clock;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
-use crate::ops::pulse::{self, Vital};
-use crate::ops::status::{Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token};
 use crate::sender::status::SenderStatus;
 use crate::spool::{Error, Handle, Store};
+use callbridge_model::clock;
+use callbridge_model::heartbeat as pulse;
+use callbridge_model::heartbeat::Vital;
+use callbridge_model::status::{
+    Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token,
+};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;
@@ -56,7 +59,7 @@ impl Observer {
         let now = clock::now().wall;
         let (at, state) = (now.floor_seconds().get(), self.state.clone());
         let read = self.spool.read(move |store| {
-            let kept = Status::kept(store, at, &state)?;
+            let kept = crate::ops::kept::kept(store, at, &state)?;
             Ok((kept, store.lead_fields(now)?))
         });
         let (kept, fields) = read.await?;

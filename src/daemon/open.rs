@@ -1,8 +1,7 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
+use crate::cli::Failure;
 use crate::cli::config::{Config, Source as SourceFlag};
-use crate::cli::exit::{Code, Failure};
-use crate::clock;
 use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
 use crate::intake::gap_log::{self, GapLog};
@@ -14,6 +13,9 @@ use crate::lead_field;
 use crate::ops::metrics::Durations;
 use crate::people::directory::backfill::ReadLeads;
 use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op, Store};
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
+use callbridge_model::secret_source::Place;
 use callbridge_source::url::{From, Transport};
 use callbridge_source::{EventTime, FilePosition, Secret, Source};
 use std::collections::BTreeMap;
@@ -372,9 +374,18 @@ async fn source(
     Ok(source_of(at, &flag, position))
 }
 
+/// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
+pub fn source_secret(place: &Place) -> Secret {
+    match (place.fixed(), place.file()) {
+        (Some(secret), _) => Secret::Value(secret),
+        (None, Some(path)) => Secret::File(path.to_owned()),
+        (None, None) => Secret::None,
+    }
+}
+
 /// A source as its flag says it, beginning at this position.
 pub fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
-    let secret = flag.secret.as_ref().map_or(Secret::None, Secret::from);
+    let secret = flag.secret.as_ref().map_or(Secret::None, source_secret);
     let clock = || clock::now().wall;
     let settings = callbridge_source::Settings::default();
     Source::new(

@@ -1,6 +1,7 @@
 //! What leaves the daemon: calls to the CRM, notices to the broker.
 
 use super::has_stopped;
+use super::open::source_secret;
 use super::tokens;
 use crate::cli::config::{Config, Crm, DeadLetters};
 use crate::crm::Client;
@@ -8,13 +9,13 @@ use crate::crm::client::Setup;
 use crate::dead_letter::queue::Queue;
 use crate::journal::figures;
 use crate::ops::metrics::Durations;
-use crate::ops::pulse::{Pulse, Vital};
-use crate::ops::status::Requests;
 use crate::sender::asking::{Asking, asking};
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
 use crate::sender::status::SenderStatus;
 use crate::spool::Handle;
+use callbridge_model::heartbeat::{Pulse, Vital};
+use callbridge_model::status::Requests;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -97,7 +98,7 @@ pub fn start_notices(
 
 /// The queue for dead letters.
 pub fn queue(dead_letters: &DeadLetters) -> Queue {
-    Queue::new(&dead_letters.url, (&dead_letters.secret).into())
+    Queue::new(&dead_letters.url, source_secret(&dead_letters.secret))
 }
 
 /// How the CRM is reached.

@@ -12,10 +12,10 @@
 
 use super::has_stopped;
 use crate::cli::config::Config;
-use crate::listener::accept::Acceptor;
-use crate::ops::reader::{Effect, OtherReader};
-use crate::ops::status;
-use crate::safe::safe;
+use callbridge_listener::accept::Acceptor;
+use callbridge_model::safe::safe;
+use callbridge_model::status;
+use callbridge_model::status::other_reader::{Effect, OtherReader};
 use callbridge_source::url::{Address, Transport};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};

@@ -1,8 +1,8 @@
 //! With whose rights the daemon runs, and who else can read its secrets: said at the start.
 
 use crate::cli::config::Config;
-use crate::cli::secrets::Place;
 use crate::privilege::{self, is_open_to_all};
+use callbridge_model::secret_source::Place;
 use std::path::PathBuf;
 
 /// What is to be said.

@@ -1,9 +1,9 @@
 //! Forgets what is long over, a little at a time, so that nobody waits for it.
 
 use super::lists::passed;
-use crate::clock;
 use crate::dead_letter::release::expire;
 use crate::spool::{Done, Error, Handle, Op};
+use callbridge_model::clock;
 use callbridge_source::EventTime;
 use std::time::Duration;
 use tokio::time::Instant;

@@ -2,10 +2,8 @@
 //! before the spool is open, and nothing here is needed for calls to be journaled.
 
 use super::{has_stopped, until};
+use crate::cli::Failure;
 use crate::cli::config::{Config, Webhooks as Settings};
-use crate::cli::exit::{Code, Failure};
-use crate::journal::number::Country;
-use crate::ops::status::Webhooks;
 use crate::privilege;
 use crate::spool::Handle;
 use crate::trunk::Trunks;
@@ -14,6 +12,9 @@ use crate::webhook::receiver::{BOUND, Receiver};
 use crate::webhook::secrets::{Places, Secrets};
 use crate::webhook::tally::{Events, Tally};
 use crate::webhook::tls;
+use callbridge_model::exit::Code;
+use callbridge_model::number::Country;
+use callbridge_model::status::Webhooks;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;

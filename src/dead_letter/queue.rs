@@ -378,7 +378,7 @@ fn properties(notice: &Notice) -> BasicProperties {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{CallUuid, Reason};
+    use callbridge_model::{CallUuid, Reason};
 
     #[test]
     fn a_notice_carries_what_its_readers_choose_by() {

@@ -1,10 +1,12 @@
 //! A letter is sent again: mapped anew by the rules in force, under its own uuid.
 
 use crate::control::Employee;
-use crate::journal::{self, CallRecord, EmployeeWish, LeadId, Outcome, Reason, Rules, Said, Wish};
+use crate::journal;
+use crate::journal::{EmployeeWish, Rules, Wish};
 use crate::people::People;
 use crate::spool::{Error, Row, State, Step};
 use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, LeadId, Outcome, Reason, Said};
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug, Default)]

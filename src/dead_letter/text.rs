@@ -1,9 +1,9 @@
 //! Letters for people: a line each, all of one, or CSV for a spreadsheet.
 
-use crate::journal::CallRecord;
-use crate::ops::Zone;
-use crate::safe::safe;
 use callbridge_call::EventTime;
+use callbridge_model::CallRecord;
+use callbridge_model::Zone;
+use callbridge_model::safe::safe;
 use serde_json::Value;
 use std::fmt::Write as _;
 
@@ -185,7 +185,7 @@ pub fn show(letter: &Value, width: usize, zone: &Zone) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::safe::is_hostile;
+    use callbridge_model::safe::is_hostile;
     use serde_json::json;
 
     fn zone() -> Zone {

@@ -1,10 +1,10 @@
 //! What the demo shows: a live table on a terminal, a line an event elsewhere, or JSON lines.
 
+use crate::cli::Failure;
 use crate::cli::dispatch::print;
-use crate::cli::exit::Failure;
 use crate::explain::line::{OneLine, cut};
-use crate::ops::Status;
 use crate::spool::{Row, RowId, State};
+use callbridge_model::Status;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

@@ -2,7 +2,7 @@
 //! whom the CRM does not know; or a letter that says whose fault it is.
 
 use super::Finding;
-use crate::journal::{CallRecord, LeadId};
+use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};
 
 /// Leads a call goes to in all: chains of merges are short, and nothing goes round for ever.
@@ -90,8 +90,8 @@ pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::EmployeeId;
     use crate::spool::sample;
+    use callbridge_model::EmployeeId;
 
     fn call(lead: i64, employee: Option<i64>) -> CallRecord {
         CallRecord {

@@ -4,11 +4,12 @@
 //! rests for an hour and says so.
 
 use crate::crm::Answer;
-use crate::journal::LeadId;
 use crate::lead_field::shows::Part;
 use crate::lead_field::{Catalogue, Item, catalogue};
-use crate::spool::{Errand, TokenPrint};
+use crate::spool::Errand;
 use callbridge_call::EventTime;
+use callbridge_model::LeadId;
+use callbridge_model::TokenPrint;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;

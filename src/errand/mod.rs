@@ -18,8 +18,9 @@ pub use lead::{FieldWrite, Finding, Kind, Told};
 
 use crate::crm::Answer;
 use crate::people::directory::backfill::Heard;
-use crate::spool::{Errand, Op, TokenPrint};
+use crate::spool::{Errand, Op};
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
 
 /// What an answer means for an errand.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -3,10 +3,11 @@
 
 use super::reading::Heard;
 use super::shape::Other;
-use crate::cli::{Code, Failure};
-use crate::journal::{Judged, TypedNumber};
-use crate::safe::safe;
+use crate::cli::Failure;
 use callbridge_call::FinishedCall;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
+use callbridge_model::{Judged, TypedNumber};
 
 /// A uuid's beginning is at least so long, so that few calls share it.
 pub const PREFIX_MIN: usize = 4;
@@ -295,14 +296,14 @@ mod tests {
         let mut choice = Choice::new(Some("901110001"), number("901110001"));
         for (n, started) in [(1, 10), (2, 30), (3, 20)] {
             let (heard, mut judged) = heard(&format!("1795151317.{n}"), "1.1");
-            judged.record.client_phone = crate::journal::Phone::from_e164("+998901110001");
+            judged.record.client_phone = callbridge_model::Phone::from_e164("+998901110001");
             judged.record.started_at = callbridge_call::EpochSeconds::new(started);
             choice.offer(heard, judged);
         }
         let (other, judged) = heard("1795151317.4", "1.1");
         assert_ne!(
             judged.record.client_phone,
-            crate::journal::Phone::from_e164("+998901110001")
+            callbridge_model::Phone::from_e164("+998901110001")
         );
         choice.offer(other, judged);
         let made = choice.made("a.raw").expect("a call");

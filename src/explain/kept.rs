@@ -4,10 +4,10 @@ use super::shape::Other;
 use super::text;
 use crate::cli::Failure;
 use crate::cli::command::Explain;
-use crate::journal::{CallRecord, Judged, Outcome, Reason};
-use crate::ops::Zone;
 use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_model::Zone;
+use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use serde::Deserialize;
 
 /// What the daemon, or the spool, answers to [`crate::control::Ask::Call`].
@@ -74,9 +74,11 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::Environment;
     use crate::cli::command::{Asked, Command, read};
-    use crate::journal::{LeadId, Rules, judge, tests::call};
+    use crate::journal::tests::call;
+    use crate::journal::{Rules, judge};
+    use callbridge_model::LeadId;
+    use callbridge_model::environment::Environment;
 
     #[test]
     fn a_kept_call_is_shown_as_it_was_put_down() {

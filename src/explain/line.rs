@@ -1,9 +1,9 @@
 //! A call in one line, as `demo` and `calls` show it.
 
-use crate::journal::{ByHand, CallRecord, LeadId, Phone, Reason};
-use crate::safe::safe;
 use crate::spool::State;
 use callbridge_call::Direction;
+use callbridge_model::safe::safe;
+use callbridge_model::{ByHand, CallRecord, LeadId, Phone, Reason};
 use serde::Deserialize;
 
 /// What of a call stands in its line; also read from a call in the shape of `calls --json`.

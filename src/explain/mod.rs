@@ -21,16 +21,21 @@ pub mod story;
 mod summary;
 pub mod text;
 
+use crate::cli::Failure;
 use crate::cli::command::Explain;
-use crate::cli::{Code, Config, Environment, Failure, logging};
-use crate::journal::{self, Judged, Rules, TypedNumber};
-use crate::ops::Zone;
+use crate::cli::{Config, logging};
+use crate::journal;
+use crate::journal::Rules;
 use crate::people::People;
 use crate::people::files::Watched;
 use crate::privilege;
-use crate::safe::safe;
 use callbridge_asterisk::{Columns, Format, Likeness};
 use callbridge_call::{EventTime, Settings};
+use callbridge_model::Zone;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
+use callbridge_model::{Judged, TypedNumber};
 use choice::{Choice, Chosen};
 use reading::{Heard, Reading};
 use shape::Other;
@@ -53,7 +58,7 @@ const WAITING_MAX: usize = 10_000;
 
 /// The lists; their bad rows are said, and the good ones count.
 fn lists(rules: &Rules, notes: &mut dyn Write) -> Result<Watched, Failure> {
-    let loaded = Watched::load(&rules.trunks, crate::clock::now().wall);
+    let loaded = Watched::load(&rules.trunks, callbridge_model::clock::now().wall);
     let (lists, news) = loaded.map_err(|faults| {
         let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
         Failure::new(Code::Input, words.join("\n"))

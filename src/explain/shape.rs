@@ -3,10 +3,10 @@
 mod story;
 
 use super::text::Explained;
-use crate::journal::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
-use crate::ops::Zone;
-use crate::safe::{safe, safe_json};
 use callbridge_call::{Direction, EpochSeconds};
+use callbridge_model::Zone;
+use callbridge_model::safe::{safe, safe_json};
+use callbridge_model::{ByHand, CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use serde::{Deserialize, Serialize};
 use story::Story;
 
@@ -131,8 +131,8 @@ mod tests {
     use super::*;
     use crate::journal::{Rules, judge, tests::call};
     use crate::people::People;
-    use crate::safe::is_hostile;
     use crate::trunk::{Defaults, Trunks};
+    use callbridge_model::safe::is_hostile;
 
     #[test]
     fn a_line_of_json_gives_the_terminal_no_orders_and_its_reader_the_same() {

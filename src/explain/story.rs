@@ -1,10 +1,10 @@
 //! What happened in a call, a line an event that matters.
 
 use super::text::Paint;
-use crate::ops::Zone;
-use crate::safe::safe;
 use callbridge_call::EventTime;
 use callbridge_call::timeline::{Channel, Role, Talk, Timeline, Way, What};
+use callbridge_model::Zone;
+use callbridge_model::safe::safe;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::Duration;

@@ -2,10 +2,10 @@
 
 use super::reading::{Counts, Reading};
 use crate::cli::Config;
-use crate::safe::safe;
 use callbridge_call::FinishedCall;
 use callbridge_call::timeline::Role;
 use callbridge_call::trunk::extension;
+use callbridge_model::safe::safe;
 use std::collections::BTreeMap;
 
 /// Endpoints that are named at most.

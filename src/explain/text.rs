@@ -1,12 +1,13 @@
 //! `explain` for people: each value with the event that decided it.
 
 use super::story::{self, Times};
-use crate::journal::{Judged, Outcome, Reason, Rules};
+use crate::journal::Rules;
 use crate::people::{LeadAnswer, People};
-use crate::safe::safe;
 use crate::trunk::Trunk;
 use callbridge_call::timeline::Timeline;
 use callbridge_call::{Direction, EventTime, FinishedCall};
+use callbridge_model::safe::safe;
+use callbridge_model::{Judged, Outcome, Reason};
 use std::fmt::Write as _;
 
 /// How it is painted.
@@ -310,9 +311,9 @@ fn or_none(text: Option<&str>) -> String {
 mod tests {
     use super::*;
     use crate::journal::{judge, tests::call};
-    use crate::ops::Zone;
     use crate::trunk::{Defaults, Trunks};
     use callbridge_call::call::Because;
+    use callbridge_model::Zone;
 
     fn explained(call: &FinishedCall, colour: bool) -> String {
         let flag = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";

@@ -5,14 +5,10 @@
 //! never changed: a shape that gains something gets another file (`NAME.2.json`), which is written
 //! from then on, and all of them are read for ever.
 //!
-//! | module | what is held to its golden file |
+//! | module | what is held to its golden file by `callbridge_testkit::golden` |
 //! |---|---|
-//! | [`shape`] | how one shape is compared; shared with the other crates |
 //! | `shapes` | the shapes of this crate, those that are private beside their types |
 //! | `words` | the words in columns, settings and JSON |
 
-pub(crate) mod shape;
 mod shapes;
 mod words;
-
-pub(crate) use shape::{holds, keeps};

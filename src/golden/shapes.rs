@@ -1,8 +1,6 @@
 //! The shapes of this crate that others may see.
 
-use super::{holds, keeps};
 use crate::errand::failed::Been;
-use crate::journal::CallRecord;
 use crate::lead_field::Catalogue;
 use crate::lead_field::shows::Shows;
 use crate::oauth::connection::Connection;
@@ -10,6 +8,8 @@ use crate::people::directory::backfill::Backfill;
 use crate::sender::memory::Memory;
 use crate::spool::Attempt;
 use callbridge_call::FinishedCall;
+use callbridge_model::CallRecord;
+use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 
 #[test]

@@ -1,13 +1,13 @@
 //! The words that are stored: none is ever changed, and none comes without a golden word.
 
 use crate::errand::Finding;
-use crate::journal::{Outcome, Reason};
 use crate::lead_field::Name;
 use crate::lead_field::shows::{Asks, Stands};
-use crate::sandbox::Kind;
 use crate::sender::sweep::ways::{End, Range};
 use crate::spool::{Fate, Left, State};
 use callbridge_call::Direction;
+use callbridge_model::{Outcome, Reason};
+use callbridge_sandbox::Kind;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;

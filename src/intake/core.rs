@@ -10,13 +10,13 @@ use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{Source, order};
 use super::unmatched::{self, UnmatchedLog};
 use crate::journal::{self, Rules};
-use crate::ops::status;
 use crate::people::People;
 use crate::spool::{Finished, Known, Op};
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Patience, Told};
+use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 

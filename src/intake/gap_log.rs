@@ -2,9 +2,9 @@
 //! PBX's own file has told what happened in them.
 
 use super::gaps::Gap;
-use crate::ops::status::SourceGap;
 use crate::spool::Op;
 use callbridge_call::EventTime;
+use callbridge_model::status::SourceGap;
 use callbridge_source::url::without_secret_file;
 use serde::{Deserialize, Serialize};
 
@@ -173,6 +173,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<Vec<Logged>>("gaps");
+        callbridge_testkit::golden::keeps::<Vec<Logged>>("gaps");
     }
 }

@@ -8,9 +8,9 @@
 //! share a PBX's trunks each tells a call that passes both in its own way, and needs a uuid of its
 //! own for it.
 
-use crate::cli::exit::{Code, ExitCode};
 use crate::machine::{MachineId, Unknown};
 use crate::trunk::Trunk;
+use callbridge_model::exit::{Code, ExitCode};
 use callbridge_source::url::SourceUrl;
 use std::collections::BTreeSet;
 

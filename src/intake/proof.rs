@@ -4,12 +4,13 @@
 use super::core::Intake;
 use super::settings::SourceSettings;
 use super::source::Source;
-use crate::ops::status::{self, SourceState};
 use crate::people::rule::LeadRule;
 use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::{EventTime, Kind, Mark, Origin, Told};
+use callbridge_model::status;
+use callbridge_model::status::SourceState;
 use callbridge_source::SourceId;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -4,13 +4,15 @@
 
 use super::core::{Batch, Intake};
 use super::written::Files;
-use crate::clock;
 use crate::dead_letter::release::release;
-use crate::journal::{self, Outcome, Reason, Rules};
-use crate::ops::pulse::Pulse;
-use crate::ops::status;
+use crate::journal;
+use crate::journal::Rules;
 use crate::people::People;
 use crate::spool::{self, Finished, Op};
+use callbridge_model::clock;
+use callbridge_model::heartbeat::Pulse;
+use callbridge_model::status;
+use callbridge_model::{Outcome, Reason};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
@@ -373,7 +375,7 @@ fn log_call(finished: &spool::Finished, mask: bool) {
             linkedid = %record.linkedid,
             trunk,
             phone,
-            reason = judged.reason.map(crate::journal::Reason::word).unwrap_or_default(),
+            reason = judged.reason.map(callbridge_model::Reason::word).unwrap_or_default(),
             message = %judged.message,
             "{}",
             letter_words(judged.reason)

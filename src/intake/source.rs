@@ -3,11 +3,11 @@
 use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
-use crate::ops::status;
 use crate::spool::Op;
 use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Told};
+use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame};
 
 /// So many messages of a source are looked at for another format, before the first that is read.

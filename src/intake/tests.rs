@@ -1,13 +1,14 @@
 //! The intake over recorded frames, without clock, socket or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use crate::journal::{Outcome, Rules};
-use crate::ops::status;
+use crate::journal::Rules;
 use crate::people::People;
 use crate::spool::{self, Done, Finished, Known, Op, Store};
 use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::Outcome;
+use callbridge_model::status;
 use callbridge_source::{Frame, SourceId, Verdict};
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Channels of no trunk that carried outside numbers, by what they have in common: what `status`
 //! and the metrics show of them, kept over restarts until a flag names them.
 
-use crate::ops::status;
 use crate::spool::Op;
 use callbridge_call::EventTime;
 use callbridge_call::Extension;
+use callbridge_model::status;
 
 /// Prefixes kept; the channels of all others are counted together.
 const KEPT: usize = 32;
@@ -182,6 +182,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<Vec<status::Unmatched>>("unmatched");
+        callbridge_testkit::golden::keeps::<Vec<status::Unmatched>>("unmatched");
     }
 }

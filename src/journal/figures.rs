@@ -1,7 +1,7 @@
 //! The figures of a call: its uuid, start, duration and talk.
 
-use super::CallUuid;
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall, Linkedid};
+use callbridge_model::CallUuid;
 use std::time::Duration;
 use uuid::Uuid;
 

@@ -6,29 +6,20 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`record`] | the journal's words: `CallRecord`, `Judged`, `Reason` |
-//! | [`number`] | telephone numbers made E.164 |
 //! | [`figures`] | uuid, start, duration, talk |
 //! | [`retry`] | a dead letter judged anew |
-//! | [`typed`] | a number as a person types it |
 
 pub mod figures;
-pub mod number;
-pub mod record;
 pub mod retry;
-pub mod typed;
 
-pub use record::{
-    ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
-};
 pub use retry::{EmployeeWish, Wish, remap};
-pub use typed::TypedNumber;
 
 use crate::people::{LeadAnswer, People};
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Direction, EventTime, FinishedCall};
+use callbridge_model::number::{Country, normalise};
+use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Phone, Reason};
 use figures::Figures;
-use number::Country;
 use std::collections::BTreeMap;
 
 /// What the administrator's flags say of all calls.
@@ -153,7 +144,7 @@ impl Verdict {
 fn phone_of(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<Phone> {
     let country = trunk.and_then(|trunk| trunk.country);
     let strip = trunk.and_then(|trunk| trunk.strip.as_deref());
-    number::normalise(call.number.as_ref()?, country, strip)
+    normalise(call.number.as_ref()?, country, strip)
 }
 
 /// The number that a channel shows which the PBX itself called first. It may be the company's own:
@@ -161,7 +152,7 @@ fn phone_of(call: &FinishedCall, trunk: Option<&Trunk>) -> Option<Phone> {
 fn shown_to_a_lead(call: &FinishedCall, trunk: Option<&Trunk>, people: &People) -> Option<Phone> {
     let trunk = trunk?;
     let shown = call.shown_number.as_ref()?;
-    let phone = number::normalise(shown, trunk.country, trunk.strip.as_deref())?;
+    let phone = normalise(shown, trunk.country, trunk.strip.as_deref())?;
     match people.lead_of_phone(&phone, trunk) {
         LeadAnswer::One(..) | LeadAnswer::Two(..) => Some(phone),
         LeadAnswer::None(_) => None,

@@ -1,8 +1,9 @@
 //! A dead letter judged anew: by a person's wish, or because its lead became known.
 
-use super::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason, Rules, Who, who};
+use super::{Rules, Who, who};
 use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_model::{CallRecord, EmployeeId, Judged, LeadId, Outcome, Reason};
 
 /// What a person asks for in a retry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -3,6 +3,7 @@ use crate::people::files::Watched;
 use crate::trunk::Defaults;
 use callbridge_call::call::{HeardNumber, Variable};
 use callbridge_call::{EpochSeconds, Extension, Linkedid};
+use callbridge_model::CallUuid;
 use std::time::Duration;
 
 /// A customer's call to 101, answered: 5.02 s, of which 4 s are talk.
@@ -42,7 +43,7 @@ pub(crate) fn call() -> FinishedCall {
 
 fn rules(flag: &str) -> Rules {
     let defaults = Defaults {
-        country: number::Country::parse("UZ"),
+        country: Country::parse("UZ"),
         ..Defaults::default()
     };
     let trunk = crate::trunk::parse(flag, &defaults).expect("a good flag");

@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn what_a_command_of_any_version_gives_its_daemon_is_understood() {
-        crate::golden::keeps::<Vec<Item>>("lead-set-items");
+        callbridge_testkit::golden::keeps::<Vec<Item>>("lead-set-items");
     }
 
     #[test]

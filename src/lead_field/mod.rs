@@ -17,8 +17,8 @@ pub use catalogue::{Catalogue, CrmField, Fit};
 pub use item::Item;
 pub use shows::Shows;
 
-use crate::journal::CallRecord;
 use callbridge_call::{Direction, EpochSeconds};
+use callbridge_model::CallRecord;
 use jiff::tz::TimeZone;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -177,7 +177,7 @@ pub fn says(call: &CallRecord, settings: &Settings) -> Vec<(Name, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{EmployeeId, LeadId};
+    use callbridge_model::{EmployeeId, LeadId};
 
     fn call(direction: Direction, answered: bool, employee: Option<i64>) -> CallRecord {
         CallRecord {

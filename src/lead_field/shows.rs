@@ -12,8 +12,8 @@
 use super::{Fields, Item, Name};
 use super::{catalogue::Catalogue, item};
 use crate::errand::FieldWrite;
-use crate::spool::TokenPrint;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::TokenPrint;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::time::Duration;

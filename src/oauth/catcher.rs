@@ -2,9 +2,9 @@
 //! short page for the person in front of it.
 
 use super::consent::{Back, Redirect, read};
-use crate::listener::accept::Acceptor;
 use crate::privilege;
-use crate::secret::Secret;
+use callbridge_listener::accept::Acceptor;
+use callbridge_model::secret::Secret;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -215,7 +215,7 @@ fn page(words: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::secret::ExposeSecret as _;
+    use callbridge_model::secret::ExposeSecret as _;
 
     fn judged(line: &str) -> (&'static str, Option<Back>) {
         let head = format!("{line}\r\nhost: 127.0.0.1:1\r\n\r\n");

@@ -6,15 +6,16 @@
 //! token, on stderr, goes to the log without anything that looks like one.
 
 use super::refresh::{Ended, Facts, Next, Refresher};
-use crate::cli::secrets::Kind;
-use crate::clock::{self, Now};
-use crate::safe::safe;
-use crate::secret::{ExposeSecret, Secret};
 use crate::sender::status::SenderStatus;
 use crate::sender::token::print;
 use crate::sender::told::{Tokens, Told, Trouble};
-use crate::spool::TokenPrint;
 use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock;
+use callbridge_model::clock::Now;
+use callbridge_model::safe::safe;
+use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::secret_source::Kind;
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;

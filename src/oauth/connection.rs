@@ -1,10 +1,10 @@
 //! A connection: what one consent gave, and all that is needed to keep it alive.
 
-use crate::secret::{ExposeSecret, Secret};
 use crate::sender::token::print;
 use crate::sender::told::Tokens;
-use crate::spool::TokenPrint;
 use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::secret::{ExposeSecret, Secret};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;

@@ -7,10 +7,11 @@ use super::revoke;
 use super::shown_once;
 use super::store::{self, Lock};
 use crate::check::place::asked;
+use crate::cli::Failure;
 use crate::cli::dispatch::print;
-use crate::cli::exit::{Code, Failure};
-use crate::ops::status::Books;
 use crate::spool;
+use callbridge_model::exit::Code;
+use callbridge_model::status::Books;
 use std::path::Path;
 
 /// Disconnects.

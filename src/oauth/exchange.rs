@@ -5,8 +5,8 @@
 
 use super::connection::Client;
 use crate::crm::{self, Address, Unheard};
-use crate::safe::safe;
-use crate::secret::{ExposeSecret, Secret};
+use callbridge_model::safe::safe;
+use callbridge_model::secret::{ExposeSecret, Secret};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use url::form_urlencoded::Serializer;

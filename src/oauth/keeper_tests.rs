@@ -1,8 +1,8 @@
 use super::super::connection::tests::connection;
 use super::super::scripted::{Reply, Scripted, pair};
 use super::*;
-use crate::secret::{ExposeSecret as _, Secret};
 use crate::sender::told::Tokens;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
 use std::path::Path;
 
 /// Nothing here takes so long unless it never comes.

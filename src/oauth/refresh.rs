@@ -14,9 +14,9 @@
 //! ```
 //! The access token stays in use until its own end, whatever becomes of refreshing.
 
-use crate::clock::Now;
-use crate::spool::TokenPrint;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
 use std::time::Duration;
 
 /// So long before its end a token is refreshed (§5.6.6).

@@ -5,7 +5,7 @@
 use super::connection::Connection;
 use super::exchange::{Ask, Came, Exchange};
 use crate::crm::{Address, AddressError, Setup};
-use crate::secret::Secret;
+use callbridge_model::secret::Secret;
 use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;

@@ -4,8 +4,8 @@
 
 use super::connection::{Client, Connection};
 use super::store::Error;
-use crate::plain_file;
-use crate::secret::{ExposeSecret as _, Secret};
+use callbridge_model::plain_file;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
 use serde::{Deserialize, Serialize};
 use std::fs::OpenOptions;
 use std::io::{self, ErrorKind, Write as _};
@@ -165,6 +165,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<Stored>("shown-once");
+        callbridge_testkit::golden::keeps::<Stored>("shown-once");
     }
 }

@@ -7,7 +7,7 @@
 //! next holder takes it: its pair is the only one that the service still knows.
 
 use super::connection::Connection;
-use crate::plain_file;
+use callbridge_model::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
@@ -316,7 +316,7 @@ mod tests {
         lock.write(&connection()).await.expect("written");
         drop(lock);
         let next = Connection {
-            refresh: crate::secret::Secret::from("svcrt_next"),
+            refresh: callbridge_model::secret::Secret::from("svcrt_next"),
             ..connection()
         };
         let whole = next.to_json();

@@ -2,11 +2,12 @@
 //! anything, and nothing of it shows a secret.
 
 use super::metrics::{self, Format, Observed};
-use crate::listener::descriptors;
-use crate::listener::places::Place;
-use crate::listener::serve::{self, Answer, Limits, Open};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::descriptors;
+use callbridge_listener::places::Place;
+use callbridge_listener::serve;
+use callbridge_listener::serve::{Answer, Limits, Open};
 use hyper::body::Incoming;
 use std::future::Future;
 use std::pin::Pin;

@@ -1,8 +1,7 @@
 //! The status as Prometheus metrics: in OpenMetrics text for who asks for it, as Prometheus does,
 //! and in the older text format for all others.
 
-use super::status::{PAUSES, Requests, Status, TROUBLES};
-use crate::journal;
+use callbridge_model::status::{PAUSES, Requests, Status, TROUBLES};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -211,7 +210,7 @@ fn calls(all: &mut Registry, seen: &Observed) {
     }
     all.register("calls", "Calls by where they stand", books);
     let letters = Gauges::<Reason>::default();
-    for reason in journal::Reason::ALL.map(journal::Reason::word) {
+    for reason in callbridge_model::Reason::ALL.map(callbridge_model::Reason::word) {
         let count = seen.dead_letters.get(reason).copied().unwrap_or(0);
         letters.get_or_create(&label(reason)).set(signed(count));
     }
@@ -302,7 +301,7 @@ fn directory(all: &mut Registry, seen: &Observed) {
 }
 
 fn sources(all: &mut Registry, seen: &Observed) {
-    use super::status::SourceState;
+    use callbridge_model::status::SourceState;
     let (up, last) = (Gauges::<Source>::default(), Gauges::<Source>::default());
     let told = Gauges::<Source>::default();
     let (events, gaps) = (Counters::<Events>::default(), Counters::<Source>::default());
@@ -360,7 +359,7 @@ fn sources(all: &mut Registry, seen: &Observed) {
 fn unmatched(all: &mut Registry, seen: &Observed) {
     let channels = Counters::<Channels>::default();
     for it in &seen.status.unmatched {
-        let of_pbx = |source: &&super::status::Source| {
+        let of_pbx = |source: &&callbridge_model::status::Source| {
             let server = it.pbx.strip_prefix(source.pbx.as_str());
             !source.catch_up && server.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
         };
@@ -466,7 +465,7 @@ fn signed(count: u64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ops::status;
+    use callbridge_model::status;
     use std::collections::BTreeSet;
 
     /// Every name that dashboards and the alert rules rely on.

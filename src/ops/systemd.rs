@@ -4,7 +4,7 @@
 //! A message waits while systemd is busy, and nobody here may wait with it: a thread of its own
 //! sends what the others leave in a short queue.
 
-use super::status::Books;
+use callbridge_model::status::Books;
 use sd_notify::NotifyState;
 use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};

@@ -7,9 +7,9 @@
 //! ```
 
 use super::rows::{About, BadRow, WrongHeader, each_row, refused, shortened};
-use crate::journal::number::{Country, e164};
-use crate::journal::{EmployeeId, LeadId, Phone};
 use callbridge_call::Extension;
+use callbridge_model::number::{Country, e164};
+use callbridge_model::{EmployeeId, LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};
 
 const LEADS: [&str; 2] = ["phone", "leadId"];

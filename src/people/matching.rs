@@ -2,8 +2,8 @@
 
 use super::People;
 use crate::journal::Rules;
-use crate::ops::status::{Doubtful, Employees, Unlisted};
 use callbridge_call::Extension;
+use callbridge_model::status::{Doubtful, Employees, Unlisted};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The extension of a call, and the trunk it went over.

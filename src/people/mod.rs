@@ -19,11 +19,11 @@ pub mod matching;
 pub mod rows;
 pub mod rule;
 
-use crate::journal::number::Country;
-use crate::journal::{EmployeeId, LeadId, Phone};
-use crate::safe::safe;
 use crate::trunk::{Trunk, Trunks};
 use callbridge_call::{Extension, FinishedCall};
+use callbridge_model::number::Country;
+use callbridge_model::safe::safe;
+use callbridge_model::{EmployeeId, LeadId, Phone};
 use directory::Directory;
 use list::{Employees, Found, LeadList};
 use rule::{EmployeeRule, LeadRule};

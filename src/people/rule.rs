@@ -1,8 +1,8 @@
 //! Where leads and employees come from, as flags say it.
 
-use crate::journal::EmployeeId;
 use callbridge_asterisk::decoder::VARIABLE_NAME_BYTES_MAX;
 use callbridge_call::Extension;
+use callbridge_model::EmployeeId;
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -50,7 +50,9 @@ fn lead(id: i64) -> LeadId {
 
 /// Long after any file of a test was written.
 fn later() -> EventTime {
-    crate::clock::now().wall.plus(Duration::from_secs(3600))
+    callbridge_model::clock::now()
+        .wall
+        .plus(Duration::from_secs(3600))
 }
 
 /// A list, rewritten by each test.

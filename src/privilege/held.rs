@@ -4,9 +4,10 @@
 use super::way::is_roots;
 use crate::cli::command::Command;
 use crate::cli::config::Config;
-use crate::cli::secrets::{self, Place};
-use crate::plain_file;
-use crate::secret::Secret;
+use callbridge_model::plain_file;
+use callbridge_model::secret::Secret;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
 use std::net::{SocketAddr, TcpListener};

@@ -29,9 +29,10 @@ pub mod way;
 pub use held::{listener, write};
 pub use way::{Owner, is_open_to_all};
 
+use crate::cli::Failure;
 use crate::cli::command::Command;
-use crate::cli::exit::{Code, Failure};
 use crate::spool;
+use callbridge_model::exit::Code;
 use held::Held;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{

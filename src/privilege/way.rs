@@ -177,7 +177,7 @@ pub fn is_roots(file: &Path) -> bool {
     };
     let own = |path: &Path| {
         let kept = |about: Metadata| {
-            let shared = about.is_dir() && crate::plain_file::is_shared(&about);
+            let shared = about.is_dir() && callbridge_model::plain_file::is_shared(&about);
             about.uid() == 0 && !shared
         };
         let all = path.ancestors();

@@ -1,7 +1,8 @@
 //! The way for commands to ask something of the CRM through the one budget.
 
 use crate::crm::Answer;
-use crate::spool::{Asked, TokenPrint};
+use crate::spool::Asked;
+use callbridge_model::TokenPrint;
 use tokio::sync::{mpsc, oneshot};
 
 /// Questions that wait to be seen by the sender.

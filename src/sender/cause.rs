@@ -3,7 +3,7 @@
 use super::troubles::Extent;
 use super::verdict::Halt;
 use crate::crm::Endpoint;
-use crate::journal::Reason;
+use callbridge_model::Reason;
 use std::time::Duration;
 
 /// Why nothing but probes goes out.

@@ -7,8 +7,9 @@ use super::plan::{Decision, Lane, Plan, Task};
 use super::schedule::{DEADLINE, OLD_POLL, PROBE, TOGETHER};
 use super::sweep::WORTH;
 use super::troubles::{Flying, Gate, Part, SLOW};
-use crate::clock::Now;
-use crate::spool::{Due, Head, RowId, TokenPrint, Unconfirmed};
+use crate::spool::{Due, Head, RowId, Unconfirmed};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
 use std::time::Duration;
 
 /// Requests under way at one time…

@@ -7,10 +7,10 @@ use super::plan::Task;
 use super::schedule::{OLD_POLL, next_look};
 use super::sweep::{Findings, WORTH};
 use super::verdict::Verdict;
-use crate::clock::Now;
 use crate::crm::Page;
 use crate::spool::{Step, Unconfirmed};
 use callbridge_call::EventTime;
+use callbridge_model::clock::Now;
 use std::time::Duration;
 
 /// Between two sweeps that both count a call as absent.

@@ -24,7 +24,7 @@ pub(super) fn due(id: i64) -> Due {
     let uuid = uuid::Uuid::from_u128(u128::from(id.unsigned_abs()));
     Due {
         row: RowId(id),
-        uuid: crate::journal::CallUuid(uuid),
+        uuid: callbridge_model::CallUuid(uuid),
         since: T0,
     }
 }

@@ -9,10 +9,10 @@ use super::outcome::{Ended, Outcome};
 use super::plan::{Lane, Task};
 use super::troubles::Extent;
 use super::verdict::Halt;
-use crate::clock::Now;
 use crate::crm::{Answer, Endpoint, Request};
 use crate::errand::{self, FieldWrite};
 use crate::spool::{Asked, Errand, Head, Op, Ticket, Urgency};
+use callbridge_model::clock::Now;
 use std::collections::VecDeque;
 use std::time::Duration;
 

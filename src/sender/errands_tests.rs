@@ -3,10 +3,10 @@
 use super::tests::{at, due, lane, ready, submitted};
 use super::*;
 use crate::crm::{Endpoint, Heard, LeadsPage, Request};
-use crate::journal::LeadId;
 use crate::sender::outcome::{Ended, Outcome};
 use crate::sender::plan::{About, Decision, Lane, Launch};
 use crate::spool::{Asked, Errand, Errands, Hooked, Job, Ticket, Urgency};
+use callbridge_model::LeadId;
 
 fn lead() -> LeadId {
     LeadId::new(4001).expect("positive")

@@ -4,11 +4,12 @@ use super::core::{Blame, Core, Flight};
 use super::orphan;
 use super::pacer::Use;
 use super::plan::{About, Launch, Plan, Task};
-use crate::clock::Now;
 use crate::crm::{Request, request};
 use crate::errand::failed::Onward;
-use crate::journal::Reason;
-use crate::spool::{Op, Row, RowId, State, Step, TokenPrint, Unconfirmed};
+use crate::spool::{Op, Row, RowId, State, Step, Unconfirmed};
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
 use std::time::Duration;
 
 /// How long a sweep that could not begin is not tried again.

@@ -16,10 +16,10 @@ use super::outage::Failure;
 use super::schedule::{Jitter, PROBE};
 use super::troubles::{Flying, Gate, Part, Trouble, Troubles};
 use super::verdict::Halt;
-use crate::clock::Now;
 use crate::crm::Endpoint;
-use crate::journal::Reason;
 use crate::spool::RowId;
+use callbridge_model::Reason;
+use callbridge_model::clock::Now;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

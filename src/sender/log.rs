@@ -2,9 +2,9 @@
 
 use super::outcome::{Ended, Outcome};
 use super::plan::{About, Plan, Task};
-use crate::journal::Reason;
-use crate::ops::status::Trouble;
 use crate::spool::{Step, Unconfirmed};
+use callbridge_model::Reason;
+use callbridge_model::status::Trouble;
 use std::time::Duration;
 use tracing::{debug, info, warn};
 

@@ -2,8 +2,8 @@
 
 use super::line::Streak;
 use super::sweep::ways::Ways;
-use crate::spool::TokenPrint;
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -6,10 +6,10 @@ use super::memory::Memory;
 use super::plan::{About, Decision, Known, Launch, Settings};
 use super::rate::Rate;
 use super::token::print;
-use crate::clock;
 use crate::crm::{Answer, Client, Setup};
-use crate::secret::Secret;
 use crate::spool::{Binding, Error, Handle, Head, Op};
+use callbridge_model::clock;
+use callbridge_model::secret::Secret;
 use std::time::Duration;
 
 /// So long a second question waits for its turn.

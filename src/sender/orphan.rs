@@ -1,7 +1,7 @@
 //! What becomes of a call whose outcome cannot be asked for: the journal itself was asked.
 
-use crate::journal::Reason;
 use crate::spool::{Fate, Step, Unconfirmed};
+use callbridge_model::Reason;
 use serde_json::Value;
 
 /// Resubmissions after a lost requestId before a call is given up as `unconfirmed`.

@@ -8,11 +8,12 @@ use super::outage::Failure;
 use super::plan::Task;
 use super::schedule::{OTHERS_FIRST, TOKEN_END, next_poll};
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
-use crate::clock::Now;
 use crate::crm::{Answer, Endpoint, Heard, TokenInfo};
-use crate::journal::Reason;
-use crate::spool::{Errand, FIRST_POLL, Fate, Fit, Op, RowId, Step, TokenPrint, Unconfirmed};
+use crate::spool::{Errand, FIRST_POLL, Fate, Fit, Op, RowId, Step, Unconfirmed};
 use callbridge_call::EventTime;
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
 use serde_json::Value;
 use std::time::Duration;
 

@@ -5,9 +5,10 @@ use crate::crm::{Endpoint, FieldNames, Request};
 use crate::errand::FieldWrite;
 use crate::errand::failed::Onward;
 use crate::spool::{
-    Ask, Asked, Binding, Errand, Error, Op, Row, RowId, SlotRow, Store, TokenPrint, Unconfirmed,
+    Ask, Asked, Binding, Errand, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed,
 };
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
 use std::time::Duration;
 
 /// How the sender works.

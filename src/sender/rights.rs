@@ -5,12 +5,12 @@
 use super::core::{Core, Flight};
 use super::schedule::{DEADLINE, OLD_POLL, PROBE};
 use super::verdict::Halt;
-use crate::clock::Now;
 use crate::crm::{Answer, Endpoint, TokenInfo};
 use crate::errand::Told;
-use crate::ops::status::Trouble;
 use crate::spool::{Asked, Errand, Head, Op, Unconfirmed};
 use callbridge_call::EventTime;
+use callbridge_model::clock::Now;
+use callbridge_model::status::Trouble;
 use std::collections::BTreeSet;
 use std::time::Duration;
 

@@ -4,10 +4,10 @@ use super::tests::{at, due, info, lane, ready, submitted};
 use super::*;
 use crate::crm::{Grant, Heard, Page, Request};
 use crate::errand::Told;
-use crate::journal::LeadId;
 use crate::sender::outcome::Outcome;
 use crate::sender::plan::{About, Decision, Lane, Launch};
 use crate::spool::{Errand, Errands, Hooked, Job, Ripe, Urgency};
+use callbridge_model::LeadId;
 
 fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
     let Decision::Send(plan) = core.next(now, head) else {

@@ -2,10 +2,10 @@
 
 use super::*;
 use crate::crm::{Address, Setup};
-use crate::sandbox;
 use crate::sender::asking;
 use crate::spool::tests::call::journal;
 use crate::spool::{Done, Row, RowId, State};
+use callbridge_sandbox as sandbox;
 use tempfile::TempDir;
 
 /// No test takes so long unless something is wrong.

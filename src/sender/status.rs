@@ -5,8 +5,9 @@ use super::pacer::Pacer;
 use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use crate::crm::{Endpoint, TokenInfo};
-use crate::ops::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
-use crate::spool::{Head, TokenPrint};
+use crate::spool::Head;
+use callbridge_model::TokenPrint;
+use callbridge_model::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
 use std::time::Duration;
 
 /// The grant without which nothing can be submitted (§4.5.6), as it is written in a scope.
@@ -227,8 +228,8 @@ pub fn cure(cause: Cause, why: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Reason;
-    use crate::ops::status::PAUSES;
+    use callbridge_model::Reason;
+    use callbridge_model::status::PAUSES;
 
     #[test]
     fn every_pause_says_what_mends_it() {

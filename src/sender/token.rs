@@ -2,8 +2,8 @@
 //! somebody who keeps it ([`super::told`]).
 
 use super::told::{Tokens, Told};
-use crate::secret::{ExposeSecret, Secret};
-use crate::spool::TokenPrint;
+use callbridge_model::TokenPrint;
+use callbridge_model::secret::{ExposeSecret, Secret};
 use std::fs::{File, Metadata};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::MetadataExt as _;

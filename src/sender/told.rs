@@ -4,9 +4,9 @@
 use super::cause::Cause;
 use super::status::{self, SenderStatus};
 use super::verdict::Halt;
-use crate::ops::status::Pause;
-use crate::secret::Secret;
 use callbridge_call::EpochSeconds;
+use callbridge_model::secret::Secret;
+use callbridge_model::status::Pause;
 
 /// The token in use, and the one before it.
 #[derive(Clone, Debug)]

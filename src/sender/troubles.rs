@@ -6,10 +6,10 @@ use super::outage::{Failure, Failures};
 use super::probes;
 use super::share::Share;
 use super::verdict::Fault;
-use crate::clock::Now;
 use crate::crm::Endpoint;
 use crate::spool::RowId;
 use callbridge_call::EventTime;
+use callbridge_model::clock::Now;
 use std::time::Duration;
 
 /// Until it is certain that there is an outage, an answer holds nothing up that is this long in

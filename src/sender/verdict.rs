@@ -3,7 +3,7 @@
 
 use super::share::by_chance;
 use crate::crm::{Answer, Endpoint, Page, TokenInfo};
-use crate::journal::Reason;
+use callbridge_model::Reason;
 use serde_json::Value;
 
 /// Failures of one call, while others pass, before it is given up as `server_error`; more where

@@ -4,10 +4,10 @@
 use super::Error;
 use super::beside::Beside;
 use super::store::directory::{HOLDINGS, LIFE, holding, holdings_of, life};
-use crate::journal::{LeadId, Phone};
 use crate::people::directory::entry::Life;
 use crate::people::directory::find::{Holding, Shelf, find};
 use crate::people::directory::{Directory, Finding};
+use callbridge_model::{LeadId, Phone};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -2,7 +2,7 @@
 
 use super::op::RowId;
 use super::state::Refused;
-use crate::journal::CallUuid;
+use callbridge_model::CallUuid;
 use std::path::{Path, PathBuf};
 
 /// Why the spool cannot do what it was asked. Nothing of a refused request is stored.

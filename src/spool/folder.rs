@@ -6,7 +6,7 @@ use super::seat::{Lock, Seat};
 use super::store::{CLEAN, Store, UNCHECKED};
 use super::writer::{Guard, Handle, start};
 use super::{Error, Settings};
-use crate::plain_file;
+use callbridge_model::plain_file;
 use rusqlite::{Connection, OpenFlags};
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind};

@@ -2,7 +2,7 @@
 
 use super::row::Letter;
 use crate::errand::Finding;
-use crate::journal::{CallRecord, Reason};
+use callbridge_model::{CallRecord, Reason};
 
 /// What a person can do about letters of this reason: names the command or the flag.
 pub const fn hint(reason: Reason) -> &'static str {
@@ -107,8 +107,8 @@ fn sent_with(call: &CallRecord) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::EmployeeId;
     use crate::spool::{RowId, sample};
+    use callbridge_model::EmployeeId;
 
     fn letter(reason: Reason, finding: Option<Finding>) -> Letter {
         let call = CallRecord {

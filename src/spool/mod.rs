@@ -69,13 +69,11 @@ pub use row::{
     Ask, Attempt, Due, Head, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
     Tombstone, Unconfirmed, UnreadBytes,
 };
-pub use state::{FIRST_POLL, Fate, Refused, State, Step, TokenPrint, hooked, next};
+pub use state::{FIRST_POLL, Fate, Refused, State, Step, hooked, next};
 pub use store::{
     CallFilter, DirectorySize, LeadFields, Listed, Place, Recount, Rest, Search, Store,
 };
 pub use writer::{Guard, Handle, Health, Integrity};
-
-pub use crate::ops::status::Books;
 
 use crate::lead_field;
 use crate::people::directory::backfill::ReadLeads;
@@ -174,6 +172,6 @@ pub(crate) fn book_words() -> Vec<String> {
 }
 
 #[cfg(test)]
-pub(crate) fn sample(n: u32) -> crate::journal::CallRecord {
+pub(crate) fn sample(n: u32) -> callbridge_model::CallRecord {
     tests::call::journal(n).judged.record
 }

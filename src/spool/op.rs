@@ -1,13 +1,14 @@
 //! What the spool is asked to store, and what it answers.
 
 use super::binding::Binding;
-use super::state::{State, Step, TokenPrint};
+use super::state::{State, Step};
 use crate::crm::LeadsPage;
 use crate::errand;
-use crate::journal::{CallUuid, Judged, LeadId};
 use crate::people::directory::LeadNews;
 use crate::people::directory::backfill::Heard;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallUuid, Judged, LeadId};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -46,8 +47,8 @@ pub enum Op {
     /// | `Internal` | – | internal + 1 |
     /// | `Skipped` | – | skipped + 1 |
     ///
-    /// Parked are the reasons of [`Reason::is_parked`](crate::journal::Reason::is_parked). In each
-    /// case its linkedid and all of `also_known_as` become tombstones.
+    /// Parked are the reasons of [`Reason::is_parked`](callbridge_model::Reason::is_parked). In
+    /// each case its linkedid and all of `also_known_as` become tombstones.
     ///
     /// A letter `incomplete` that nobody has retried is corrected by a better account of the same
     /// call ([`Done::Corrected`]), and given up where it proves to be a part of another call.

@@ -3,10 +3,11 @@
 use super::HELD_MAX;
 use super::errand::Errands;
 use super::op::RowId;
-use super::state::{Fate, State, TokenPrint};
+use super::state::{Fate, State};
 use crate::errand::Finding;
-use crate::journal::{CallRecord, CallUuid, Phone, Reason};
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallRecord, CallUuid, Phone, Reason};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

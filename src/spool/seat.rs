@@ -16,7 +16,7 @@ use super::Error;
 use super::folder::{self, FILE, LOCK, connect, make_folder, not_writable};
 use super::identity::Seen;
 use super::store::Store;
-use crate::plain_file;
+use callbridge_model::plain_file;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read as _, Seek as _, Write as _};

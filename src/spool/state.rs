@@ -26,8 +26,9 @@
 //! ([`Step::is_answer`]).
 
 use crate::errand::failed::Been;
-use crate::journal::{CallRecord, Reason};
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallRecord, Reason};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::time::Duration;
@@ -89,40 +90,6 @@ impl State {
 impl fmt::Display for State {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
-    }
-}
-
-/// A short hash by which a token is known again. Never the token.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct TokenPrint(String);
-
-impl TokenPrint {
-    /// The print of a token: 16 hex digits of its SHA-1 (by way of UUIDv5).
-    pub fn of(token: &str) -> Self {
-        let hash = uuid::Uuid::new_v5(&uuid::Uuid::nil(), token.as_bytes());
-        Self(hash.simple().to_string()[16..].to_owned())
-    }
-
-    /// No token: of an orphan, whose requestId none can read.
-    pub fn none() -> Self {
-        Self(String::new())
-    }
-
-    /// A print as it was stored.
-    pub(super) fn stored(text: String) -> Self {
-        Self(text)
-    }
-
-    /// The hex digits.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-impl fmt::Display for TokenPrint {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
     }
 }
 

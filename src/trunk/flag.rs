@@ -1,8 +1,8 @@
 //! `NAME=ENDPOINT[,key=value…]` read, with every fault of it.
 
 use super::Trunk;
-use crate::journal::number::Country;
 use crate::people::rule::{EmployeeRule, LeadRule, employee_rule, lead_rules};
+use callbridge_model::number::Country;
 
 /// What the flags `--country --strip --lead --employees --unanswered` say for all trunks.
 #[derive(Clone, Debug)]

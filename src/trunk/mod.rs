@@ -4,10 +4,10 @@ pub mod flag;
 
 pub use flag::{Defaults, parse};
 
-use crate::journal::number::Country;
 use crate::people::rule::{EmployeeRule, LeadRule};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Endpoint, Endpoints};
+use callbridge_model::number::Country;
 use std::collections::BTreeSet;
 
 /// A trunk, checked: `--trunk NAME=ENDPOINT[,key=value…]` over the defaults.

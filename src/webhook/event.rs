@@ -3,10 +3,10 @@
 
 use super::lead;
 use crate::crm::lenient;
-use crate::journal::number::Country;
-use crate::journal::{CallUuid, LeadId};
 use crate::people::directory::LeadNews;
 use callbridge_call::EpochSeconds;
+use callbridge_model::number::Country;
+use callbridge_model::{CallUuid, LeadId};
 use serde_json::Value;
 
 /// The keys of the envelope that we read.

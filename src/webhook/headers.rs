@@ -2,7 +2,7 @@
 //! or it is no delivery.
 
 use super::judge::Refusal;
-use super::signature::Signature;
+use callbridge_model::webhook_signature::Signature;
 
 /// The event's id, as in the body.
 pub const ID: &str = "x-webhook-id";

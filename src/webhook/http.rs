@@ -3,12 +3,13 @@
 
 use super::headers::Headers;
 use super::receiver::{Proof, Receiver};
-use crate::listener::budget::{Budget, Share};
-use crate::listener::descriptors;
-use crate::listener::places::Place;
-use crate::listener::serve::{self, Answer, Limits, Open};
 use axum::body::Body;
 use axum::http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use callbridge_listener::budget::{Budget, Share};
+use callbridge_listener::descriptors;
+use callbridge_listener::places::Place;
+use callbridge_listener::serve;
+use callbridge_listener::serve::{Answer, Limits, Open};
 use futures_util::StreamExt as _;
 use hyper::body::Incoming;
 use rustls::ServerConfig;

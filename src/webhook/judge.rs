@@ -3,9 +3,9 @@
 use super::event::{self, What, Why};
 use super::headers::Headers;
 use super::keyring::{Keyring, Proof, Whose};
-use crate::journal::number::Country;
 use crate::spool::{Delivery, Told};
 use callbridge_call::EventTime;
+use callbridge_model::number::Country;
 use std::time::Duration;
 
 /// A signature is believed for so long, before and after its time (§6.4.8).

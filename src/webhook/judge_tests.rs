@@ -1,10 +1,10 @@
 //! What becomes of deliveries, right and wrong ones.
 
 use super::*;
-use crate::secret::Secret;
 use crate::webhook::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use crate::webhook::keyring::Connection;
-use crate::webhook::signature::Key;
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
 use proptest::prelude::*;
 use serde_json::json;
 

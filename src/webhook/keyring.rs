@@ -2,8 +2,8 @@
 //! application's.
 
 use super::headers::Headers;
-use super::signature::{Key, Signature, Signing};
-use crate::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::webhook_signature::{Key, Signature, Signing};
 use std::collections::BTreeMap;
 
 /// The secrets in force. Cheap to clone where there are few, as there are.

@@ -1,11 +1,11 @@
 //! What `LEAD_*` events tell of a lead (§2.5, §6.6, §6.7), for the directory.
 
 use super::event::{id_in, lead_id, seconds};
-use crate::journal::LeadId;
-use crate::journal::number::Country;
 use crate::people::directory::news::ContactId;
 use crate::people::directory::{ContactPhones, FirstPhone, LeadNews, What};
 use callbridge_call::EpochSeconds;
+use callbridge_model::LeadId;
+use callbridge_model::number::Country;
 use serde_json::Value;
 
 /// Entries of an event that are looked at.
@@ -68,7 +68,7 @@ fn contacts(changes: &Value, country: Option<Country>) -> Vec<ContactPhones> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::Phone;
+    use callbridge_model::Phone;
     use serde_json::json;
 
     fn told(kind: &str, json: &Value) -> Option<LeadNews> {

@@ -2,7 +2,6 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`signature`] | the HMAC over a body (§6.4): made and proved |
 //! | [`headers`] | the four headers of a delivery (§6.3) |
 //! | [`keyring`] | which secret may prove a delivery |
 //! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as it concerns us |
@@ -39,6 +38,5 @@ pub mod keyring;
 pub mod lead;
 pub mod receiver;
 pub mod secrets;
-pub mod signature;
 pub mod tally;
 pub mod tls;

@@ -1,11 +1,11 @@
 //! Which installation is our connection's: its secret says it, never the header alone.
 
 use super::*;
-use crate::secret::Secret;
 use crate::spool::{self, Guard, Settings};
 use crate::webhook::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use crate::webhook::secrets::{Places, tests::connected};
-use crate::webhook::signature::Key;
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
 use serde_json::json;
 use std::path::Path;
 

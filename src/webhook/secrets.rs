@@ -2,10 +2,10 @@
 //! file is looked at each second.
 
 use super::keyring::{Connection, Keyring};
-use super::signature::Key;
-use crate::cli::secrets::{Error, Place};
 use crate::oauth::store;
-use crate::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret_source::{Error, Place};
+use callbridge_model::webhook_signature::Key;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -3,10 +3,11 @@
 use crate::pbx::SECRET;
 use crate::wait;
 use anyhow::{Context, Error, Result, bail, ensure};
-use callbridge::ops::Status;
-use callbridge::ops::status::SourceState;
-use callbridge::sandbox::token::IdSet;
-use callbridge::sandbox::{self, Record, Server};
+use callbridge_model::Status;
+use callbridge_model::status::SourceState;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::IdSet;
+use callbridge_sandbox::{Record, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

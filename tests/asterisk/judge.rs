@@ -4,7 +4,7 @@ use crate::stage::Stage;
 use crate::truth::{Fate, Truth};
 use crate::wait;
 use anyhow::Result;
-use callbridge::sandbox::Record;
+use callbridge_sandbox::Record;
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;

@@ -1,8 +1,8 @@
 //! What really happened, as the script of a scenario tells it: it is the script that dials, answers
 //! and hangs up, so it needs to ask nobody. Its own clock measures the seconds.
 
-use callbridge::sandbox::Record;
 use callbridge_call::Direction;
+use callbridge_sandbox::Record;
 use serde_json::{Value, json};
 
 /// A customer: `n` of 99890111000n, whose lead is 400n.
@@ -41,7 +41,7 @@ pub struct Truth {
 
 /// Seconds since the epoch, by the clock that Asterisk has, too.
 pub fn now() -> f64 {
-    callbridge::clock::now().wall.micros() as f64 / 1e6
+    callbridge_model::clock::now().wall.micros() as f64 / 1e6
 }
 
 /// The extension of an employee whom the flags of the run name.

@@ -4,11 +4,11 @@ use crate::judge::seen::Seen;
 use crate::pbx::{self, Pbx};
 use crate::recordings::{self, Recording};
 use crate::stage::Scene;
-use callbridge::ops::Status;
+use callbridge_model::Status;
 
 /// A customer's call that has just taken place.
 fn just_now() -> Recording {
-    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one("inbound_answered").moved_to(now - 3)
 }
 

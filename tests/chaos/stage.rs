@@ -10,7 +10,7 @@ use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::spool;
 use crate::wait::{pass, until_within};
-use callbridge::ops::Status;
+use callbridge_model::Status;
 use serde_json::Value;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

@@ -4,7 +4,7 @@
 use crate::findings::{Checked, check, with};
 use crate::pbx::Pbx;
 use crate::sidecar::{Place, crm};
-use callbridge::sandbox::Server;
+use callbridge_sandbox::Server;
 use std::collections::BTreeSet;
 
 /// What the account of deploy/ may do, as Asterisk 22 names it.

@@ -3,7 +3,7 @@
 use crate::broker::{ADMINISTRATOR, Broker, VHOST};
 use crate::findings::check;
 use crate::sidecar::{Place, crm};
-use callbridge::sandbox::Server;
+use callbridge_sandbox::Server;
 
 async fn stage(more: &str) -> (Place, Server, Vec<String>) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);

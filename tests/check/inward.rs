@@ -4,7 +4,7 @@ use crate::authority::{Authority, Flaw};
 use crate::findings::{check, with};
 use crate::pbx::Pbx;
 use crate::sidecar::{Place, crm};
-use callbridge::sandbox::Server;
+use callbridge_sandbox::Server;
 use std::path::Path;
 use tokio::net::TcpListener;
 

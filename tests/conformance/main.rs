@@ -5,10 +5,10 @@
 //! section TAB place TAB the rule, shortened TAB how
 //! how      one or more of these with " + " between, or `not shown`, or `explained: why`, or
 //!          `duty`: it binds the client, and stands in duties.tsv at the same place
-//!   row: TEXT          a row of the tables in src/sandbox/tests/rules_of_*.rs
+//!   row: TEXT          a row of the tables in crates/sandbox/src/tests/rules_of_*.rs
 //!   http: TEST         a test of tests/sandbox.rs
 //!   deliveries: TEST   a test of tests/deliveries/main.rs
-//!   FILE: TEST         a test of src/sandbox/tests/FILE.rs
+//!   FILE: TEST         a test of crates/sandbox/src/tests/FILE.rs
 //! ```
 //! `place` is a numbered rule (`3`), a row of a table (`row 3`), an item of a list or a paragraph;
 //! a letter behind it parts one that says several things. No numbered rule and no row is missing,
@@ -50,7 +50,7 @@ fn fault_of_duty(path: &str, test: &str) -> Option<String> {
 
 /// What the tree, and the list of tests where there is one, say of a name.
 struct Tests {
-    /// The texts of `src/sandbox/tests/rules_of_*.rs`.
+    /// The texts of `crates/sandbox/src/tests/rules_of_*.rs`.
     tables: String,
     /// `test NAME ... ok` of a run, or `NAME: test` of a list.
     listed: Option<String>,
@@ -58,7 +58,7 @@ struct Tests {
 
 impl Tests {
     fn new() -> Self {
-        let folder = root().join("src/sandbox/tests");
+        let folder = root().join("crates/sandbox/src/tests");
         let files = fs::read_dir(&folder).expect("the tests of the sandbox");
         let paths = files.map(|file| file.expect("a file").path());
         let tables = paths.filter(|path| {
@@ -83,8 +83,8 @@ impl Tests {
             "http" => self.of_file("tests/sandbox.rs", test, test),
             "deliveries" => self.of_file("tests/deliveries/main.rs", test, test),
             _ => {
-                let path = format!("src/sandbox/tests/{file}.rs");
-                let full = format!("sandbox::tests::{}::{test}", file.replace('/', "::"));
+                let path = format!("crates/sandbox/src/tests/{file}.rs");
+                let full = format!("tests::{}::{test}", file.replace('/', "::"));
                 self.undeclared(file)
                     .or_else(|| self.of_file(&path, test, &full))
             }
@@ -108,8 +108,8 @@ impl Tests {
     /// A file that no `mod` names is compiled by nobody.
     fn undeclared(&self, file: &str) -> Option<String> {
         let (parent, name) = match file.rsplit_once('/') {
-            Some((folder, name)) => (format!("src/sandbox/tests/{folder}/mod.rs"), name),
-            None => ("src/sandbox/tests/mod.rs".to_owned(), file),
+            Some((folder, name)) => (format!("crates/sandbox/src/tests/{folder}/mod.rs"), name),
+            None => ("crates/sandbox/src/tests/mod.rs".to_owned(), file),
         };
         let text = fs::read_to_string(root().join(&parent)).unwrap_or_default();
         let declared = text
@@ -241,12 +241,12 @@ fn a_test_that_was_renamed_or_is_not_run_is_found() {
     );
     assert!(tests.fault("row", "no such row").is_some());
     assert_eq!(tests.fault("row", "after 24 hours"), None);
-    tests.listed = Some("sandbox::tests::leads::another: test\n".to_owned());
+    tests.listed = Some("tests::leads::another: test\n".to_owned());
     assert!(
         tests
             .fault(file, test)
             .is_some_and(|f| f.contains("is not run"))
     );
-    tests.listed = Some(format!("test sandbox::tests::leads::{test} ... ok\n"));
+    tests.listed = Some(format!("test tests::leads::{test} ... ok\n"));
     assert_eq!(tests.fault(file, test), None);
 }

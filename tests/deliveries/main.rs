@@ -6,7 +6,7 @@ mod authority;
 mod receiver;
 
 use authority::Authority;
-use callbridge::sandbox::{Config, Server, start};
+use callbridge_sandbox::{Config, Server, start};
 use receiver::{Answer, Receiver};
 use serde_json::{Value, json};
 use std::time::Duration;

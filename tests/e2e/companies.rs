@@ -3,9 +3,9 @@
 
 use crate::consent::Stage;
 use crate::recordings;
-use callbridge::ops::Status;
-use callbridge::sandbox::token::TokenKey;
-use callbridge::sandbox::{Action, Endpoint, Rule};
+use callbridge_model::Status;
+use callbridge_sandbox::token::TokenKey;
+use callbridge_sandbox::{Action, Endpoint, Rule};
 use std::time::Duration;
 
 const HOUR: Duration = Duration::from_secs(3600);

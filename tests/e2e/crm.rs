@@ -2,10 +2,11 @@
 
 pub use crate::expected::Expected;
 use crate::program::TOKEN;
-use callbridge::sandbox::token::IdSet;
-use callbridge::sandbox::window::Rate;
-use callbridge::sandbox::{self, Breach, Kind, Record, Server};
 use callbridge_call::EpochSeconds;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::IdSet;
+use callbridge_sandbox::window::Rate;
+use callbridge_sandbox::{Breach, Kind, Record, Server};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -40,7 +41,7 @@ pub async fn start() -> Server {
 /// The same with a token that expires one day, and when it does, in seconds since the epoch.
 pub async fn start_expiring() -> (Server, i64) {
     let days = 300 * 86_400;
-    let expires_at = callbridge::clock::now().wall.floor_seconds().get() + days;
+    let expires_at = callbridge_model::clock::now().wall.floor_seconds().get() + days;
     let config = sandbox::Config {
         expires_at: Some(EpochSeconds::new(expires_at)),
         ..settings()

@@ -5,8 +5,8 @@ use crate::operations::{get, listens_at};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::{pass, soon};
-use callbridge::ops::Status;
-use callbridge::sandbox::Server;
+use callbridge_model::Status;
+use callbridge_sandbox::Server;
 use std::io::{self, BufRead as _, BufReader, PipeReader, Read as _};
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -84,7 +84,7 @@ impl Deaf {
     /// Calls without a lead come, of each of which the log tells, until their lines are lost.
     async fn talks_until_lines_are_lost(&mut self) {
         let call = recordings::one("unknown_customer");
-        let begin = callbridge::clock::now().wall.floor_seconds().get() - 80_000;
+        let begin = callbridge_model::clock::now().wall.floor_seconds().get() - 80_000;
         for (many, nth) in (0..).step_by(CALLS).zip(1..) {
             let times = (many..many + CALLS as i64).map(|nth| begin + nth * 20);
             let calls: Vec<u8> = times.flat_map(|at| call.moved_to(at).ami).collect();

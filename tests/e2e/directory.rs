@@ -4,8 +4,9 @@ use crate::crm::{self, Expected, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
 use crate::webhooks;
-use callbridge::sandbox::token::{Grant, IdSet};
-use callbridge::sandbox::{self, Server};
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::Server;
+use callbridge_sandbox::token::{Grant, IdSet};
 use serde_json::{Value, json};
 
 /// Calls from …0001, …0002, …0003, …0004, …0005 and from somebody who hides.
@@ -96,7 +97,7 @@ async fn calls_of_unknown_customers_leave_for_the_leads_that_are_made_for_them()
 
     make_leads(&crm).await;
     let mut program = place.run(&crm.url(), &flags(&place, &["--lead-directory"]));
-    let done = |it: &callbridge::ops::Status| it.books.journaled == 2 && it.books.dead == 1;
+    let done = |it: &callbridge_model::Status| it.books.journaled == 2 && it.books.dead == 1;
     let status = program.until("two calls with their leads", done).await;
     assert_eq!(status.books.parked, 3);
     let directory = status.directory.expect("a directory");
@@ -147,7 +148,7 @@ async fn without_the_right_to_read_leads_it_says_so_and_calls_go_on() {
     let source = place.file("recorded", "ami");
     let flags = [&source, trunk, RATE_FLAG, "--lead-directory"];
     let mut program = place.run(&crm.url(), &flags);
-    let refused = |it: &callbridge::ops::Status| {
+    let refused = |it: &callbridge_model::Status| {
         let backfill = it.directory.as_ref().and_then(|it| it.backfill.as_deref());
         it.books.journaled == 1 && backfill == Some("no_grant")
     };
@@ -179,12 +180,12 @@ async fn events_of_the_crm_send_waiting_calls_to_the_right_lead_and_say_why_othe
     administer(&crm, "lead/merge", json!({"into": 4003, "from": [4013]})).await;
     administer(&crm, "lead/delete", json!({"id": 4004})).await;
     let heard =
-        |it: &callbridge::ops::Status| it.directory.as_ref().is_some_and(|it| it.leads == 3);
+        |it: &callbridge_model::Status| it.directory.as_ref().is_some_and(|it| it.leads == 3);
     program.until("three leads are left", heard).await;
     calls
         .iter()
         .for_each(|call| place.append("recorded", &call.ami));
-    let first = |it: &callbridge::ops::Status| {
+    let first = |it: &callbridge_model::Status| {
         (it.books.journaled, it.books.dead, it.books.parked) == (1, 1, 4)
     };
     program.until("the call of the merged lead", first).await;

@@ -6,7 +6,7 @@ use crate::expected::Expected;
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS};
-use callbridge::sandbox::Server;
+use callbridge_sandbox::Server;
 use futures_util::future::join_all;
 
 /// One PBX, one callbridge, one CRM.

@@ -6,8 +6,8 @@ use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::TRUNKS;
 use crate::wait::{soon, until};
-use callbridge::secret::Secret;
-use callbridge::webhook::signature::Key;
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
 use futures_util::future::join_all;
 use serde_json::json;
 use std::collections::VecDeque;
@@ -96,7 +96,7 @@ async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
     let arguments = place.arguments(crm, &flags);
     let limited = ["prlimit", "--nofile=1024:1024"];
     let mut program = place.start_under(&limited, &arguments, &[]);
-    let company = |it: &callbridge::ops::Status| it.token.company.is_some();
+    let company = |it: &callbridge_model::Status| it.token.company.is_some();
     program.until("whose events are ours", company).await;
     let find = || {
         let log = program.log();
@@ -113,7 +113,7 @@ async fn receiving(place: &Place, crm: &str) -> (Program, SocketAddr) {
 /// The n-th event, signed by this secret, with so many bytes of nothing in it.
 fn event(n: usize, secret: &str, padding: usize) -> Vec<u8> {
     let id = uuid::Uuid::from_u128(n as u128 + 1).to_string();
-    let at = callbridge::clock::now().wall.floor_seconds().get();
+    let at = callbridge_model::clock::now().wall.floor_seconds().get();
     let body = json!({
         "eventId": id, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 1,
         "lead": {"id": 4001 + n, "phone": "+998901110001"}, "padding": "x".repeat(padding),

@@ -4,12 +4,12 @@ use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording};
-use callbridge::ops::Status;
-use callbridge::sandbox::Server;
+use callbridge_model::Status;
+use callbridge_sandbox::Server;
 
 /// A recording that takes place in a moment: what began before anybody listened is no gap.
 fn soon(name: &str) -> Recording {
-    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one(name).moved_to(now + 2)
 }
 

@@ -5,8 +5,8 @@ use crate::operations::metrics;
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
-use callbridge::ops::status::{Kind, Lacking, SourceState, Status, Verdict};
-use callbridge::sandbox::Server;
+use callbridge_model::status::{Kind, Lacking, SourceState, Status, Verdict};
+use callbridge_sandbox::Server;
 
 struct Stage {
     place: Place,

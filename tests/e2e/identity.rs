@@ -5,8 +5,8 @@ use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
 use callbridge::machine::VARIABLE;
-use callbridge::ops::reader::Effect;
-use callbridge::sandbox::Server;
+use callbridge_model::status::other_reader::Effect;
+use callbridge_sandbox::Server;
 use std::collections::BTreeSet;
 
 /// A machine of the tests, with an id of its own.
@@ -36,7 +36,7 @@ fn uuids(crm: &Server) -> BTreeSet<String> {
 
 /// A call of some minutes ago.
 fn call() -> Recording {
-    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
     recordings::one("inbound_answered").moved_to(now - 300)
 }
 

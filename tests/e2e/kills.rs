@@ -6,7 +6,7 @@ use crate::expected::Expected;
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use crate::wait::soon;
-use callbridge::sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use std::time::Duration;
 
 /// Calls of a run.

@@ -5,11 +5,12 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::{soon, until};
-use callbridge::ops::Status;
-use callbridge::sandbox::token::{Grant, IdSet};
-use callbridge::sandbox::{self, Server, lead};
-use callbridge::secret::Secret;
-use callbridge::webhook::signature::Key;
+use callbridge_model::Status;
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::{Grant, IdSet};
+use callbridge_sandbox::{Server, lead};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -105,7 +106,7 @@ async fn the_newest_of_three_calls_in_the_wrong_order_stands_over_restarts_too()
     place.append("recorded", &between.ami);
     let mut program = start(&place, &crm, &flags).await;
     program.settled(3).await;
-    let idle = |it: &callbridge::ops::Status| {
+    let idle = |it: &callbridge_model::Status| {
         let fields = it.lead_fields.as_ref();
         fields.is_some_and(|fields| fields.waiting == 0 && fields.state == "ok")
     };
@@ -192,7 +193,7 @@ async fn without_the_grant_nothing_is_looked_up_or_shown() {
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = start(&place, &crm, &["--lead-field=last_call=11"]).await;
     program.until("a letter", |it| it.books.dead == 1).await;
-    let off = |it: &callbridge::ops::Status| {
+    let off = |it: &callbridge_model::Status| {
         let fields = it.lead_fields.as_ref();
         fields.is_some_and(|fields| fields.state == "off")
     };
@@ -206,7 +207,7 @@ async fn without_the_grant_nothing_is_looked_up_or_shown() {
 /// Sends an event as the CRM does; the status of the answer.
 async fn deliver(addr: SocketAddr, event: &Value) -> String {
     let body = event.to_string();
-    let now = callbridge::clock::now()
+    let now = callbridge_model::clock::now()
         .wall
         .floor_seconds()
         .get()
@@ -236,7 +237,7 @@ async fn deliver(addr: SocketAddr, event: &Value) -> String {
 fn merged(into: i64, from: i64, id: u32) -> Value {
     json!({
         "eventId": format!("00000000-0000-4000-8000-{id:012}"), "eventType": "LEAD_MERGED",
-        "occurredAt": callbridge::clock::now().wall.floor_seconds().get(), "companyId": 1,
+        "occurredAt": callbridge_model::clock::now().wall.floor_seconds().get(), "companyId": 1,
         "lead": {"id": into, "name": "x", "phone": null}, "mergedLeadIds": [from],
     })
 }

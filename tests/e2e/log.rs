@@ -6,7 +6,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
-use callbridge::ops::Status;
+use callbridge_model::Status;
 use std::path::Path;
 
 fn recorded(name: &str) -> Vec<u8> {
@@ -24,7 +24,7 @@ fn is_empty_field(word: &str) -> bool {
 #[tokio::test]
 async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
     let (place, crm) = (Place::new(), crm::start().await);
-    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let call = recordings::one("inbound_answered").moved_to(now - 300);
     place.write("calls.ami", call.ami);
     let source = place.file("calls.ami", "ami");

@@ -89,7 +89,7 @@ async fn health_readiness_and_every_promised_metric_are_served() {
         "--cdr-wait=1s",
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let settled = |it: &callbridge::ops::Status| it.books.journaled == 1 && it.books.parked == 1;
+    let settled = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.parked == 1;
     program.until("two calls settled", settled).await;
     let addr = address(&program).await;
     assert_eq!(get(addr, "/healthz").await.0, 200);
@@ -225,7 +225,7 @@ async fn status_has_its_shape_with_a_daemon_and_without_and_is_69_without_a_stat
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let source = place.file("recorded", "ami");
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);
-    let done = |it: &callbridge::ops::Status| it.books.journaled == 1 && it.token.state == "ok";
+    let done = |it: &callbridge_model::Status| it.books.journaled == 1 && it.token.state == "ok";
     program.until("a journaled call", done).await;
     let running = place.lines(&["status", "--json"]).await.remove(0);
     assert_status_shape(&running);

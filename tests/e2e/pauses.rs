@@ -5,10 +5,10 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::{Place, Program, TOKEN, preload};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::until;
-use callbridge::ops::Status;
-use callbridge::ops::status::PAUSES;
-use callbridge::sandbox::token::TokenKind;
-use callbridge::sandbox::{Action, Endpoint, Kind, Rule, Server};
+use callbridge_model::Status;
+use callbridge_model::status::PAUSES;
+use callbridge_sandbox::token::TokenKind;
+use callbridge_sandbox::{Action, Endpoint, Kind, Rule, Server};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -164,7 +164,7 @@ async fn a_406_pauses_as_a_401_does_and_ends_by_itself() {
         (status.books.dead, status.token.state.as_str()),
         (0, "refused")
     );
-    let asked = |core: &mut callbridge::sandbox::Sandbox, _| core.counts().len();
+    let asked = |core: &mut callbridge_sandbox::Sandbox, _| core.counts().len();
     assert!(stage.crm.admin(asked) > 0);
     stage.goes_on(nothing_allowed).await;
 }
@@ -249,7 +249,7 @@ async fn another_company_s_token_is_not_used_and_its_leads_are_not_touched() {
         ("wrong_company", 1)
     );
     stage.place.write("token", TOKEN);
-    let touched = |core: &mut callbridge::sandbox::Sandbox, _| {
+    let touched = |core: &mut callbridge_sandbox::Sandbox, _| {
         core.records()
             .iter()
             .filter(|record| record.company_id == 2)
@@ -297,7 +297,7 @@ async fn a_refused_token_replaced_by_another_refused_one_ends_no_pause() {
     stage.place.write("token", "svc_pat_unknown");
     let cure = "issue a new one in the CRM";
     stage.is_paused("token_refused", cure).await;
-    let refused = |core: &mut callbridge::sandbox::Sandbox, _| {
+    let refused = |core: &mut callbridge_sandbox::Sandbox, _| {
         let key = (Endpoint::TokenInfo, 401);
         core.counts().get(&key).copied().unwrap_or_default()
     };

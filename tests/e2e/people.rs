@@ -3,8 +3,8 @@
 use crate::crm::{self, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, LEADS, Recording, TRUNKS};
-use callbridge::ops::status::Kind;
-use callbridge::sandbox::Server;
+use callbridge_model::status::Kind;
+use callbridge_sandbox::Server;
 
 /// A place with these leads in a list, and the flags to read it.
 fn with_leads(leads: &str) -> (Place, Vec<String>) {
@@ -85,7 +85,7 @@ async fn parked_calls_leave_when_the_list_learns_their_number() {
 }
 
 /// What of this kind waits for a person.
-fn todo(status: &callbridge::ops::Status, kind: Kind) -> Option<String> {
+fn todo(status: &callbridge_model::Status, kind: Kind) -> Option<String> {
     let found = status.todo.iter().find(|todo| todo.kind == kind);
     found.map(|todo| todo.what.clone())
 }
@@ -104,7 +104,7 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
         "leads.csv",
         "phone,leadId\n998901110001,4001\n+998 90 111 00 03 / +998901110004,4003\n",
     );
-    let named = |it: &callbridge::ops::Status| todo(it, Kind::Lists).is_some();
+    let named = |it: &callbridge_model::Status| todo(it, Kind::Lists).is_some();
     let status = program.until("the bad row is named", named).await;
     let what = todo(&status, Kind::Lists).expect("named");
     assert!(
@@ -121,14 +121,14 @@ async fn of_a_list_with_a_bad_row_all_others_are_in_force_and_the_bad_one_is_nam
     program.settled(1).await;
     // A file that gives nothing leaves the good rows where they are, and is named.
     std::fs::remove_file(place.path("leads.csv")).expect("removed");
-    let gone = |it: &callbridge::ops::Status| {
+    let gone = |it: &callbridge_model::Status| {
         todo(it, Kind::Lists).is_some_and(|what| what.contains("stays in force (1 row)"))
     };
     program.until("the missing file is named", gone).await;
     let told = place.lines(&["lead", "check", "--json", "901110001"]).await;
     assert_eq!(told[0]["leadId"], 4001);
     place.write("leads.csv", "phone,leadId\n998901110001,4001\n");
-    let mended = |it: &callbridge::ops::Status| todo(it, Kind::Lists).is_none();
+    let mended = |it: &callbridge_model::Status| todo(it, Kind::Lists).is_none();
     program.until("all is well", mended).await;
     program.terminate().await;
     judge(&crm, &place, &[call]).await;
@@ -191,7 +191,7 @@ async fn an_employee_at_what_no_extension_is_is_named_with_what_may_be_meant() {
     flags.push("--employees=1O1:501;102:502".to_owned());
     place.append("recorded", &recordings::one("inbound_answered").ami);
     let mut program = place.run(&crm.url(), &flags);
-    let named = |it: &callbridge::ops::Status| {
+    let named = |it: &callbridge_model::Status| {
         let unlisted = it.employees.iter().flat_map(|it| &it.unlisted);
         unlisted.count() == 1 && todo(it, Kind::Employees).is_some()
     };
@@ -246,7 +246,7 @@ async fn calls_that_a_trunk_leaves_out_are_counted_and_not_sent() {
         RATE_FLAG,
     ];
     let mut program = place.run(&crm.url(), &flags);
-    let done = |it: &callbridge::ops::Status| it.books.journaled == 1 && it.books.skipped == 2;
+    let done = |it: &callbridge_model::Status| it.books.journaled == 1 && it.books.skipped == 2;
     let status = program
         .until("one call journaled and two left out", done)
         .await;

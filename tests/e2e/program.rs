@@ -2,7 +2,7 @@
 
 use crate::wait::{soon, until};
 use callbridge::control::{Ask, Reply, socket};
-use callbridge::ops::Status;
+use callbridge_model::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs;

@@ -83,7 +83,7 @@ pub fn in_a_row(many: usize) -> Vec<Recording> {
         "blind_transfer",
     ]
     .map(one);
-    let last = callbridge::clock::now().wall.floor_seconds().get() - 600;
+    let last = callbridge_model::clock::now().wall.floor_seconds().get() - 600;
     let many = i64::try_from(many).expect("few");
     (1..=many)
         .zip(kinds.iter().cycle())

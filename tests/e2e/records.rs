@@ -6,8 +6,8 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
 use crate::wait::until;
-use callbridge::ops::Status;
-use callbridge::sandbox::Server;
+use callbridge_model::Status;
+use callbridge_sandbox::Server;
 
 /// Trunks whose leads stand in the CDRs.
 const TRUNKS: [&str; 2] = [

@@ -7,7 +7,7 @@ use crate::expected::Expected;
 use crate::program::Program;
 use crate::recordings::{self, Recording};
 use crate::wait::until;
-use callbridge::sandbox::{Endpoint, Server};
+use callbridge_sandbox::{Endpoint, Server};
 use std::time::Duration;
 
 /// How much of it.
@@ -23,7 +23,7 @@ struct Size {
 fn calls(count: usize) -> Vec<Recording> {
     let kinds = ["inbound_answered", "outbound_answered", "inbound_no_answer"];
     let kinds = kinds.map(recordings::one);
-    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let many = i64::try_from(count).expect("few");
     let kinds = (0..many).zip(kinds.iter().cycle());
     kinds
@@ -99,7 +99,7 @@ async fn journey(stage: &Stage, size: &Size) {
     let cure = over.pause.expect("a pause").cure;
     assert!(cure.contains("run: callbridge connect --crm-url"), "{cure}");
     let whole = tell(later);
-    let kept = |it: &callbridge::ops::Status| it.books.finished == whole as u64;
+    let kept = |it: &callbridge_model::Status| it.books.finished == whole as u64;
     let status = program.until("all calls taken", kept).await;
     assert!(status.books.balance());
     stage.connected().await;

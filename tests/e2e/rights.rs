@@ -4,9 +4,9 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
 use crate::wait::until;
-use callbridge::ops::Status;
-use callbridge::sandbox::token::Grant;
-use callbridge::sandbox::{Action, Endpoint, Kind, Rule, Server};
+use callbridge_model::Status;
+use callbridge_sandbox::token::Grant;
+use callbridge_sandbox::{Action, Endpoint, Kind, Rule, Server};
 use serde_json::Value;
 
 const CALLS: [&str; 2] = [

@@ -183,7 +183,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
         let events = recordings::one(name);
         broker.publish(QUEUE, &events.cel()).await;
     }
-    let ways = |it: &callbridge::ops::Status| {
+    let ways = |it: &callbridge_model::Status| {
         let [ami, queue, wrong, wrong_queue] = &it.sources[..] else {
             return false;
         };
@@ -216,7 +216,7 @@ async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line(
     // a token that is refused, and the one that was before
     crm.admin(|core, now| core.revoke_all(now));
     place.write("token", OLD_TOKEN);
-    let refused = |it: &callbridge::ops::Status| it.token.state == "refused";
+    let refused = |it: &callbridge_model::Status| it.token.state == "refused";
     program.until("a refused token", refused).await;
     program.kill().await;
     assert_silent_state(&place);
@@ -281,8 +281,8 @@ async fn what_the_program_makes_is_for_its_user_alone_whatever_the_umask() {
 
 #[test]
 fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
-    use callbridge::cli::Environment;
     use callbridge::cli::command::{Asked, read};
+    use callbridge_model::environment::Environment;
     let place = Place::new();
     let environment = Environment::of([
         ("CALLBRIDGE_TOKEN", TOKEN),

@@ -6,14 +6,15 @@ use crate::pbx::{self, Pbx};
 use crate::program::{Place, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::until;
-use callbridge::ops::Status;
-use callbridge::sandbox::token::{CALL_READ, CALL_SAVE, Grant};
-use callbridge::sandbox::{self, Action, Endpoint, Kind, Rule, Server};
+use callbridge_model::Status;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, Grant};
+use callbridge_sandbox::{Action, Endpoint, Kind, Rule, Server};
 use std::time::Duration;
 
 /// Seconds since the epoch, some minutes ago.
 fn lately() -> i64 {
-    callbridge::clock::now().wall.floor_seconds().get() - 300
+    callbridge_model::clock::now().wall.floor_seconds().get() - 300
 }
 
 fn paused_by(reason: &str) -> impl Fn(&Status) -> bool {

@@ -4,7 +4,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations::metrics;
 use crate::program::Place;
 use crate::recordings::{self, TRUNKS};
-use callbridge::ops::status::{Kind, Status, Verdict};
+use callbridge_model::status::{Kind, Status, Verdict};
 
 const WARNING: &str = "belongs to no trunk";
 

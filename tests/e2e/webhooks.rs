@@ -7,7 +7,8 @@ use crate::crm::{self, RATE_FLAG};
 use crate::operations;
 use crate::program::{Place, Program};
 use crate::wait::{soon, until};
-use callbridge::sandbox::{self, Server, faults};
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::{Server, faults};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -213,7 +214,7 @@ async fn forged_stale_and_doubled_events_confirm_nothing_and_the_true_one_is_tak
         "{:?}",
         status.books
     );
-    let twice = |it: &callbridge::ops::Status| {
+    let twice = |it: &callbridge_model::Status| {
         let events = it
             .webhooks
             .as_ref()

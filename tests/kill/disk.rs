@@ -7,9 +7,9 @@ use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use crate::wait::until;
-use callbridge::ops::Status;
-use callbridge::ops::status::SourceState;
-use callbridge::sandbox::Server;
+use callbridge_model::Status;
+use callbridge_model::status::SourceState;
+use callbridge_sandbox::Server;
 
 /// More than may wait in a PBX of the tests to be written to its line.
 const SAYINGS: usize = 1_030;

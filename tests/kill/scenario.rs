@@ -5,9 +5,9 @@ use crate::fault::{Action, Fault, Plan};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS, in_a_row};
 use crate::wait::soon;
-use callbridge::ops::Status;
-use callbridge::sandbox::Server;
 use callbridge::spool;
+use callbridge_model::Status;
+use callbridge_sandbox::Server;
 use rustix::process::Signal;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::ExitStatus;
@@ -172,7 +172,7 @@ fn is_settled(status: &Status) -> bool {
 
 /// The status says that the disk is the reason, and what to do.
 fn says_so(status: &Status) -> bool {
-    let told = |pause: &callbridge::ops::status::Pause| {
+    let told = |pause: &callbridge_model::status::Pause| {
         pause.reason == "disk" && pause.cure.contains("disk")
     };
     status.pause.as_ref().is_some_and(told)

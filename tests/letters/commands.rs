@@ -2,7 +2,7 @@
 
 use crate::calls::{Call, recording};
 use crate::sidecar::{PBX, Place, crm, json_lines};
-use callbridge::sandbox::Server;
+use callbridge_sandbox::Server;
 use serde_json::{Value, json};
 
 /// Two calls failed for their lead, one is parked without any, one is journaled.

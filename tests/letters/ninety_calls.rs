@@ -4,8 +4,8 @@
 use crate::broker::{Broker, Taken};
 use crate::calls::{Call, recording};
 use crate::sidecar::{PBX, Place, crm, until};
-use callbridge::sandbox::Server;
-use callbridge::sandbox::window::Rate;
+use callbridge_sandbox::Server;
+use callbridge_sandbox::window::Rate;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

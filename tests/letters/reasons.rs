@@ -4,9 +4,9 @@ use crate::calls::{Call, now, recording};
 use crate::pbx::Pbx;
 use crate::seed;
 use crate::sidecar::{PBX, Place, crm};
-use callbridge::journal::Reason;
-use callbridge::sandbox::{Action, Endpoint, Rule, Server};
 use callbridge::spool::hint;
+use callbridge_model::Reason;
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use serde_json::{Value, json};
 
 /// The one letter there is, of this reason.
@@ -173,7 +173,7 @@ async fn server_error_is_sent_with_another_lead_when_the_journal_does_not_show_i
 #[tokio::test(flavor = "multi_thread")]
 async fn another_lead_comes_too_late_when_the_journal_shows_the_call() {
     let rules = "request times 4 status 404; filter times 1 status 403";
-    let rules = callbridge::sandbox::faults::parse(rules).expect("rules").0;
+    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
     let crm = crm(|config| config.rules = rules).await;
     let place = Place::new();
     run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
@@ -198,7 +198,7 @@ async fn another_lead_comes_too_late_when_the_journal_shows_the_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn unconfirmed_is_sent_again_under_its_uuid() {
     let rules = "request times 4 status 404; filter times 1 status 403";
-    let rules = callbridge::sandbox::faults::parse(rules).expect("rules").0;
+    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
     let crm = crm(|config| config.rules = rules).await;
     let place = Place::new();
     run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
@@ -212,7 +212,7 @@ async fn unconfirmed_is_sent_again_under_its_uuid() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_retried_call_has_all_its_chances_again() {
     let rules = "request times 5 status 404; filter times 1 status 403";
-    let rules = callbridge::sandbox::faults::parse(rules).expect("rules").0;
+    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
     let crm = crm(|config| config.rules = rules).await;
     let place = Place::new();
     run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
@@ -299,7 +299,7 @@ async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_the_crm_refused_is_named_and_only_missed_facts_are_told_by_hand() {
-    let rules = callbridge::sandbox::faults::parse("call-history times 1 status 400");
+    let rules = callbridge_sandbox::faults::parse("call-history times 1 status 400");
     let rules = rules.expect("rules").0;
     let (place, crm) = (Place::new(), crm(|config| config.rules = rules).await);
     let employees = ["--employees=101:777".to_owned()];

@@ -3,10 +3,11 @@
 
 use crate::calls::Call;
 use crate::sidecar::{PBX, Place};
-use callbridge::clock;
-use callbridge::journal::{Judged, Outcome, Reason, figures};
+use callbridge::journal::figures;
 use callbridge::spool::{self, Finished, Handle, Op, Row, RowId, Step};
 use callbridge_call::{EpochSeconds, Linkedid};
+use callbridge_model::clock;
+use callbridge_model::{Judged, Outcome, Reason};
 use std::time::Duration;
 
 /// Works on the state while no daemon has it.

@@ -3,9 +3,9 @@
 use crate::change::Chance;
 use crate::recording::{self, Message, Recording};
 use crate::told;
-use callbridge::cli::Environment;
 use callbridge::cli::command::{Asked, Command, read};
 use callbridge_asterisk::Format;
+use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;

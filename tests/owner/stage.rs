@@ -2,9 +2,9 @@
 
 use crate::calls::Call;
 use crate::sidecar::{PBX, Place, TRUNK, crm, soon};
-use callbridge::sandbox::Server;
-use callbridge::sandbox::oauth::Application;
-use callbridge::sandbox::token::TokenKey;
+use callbridge_sandbox::Server;
+use callbridge_sandbox::oauth::Application;
+use callbridge_sandbox::token::TokenKey;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown};
 use std::path::{Path, PathBuf};

@@ -2,7 +2,7 @@
 
 use callbridge::crm::client::Timeouts;
 use callbridge::crm::{Address, Answer, Client, Request, Setup};
-use callbridge::secret::Secret;
+use callbridge_model::secret::Secret;
 use rcgen::{CertificateParams, KeyPair};
 use std::net::SocketAddr;
 use std::path::PathBuf;

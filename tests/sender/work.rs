@@ -1,13 +1,16 @@
 //! The sender's loop: spool on disk, sandbox behind a socket, token in a file.
 
 use crate::calls::call;
-use callbridge::clock;
 use callbridge::crm::{Address, Client, Setup};
 use callbridge::ops::metrics::Durations;
-use callbridge::sandbox::faults::parse;
-use callbridge::sandbox::{self, Server};
 use callbridge::sender::{Sender, SenderStatus, Settings, TokenSource, asking};
-use callbridge::spool::{self, Books, Guard, Handle, Op};
+use callbridge::spool;
+use callbridge::spool::{Guard, Handle, Op};
+use callbridge_model::clock;
+use callbridge_model::status::Books;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::Server;
+use callbridge_sandbox::faults::parse;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +47,7 @@ impl Work {
             spool::open(&dir.join("state"), spool::Settings::default()).expect("opened");
         let address = Address::parse(&crm.url()).expect("loopback");
         let sender = Sender {
-            pulse: callbridge::ops::pulse::Pulse::new("sender"),
+            pulse: callbridge_model::heartbeat::Pulse::new("sender"),
             spool: spool.clone(),
             client: Arc::new(Client::new(Setup::new(address))),
             token: TokenSource::File(dir.join("token")),

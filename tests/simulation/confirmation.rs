@@ -4,9 +4,10 @@ use crate::calls::call;
 use crate::trouble::{MINUTE, faults, others, shaped, world};
 use crate::way::Network;
 use crate::world::World;
-use callbridge::sandbox::{self, Kind};
 use callbridge::sender::Settings;
 use callbridge::spool::State;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::Kind;
 use std::time::Duration;
 
 /// A backlog of so many calls until all are confirmed: requests, and minutes.
@@ -107,7 +108,7 @@ fn on_an_idle_day_each_call_is_known_to_be_journaled_within_five_seconds() {
                 .trim_start_matches("oapi-")
                 .parse()
                 .expect("a uuid");
-            let row = world.disk.store.row_of(callbridge::journal::CallUuid(uuid));
+            let row = world.disk.store.row_of(callbridge_model::CallUuid(uuid));
             let row = row.expect("readable").expect("ours");
             let row = world.disk.store.row(row).expect("readable").expect("a row");
             assert_eq!(row.state, State::Journaled);

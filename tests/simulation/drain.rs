@@ -2,10 +2,10 @@
 
 use crate::scenario::{Mend, Run};
 use callbridge::crm::FieldNames;
-use callbridge::journal::{CallRecord, CallUuid, LeadId};
-use callbridge::sandbox::Record;
 use callbridge::spool::State;
 use callbridge_call::Direction;
+use callbridge_model::{CallRecord, CallUuid, LeadId};
+use callbridge_sandbox::Record;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

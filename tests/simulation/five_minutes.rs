@@ -4,9 +4,9 @@
 use crate::trouble::{ALLOWED, MINUTE, calls_for, faults, world};
 use crate::way::Network;
 use crate::world::World;
-use callbridge::sandbox::faults::{Action, parse};
-use callbridge::sandbox::token::TokenKind;
-use callbridge::spool::Books;
+use callbridge_model::status::Books;
+use callbridge_sandbox::faults::{Action, parse};
+use callbridge_sandbox::token::TokenKind;
 use std::time::Duration;
 
 /// Requests under way when the trouble began, and those by which it was found out.

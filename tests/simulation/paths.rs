@@ -5,12 +5,13 @@
 
 use crate::strikes::Moment;
 use callbridge::crm::{Answer, Endpoint};
-use callbridge::journal::Reason;
-use callbridge::ops::status::PAUSES;
 use callbridge::sender::kind::Kind;
 use callbridge::sender::plan::Lane;
-use callbridge::spool::{Fate, State, Step, TokenPrint, next};
+use callbridge::spool::{Fate, State, Step, next};
 use callbridge_call::EventTime;
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
+use callbridge_model::status::PAUSES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

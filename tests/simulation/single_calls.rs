@@ -4,11 +4,12 @@
 use crate::calls::call;
 use crate::trouble::{ALLOWED, MINUTE, faults, world};
 use crate::world::World;
-use callbridge::journal::{LeadId, Reason};
-use callbridge::sandbox::{self, Kind};
 use callbridge::sender::Settings;
 use callbridge::spool::{Letter, LetterFilter, Op, Step};
 use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Reason};
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::Kind;
 use std::time::Duration;
 
 fn letters(world: &World) -> Vec<Letter> {
@@ -143,7 +144,7 @@ fn a_failed_write_is_a_dead_letter_and_its_retry_with_another_lead_is_journaled(
         rate: rate.parse().expect("a rate"),
         ..Settings::default()
     };
-    let rate = callbridge::sandbox::config::parse_rate(rate).expect("the same rate");
+    let rate = callbridge_sandbox::config::parse_rate(rate).expect("the same rate");
     let crm = sandbox::Settings {
         rate,
         ..sandbox::Settings::default()

@@ -7,8 +7,9 @@ use crate::calls::{Dice, call};
 use crate::trouble::{MINUTE, calls_for, faults};
 use crate::way::Network;
 use crate::world::World;
-use callbridge::sandbox::{self, Action, Rule};
 use callbridge::sender::Settings;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::{Action, Rule};
 use std::time::Duration;
 
 /// Calls that wait at the beginning.

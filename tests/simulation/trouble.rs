@@ -4,9 +4,10 @@ use crate::calls::call;
 use crate::world::World;
 use callbridge::crm::FieldNames;
 use callbridge::crm::request::submission;
-use callbridge::sandbox::faults::parse;
-use callbridge::sandbox::{self, Kind};
 use callbridge::sender::Settings;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::Kind;
+use callbridge_sandbox::faults::parse;
 use std::time::Duration;
 
 pub const MINUTE: Duration = Duration::from_secs(60);

@@ -3,12 +3,13 @@
 use crate::calls::Dice;
 use crate::paths::Hardship;
 use crate::world::World;
-use callbridge::clock::Now;
 use callbridge::crm::{Address, Answer, Endpoint, Heard, Request, read};
-use callbridge::sandbox::webhook::Dispatch;
-use callbridge::sandbox::{self, Delivery, Response};
 use callbridge::sender::plan::Lane;
 use callbridge_call::EventTime;
+use callbridge_model::clock::Now;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::webhook::Dispatch;
+use callbridge_sandbox::{Delivery, Response};
 use std::time::Duration;
 
 /// The client's own limit of one exchange.

@@ -2,11 +2,12 @@
 
 use crate::scenario::UNKNOWN_LEAD;
 use crate::way::Waits;
-use callbridge::journal::CallRecord;
-use callbridge::sandbox::window::Rate;
-use callbridge::sandbox::{self, Breach, Endpoint, Kind, Sandbox};
 use callbridge::sender::kind;
 use callbridge_call::EventTime;
+use callbridge_model::CallRecord;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::window::Rate;
+use callbridge_sandbox::{Breach, Endpoint, Kind, Sandbox};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

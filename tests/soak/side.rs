@@ -13,7 +13,7 @@ use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::spool;
 use crate::wait::until_within;
-use callbridge::ops::status::Books;
+use callbridge_model::status::Books;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

@@ -1,8 +1,8 @@
 //! Calls as an Asterisk 22 tells them: a recorded one, with other ids, times, numbers and leads.
 
-use callbridge::clock;
 use callbridge::journal::figures;
 use callbridge_call::Linkedid;
+use callbridge_model::clock;
 use regex::{Captures, Regex};
 
 const RECORDED: &str = include_str!("../recordings/inbound_answered/ami.raw");

@@ -1,11 +1,12 @@
 //! The recordings under `tests/recordings`, run through decoder and assembler, and what is wrong
 //! with the calls that come out.
 
-use callbridge::journal::number::{self, Country};
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{
     Assembler, Direction, Endpoint, Endpoints, EventTime, FinishedCall, Origin, Settings, Told,
 };
+use callbridge_model::number;
+use callbridge_model::number::Country;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! The program under test as a process of its own, with a CRM in this one to send to.
 
-use callbridge::sandbox::{self, Config, Server};
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::{Config, Server};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::path::{Path, PathBuf};

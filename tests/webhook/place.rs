@@ -1,16 +1,18 @@
 //! A receiver with a spool of its own, and deliveries as the service makes them.
 
 use crate::line::{Line, soon};
-use callbridge::cli::secrets::Place as File;
-use callbridge::journal::{CallRecord, CallUuid, Judged, LeadId, Outcome};
-use callbridge::secret::Secret;
-use callbridge::spool::{self, Books, Done, Finished, Guard, Handle, Op, RowId, Settings, Step};
+use callbridge::spool;
+use callbridge::spool::{Done, Finished, Guard, Handle, Op, RowId, Settings, Step};
 use callbridge::webhook::http;
 use callbridge::webhook::receiver::Receiver;
 use callbridge::webhook::secrets::{Places, Secrets};
-use callbridge::webhook::signature::Key;
 use callbridge::webhook::tally::Tally;
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall, UniqueId};
+use callbridge_model::secret::Secret;
+use callbridge_model::secret_source::Place as File;
+use callbridge_model::status::Books;
+use callbridge_model::webhook_signature::Key;
+use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome};
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -40,7 +42,7 @@ pub struct Place {
 
 /// The clock of the tests.
 pub fn now() -> i64 {
-    callbridge::clock::now().wall.floor_seconds().get()
+    callbridge_model::clock::now().wall.floor_seconds().get()
 }
 
 impl Place {

@@ -23,10 +23,6 @@ pub mod assembler;
 pub mod call;
 pub mod event;
 pub mod fold;
-#[cfg(test)]
-#[path = "../../../src/golden/shape.rs"]
-#[allow(dead_code, reason = "each crate uses its own part of it")]
-mod golden;
 pub mod reconcile;
 mod resolve;
 mod talk;

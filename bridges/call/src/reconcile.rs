@@ -395,7 +395,7 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<Held>("held-call");
-        crate::golden::keeps::<Held>("held-call-of-the-primary");
+        callbridge_testkit::golden::keeps::<Held>("held-call");
+        callbridge_testkit::golden::keeps::<Held>("held-call-of-the-primary");
     }
 }

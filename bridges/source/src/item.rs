@@ -89,6 +89,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<FilePosition>("file-position");
+        callbridge_testkit::golden::keeps::<FilePosition>("file-position");
     }
 }

@@ -22,10 +22,6 @@ mod connect;
 mod counts;
 mod error;
 mod file;
-#[cfg(test)]
-#[path = "../../../src/golden/shape.rs"]
-#[allow(dead_code, reason = "each crate uses its own part of it")]
-mod golden;
 mod item;
 mod line;
 mod ring;

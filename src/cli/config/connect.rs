@@ -2,16 +2,16 @@
 
 use super::crm::{address, path, proxy};
 use super::state_folder;
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::ConnectFlags;
-use crate::cli::secrets::{Kind, Place};
 use crate::cli::values;
 use crate::crm::Address;
 use crate::oauth::company::Wanted;
 use crate::oauth::connect::Connect;
 use crate::oauth::consent::Redirect;
 use crate::oauth::scope;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source::{Kind, Place};
 use std::time::Duration;
 use url::Url;
 

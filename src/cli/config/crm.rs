@@ -1,13 +1,13 @@
 //! The CRM of a command line: its address, token and rate, and the names of its fields.
 
 use super::{Crm, token};
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::CrmFlags;
 use crate::cli::values;
 use crate::crm::{Address, FieldNames};
 use crate::lead_field;
 use crate::sender::rate::Rate;
+use callbridge_model::environment::Environment;
 use std::path::PathBuf;
 use url::Url;
 

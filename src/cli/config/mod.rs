@@ -28,13 +28,13 @@ pub use connect::check as connect;
 pub use token::TokenFrom;
 pub use typed::{Purpose, Typed, logging, state_folder};
 
-use super::secrets::Place;
 use crate::crm::{Address, FieldNames};
 use crate::journal::Rules;
 use crate::lead_field;
 use crate::machine::Unknown;
 use crate::sender::rate::Rate;
 use callbridge_asterisk::Columns;
+use callbridge_model::secret_source::Place;
 use callbridge_source::url::{QueueUrl, SourceUrl};
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;

@@ -1,13 +1,13 @@
 //! The id of the PBX that nothing names.
 
 use super::Source;
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::SourceFlags;
 use crate::intake::identity;
 use crate::machine::{MachineId, Unknown};
 use crate::spool;
 use crate::trunk::{Trunk, Trunks};
+use callbridge_model::environment::Environment;
 use std::path::Path;
 
 /// The id that this machine, the first source without a name and its trunks make; `None` where

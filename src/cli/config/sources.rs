@@ -1,13 +1,14 @@
 //! The sources of a command line: formats that this release reads, names, secrets.
 
 use super::{Source, catch_up};
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::SourceFlags;
-use crate::cli::secrets::{self, Place};
 use crate::cli::values;
 use crate::trunk;
 use callbridge_asterisk::Columns;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
 use callbridge_source::url::{SourceUrl, Transport};
 
 /// What the name of a PBX is made of, for messages.

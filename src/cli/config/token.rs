@@ -1,10 +1,11 @@
 //! Where the token comes from: one of a file or variable, a command, a connection by consent.
 
 use super::crm::Tokens;
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::CrmFlags;
-use crate::cli::secrets::{self, Place};
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
 use std::path::Path;
 
 /// Where the token comes from.

@@ -4,9 +4,9 @@ use super::Source;
 use crate::cli::faults::Faults;
 use crate::cli::options::TrunkFlags;
 use crate::cli::values;
-use crate::journal::number::Country;
 use crate::people::rule::{employee_rule, lead_rules};
 use crate::trunk::{Defaults, Trunk, Trunks, flag};
+use callbridge_model::number::Country;
 use callbridge_source::url::Format;
 
 /// Every `--trunk` over the defaults.

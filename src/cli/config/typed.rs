@@ -1,14 +1,15 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
 use super::{Calls, Config, DeadLetters, Logging, crm, pbx, sources, trunks, webhooks};
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::{CallFlags, Flags, LogFlags, OperationFlags};
-use crate::cli::secrets::{self, Place};
 use crate::cli::values;
 use crate::cli::variables::{self, Unread};
 use crate::journal::Rules;
 use callbridge_call::EventTime;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
 use callbridge_source::url::QueueUrl;
 use jiff::tz::TimeZone;
 use std::net::SocketAddr;

@@ -1,11 +1,12 @@
 //! The flags of the webhook receiver: where it listens, its certificate, its secrets.
 
 use super::{Certificate, Webhooks};
-use crate::cli::environment::Environment;
 use crate::cli::faults::Faults;
 use crate::cli::options::WebhookFlags;
-use crate::cli::secrets::{self, Place};
 use crate::cli::values;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -4,16 +4,17 @@
 //! a daemon that is met anew tells all that has moved since its start.
 
 use super::conversation::{converse, json_line, line, mute, nobody, zone_of};
+use crate::cli::Failure;
 use crate::cli::command::{Asking, ListCalls};
 use crate::cli::dispatch::{nobody_reads, print};
-use crate::cli::exit::{Code, Failure};
 use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Calls, Reply};
 use crate::control::socket::{self, Replies};
 use crate::explain::line::{OneLine, cut};
 use crate::journal::Rules;
-use crate::ops::Zone;
 use crate::spool::folder;
+use callbridge_model::Zone;
+use callbridge_model::exit::Code;
 use serde_json::Value;
 use std::io::IsTerminal;
 use std::time::Duration;

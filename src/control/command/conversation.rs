@@ -1,21 +1,22 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
+use crate::cli::Failure;
 use crate::cli::command::Asking;
 use crate::cli::dispatch::print;
-use crate::cli::exit::{Code, Failure};
 use crate::cli::logging::say;
-use crate::clock;
 use crate::control::desk::Desk;
 use crate::control::patience::Patience;
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Answer, Replies};
 use crate::daemon::open;
 use crate::journal::Rules;
-use crate::ops::status::{Pause, findings};
-use crate::ops::{Status, Zone};
 use crate::people::files::Watched;
-use crate::safe::{safe_cell, safe_json, safe_lines};
 use crate::spool::{self, Error, Handle, LeadDirectory};
+use callbridge_model::Zone;
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::{safe_cell, safe_json, safe_lines};
+use callbridge_model::status::{Pause, findings};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::{Arc, RwLock};
@@ -138,7 +139,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Fail
             let (spool, folder) = (books.clone(), folder.clone());
             Box::pin(async move {
                 let at = clock::now().wall.floor_seconds().get();
-                let kept = spool.read(move |store| Status::kept(store, at, &folder));
+                let kept = spool.read(move |store| crate::ops::kept::kept(store, at, &folder));
                 let mut status = kept.await?;
                 let books = &status.books;
                 status.backlog.calls = books.ready + books.sending + books.submitted;

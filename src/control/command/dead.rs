@@ -2,14 +2,15 @@
 
 use super::conversation::{converse, csv_line, json_line, line};
 use super::watch;
+use crate::cli::Failure;
 use crate::cli::command::{Asking, Dead};
 use crate::cli::dispatch::{nobody_reads, print};
-use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::{Ask, Selection};
 use crate::dead_letter::text;
 use crate::journal::Rules;
-use crate::ops::Zone;
-use crate::safe::safe;
+use callbridge_model::Zone;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
 use serde_json::Value;
 
 /// `dead …`. `shutdown` ends `dead watch`.

@@ -1,17 +1,19 @@
 //! `lead …`: numbers without a lead, and the lead of one number.
 
 use super::conversation::{converse, csv_line, hear, json_line, line, mute};
+use crate::cli::Failure;
 use crate::cli::command::Asking;
 use crate::cli::dispatch::print;
-use crate::cli::exit::{Code, Failure};
 use crate::control::protocol::Ask;
 use crate::control::socket;
-use crate::journal::{LeadId, Rules};
+use crate::journal::Rules;
 use crate::lead_field::Item;
-use crate::ops::Zone;
 use crate::people::directory::words::moment;
-use crate::safe::safe;
 use callbridge_call::EpochSeconds;
+use callbridge_model::LeadId;
+use callbridge_model::Zone;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
 use serde_json::Value;
 
 /// `lead missing`

@@ -4,14 +4,15 @@
 //! restarts: letters come to be only while one runs.
 
 use super::conversation::{json_line, line, mute, nobody, zone_of};
+use crate::cli::Failure;
 use crate::cli::command::Asking;
-use crate::cli::exit::{Code, Failure};
 use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Replies};
 use crate::dead_letter::text;
-use crate::ops::Zone;
 use crate::spool::folder;
+use callbridge_model::Zone;
+use callbridge_model::exit::Code;
 use serde_json::Value;
 use std::time::Duration;
 

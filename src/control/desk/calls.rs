@@ -2,14 +2,14 @@
 
 use super::{Desk, Line, Stop};
 use crate::cli::values;
-use crate::clock;
 use crate::control::protocol::{Calls, Reply};
 use crate::explain::shape::{Other, Shape};
-use crate::journal::number::Country;
-use crate::journal::{Judged, Outcome, TypedNumber};
-use crate::ops::Zone;
 use crate::spool::{CallFilter, Listed, Place, RowId, Search, State, Store};
 use callbridge_call::EventTime;
+use callbridge_model::Zone;
+use callbridge_model::clock;
+use callbridge_model::number::Country;
+use callbridge_model::{Judged, Outcome, TypedNumber};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! What is asked about leads and numbers.
 
 use super::{Desk, Line, Stop};
-use crate::journal::{Phone, number};
 use crate::people::LeadAnswer;
 use crate::people::directory::{Finding, Holder, Standing};
+use callbridge_model::{Phone, number};
 use serde_json::{Value, json};
 
 /// Numbers read at a time.

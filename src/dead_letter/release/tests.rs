@@ -3,9 +3,10 @@ use crate::journal::judge;
 use crate::journal::tests::call;
 use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::people::files::Watched;
-use crate::spool::{Books, LeadDirectory, Letter, LetterFilter, Settings, open};
+use crate::spool::{LeadDirectory, Letter, LetterFilter, Settings, open};
 use crate::trunk::{Defaults, Trunks, parse};
 use callbridge_call::EpochSeconds;
+use callbridge_model::status::Books;
 use std::sync::Arc;
 
 /// A spool with one trunk whose leads are those of the directory.

@@ -17,8 +17,8 @@
 use super::news::LeadNews;
 use super::rows::{LeadRow, page};
 use crate::crm::{Answer, LeadsPage};
-use crate::journal::number::Country;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::number::Country;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 use super::super::memory::Remembered;
 use super::*;
-use crate::journal::Phone;
+use callbridge_model::Phone;
 use proptest::prelude::*;
 use serde_json::json;
 

@@ -17,8 +17,8 @@
 //! to the survivor, which has its history.
 
 use super::news::{ContactPhones, FirstPhone, LeadNews, Told, What};
-use crate::journal::{LeadId, Phone};
 use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Phone};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Phones kept of one lead, and of one number taken from it, at most: news with more are left out.

@@ -3,8 +3,8 @@
 use super::entry::{Life, Slot};
 use super::merges::{Root, root};
 use super::news::Told;
-use crate::journal::{LeadId, Phone};
 use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 
 /// Where entries can be looked up by number.

@@ -2,7 +2,7 @@
 
 use super::entry::Entry;
 use super::news::{LeadNews, What};
-use crate::journal::{LeadId, Phone};
+use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeSet;
 
 /// Leads of one merge at most, and leads looked at behind one that ends.

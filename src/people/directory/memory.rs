@@ -5,7 +5,7 @@ use super::entry::{Entry, Life, Slot};
 use super::find::{Finding, Holding, Shelf, find};
 use super::learn::{Learned, Ledger, learn};
 use super::news::LeadNews;
-use crate::journal::{LeadId, Phone};
+use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{PoisonError, RwLock};

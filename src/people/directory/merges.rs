@@ -1,7 +1,7 @@
 //! Which lead a merged one has become.
 
-use crate::journal::LeadId;
 use callbridge_call::EpochSeconds;
+use callbridge_model::LeadId;
 
 /// Merges followed from one lead at most.
 const HOPS_MAX: usize = 1_000;

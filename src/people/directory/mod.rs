@@ -33,7 +33,7 @@ pub mod words;
 pub use find::{Finding, Holder, Standing};
 pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};
 
-use crate::journal::Phone;
+use callbridge_model::Phone;
 
 /// A directory as the rule `directory` asks it.
 pub trait Directory: std::fmt::Debug + Send + Sync {

@@ -1,8 +1,8 @@
 //! What the CRM told of one lead: an event's or a row's facts, without its JSON.
 
-use crate::journal::number::{Country, e164};
-use crate::journal::{LeadId, Phone};
 use callbridge_call::EpochSeconds;
+use callbridge_model::number::{Country, e164};
+use callbridge_model::{LeadId, Phone};
 
 /// Phones of one contact at most; what is beyond them is left out.
 pub const PHONES_MAX: usize = 100;

@@ -14,9 +14,9 @@
 //! `value`.
 
 use super::news::{ContactId, ContactPhones, FirstPhone, LeadNews, What, phones_of};
-use crate::journal::LeadId;
-use crate::journal::number::Country;
 use callbridge_call::EpochSeconds;
+use callbridge_model::LeadId;
+use callbridge_model::number::Country;
 use serde_json::Value;
 
 /// Contacts of one row at most; what is beyond them is left out.

@@ -1,8 +1,8 @@
 use super::learn::Learned;
 use super::memory::Remembered;
 use super::*;
-use crate::journal::{LeadId, Phone};
 use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Phone};
 use proptest::prelude::*;
 
 fn lead(id: i64) -> LeadId {

@@ -13,9 +13,10 @@
 pub mod ways;
 
 use crate::crm::{FilterPage, Page};
-use crate::journal::CallUuid;
-use crate::spool::{HELD_MAX, TokenPrint, Unconfirmed};
+use crate::spool::{HELD_MAX, Unconfirmed};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::CallUuid;
+use callbridge_model::TokenPrint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use ways::{End, Range, Ways};

@@ -3,10 +3,10 @@
 use super::Store;
 use super::directory::LEARNED;
 use crate::crm::LeadsPage;
-use crate::ops::status::Directory;
 use crate::people::directory::backfill::{Backfill, Heard, Next};
 use crate::spool::{Ask, Done, Errand, Errands, Error, Job, RowId, Urgency};
 use callbridge_call::EventTime;
+use callbridge_model::status::Directory;
 
 /// Where it is kept.
 pub(super) const KEY: &str = "directory.backfill";

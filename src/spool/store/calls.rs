@@ -1,9 +1,10 @@
 //! A stored call, read back.
 
 use super::{Store, sql};
-use crate::journal::{CallUuid, Reason};
-use crate::spool::{Attempt, Error, Row, RowId, State, TokenPrint};
+use crate::spool::{Attempt, Error, Row, RowId, State};
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallUuid, Reason};
 use rusqlite::OptionalExtension as _;
 
 const COLUMNS: &str = "id, ifnull(uuid, twin), state, record, call, request_id, token, attempts, \

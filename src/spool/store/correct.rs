@@ -6,8 +6,8 @@ use super::super::state::State;
 use super::finish::FinishRow;
 use super::tally::Book;
 use super::{Store, sql};
-use crate::journal::Reason;
 use crate::spool::{Error, Left};
+use callbridge_model::Reason;
 use rusqlite::OptionalExtension as _;
 
 /// The counter of letters that were corrected.

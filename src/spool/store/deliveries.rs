@@ -4,9 +4,9 @@
 use super::super::op::{Delivered, Delivery, Done, RowId, Told};
 use super::super::state::{Fate, State, Step, hooked};
 use super::{Store, sql};
-use crate::journal::{CallUuid, LeadId};
 use crate::spool::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
 use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, LeadId};
 use rusqlite::OptionalExtension as _;
 use std::time::Duration;
 

@@ -2,7 +2,6 @@
 
 use super::head::count;
 use super::{Store, sql};
-use crate::journal::{LeadId, Phone};
 use crate::people::directory::entry::{Entry, Fact, Life, Slot};
 use crate::people::directory::find::{Holding, Shelf, find};
 use crate::people::directory::learn::{Learned, Ledger, learn};
@@ -10,6 +9,7 @@ use crate::people::directory::merges::root;
 use crate::people::directory::{Finding, LeadNews, Told, What};
 use crate::spool::{Done, Error};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::{LeadId, Phone};
 use rusqlite::{OptionalExtension as _, Row};
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -6,11 +6,11 @@ use super::shows::{GIVEN_UP, LEFT_OUT, WRITTEN};
 use super::{Store, sql};
 use crate::errand::lead::{REFUSALS_MAX, REST};
 use crate::errand::{Kind, Told};
-use crate::journal::LeadId;
 use crate::lead_field::shows::{Asks, LOST, SOON};
 use crate::lead_field::{Catalogue, Shows};
 use crate::spool::{Ask, Errand, Errands, Error, HELD_MAX, Job, RowId, Urgency};
 use callbridge_call::EventTime;
+use callbridge_model::LeadId;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
@@ -342,6 +342,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<Memory>("errand-memory");
+        callbridge_testkit::golden::keeps::<Memory>("errand-memory");
     }
 }

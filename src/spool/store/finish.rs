@@ -5,9 +5,9 @@ use super::super::state::State;
 use super::tally::Book;
 use super::tombstones::Buried;
 use super::{Store, sql};
-use crate::journal::{CallUuid, Outcome, Reason};
 use crate::spool::Error;
 use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, Outcome, Reason};
 use rusqlite::OptionalExtension as _;
 
 /// Starts that differ by no more are the same: two sources may round the same moment apart.

@@ -1,12 +1,13 @@
 //! What the sender chooses from.
 
 use super::{Store, sql};
-use crate::journal::CallUuid;
 use crate::spool::{
     Ask, DUE_POLLS_MAX, Due, Error, Fate, HELD_MAX, Head, RIPE_MAX, Ripe, RowId, SOUGHT_MAX,
-    TokenPrint, Unconfirmed,
+    Unconfirmed,
 };
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::CallUuid;
+use callbridge_model::TokenPrint;
 use rusqlite::{OptionalExtension as _, Params};
 
 const UNCONFIRMED: &str = "SELECT id, uuid, json_extract(record, '$.linkedid'),

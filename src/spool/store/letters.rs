@@ -3,12 +3,12 @@
 use super::head::count;
 use super::{Store, sql};
 use crate::errand::Finding;
-use crate::journal::{CallUuid, Reason};
 use crate::spool::{
     Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
     UNREADABLE_BYTES_MAX, UnreadBytes,
 };
 use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, Reason};
 use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
 use std::collections::BTreeMap;
 
@@ -187,7 +187,7 @@ impl Store {
 
     fn complete_letter(&self, raw: Raw) -> Result<Letter, Error> {
         let id = RowId(raw.id);
-        let call: crate::journal::CallRecord = self.read_json(id, &raw.record)?;
+        let call: callbridge_model::CallRecord = self.read_json(id, &raw.record)?;
         Ok(Letter {
             id,
             uuid: Some(CallUuid(uuid::Uuid::from_bytes(raw.uuid))),

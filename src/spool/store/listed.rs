@@ -3,9 +3,9 @@
 
 use super::finish::FinishRow;
 use super::{Store, sql};
-use crate::journal::{CallRecord, Reason, TypedNumber};
 use crate::spool::{Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
 use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, Reason, TypedNumber};
 use rusqlite::OptionalExtension as _;
 
 /// Rows that one page walks over, whether it gives them or not.

@@ -45,7 +45,7 @@ pub use tally::Recount;
 pub(super) use tally::words as book_words;
 
 use super::op::{Done, Op, RowId};
-use super::{Books, Error, Settings};
+use super::{Error, Settings};
 use appeared::Appeared;
 use directory::Awaited;
 use finish::FinishRow;

@@ -3,9 +3,9 @@
 use super::super::op::{Done, RowId};
 use super::head::count;
 use super::{Store, sql};
-use crate::journal::{CallUuid, Reason};
 use crate::spool::{Error, Left, Letter, Notice};
 use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, Reason};
 
 /// A notice on its way into the outbox.
 struct About {

@@ -7,12 +7,12 @@ use super::{Store, sql};
 use crate::errand::Finding;
 use crate::errand::failed::{self, Been, Onward};
 use crate::errand::lead::REST;
-use crate::journal::{CallRecord, LeadId, Reason};
 use crate::lead_field::shows::LOST;
 use crate::people::directory::find::Shelf as _;
 use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::spool::Error;
 use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, LeadId, Reason};
 use rusqlite::OptionalExtension as _;
 use std::time::Duration;
 

@@ -2,9 +2,9 @@
 
 use super::head::count;
 use super::{Store, sql};
-use crate::journal::{CallRecord, Phone};
 use crate::spool::{Error, ParkedPhone, RowId};
 use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, Phone};
 
 impl Store {
     /// Numbers that called and have no lead, by number, after `after`.

@@ -1,8 +1,8 @@
 //! A stored call by what a person knows of it.
 
 use super::{Store, sql};
-use crate::journal::CallUuid;
 use crate::spool::{Error, Row};
+use callbridge_model::CallUuid;
 use rusqlite::OptionalExtension as _;
 
 /// A uuid's beginning is at least so many hexadecimal digits.

@@ -5,11 +5,11 @@ use super::errands::Rest;
 use super::finish::json;
 use super::{Store, sql};
 use crate::errand::{FieldWrite, Kind};
-use crate::journal::{CallRecord, LeadId};
 use crate::lead_field::shows::{Asks, Order};
 use crate::lead_field::{Catalogue, FieldId, Fit, Name, Shows, says};
 use crate::spool::{Error, FieldPoll};
 use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, LeadId};
 use rusqlite::OptionalExtension as _;
 use std::time::Duration;
 

@@ -2,8 +2,9 @@
 
 use super::super::op::{Done, SlotRow};
 use super::{Store, sql};
-use crate::spool::{Error, TokenPrint};
+use crate::spool::Error;
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
 use std::time::Duration;
 
 /// 292 years fit.

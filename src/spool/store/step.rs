@@ -1,13 +1,14 @@
 //! A stored call takes a step.
 
 use super::super::op::{Done, RowId};
-use super::super::state::{FIRST_POLL, Fate, State, Step, TokenPrint, next};
+use super::super::state::{FIRST_POLL, Fate, State, Step, next};
 use super::finish::json;
 use super::tally::Book;
 use super::{Store, sql};
-use crate::journal::{CallRecord, CallUuid, Reason};
 use crate::spool::{ATTEMPTS_MAX, Attempt, Error, Left};
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallRecord, CallUuid, Reason};
 use rusqlite::OptionalExtension as _;
 
 /// A person has to look at it, or it waits for its lead.

@@ -5,10 +5,10 @@ use super::super::op::RowId;
 use super::finish::json;
 use super::{Store, sql};
 use crate::errand::Finding;
-use crate::journal::{CallRecord, EmployeeId};
 use crate::people::matching::Met;
 use crate::spool::Error;
 use callbridge_call::{EventTime, Extension};
+use callbridge_model::{CallRecord, EmployeeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 

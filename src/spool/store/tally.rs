@@ -2,8 +2,9 @@
 
 use super::super::op::RowId;
 use super::super::state::State;
-use super::{Books, Store, sql};
+use super::{Store, sql};
 use crate::spool::Error;
+use callbridge_model::status::Books;
 use rusqlite::Connection;
 use std::collections::BTreeMap;
 

@@ -2,9 +2,9 @@
 
 use super::finish::FinishRow;
 use super::{Store, sql};
-use crate::journal::CallUuid;
 use crate::spool::{Error, Tombstone};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_model::CallUuid;
 use rusqlite::OptionalExtension as _;
 
 /// Whether a call's own id was known before.

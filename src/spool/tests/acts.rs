@@ -3,14 +3,15 @@
 
 use super::call::{at, finished, journal};
 use super::deliveries::signature;
-use crate::journal::{LeadId, Outcome, Phone, Reason};
 use crate::lead_field;
 use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::spool::{
     Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
-    TokenPrint, Told,
+    Told,
 };
 use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::at;
 use crate::errand::{Finding, Kind, Told};
-use crate::journal::{LeadId, Reason};
 use crate::lead_field::Catalogue;
 use crate::spool::{Errand, Op, RowId, Step, Store};
+use callbridge_model::{LeadId, Reason};
 
 fn told(store: &mut Store, told: Told, seconds: i64) {
     let (told, at) = (Box::new(told), at(seconds));

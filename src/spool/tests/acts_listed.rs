@@ -2,8 +2,8 @@
 
 use super::acts::{Act, write};
 use super::call::{T0, at, finished};
-use crate::journal::{Outcome, TypedNumber};
 use crate::spool::{CallFilter, Op, Place, Store};
+use callbridge_model::{Outcome, TypedNumber};
 
 fn number() -> TypedNumber {
     TypedNumber::read("890 0000007", []).expect("a number")

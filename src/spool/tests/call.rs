@@ -1,9 +1,10 @@
 //! Made-up calls.
 
-use crate::journal::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
-use crate::spool::{Ask, FIRST_POLL, Finished, TokenPrint};
+use crate::spool::{Ask, FIRST_POLL, Finished};
 use callbridge_call::call::HeardNumber;
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
 use std::time::Duration;
 
 /// The moment that tests begin at.

@@ -1,8 +1,8 @@
 //! What becomes of a letter `incomplete` when its call is told again, and better?
 
 use super::call::{at, finished, journal};
-use crate::journal::{CallUuid, Outcome, Reason};
 use crate::spool::{Done, Finished, Op, RowId, Settings, State, Step, Store};
+use callbridge_model::{CallUuid, Outcome, Reason};
 
 fn finish(store: &mut Store, call: &Finished) -> Done {
     let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);

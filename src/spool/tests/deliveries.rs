@@ -2,11 +2,12 @@
 
 use super::call::{ask, at, finished, journal};
 use super::table::steps;
-use crate::journal::{LeadId, Outcome, Reason};
 use crate::spool::{
     DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Fate, Hooked, Op, RowId, Settings, State,
-    Step, Store, TokenPrint, Told,
+    Step, Store, Told,
 };
+use callbridge_model::TokenPrint;
+use callbridge_model::{LeadId, Outcome, Reason};
 use std::time::Duration;
 
 fn store() -> Store {

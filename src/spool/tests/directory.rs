@@ -1,11 +1,11 @@
 //! Is the directory on disk the one of the rules?
 
 use super::call::{at, finished};
-use crate::journal::{LeadId, Outcome, Phone, Reason};
 use crate::people::directory::memory::Remembered;
 use crate::people::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
 use crate::spool::{DirectorySize, Done, Handle, Op, Settings, Store, open};
 use callbridge_call::EpochSeconds;
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use proptest::prelude::*;
 
 fn lead(id: i64) -> LeadId {

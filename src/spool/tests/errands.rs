@@ -2,12 +2,13 @@
 
 use super::call::{T0, ask, at, journal};
 use crate::errand::{Finding, Kind, Told};
-use crate::journal::{EmployeeId, LeadId, Phone, Reason};
 use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::spool::{
-    Done, Errand, Errands, LetterFilter, Op, Row, RowId, Settings, State, Step, Store, TokenPrint,
+    Done, Errand, Errands, LetterFilter, Op, Row, RowId, Settings, State, Step, Store,
 };
 use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
 
 fn store(drop_employee: bool) -> Store {
     let settings = Settings {

@@ -2,12 +2,11 @@
 
 use super::call::{T0, ask, at, journal};
 use crate::errand::{Kind, Told};
-use crate::journal::{EmployeeId, LeadId};
 use crate::lead_field::{self, Catalogue, CrmField, FieldId};
-use crate::spool::{
-    Errand, Errands, FieldPoll, Op, RowId, Settings, Step, Store, TokenPrint, Urgency,
-};
+use crate::spool::{Errand, Errands, FieldPoll, Op, RowId, Settings, Step, Store, Urgency};
 use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::{EmployeeId, LeadId};
 use std::sync::Arc;
 
 fn settings(fields: &str) -> Settings {

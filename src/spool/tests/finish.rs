@@ -1,8 +1,8 @@
 //! What becomes of a call that comes in?
 
 use super::call::{ask, at, finished, journal};
-use crate::journal::{Outcome, Reason};
 use crate::spool::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store};
+use callbridge_model::{Outcome, Reason};
 
 fn store() -> Store {
     let settings = Settings {
@@ -57,7 +57,7 @@ fn the_same_uuid_with_another_number_or_start_is_a_letter_of_its_own() {
     let mut store = store();
     finish(&mut store, &journal(1));
     let mut other = journal(1);
-    other.judged.record.client_phone = crate::journal::Phone::from_e164("+998907654321");
+    other.judged.record.client_phone = callbridge_model::Phone::from_e164("+998907654321");
     other.call.number.as_mut().expect("a number").text = "998907654321".into();
     let done = finish(&mut store, &other);
     let Done::Conflict(letter) = done else {
@@ -160,5 +160,5 @@ fn what_cannot_be_true_is_refused_before_anything_is_written() {
             .expect_err("refused");
         assert!(!error.is_retryable(), "{error}");
     }
-    assert_eq!(store.books(), crate::spool::Books::default());
+    assert_eq!(store.books(), callbridge_model::status::Books::default());
 }

@@ -4,13 +4,14 @@
 //! gets a file of its own beside it.
 
 use super::call::{T0, ask, at, journal};
-use crate::journal::{LeadId, Phone, Reason};
 use crate::spool::folder::FILE;
 use crate::spool::store::schema::{self, MIGRATIONS};
 use crate::spool::{
-    Books, Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step,
-    TokenPrint, open,
+    Done, Error, Guard, Handle, LetterFilter, Op, Row, RowId, Settings, State, Step, open,
 };
+use callbridge_model::TokenPrint;
+use callbridge_model::status::Books;
+use callbridge_model::{LeadId, Phone, Reason};
 use rusqlite::{Connection, types::Value};
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! What does the thread promise to those who ask it?
 
 use super::call::{at, finished, journal};
-use crate::journal::Outcome;
 use crate::spool::{Done, Error, Op, RowId, Settings, State, Step, open};
+use callbridge_model::Outcome;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 

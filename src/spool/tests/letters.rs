@@ -1,11 +1,11 @@
 //! What does a person see of a letter, and what can be done with it?
 
 use super::call::{at, finished, journal};
-use crate::journal::{LeadId, Outcome, Phone, Reason};
 use crate::spool::{
     Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
     UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint,
 };
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
 
 fn store() -> Store {
     let settings = Settings {

@@ -1,10 +1,10 @@
 //! What does `calls` find?
 
 use super::call::{T0, at, finished, journal};
-use crate::journal::{Outcome, Phone, Reason, TypedNumber};
 use crate::spool::{
     CallFilter, Finished, INTERNAL_KEPT, Listed, Op, Place, RowId, Settings, State, Step, Store,
 };
+use callbridge_model::{Outcome, Phone, Reason, TypedNumber};
 
 fn store() -> Store {
     Store::in_memory(Settings::default()).expect("memory")

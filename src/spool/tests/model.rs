@@ -2,11 +2,12 @@
 
 use super::call::{ask, at, finished};
 use super::table::steps;
-use crate::journal::{Outcome, Reason};
 use crate::spool::store::prepare;
 use crate::spool::{
-    Books, Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next,
+    Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next,
 };
+use callbridge_model::status::Books;
+use callbridge_model::{Outcome, Reason};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -2,7 +2,8 @@
 
 use super::call::at;
 use crate::spool::folder::{FILE, LOCK};
-use crate::spool::{Integrity, Op, Settings, SlotRow, TokenPrint, open};
+use crate::spool::{Integrity, Op, Settings, SlotRow, open};
+use callbridge_model::TokenPrint;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -1,10 +1,11 @@
 //! Does everything stored come back as it was?
 
 use super::call::{ask, at, finished};
-use crate::journal::{CallUuid, EmployeeId, LeadId, Outcome, Phone};
-use crate::spool::{Done, Finished, Op, Settings, SlotRow, Store, TokenPrint};
+use crate::spool::{Done, Finished, Op, Settings, SlotRow, Store};
 use callbridge_call::call::{Because, HeardNumber, Variable};
 use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, UniqueId};
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallUuid, EmployeeId, LeadId, Outcome, Phone};
 use proptest::prelude::*;
 use std::time::Duration;
 
@@ -166,5 +167,5 @@ fn a_spool_that_is_empty_knows_nothing() {
     assert_eq!(store.position("file:///x"), Ok(None));
     assert_eq!(store.row(crate::spool::RowId(1)), Ok(None));
     assert_eq!(store.head(&ask(at(0))), Ok(crate::spool::Head::default()));
-    assert_eq!(store.books(), crate::spool::Books::default());
+    assert_eq!(store.books(), callbridge_model::status::Books::default());
 }

@@ -1,8 +1,8 @@
 //! Which stored call does an id mean?
 
 use super::call::{at, finished, journal};
-use crate::journal::{CallUuid, Outcome, Reason};
 use crate::spool::{Finished, Op, Search, Settings, Store};
+use callbridge_model::{CallUuid, Outcome, Reason};
 
 /// Calls whose uuids begin with these words, each 32 bits.
 fn store(words: &[u32]) -> (Store, Vec<Finished>) {

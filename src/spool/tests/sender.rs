@@ -1,11 +1,11 @@
 //! What does the sender see?
 
 use super::call::{ask, at, finished, journal};
-use crate::journal::{Outcome, Reason};
 use crate::spool::{
-    ATTEMPTS_MAX, Ask, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step,
-    Store, TokenPrint,
+    ATTEMPTS_MAX, Ask, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step, Store,
 };
+use callbridge_model::TokenPrint;
+use callbridge_model::{Outcome, Reason};
 
 fn store() -> Store {
     Store::in_memory(Settings::default()).expect("memory")

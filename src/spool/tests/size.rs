@@ -2,7 +2,8 @@
 
 use super::call::{at, journal};
 use crate::spool::folder::FILE;
-use crate::spool::{Done, Handle, Op, Purged, RowId, Settings, Step, TokenPrint, open};
+use crate::spool::{Done, Handle, Op, Purged, RowId, Settings, Step, open};
+use callbridge_model::TokenPrint;
 use std::path::Path;
 
 const MONTH: i64 = 30 * 24 * 3600;

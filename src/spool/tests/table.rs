@@ -2,8 +2,9 @@
 
 use super::call::{at, journal};
 use crate::errand::failed::Been;
-use crate::journal::Reason;
-use crate::spool::{Fate, Refused, State, Step, TokenPrint, next};
+use crate::spool::{Fate, Refused, State, Step, next};
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
 
 /// One of each step, in the order of the table's columns; two of `Died`.
 pub fn steps() -> [Step; 20] {

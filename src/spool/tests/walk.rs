@@ -3,13 +3,14 @@
 
 use super::call::{T0, at, finished};
 use crate::errand::failed::Been;
-use crate::journal::{Outcome, Reason};
 use crate::spool::store::Stored;
 use crate::spool::{
-    ATTEMPTS_MAX, Attempt, Books, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store,
-    TokenPrint, next,
+    ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
 };
 use callbridge_call::EventTime;
+use callbridge_model::TokenPrint;
+use callbridge_model::status::Books;
+use callbridge_model::{Outcome, Reason};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -206,6 +206,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<EarlyCdr>("early-cdr");
+        callbridge_testkit::golden::keeps::<EarlyCdr>("early-cdr");
     }
 }

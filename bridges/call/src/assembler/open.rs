@@ -441,7 +441,7 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<OpenCall>("open-call");
+        callbridge_testkit::golden::keeps::<OpenCall>("open-call");
     }
 
     /// A kind of fact that is new gets a number here, and a fact in `open-call.json`.

@@ -315,6 +315,6 @@ mod stored {
 
     #[test]
     fn is_read_and_written_as_released_versions_have_it() {
-        crate::golden::keeps::<Group>("cdr-group");
+        callbridge_testkit::golden::keeps::<Group>("cdr-group");
     }
 }

@@ -1,0 +1,75 @@
+//! How a command ends when it does not end well: sysexits codes.
+
+/// The exit codes that users' scripts rely on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[repr(u8)]
+pub enum Code {
+    /// Something went wrong that no other code names; the books of `demo` do not balance.
+    Failed = 1,
+    /// `status --exit-code`: nothing reaches the CRM, or no source is up.
+    Down = 2,
+    /// Wrong flags.
+    Usage = 64,
+    /// An input file cannot be read as what it should be.
+    Input = 65,
+    /// An input file is not there.
+    NoInput = 66,
+    /// A PBX, broker, CRM or daemon cannot be reached.
+    Unreachable = 69,
+    /// The state folder cannot be written.
+    CannotWrite = 73,
+    /// Another process has the state folder locked.
+    Locked = 75,
+    /// A token or a grant is missing.
+    NoPermission = 77,
+    /// The state folder or the configuration cannot be used.
+    Configuration = 78,
+}
+
+impl Code {
+    /// Every code, lowest first.
+    pub const ALL: [Self; 10] = [
+        Self::Failed,
+        Self::Down,
+        Self::Usage,
+        Self::Input,
+        Self::NoInput,
+        Self::Unreachable,
+        Self::CannotWrite,
+        Self::Locked,
+        Self::NoPermission,
+        Self::Configuration,
+    ];
+
+    /// The number.
+    pub const fn number(self) -> u8 {
+        self as u8
+    }
+
+    /// The code of this number; [`Code::Failed`] for one that has no name here.
+    pub fn of_number(number: u8) -> Self {
+        Self::ALL
+            .into_iter()
+            .find(|code| code.number() == number)
+            .unwrap_or(Self::Failed)
+    }
+}
+
+/// An error that knows with which code the command ends.
+pub trait ExitCode: std::error::Error + Send + Sync + 'static {
+    /// The code.
+    fn exit_code(&self) -> Code;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_are_those_of_sysexits() {
+        let numbers: Vec<u8> = Code::ALL.iter().map(|code| code.number()).collect();
+        assert_eq!(numbers, [1, 2, 64, 65, 66, 69, 73, 75, 77, 78]);
+        assert_eq!(Code::of_number(77), Code::NoPermission);
+        assert_eq!(Code::of_number(3), Code::Failed);
+    }
+}

@@ -1,0 +1,42 @@
+//! The words that every part of callbridge uses: a call as the journal has it, ids, telephone
+//! numbers, secrets, times, the shape of `status`, exit codes. Nothing here opens a socket, and of
+//! the other crates only `bridges/call` is used.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`record`] | a call as the journal will have it, and what is to become of it |
+//! | [`number`] | telephone numbers made E.164; [`typed_number`]: as a person types them |
+//! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
+//! | [`token_print`] | a short hash by which a token is known again |
+//! | [`secret`], [`secret_source`] | texts that cannot be printed, and where they are |
+//! | [`environment`] | the environment variables, read once |
+//! | [`exit`] | how a command ends |
+//! | [`clock`], [`zone`] | the only clock; times as people read them |
+//! | [`heartbeat`] | whether the loops still turn |
+//! | [`plain_file`] | files that stand where others may write |
+//! | [`safe`] | texts from outside, before they are shown |
+//! | [`webhook_signature`] | the signature of an event of the CRM |
+
+pub mod clock;
+pub mod environment;
+pub mod exit;
+pub mod heartbeat;
+pub mod number;
+pub mod plain_file;
+pub mod record;
+pub mod safe;
+pub mod secret;
+pub mod secret_source;
+pub mod status;
+pub mod token_print;
+pub mod typed_number;
+pub mod webhook_signature;
+pub mod zone;
+
+pub use record::{
+    ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
+};
+pub use status::Status;
+pub use token_print::TokenPrint;
+pub use typed_number::TypedNumber;
+pub use zone::Zone;

@@ -1,0 +1,358 @@
+//! Where secrets are: a file, a systemd credential or an environment variable, in that order.
+
+use super::environment::Environment;
+use super::exit::{Code, ExitCode};
+use crate::secret::{ExposeSecret as _, Secret};
+use std::io::{self, Read as _};
+use std::path::{Path, PathBuf};
+
+/// A secret is one line, and no longer than this.
+const SECRET_BYTES_MAX: u64 = 16 << 10;
+
+/// Secrets in a file that may hold several: the current one, and those before it.
+pub const LINES_MAX: usize = 4;
+
+/// One of the secrets, with its names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// The CRM's token.
+    Token,
+    /// AMI's.
+    Ami,
+    /// A broker's.
+    Amqp,
+    /// That of the broker dead letters go to.
+    DeadLetter,
+    /// The application's, that signs events.
+    Webhook,
+    /// The application's, for `connect`.
+    Client,
+}
+
+impl Kind {
+    /// All of them.
+    pub const ALL: [Self; 6] = [
+        Self::Token,
+        Self::Ami,
+        Self::Amqp,
+        Self::DeadLetter,
+        Self::Webhook,
+        Self::Client,
+    ];
+
+    /// `$CREDENTIALS_DIRECTORY/NAME`
+    pub const fn credential(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Ami => "ami-secret",
+            Self::Amqp => "amqp-secret",
+            Self::DeadLetter => "dead-letter-secret",
+            Self::Webhook => "webhook-secret",
+            Self::Client => "client-secret",
+        }
+    }
+
+    /// The environment variable.
+    pub const fn variable(self) -> &'static str {
+        match self {
+            Self::Token => "CALLBRIDGE_TOKEN",
+            Self::Ami => "CALLBRIDGE_AMI_SECRET",
+            Self::Amqp => "CALLBRIDGE_AMQP_SECRET",
+            Self::DeadLetter => "CALLBRIDGE_DEAD_LETTER_SECRET",
+            Self::Webhook => "CALLBRIDGE_WEBHOOK_SECRET",
+            Self::Client => "CALLBRIDGE_CLIENT_SECRET",
+        }
+    }
+
+    /// What says that it is in a file.
+    const fn flag(self) -> &'static str {
+        match self {
+            Self::Token => "--token-file FILE",
+            Self::Webhook => "--webhook-secret-file FILE",
+            Self::Client => "--client-secret-file FILE",
+            Self::Ami | Self::Amqp | Self::DeadLetter => "secret-file=FILE",
+        }
+    }
+}
+
+/// Where a secret is.
+#[derive(Clone, Debug)]
+pub enum Place {
+    /// In a file, read anew whenever it is needed: it may be replaced.
+    File(PathBuf),
+    /// In a file of root's, which has read it before it became the owner of the state folder: the
+    /// whole text. Another one counts after a restart.
+    Held(PathBuf, Secret),
+    /// In an environment variable.
+    Variable(Secret),
+}
+
+/// A secret that cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file is not there.
+    #[error("the secret's file {0} is not there")]
+    Missing(PathBuf),
+    /// The file cannot be read.
+    #[error("the secret's file {0} cannot be read")]
+    Unreadable(PathBuf, #[source] io::Error),
+    /// The file has nothing in its first line.
+    #[error("the secret's file {0} is empty: it holds the secret in its first line")]
+    Empty(PathBuf),
+    /// The file has more lines than secrets are in force at a time.
+    #[error(
+        "the secret's file {0} has more than {LINES_MAX} lines: current and previous, a line each"
+    )]
+    TooMany(PathBuf),
+    /// The file is no secret.
+    #[error("the secret's file {0} holds no secret: one line of text is expected")]
+    NoText(PathBuf),
+}
+
+impl ExitCode for Error {
+    fn exit_code(&self) -> Code {
+        match self {
+            Self::Missing(_) => Code::NoInput,
+            Self::Unreadable(..) | Self::Empty(_) | Self::TooMany(_) | Self::NoText(_) => {
+                Code::Configuration
+            }
+        }
+    }
+}
+
+impl Place {
+    /// The first of the places that has it: the file that a flag names, the credential, the
+    /// variable. In words where it could be, if nowhere.
+    pub fn find(
+        kind: Kind,
+        file: Option<&Path>,
+        environment: &Environment,
+    ) -> Result<Self, String> {
+        if let Some(file) = file {
+            return Ok(Self::File(file.to_owned()));
+        }
+        let credentials = environment.path("CREDENTIALS_DIRECTORY");
+        let credential = credentials.map(|folder| folder.join(kind.credential()));
+        if let Some(file) = credential.filter(|file| file.exists()) {
+            return Ok(Self::File(file));
+        }
+        match environment.text(kind.variable()) {
+            Some(secret) => {
+                let secret = secret.trim_start_matches('\u{feff}').trim();
+                Ok(Self::Variable(Secret::from(secret.to_owned())))
+            }
+            None => Err(format!(
+                "no secret: give {}, the systemd credential {} or {}",
+                kind.flag(),
+                kind.credential(),
+                kind.variable()
+            )),
+        }
+    }
+
+    /// The file to watch, where it is one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::File(file) | Self::Held(file, _) => Some(file),
+            Self::Variable(_) => None,
+        }
+    }
+
+    /// The secret, where no file is read for it any more.
+    pub fn fixed(&self) -> Option<Secret> {
+        match self {
+            Self::File(_) => None,
+            Self::Held(path, text) => secret_of(path, first_line(text.expose_secret())).ok(),
+            Self::Variable(secret) => Some(secret.clone()),
+        }
+    }
+
+    /// Reads it: a file's first line, without white space around it.
+    pub fn read(&self) -> Result<Secret, Error> {
+        match self {
+            Self::Variable(secret) => Ok(secret.clone()),
+            Self::Held(path, text) => secret_of(path, first_line(text.expose_secret())),
+            Self::File(path) => secret_of(path, first_line(&text_of(path)?)),
+        }
+    }
+
+    /// It stands in quotes: in a file, or in a variable of a program that takes values as they are
+    /// written. They may belong to it.
+    pub fn is_quoted(&self) -> bool {
+        // What is no file may be there to be read once, by whoever needs it.
+        if matches!(self, Self::File(path) if !path.is_file()) {
+            return false;
+        }
+        let Ok(secrets) = self.read_lines() else {
+            return false;
+        };
+        let quoted = |text: &str| {
+            let mut inner = text.chars();
+            let ends = (inner.next(), inner.next_back());
+            matches!(ends, (Some('"'), Some('"')) | (Some('\''), Some('\'')))
+        };
+        secrets.iter().any(|secret| quoted(secret.expose_secret()))
+    }
+
+    /// Reads several, a line each; empty lines count as none. At least one, at most [`LINES_MAX`].
+    pub fn read_lines(&self) -> Result<Vec<Secret>, Error> {
+        let (path, text) = match self {
+            Self::Variable(secret) => (Path::new(""), secret.expose_secret().to_owned()),
+            Self::Held(path, text) => (path.as_path(), text.expose_secret().to_owned()),
+            Self::File(path) => (path.as_path(), text_of(path)?),
+        };
+        let lines = text.lines().filter(|line| !line.trim().is_empty());
+        let secrets = lines.map(|line| secret_of(path, line));
+        let secrets = secrets.collect::<Result<Vec<_>, _>>()?;
+        match secrets.len() {
+            0 => Err(Error::Empty(path.to_owned())),
+            1..=LINES_MAX => Ok(secrets),
+            _ => Err(Error::TooMany(path.to_owned())),
+        }
+    }
+}
+
+/// A file's text, without the mark of UTF-8 that editors put before it.
+pub fn text_of(path: &Path) -> Result<String, Error> {
+    let opened = std::fs::File::open(path).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::Missing(path.to_owned()),
+        _ => Error::Unreadable(path.to_owned(), error),
+    })?;
+    let mut text = String::new();
+    opened
+        .take(SECRET_BYTES_MAX)
+        .read_to_string(&mut text)
+        .map_err(|error| match error.kind() {
+            io::ErrorKind::InvalidData => Error::NoText(path.to_owned()),
+            _ => Error::Unreadable(path.to_owned(), error),
+        })?;
+    Ok(text.trim_start_matches('\u{feff}').to_owned())
+}
+
+fn first_line(text: &str) -> &str {
+    text.lines().next().unwrap_or_default()
+}
+
+fn secret_of(path: &Path, line: &str) -> Result<Secret, Error> {
+    let line = line.trim();
+    if line.is_empty() {
+        return Err(Error::Empty(path.to_owned()));
+    }
+    if line.chars().any(char::is_control) {
+        return Err(Error::NoText(path.to_owned()));
+    }
+    Ok(Secret::from(line.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(place: &Place) -> String {
+        place.read().expect("a secret").expose_secret().to_owned()
+    }
+
+    #[test]
+    fn a_file_comes_before_the_credential_and_that_before_the_variable() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let own = folder.path().join("own");
+        std::fs::write(&own, " from-file \nsecond line\n").expect("written");
+        let directory = folder.path().to_str().expect("UTF-8");
+        let environment = Environment::of([
+            ("CREDENTIALS_DIRECTORY", directory),
+            ("CALLBRIDGE_TOKEN", "from-variable"),
+        ]);
+        let find = |file| Place::find(Kind::Token, file, &environment).expect("found");
+        assert_eq!(read(&find(Some(&own))), "from-file");
+        assert_eq!(read(&find(None)), "from-variable");
+        let marked = "\u{feff}from-credential\r\n";
+        std::fs::write(folder.path().join("token"), marked).expect("written");
+        assert_eq!(read(&find(None)), "from-credential");
+    }
+
+    #[test]
+    fn a_secret_that_is_nowhere_is_told_with_the_places_it_may_be() {
+        let nowhere = Place::find(Kind::Ami, None, &Environment::default()).expect_err("nowhere");
+        insta::assert_snapshot!(
+            nowhere,
+                @"no secret: give secret-file=FILE, the systemd credential ami-secret or \
+                CALLBRIDGE_AMI_SECRET"
+
+        );
+    }
+
+    #[test]
+    fn files_without_a_secret_are_told_apart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let place = Place::File(file.clone());
+        assert!(matches!(place.read(), Err(Error::Missing(_))));
+        for (bytes, empty) in [
+            (&b"\nx"[..], true),
+            (b"", true),
+            (b"\xef\xbb\xbf\r\n", true),
+            (b"\xff\xfe", false),
+            (b"a\x07b", false),
+        ] {
+            std::fs::write(&file, bytes).expect("written");
+            let error = place.read().expect_err("no secret");
+            assert_eq!(
+                matches!(error, Error::Empty(_)),
+                empty,
+                "{bytes:?}: {error}"
+            );
+            assert_eq!(error.exit_code(), Code::Configuration);
+        }
+    }
+
+    #[test]
+    fn several_secrets_stand_a_line_each() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secrets");
+        let place = Place::File(file.clone());
+        let write = |text: &str| std::fs::write(&file, text).expect("written");
+        let read = || {
+            let secrets = place.read_lines();
+            let texts = secrets.map(|all| {
+                let text = |secret: &Secret| secret.expose_secret().to_owned();
+                all.iter().map(text).collect::<Vec<_>>()
+            });
+            texts.map_err(|error| error.exit_code())
+        };
+        write("\u{feff}current \r\n\n previous\n");
+        assert_eq!(read(), Ok(vec!["current".into(), "previous".into()]));
+        for wrong in ["", "\n \n", "a\nb\nc\nd\ne", "a\u{7}"] {
+            write(wrong);
+            assert_eq!(read(), Err(Code::Configuration), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn quotes_around_a_secret_are_seen_and_left() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let place = Place::File(file.clone());
+        for (text, quoted) in [
+            ("\"abc\"\n", true),
+            ("'abc'", true),
+            ("\u{feff}\"abc\"\r\n", true),
+            ("\"abc", false),
+            ("a\"b\"c", false),
+            ("\"", false),
+        ] {
+            std::fs::write(&file, text).expect("written");
+            assert_eq!(place.is_quoted(), quoted, "{text:?}");
+        }
+        let environment = Environment::of([("CALLBRIDGE_AMI_SECRET", "\u{feff}\"abc\"\r\n")]);
+        let place = Place::find(Kind::Ami, None, &environment).expect("found");
+        assert!(place.is_quoted());
+        assert_eq!(read(&place), "\"abc\"");
+    }
+
+    #[test]
+    fn a_secret_is_never_printed() {
+        let environment = Environment::of([("CALLBRIDGE_TOKEN", "svc_pat_hidden")]);
+        let place = Place::find(Kind::Token, None, &environment).expect("found");
+        assert!(!format!("{place:?}").contains("hidden"));
+    }
+}

@@ -1,0 +1,330 @@
+//! What is found in the shape: one function for each part of it, in a list that grows.
+//!
+//! A new finding is a [`Kind`] with a word of its own, a function here, and a line in `FINDERS`.
+
+use super::{Kind, Source, Status, Todo};
+use crate::Reason;
+use crate::status::other_reader::{Effect, OtherReader};
+
+/// A gap is pointed at for this long after its end; `status` lists it for longer.
+const GAP_SECONDS: i64 = 24 * 3600;
+/// A shorter one is that of a restart.
+const GAP_SECONDS_MIN: i64 = 30;
+/// A token that nobody here can renew is pointed at so long before its end.
+const TOKEN_SECONDS: i64 = 14 * 24 * 3600;
+/// Prefixes of channels named in one line.
+const UNMATCHED_MAX: usize = 5;
+/// How [`super::Pause::reason`] says that no daemon runs.
+pub const NO_DAEMON: &str = "no daemon runs";
+
+/// Looks at one part.
+type Finder = fn(&Status, &mut Vec<Todo>);
+
+/// Everything that is looked at.
+const FINDERS: &[Finder] = &[
+    pause,
+    sources,
+    super::hearing::hearing,
+    formats,
+    daemons,
+    trunks,
+    token,
+    troubles,
+    gaps,
+    letters,
+    super::people::lists,
+    super::people::employees,
+    webhooks,
+    directory,
+    lead_fields,
+    books,
+];
+
+/// All that waits for a person.
+pub fn findings(status: &Status) -> Vec<Todo> {
+    let mut found = Vec::new();
+    for find in FINDERS {
+        find(status, &mut found);
+    }
+    found
+}
+
+impl Status {
+    /// One of our own commands on this state: `callbridge dead list --state DIR`.
+    pub fn command(&self, what: &str) -> String {
+        match self.state.as_str() {
+            "" => format!("callbridge {what}"),
+            state => format!("callbridge {what} --state {}", quoted(state)),
+        }
+    }
+
+    /// The command that tries everything the daemon was given.
+    pub fn check(&self) -> String {
+        let known = self.check_command.clone();
+        known.unwrap_or_else(|| "callbridge check @FILE (with the flags of run)".to_owned())
+    }
+}
+
+/// For a shell.
+pub fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=@,+%".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        text.to_owned()
+    } else {
+        format!("'{}'", text.replace('\'', r"'\''"))
+    }
+}
+
+pub(super) fn todo(kind: Kind, what: impl Into<String>, command: impl Into<String>) -> Todo {
+    let (what, command) = (what.into(), command.into());
+    Todo {
+        kind,
+        what,
+        command,
+    }
+}
+
+/// `1 call`, `2 calls`
+pub(super) fn counted(count: u64, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    }
+}
+
+fn pause(status: &Status, found: &mut Vec<Todo>) {
+    let Some(pause) = &status.pause else { return };
+    if pause.reason == NO_DAEMON {
+        let what = "no daemon runs: no call is heard and none is sent";
+        let run = status.command("run @FILE");
+        found.push(todo(Kind::NoDaemon, what, run));
+        return;
+    }
+    let what = format!("paused ({}): {}", pause.reason, pause.cure);
+    let command = match pause.reason.as_str() {
+        "reconnect" => status.command("connect"),
+        "calls_refused" => status.command("dead list"),
+        "disk" => format!("df -h {}", quoted(&status.state)),
+        "clock" => "timedatectl status".to_owned(),
+        // all others are for the CRM's side, its token, or the flags
+        _ => status.check(),
+    };
+    found.push(todo(Kind::Paused, what, command));
+}
+
+fn sources(status: &Status, found: &mut Vec<Todo>) {
+    if status.sources.is_empty() {
+        return;
+    }
+    let down = |source: &&Source| !source.state.is_up();
+    let why = |source: &Source| {
+        let why = source.why.as_deref().unwrap_or("not reached yet");
+        format!("source {} is down: {why}", source.name())
+    };
+    let lines = || status.sources.iter().filter(|source| !source.catch_up);
+    let deaf = lines().count() > 0 && lines().all(|source| down(&source));
+    for source in status.sources.iter().filter(down) {
+        let kind = match deaf && !source.catch_up {
+            true => Kind::NoSource,
+            false => Kind::SourceDown,
+        };
+        found.push(todo(kind, why(source), status.check()));
+    }
+}
+
+fn formats(status: &Status, found: &mut Vec<Todo>) {
+    let readable = status
+        .sources
+        .iter()
+        .filter(|it| it.state.is_up() && it.read == 0);
+    for source in readable {
+        if let Some(why) = &source.why {
+            let what = format!("source {}: {why}", source.name());
+            found.push(todo(Kind::OtherFormat, what, status.check()));
+        }
+    }
+}
+
+fn daemons(status: &Status, found: &mut Vec<Todo>) {
+    for source in &status.sources {
+        let harmful = |other: &&OtherReader| other.effect != Effect::None;
+        for other in source.others.iter().filter(harmful) {
+            let what = format!("source {}: {other}", source.name());
+            let command = match other.pid {
+                Some(pid) => format!("ps -fp {pid}"),
+                None => status.command("status"),
+            };
+            found.push(todo(Kind::OtherDaemon, what, command));
+        }
+    }
+}
+
+fn trunks(status: &Status, found: &mut Vec<Todo>) {
+    if status.unmatched.is_empty() {
+        return;
+    }
+    let named = status.unmatched.iter().take(UNMATCHED_MAX);
+    let named = named.map(|it| format!("{} ({})", it.prefix, counted(it.calls, "call", "calls")));
+    let named: Vec<String> = named.collect();
+    let more = match status.unmatched.len().saturating_sub(UNMATCHED_MAX) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let what = format!(
+        "outside numbers go over {}{more}, and no --trunk takes these in: the calls are taken for \
+         internal ones and not journaled; name them with --trunk, or in --employees those that \
+         are telephones",
+        named.join(", ")
+    );
+    found.push(todo(Kind::NoTrunk, what, status.check()));
+}
+
+fn token(status: &Status, found: &mut Vec<Todo>) {
+    let token = &status.token;
+    // what a pause says already is not said again
+    if status.pause.is_none() {
+        let (what, command) = match token.state.as_str() {
+            "reconnect" => (
+                "the CRM's consent is over: calls go out while the last token lives",
+                status.command("connect"),
+            ),
+            "missing" => ("there is no token", status.check()),
+            "refused" => ("the CRM refuses the token", status.check()),
+            "wrong_company" => ("the token is another company's", status.check()),
+            "no_grant" => ("the token lacks a grant", status.check()),
+            _ => ("", String::new()),
+        };
+        if !what.is_empty() {
+            found.push(todo(Kind::Token, what, command));
+        }
+    }
+    // A token by consent is renewed by itself, long before its end.
+    let lasts = token.kind.as_deref() == Some("PAT") && token.state == "ok";
+    let left = token.expires_at.map(|end| end - status.at);
+    if let Some(left) = left.filter(|left| lasts && *left <= TOKEN_SECONDS) {
+        let days = (left / 86_400).max(0).unsigned_abs();
+        let what = format!(
+            "the token ends in {}: issue a new one in the CRM and put it into --token-file",
+            counted(days, "day", "days")
+        );
+        found.push(todo(Kind::TokenEnds, what, status.check()));
+    }
+}
+
+fn troubles(status: &Status, found: &mut Vec<Todo>) {
+    for trouble in &status.troubles {
+        let what = format!(
+            "the CRM's {} fail ({}): {}",
+            trouble.part, trouble.why, trouble.instead
+        );
+        found.push(todo(Kind::CrmTrouble, what, status.command("status")));
+    }
+}
+
+fn gaps(status: &Status, found: &mut Vec<Todo>) {
+    let open = status.gaps.iter().filter(|gap| {
+        let long = gap.to - gap.from >= GAP_SECONDS_MIN;
+        !gap.filled && long && status.at - gap.to <= GAP_SECONDS
+    });
+    let (mut count, mut seconds, mut last) = (0, 0, None);
+    for gap in open {
+        count += 1;
+        seconds += (gap.to - gap.from).unsigned_abs();
+        last = Some(gap);
+    }
+    let Some(gap) = last else { return };
+    let what = format!(
+        "{} of {} ({} in a day): whole calls may be missing; look into the PBX's own list, and \
+         name its file with --catch-up",
+        counted(count, "gap", "gaps"),
+        status.name_of(&gap.source),
+        super::seconds_in_words(seconds),
+    );
+    // The calls around it say whether any was lost.
+    let command = status.command("calls --today");
+    found.push(todo(Kind::Gap, what, command));
+}
+
+fn letters(status: &Status, found: &mut Vec<Todo>) {
+    let of = |reason: Reason| status.letters.get(reason.word()).copied().unwrap_or(0);
+    let (no_lead, no_employee) = (of(Reason::NoLead), of(Reason::NoEmployee));
+    let dead = Reason::ALL.into_iter().filter(|reason| !reason.is_parked());
+    let dead: Vec<(Reason, u64)> = dead
+        .map(|reason| (reason, of(reason)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    let count: u64 = dead.iter().map(|(_, count)| count).sum();
+    if count > 0 {
+        let each = dead.iter().map(|(reason, n)| format!("{n} {reason}"));
+        let each: Vec<String> = each.collect();
+        let letters = counted(count, "dead letter", "dead letters");
+        let what = format!("{letters}: {}", each.join(", "));
+        found.push(todo(Kind::DeadLetters, what, status.command("dead list")));
+    }
+    if no_lead > 0 {
+        let calls = counted(no_lead, "call waits", "calls wait");
+        let what = format!("{calls} for a lead");
+        let command = status.command("lead missing");
+        found.push(todo(Kind::NoLead, what, command));
+    }
+    if no_employee > 0 {
+        let calls = counted(no_employee, "call waits", "calls wait");
+        let what = format!("{calls} for an employee: add the extension to --employees");
+        let command = status.command("dead list --reason no_employee");
+        found.push(todo(Kind::NoEmployee, what, command));
+    }
+}
+
+fn webhooks(status: &Status, found: &mut Vec<Todo>) {
+    let Some(webhooks) = &status.webhooks else {
+        return;
+    };
+    if webhooks.state == "no_secret" {
+        let what = "webhooks cannot be proved: no signing secret is known; give \
+                    --webhook-secret-file";
+        found.push(todo(Kind::Webhooks, what, status.check()));
+    }
+}
+
+fn directory(status: &Status, found: &mut Vec<Todo>) {
+    let Some(directory) = &status.directory else {
+        return;
+    };
+    let why = directory.why.as_deref().unwrap_or("no reason is known");
+    let what = match directory.backfill.as_deref() {
+        Some("no_grant") => {
+            "leads cannot be read: grant PERMISSION_OPEN_API_LEAD:READ, or leave --lead-directory \
+             out"
+            .to_owned()
+        }
+        Some("left") => format!("leads are not read any more: {why}"),
+        Some(_) | None => return,
+    };
+    found.push(todo(Kind::LeadDirectory, what, status.check()));
+}
+
+fn lead_fields(status: &Status, found: &mut Vec<Todo>) {
+    let Some(fields) = &status.lead_fields else {
+        return;
+    };
+    if fields.state == "off" {
+        let why = fields.why.as_deref().unwrap_or("no reason is known");
+        let what = format!("fields of leads are not written: {why}");
+        found.push(todo(Kind::LeadFields, what, status.check()));
+    }
+    for field in fields.fields.iter().filter(|field| !field.ok) {
+        let what = format!("--lead-field {}={}: {}", field.name, field.id, field.what);
+        found.push(todo(Kind::LeadFields, what, status.check()));
+    }
+}
+
+fn books(status: &Status, found: &mut Vec<Todo>) {
+    if !status.books.balance() {
+        let what = "the books do not add up: a fault of this program; report it with this";
+        found.push(todo(Kind::Books, what, status.command("status --json")));
+    }
+}
+
+#[cfg(test)]
+#[path = "findings_tests.rs"]
+mod tests;

@@ -1,0 +1,352 @@
+//! The table of verdicts: what stands in the shape, and what is made of it.
+
+use super::Kind as K;
+use super::*;
+use crate::status::{
+    Directory, Employees, Lack, Lacking, LeadField, LeadFields, ListFile, PAUSES, Pause, SourceGap,
+    SourceState, Token, Trouble, Unmatched, Verdict, Webhooks,
+};
+
+const NOW: i64 = 1_795_151_317;
+const DAY: i64 = 86_400;
+
+/// A daemon with which all is well.
+fn well() -> Status {
+    let up = |url: &str| Source {
+        url: url.to_owned(),
+        pbx: "pbx1".to_owned(),
+        state: SourceState::Up,
+        ..Source::default()
+    };
+    Status {
+        at: NOW,
+        state: "/var/lib/callbridge".to_owned(),
+        sources: vec![up("ami://a@pbx:5038"), up("wss://b/ws")],
+        token: Token {
+            state: "ok".to_owned(),
+            kind: Some("PAT".to_owned()),
+            expires_at: Some(NOW + 400 * DAY),
+            ..Token::default()
+        },
+        ..Status::default()
+    }
+}
+
+fn with(change: impl FnOnce(&mut Status)) -> Status {
+    let mut status = well();
+    change(&mut status);
+    status.judged()
+}
+
+/// A part of the CRM fails, and others do its work.
+fn troubled() -> Status {
+    with(|status| {
+        status.troubles = vec![Trouble {
+            part: "polls".to_owned(),
+            why: "500".to_owned(),
+            instead: "pages are read".to_owned(),
+            since: 1_795_151_000,
+        }];
+    })
+}
+
+fn paused(reason: &str) -> Status {
+    with(|status| {
+        status.pause = Some(Pause {
+            reason: reason.to_owned(),
+            cure: "do this".to_owned(),
+        });
+    })
+}
+
+fn letters(reason: &str, count: u64) -> Status {
+    with(|status| {
+        status.letters.insert(reason.to_owned(), count);
+    })
+}
+
+fn gap(seconds: i64, ago: i64, filled: bool) -> Status {
+    let source = "ami://a@pbx:5038".to_owned();
+    with(|status| {
+        status.gaps.push(SourceGap {
+            source,
+            from: NOW - ago - seconds,
+            to: NOW - ago,
+            filled,
+        });
+    })
+}
+
+fn down(which: &[usize]) -> Status {
+    with(|status| {
+        for at in which {
+            status.sources[*at].state = SourceState::Down;
+            status.sources[*at].why = Some("connection refused".to_owned());
+        }
+    })
+}
+
+fn token(state: &str) -> Status {
+    with(|status| status.token.state = state.to_owned())
+}
+
+/// A line that was let in so many seconds ago, has heard nothing since, and lacks this.
+fn silent(lacking: Option<Lacking>, seconds: i64) -> Status {
+    with(|status| {
+        let source = &mut status.sources[0];
+        source.state = SourceState::Connected;
+        source.connected_since = Some(NOW - seconds);
+        source.lacks.extend(lacking.map(|kind| Lack {
+            kind,
+            what: "set read".to_owned(),
+        }));
+    })
+}
+
+/// Lines that are let in and have heard nothing yet.
+fn let_in() -> Vec<(Status, &'static [Kind])> {
+    use Kind as K;
+    vec![
+        (silent(None, DAY - 60), &[]),
+        (silent(None, DAY), &[K::NotHeard]),
+        (silent(Some(Lacking::Calls), 60), &[K::NotHeard]),
+        (silent(Some(Lacking::System), 60), &[K::NotHeard]),
+        (silent(Some(Lacking::List), 60), &[K::Rights]),
+        (silent(Some(Lacking::Variables), 60), &[K::Rights]),
+        (silent(Some(Lacking::Times), 60), &[]),
+        (silent(Some(Lacking::Filter), 60), &[]),
+    ]
+}
+
+fn unmatched() -> Status {
+    with(|status| {
+        status.unmatched.push(Unmatched {
+            prefix: "PJSIP/citty".to_owned(),
+            calls: 1,
+            ..Unmatched::default()
+        });
+    })
+}
+
+fn ends_in(kind: &str, seconds: i64) -> Status {
+    with(|status| {
+        status.token.kind = Some(kind.to_owned());
+        status.token.expires_at = Some(NOW + seconds);
+    })
+}
+
+fn catch_up(state: SourceState) -> Status {
+    with(|status| {
+        let file = Source {
+            catch_up: true,
+            state,
+            ..Source::default()
+        };
+        status.sources.push(file);
+    })
+}
+
+fn backfill(state: &str) -> Status {
+    with(|status| {
+        status.directory = Some(Directory {
+            backfill: Some(state.to_owned()),
+            ..Directory::default()
+        });
+    })
+}
+
+fn fields(state: &str, ok: bool) -> Status {
+    let field = LeadField {
+        ok,
+        ..LeadField::default()
+    };
+    with(|status| {
+        status.lead_fields = Some(LeadFields {
+            state: state.to_owned(),
+            fields: vec![field],
+            ..LeadFields::default()
+        });
+    })
+}
+
+fn webhooks(state: &str) -> Status {
+    with(|status| {
+        status.webhooks = Some(Webhooks {
+            state: state.to_owned(),
+            ..Webhooks::default()
+        });
+    })
+}
+
+fn staff(calls: u64, matched: u64) -> Status {
+    let employees = Employees {
+        calls,
+        matched,
+        ..Employees::default()
+    };
+    with(|status| status.employees = Some(employees))
+}
+
+fn list(change: impl FnOnce(&mut ListFile)) -> Status {
+    let mut list = ListFile {
+        file: "/etc/l".to_owned(),
+        rows: 3,
+        read_at: Some(NOW),
+        ..ListFile::default()
+    };
+    change(&mut list);
+    with(|status| status.lists.push(list))
+}
+
+fn other_format(read: u64) -> Status {
+    with(|status| {
+        status.sources[0].read = read;
+        status.sources[0].why = Some("this looks like CEL".to_owned());
+    })
+}
+
+fn other_daemon(effect: Effect) -> Status {
+    let other = OtherReader {
+        pid: Some(7),
+        effect,
+        ..OtherReader::default()
+    };
+    with(|status| status.sources[0].others.push(other))
+}
+
+#[test]
+fn the_verdict_is_that_of_the_worst_that_is_found() {
+    let both_down = {
+        let mut status = down(&[0, 1]);
+        status.letters.insert("failed".to_owned(), 1);
+        status.judged()
+    };
+    let wrong_books = with(|status| (status.books.finished, status.books.ready) = (2, 1));
+    let table: Vec<(Status, &[Kind])> = vec![
+        (well().judged(), &[]),
+        (paused("outage"), &[K::Paused]),
+        (troubled(), &[K::CrmTrouble]),
+        (paused(NO_DAEMON), &[K::NoDaemon]),
+        (down(&[0]), &[K::SourceDown]),
+        (both_down, &[K::NoSource, K::NoSource, K::DeadLetters]),
+        (catch_up(SourceState::Down), &[K::SourceDown]),
+        (catch_up(SourceState::Reading), &[]),
+        (other_format(0), &[K::OtherFormat]),
+        (other_format(1), &[]),
+        (other_daemon(Effect::Twice), &[K::OtherDaemon]),
+        (other_daemon(Effect::Torn), &[K::OtherDaemon]),
+        (other_daemon(Effect::None), &[]),
+        (letters("failed", 2), &[K::DeadLetters]),
+        (letters("unreadable", 1), &[K::DeadLetters]),
+        (letters("failed", 0), &[]),
+        (letters("no_lead", 1), &[K::NoLead]),
+        (letters("no_employee", 1), &[K::NoEmployee]),
+        (staff(9, 0), &[]),
+        (staff(10, 1), &[]),
+        (staff(10, 0), &[K::Employees]),
+        (list(|_| ()), &[]),
+        (list(|it| it.bad = 1), &[K::Lists]),
+        (list(|it| it.rows = 0), &[K::Lists]),
+        (list(|it| it.why = Some("gone".to_owned())), &[K::Lists]),
+        (gap(600, 60, false), &[K::Gap]),
+        (gap(600, 60, true), &[]),
+        (gap(5, 60, false), &[]),
+        (gap(600, 2 * DAY, false), &[]),
+        (unmatched(), &[K::NoTrunk]),
+        (token("reconnect"), &[K::Token]),
+        (token("refused"), &[K::Token]),
+        (token("unknown"), &[]),
+        (ends_in("PAT", 13 * DAY), &[K::TokenEnds]),
+        (ends_in("PAT", -5), &[K::TokenEnds]),
+        (ends_in("PAT", 15 * DAY), &[]),
+        (ends_in("ACCESS", 60), &[]),
+        (backfill("left"), &[K::LeadDirectory]),
+        (backfill("no_grant"), &[K::LeadDirectory]),
+        (backfill("waiting"), &[]),
+        (fields("ok", true), &[]),
+        (fields("off", false), &[K::LeadFields, K::LeadFields]),
+        (webhooks("no_secret"), &[K::Webhooks]),
+        (webhooks("listening"), &[]),
+        (wrong_books, &[K::Books]),
+    ];
+    let mut met = std::collections::BTreeSet::new();
+    for (status, kinds) in table.into_iter().chain(let_in()) {
+        let found: Vec<Kind> = status.todo.iter().map(|todo| todo.kind).collect();
+        assert_eq!(found, kinds, "{status:?}");
+        let worst = kinds.iter().map(|kind| kind.verdict()).max();
+        assert_eq!(status.verdict, worst.unwrap_or(Verdict::Well));
+        met.extend(found);
+        for todo in &status.todo {
+            assert!(
+                !todo.what.is_empty() && !todo.command.is_empty(),
+                "{todo:?}"
+            );
+        }
+    }
+    assert!(met.into_iter().eq(Kind::ALL), "a kind that nothing finds");
+}
+
+#[test]
+fn a_catch_up_file_that_is_read_is_no_source_that_is_up() {
+    let mut status = down(&[0, 1]);
+    status.sources.push(Source {
+        catch_up: true,
+        state: SourceState::Done,
+        ..Source::default()
+    });
+    let status = status.judged();
+    assert_eq!(status.verdict, Verdict::Down);
+}
+
+#[test]
+fn every_pause_stops_the_calls_and_says_its_cure_with_a_command() {
+    for reason in PAUSES {
+        let status = paused(reason);
+        assert_eq!(status.verdict, Verdict::Down, "{reason}");
+        let todo = &status.todo[0];
+        assert_eq!(todo.what, format!("paused ({reason}): do this"));
+        assert!(!todo.command.is_empty(), "{reason}");
+    }
+    assert_eq!(paused("disk").todo[0].command, "df -h /var/lib/callbridge");
+}
+
+#[test]
+fn a_list_says_which_rows_are_wrong_and_what_is_in_force() {
+    let what = |status: Status| status.todo[0].what.clone();
+    let two = list(|it| {
+        it.bad = 3;
+        it.faults = vec!["line 4: a".to_owned(), "line 7: b".to_owned()];
+    });
+    let gone = |read_at| {
+        what(list(|it| {
+            it.why = Some("/etc/l: no such file".to_owned());
+            it.read_at = read_at;
+        }))
+    };
+    let empty = what(list(|it| it.rows = 0));
+    let said = [what(two), gone(Some(NOW)), gone(None), empty];
+    insta::assert_snapshot!(said.join("\n"), @r"
+    3 rows of the list /etc/l cannot be used: line 4: a; line 7: b; and 1 more
+    the list /etc/l cannot be used: no such file; what was read before stays in force (3 rows)
+    the list /etc/l cannot be used: no such file; nothing of it is in force
+    the list /etc/l has no row
+    ");
+}
+
+#[test]
+fn commands_can_be_run_as_they_stand() {
+    let mut status = well();
+    status.state = "/srv/it's here".to_owned();
+    status.letters.insert("failed".to_owned(), 2);
+    status.letters.insert("conflict".to_owned(), 1);
+    let status = status.judged();
+    assert_eq!(status.todo[0].what, "3 dead letters: 2 failed, 1 conflict");
+    let command = r"callbridge dead list --state '/srv/it'\''s here'";
+    assert_eq!(status.todo[0].command, command);
+    let mut status = down(&[0]);
+    status.check_command = Some("callbridge check @/etc/flags".to_owned());
+    let status = status.judged();
+    assert_eq!(status.todo[0].command, "callbridge check @/etc/flags");
+    let what = "source ami://a@pbx:5038 is down: connection refused";
+    assert_eq!(status.todo[0].what, what);
+}

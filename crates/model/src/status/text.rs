@@ -1,0 +1,291 @@
+//! `status` for people: the verdict first, then a few aligned lines.
+
+use super::{
+    Directory, Employees, LeadField, LeadFields, ListFile, Source, SourceState, Status, Verdict,
+    Webhooks,
+};
+use crate::Zone;
+use crate::safe::safe;
+use std::fmt::Write as _;
+
+/// Gaps listed.
+const GAPS_MAX: usize = 5;
+
+/// How it is shown.
+#[derive(Clone, Debug)]
+pub struct Look {
+    /// With ANSI colours.
+    pub colour: bool,
+    /// The zone of all times.
+    pub zone: Zone,
+}
+
+impl Look {
+    fn paint(&self, code: &str, text: &str) -> String {
+        if self.colour {
+            format!("\x1b[{code}m{text}\x1b[0m")
+        } else {
+            text.to_owned()
+        }
+    }
+}
+
+/// `2 h 05 min`, `3 min 20 s`, `12 s`.
+pub fn seconds_in_words(seconds: u64) -> String {
+    match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
+        (0, 0, s) => format!("{s} s"),
+        (0, m, s) => format!("{m} min {s:02} s"),
+        (h, m, _) => format!("{h} h {m:02} min"),
+    }
+}
+
+impl Status {
+    /// The same for people: the verdict, what waits with what to run, then how all stands.
+    pub fn to_text(&self, look: &Look) -> String {
+        let mut text = self.head(look);
+        self.calls_to_text(&mut text, look);
+        self.pace_to_text(&mut text);
+        self.token_to_text(&mut text, look);
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.to_text(&mut text, look);
+        }
+        if let Some(directory) = &self.directory {
+            directory.to_text(&mut text);
+        }
+        if let Some(fields) = &self.lead_fields {
+            fields.to_text(&mut text);
+        }
+        if let Some(line) = self.employees.as_ref().and_then(Employees::to_line) {
+            let _ = writeln!(text, "{}", safe(&line));
+        }
+        for list in &self.lists {
+            let ListFile {
+                file,
+                kind,
+                rows,
+                bad,
+                ..
+            } = list;
+            let bad = match bad {
+                0 => String::new(),
+                bad => format!(", {bad} bad"),
+            };
+            let _ = writeln!(text, "list     {}: {rows} {}{bad}", safe(file), safe(kind));
+        }
+        for source in &self.sources {
+            source.to_text(&mut text, look);
+        }
+        self.gaps_to_text(&mut text, look);
+        if !self.version.is_empty() {
+            let (version, state) = (safe(&self.version), safe(&self.state));
+            let _ = writeln!(text, "version  {version}, state {state}");
+        }
+        text
+    }
+
+    /// The verdict, and what waits.
+    fn head(&self, look: &Look) -> String {
+        let words = match self.verdict {
+            Verdict::Well => look.paint("1;32", "all is well"),
+            Verdict::Attention if self.todo.len() == 1 => {
+                look.paint("1;33", "one thing waits for you")
+            }
+            Verdict::Attention => {
+                let many = format!("{} things wait for you", self.todo.len());
+                look.paint("1;33", &many)
+            }
+            Verdict::Down if self.pause.is_some() => look.paint("1;31", "nothing reaches the CRM"),
+            Verdict::Down => look.paint("1;31", "no source is up"),
+        };
+        let mut text = format!("{words}\n");
+        for todo in &self.todo {
+            let code = match todo.kind.verdict() {
+                Verdict::Down => "31",
+                Verdict::Attention | Verdict::Well => "33",
+            };
+            let _ = writeln!(text, "  {} {}", look.paint(code, "-"), safe(&todo.what));
+            let _ = writeln!(text, "      {}", look.paint("1", &safe(&todo.command)));
+        }
+        text
+    }
+
+    /// What the source of this URL is called.
+    pub fn name_of<'a>(&'a self, url: &'a str) -> &'a str {
+        let source = self.sources.iter().find(|source| source.url == url);
+        source.map_or(url, Source::name)
+    }
+
+    fn calls_to_text(&self, text: &mut String, look: &Look) {
+        let b = &self.books;
+        let balance = if b.balance() { "" } else { " (unbalanced!)" };
+        let _ = writeln!(text, "books    {} finished{balance}", b.finished);
+        let _ = writeln!(
+            text,
+            "         {} ready, {} sending, {} submitted, {} journaled\n         \
+             {} dead, {} parked, {} discarded",
+            b.ready, b.sending, b.submitted, b.journaled, b.dead, b.parked, b.discarded
+        );
+        let _ = writeln!(
+            text,
+            "         beside them {} internal, {} skipped, {} unreadable",
+            b.internal, b.skipped, b.unreadable
+        );
+        if let Some(at) = self.last_call_at {
+            let _ = writeln!(text, "last     call of {}", look.zone.second(at));
+        }
+    }
+
+    fn pace_to_text(&self, text: &mut String) {
+        let budget = &self.budget;
+        // Without a daemon nobody keeps a budget.
+        if budget.limit > 0 {
+            let next = match budget.next_free_in_ms {
+                0 => String::new(),
+                ms => format!(", next free in {}.{} s", ms / 1000, ms % 1000 / 100),
+            };
+            let _ = writeln!(
+                text,
+                "budget   {} of {} requests used in {} s{next}",
+                budget.used, budget.limit, budget.window_sec
+            );
+        }
+        let waiting = match self.backlog.calls {
+            0 => "nothing waits".to_owned(),
+            1 => "1 call".to_owned(),
+            calls => format!("{calls} calls"),
+        };
+        // while it is paused the time does not run
+        let then = self.pause.as_ref().map_or("", |_| " once it goes on");
+        let drain = match self.backlog.drain_sec {
+            0 => String::new(),
+            seconds => format!(", confirmed in about {}{then}", seconds_in_words(seconds)),
+        };
+        let _ = writeln!(text, "backlog  {waiting}{drain}");
+    }
+
+    fn token_to_text(&self, text: &mut String, look: &Look) {
+        let token = &self.token;
+        let _ = write!(text, "token    {}", safe(&token.state));
+        if let Some(company) = &token.company {
+            let _ = write!(text, ", company {}", safe(company));
+        }
+        if let Some(application) = &token.application {
+            let _ = write!(text, ", application {}", safe(application));
+        }
+        if let Some(at) = token.expires_at {
+            let _ = write!(text, ", expires {}", look.zone.second(at));
+        }
+        text.push('\n');
+    }
+
+    fn gaps_to_text(&self, text: &mut String, look: &Look) {
+        let skipped = self.gaps.len().saturating_sub(GAPS_MAX);
+        for gap in self.gaps.iter().skip(skipped) {
+            let seconds = seconds_in_words((gap.to - gap.from).max(0).unsigned_abs());
+            let (from, to) = (look.zone.second(gap.from), look.zone.second(gap.to));
+            let filled = match gap.filled {
+                true => look.paint("32", "filled"),
+                false => look.paint("33", "not filled"),
+            };
+            let _ = writeln!(
+                text,
+                "gap      {from} to {to} ({seconds}), {filled}\n         of {}",
+                safe(self.name_of(&gap.source))
+            );
+        }
+        if skipped > 0 {
+            let _ = writeln!(text, "         and {skipped} before them: see --json");
+        }
+    }
+}
+
+impl Directory {
+    fn to_text(&self, text: &mut String) {
+        let (phones, leads) = (self.phones, self.leads);
+        let _ = write!(text, "leads    {phones} numbers of {leads} leads");
+        if let Some(state) = &self.backfill {
+            let _ = write!(text, ", backfill {}", safe(state));
+        }
+        let _ = match &self.why {
+            Some(why) => writeln!(text, ": {}", safe(why)),
+            None => writeln!(text),
+        };
+    }
+}
+
+impl LeadFields {
+    fn to_text(&self, text: &mut String) {
+        let why = self
+            .why
+            .as_ref()
+            .map_or_else(String::new, |why| format!(": {}", safe(why)));
+        let _ = writeln!(
+            text,
+            "fields   {}{why}; {} leads wait",
+            safe(&self.state),
+            self.waiting
+        );
+        for field in &self.fields {
+            let mark = if field.ok { "" } else { ", left out" };
+            let LeadField { name, id, what, .. } = field;
+            let _ = writeln!(text, "         {} {id}: {}{mark}", safe(name), safe(what));
+        }
+    }
+}
+
+impl Webhooks {
+    fn to_text(&self, text: &mut String, look: &Look) {
+        let how = if self.tls { "HTTPS" } else { "HTTP" };
+        let (address, state) = (safe(&self.address), safe(&self.state));
+        let _ = write!(text, "webhooks {address} ({how}) {state}");
+        if let Some(at) = self.last_event_at {
+            let _ = write!(text, ", last event {}", look.zone.second(at));
+        }
+        let events = self.events.iter();
+        let events =
+            events.map(|(result, count)| format!("{count} {}", safe(&result.replace('_', " "))));
+        let events: Vec<String> = events.collect();
+        let events = match &events[..] {
+            [] => "none so far".to_owned(),
+            events => events.join(", "),
+        };
+        let _ = writeln!(text, "\n         {events}");
+    }
+}
+
+impl Source {
+    fn to_text(&self, text: &mut String, look: &Look) {
+        let state = match self.state {
+            SourceState::Up => look.paint("32", "up"),
+            SourceState::Connected => look.paint("33", "connected, no event heard yet"),
+            SourceState::Down => look.paint("31", "down"),
+            SourceState::Reading => look.paint("33", "reading"),
+            SourceState::Done => look.paint("32", "done"),
+        };
+        let since = self.down_since.filter(|_| !self.state.is_up());
+        let since = since.map_or_else(String::new, |at| format!(" since {}", look.zone.second(at)));
+        let (name, url) = (safe(self.name()), safe(&self.url));
+        let _ = writeln!(text, "source   {name} {state}{since}\n         {url}");
+        if let Some(why) = &self.why {
+            let _ = writeln!(text, "         {}", safe(why));
+        }
+        for lack in &self.lacks {
+            let _ = writeln!(text, "         {}", safe(&lack.what));
+        }
+        for other in &self.others {
+            let _ = writeln!(text, "         {}", safe(&other.to_string()));
+        }
+        let last = self.last_event_at.map_or_else(String::new, |at| {
+            format!(", last event {}", look.zone.second(at))
+        });
+        let _ = writeln!(
+            text,
+            "         {} read, {} skipped, {} repaired, {} unreadable, {} gaps{last}",
+            self.read, self.skipped, self.repaired, self.unreadable, self.gaps
+        );
+    }
+}
+
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -1,0 +1,266 @@
+//! What people read.
+
+use super::*;
+use crate::status::{Backlog, Books, Pause, SourceGap, Token, Unlisted};
+
+fn look(zone: &str) -> Look {
+    Look {
+        colour: false,
+        zone: Zone::named(zone).expect("a zone"),
+    }
+}
+
+#[test]
+fn books_that_do_not_add_up_are_said_to() {
+    let books = Books {
+        finished: 2,
+        ready: 1,
+        ..Books::default()
+    };
+    assert!(!books.balance());
+    let status = Status {
+        books,
+        ..Status::default()
+    };
+    assert!(status.to_text(&look("UTC")).contains("unbalanced"));
+}
+
+#[test]
+fn people_read_a_pause_first() {
+    let pause = Pause {
+        reason: "token_refused".into(),
+        cure: "put a new one".into(),
+    };
+    let status = Status {
+        pause: Some(pause),
+        backlog: Backlog {
+            calls: 3,
+            drain_sec: 1,
+        },
+        ..Status::default()
+    };
+    insta::assert_snapshot!(status.judged().to_text(&look("UTC")), @r"
+    nothing reaches the CRM
+      - paused (token_refused): put a new one
+          callbridge check @FILE (with the flags of run)
+    books    0 finished
+             0 ready, 0 sending, 0 submitted, 0 journaled
+             0 dead, 0 parked, 0 discarded
+             beside them 0 internal, 0 skipped, 0 unreadable
+    backlog  3 calls, confirmed in about 1 s once it goes on
+    token
+    ");
+}
+
+#[test]
+fn lists_and_employees_have_a_line_each() {
+    let status = Status {
+        lists: vec![ListFile {
+            file: "/etc/leads.csv".to_owned(),
+            kind: "leads".to_owned(),
+            rows: 120,
+            bad: 2,
+            read_at: Some(1),
+            ..ListFile::default()
+        }],
+        employees: Some(Employees {
+            calls: 12,
+            matched: 10,
+            unlisted: vec![Unlisted {
+                extension: "105".to_owned(),
+                calls: 2,
+                last_at: 1,
+            }],
+            ..Employees::default()
+        }),
+        ..Status::default()
+    };
+    let text = status.to_text(&look("UTC"));
+    let lines: Vec<&str> = text
+        .lines()
+        .filter(|line| line.starts_with("staff") || line.starts_with("list"))
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r"
+    staff    10 of 12 calls have a listed extension, not listed: 105 (2)
+    list     /etc/leads.csv: 120 leads, 2 bad
+    ");
+}
+
+fn daemon() -> Status {
+    Status {
+        at: 1_795_151_317,
+        version: "1.2.3 (abc)".to_owned(),
+        state: "/var/lib/callbridge".to_owned(),
+        last_call_at: Some(1_795_151_300),
+        books: Books {
+            finished: 4,
+            journaled: 4,
+            ..Books::default()
+        },
+        token: Token {
+            state: "ok".to_owned(),
+            expires_at: Some(1_895_151_317),
+            ..Token::default()
+        },
+        sources: vec![Source {
+            url: "ami://a@pbx:5038".to_owned(),
+            label: "pbx1/ami".to_owned(),
+            pbx: "pbx1".to_owned(),
+            state: SourceState::Up,
+            last_event_at: Some(1_795_151_310),
+            gaps: 1,
+            ..Source::default()
+        }],
+        gaps: vec![SourceGap {
+            source: "ami://a@pbx:5038".to_owned(),
+            from: 1_795_100_000,
+            to: 1_795_100_200,
+            filled: true,
+        }],
+        ..Status::default()
+    }
+}
+
+#[test]
+fn a_daemon_with_which_all_is_well_says_so_first_and_times_stand_in_the_zone_of_its_pbx() {
+    insta::assert_snapshot!(daemon().judged().to_text(&look("Asia/Tashkent")), @r"
+    all is well
+    books    4 finished
+             0 ready, 0 sending, 0 submitted, 4 journaled
+             0 dead, 0 parked, 0 discarded
+             beside them 0 internal, 0 skipped, 0 unreadable
+    last     call of 2026-11-20 10:08:20 +05
+    backlog  nothing waits
+    token    ok, expires 2030-01-20 19:55:17 +05
+    source   pbx1/ami up
+             ami://a@pbx:5038
+             0 read, 0 skipped, 0 repaired, 0 unreadable, 1 gaps, last event 2026-11-20 10:08:30 +05
+    gap      2026-11-19 19:53:20 +05 to 2026-11-19 19:56:40 +05 (3 min 20 s), filled
+             of pbx1/ami
+    version  1.2.3 (abc), state /var/lib/callbridge
+    ");
+}
+
+#[test]
+fn a_line_that_is_down_says_why_and_since_when_and_what_to_run() {
+    let mut status = daemon();
+    status.sources[0].state = SourceState::Down;
+    status.sources[0].why = Some("connection refused\u{1b}[2J".to_owned());
+    status.sources[0].down_since = Some(1_795_151_200);
+    status.gaps.clear();
+    let text = status.judged().to_text(&look("Asia/Tashkent"));
+    let head: Vec<&str> = text.lines().take(3).collect();
+    insta::assert_snapshot!(head.join("\n"), @r"
+    no source is up
+      - source pbx1/ami is down: connection refused\u{1b}[2J
+          callbridge check @FILE (with the flags of run)
+    ");
+    assert!(
+        text.contains("pbx1/ami down since 2026-11-20 10:06:40 +05\n"),
+        "{text}"
+    );
+    assert!(!text.contains('\u{1b}'), "no orders to a terminal");
+}
+
+#[test]
+fn of_many_gaps_the_last_are_listed() {
+    let mut status = daemon();
+    let gap = status.gaps[0].clone();
+    status.gaps = vec![gap; 8];
+    let text = status.judged().to_text(&look("UTC"));
+    assert_eq!(text.matches("gap      ").count(), GAPS_MAX);
+    assert!(text.contains("and 3 before them: see --json"), "{text}");
+}
+
+#[test]
+fn colours_are_for_terminals() {
+    let mut coloured = look("UTC");
+    coloured.colour = true;
+    assert!(
+        daemon()
+            .judged()
+            .to_text(&coloured)
+            .starts_with("\u{1b}[1;32mall is well")
+    );
+}
+
+/// Every text of the shape is this one; what is a word of ours stays.
+fn said_everywhere(status: &Status, text: &str) -> Status {
+    fn say(value: &mut serde_json::Value, text: &str) {
+        match value {
+            serde_json::Value::Array(all) => all.iter_mut().for_each(|it| say(it, text)),
+            serde_json::Value::Object(all) => {
+                for (key, value) in all {
+                    let word = matches!(key.as_str(), "kind" | "effect" | "verdict");
+                    let of_source = key == "state" && ["up", "down"].iter().any(|it| value == it);
+                    if !word && !of_source {
+                        say(value, text);
+                    }
+                }
+            }
+            serde_json::Value::String(own) => text.clone_into(own),
+            serde_json::Value::Null | serde_json::Value::Bool(_) | serde_json::Value::Number(_) => {
+            }
+        }
+    }
+    let mut value = serde_json::to_value(status).expect("a shape");
+    say(&mut value, text);
+    serde_json::from_value(value).expect("the same shape")
+}
+
+#[test]
+fn nothing_that_came_from_outside_gives_orders_or_makes_a_line() {
+    let other = serde_json::json!({"pid": null, "state": "s", "pbx": "p", "effect": "none"});
+    let source = crate::status::Source {
+        why: Some("refused".to_owned()),
+        state: SourceState::Down,
+        others: vec![serde_json::from_value(other).expect("another reader")],
+        ..crate::status::Source::default()
+    };
+    let lead_fields = LeadFields {
+        why: Some("why".to_owned()),
+        fields: vec![LeadField::default()],
+        ..LeadFields::default()
+    };
+    let status = Status {
+        sources: vec![source],
+        gaps: vec![SourceGap::default()],
+        lists: vec![ListFile::default()],
+        unmatched: vec![crate::status::Unmatched::default()],
+        troubles: vec![crate::status::Trouble::default()],
+        pause: Some(Pause::default()),
+        token: Token {
+            company: Some("a company".to_owned()),
+            application: Some("an application".to_owned()),
+            ..Token::default()
+        },
+        directory: Some(Directory {
+            backfill: Some("left".to_owned()),
+            why: Some("why".to_owned()),
+            ..Directory::default()
+        }),
+        webhooks: Some(Webhooks {
+            events: [("CALL\u{1b}[2J\n".to_owned(), 1)].into(),
+            ..Webhooks::default()
+        }),
+        lead_fields: Some(lead_fields),
+        version: "1".to_owned(),
+        state: "/state".to_owned(),
+        ..Status::default()
+    };
+    let shown = |text: &str| {
+        let said = said_everywhere(&status, text).judged();
+        said.to_text(&look("UTC"))
+    };
+    let (evil, tame) = (
+        shown("x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),
+        shown("x"),
+    );
+    let order = |c: char| crate::safe::is_hostile(c) && c != '\n';
+    assert!(!evil.contains(order), "{evil:?}");
+    assert_eq!(evil.lines().count(), tame.lines().count(), "{evil}");
+    assert!(
+        evil.contains(r"company x\u{1b}[2J\u{9b}1m\u{202e}\r\nall is well"),
+        "{evil}"
+    );
+}

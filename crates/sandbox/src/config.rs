@@ -1,0 +1,167 @@
+//! What a sandbox is set to, checked.
+
+use super::call_history::FieldNames;
+use super::faults::Rule;
+use super::lead::{Catalogue, LeadList};
+use super::oauth::OauthSettings;
+use super::others::Others;
+use super::shapes::Shapes;
+use super::token::{CALL_READ, CALL_SAVE, Company, Grant, IdSet};
+use super::window::Rate;
+use callbridge_call::EpochSeconds;
+use callbridge_model::secret::Secret;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of the core: with the same settings and requests it answers the same.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The window (Limits).
+    pub rate: Rate,
+    /// From accepting a write to its record.
+    pub persist_after: Duration,
+    /// Up to this much is added, by the dice.
+    pub persist_jitter: Duration,
+    /// Of the dice and the requestIds.
+    pub seed: u64,
+    /// Names that the document does not publish.
+    pub names: FieldNames,
+    /// How far `startedAt` may lie ahead of our clock.
+    pub ahead_max: Duration,
+    /// Shapes that the document does not publish.
+    pub shapes: Shapes,
+    /// The company that the token belongs to.
+    pub company: Company,
+    /// Deliveries of webhooks may go to private addresses: a deviation from §6.9.7, for trials.
+    pub private_targets: bool,
+    /// Lives of what OAuth gives out.
+    pub oauth: OauthSettings,
+    /// The CRM fields of every company.
+    pub catalogue: Catalogue,
+    /// Leads of the first company that are there from the first start, with what is known of them.
+    pub lead_list: LeadList,
+    /// Contracts, payments and flats.
+    pub others: Others,
+    /// Where links of recordings lead; set by [`super::start`].
+    pub base_url: String,
+    /// Keep a log of changes for a state file; [`super::Sandbox::take_log`] empties it.
+    pub keep_log: bool,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let grants = [CALL_SAVE, CALL_READ]
+            .into_iter()
+            .filter_map(Grant::parse)
+            .collect();
+        let ids = |text| IdSet::parse(text).unwrap_or_default();
+        Self {
+            rate: Rate::default(),
+            persist_after: Duration::from_secs(2),
+            persist_jitter: Duration::from_millis(500),
+            seed: 1,
+            names: FieldNames::default(),
+            ahead_max: Duration::from_secs(300),
+            shapes: Shapes::default(),
+            company: Company {
+                id: 1,
+                name: "Sandbox company".to_owned(),
+                application_id: 1,
+                application_name: "callbridge".to_owned(),
+                grants,
+                leads: ids(DEFAULT_LEADS),
+                employees: ids(DEFAULT_EMPLOYEES),
+                blocked: false,
+                disconnected: false,
+            },
+            private_targets: false,
+            oauth: OauthSettings::default(),
+            catalogue: Catalogue::default(),
+            lead_list: LeadList::new(),
+            others: Others::default(),
+            base_url: "http://127.0.0.1:8480".to_owned(),
+            keep_log: false,
+        }
+    }
+}
+
+/// Leads without `--leads`.
+pub const DEFAULT_LEADS: &str = "4001-4999";
+/// Employees without `--employees`.
+pub const DEFAULT_EMPLOYEES: &str = "501-599";
+
+/// Everything that [`super::start`] needs.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where to listen; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where the token and the revoke endpoint are served, and they alone; `None`: with the rest.
+    pub auth_listen: Option<SocketAddr>,
+    /// The token that works.
+    pub token: Secret,
+    /// When it expires; `None`: never.
+    pub expires_at: Option<EpochSeconds>,
+    /// Of the core.
+    pub settings: Settings,
+    /// Faults to begin with.
+    pub rules: Vec<Rule>,
+    /// Where the journal is kept across restarts; `None`: nowhere.
+    pub state: Option<PathBuf>,
+    /// The authorities that deliveries of webhooks trust; `None`: the system's.
+    pub webhook_ca_file: Option<PathBuf>,
+}
+
+impl Default for Config {
+    /// A free port on loopback, the token `svc_pat_sandbox`, nothing kept.
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            auth_listen: None,
+            token: Secret::from("svc_pat_sandbox"),
+            expires_at: None,
+            settings: Settings::default(),
+            rules: Vec::new(),
+            state: None,
+            webhook_ca_file: None,
+        }
+    }
+}
+
+/// A span written `500ms`, `6s`, `2m`, `24h` or `365d`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_duration(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("`{text}` is no time such as 500ms, 6s, 2m, 24h, 365d");
+    let split = text.find(|c: char| !c.is_ascii_digit()).ok_or_else(wrong)?;
+    let (digits, unit) = text.split_at(split);
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let millis = match unit {
+        "ms" => 1,
+        "s" => 1_000,
+        "m" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return Err(wrong()),
+    };
+    number
+        .checked_mul(millis)
+        .map(Duration::from_millis)
+        .ok_or_else(wrong)
+}
+
+/// A rate written `60/60s`.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn parse_rate(text: &str) -> Result<Rate, String> {
+    let wrong = || format!("`{text}` is no rate such as 60/60s");
+    let (requests, window) = text.split_once('/').ok_or_else(wrong)?;
+    let requests = requests.trim().parse::<u32>().map_err(|_| wrong())?;
+    let window = parse_duration(window.trim())?;
+    if requests == 0 || window.is_zero() {
+        return Err(wrong());
+    }
+    Ok(Rate { requests, window })
+}

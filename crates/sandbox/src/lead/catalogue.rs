@@ -1,0 +1,165 @@
+//! What a company has set up for its leads: the CRM fields (§2.4), the stages (§3.3), the names of
+//! its employees. The document gives none of their values; these are ours.
+
+use crate::token::IdSet;
+use serde_json::{Value, json};
+
+/// LED fields without `--led-fields`.
+pub const DEFAULT_LED: &str = "11-19";
+/// CONTACT fields without `--contact-fields`.
+pub const DEFAULT_CONTACT: &str = "21-29";
+/// Most fields that `GET crm-field` lists.
+const LISTED_MAX: usize = 1_000;
+
+/// Kinds of field (§2.4 `infoType`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InfoType {
+    /// Of the lead itself.
+    Led,
+    /// Of a contact.
+    Contact,
+}
+
+/// The field catalogue.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Catalogue {
+    /// Ids of lead-level fields; of which type each is says its last digit ([`FieldType::of`]).
+    pub led: IdSet,
+    /// Ids of contact fields.
+    pub contact: IdSet,
+}
+
+impl Default for Catalogue {
+    fn default() -> Self {
+        Self {
+            led: IdSet::parse(DEFAULT_LED).unwrap_or_default(),
+            contact: IdSet::parse(DEFAULT_CONTACT).unwrap_or_default(),
+        }
+    }
+}
+
+impl Catalogue {
+    /// The kind of a field; `None` for an unknown one.
+    pub fn kind(&self, id: i64) -> Option<InfoType> {
+        if self.led.contains(id) {
+            Some(InfoType::Led)
+        } else if self.contact.contains(id) {
+            Some(InfoType::Contact)
+        } else {
+            None
+        }
+    }
+
+    /// `data` of `GET crm-field`: `id` and `infoType`, which the document names, and a name and a
+    /// type, which it does not.
+    pub fn record(&self) -> Value {
+        let row = |info: &'static str| {
+            move |id: i64| {
+                let kind = FieldType::of(id).word();
+                json!({ "id": id, "name": format!("Field {id}"), "infoType": info, "type": kind })
+            }
+        };
+        let led = self.led.ids().take(LISTED_MAX).map(row("LED"));
+        let contact = self.contact.ids().take(LISTED_MAX).map(row("CONTACT"));
+        Value::Array(led.chain(contact).collect())
+    }
+}
+
+/// What a field holds. The document speaks of multi-selects and of scalars (§2.4); that a number's
+/// and a boolean's field takes nothing else is ours, and so is which id is of which type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FieldType {
+    /// Any scalar.
+    Text,
+    /// Texts, each an entry of its own.
+    MultiSelect,
+    /// A number of JSON.
+    Number,
+    /// `true` or `false`.
+    Boolean,
+}
+
+impl FieldType {
+    /// That of a field: by the last digit of its id, 4, 5 and 6 are the last three.
+    pub const fn of(id: i64) -> Self {
+        match id % 10 {
+            4 => Self::MultiSelect,
+            5 => Self::Number,
+            6 => Self::Boolean,
+            _ => Self::Text,
+        }
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Text => "TEXT",
+            Self::MultiSelect => "MULTI_SELECT",
+            Self::Number => "NUMBER",
+            Self::Boolean => "BOOLEAN",
+        }
+    }
+
+    /// Does it take this `value`? Null clears every field.
+    pub fn takes(self, value: &Value) -> bool {
+        match self {
+            Self::Text => !value.is_array() && !value.is_object(),
+            Self::MultiSelect => value.is_null(),
+            Self::Number => value.is_null() || value.is_number(),
+            Self::Boolean => value.is_null() || value.is_boolean(),
+        }
+    }
+}
+
+/// A stage of a pipeline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stage {
+    /// §2.5 `statusId`
+    pub id: i64,
+    /// §2.5 `statusName`
+    pub name: &'static str,
+    /// §2.5 `pipeId`
+    pub pipe: i64,
+}
+
+const STAGES: [Stage; 6] = [
+    Stage {
+        id: 1,
+        name: "New",
+        pipe: 1,
+    },
+    Stage {
+        id: 2,
+        name: "In work",
+        pipe: 1,
+    },
+    Stage {
+        id: 3,
+        name: "Won",
+        pipe: 1,
+    },
+    Stage {
+        id: 4,
+        name: "Lost",
+        pipe: 1,
+    },
+    Stage {
+        id: 11,
+        name: "Request",
+        pipe: 2,
+    },
+    Stage {
+        id: 12,
+        name: "Done",
+        pipe: 2,
+    },
+];
+
+/// The stage of an id; `None` for none, and for an unknown one.
+pub fn stage(id: Option<i64>) -> Option<Stage> {
+    STAGES.into_iter().find(|stage| Some(stage.id) == id)
+}
+
+/// How an employee is called.
+pub fn employee_name(id: i64) -> String {
+    format!("Employee {id}")
+}

@@ -1,0 +1,147 @@
+//! A lead with what the document names of it (§2.4, §2.5), and its two faces: the snapshot of the
+//! webhooks, and the record of the REST endpoints.
+
+use super::catalogue::{employee_name, stage};
+use crate::shapes::LeadRows;
+use crate::webhook::{Attribution, LeadSnapshot};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Values of CRM fields by field id; several for a multi-select, in their order.
+pub type FieldValues = BTreeMap<i64, Vec<Value>>;
+
+/// A contact of a lead.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Contact {
+    /// §6.7 `contactId`
+    pub id: i64,
+    /// §6.7
+    pub name: String,
+    /// E.164, in the order they were written.
+    pub phones: Vec<String>,
+    /// Fields of the kind CONTACT.
+    pub fields: FieldValues,
+}
+
+/// A lead of a company.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Lead {
+    /// §2.5
+    pub id: i64,
+    /// §2.5
+    pub name: String,
+    /// Its stage (§3.3).
+    pub status_id: Option<i64>,
+    /// The pipeline of the stage.
+    pub pipe_id: Option<i64>,
+    /// The employee in charge.
+    pub responsible_id: Option<i64>,
+    /// §2.5
+    pub balance: f64,
+    /// ISO code.
+    pub currency: Option<String>,
+    /// The main contact stands first.
+    pub contacts: Vec<Contact>,
+    /// Fields of the kind LED.
+    pub fields: FieldValues,
+    /// Empty without a channel.
+    pub attributions: Vec<Attribution>,
+    /// §2.5
+    pub uuid: Option<String>,
+    /// Epoch seconds; `None` for a lead of `--leads`, of which nothing is known.
+    pub created_timestamp: Option<i64>,
+    /// Epoch seconds; as above.
+    pub updated_timestamp: Option<i64>,
+}
+
+impl Lead {
+    /// A lead of which nothing is known but that it exists.
+    pub fn bare(id: i64) -> Self {
+        Self {
+            id,
+            name: format!("Lead {id}"),
+            ..Self::default()
+        }
+    }
+
+    /// The first phone of the main contact.
+    pub fn phone(&self) -> Option<&str> {
+        let main = self.contacts.first()?;
+        main.phones.first().map(String::as_str)
+    }
+
+    /// The contact of an id.
+    pub fn contact(&self, id: i64) -> Option<&Contact> {
+        self.contacts.iter().find(|contact| contact.id == id)
+    }
+
+    /// The object `lead` of §2.5.
+    pub fn snapshot(&self) -> LeadSnapshot {
+        LeadSnapshot {
+            id: self.id,
+            name: self.name.clone(),
+            status_id: self.status_id,
+            status_name: stage(self.status_id).map(|stage| stage.name.to_owned()),
+            pipe_id: self.pipe_id,
+            pipe_name: self.pipe_id.map(|id| pipe_name(id).to_owned()),
+            responsible_id: self.responsible_id,
+            responsible_name: self.responsible_id.map(employee_name),
+            balance: self.balance,
+            currency: self.currency.clone(),
+            phone: self.phone().map(str::to_owned),
+            attributions: self.attributions.clone(),
+            uuid: self.uuid.clone(),
+            created_timestamp: self.created_timestamp,
+            updated_timestamp: self.updated_timestamp,
+        }
+    }
+
+    /// The record of `GET lead/{id}`: the snapshot and, as long as the shape is not the smallest
+    /// one, contacts and fields under the names that POST lead has for them.
+    pub fn record(&self, rows: LeadRows) -> Value {
+        let mut record = json!(self.snapshot());
+        if rows == LeadRows::Full {
+            let contacts = self.contacts.iter().map(Contact::record).collect();
+            record["contacts"] = Value::Array(contacts);
+            record["fields"] = fields_record(&self.fields);
+        }
+        record
+    }
+}
+
+impl Contact {
+    fn record(&self) -> Value {
+        json!({
+            "id": self.id, "name": self.name, "phones": self.phones,
+            "fields": fields_record(&self.fields),
+        })
+    }
+}
+
+fn fields_record(fields: &FieldValues) -> Value {
+    let items = fields.iter().map(|(id, values)| match values.as_slice() {
+        [value] => json!({ "id": id, "value": value }),
+        values => json!({ "id": id, "valueList": values }),
+    });
+    Value::Array(items.collect())
+}
+
+fn pipe_name(id: i64) -> &'static str {
+    match id {
+        1 => "Sales",
+        2 => "Service",
+        _ => "Other",
+    }
+}
+
+/// A field's value as §6.7 shows it: several joined by `, `.
+pub(super) fn rendered(values: &[Value]) -> String {
+    let words = values.iter().map(|value| match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    });
+    words.collect::<Vec<_>>().join(", ")
+}

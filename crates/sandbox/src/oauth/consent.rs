@@ -1,0 +1,211 @@
+//! The authorization page (§4.2): `GET` shows it, `POST` to the same address decides.
+//!
+//! ```text
+//! GET  /consent?response_type=code&client_id=…&redirect_uri=…&scope=…&state=…   200 the page
+//! POST the same address   decision=approve|decline, company=ID,
+//!                         picked=yes and grant=… for each ticked box     302 to redirect_uri
+//! ```
+//! Without `picked` the whole scope is approved; without `company` the first company approves. A
+//! fault of the parameters is a page with 400 (of a blocked company 401), and never a redirect: not
+//! even the address to return to can be believed then.
+
+use super::super::breaches::Kind;
+use super::super::core::Sandbox;
+use super::super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response};
+use super::super::routes::Endpoint;
+use super::super::token::{Grant, TokenKey};
+use super::application::Application;
+use super::book::{AuthorizationCode, Change};
+use super::form::Form;
+use super::problem::{Code, Problem};
+use super::{misplaced, page};
+use callbridge_call::EventTime;
+use url::Url;
+
+/// Where the page lies.
+pub const PATH: &str = "/consent";
+
+/// What the application asks a company for, checked.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub(super) application: Application,
+    pub(super) redirect_uri: String,
+    pub(super) scope: Vec<Grant>,
+    pub(super) state: Option<String>,
+}
+
+impl Sandbox {
+    /// Answers the authorization page.
+    pub(crate) fn consent(&mut self, now: EventTime, request: &Request) -> Response {
+        misplaced::judge_consent(self, now, request);
+        let asked = Form::read(request.query.as_bytes()).and_then(|form| self.asked(&form));
+        let answer = match (request.method.as_str(), asked) {
+            ("GET" | "HEAD", Ok(asked)) => Ok(page::consent(&asked, &self.may_consent())),
+            ("POST", Ok(asked)) => self.decide_consent(now, &asked, request),
+            ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
+            _ => return page::html(405, page::refused("405", "GET or POST")),
+        };
+        answer.unwrap_or_else(|problem| {
+            self.oauth.log.push(now, Endpoint::Consent, &problem);
+            if problem.code != Code::CompanyBlocked {
+                self.breach(now, Kind::Invalid, "§4.2", problem.to_string());
+            }
+            let status = problem.code.status();
+            page::html(
+                status,
+                page::refused(problem.code.message(), &problem.words),
+            )
+        })
+    }
+
+    /// The parameters of the page (6900, 6902, 6904, 6907).
+    fn asked(&self, form: &Form) -> Result<Asked, Problem> {
+        if form.one("response_type")? != Some("code") {
+            let words = "response_type is not `code`";
+            return Err(Problem::new(Code::InvalidRequest, words));
+        }
+        let client_id = form.needed("client_id")?;
+        let redirect_uri = form.needed("redirect_uri")?;
+        let application = self.oauth.client(client_id);
+        let application = application.filter(|known| known.published).ok_or_else(|| {
+            let words = "no published application has this client_id";
+            Problem::new(Code::ApplicationNotFound, words)
+        })?;
+        if application.suspended {
+            let words = "the application is suspended";
+            return Err(Problem::new(Code::InvalidGrant, words));
+        }
+        if !(application.redirect_uris.iter()).any(|registered| registered == redirect_uri) {
+            let words = "redirect_uri is not exactly one of the registered";
+            return Err(Problem::new(Code::InvalidRedirectUri, words));
+        }
+        form.one("state")?;
+        Ok(Asked {
+            application: application.clone(),
+            redirect_uri: redirect_uri.to_owned(),
+            scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
+            // Unchanged, an empty one too.
+            state: form.all("state").next().map(str::to_owned),
+        })
+    }
+
+    /// Companies that can approve: id and name.
+    fn may_consent(&self) -> Vec<(i64, String)> {
+        let open = self.companies.values().filter(|company| !company.blocked);
+        open.map(|company| (company.id, company.name.clone()))
+            .collect()
+    }
+
+    fn decide_consent(
+        &mut self,
+        now: EventTime,
+        asked: &Asked,
+        request: &Request,
+    ) -> Result<Response, Problem> {
+        let wrong = |words: &str| Problem::new(Code::InvalidRequest, words);
+        if request.body.len() > BODY_BYTES_MAX {
+            return Err(wrong("the form is too large"));
+        }
+        let form = Form::read(&request.body)?;
+        match form.one("decision")? {
+            Some("approve") => {}
+            Some("decline") => return Ok(back(asked, "error", "access_denied")),
+            _ => return Err(wrong("decision is neither approve nor decline")),
+        }
+        let company = match form.one("company")? {
+            None => self.settings.company.id,
+            Some(id) => id.parse().map_err(|_| wrong("company is no number"))?,
+        };
+        let known = self.companies.get(&company);
+        let known = known.ok_or_else(|| wrong("no such company"))?;
+        if known.blocked {
+            let words = "the company is blocked";
+            return Err(Problem::new(Code::CompanyBlocked, words));
+        }
+        let grants = ticked(&form, asked)?;
+        let code = self.approve(now, asked, company, grants);
+        Ok(back(asked, "code", &code))
+    }
+
+    /// A company approved: the code, which is shown this once.
+    pub(super) fn approve(
+        &mut self,
+        now: EventTime,
+        asked: &Asked,
+        company: i64,
+        grants: Vec<Grant>,
+    ) -> String {
+        let code = self.mint("svc_ac_");
+        let record = AuthorizationCode {
+            application: asked.application.id,
+            company,
+            redirect_uri: asked.redirect_uri.clone(),
+            grants,
+            issued_at: now,
+            used: None,
+        };
+        let key = TokenKey::of(&code);
+        self.oauth_change(now, Change::Approved { code: key, record });
+        code
+    }
+}
+
+/// The grants of a scope string (§2.3): single spaces, each within the allowed.
+pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Grant>, Problem> {
+    let wrong = |words: String| Problem::new(Code::InvalidScope, words);
+    if text.is_empty() {
+        return Err(wrong("scope is missing or empty".to_owned()));
+    }
+    let mut scope = Vec::new();
+    for word in text.split(' ') {
+        let grant = Grant::parse(word)
+            .ok_or_else(|| wrong("scope is not PERMISSION:SCOPE with single spaces".to_owned()))?;
+        if !application.allowed.contains(&grant) {
+            return Err(wrong(format!("{grant} is outside the allowed grants")));
+        }
+        if !scope.contains(&grant) {
+            scope.push(grant);
+        }
+    }
+    Ok(scope)
+}
+
+fn ticked(form: &Form, asked: &Asked) -> Result<Vec<Grant>, Problem> {
+    if form.one("picked")?.is_none() {
+        return Ok(asked.scope.clone());
+    }
+    let picked: Vec<&str> = form.all("grant").collect();
+    let known = |word: &&str| asked.scope.iter().any(|grant| grant.as_str() == *word);
+    if !picked.iter().all(known) {
+        let words = "a grant that was not asked for";
+        return Err(Problem::new(Code::InvalidScope, words));
+    }
+    let kept = (asked.scope.iter()).filter(|grant| picked.contains(&grant.as_str()));
+    let kept: Vec<Grant> = kept.cloned().collect();
+    if kept.is_empty() {
+        let words = "approved without a single grant; decline instead";
+        return Err(Problem::new(Code::InvalidScope, words));
+    }
+    Ok(kept)
+}
+
+/// The browser returns, with the state as it was given.
+fn back(asked: &Asked, name: &str, value: &str) -> Response {
+    // Registered addresses are absolute: `Application::check` refuses others.
+    let location = Url::parse(&asked.redirect_uri).map(|mut to| {
+        let mut query = to.query_pairs_mut();
+        query.append_pair(name, value);
+        if let Some(state) = &asked.state {
+            query.append_pair("state", state);
+        }
+        drop(query);
+        String::from(to)
+    });
+    Response {
+        status: 302,
+        content_type: page::HTML,
+        location: location.ok(),
+        body: Vec::new(),
+        delivery: Delivery::Now,
+    }
+}

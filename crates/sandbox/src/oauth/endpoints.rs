@@ -1,0 +1,204 @@
+//! The token and the revoke endpoint (§4.1): outside the authentication layer and its windows,
+//! form-encoded, the refusals in the full envelope.
+
+use super::super::breaches::Kind;
+use super::super::core::Sandbox;
+use super::super::envelope::{BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Success};
+use super::super::faults::Action;
+use super::super::routes::Endpoint;
+use super::super::struck::{after_effect, instead};
+use super::super::token::TokenKey;
+use super::form::Form;
+use super::problem::{Code, Problem};
+use super::{Application, misplaced};
+use callbridge_call::EventTime;
+
+impl Sandbox {
+    /// Answers the token and the revoke endpoint.
+    pub(crate) fn oauth_endpoint(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        request: &Request,
+    ) -> Response {
+        misplaced::judge_oauth(self, now, request);
+        let fault = self.faults.pick(endpoint, request);
+        if self.conduct.was_refused(endpoint, request) {
+            let words = "the same body again after 400".to_owned();
+            self.breach(now, Kind::RepeatAfter400, "§7.7", words);
+        }
+        self.judge_repeat_of_failure(now, endpoint, request);
+        let mut response = match fault.and_then(instead) {
+            Some(response) => response,
+            None => self.oauth_answer(now, endpoint, request, fault),
+        };
+        if let Some(action) = fault {
+            after_effect(&mut response, action);
+        }
+        let own = fault.is_none();
+        self.conduct
+            .answered(endpoint, request, now, &response, own);
+        if response.status == 400 && response.delivery == Delivery::Now {
+            self.conduct.refused(endpoint, request);
+        }
+        response
+    }
+
+    fn oauth_answer(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        request: &Request,
+        fault: Option<Action>,
+    ) -> Response {
+        if request.method != "POST" {
+            let words = format!("{} {}", request.method, request.path);
+            self.breach(now, Kind::WrongMethod, "§4.1", words);
+            return Refusal::Method.respond();
+        }
+        if request.body.len() > BODY_BYTES_MAX {
+            let words = format!("a body above {BODY_BYTES_MAX} bytes");
+            self.breach(now, Kind::Invalid, "§4.1", words);
+            return Refusal::TooLarge.respond();
+        }
+        let answered = fault.is_none_or(Action::leaves_answer_whole);
+        let result = self.form_of(now, request).and_then(|form| {
+            let application = self.client_of(now, &form)?;
+            self.unblocked(now, &application, &form)?;
+            if endpoint == Endpoint::OauthRevoke {
+                self.revoke_for(now, &application, &form)?;
+                return Ok(Success::default().respond("Success"));
+            }
+            let told = self.exchange(now, &application, &form, answered)?;
+            Ok(Response::json(200, &told))
+        });
+        result.unwrap_or_else(|problem| self.oauth_refusal(now, endpoint, &problem))
+    }
+
+    /// The envelope with `error` null and `errors` empty; the code stays in the log (§7.6).
+    pub(super) fn oauth_refusal(
+        &mut self,
+        now: EventTime,
+        endpoint: Endpoint,
+        problem: &Problem,
+    ) -> Response {
+        self.oauth.log.push(now, endpoint, problem);
+        match problem.code {
+            // What a client cannot know beforehand is no fault of its.
+            Code::InvalidGrant | Code::InvalidClient | Code::CompanyBlocked => {}
+            Code::InvalidRequest
+            | Code::UnsupportedGrantType
+            | Code::InvalidScope
+            | Code::InvalidRedirectUri
+            | Code::ApplicationNotFound => {
+                self.breach(now, Kind::Invalid, "§7.6", problem.to_string());
+            }
+        }
+        Refusal::Oauth(problem.code).respond()
+    }
+
+    fn form_of(&mut self, now: EventTime, request: &Request) -> Result<Form, Problem> {
+        if !is_form(request) {
+            let words = format!(
+                "{} without Content-Type application/x-www-form-urlencoded",
+                request.path
+            );
+            self.breach(now, Kind::ContentType, "§4.1", words);
+            let words = "the body is not form-encoded";
+            return Err(Problem::new(Code::InvalidRequest, words));
+        }
+        Form::read(&request.body)
+    }
+
+    /// The application that the client proves to be (6905); both fields are required, in the body.
+    fn client_of(&mut self, now: EventTime, form: &Form) -> Result<Application, Problem> {
+        let client_id = form.needed("client_id")?;
+        let secret = form.one("client_secret")?.unwrap_or_default();
+        let known = self.oauth.client(client_id);
+        let proven = known.filter(|known| known.secret == TokenKey::of(secret));
+        let both = TokenKey::of(&format!("{client_id}\n{secret}"));
+        match (proven.cloned(), known.is_some()) {
+            (Some(application), _) => {
+                self.conduct.token_works(both);
+                Ok(application)
+            }
+            (None, known) => {
+                if let Some(after) = self.conduct.dead_token(both, now) {
+                    let words = format!(
+                        "again with client credentials that are none after {} ms",
+                        after.as_millis()
+                    );
+                    self.breach(now, Kind::RepeatAfter401, "§7.7", words);
+                }
+                let words = match (known, secret.is_empty()) {
+                    (false, _) => "unknown client_id",
+                    (true, true) => "client_secret is missing",
+                    (true, false) => "wrong client_secret",
+                };
+                Err(Problem::new(Code::InvalidClient, words))
+            }
+        }
+    }
+
+    /// Whose company is blocked is answered 401 here too, whatever it asks (§3.1, 2715); nothing is
+    /// used up or revoked by it.
+    fn unblocked(
+        &mut self,
+        now: EventTime,
+        application: &Application,
+        form: &Form,
+    ) -> Result<(), Problem> {
+        let mut blocked = None;
+        for name in ["code", "refresh_token", "token"] {
+            if let Some(value) = form.one(name)?
+                && self.is_blocked(application.id, TokenKey::of(value))
+            {
+                // Apart from the token's own 401s at the API.
+                blocked = Some(TokenKey::of(&format!("{name}\n{value}")));
+            }
+        }
+        let Some(key) = blocked else {
+            return Ok(());
+        };
+        if let Some(after) = self.conduct.dead_token(key, now) {
+            let words = format!("again for a blocked company after {} ms", after.as_millis());
+            self.breach(now, Kind::RepeatAfter401, "§7.7", words);
+        }
+        let words = "the company is blocked";
+        Err(Problem::new(Code::CompanyBlocked, words))
+    }
+
+    /// Is it the application's code or token, in a company that is blocked?
+    fn is_blocked(&self, application: i64, key: TokenKey) -> bool {
+        let code = self.oauth.code(key);
+        let code = code.map(|own| (Some(own.application), own.company));
+        let refresh = self.oauth.refresh(key);
+        let refresh = refresh.map(|own| (Some(own.application), own.company));
+        let access = self.tokens.get(&key);
+        let access = access.map(|own| (own.application, own.company));
+        let own = code.or(refresh).or(access);
+        let own = own.filter(|(of, _)| *of == Some(application));
+        let company = own.and_then(|(_, company)| self.companies.get(&company));
+        company.is_some_and(|company| company.blocked)
+    }
+}
+
+/// `application/x-www-form-urlencoded`, in UTF-8 where it says so, named once.
+fn is_form(request: &Request) -> bool {
+    let mut types = request.header("content-type");
+    let Some(first) = types.next() else {
+        return false;
+    };
+    let mut parts = first.split(';').map(str::trim);
+    let kind = parts.next().unwrap_or_default();
+    let plain = parts.all(|parameter| {
+        let value = parameter.split_once('=').map(|(name, value)| {
+            name.eq_ignore_ascii_case("charset")
+                && value.trim_matches('"').eq_ignore_ascii_case("utf-8")
+        });
+        value.unwrap_or(parameter.is_empty())
+    });
+    let encoded = request.header("content-encoding").any(|v| v != "identity");
+    let form = kind.eq_ignore_ascii_case("application/x-www-form-urlencoded");
+    form && plain && !encoded && types.next().is_none()
+}

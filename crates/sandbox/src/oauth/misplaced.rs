@@ -1,0 +1,100 @@
+//! Tokens and secrets where they must not be: in an address, at the wrong endpoint, in a header
+//! that is ignored. They are known by how they begin (§5.2, §5.6.1).
+
+use super::super::breaches::Kind;
+use super::super::core::Sandbox;
+use super::super::envelope::{Request, TOKEN_HEADER};
+use callbridge_call::EventTime;
+
+/// Something that was found by how it begins.
+struct Found {
+    begins: &'static str,
+    what: &'static str,
+    /// The API takes it, in the header for it.
+    token: bool,
+}
+
+const KNOWN: [Found; 5] = [
+    known("svc_at_", "an access token", true),
+    known("svcrt_", "a refresh token", false),
+    known("svc_pat_", "a personal access token", true),
+    known("svc_sec_", "a client secret", false),
+    known("svc_ac_", "an authorization code", false),
+];
+
+const fn known(begins: &'static str, what: &'static str, token: bool) -> Found {
+    Found {
+        begins,
+        what,
+        token,
+    }
+}
+
+/// A request to the API: nothing but the token, and that in its header alone.
+pub(crate) fn judge_api(core: &mut Sandbox, now: EventTime, request: &Request) {
+    if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
+        // The request's own token in the address is told by the token check.
+        let own = |value: &str| request.path.contains(value) || request.query.contains(value);
+        if !request.header(TOKEN_HEADER).any(own) {
+            tell(core, now, what, "in an address of the API", "§5.6.1");
+        }
+    }
+    for (name, value) in &request.headers {
+        // The token check tells of Authorization by itself.
+        let Some(what) = found(value).filter(|_| name != "authorization") else {
+            continue;
+        };
+        if name != TOKEN_HEADER {
+            tell(core, now, what, "in another header of the API", "§5.1.1");
+        } else if !what.token {
+            tell(core, now, what, "in the place of the token", "§5.1.1");
+        }
+    }
+    if let Some(what) = found(&String::from_utf8_lossy(&request.body)) {
+        tell(core, now, what, "in a body of the API", "§5.6.1");
+    }
+}
+
+/// A request to the token or the revoke endpoint: all in the body, and no header of the API.
+pub(super) fn judge_oauth(core: &mut Sandbox, now: EventTime, request: &Request) {
+    if !request.query.is_empty() {
+        let words = "a query at an OAuth endpoint, whose fields stand in the body";
+        core.breach(now, Kind::Invalid, "§4.1", words.to_owned());
+    }
+    if let Some(what) = found(&request.path).or_else(|| found(&request.query)) {
+        tell(core, now, what, "in an address", "§4.1");
+    }
+    for name in [TOKEN_HEADER, "authorization"] {
+        if request.header(name).next().is_some() {
+            let words = format!("the header {name} at an OAuth endpoint");
+            core.breach(now, Kind::WrongHeader, "§4.1", words);
+        }
+    }
+    let body = String::from_utf8_lossy(&request.body);
+    if body.contains("svc_pat_") {
+        let words = "a personal access token at an OAuth endpoint".to_owned();
+        core.breach(now, Kind::SecretMisplaced, "§5.2", words);
+    }
+}
+
+/// A request for the authorization page, which a browser makes: no secret at all.
+pub(super) fn judge_consent(core: &mut Sandbox, now: EventTime, request: &Request) {
+    let body = String::from_utf8_lossy(&request.body);
+    let places = [request.query.as_str(), body.as_ref()];
+    if let Some(what) = places.into_iter().find_map(found) {
+        tell(core, now, what, "at the authorization page", "§4.2");
+    }
+}
+
+fn tell(core: &mut Sandbox, now: EventTime, found: &Found, place: &str, rule: &str) {
+    let words = format!("{} {place}", found.what);
+    core.breach(now, Kind::SecretMisplaced, rule, words);
+}
+
+fn found(text: &str) -> Option<&'static Found> {
+    // A quick no for nearly every body.
+    if !text.contains("svc") {
+        return None;
+    }
+    KNOWN.iter().find(|known| text.contains(known.begins))
+}

@@ -1,0 +1,188 @@
+//! The flags of one application, so that `callbridge connect` can be tried by hand.
+
+use super::application::Application;
+use super::book::{FIRST_APPLICATION, REFRESH_LIFE};
+use crate::config::{Config, parse_duration};
+use crate::error::Error;
+use crate::options::{grants, kept_secret};
+use crate::token::{ACCESS_SECONDS, TokenKey};
+use callbridge_model::secret::ExposeSecret;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+use url::{Host, Url};
+
+/// Flags of one application that companies connect by consent.
+#[derive(Clone, Debug, Default, clap::Args)]
+pub struct ApplicationOptions {
+    /// Registers an application for `connect`, with this client id (svc_app_…)
+    ///
+    /// Its consent page is /consent. Needs --client-secret-file and --redirect-uri.
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+
+    /// File with the application's client secret; made with a new one if missing
+    #[arg(long, value_name = "FILE")]
+    pub client_secret_file: Option<PathBuf>,
+
+    /// Where the browser may return to after consent; may be repeated
+    #[arg(long, value_name = "URI")]
+    pub redirect_uri: Vec<String>,
+
+    /// The most that the application may ask for, as PERMISSION:SCOPE with commas between
+    #[arg(
+        long,
+        value_name = "GRANTS",
+        default_value = "PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ,\
+                         PERMISSION_OPEN_API_LEAD:READ,PERMISSION_OPEN_API_LEAD:SAVE"
+    )]
+    pub application_grants: String,
+
+    /// The application has an embedded page: the first exchange gives an embedded_secret
+    #[arg(long)]
+    pub application_embedded: bool,
+
+    /// How long an access token lives, from 1s to 1h
+    #[arg(long, value_name = "TIME", default_value = "1h")]
+    pub access_life: String,
+
+    /// How long a refresh token lives, up to 30d
+    #[arg(long, value_name = "TIME", default_value = "30d")]
+    pub refresh_life: String,
+
+    /// Serve the token and the revoke endpoint here, and here alone
+    ///
+    /// As the real service does: each endpoint is 404 at the other address, and counted. Without
+    /// this flag --listen serves all of them.
+    #[arg(long, value_name = "ADDR")]
+    pub auth_listen: Option<String>,
+}
+
+impl ApplicationOptions {
+    /// Puts the checked flags into a configuration; what is wrong goes to `wrong`.
+    pub(crate) fn check(&self, config: &mut Config, wrong: &mut Vec<String>) {
+        let oauth = &mut config.settings.oauth;
+        let hour = Duration::from_secs(ACCESS_SECONDS.unsigned_abs());
+        let lives = [
+            (
+                "access-life",
+                &self.access_life,
+                hour,
+                &mut oauth.access_life,
+            ),
+            (
+                "refresh-life",
+                &self.refresh_life,
+                REFRESH_LIFE,
+                &mut oauth.refresh_life,
+            ),
+        ];
+        for (flag, text, most, life) in lives {
+            match parse_duration(text) {
+                Ok(time) if time.subsec_nanos() > 0 || time.is_zero() || time > most => {
+                    let most = most.as_secs();
+                    wrong.push(format!("--{flag}: whole seconds, from 1s to {most}s"));
+                }
+                Ok(time) => *life = time,
+                Err(words) => wrong.push(format!("--{flag}: {words}")),
+            }
+        }
+        match self
+            .auth_listen
+            .as_ref()
+            .map(|addr| addr.parse::<SocketAddr>())
+        {
+            None => {}
+            Some(Ok(addr)) => config.auth_listen = Some(addr),
+            Some(Err(_)) => {
+                wrong.push("--auth-listen: no address and port such as 127.0.0.1:8481".to_owned());
+            }
+        }
+        oauth.application = self.application(wrong);
+    }
+
+    /// The application without its secret, which stands in a file.
+    fn application(&self, wrong: &mut Vec<String>) -> Option<Application> {
+        let Some(client_id) = &self.client_id else {
+            let orphans = [
+                ("client-secret-file", self.client_secret_file.is_some()),
+                ("redirect-uri", !self.redirect_uri.is_empty()),
+                ("application-embedded", self.application_embedded),
+            ];
+            for (flag, _) in orphans.iter().filter(|(_, given)| *given) {
+                wrong.push(format!("--{flag}: needs --client-id svc_app_…"));
+            }
+            return None;
+        };
+        let mut application = Application {
+            id: FIRST_APPLICATION,
+            embedded: self.application_embedded,
+            ..Application::new(client_id.clone())
+        };
+        if !client_id.starts_with("svc_app_") {
+            wrong.push("--client-id: begins with svc_app_".to_owned());
+        }
+        if self.client_secret_file.is_none() {
+            wrong.push("--client-id: needs --client-secret-file FILE".to_owned());
+        }
+        if self.redirect_uri.is_empty() {
+            wrong.push("--client-id: needs --redirect-uri URI".to_owned());
+        }
+        for uri in &self.redirect_uri {
+            match redirect_uri(uri) {
+                Ok(uri) => application.redirect_uris.push(uri),
+                Err(words) => wrong.push(format!("--redirect-uri: {words}")),
+            }
+        }
+        match grants(&self.application_grants) {
+            Ok(allowed) => application.allowed = allowed,
+            Err(words) => wrong.push(format!("--application-grants: {words}")),
+        }
+        Some(application)
+    }
+
+    /// Reads, or makes, the file of the client secret.
+    ///
+    /// # Errors
+    /// It cannot be read or made.
+    pub(crate) fn secret(&self, config: &mut Config) -> Result<(), Error> {
+        let (Some(application), Some(path)) = (
+            config.settings.oauth.application.as_mut(),
+            &self.client_secret_file,
+        ) else {
+            return Ok(());
+        };
+        let secret = kept_secret(path, "svc_sec_").map_err(|source| Error::ClientSecretFile {
+            path: path.clone(),
+            source,
+        })?;
+        application.secret = TokenKey::of(secret.expose_secret());
+        Ok(())
+    }
+}
+
+/// An address that a browser may be sent back to: absolute, without a fragment, HTTPS or on this
+/// machine.
+///
+/// # Errors
+/// What is wrong, in words.
+pub fn redirect_uri(text: &str) -> Result<String, String> {
+    let wrong = |words: &str| Err(format!("`{text}`: {words}"));
+    let Ok(url) = Url::parse(text) else {
+        return wrong("no absolute address");
+    };
+    let loopback = match url.host() {
+        Some(Host::Domain(name)) => name == "localhost",
+        Some(Host::Ipv4(ip)) => IpAddr::V4(ip).is_loopback(),
+        Some(Host::Ipv6(ip)) => IpAddr::V6(ip).is_loopback(),
+        None => false,
+    };
+    if url.fragment().is_some() {
+        return wrong("a fragment");
+    }
+    match url.scheme() {
+        "https" => Ok(text.to_owned()),
+        "http" if loopback => Ok(text.to_owned()),
+        _ => wrong("neither https:// nor http:// on loopback"),
+    }
+}

@@ -1,0 +1,352 @@
+//! The flags of the `sandbox` command, and what they become.
+
+use super::call_history::FieldNames;
+use super::config::{
+    Config, DEFAULT_EMPLOYEES, DEFAULT_LEADS, Settings, parse_duration, parse_rate,
+};
+use super::error::Error;
+use super::faults;
+use super::lead::catalogue::{DEFAULT_CONTACT, DEFAULT_LED};
+use super::lead::{Catalogue, LeadList, list};
+use super::oauth::ApplicationOptions;
+use super::server;
+use super::token::{Grant, IdSet, PAT_DAYS_MAX};
+use callbridge_model::secret::{ExposeSecret, Secret};
+use std::fs::OpenOptions;
+use std::future::Future;
+use std::io::{self, Write};
+use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A CRM to try things on: the service of the document, held to it rule by rule, on this machine.
+///
+/// It counts what a client does against the document. Look at it with a browser or curl:
+/// /sandbox/journal has every record, /sandbox/breaches every breach, /sandbox/requests the
+/// counts. POST to /sandbox/admin/… does what a person would do in the CRM: add a lead, replace
+/// the token, block the company.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Options {
+    /// Where to listen; port 0 takes a free one
+    ///
+    /// The paths under /sandbox need no token: leave it on loopback, or in a network of your own.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8480")]
+    pub listen: String,
+
+    /// File with the token that works; made with a new token if missing
+    ///
+    /// Give the same file to `run --token-file`. Without this flag a new token is made and shown
+    /// once.
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
+
+    /// Leads that exist, as numbers and ranges; a call for another one ends FAILED
+    ///
+    /// Nothing is known of them but their ids. A file with the header leadId,phone,name has leads
+    /// with their phones.
+    #[arg(long, value_name = "IDS|FILE", default_value = DEFAULT_LEADS)]
+    pub leads: String,
+
+    /// CRM fields of leads (infoType LED), as numbers and ranges; 14, 24… are multi-selects
+    #[arg(long, value_name = "IDS", default_value = DEFAULT_LED)]
+    pub led_fields: String,
+
+    /// CRM fields of contacts (infoType CONTACT): the lead field upsert skips them silently
+    #[arg(long, value_name = "IDS", default_value = DEFAULT_CONTACT)]
+    pub contact_fields: String,
+
+    /// Employees that exist, as numbers and ranges
+    #[arg(long, value_name = "IDS", default_value = DEFAULT_EMPLOYEES)]
+    pub employees: String,
+
+    /// What the token may do, as PERMISSION:SCOPE with commas between; `none` for nothing
+    #[arg(
+        long,
+        value_name = "GRANTS",
+        default_value = "PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ"
+    )]
+    pub grants: String,
+
+    /// Requests that one window holds, and how long it lasts
+    #[arg(long, value_name = "N/TIME", default_value = "60/60s")]
+    pub rate: String,
+
+    /// File that keeps journal, tokens and breaches across restarts
+    #[arg(long, value_name = "FILE")]
+    pub state: Option<PathBuf>,
+
+    /// What goes wrong: a file, or the text itself
+    ///
+    /// One rule a line (or parted by `;`):
+    /// ENDPOINT [with TEXT] [after N] [times K] [chance P%] ACTION. With TEXT it strikes only
+    /// requests that have the text in their body or path.
+    /// ENDPOINT is any, token-info, call-history, filter, request, lead, lead-save, lead-filter,
+    /// lead-fields, crm-field, oauth-token, oauth-revoke and others, which a wrong one is answered
+    /// with. ACTION is status N, gateway N, status-after N, lost, cut, delay TIME, slow TIME,
+    /// broken, no-request-id, accept-false, redirect, failed or hold TIME. `shape status bare` and
+    /// its like choose among shapes that the document leaves open. Example:
+    /// 'call-history after 2 times 3 status 503'
+    #[arg(long, value_name = "FILE|RULES")]
+    pub faults: Option<String>,
+
+    /// From accepting a call to its record in the journal
+    #[arg(long, value_name = "TIME", default_value = "2s")]
+    pub persist_after: String,
+
+    /// A new token expires after this time, at most 365d; `never` gives it no expiry date
+    #[arg(long, value_name = "TIME", default_value = "365d")]
+    pub expires_in: String,
+
+    /// Of the dice that faults and delays fall by
+    #[arg(long, value_name = "NUMBER", default_value = "1")]
+    pub seed: String,
+
+    /// The company that the token belongs to
+    #[arg(long, value_name = "ID", default_value = "1")]
+    pub company: String,
+
+    /// Name of a field that the document leaves unpublished: talk=NAME, phone=NAME, list=NAME
+    ///
+    /// list is the key of the lead field upsert's list, which may also come as a bare array;
+    /// `--faults 'shape field-list bare'` (or wrapped) accepts one of the two alone.
+    #[arg(long, value_name = "WHAT=NAME")]
+    pub field: Vec<String>,
+
+    /// Deviation, for trials: webhooks may go to private and internal addresses
+    ///
+    /// The service itself refuses them, localhost too. They still have to be https.
+    #[arg(long)]
+    pub webhook_private_targets: bool,
+
+    /// Deviation, for trials: trust these authorities (PEM) alone in deliveries of webhooks
+    #[arg(long, value_name = "FILE")]
+    pub webhook_ca_file: Option<PathBuf>,
+
+    /// One application for `connect`.
+    #[command(flatten)]
+    pub application: ApplicationOptions,
+}
+
+/// Takes a value, or notes what is wrong with its flag.
+fn checked<T: Default>(faults: &mut Vec<String>, flag: &str, value: Result<T, String>) -> T {
+    value.unwrap_or_else(|words| {
+        faults.push(format!("--{flag}: {words}"));
+        T::default()
+    })
+}
+
+impl Options {
+    /// The checked settings; reads, or makes, the token file.
+    ///
+    /// # Errors
+    /// [`Error::Flags`] with every fault of the flags, or the token file's.
+    pub fn check(self) -> Result<Config, Error> {
+        let mut wrong = Vec::new();
+        let mut config = Config::default();
+        match self.listen.parse::<SocketAddr>() {
+            Ok(addr) => config.listen = addr,
+            Err(_) => wrong.push(format!(
+                "--listen: `{}` is no address and port such as 127.0.0.1:8480",
+                self.listen
+            )),
+        }
+        config.settings = self.settings(&mut wrong);
+        self.application.check(&mut config, &mut wrong);
+        let now = callbridge_model::clock::now().wall;
+        match expiry(&self.expires_in) {
+            Ok(time) => config.expires_at = time.map(|time| now.plus(time).floor_seconds()),
+            Err(words) => wrong.push(format!("--expires-in: {words}")),
+        }
+        if let Some(given) = &self.faults {
+            let text = checked(&mut wrong, "faults", faults_text(given));
+            match faults::parse(&text) {
+                Ok((rules, shapes)) => {
+                    config.rules = rules;
+                    config.settings.shapes = shapes;
+                }
+                Err(lines) => {
+                    wrong.extend(lines.iter().map(|line| format!("--faults: {line}")));
+                }
+            }
+        }
+        if !wrong.is_empty() {
+            return Err(Error::Flags(wrong));
+        }
+        self.application.secret(&mut config)?;
+        config.state = self.state;
+        config.webhook_ca_file = self.webhook_ca_file;
+        config.token = match &self.token_file {
+            Some(path) => kept_secret(path, "svc_pat_").map_err(|source| Error::TokenFile {
+                path: path.clone(),
+                source,
+            })?,
+            None => new_secret("svc_pat_"),
+        };
+        Ok(config)
+    }
+
+    fn settings(&self, wrong: &mut Vec<String>) -> Settings {
+        let ids = |text: &str| {
+            IdSet::parse(text)
+                .map_err(|part| format!("`{part}` is neither an id nor a range such as 4005-4010"))
+        };
+        let mut settings = Settings::default();
+        match lead_file(&self.leads) {
+            Some(list) => {
+                settings.lead_list = checked(wrong, "leads", list);
+                settings.company.leads = IdSet::default();
+            }
+            None => {
+                let leads = ids(&self.leads).map_err(|words| format!("{words}, nor a file"));
+                settings.company.leads = checked(wrong, "leads", leads);
+            }
+        }
+        settings.catalogue = Catalogue {
+            led: checked(wrong, "led-fields", ids(&self.led_fields)),
+            contact: checked(wrong, "contact-fields", ids(&self.contact_fields)),
+        };
+        settings.company.employees = checked(wrong, "employees", ids(&self.employees));
+        settings.company.grants = checked(wrong, "grants", grants(&self.grants));
+        settings.rate = checked(wrong, "rate", parse_rate(&self.rate));
+        settings.persist_after =
+            checked(wrong, "persist-after", parse_duration(&self.persist_after));
+        settings.persist_jitter = settings.persist_after / 4;
+        let number = |text: &str| format!("`{text}` is no number");
+        settings.oauth.salt = uuid::Uuid::new_v4().as_u128();
+        let seed = self.seed.parse().map_err(|_| number(&self.seed));
+        settings.seed = checked(wrong, "seed", seed);
+        let company = self.company.parse().map_err(|_| number(&self.company));
+        settings.company.id = checked(wrong, "company", company);
+        settings.private_targets = self.webhook_private_targets;
+        settings.names = checked(wrong, "field", names(&self.field));
+        settings
+    }
+}
+
+/// How long a new PAT lives (§5.3.2); `None`: it has no expiry date (§2.2).
+fn expiry(text: &str) -> Result<Option<Duration>, String> {
+    if text == "never" {
+        return Ok(None);
+    }
+    let time = parse_duration(text)?;
+    if time > Duration::from_secs(PAT_DAYS_MAX * 86_400) {
+        return Err(format!("a PAT lives at most {PAT_DAYS_MAX} days"));
+    }
+    Ok(Some(time))
+}
+
+fn names(fields: &[String]) -> Result<FieldNames, String> {
+    let mut names = FieldNames::default();
+    for field in fields {
+        match field.split_once('=') {
+            Some(("talk", name)) if !name.is_empty() => names.talk = name.to_owned(),
+            Some(("phone", name)) if !name.is_empty() => names.phone = Some(name.to_owned()),
+            Some(("list", name)) if !name.is_empty() => names.list = name.to_owned(),
+            _ => {
+                return Err(format!(
+                    "`{field}` is none of talk=NAME, phone=NAME, list=NAME"
+                ));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The leads of a file; `None` when no file of this name is there, and it may be ids.
+fn lead_file(given: &str) -> Option<Result<LeadList, String>> {
+    let text = match std::fs::read_to_string(given) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return None,
+        Err(error) => return Some(Err(format!("`{given}`: {error}"))),
+    };
+    Some(list::parse(&text).map_err(|words| format!("`{given}`, {words}")))
+}
+
+pub(super) fn grants(text: &str) -> Result<Vec<Grant>, String> {
+    if text.trim() == "none" {
+        return Ok(Vec::new());
+    }
+    let parts = text.split([',', ' ']).filter(|part| !part.is_empty());
+    parts
+        .map(|part| {
+            let grant = Grant::parse(part);
+            grant.ok_or_else(|| {
+                format!("`{part}` is no grant such as PERMISSION_OPEN_API_CALL:SAVE")
+            })
+        })
+        .collect()
+}
+
+/// The text of a file of this name; else, when it has a blank in it, the text itself.
+fn faults_text(given: &str) -> Result<String, String> {
+    match std::fs::read_to_string(given) {
+        Ok(text) => Ok(text),
+        Err(_) if given.contains(char::is_whitespace) => Ok(given.to_owned()),
+        Err(error) => Err(format!("`{given}`: {error}")),
+    }
+}
+
+fn new_secret(begins: &str) -> Secret {
+    Secret::from(format!("{begins}{}", uuid::Uuid::new_v4().simple()))
+}
+
+/// The secret in a file, which is made with a new one if missing.
+pub(super) fn kept_secret(path: &Path, begins: &str) -> io::Result<Secret> {
+    match std::fs::read_to_string(path) {
+        Ok(text) if text.trim().is_empty() => {
+            Err(io::Error::new(io::ErrorKind::InvalidData, "it is empty"))
+        }
+        Ok(text) => Ok(Secret::from(text.trim())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let token = new_secret(begins);
+            let mut options = OpenOptions::new();
+            let mut file = options
+                .write(true)
+                .create_new(true)
+                .mode(0o600)
+                .open(path)?;
+            writeln!(file, "{}", token.expose_secret())?;
+            Ok(token)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The `sandbox` command: says where it listens on stdout, serves until `shutdown`, then says what
+/// it saw.
+///
+/// # Errors
+/// Flags, files or the address cannot be used; see [`Error::exit_code`].
+pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result<(), Error> {
+    let token_file = options.token_file.clone();
+    let config = options.check()?;
+    let token = config.token.clone();
+    let server = server::start(config).await?;
+    let mut out = io::stdout();
+    // A reader that went away is no reason to end the service.
+    let _ = writeln!(out, "listening: {}", server.url());
+    if server.auth_url() != server.url() {
+        let _ = writeln!(out, "auth: {}", server.auth_url());
+    }
+    let _ = match token_file {
+        Some(path) => writeln!(out, "token: in {}", path.display()),
+        None => writeln!(out, "token: {} (shown this once)", token.expose_secret()),
+    };
+    let _ = out.flush();
+    shutdown.await;
+    let (records, breaches, fullest) = server.admin(|core, _| {
+        (
+            core.records().len(),
+            core.breaches().counts().clone(),
+            core.fullest(),
+        )
+    });
+    server.stop().await?;
+    let _ = writeln!(out, "records: {records}");
+    let _ = writeln!(out, "fullest window: {}", fullest.in_a_window);
+    for (kind, count) in breaches {
+        let _ = writeln!(out, "breach {kind:?}: {count}");
+    }
+    Ok(())
+}

@@ -1,0 +1,204 @@
+//! Faults do what their words say.
+
+use super::{NOW, accepted, after, call, call_with, filter, info, kinds, poll, sandbox, submit};
+use crate::faults::{Faults, parse};
+use crate::token::{CALL_READ, CALL_SAVE, Grant};
+use crate::{Action, Delivery, Endpoint, Kind, Request, Response, Rule, Sandbox};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// A sandbox with the faults of a text.
+fn with(text: &str) -> Sandbox {
+    let mut core = sandbox();
+    let request = Request::post_bytes("/sandbox/admin/faults", text);
+    assert_eq!(core.handle(NOW, &request).status, 200, "{text}");
+    core
+}
+
+/// What the first submission is answered, and whether its record came to be.
+fn struck(text: &str) -> (Response, bool) {
+    let mut core = with(text);
+    let answer = core.handle(NOW, &submit(&call()));
+    core.tick(after(100));
+    (answer, !core.records().is_empty())
+}
+
+#[test]
+fn each_action_answers_and_acts_as_its_words_say() {
+    let seconds = Duration::from_secs;
+    let table: [(&str, u16, Delivery, bool); 14] = [
+        ("call-history status 503", 503, Delivery::Now, false),
+        ("call-history status 409", 409, Delivery::Now, false),
+        ("call-history status 401", 401, Delivery::Now, false),
+        ("call-history status 429", 429, Delivery::Now, false),
+        ("call-history gateway 502", 502, Delivery::Now, false),
+        ("call-history status-after 500", 500, Delivery::Now, true),
+        ("call-history lost", 200, Delivery::Lost, true),
+        ("call-history cut", 500, Delivery::Lost, false),
+        (
+            "call-history delay 90s",
+            200,
+            Delivery::After(seconds(90)),
+            true,
+        ),
+        (
+            "call-history slow 5s",
+            200,
+            Delivery::Slow(seconds(5)),
+            true,
+        ),
+        ("call-history redirect", 302, Delivery::Now, false),
+        ("call-history accept-false", 200, Delivery::Now, false),
+        ("any no-request-id", 200, Delivery::Now, true),
+        ("call-history failed", 200, Delivery::Now, false),
+    ];
+    for (text, status, delivery, written) in table {
+        let (answer, record) = struck(text);
+        assert_eq!(
+            (answer.status, answer.delivery, record),
+            (status, delivery, written),
+            "{text}"
+        );
+    }
+    assert_eq!(
+        struck("any no-request-id").0.value()["requestId"],
+        Value::Null
+    );
+    assert_eq!(struck("any accept-false").0.value()["accept"], json!(false));
+    assert_eq!(struck("any gateway 502").0.content_type, "text/html");
+    assert_eq!(
+        struck("any redirect").0.location.as_deref(),
+        Some("/v1/open-api/moved")
+    );
+    let (broken, written) = struck("any broken");
+    assert!(serde_json::from_slice::<Value>(&broken.body).is_err() && written);
+}
+
+#[test]
+fn rules_strike_after_so_many_and_so_many_times() {
+    let mut core = with("call-history after 1 times 2 status 500");
+    let mut status = |number: u64| {
+        let body = call_with("uuid", json!(number.to_string()));
+        core.handle(NOW, &submit(&body)).status
+    };
+    assert_eq!([1, 2, 3, 4].map(&mut status), [200, 500, 500, 200]);
+    assert_eq!(core.handle(NOW, &info()).status, 200, "another endpoint");
+    assert_eq!(core.faults().fired(), [2]);
+}
+
+#[test]
+fn a_held_write_is_pending_while_others_pass_it() {
+    let mut core = with("call-history times 1 hold 50s");
+    let held = accepted(&mut core, NOW, &call());
+    let next = accepted(&mut core, NOW, &call_with("uuid", json!("u-2")));
+    let mut status = |seconds, id: &str| {
+        core.handle(after(seconds), &poll(id)).value()["data"]["status"].clone()
+    };
+    assert_eq!(status(20, &held), json!("PENDING"));
+    assert_eq!(status(20, &next), json!("SUCCESS"));
+    assert_eq!(status(51, &held), json!("SUCCESS"));
+}
+
+#[test]
+fn chances_come_true_about_as_often_as_they_say() {
+    let rule = Rule {
+        endpoint: None,
+        with: None,
+        after: 0,
+        times: None,
+        chance_ppm: 250_000,
+        action: Action::Lost,
+    };
+    let mut faults = Faults::new(vec![rule], 3);
+    let struck = (0..4_000)
+        .filter(|_| faults.pick(Endpoint::Filter, &info()).is_some())
+        .count();
+    assert!((900..1_100).contains(&struck), "{struck}");
+}
+
+#[test]
+fn every_line_that_cannot_be_read_is_named() {
+    let text = "any lost # fine\nany explode\ncalls lost; filter chance 7 lost\nany status 200";
+    let wrong = parse(text).expect_err("four lines, one fine");
+    let words: Vec<String> = wrong.iter().map(ToString::to_string).collect();
+    let words = words
+        .join("\n")
+        .replace(&Endpoint::words(), "[the endpoints]");
+    insta::assert_snapshot!(words, @r"
+    fault `any explode`: `explode` is no action
+    fault `calls lost`: `calls` is none of any, [the endpoints]
+    fault `filter chance 7 lost`: `7` is no percentage such as 5%
+    fault `any status 200`: `200` is no status from 300 to 599
+    ");
+}
+
+#[test]
+fn shapes_left_open_can_be_chosen() {
+    let text = "shape status bare; shape rows strings; shape rows-key items; shape page inside";
+    let mut core = with(text);
+    let id = accepted(&mut core, NOW, &call());
+    assert_eq!(
+        core.handle(after(2), &poll(&id)).value()["data"],
+        json!("SUCCESS")
+    );
+    let page = filter(&json!({ "page": 1, "size": 10 }));
+    let data = core.handle(after(2), &page).value()["data"].clone();
+    assert_eq!(
+        data,
+        json!({ "items": ["oapi-u-1"], "currentPage": 1, "totalPages": 1 })
+    );
+
+    let mut core = with("shape page beside; shape range refused; shape pending QUEUED");
+    let id = accepted(&mut core, NOW, &call());
+    assert_eq!(
+        core.handle(NOW, &poll(&id)).value()["data"]["status"],
+        json!("QUEUED")
+    );
+    let answer = core.handle(after(2), &page).value();
+    assert_eq!(
+        (&answer["currentPage"], &answer["totalPages"]),
+        (&json!(1), &json!(1))
+    );
+    assert_eq!(answer["data"][0]["uuid"], json!("oapi-u-1"));
+    let ranged =
+        filter(&json!({ "page": 1, "size": 10, "registeredTimestampFrom": 1_795_000_000 }));
+    assert_eq!(core.handle(after(2), &ranged).status, 400);
+
+    let mut core = with("shape size-max 30");
+    let page = |size: i64| filter(&json!({ "page": 1, "size": size }));
+    assert_eq!(
+        core.handle(NOW, &page(31)).value()["errors"][0]["reason"],
+        json!("MAX")
+    );
+    assert_eq!(core.handle(NOW, &page(30)).status, 200);
+}
+
+#[test]
+fn a_right_left_open_can_be_demanded_of_pages_and_of_single_polls() {
+    let lead_read = "PERMISSION_OPEN_API_LEAD:READ";
+    let all = [CALL_SAVE, CALL_READ, lead_read].map(|grant| Grant::parse(grant).expect("a grant"));
+    let page = filter(&json!({ "page": 1, "size": 10 }));
+    let mut core = with(&format!("shape request-grant {lead_read}"));
+    let id = accepted(&mut core, NOW, &call());
+    let denied = core.handle(after(2), &poll(&id));
+    let code = denied.value()["error"]["messageCode"].clone();
+    assert_eq!((denied.status, code), (403, json!(3701)));
+    assert_eq!(core.handle(after(2), &page).status, 200, "another right");
+    core.set_grants(after(3), all.to_vec());
+    assert_eq!(core.handle(after(4), &poll(&id)).status, 200);
+    core.set_grants(after(5), all[..1].to_vec());
+    assert_eq!(core.handle(after(6), &poll(&id)).status, 403);
+    assert_eq!(core.handle(after(6), &page).status, 403);
+    core.handle(after(8), &poll(&id));
+    assert_eq!(kinds(&core), [Kind::RepeatAfter403], "asked on without it");
+    let mut core = with("shape filter-grant none");
+    core.set_grants(NOW, all[..1].to_vec());
+    assert_eq!(core.handle(NOW, &page).status, 200);
+    let id = accepted(&mut core, NOW, &call());
+    assert_eq!(
+        core.handle(after(2), &poll(&id)).status,
+        200,
+        "none is needed by itself"
+    );
+    assert!(parse("shape request-grant CALL:READ").is_err());
+}

@@ -1,0 +1,152 @@
+//! Lines of the state file as released versions have written them: read for ever, and written so.
+
+use super::lead_fields::{admin, done, post, with_leads};
+use super::webhook_recording::config;
+use super::{NOW, TOKEN, after, call, call_with, submit};
+use crate::core::{Change, Logged};
+use crate::lead::LeadChange;
+use crate::{Request, Sandbox, oauth, webhook};
+use callbridge_testkit::golden::keeps;
+use serde_json::json;
+use std::collections::BTreeSet;
+
+/// The word of a change. A new one does not compile: name it here, and put a line of it into the
+/// newest `tests/golden/sandbox-state….json`, as the next file.
+const fn word(change: &Change) -> &'static str {
+    match change {
+        Change::Issued { .. } => "issued",
+        Change::Revoked { .. } => "revoked",
+        Change::Expires { .. } => "expires",
+        Change::Started(_) => "started",
+        Change::Company(_) => "company",
+        Change::Counted { .. } => "counted",
+        Change::Accepted(_) => "accepted",
+        Change::Added(_) => "added",
+        Change::Ahead(_) => "ahead",
+        Change::Broken(_) => "broken",
+        Change::Lead(LeadChange::Saved { .. }) => "lead saved",
+        Change::Lead(LeadChange::Imported { .. }) => "lead imported",
+        Change::Lead(LeadChange::Merged { .. }) => "lead merged",
+        Change::Lead(LeadChange::Deleted { .. }) => "lead deleted",
+        Change::Lead(LeadChange::Revived { .. }) => "lead revived",
+        Change::Lead(LeadChange::Ordered(_)) => "lead ordered",
+        Change::Webhook(change) => webhook_word(change),
+        Change::Oauth(change) => oauth_word(change),
+    }
+}
+
+const fn webhook_word(change: &webhook::Change) -> &'static str {
+    match change {
+        webhook::Change::Configured { .. } => "webhook configured",
+        webhook::Change::Deleted { .. } => "webhook deleted",
+        webhook::Change::Installed { .. } => "webhook installed",
+        webhook::Change::Secret { .. } => "webhook secret",
+        webhook::Change::Revoked { .. } => "webhook revoked",
+        webhook::Change::Attempted { .. } => "webhook attempted",
+        webhook::Change::Died { .. } => "webhook died",
+        webhook::Change::Happened { .. } => "webhook happened",
+    }
+}
+
+const fn oauth_word(change: &oauth::Change) -> &'static str {
+    match change {
+        oauth::Change::Started(_) => "oauth started",
+        oauth::Change::Application(_) => "oauth application",
+        oauth::Change::Connection(_) => "oauth connection",
+        oauth::Change::Approved { .. } => "oauth approved",
+        oauth::Change::Paired(_) => "oauth paired",
+        oauth::Change::Disconnected { .. } => "oauth disconnected",
+        oauth::Change::RefreshRevoked { .. } => "oauth refresh revoked",
+    }
+}
+
+#[test]
+fn the_lines_of_the_state_file() {
+    keeps::<Vec<Logged>>("sandbox-state");
+}
+
+#[test]
+fn every_change_that_is_written_stands_in_the_golden_file() {
+    let golden = include_bytes!("../../tests/golden/sandbox-state.2.json");
+    let golden: Vec<Logged> = serde_json::from_slice(golden).expect("changes");
+    let golden: BTreeSet<&str> = golden.iter().map(|logged| word(&logged.change)).collect();
+    let log = a_life();
+    let written: BTreeSet<&str> = log.iter().map(|logged| word(&logged.change)).collect();
+    assert_eq!(written, golden);
+    assert_eq!(golden.len(), 31, "each word of the three above");
+}
+
+/// A log in which everything happens that is logged.
+fn a_life() -> Vec<Logged> {
+    let mut core = with_leads();
+    let grants = core.companies[&1].grants.clone();
+    let settings = core.settings_mut();
+    settings.keep_log = true;
+    "Another name".clone_into(&mut settings.company.name);
+    settings.company.grants = grants;
+    settings.oauth.application = Some(super::oauth::application());
+    settings.lead_list =
+        crate::lead::list::parse("leadId,phone,name\n6001,,Vali\n").expect("a list");
+    core.begin(NOW, "svc_pat_second", None);
+    core.issue_pat(NOW, TOKEN, None);
+    calls_and_leads(&mut core);
+    consents(&mut core);
+    deliveries(&mut core);
+    core.expire(after(90), TOKEN, None);
+    core.revoke(after(90), TOKEN);
+    admin(&mut core, "clock", &json!({ "aheadSec": 60 }));
+    core.take_log()
+}
+
+fn calls_and_leads(core: &mut Sandbox) {
+    for second in [0, 2] {
+        core.handle(after(second), &submit(&call_with("answered", json!("yes"))));
+    }
+    assert_eq!(done(core, "call-history", &call()), "SUCCESS");
+    core.add_foreign(after(3));
+    let fields = json!([{ "id": 11, "value": "x" }]);
+    core.handle(after(3), &post("lead/4001/field/list", &fields));
+    for (act, body) in [
+        (
+            "lead",
+            json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" }),
+        ),
+        ("lead/merge", json!({ "into": 5001, "from": [4002] })),
+        ("lead/delete", json!({ "id": 4003 })),
+        ("leads", json!({ "add": [4003] })),
+    ] {
+        admin(core, act, &body);
+    }
+}
+
+fn consents(core: &mut Sandbox) {
+    let (_, token) = super::oauth::connected(core, after(10));
+    let request = super::oauth::revoke(&token);
+    assert_eq!(core.handle(after(11), &request).status, 200);
+    core.register(after(12), super::oauth::application());
+    super::oauth::connected(core, after(13));
+    assert!(core.disconnect(after(14), super::oauth::ID, 1));
+}
+
+fn deliveries(core: &mut Sandbox) {
+    core.configure_webhook(after(20), 1, config(&["LEAD"]), false);
+    let install = json!({ "company": 1, "application": 3 });
+    admin(core, "webhook/install", &install);
+    let regenerate = json!({ "installation": 7001 });
+    admin(core, "webhook/regenerate", &regenerate);
+    for event in ["LEAD_CREATED", "LEAD_DELETED"] {
+        admin(core, "webhook/happen", &json!({ "event": event }));
+    }
+    let dispatch = core.deliveries(after(21)).pop().expect("due");
+    let took = std::time::Duration::from_millis(5);
+    core.delivered(after(21), &dispatch, &webhook::Outcome::Status(503), took);
+    core.handle(
+        after(22),
+        &Request::post(
+            "/sandbox/admin/webhook/revoke",
+            &json!({ "installation": 7001 }),
+        ),
+    );
+    core.deliveries(after(60));
+    admin(core, "webhook/delete", &json!({}));
+}

@@ -1,0 +1,256 @@
+//! §6.2, §6.6, §6.7: what a change of a lead is told as; and what a restart keeps of leads.
+
+use super::lead_fields::{admin, done, post, with_leads};
+use super::webhook_recording::{body, configure, rows};
+use super::{NOW, TOKEN, after, holds};
+use crate::webhook::event::NAMES;
+use crate::{Request, Sandbox, Settings};
+use callbridge_call::EventTime;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+pub(super) fn listening() -> Sandbox {
+    let mut core = with_leads();
+    configure(&mut core, 1, &NAMES);
+    core
+}
+
+/// The bodies of the events not yet seen.
+pub(super) fn told(core: &Sandbox, seen: &mut BTreeSet<String>) -> Vec<Value> {
+    let mut new = Vec::new();
+    for row in rows(core) {
+        let body = body(core, &row);
+        if seen.insert(body["eventId"].to_string()) {
+            new.push(body);
+        }
+    }
+    new
+}
+
+fn names(events: &[Value]) -> Vec<&str> {
+    let mut names: Vec<&str> = events
+        .iter()
+        .filter_map(|e| e["eventType"].as_str())
+        .collect();
+    names.sort_unstable();
+    names
+}
+
+#[test]
+fn a_lead_that_is_created_by_a_person_or_by_the_api_is_told_once() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    admin(
+        &mut core,
+        "lead",
+        &json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" }),
+    );
+    let events = told(&core, &mut seen);
+    assert_eq!(names(&events), ["LEAD_CREATED"]);
+    let expected = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
+    assert!(holds(&events[0]["lead"], &expected), "{}", events[0]);
+    assert_eq!(
+        done(&mut core, "lead", &json!({ "name": "Vali", "statusId": 1 })),
+        "SUCCESS"
+    );
+    assert_eq!(names(&told(&core, &mut seen)), ["LEAD_CREATED"]);
+}
+
+#[test]
+fn one_save_is_told_as_several_events_each_with_its_own_block() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let ali = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233", "statusId": 1,
+        "balance": 1500.5, "currency": "UZS", "fields": { "11": "a", "14": ["x", "y"] } });
+    admin(&mut core, "lead", &ali);
+    told(&core, &mut seen);
+    let changed = json!({ "id": 5001, "name": "Vali", "phones": ["+998935556677", "+998901112233"],
+        "statusId": 2, "responsibleId": 501, "balance": 2000,
+        "fields": { "11": null, "12": "b", "14": ["y", "z"] } });
+    admin(&mut core, "lead/update", &changed);
+    let events = told(&core, &mut seen);
+    let expected = [
+        "LEAD_ASSIGNED",
+        "LEAD_PROPERTIES_UPDATED",
+        "LEAD_STAGE_CHANGED",
+    ];
+    assert_eq!(names(&events), expected);
+    let event = |name: &str| {
+        events
+            .iter()
+            .find(|e| e["eventType"] == json!(name))
+            .expect("one")
+    };
+    let stage = json!({ "fromStatusId": 1, "fromStatusName": "New", "toStatusId": 2,
+        "toStatusName": "In work" });
+    assert_eq!(event("LEAD_STAGE_CHANGED")["stageChange"], stage);
+    assert_eq!(event("LEAD_STAGE_CHANGED")["lead"]["statusId"], json!(2));
+    let assignment = &event("LEAD_ASSIGNED")["assignment"];
+    assert_eq!(assignment["fromResponsibleId"], Value::Null);
+    assert_eq!(assignment["toResponsibleName"], json!("Employee 501"));
+    let changes = &event("LEAD_PROPERTIES_UPDATED")["propertyChanges"];
+    let contact = &changes[2]["contactId"];
+    let expected = json!([
+        { "type": "NAME", "from": "Ali", "to": "Vali" },
+        { "type": "BALANCE", "from": "1500.5 UZS", "to": "2000 UZS" },
+        { "type": "CONTACT", "contactId": contact, "from": "Ali [+998901112233]",
+            "to": "Vali [+998901112233, +998935556677]" },
+        { "type": "CUSTOM_FIELD", "fieldId": 11, "from": "a" },
+        { "type": "CUSTOM_FIELD", "fieldId": 12, "to": "b" },
+        { "type": "CUSTOM_FIELD", "fieldId": 14, "from": "x, y", "to": "y, z" },
+    ]);
+    assert_eq!(changes, &expected);
+    let ids: Vec<&Value> = events.iter().map(|event| &event["eventId"]).collect();
+    assert!(ids[0] != ids[1] && ids[1] != ids[2]);
+}
+
+#[test]
+fn a_save_that_changes_nothing_is_told_as_nothing() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    admin(
+        &mut core,
+        "lead",
+        &json!({ "id": 5001, "name": "Ali", "statusId": 1 }),
+    );
+    told(&core, &mut seen);
+    admin(
+        &mut core,
+        "lead/update",
+        &json!({ "id": 5001, "name": "Ali", "statusId": 1 }),
+    );
+    done(
+        &mut core,
+        "lead/5001/field/list",
+        &json!([{ "id": 21, "value": "skipped" }]),
+    );
+    assert_eq!(told(&core, &mut seen), Vec::<Value>::new());
+    done(
+        &mut core,
+        "lead/5001/field/list",
+        &json!([{ "id": 11, "value": "written" }]),
+    );
+    assert_eq!(names(&told(&core, &mut seen)), ["LEAD_PROPERTIES_UPDATED"]);
+}
+
+#[test]
+fn a_merge_names_the_ids_that_are_gone_and_a_deletion_shows_the_lead_as_it_was() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    admin(
+        &mut core,
+        "lead",
+        &json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" }),
+    );
+    told(&core, &mut seen);
+    admin(
+        &mut core,
+        "lead/merge",
+        &json!({ "into": 5001, "from": [4001, 4002] }),
+    );
+    let events = told(&core, &mut seen);
+    assert_eq!(names(&events), ["LEAD_MERGED"]);
+    assert_eq!(events[0]["mergedLeadIds"], json!([4001, 4002]));
+    assert_eq!(events[0]["lead"]["id"], json!(5001));
+    admin(&mut core, "lead/delete", &json!({ "id": 5001 }));
+    let events = told(&core, &mut seen);
+    assert_eq!(names(&events), ["LEAD_DELETED"]);
+    assert_eq!(events[0]["lead"]["phone"], json!("+998901112233"));
+    admin(
+        &mut core,
+        "leads",
+        &json!({ "remove": [4003], "add": [4001] }),
+    );
+    assert_eq!(names(&told(&core, &mut seen)), ["LEAD_DELETED"]);
+    assert!(
+        core.lead(1, 4001).is_some(),
+        "an id of the flags that was added again"
+    );
+}
+
+#[test]
+fn an_upsert_that_failed_is_told_as_nothing() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    assert_eq!(
+        done(
+            &mut core,
+            "lead/777/field/list",
+            &json!([{ "id": 11, "value": 1 }])
+        ),
+        "FAILED"
+    );
+    assert_eq!(told(&core, &mut seen), Vec::<Value>::new());
+}
+
+/// The leads of which more is known than that they exist.
+fn known(core: &mut Sandbox, now: EventTime) -> Value {
+    let mut rows = core.handle(now, &Request::get("/sandbox/leads")).value();
+    rows.as_array_mut()
+        .expect("rows")
+        .retain(|row| row["uuid"].is_string());
+    rows
+}
+
+#[test]
+fn the_log_played_again_gives_the_same_leads_events_and_clock() {
+    let mut core = listening();
+    core.settings_mut().keep_log = true;
+    let mut log = Vec::new();
+    let act = |core: &mut Sandbox, second: u64, request: Request| {
+        let now = core.moment(after(second));
+        assert_eq!(core.handle(now, &request).status, 200, "{request:?}");
+    };
+    let admin = |act: &str, body: Value| Request::post(&format!("/sandbox/admin/{act}"), &body);
+    let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
+    act(&mut core, 1, admin("lead", lead));
+    act(&mut core, 2, post("lead", &json!({ "name": "Vali" })));
+    act(
+        &mut core,
+        2,
+        post("lead/5001/field/list", &json!([{ "id": 11, "value": "x" }])),
+    );
+    act(
+        &mut core,
+        3,
+        post("lead-note/5001/list", &json!([{ "text": "x" }])),
+    );
+    act(&mut core, 4, admin("clock", json!({ "aheadSec": 500 })));
+    act(
+        &mut core,
+        5,
+        admin("lead/merge", json!({ "into": 5001, "from": [4001] })),
+    );
+    act(&mut core, 6, admin("lead/delete", json!({ "id": 4002 })));
+    act(
+        &mut core,
+        7,
+        post(
+            "lead/5001/field/list",
+            &json!([{ "id": 12, "value": "late" }]),
+        ),
+    );
+    log.extend(core.take_log());
+
+    let mut again = Sandbox::new(Settings {
+        keep_log: false,
+        ..core.settings().clone()
+    });
+    again.begin(NOW, TOKEN, None);
+    again.set_grants(NOW, with_leads().companies[&1].grants.clone());
+    configure(&mut again, 1, &NAMES);
+    for logged in log {
+        let line = serde_json::to_string(&logged).expect("JSON");
+        again.replay(serde_json::from_str(&line).expect("a change"));
+    }
+    let end = core.moment(after(60));
+    assert_eq!(again.moment(after(60)), end);
+    core.tick(end);
+    again.tick(end);
+    let leads = known(&mut core, end);
+    assert_eq!(leads.as_array().map(Vec::len), Some(2), "{leads}");
+    let fields = json!([{ "id": 11, "value": "x" }, { "id": 12, "value": "late" }]);
+    assert_eq!(leads[0]["fields"], fields);
+    assert_eq!(known(&mut again, end), leads);
+    assert_eq!(
+        told(&again, &mut BTreeSet::new()),
+        told(&core, &mut BTreeSet::new())
+    );
+    assert!(again.lead(1, 4001).is_none() && again.lead(1, 4002).is_none());
+    assert_eq!(again.journal().entries(), core.journal().entries());
+}

@@ -1,0 +1,239 @@
+//! §4.4: the lead field upsert, rule by rule.
+
+use super::{NOW, TOKEN, after, holds, kinds, poll, sandbox};
+use crate::{Kind, Request, Sandbox};
+use serde_json::{Value, json};
+
+pub(super) const GRANTS: [&str; 3] = ["SAVE", "READ", "DELETE"];
+
+/// A sandbox whose connection may do everything with leads, their notes and tasks.
+pub(super) fn with_leads() -> Sandbox {
+    let mut core = sandbox();
+    let mut grants = core.settings().company.grants.clone();
+    for permission in [
+        "LEAD",
+        "LEAD_NOTE",
+        "LEAD_TASK",
+        "CONTRACT",
+        "CONTRACT_PAYMENT",
+    ] {
+        for scope in GRANTS {
+            let text = format!("PERMISSION_OPEN_API_{permission}:{scope}");
+            grants.extend(crate::token::Grant::parse(&text));
+        }
+    }
+    core.set_grants(NOW, grants);
+    core
+}
+
+pub(super) fn post(path: &str, body: &Value) -> Request {
+    Request::post(&format!("/v1/open-api/{path}"), body).with_token(TOKEN)
+}
+
+pub(super) fn get(path: &str) -> Request {
+    Request::get(&format!("/v1/open-api/{path}")).with_token(TOKEN)
+}
+
+pub(super) fn admin(core: &mut Sandbox, act: &str, body: &Value) -> Value {
+    let answer = core.handle(NOW, &Request::post(&format!("/sandbox/admin/{act}"), body));
+    assert_eq!(answer.status, 200, "{act}: {}", answer.value());
+    answer.value()
+}
+
+/// Posts a write that is accepted, lets it be done, and gives the word of its status.
+pub(super) fn done(core: &mut Sandbox, path: &str, body: &Value) -> String {
+    let answer = core.handle(NOW, &post(path, body));
+    let told = answer.value();
+    assert_eq!(
+        (answer.status, &told["data"]),
+        (200, &Value::Null),
+        "{told}"
+    );
+    let id = told["requestId"].as_str().expect("a requestId").to_owned();
+    let status = core.handle(after(2), &poll(&id)).value();
+    status["data"]["status"]
+        .as_str()
+        .expect("a status")
+        .to_owned()
+}
+
+/// The values of a lead's fields by id.
+fn fields(core: &Sandbox, lead: i64) -> Value {
+    let lead = core.lead(1, lead).expect("the lead");
+    json!(lead.fields)
+}
+
+#[test]
+fn only_the_listed_fields_change_and_a_null_clears_one() {
+    let mut core = with_leads();
+    let first = json!([{ "id": 11, "value": "one" }, { "id": 12, "value": 2 }]);
+    assert_eq!(done(&mut core, "lead/4001/field/list", &first), "SUCCESS");
+    let second = json!([{ "id": 12, "value": null }, { "id": 13, "value": true }]);
+    assert_eq!(done(&mut core, "lead/4001/field/list", &second), "SUCCESS");
+    assert_eq!(fields(&core, 4001), json!({ "11": ["one"], "13": [true] }));
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn a_list_replaces_the_selection_and_each_value_is_its_own_entry() {
+    let mut core = with_leads();
+    let first = json!([{ "id": 14, "valueList": ["a", "b"] }]);
+    done(&mut core, "lead/4001/field/list", &first);
+    assert_eq!(fields(&core, 4001), json!({ "14": ["a", "b"] }));
+    done(
+        &mut core,
+        "lead/4001/field/list",
+        &json!([{ "id": 14, "valueList": ["c"] }]),
+    );
+    assert_eq!(fields(&core, 4001), json!({ "14": ["c"] }));
+    done(
+        &mut core,
+        "lead/4001/field/list",
+        &json!([{ "id": 14, "valueList": [] }]),
+    );
+    assert_eq!(fields(&core, 4001), json!({}));
+}
+
+#[test]
+fn contact_fields_and_unknown_ones_are_skipped_and_the_request_succeeds() {
+    let mut core = with_leads();
+    let body = json!([
+        { "id": 21, "value": "a contact's" }, { "id": 999, "value": "nobody's" },
+        { "id": 25, "value": "of no type" }, { "id": 995, "valueList": ["x"] },
+        { "id": 11, "value": "the lead's" },
+    ]);
+    assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
+    assert_eq!(fields(&core, 4001), json!({ "11": ["the lead's"] }));
+    assert_eq!(kinds(&core), [Kind::SkippedField]);
+}
+
+#[test]
+fn an_item_without_an_id_is_refused_and_nothing_of_the_list_is_written() {
+    let mut core = with_leads();
+    let body = json!([{ "id": 11, "value": "x" }, { "value": "y" }, { "id": null, "value": 1 }]);
+    let answer = core.handle(NOW, &post("lead/4001/field/list", &body));
+    let expected = json!({ "error": null, "requestId": null, "errors": [
+        { "field": "[1].id", "reason": "NOT_NULL" }, { "field": "[2].id", "reason": "NOT_NULL" },
+    ] });
+    assert_eq!(answer.status, 400);
+    assert!(holds(&answer.value(), &expected), "{}", answer.value());
+    core.tick(after(5));
+    assert_eq!(fields(&core, 4001), json!({}));
+    assert_eq!(kinds(&core), [Kind::Invalid]);
+}
+
+#[test]
+fn an_unknown_lead_is_accepted_and_told_as_failed_on_the_request_id() {
+    let mut core = with_leads();
+    let body = json!([{ "id": 11, "value": "x" }]);
+    assert_eq!(done(&mut core, "lead/777/field/list", &body), "FAILED");
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn the_upsert_needs_the_grant_lead_save_and_no_other() {
+    let body = json!([{ "id": 11, "value": "x" }]);
+    for (grants, status) in [
+        ("LEAD:READ", 403),
+        ("LEAD:SAVE", 200),
+        ("LEAD_NOTE:SAVE", 403),
+    ] {
+        let mut core = sandbox();
+        let grant = format!("PERMISSION_OPEN_API_{grants}");
+        let grant = crate::token::Grant::parse(&grant).expect("a grant");
+        core.set_grants(NOW, vec![grant]);
+        let answer = core.handle(NOW, &post("lead/4001/field/list", &body));
+        assert_eq!(answer.status, status, "{grants}");
+        let code = answer.value()["error"]["messageCode"].clone();
+        assert_eq!(code == json!(3701), status == 403);
+    }
+}
+
+#[test]
+fn the_body_comes_bare_or_wrapped_or_as_the_sandbox_is_told() {
+    let items = json!([{ "id": 11, "value": "x" }]);
+    let wrapped = json!({ "list": items });
+    for (shape, bare, under_key) in [
+        ("either", 200, 200),
+        ("bare", 200, 400),
+        ("wrapped", 400, 200),
+    ] {
+        let mut core = with_leads();
+        "list".clone_into(&mut core.settings_mut().names.list);
+        core.settings_mut()
+            .shapes
+            .set("field-list", shape)
+            .expect("a shape");
+        let status = |core: &mut Sandbox, body: &Value| {
+            core.handle(NOW, &post("lead/4001/field/list", body)).status
+        };
+        assert_eq!(status(&mut core, &items), bare, "{shape}");
+        assert_eq!(status(&mut core, &wrapped), under_key, "{shape}");
+        assert_eq!(
+            status(&mut core, &json!({ "other": items })),
+            400,
+            "{shape}"
+        );
+        assert_eq!(status(&mut core, &json!([])), 400, "{shape}");
+    }
+}
+
+#[test]
+fn values_of_a_wrong_type_are_the_parsers_to_refuse() {
+    for item in [
+        json!({ "id": "11", "value": "x" }),
+        json!({ "id": 11, "value": {} }),
+        json!({ "id": 11, "value": [] }),
+        json!({ "id": 14, "valueList": "a" }),
+        json!({ "id": 14, "valueList": ["a", 1] }),
+        json!({ "id": 14, "value": "a" }),
+        json!({ "id": 11, "valueList": ["a"] }),
+        json!({ "id": 14, "value": null, "valueList": ["a"] }),
+        json!({ "id": 15, "value": "5" }),
+        json!({ "id": 16, "value": "true" }),
+        json!({ "id": 16, "value": 1 }),
+        json!("x"),
+    ] {
+        let mut core = with_leads();
+        let answer = core.handle(NOW, &post("lead/4001/field/list", &json!([item])));
+        let code = &answer.value()["error"]["messageCode"];
+        assert_eq!((answer.status, code), (400, &json!(3705)), "{item}");
+    }
+}
+
+#[test]
+fn values_of_the_fields_types_are_kept_as_they_were_sent() {
+    let mut core = with_leads();
+    let body = json!([
+        { "id": 11, "value": "x" }, { "id": 12, "value": 2 }, { "id": 13, "value": true },
+        { "id": 14, "valueList": ["a"] }, { "id": 15, "value": 5.5 }, { "id": 16, "value": false },
+    ]);
+    assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
+    let expected = json!({
+        "11": ["x"], "12": [2], "13": [true], "14": ["a"], "15": [5.5], "16": [false],
+    });
+    assert_eq!(fields(&core, 4001), expected);
+    let clear: Vec<Value> = (11..=16)
+        .map(|id| json!({ "id": id, "value": null }))
+        .collect();
+    assert_eq!(
+        done(&mut core, "lead/4001/field/list", &json!(clear)),
+        "SUCCESS"
+    );
+    assert_eq!(fields(&core, 4001), json!({}));
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn the_catalogue_tells_led_fields_from_contact_fields() {
+    let mut core = with_leads();
+    let answer = core.handle(NOW, &get("crm-field")).value();
+    let kind = |id: i64| {
+        let rows = answer["data"].as_array().expect("a list");
+        let row = rows.iter().find(|row| row["id"] == json!(id));
+        row.map(|row| row["infoType"].clone())
+    };
+    assert_eq!(kind(11), Some(json!("LED")));
+    assert_eq!(kind(21), Some(json!("CONTACT")));
+    assert_eq!(kind(31), None);
+}

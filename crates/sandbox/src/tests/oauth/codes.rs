@@ -1,0 +1,243 @@
+//! Codes: what the exchange gives, and when it refuses (§3.1, §4.1, §4.1.1, §5.6, §7.6).
+
+use super::super::{NOW, after, holds, keys, kinds, sandbox};
+use super::{
+    BACK, CLIENT, Refused, SECRET, TOKEN_PATH, alive, application, approved, codes, connected,
+    exchange, exchange_with, form, is_refusal, pair, with_application,
+};
+use crate::token::TokenKey;
+use crate::{Action, Endpoint, Kind, Request, Rule};
+use serde_json::json;
+
+#[test]
+fn a_code_gives_a_pair_without_an_envelope() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let answer = core.handle(NOW, &exchange(&code));
+    let told = answer.value();
+    let expected = json!({
+        "token_type": "Bearer", "expires_in": 3600,
+        "scope": "PERMISSION_OPEN_API_CALL:SAVE PERMISSION_OPEN_API_CALL:READ",
+    });
+    assert!(answer.status == 200 && holds(&told, &expected), "{told}");
+    assert_eq!(
+        keys(&answer),
+        [
+            "access_token",
+            "embedded_secret",
+            "expires_in",
+            "refresh_token",
+            "scope",
+            "token_type",
+            "webhook_secret"
+        ]
+    );
+    let (access, refresh) = pair(&answer);
+    assert!(access.starts_with("svc_at_") && refresh.starts_with("svcrt_"));
+    assert_eq!(alive(&mut core, NOW, &access), 200);
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn signing_keys_are_sixty_four_hex_digits_and_come_only_with_a_configuration() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let told = core.handle(NOW, &exchange(&code)).value();
+    for name in ["webhook_secret", "embedded_secret"] {
+        let secret = told[name].as_str().expect("a secret");
+        let hex = |c: char| c.is_ascii_digit() || ('a'..='f').contains(&c);
+        assert!(secret.len() == 64 && secret.chars().all(hex), "{secret}");
+    }
+    assert_ne!(told["webhook_secret"], told["embedded_secret"]);
+    let mut core = sandbox();
+    let mut bare = application();
+    bare.embedded = false;
+    core.register(NOW, bare);
+    let code = approved(&mut core, NOW);
+    let told = core.handle(NOW, &exchange(&code)).value();
+    assert!(told.get("webhook_secret").is_none() && told.get("embedded_secret").is_none());
+}
+
+#[test]
+fn signing_keys_come_with_the_first_exchange_of_a_connection_alone() {
+    let mut core = with_application();
+    let secret = |core: &mut crate::Sandbox, second| {
+        let code = approved(core, after(second));
+        let told = core.handle(after(second), &exchange(&code)).value();
+        told.get("webhook_secret").cloned()
+    };
+    let first = secret(&mut core, 0).expect("the first");
+    assert_eq!(secret(&mut core, 1), None, "connected again");
+    assert!(core.disconnect(after(2), super::ID, 1));
+    let third = secret(&mut core, 3).expect("a new installation");
+    assert_ne!(third, first);
+    core.settings_mut().shapes.secrets_each = true;
+    let fourth = secret(&mut core, 4).expect("with each");
+    assert_ne!(fourth, third);
+}
+
+#[test]
+fn a_code_works_once() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let first = core.handle(NOW, &exchange(&code));
+    let second = core.handle(after(1), &exchange(&code));
+    assert!(is_refusal(&second, 400), "{}", second.value());
+    assert_eq!(
+        (codes(&core), kinds(&core)),
+        (vec![6906], vec![Kind::CodeReused])
+    );
+    let (access, _) = pair(&first);
+    assert_eq!(
+        alive(&mut core, after(2), &access),
+        200,
+        "the first pair stays"
+    );
+}
+
+#[test]
+fn a_code_lives_ten_minutes() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    assert_eq!(
+        core.clone().handle(after(599), &exchange(&code)).status,
+        200
+    );
+    let late = core.handle(after(600), &exchange(&code));
+    assert!(is_refusal(&late, 400));
+    assert_eq!((codes(&core), kinds(&core)), (vec![6906], vec![]));
+}
+
+#[test]
+fn a_refused_exchange_does_not_use_the_code_up() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let wrong = [
+        exchange_with(&code, &[("redirect_uri", "http://127.0.0.1:9/back/")]),
+        exchange_with(&code, &[("client_secret", "svc_sec_other")]),
+        exchange_with(&code, &[("grant_type", "password")]),
+    ];
+    for request in &wrong {
+        assert!(core.handle(NOW, request).status >= 400);
+    }
+    assert_eq!(codes(&core), [6906, 6905, 6909]);
+    assert_eq!(core.handle(NOW, &exchange(&code)).status, 200);
+}
+
+#[test]
+fn a_code_is_for_its_application_alone() {
+    let mut core = with_application();
+    let mut other = application();
+    other.id = 3;
+    other.client_id = "svc_app_other".to_owned();
+    other.secret = TokenKey::of("svc_sec_other");
+    core.register(NOW, other);
+    let code = approved(&mut core, NOW);
+    let foreign = [
+        ("client_id", "svc_app_other"),
+        ("client_secret", "svc_sec_other"),
+    ];
+    let answer = core.handle(NOW, &exchange_with(&code, &foreign));
+    assert!(is_refusal(&answer, 400));
+    assert_eq!(codes(&core), [6906]);
+}
+
+#[test]
+fn each_refusal_of_the_token_endpoint_has_its_status_and_its_code_in_the_log_alone() {
+    let table: [Refused; 12] = [
+        (&[("client_id", "")], 400, 6907),
+        (&[("client_id", "svc_app_none")], 401, 6905),
+        (&[("client_secret", "")], 401, 6905),
+        (&[("client_secret", "svc_sec_wrong")], 401, 6905),
+        (&[("client_secret", "SVC_SEC_FIRST")], 401, 6905),
+        (&[("grant_type", "")], 400, 6909),
+        (&[("grant_type", "client_credentials")], 400, 6909),
+        (&[("grant_type", "refresh_token")], 400, 6907),
+        (&[("code", "")], 400, 6907),
+        (&[("code", "svc_ac_none")], 400, 6906),
+        (&[("redirect_uri", "")], 400, 6907),
+        (
+            &[("redirect_uri", "https://app.example/back?a=1")],
+            400,
+            6906,
+        ),
+    ];
+    for (other, status, code) in table {
+        let mut core = with_application();
+        let good = approved(&mut core, NOW);
+        let answer = core.handle(NOW, &exchange_with(&good, other));
+        assert!(
+            is_refusal(&answer, status),
+            "{other:?}: {} {}",
+            answer.status,
+            answer.value()
+        );
+        assert_eq!(codes(&core), [code], "{other:?}");
+        let text = answer.value().to_string();
+        assert!(!text.contains(&code.to_string()), "{text}");
+    }
+}
+
+#[test]
+fn only_a_form_is_read_and_each_field_once() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let good = String::from_utf8(exchange(&code).body).expect("a form");
+    let json = json!({
+        "grant_type": "authorization_code", "code": code, "redirect_uri": BACK,
+        "client_id": CLIENT, "client_secret": SECRET,
+    });
+    let bare = Request::post_bytes(TOKEN_PATH, good.clone());
+    let form = "application/x-www-form-urlencoded";
+    let wrong = [
+        (Request::post(TOKEN_PATH, &json), Kind::ContentType),
+        (bare.clone(), Kind::ContentType),
+        (
+            bare.clone()
+                .with("content-type", &format!("{form}; charset=latin1")),
+            Kind::ContentType,
+        ),
+        (
+            Request::post_bytes(TOKEN_PATH, format!("{good}&client_id={CLIENT}"))
+                .with("content-type", form),
+            Kind::Invalid,
+        ),
+    ];
+    for (request, kind) in wrong {
+        let mut core = core.clone();
+        let answer = core.handle(NOW, &request);
+        assert!(is_refusal(&answer, 400), "{}", answer.value());
+        assert_eq!(kinds(&core)[0], kind);
+        assert_eq!(codes(&core), [6907]);
+    }
+    let right = bare.with("content-type", &format!("{form}; charset=UTF-8"));
+    assert_eq!(core.handle(NOW, &right).status, 200);
+}
+
+#[test]
+fn the_oauth_endpoints_need_no_token_and_count_in_no_window() {
+    let mut core = with_application();
+    for second in 0..70 {
+        let answer = core.handle(after(second), &form(TOKEN_PATH, &[("client_id", "x")]));
+        assert_eq!(answer.status, 401);
+    }
+    assert_eq!(core.fullest().windows, 0);
+    let (access, _) = connected(&mut core, after(71));
+    assert_eq!(alive(&mut core, after(71), &access), 200);
+}
+
+#[test]
+fn a_lost_answer_uses_the_code_up_and_asking_once_more_is_no_breach() {
+    for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
+        let mut core = with_application();
+        let code = approved(&mut core, NOW);
+        core.faults()
+            .add(Rule::next(Endpoint::OauthToken, 1, action));
+        core.handle(NOW, &exchange(&code));
+        let again = core.handle(after(5), &exchange(&code));
+        assert!(is_refusal(&again, 400));
+        assert_eq!(kinds(&core), [], "{action:?}");
+        core.handle(after(9), &exchange(&code));
+        assert_eq!(kinds(&core), [Kind::RepeatAfter400], "a third time");
+    }
+}

@@ -1,0 +1,184 @@
+//! What a client does wrong with its tokens and secrets (§4.1, §5.1, §5.2, §5.6, §7.7).
+
+use super::super::{INFO, NOW, SUBMIT, TOKEN, after, call, kinds};
+use super::{
+    CLIENT, SECRET, TOKEN_PATH, alive, approved, connected, exchange, exchange_with, form, page,
+    refresh, revoke, with_application,
+};
+use crate::{Kind, Request, Role};
+use serde_json::json;
+
+#[test]
+fn a_token_or_secret_out_of_its_place_is_counted() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    let info = || Request::get(INFO).with_token(TOKEN);
+    let query = |text: &str| {
+        let mut request = info();
+        text.clone_into(&mut request.query);
+        request
+    };
+    let mut body = call();
+    body["note"] = json!(SECRET);
+    let table = [
+        (
+            "a refresh token as the token",
+            Request::get(INFO).with_token(&token),
+        ),
+        (
+            "a secret as the token",
+            Request::get(INFO).with_token(SECRET),
+        ),
+        (
+            "a secret in a header",
+            info().with("x-client-secret", SECRET),
+        ),
+        (
+            "a token in the address",
+            query(&format!("access_token={access}")),
+        ),
+        ("a refresh token in the address", query(&token)),
+        (
+            "a secret in the body of a call",
+            Request::post(SUBMIT, &body).with_token(TOKEN),
+        ),
+        ("a code at the API", query("code=svc_ac_1")),
+    ];
+    for (what, request) in table {
+        let mut core = core.clone();
+        core.handle(after(1), &request);
+        assert_eq!(
+            core.breaches().count(Kind::SecretMisplaced),
+            1,
+            "{what}: {:?}",
+            kinds(&core)
+        );
+    }
+}
+
+#[test]
+fn the_oauth_endpoints_take_no_header_no_query_and_no_pat() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let good = exchange(&code);
+    let mut query = good.clone();
+    query.query = format!("client_secret={SECRET}");
+    let pat = [
+        ("token", TOKEN),
+        ("client_id", CLIENT),
+        ("client_secret", SECRET),
+    ];
+    let table = [
+        (good.clone().with_token("svc_at_1"), vec![Kind::WrongHeader]),
+        (
+            good.clone().with("authorization", "Basic eA=="),
+            vec![Kind::WrongHeader],
+        ),
+        (query, vec![Kind::Invalid, Kind::SecretMisplaced]),
+        (form(super::REVOKE_PATH, &pat), vec![Kind::SecretMisplaced]),
+    ];
+    for (request, expected) in table {
+        let mut core = core.clone();
+        assert_eq!(core.handle(NOW, &request).status, 200);
+        assert_eq!(kinds(&core), expected);
+    }
+    assert_eq!(
+        alive(&mut core, NOW, TOKEN),
+        200,
+        "a PAT is not revoked here"
+    );
+}
+
+#[test]
+fn client_credentials_of_a_header_or_a_query_do_not_count() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let mut request = exchange_with(&code, &[("client_secret", "")]);
+    request.query = format!("client_secret={SECRET}");
+    let request = request.with(
+        "authorization",
+        "Basic c3ZjX2FwcF9maXJzdDpzdmNfc2VjX2ZpcnN0",
+    );
+    assert_eq!(core.handle(NOW, &request).status, 401);
+}
+
+#[test]
+fn another_method_is_405_and_counted() {
+    let mut core = with_application();
+    let answer = core.handle(NOW, &Request::get(TOKEN_PATH));
+    assert_eq!(
+        (answer.status, kinds(&core)),
+        (405, vec![Kind::WrongMethod])
+    );
+}
+
+#[test]
+fn a_refused_body_again_and_refused_credentials_again_are_counted() {
+    let mut core = with_application();
+    for second in [0, 2] {
+        core.handle(after(second), &refresh("svcrt_none"));
+    }
+    assert_eq!(kinds(&core), [Kind::RepeatAfter400]);
+    let wrong = exchange_with("svc_ac_1", &[("client_secret", "svc_sec_old")]);
+    for second in [10, 12] {
+        core.handle(after(second), &wrong);
+    }
+    assert_eq!(kinds(&core), [Kind::RepeatAfter400, Kind::RepeatAfter401]);
+    core.handle(after(80), &wrong);
+    assert_eq!(kinds(&core).len(), 2, "a minute later");
+}
+
+#[test]
+fn a_rotated_client_secret_is_over_at_once() {
+    let mut core = with_application();
+    let (_, token) = connected(&mut core, NOW);
+    let fresh = core
+        .rotate_client_secret(after(1), super::ID)
+        .expect("a secret");
+    assert!(fresh.starts_with("svc_sec_"));
+    assert_eq!(core.handle(after(2), &refresh(&token)).status, 401);
+    let with = super::refresh_with(&token, &[("client_secret", &fresh)]);
+    assert_eq!(core.handle(after(3), &with).status, 200);
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn an_endpoint_at_the_address_of_the_others_is_missing_and_counted() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let at = |mut request: Request, role| {
+        request.role = role;
+        request
+    };
+    let info = || Request::get(INFO).with_token(TOKEN);
+    let wrong = [
+        at(exchange(&code), Role::Api),
+        at(revoke("x"), Role::Api),
+        at(info(), Role::Auth),
+        at(page(&super::asked()), Role::Auth),
+    ];
+    for request in &wrong {
+        assert_eq!(core.handle(NOW, request).status, 404);
+    }
+    assert_eq!(kinds(&core), [Kind::WrongHost; 4]);
+    for request in [at(exchange(&code), Role::Auth), at(info(), Role::Api)] {
+        assert_eq!(core.handle(NOW, &request).status, 200);
+    }
+    assert_eq!(
+        core.handle(NOW, &at(page(&super::asked()), Role::Api))
+            .status,
+        200
+    );
+}
+
+#[test]
+fn a_company_that_disconnected_makes_the_client_stop() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    core.disconnect(after(1), super::ID, 1);
+    assert_eq!(alive(&mut core, after(2), &access), 401);
+    assert_eq!(core.handle(after(3), &refresh(&token)).status, 400);
+    assert_eq!(kinds(&core), [], "finding out is no breach");
+    assert_eq!(core.handle(after(5), &refresh(&token)).status, 400);
+    assert_eq!(kinds(&core), [Kind::RepeatAfter400], "asking on is");
+}

@@ -1,0 +1,216 @@
+//! Connections: grants, companies, tokens of both kinds, windows, requestIds (§2.2, §3.1, §3.2,
+//! §5.2 to §5.5, Limits).
+
+use super::super::{INFO, NOW, SUBMIT, TOKEN, after, call, holds, kinds, poll};
+use super::{
+    ID, READ, SAVE, alive, approved, codes, connected, exchange, grant, is_refusal, pair, refresh,
+    refresh_with, revoke, with_application,
+};
+use crate::{Kind, Request, Sandbox};
+use serde_json::{Value, json};
+
+fn info(core: &mut Sandbox, second: u64, token: &str) -> Value {
+    let request = Request::get(INFO).with_token(token);
+    core.handle(after(second), &request).value()
+}
+
+fn submit(core: &mut Sandbox, second: u64, token: &str) -> crate::Response {
+    let request = Request::post(SUBMIT, &call()).with_token(token);
+    core.handle(after(second), &request)
+}
+
+#[test]
+fn token_info_tells_both_kinds_apart() {
+    let mut core = with_application();
+    let (access, _) = connected(&mut core, NOW);
+    let public = info(&mut core, 1, &access);
+    let end = NOW.floor_seconds().get() + 3_600;
+    let expected = json!({
+        "application": { "id": ID, "name": "callbridge for everybody", "type": "PUBLIC" },
+        "company": { "id": 1, "name": "Sandbox company" },
+        "kind": "ACCESS", "expiresAt": end, "expiresInDays": 0,
+        "permissions": [
+            { "permission": "PERMISSION_OPEN_API_CALL", "scope": "SAVE" },
+            { "permission": "PERMISSION_OPEN_API_CALL", "scope": "READ" },
+        ],
+    });
+    assert_eq!(public["data"], expected);
+    let private = info(&mut core, 1, TOKEN);
+    let expected = json!({
+        "data": { "application": { "id": 1, "type": "PRIVATE" }, "kind": "PAT", "expiresAt": null },
+    });
+    assert!(holds(&private, &expected), "{private}");
+    for value in [&access, TOKEN] {
+        assert!(!public.to_string().contains(value) && !private.to_string().contains(value));
+    }
+}
+
+#[test]
+fn an_access_token_warns_of_its_end_in_every_success() {
+    let mut core = with_application();
+    let (access, _) = connected(&mut core, NOW);
+    let told = info(&mut core, 1, &access);
+    assert_eq!(told["message"], "Token expires today. Please renew it.");
+    assert_eq!(told["accept"], true);
+}
+
+#[test]
+fn a_company_narrows_the_grants_of_tokens_that_exist() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    assert_eq!(submit(&mut core, 1, &access).status, 200);
+    assert!(core.set_connection_grants(after(2), ID, 1, vec![grant(READ)]));
+    assert_eq!(submit(&mut core, 3, &access).status, 403);
+    let told = core.handle(after(4), &refresh(&token));
+    assert_eq!(
+        told.value()["scope"],
+        READ,
+        "the scope is what is approved now"
+    );
+    let (newer, _) = pair(&told);
+    assert_eq!(submit(&mut core, 5, &newer).status, 403);
+    assert!(core.set_connection_grants(after(6), ID, 1, vec![grant(SAVE)]));
+    assert_eq!(submit(&mut core, 7, &access).status, 200);
+}
+
+#[test]
+fn the_grants_of_one_connection_are_no_other_connections() {
+    let mut core = with_application();
+    let (first, _) = connected(&mut core, NOW);
+    let (second, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
+    core.set_connection_grants(NOW, ID, 2, Vec::new());
+    assert_eq!(submit(&mut core, 1, &first).status, 200);
+    assert_eq!(submit(&mut core, 1, &second).status, 403);
+    core.set_grants(NOW, Vec::new());
+    assert_eq!(
+        submit(&mut core, 2, TOKEN).status,
+        403,
+        "the own application's"
+    );
+    assert_eq!(
+        submit(&mut core, 2, &first).status,
+        200,
+        "the public one's stay"
+    );
+}
+
+#[test]
+fn a_blocked_company_answers_401_to_healthy_tokens_of_both_kinds() {
+    let mut core = with_application();
+    let (access, _) = connected(&mut core, NOW);
+    core.company(after(1), |own| own.blocked = true);
+    assert_eq!(alive(&mut core, after(2), &access), 401);
+    assert_eq!(alive(&mut core, after(2), TOKEN), 401);
+    core.company(after(70), |own| own.blocked = false);
+    for token in [&access, TOKEN] {
+        assert_eq!(alive(&mut core, after(71), token), 200);
+    }
+}
+
+#[test]
+fn a_blocked_company_gets_401_from_the_oauth_endpoints_too_and_nothing_is_used_up() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    let code = approved(&mut core, NOW);
+    let (foreign, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
+    core.company(after(1), |own| own.blocked = true);
+    for request in [
+        refresh(&token),
+        exchange(&code),
+        revoke(&token),
+        revoke(&access),
+    ] {
+        let answer = core.handle(after(2), &request);
+        assert!(is_refusal(&answer, 401), "{}", answer.value());
+    }
+    assert_eq!((codes(&core), kinds(&core)), (vec![2715; 4], vec![]));
+    // Not told apart from a wrong secret, and of no concern to another company.
+    let wrong = refresh_with(&token, &[("client_secret", "svc_sec_old")]);
+    let (wrong, blocked) = (
+        core.handle(after(3), &wrong),
+        core.handle(after(70), &refresh(&token)),
+    );
+    assert_eq!(wrong.body, blocked.body);
+    assert_eq!(core.handle(after(70), &revoke(&foreign)).status, 200);
+    assert_eq!(alive(&mut core, after(70), &foreign), 401, "revoked");
+    assert_eq!(kinds(&core), [], "asked again after a minute");
+    core.handle(after(75), &refresh(&token));
+    assert_eq!(kinds(&core), [Kind::RepeatAfter401], "and again at once");
+    core.company(after(80), |own| own.blocked = false);
+    assert_eq!(alive(&mut core, after(81), &access), 200);
+    pair(&core.handle(after(82), &refresh(&token)));
+    pair(&core.handle(after(82), &exchange(&code)));
+}
+
+#[test]
+fn a_refreshed_token_starts_a_fresh_window_and_using_it_to_the_full_is_counted() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    for _ in 0..60 {
+        assert_eq!(alive(&mut core, after(1), &access), 200);
+    }
+    let (newer, _) = pair(&core.handle(after(2), &refresh(&token)));
+    assert_eq!(alive(&mut core, after(2), &access), 429);
+    assert_eq!(kinds(&core).last(), Some(&Kind::WindowExceeded));
+    assert_eq!(
+        alive(&mut core, after(3), &newer),
+        200,
+        "a counter of its own"
+    );
+    assert_eq!(kinds(&core).last(), Some(&Kind::FreshBudget));
+    assert_eq!(alive(&mut core, after(4), TOKEN), 200);
+    let fresh = core.breaches().count(Kind::FreshBudget);
+    assert_eq!(
+        fresh, 1,
+        "the company's own application has a budget of its own"
+    );
+}
+
+#[test]
+fn a_request_is_read_by_the_token_value_that_made_it_alone() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    let told = submit(&mut core, 1, &access).value();
+    let id = told["requestId"].as_str().expect("a requestId").to_owned();
+    let (newer, _) = pair(&core.handle(after(2), &refresh(&token)));
+    let by = |core: &mut Sandbox, value: &str| {
+        let mut request = poll(&id);
+        request.headers.clear();
+        core.handle(after(4), &request.with_token(value)).status
+    };
+    assert_eq!(by(&mut core, &newer), 404);
+    assert_eq!(kinds(&core), [Kind::ForeignPoll]);
+    assert_eq!(
+        by(&mut core, &access),
+        200,
+        "the one before, while it lives"
+    );
+}
+
+#[test]
+fn a_pat_has_no_refresh_and_a_new_one_leaves_access_tokens_alone() {
+    let mut core = with_application();
+    let (access, _) = connected(&mut core, NOW);
+    core.issue_pat(after(1), "svc_pat_second", None);
+    assert_eq!(alive(&mut core, after(2), TOKEN), 401);
+    assert_eq!(alive(&mut core, after(2), &access), 200);
+    assert!(is_refusal(
+        &core.handle(after(3), &refresh("svc_pat_second")),
+        400
+    ));
+    assert_eq!(codes(&core), [6906]);
+    assert_eq!(kinds(&core), [Kind::SecretMisplaced]);
+    assert_eq!(alive(&mut core, after(4), "svc_pat_second"), 200);
+}
+
+#[test]
+fn a_disconnected_company_has_its_installation_revoked() {
+    let mut core = with_application();
+    connected(&mut core, NOW);
+    let first = core.webhooks().installed(1, ID).expect("an installation");
+    core.disconnect(after(1), ID, 1);
+    assert_eq!(core.webhooks().installed(1, ID), None);
+    connected(&mut core, after(2));
+    let second = core.webhooks().installed(1, ID).expect("another");
+    assert_ne!(first, second);
+}

@@ -1,0 +1,260 @@
+//! The authorization page (§4.2, §5.6.1, §5.6.3).
+
+use super::super::{NOW, after, kinds};
+use super::{
+    BACK, CLIENT, READ, SAVE, approved, asked, brought_back, codes, connected, decided, exchange,
+    grant, page, with_application,
+};
+use crate::{Kind, Request, Response, Sandbox};
+use proptest::prelude::*;
+
+fn text(answer: &Response) -> String {
+    String::from_utf8_lossy(&answer.body).into_owned()
+}
+
+/// The parameters with another value for one, or without it.
+fn asked_with<'a>(name: &str, value: Option<&'a str>) -> Vec<(&'a str, &'a str)> {
+    let all = asked().into_iter();
+    all.filter_map(|(own, old)| match value {
+        _ if own != name => Some((own, old)),
+        Some(value) => Some((own, value)),
+        None => None,
+    })
+    .collect()
+}
+
+/// A page with 400 that leads nowhere, and the code in the log.
+fn refused(core: &mut Sandbox, request: &Request, code: u16) {
+    let answer = core.handle(NOW, request);
+    assert_eq!(
+        (answer.status, answer.location.as_ref()),
+        (400, None),
+        "{}",
+        text(&answer)
+    );
+    assert!(answer.content_type.starts_with("text/html"));
+    assert_eq!(codes(core).last(), Some(&code), "{}", text(&answer));
+    assert_eq!(kinds(core).last(), Some(&Kind::Invalid));
+}
+
+#[test]
+fn the_page_asks_a_person_for_each_grant_and_the_company() {
+    let mut core = with_application();
+    let answer = core.handle(NOW, &page(&asked()));
+    let page = text(&answer);
+    assert_eq!(answer.status, 200);
+    for part in [
+        CLIENT,
+        SAVE,
+        READ,
+        BACK,
+        "Sandbox company",
+        "value=\"approve\"",
+        "decline",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn approving_brings_a_code_and_the_state_unchanged_to_the_registered_address() {
+    let mut core = with_application();
+    let answer = core.handle(NOW, &decided(&asked(), &[("decision", "approve")]));
+    let back = brought_back(&answer);
+    assert!(
+        answer
+            .location
+            .as_deref()
+            .expect("a redirect")
+            .starts_with(BACK)
+    );
+    let names: Vec<&str> = back.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["code", "state"]);
+    assert_eq!(back[1].1, "s 1&2");
+    let answer = core.handle(NOW, &exchange(&back[0].1));
+    assert_eq!(answer.status, 200);
+}
+
+#[test]
+fn without_a_state_none_comes_back_and_a_query_of_the_address_is_kept() {
+    let mut core = with_application();
+    let to = "https://app.example/back?a=1";
+    let mut parameters = asked_with("redirect_uri", Some(to));
+    parameters.retain(|(name, _)| *name != "state");
+    let back = brought_back(&core.handle(NOW, &decided(&parameters, &[("decision", "approve")])));
+    assert_eq!(back[0], ("a".to_owned(), "1".to_owned()));
+    assert!(back[1].0 == "code" && back.len() == 2);
+}
+
+#[test]
+fn declining_brings_access_denied_and_the_state_and_is_no_error() {
+    let mut core = with_application();
+    let answer = core.handle(NOW, &decided(&asked(), &[("decision", "decline")]));
+    let back = brought_back(&answer);
+    let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    assert_eq!(
+        back,
+        [pair("error", "access_denied"), pair("state", "s 1&2")]
+    );
+    assert_eq!((codes(&core), kinds(&core)), (vec![], vec![]));
+}
+
+#[test]
+fn each_fault_of_the_parameters_is_a_page_and_never_a_redirect() {
+    let mut core = with_application();
+    let scope = |scope| asked_with("scope", Some(scope));
+    let lead = "PERMISSION_OPEN_API_LEAD:READ";
+    let table = [
+        (asked_with("response_type", Some("token")), 6907),
+        (asked_with("response_type", None), 6907),
+        (asked_with("client_id", Some("")), 6907),
+        (asked_with("redirect_uri", None), 6907),
+        (asked_with("client_id", Some("svc_app_none")), 6900),
+        (
+            asked_with("redirect_uri", Some("http://127.0.0.1:9/back/")),
+            6902,
+        ),
+        (
+            asked_with("redirect_uri", Some("https://evil.example/")),
+            6902,
+        ),
+        (asked_with("scope", None), 6904),
+        (scope(""), 6904),
+        (scope("PERMISSION_OPEN_API_CALL"), 6904),
+        (
+            scope("PERMISSION_OPEN_API_CALL:SAVE,PERMISSION_OPEN_API_CALL:READ"),
+            6904,
+        ),
+        (
+            scope("PERMISSION_OPEN_API_CALL:SAVE  PERMISSION_OPEN_API_CALL:READ"),
+            6904,
+        ),
+        (scope("permission_open_api_call:save"), 6904),
+        (scope(lead), 6904),
+    ];
+    for (parameters, code) in table {
+        refused(&mut core, &page(&parameters), code);
+        refused(
+            &mut core,
+            &decided(&parameters, &[("decision", "approve")]),
+            code,
+        );
+    }
+    let mut twice = asked();
+    twice.push(("client_id", CLIENT));
+    refused(&mut core, &page(&twice), 6907);
+}
+
+#[test]
+fn only_a_published_application_can_be_connected() {
+    let mut core = with_application();
+    let mut hidden = super::application();
+    hidden.published = false;
+    core.register(NOW, hidden);
+    refused(&mut core, &page(&asked()), 6900);
+    let mut suspended = super::application();
+    suspended.suspended = true;
+    core.register(NOW, suspended);
+    refused(&mut core, &page(&asked()), 6906);
+}
+
+#[test]
+fn unticked_grants_narrow_the_scope() {
+    let mut core = with_application();
+    let form = [("decision", "approve"), ("picked", "yes"), ("grant", READ)];
+    let back = brought_back(&core.handle(NOW, &decided(&asked(), &form)));
+    let told = core.handle(NOW, &exchange(&back[0].1)).value();
+    assert_eq!(told["scope"], READ);
+    let none = [("decision", "approve"), ("picked", "yes")];
+    refused(&mut core, &decided(&asked(), &none), 6904);
+    let more = [none[0], none[1], ("grant", "PERMISSION_OPEN_API_LEAD:READ")];
+    refused(&mut core, &decided(&asked(), &more), 6904);
+}
+
+#[test]
+fn a_grant_that_was_taken_from_the_application_is_not_given() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let mut less = super::application();
+    less.allowed = vec![grant(READ)];
+    core.register(NOW, less);
+    assert_eq!(core.handle(NOW, &exchange(&code)).value()["scope"], READ);
+}
+
+#[test]
+fn another_company_consents_for_itself_and_a_blocked_one_cannot() {
+    let mut core = with_application();
+    core.ensure_company(NOW, 2);
+    let form = [("decision", "approve"), ("company", "2")];
+    let back = brought_back(&core.handle(NOW, &decided(&asked(), &form)));
+    let (access, _) = super::pair(&core.handle(NOW, &exchange(&back[0].1)));
+    let info = Request::get(super::INFO).with_token(&access);
+    assert_eq!(core.handle(NOW, &info).value()["data"]["company"]["id"], 2);
+    refused(
+        &mut core,
+        &decided(&asked(), &[form[0], ("company", "3")]),
+        6907,
+    );
+    core.company(NOW, |own| own.blocked = true);
+    let own = decided(&asked(), &[form[0], ("company", "1")]);
+    assert_eq!(core.handle(NOW, &own).status, 401);
+    assert_eq!(codes(&core).last(), Some(&2715));
+}
+
+#[test]
+fn the_internal_address_of_the_consent_screen_is_no_surface() {
+    let mut core = with_application();
+    let (access, _) = connected(&mut core, NOW);
+    let request = Request::get("/v1/open-api/oauth/authorize").with_token(&access);
+    assert_eq!(core.handle(after(1), &request).status, 404);
+    assert_eq!(kinds(&core), [Kind::UnknownPath]);
+}
+
+#[test]
+fn a_secret_at_the_page_is_counted() {
+    let mut core = with_application();
+    let mut parameters = asked();
+    parameters.push(("client_secret", super::SECRET));
+    assert_eq!(core.handle(NOW, &page(&parameters)).status, 200);
+    assert_eq!(kinds(&core), [Kind::SecretMisplaced]);
+}
+
+proptest! {
+    #[test]
+    fn nothing_from_outside_can_end_an_element_of_the_page(
+        texts in prop::collection::vec("[<>\"'&a-z/=]{0,40}", 6),
+        bytes in prop::collection::vec(any::<u8>(), 0..80),
+    ) {
+        let mut core = with_application();
+        let mut named = super::application();
+        named.name = texts[0].clone();
+        named.redirect_uris.push(texts[5].clone());
+        core.register(NOW, named);
+        let mut request = page(&[
+            ("response_type", "code"), ("client_id", CLIENT), ("redirect_uri", &texts[5]),
+            ("scope", SAVE), ("state", &texts[1]), (&texts[2], &texts[3]),
+        ]);
+        for (post, query) in [(false, false), (true, false), (true, true)] {
+            if post {
+                request.method = "POST".to_owned();
+                request.body = bytes.clone();
+            }
+            if query {
+                request.query = String::from_utf8_lossy(&bytes).into_owned();
+            }
+            let answer = core.handle(NOW, &request);
+            let page = text(&answer);
+            let own = ["html", "head", "meta", "title", "style", "body", "h1", "p", "code", "form",
+                "fieldset", "legend", "label", "input", "button", "small", "!doctype"];
+            for tag in page.split('<').skip(1) {
+                let name = tag.trim_start_matches('/');
+                let name = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '!').next();
+                prop_assert!(own.contains(&name.unwrap_or("")), "{tag} in {page}");
+            }
+            let quotes = page.matches('"').count();
+            prop_assert!(quotes.is_multiple_of(2) && !page.contains("onerror=\""));
+            prop_assert!(matches!(answer.status, 200 | 302 | 400));
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! OAuth against the document: §3.1, §4.1, §4.2, §5.4, §5.6, §7.6.
+
+mod codes;
+mod conduct;
+mod connections;
+mod consent;
+mod flags;
+mod model;
+mod refreshing;
+mod restart;
+
+use super::{INFO, NOW, sandbox};
+use crate::oauth::Application;
+use crate::token::{Grant, TokenKey};
+use crate::webhook::Config;
+use crate::{Request, Response, Sandbox};
+use callbridge_call::EventTime;
+use serde_json::Value;
+use url::form_urlencoded::Serializer;
+
+pub(super) const TOKEN_PATH: &str = "/v1/open-api/oauth/token";
+pub(super) const REVOKE_PATH: &str = "/v1/open-api/oauth/revoke";
+pub(super) const CLIENT: &str = "svc_app_first";
+pub(super) const SECRET: &str = "svc_sec_first";
+pub(super) const BACK: &str = "http://127.0.0.1:9/back";
+pub(super) const SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
+pub(super) const READ: &str = "PERMISSION_OPEN_API_CALL:READ";
+/// The id of [`application`].
+pub(super) const ID: i64 = 2;
+
+/// Fields with other values, the status and the code that they must give.
+pub(super) type Refused = (&'static [(&'static str, &'static str)], u16, u16);
+
+pub(super) fn grant(text: &str) -> Grant {
+    Grant::parse(text).expect("a grant")
+}
+
+/// A published application that may ask for calls, with webhooks and an embedded page.
+pub(super) fn application() -> Application {
+    Application {
+        id: ID,
+        secret: TokenKey::of(SECRET),
+        redirect_uris: vec![BACK.to_owned(), "https://app.example/back?a=1".to_owned()],
+        allowed: vec![grant(SAVE), grant(READ)],
+        embedded: true,
+        ..Application::new(CLIENT.to_owned())
+    }
+}
+
+/// A sandbox with a PAT and that application.
+pub(super) fn with_application() -> Sandbox {
+    let mut core = sandbox();
+    core.register(NOW, application());
+    let config = Config {
+        target_url: "https://app.example/webhooks".to_owned(),
+        events: vec!["LEAD_CREATED".to_owned()],
+        enabled: true,
+        secret: None,
+    };
+    core.configure_webhook(NOW, ID, config, false);
+    core
+}
+
+/// A form to one of the two endpoints.
+pub(super) fn form(path: &str, fields: &[(&str, &str)]) -> Request {
+    let body = Serializer::new(String::new()).extend_pairs(fields).finish();
+    Request::post_bytes(path, body).with("content-type", "application/x-www-form-urlencoded")
+}
+
+pub(super) fn exchange(code: &str) -> Request {
+    exchange_with(code, &[])
+}
+
+/// The exchange of a code with other values for some fields; an empty value leaves the field out.
+pub(super) fn exchange_with(code: &str, other: &[(&str, &str)]) -> Request {
+    let fields = [
+        ("grant_type", "authorization_code"),
+        ("code", code),
+        ("redirect_uri", BACK),
+        ("client_id", CLIENT),
+        ("client_secret", SECRET),
+    ];
+    form(TOKEN_PATH, &with(&fields, other))
+}
+
+pub(super) fn refresh(token: &str) -> Request {
+    refresh_with(token, &[])
+}
+
+pub(super) fn refresh_with(token: &str, other: &[(&str, &str)]) -> Request {
+    let fields = [
+        ("grant_type", "refresh_token"),
+        ("refresh_token", token),
+        ("client_id", CLIENT),
+        ("client_secret", SECRET),
+    ];
+    form(TOKEN_PATH, &with(&fields, other))
+}
+
+pub(super) fn revoke(token: &str) -> Request {
+    let fields = [
+        ("token", token),
+        ("client_id", CLIENT),
+        ("client_secret", SECRET),
+    ];
+    form(REVOKE_PATH, &fields)
+}
+
+fn with<'a>(
+    fields: &[(&'a str, &'a str)],
+    other: &[(&'a str, &'a str)],
+) -> Vec<(&'a str, &'a str)> {
+    let value = |name: &str| other.iter().find(|(changed, _)| *changed == name);
+    fields
+        .iter()
+        .map(|&(name, own)| (name, value(name).map_or(own, |&(_, value)| value)))
+        .filter(|(_, value)| !value.is_empty())
+        .collect()
+}
+
+/// The authorization page with these parameters.
+pub(super) fn page(parameters: &[(&str, &str)]) -> Request {
+    let mut request = Request::get("/consent");
+    request.query = Serializer::new(String::new())
+        .extend_pairs(parameters)
+        .finish();
+    request
+}
+
+pub(super) fn asked() -> Vec<(&'static str, &'static str)> {
+    vec![
+        ("response_type", "code"),
+        ("client_id", CLIENT),
+        ("redirect_uri", BACK),
+        (
+            "scope",
+            "PERMISSION_OPEN_API_CALL:SAVE PERMISSION_OPEN_API_CALL:READ",
+        ),
+        ("state", "s 1&2"),
+    ]
+}
+
+/// What a person answers on that page.
+pub(super) fn decided(parameters: &[(&str, &str)], form: &[(&str, &str)]) -> Request {
+    let mut request = page(parameters);
+    request.method = "POST".to_owned();
+    request.body = Serializer::new(String::new())
+        .extend_pairs(form)
+        .finish()
+        .into_bytes();
+    request.with("content-type", "application/x-www-form-urlencoded")
+}
+
+/// The parameters that the browser brings back.
+pub(super) fn brought_back(answer: &Response) -> Vec<(String, String)> {
+    assert_eq!(
+        answer.status,
+        302,
+        "{}",
+        String::from_utf8_lossy(&answer.body)
+    );
+    let location = answer.location.as_deref().expect("a redirect");
+    let url = url::Url::parse(location).expect("an address");
+    url.query_pairs()
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect()
+}
+
+/// The code of an approval of everything.
+pub(super) fn approved(core: &mut Sandbox, now: EventTime) -> String {
+    let answer = core.handle(now, &decided(&asked(), &[("decision", "approve")]));
+    let back = brought_back(&answer);
+    let code = back.iter().find(|(name, _)| name == "code");
+    code.expect("a code").1.clone()
+}
+
+/// Access token and refresh token of an answer.
+pub(super) fn pair(answer: &Response) -> (String, String) {
+    assert_eq!(answer.status, 200, "{}", answer.value());
+    let told = answer.value();
+    let text = |name: &str| told[name].as_str().expect("a token").to_owned();
+    (text("access_token"), text("refresh_token"))
+}
+
+/// Approved and exchanged.
+pub(super) fn connected(core: &mut Sandbox, now: EventTime) -> (String, String) {
+    let code = approved(core, now);
+    pair(&core.handle(now, &exchange(&code)))
+}
+
+/// The status that `token/info` answers this token with.
+pub(super) fn alive(core: &mut Sandbox, now: EventTime, token: &str) -> u16 {
+    core.handle(now, &Request::get(INFO).with_token(token))
+        .status
+}
+
+/// The codes of the log, which no body carries.
+pub(super) fn codes(core: &Sandbox) -> Vec<u16> {
+    core.oauth().log.codes()
+}
+
+/// Is it a refusal as §7.6 has them: the envelope with `error` null and `errors` empty?
+pub(super) fn is_refusal(answer: &Response, status: u16) -> bool {
+    let told = answer.value();
+    let keys = super::keys(answer);
+    let whole = keys == ["accept", "data", "error", "errors", "message", "requestId"];
+    answer.status == status
+        && whole
+        && told["error"].is_null()
+        && told["data"].is_null()
+        && told["errors"] == Value::Array(Vec::new())
+        && told["accept"] == false
+}

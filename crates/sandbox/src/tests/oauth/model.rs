@@ -1,0 +1,241 @@
+//! Any order of consents, refreshes, revocations, disconnects, waits and restarts, against a slow
+//! and obvious model of what then works.
+
+use super::super::{NOW, sandbox};
+use super::{CLIENT, SECRET};
+use super::{ID, REVOKE_PATH, alive, application, approved, exchange, form, pair, refresh};
+use crate::Sandbox;
+use callbridge_call::EventTime;
+use proptest::prelude::*;
+use std::time::Duration;
+
+#[derive(Clone, Debug)]
+enum Step {
+    Connect,
+    Refresh(usize),
+    RevokeRefresh(usize),
+    RevokeAccess(usize),
+    Disconnect,
+    Suspend(bool),
+    Block(bool),
+    Wait(u64),
+    Restart,
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        3 => Just(Step::Connect),
+        6 => (0..6_usize).prop_map(Step::Refresh),
+        2 => (0..6_usize).prop_map(Step::RevokeRefresh),
+        2 => (0..6_usize).prop_map(Step::RevokeAccess),
+        1 => Just(Step::Disconnect),
+        1 => any::<bool>().prop_map(Step::Suspend),
+        1 => any::<bool>().prop_map(Step::Block),
+        3 => (0..2_000_u64).prop_map(Step::Wait),
+        1 => Just(Step::Wait(20 * 86_400)),
+        1 => Just(Step::Restart),
+    ]
+}
+
+/// A pair of tokens, and what became of it.
+struct Pair {
+    access: String,
+    token: String,
+    parent: Option<usize>,
+    born: EventTime,
+    used: bool,
+    access_over: bool,
+    token_over: bool,
+}
+
+#[derive(Default)]
+struct Model {
+    pairs: Vec<Pair>,
+    suspended: bool,
+    blocked: bool,
+}
+
+impl Model {
+    fn born(&mut self, now: EventTime, parent: Option<usize>, (access, token): (String, String)) {
+        self.pairs.push(Pair {
+            access,
+            token,
+            parent,
+            born: now,
+            used: false,
+            access_over: false,
+            token_over: false,
+        });
+    }
+
+    fn refreshes(&self, now: EventTime, nth: usize) -> bool {
+        let own = &self.pairs[nth];
+        let young = now.since(own.born) < Duration::from_secs(30 * 86_400);
+        young && !own.used && !own.token_over && !self.suspended && !self.blocked
+    }
+
+    /// Whole seconds count, as they do in `expiresAt`.
+    fn works(&self, now: EventTime, nth: usize) -> bool {
+        let own = &self.pairs[nth];
+        let age = now.floor_seconds().get() - own.born.floor_seconds().get();
+        age < 3_600 && !own.access_over && !self.blocked
+    }
+
+    fn came_of(&self, mut nth: usize, ancestor: usize) -> bool {
+        loop {
+            if nth == ancestor {
+                return true;
+            }
+            match self.pairs[nth].parent {
+                Some(parent) => nth = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// A blocked company revokes nothing.
+    fn revoked(&mut self, ancestor: usize) {
+        if !self.blocked {
+            self.revoke(ancestor);
+        }
+    }
+
+    fn revoke(&mut self, ancestor: usize) {
+        for nth in 0..self.pairs.len() {
+            if self.came_of(nth, ancestor) {
+                (self.pairs[nth].access_over, self.pairs[nth].token_over) = (true, true);
+            }
+        }
+    }
+}
+
+struct World {
+    core: Sandbox,
+    log: Vec<crate::core::Logged>,
+    now: EventTime,
+    model: Model,
+}
+
+impl World {
+    fn new() -> Self {
+        let mut core = sandbox();
+        core.settings_mut().keep_log = true;
+        core.register(NOW, application());
+        Self {
+            core,
+            log: Vec::new(),
+            now: NOW,
+            model: Model::default(),
+        }
+    }
+
+    fn step(&mut self, step: &Step) {
+        let now = self.now;
+        let pairs = self.model.pairs.len();
+        // The newest are asked most: what lies far back is over.
+        let nth = |back: usize| pairs - 1 - back % pairs;
+        match *step {
+            Step::Connect if self.model.suspended || self.model.blocked => {}
+            Step::Connect => {
+                let code = approved(&mut self.core, now);
+                let told = pair(&self.core.handle(now, &exchange(&code)));
+                self.model.born(now, None, told);
+            }
+            Step::Refresh(back) if pairs > 0 => {
+                let nth = nth(back);
+                let answer = self
+                    .core
+                    .handle(now, &refresh(&self.model.pairs[nth].token));
+                assert_eq!(
+                    answer.status == 200,
+                    self.model.refreshes(now, nth),
+                    "{nth}"
+                );
+                if answer.status == 200 {
+                    self.model.pairs[nth].used = true;
+                    self.model.born(now, Some(nth), pair(&answer));
+                }
+            }
+            Step::RevokeRefresh(back) if pairs > 0 => {
+                let nth = nth(back);
+                self.revoke(&self.model.pairs[nth].token.clone());
+                self.model.revoked(nth);
+            }
+            Step::RevokeAccess(back) if pairs > 0 => {
+                let nth = nth(back);
+                self.revoke(&self.model.pairs[nth].access.clone());
+                self.model.pairs[nth].access_over |= !self.model.blocked;
+            }
+            Step::Refresh(_) | Step::RevokeRefresh(_) | Step::RevokeAccess(_) => {}
+            Step::Disconnect => {
+                self.core.disconnect(now, ID, 1);
+                (0..pairs).for_each(|nth| self.model.revoke(nth));
+            }
+            Step::Suspend(suspended) => {
+                let mut changed = application();
+                changed.suspended = suspended;
+                self.core.register(now, changed);
+                self.model.suspended = suspended;
+            }
+            Step::Block(blocked) => {
+                self.core.company(now, |own| own.blocked = blocked);
+                self.model.blocked = blocked;
+            }
+            Step::Wait(seconds) => self.now = now.plus(Duration::from_secs(seconds)),
+            Step::Restart => self.restart(),
+        }
+    }
+
+    fn revoke(&mut self, token: &str) {
+        let fields = [
+            ("token", token),
+            ("client_id", CLIENT),
+            ("client_secret", SECRET),
+        ];
+        let answer = self.core.handle(self.now, &form(REVOKE_PATH, &fields));
+        assert_eq!(answer.status, if self.model.blocked { 401 } else { 200 });
+    }
+
+    fn restart(&mut self) {
+        self.log.extend(self.core.take_log());
+        self.core = sandbox();
+        self.core.settings_mut().keep_log = true;
+        for logged in &self.log {
+            self.core.replay(logged.clone());
+        }
+    }
+
+    fn check(&mut self) {
+        for nth in 0..self.model.pairs.len() {
+            let works = self.model.works(self.now, nth);
+            // On a copy: looking must not fill a window.
+            let status = alive(
+                &mut self.core.clone(),
+                self.now,
+                &self.model.pairs[nth].access,
+            );
+            assert_eq!(status == 200, works, "pair {nth}: {status}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(96))]
+    #[test]
+    fn what_works_is_what_the_document_says_in_any_order_of_events(
+        steps in prop::collection::vec(step(), 1..40),
+    ) {
+        let mut world = World::new();
+        for step in &steps {
+            world.step(step);
+            world.check();
+        }
+        let mut values: Vec<&String> = (world.model.pairs.iter())
+            .flat_map(|pair| [&pair.access, &pair.token])
+            .collect();
+        let all = values.len();
+        values.sort();
+        values.dedup();
+        prop_assert_eq!(values.len(), all, "no value is given out twice");
+    }
+}

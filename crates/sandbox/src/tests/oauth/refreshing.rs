@@ -1,0 +1,277 @@
+//! Refresh tokens: rotation, their ends, revocation (§3.1, §5.6.6, §5.6.7).
+
+use super::super::{NOW, after, keys, kinds};
+use super::{
+    CLIENT, ID, REVOKE_PATH, Refused, SECRET, alive, application, approved, codes, connected,
+    exchange, form, is_refusal, pair, refresh, refresh_with, revoke, with_application,
+};
+use crate::faults::parse;
+use crate::token::TokenKey;
+use crate::{Action, Delivery, Endpoint, Kind, Rule, Sandbox};
+
+const DAY: u64 = 86_400;
+
+/// Refreshes and gives the new pair.
+fn refreshed(core: &mut Sandbox, second: u64, token: &str) -> (String, String) {
+    pair(&core.handle(after(second), &refresh(token)))
+}
+
+#[test]
+fn a_refresh_gives_a_new_pair_without_the_signing_keys() {
+    let mut core = with_application();
+    let (_, token) = connected(&mut core, NOW);
+    let answer = core.handle(after(1), &refresh(&token));
+    assert_eq!(
+        keys(&answer),
+        [
+            "access_token",
+            "expires_in",
+            "refresh_token",
+            "scope",
+            "token_type"
+        ]
+    );
+    let (access, next) = pair(&answer);
+    assert_ne!(next, token);
+    assert_eq!(alive(&mut core, after(1), &access), 200);
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn the_used_refresh_token_is_over_at_once_and_earlier_access_tokens_live_on() {
+    let mut core = with_application();
+    let (access, first) = connected(&mut core, NOW);
+    let (newer, second) = refreshed(&mut core, 10, &first);
+    let again = core.handle(after(11), &refresh(&first));
+    assert!(is_refusal(&again, 400));
+    assert_eq!(
+        (codes(&core), kinds(&core)),
+        (vec![6906], vec![Kind::RefreshReused])
+    );
+    assert_eq!(
+        alive(&mut core, after(3_599), &access),
+        200,
+        "until it expires"
+    );
+    assert_eq!(alive(&mut core, after(3_600), &access), 401);
+    assert_eq!(alive(&mut core, after(3_600), &newer), 200);
+    refreshed(&mut core, 3_601, &second);
+}
+
+#[test]
+fn an_access_token_lives_an_hour_or_as_long_as_it_is_told_to() {
+    let mut core = with_application();
+    core.settings_mut().oauth.access_life = std::time::Duration::from_secs(20);
+    let code = approved(&mut core, NOW);
+    let answer = core.handle(NOW, &exchange(&code));
+    assert_eq!(answer.value()["expires_in"], 20);
+    let (access, _) = pair(&answer);
+    assert_eq!(alive(&mut core, after(19), &access), 200);
+    assert_eq!(alive(&mut core, after(20), &access), 401);
+}
+
+#[test]
+fn a_refresh_token_lives_thirty_days() {
+    let mut core = with_application();
+    let (_, token) = connected(&mut core, NOW);
+    let end = 30 * DAY;
+    refreshed(&mut core.clone(), end - 1, &token);
+    let late = core.handle(after(end), &refresh(&token));
+    assert!(is_refusal(&late, 400));
+    assert_eq!(codes(&core), [6906]);
+}
+
+#[test]
+fn a_refresh_token_is_for_its_application_alone() {
+    let mut core = with_application();
+    let mut other = application();
+    other.id = 3;
+    other.client_id = "svc_app_other".to_owned();
+    other.secret = TokenKey::of("svc_sec_other");
+    core.register(NOW, other);
+    let (access, token) = connected(&mut core, NOW);
+    let foreign = [
+        ("client_id", "svc_app_other"),
+        ("client_secret", "svc_sec_other"),
+    ];
+    assert!(is_refusal(
+        &core.handle(NOW, &refresh_with(&token, &foreign)),
+        400
+    ));
+    for value in [&access, &token] {
+        let fields = [("token", value.as_str()), foreign[0], foreign[1]];
+        assert_eq!(core.handle(NOW, &form(REVOKE_PATH, &fields)).status, 200);
+    }
+    assert_eq!(
+        alive(&mut core, NOW, &access),
+        200,
+        "a foreign token is left alone"
+    );
+    refreshed(&mut core, 1, &token);
+}
+
+#[test]
+fn a_lost_answer_uses_the_refresh_token_up_and_one_more_try_is_no_breach() {
+    for action in [Action::Lost, Action::StatusAfter(500), Action::Broken] {
+        let mut core = with_application();
+        let (_, token) = connected(&mut core, NOW);
+        core.faults()
+            .add(Rule::next(Endpoint::OauthToken, 1, action));
+        core.handle(after(1), &refresh(&token));
+        assert!(is_refusal(&core.handle(after(3), &refresh(&token)), 400));
+        assert_eq!(kinds(&core), [], "{action:?}");
+        core.handle(after(5), &refresh(&token));
+        assert_eq!(kinds(&core), [Kind::RepeatAfter400], "a third time");
+    }
+}
+
+#[test]
+fn a_refusal_before_the_rotation_leaves_the_refresh_token_whole() {
+    let mut core = with_application();
+    let (_, token) = connected(&mut core, NOW);
+    let fault = Rule::next(Endpoint::OauthToken, 2, Action::Status(500));
+    core.faults().add(fault);
+    for second in 1..3 {
+        assert_eq!(core.handle(after(second), &refresh(&token)).status, 500);
+    }
+    refreshed(&mut core, 3, &token);
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn revoking_a_refresh_token_ends_it_and_the_access_tokens_issued_from_it() {
+    let mut core = with_application();
+    let (first, one) = connected(&mut core, NOW);
+    let (second, two) = refreshed(&mut core, 1, &one);
+    let answer = core.handle(after(2), &revoke(&two));
+    assert_eq!((answer.status, keys(&answer).len()), (200, 6));
+    assert!(answer.value()["data"].is_null() && answer.value()["accept"] == true);
+    assert_eq!(alive(&mut core, after(3), &second), 401);
+    assert_eq!(
+        alive(&mut core, after(3), &first),
+        200,
+        "issued from another one"
+    );
+    assert!(is_refusal(&core.handle(after(3), &refresh(&two)), 400));
+    assert_eq!((codes(&core), kinds(&core)), (vec![6906], vec![]));
+}
+
+#[test]
+fn revoking_a_used_refresh_token_ends_what_came_of_it() {
+    let mut core = with_application();
+    let (first, one) = connected(&mut core, NOW);
+    let (second, two) = refreshed(&mut core, 1, &one);
+    core.handle(after(2), &revoke(&one));
+    for token in [&first, &second] {
+        assert_eq!(alive(&mut core, after(3), token), 401);
+    }
+    assert!(is_refusal(&core.handle(after(3), &refresh(&two)), 400));
+}
+
+#[test]
+fn revoking_an_access_token_ends_that_one_alone() {
+    let mut core = with_application();
+    let (first, one) = connected(&mut core, NOW);
+    let (second, two) = refreshed(&mut core, 1, &one);
+    assert_eq!(core.handle(after(2), &revoke(&second)).status, 200);
+    assert_eq!(alive(&mut core, after(3), &second), 401);
+    assert_eq!(alive(&mut core, after(3), &first), 200);
+    refreshed(&mut core, 4, &two);
+}
+
+#[test]
+fn an_unknown_token_is_revoked_with_200_and_a_wrong_client_with_401() {
+    let mut core = with_application();
+    let unknown = core.handle(NOW, &revoke("svcrt_none"));
+    assert_eq!(
+        (unknown.status, unknown.value()["accept"].clone()),
+        (200, true.into())
+    );
+    let table: [Refused; 4] = [
+        (&[("token", "x"), ("client_id", CLIENT)], 401, 6905),
+        (
+            &[
+                ("token", "x"),
+                ("client_id", CLIENT),
+                ("client_secret", "no"),
+            ],
+            401,
+            6905,
+        ),
+        (&[("token", "x"), ("client_secret", SECRET)], 400, 6907),
+        (
+            &[("client_id", CLIENT), ("client_secret", SECRET)],
+            400,
+            6907,
+        ),
+    ];
+    for (fields, status, code) in table {
+        let answer = core.handle(NOW, &form(REVOKE_PATH, fields));
+        assert!(is_refusal(&answer, status), "{fields:?}");
+        assert_eq!(codes(&core).last(), Some(&code), "{fields:?}");
+    }
+}
+
+#[test]
+fn a_disconnected_company_ends_every_token_of_its_own_and_no_other() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    let (other, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
+    assert!(core.disconnect(after(1), ID, 1));
+    assert_eq!(alive(&mut core, after(2), &access), 401);
+    assert!(is_refusal(&core.handle(after(2), &refresh(&token)), 400));
+    assert_eq!(alive(&mut core, after(2), &other), 200);
+    assert_eq!(
+        alive(&mut core, after(2), super::super::TOKEN),
+        200,
+        "the PAT is not its"
+    );
+    let (fresh, _) = connected(&mut core, after(4));
+    assert_eq!(alive(&mut core, after(5), &fresh), 200);
+    assert_eq!(
+        alive(&mut core, after(99), &access),
+        401,
+        "connecting again revives nothing"
+    );
+    assert!(is_refusal(&core.handle(after(99), &refresh(&token)), 400));
+}
+
+#[test]
+fn a_suspended_application_gets_nothing_more_for_its_refresh_tokens_and_codes() {
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    let code = approved(&mut core, NOW);
+    let mut suspended = application();
+    suspended.suspended = true;
+    core.register(after(1), suspended);
+    assert!(is_refusal(&core.handle(after(2), &refresh(&token)), 400));
+    assert!(is_refusal(&core.handle(after(2), &exchange(&code)), 400));
+    assert_eq!(codes(&core), [6906, 6906]);
+    assert_eq!(alive(&mut core, after(3), &access), 200, "until it expires");
+    core.register(after(4), application());
+    refreshed(&mut core, 5, &token);
+    assert_eq!(kinds(&core), [], "asking again after a change is no repeat");
+}
+
+#[test]
+fn faults_strike_both_endpoints_by_their_words() {
+    let text =
+        "oauth-revoke times 1 status 500; oauth-revoke times 1 lost; oauth-token times 1 lost";
+    let rules = parse(text).expect("three rules").0;
+    let mut core = with_application();
+    let (access, token) = connected(&mut core, NOW);
+    core.set_faults(rules);
+    assert_eq!(core.handle(after(1), &revoke(&access)).status, 500);
+    assert_eq!(alive(&mut core, after(1), &access), 200, "nothing done");
+    let lost = core.handle(after(2), &revoke(&access));
+    assert_eq!(lost.delivery, Delivery::Lost);
+    assert_eq!(
+        alive(&mut core, after(2), &access),
+        401,
+        "done all the same"
+    );
+    let lost = core.handle(after(3), &refresh(&token));
+    assert_eq!(lost.delivery, Delivery::Lost);
+    assert!(is_refusal(&core.handle(after(4), &refresh(&token)), 400));
+    assert_eq!(kinds(&core), []);
+}

@@ -1,0 +1,246 @@
+//! What a restart keeps, what the paths below `/sandbox` do, and that no secret is printed.
+
+use super::super::{INFO, NOW, after, holds, sandbox};
+use super::{
+    BACK, CLIENT, ID, READ, SAVE, alive, application, approved, connected, exchange, pair, refresh,
+    with_application,
+};
+use crate::{Request, Sandbox};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn post(core: &mut Sandbox, act: &str, body: &Value) -> (u16, Value) {
+    let path = format!("/sandbox/admin/oauth/{act}");
+    let answer = core.handle(NOW, &Request::post(&path, body));
+    (answer.status, answer.value())
+}
+
+/// The same log on a new core.
+fn again(core: &mut Sandbox, log: &mut Vec<String>) -> Sandbox {
+    let lines = core.take_log().into_iter();
+    log.extend(lines.map(|logged| serde_json::to_string(&logged).expect("JSON")));
+    let mut other = sandbox();
+    other.settings_mut().keep_log = true;
+    for line in log.iter() {
+        other.replay(serde_json::from_str(line).expect("a change"));
+    }
+    other
+}
+
+#[test]
+fn a_restart_keeps_codes_tokens_grants_and_ends() {
+    let mut core = sandbox();
+    core.settings_mut().keep_log = true;
+    core.register(NOW, application());
+    let mut log = Vec::new();
+    let (first, one) = connected(&mut core, NOW);
+    let (second, two) = pair(&core.handle(after(1), &refresh(&one)));
+    let code = approved(&mut core, after(2));
+    core.set_connection_grants(after(3), ID, 1, vec![super::grant(READ)]);
+
+    let mut core = again(&mut core, &mut log);
+    assert_eq!(
+        core.handle(after(4), &refresh(&one)).status,
+        400,
+        "used before"
+    );
+    for token in [&first, &second] {
+        assert_eq!(alive(&mut core, after(5), token), 200);
+    }
+    let info = Request::get(INFO).with_token(&first);
+    let told = core.handle(after(5), &info).value();
+    assert_eq!(told["data"]["permissions"][0]["scope"], "READ");
+    let (third, three) = pair(&core.handle(after(6), &refresh(&two)));
+    assert!(![&first, &second].contains(&&third), "no value comes twice");
+    assert_eq!(core.handle(after(7), &exchange(&code)).status, 200);
+
+    let mut core = again(&mut core, &mut log);
+    assert_eq!(core.handle(after(8), &exchange(&code)).status, 400);
+    assert!(core.disconnect(after(9), ID, 1));
+    let mut core = again(&mut core, &mut log);
+    assert_eq!(alive(&mut core, after(10), &third), 401);
+    assert_eq!(core.handle(after(11), &refresh(&three)).status, 400);
+    let text = log.join("\n");
+    for value in [&first, &second, &third, &one, &two, &three, &code] {
+        assert!(
+            !text.contains(value.as_str()),
+            "a token's value in the state file"
+        );
+    }
+}
+
+#[test]
+fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
+    let mut core = sandbox();
+    core.settings_mut().oauth.application = Some(application());
+    core.begin(NOW, super::super::TOKEN, None);
+    let mut suspended = application();
+    suspended.suspended = true;
+    core.register(NOW, suspended);
+    core.begin(after(1), super::super::TOKEN, None);
+    assert!(core.oauth().client(CLIENT).expect("known").suspended);
+    let mut other = application();
+    other.name = "renamed".to_owned();
+    core.settings_mut().oauth.application = Some(other);
+    core.begin(after(2), super::super::TOKEN, None);
+    assert!(!core.oauth().client(CLIENT).expect("known").suspended);
+}
+
+#[test]
+fn an_application_is_registered_changed_and_its_secret_shown_once() {
+    let mut core = sandbox();
+    let new = json!({ "redirectUris": [BACK], "grants": [SAVE, READ], "embedded": true });
+    let (status, told) = post(&mut core, "application", &new);
+    assert_eq!(status, 200, "{told}");
+    let client_id = told["clientId"].as_str().expect("an id").to_owned();
+    assert!(client_id.starts_with("svc_app_"));
+    assert!(
+        told["clientSecret"]
+            .as_str()
+            .expect("a secret")
+            .starts_with("svc_sec_")
+    );
+    let change = json!({ "clientId": client_id, "suspended": true });
+    assert_eq!(
+        post(&mut core, "application", &change).1,
+        json!({ "clientId": client_id })
+    );
+    let seen = core.handle(NOW, &Request::get("/sandbox/oauth")).value();
+    let expected = json!({ "clientId": client_id, "suspended": true, "redirectUris": [BACK] });
+    assert!(holds(&seen["applications"][0], &expected), "{seen}");
+    for wrong in [
+        "javascript:alert(1)",
+        "http://example.com/",
+        "/back",
+        "https://a.example/#x",
+    ] {
+        let body = json!({ "redirectUris": [wrong] });
+        assert_eq!(post(&mut core, "application", &body).0, 400, "{wrong}");
+    }
+    let (_, rotated) = post(&mut core, "rotate-secret", &json!({}));
+    assert_ne!(rotated["clientSecret"], told["clientSecret"]);
+    assert_eq!(post(&mut core, "nothing", &json!({})).0, 404);
+}
+
+#[test]
+fn a_person_issues_approves_narrows_revokes_and_disconnects() {
+    let mut core = with_application();
+    let (_, told) = post(
+        &mut core,
+        "issue",
+        &json!({ "company": 2, "grants": [SAVE] }),
+    );
+    let access = told["accessToken"].as_str().expect("a token").to_owned();
+    let token = told["refreshToken"].as_str().expect("a token").to_owned();
+    assert_eq!(alive(&mut core, NOW, &access), 200);
+    let narrowed = json!({ "company": 2, "grants": [READ] });
+    assert_eq!(post(&mut core, "grants", &narrowed).0, 200);
+    assert_eq!(
+        post(&mut core, "grants", &json!({ "company": 9, "grants": [] })).0,
+        400
+    );
+    let (newer, last) = pair(&core.handle(NOW, &refresh(&token)));
+    assert_eq!(post(&mut core, "revoke", &json!({ "company": 2 })).0, 200);
+    for token in [&access, &newer] {
+        assert_eq!(alive(&mut core, NOW, token), 401);
+    }
+    assert_eq!(core.handle(NOW, &refresh(&last)).status, 400);
+    let (_, told) = post(&mut core, "approve", &json!({ "scope": SAVE }));
+    let code = told["code"].as_str().expect("a code");
+    let (access, _) = pair(&core.handle(NOW, &exchange(code)));
+    assert_eq!(post(&mut core, "disconnect", &json!({})).0, 200);
+    assert_eq!(alive(&mut core, NOW, &access), 401);
+    assert_eq!(
+        post(&mut core, "disconnect", &json!({})).0,
+        400,
+        "not twice"
+    );
+    let lives = json!({ "accessSec": 20, "codeSec": 5 });
+    assert_eq!(post(&mut core, "lives", &lives).0, 200);
+    assert_eq!(
+        post(&mut core, "lives", &json!({ "accessSec": 3_601 })).0,
+        400
+    );
+    let code = approved(&mut core, NOW);
+    assert_eq!(core.clone().handle(after(5), &exchange(&code)).status, 400);
+    assert_eq!(
+        core.handle(after(4), &exchange(&code)).value()["expires_in"],
+        20
+    );
+}
+
+#[test]
+fn the_overview_counts_connections_and_how_often_each_endpoint_was_asked() {
+    let mut core = with_application();
+    let (_, one) = connected(&mut core, NOW);
+    core.handle(NOW, &refresh(&one));
+    core.handle(NOW, &refresh(&one));
+    let seen = core.handle(NOW, &Request::get("/sandbox/oauth")).value();
+    let expected = json!({
+        "application": ID, "company": 1, "grants": [SAVE, READ], "disconnected": false,
+        "accessTokens": { "working": 2 },
+        "refreshTokens": {
+            "working": 1, "used": 1, "revoked": 0, "expired": 0, "closestUsesMs": null,
+        },
+    });
+    assert!(holds(&seen["connections"][0], &expected), "{seen}");
+    let asked = json!([
+        { "endpoint": "oauth-token", "status": 200, "count": 2 },
+        { "endpoint": "oauth-token", "status": 400, "count": 1 },
+    ]);
+    assert_eq!(seen["asked"], asked);
+    assert_eq!(seen["refused"][0]["code"], 6906);
+}
+
+#[test]
+fn no_secret_stands_in_the_debug_text_of_the_core() {
+    let mut core = with_application();
+    let code = approved(&mut core, NOW);
+    let request = exchange(&code);
+    let answer = core.handle(NOW, &request);
+    let (access, token) = pair(&answer);
+    let key = answer.value()["webhook_secret"]
+        .as_str()
+        .expect("a key")
+        .to_owned();
+    let text = format!("{core:?} {request:?}");
+    for value in [&code, &access, &token, &key, &super::SECRET.to_owned()] {
+        assert!(!text.contains(value.as_str()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn whatever_is_sent_to_the_oauth_endpoints_is_answered_as_the_document_says(
+        fields in prop::collection::vec(
+            (prop::sample::select(vec![
+                "grant_type", "code", "refresh_token", "token", "client_id", "client_secret",
+                "redirect_uri", "other",
+            ]), prop_oneof![
+                prop::sample::select(vec![
+                    "authorization_code", "refresh_token", CLIENT, super::SECRET, BACK, "",
+                ]).prop_map(str::to_owned),
+                ".{0,20}",
+            ]), 0..9),
+        revoke in any::<bool>(),
+        bytes in prop::option::of(prop::collection::vec(any::<u8>(), 0..60)),
+    ) {
+        let mut core = with_application();
+        let path = if revoke { super::REVOKE_PATH } else { super::TOKEN_PATH };
+        let pairs: Vec<(&str, &str)> = fields.iter().map(|(n, v)| (*n, v.as_str())).collect();
+        let mut request = super::form(path, &pairs);
+        if let Some(bytes) = bytes {
+            request.body = bytes;
+        }
+        let answer = core.handle(NOW, &request);
+        match answer.status {
+            200 => prop_assert!(revoke, "nothing here is a code or a token"),
+            400 | 401 => {
+                prop_assert!(super::is_refusal(&answer, answer.status));
+                let unknown = super::codes(&core) == [6905];
+                prop_assert_eq!(answer.status == 401, unknown);
+            }
+            other => prop_assert!(false, "{}", other),
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The flags of the command.
+
+use crate::{Options, run};
+use callbridge_model::secret::ExposeSecret;
+use clap::Parser;
+use std::os::unix::fs::PermissionsExt;
+use std::time::Duration;
+
+#[derive(Debug, clap::Parser)]
+struct Command {
+    #[command(flatten)]
+    options: Options,
+}
+
+fn options(flags: &[&str]) -> Options {
+    let given = std::iter::once(&"sandbox").chain(flags);
+    Command::try_parse_from(given)
+        .expect("flags that clap takes")
+        .options
+}
+
+#[test]
+fn all_faults_of_the_flags_are_told_at_once() {
+    let wrong = options(&[
+        "--listen=here",
+        "--leads=4001,x-3",
+        "--employees=9-5",
+        "--grants=CALL:SAVE",
+        "--rate=60",
+        "--faults=any explode",
+        "--persist-after=soon",
+        "--expires-in=366d",
+        "--seed=one",
+        "--field=colour=red",
+    ]);
+    let error = wrong.check().expect_err("ten faults");
+    assert_eq!(error.exit_code(), 64);
+    insta::assert_snapshot!(error, @r"
+    --listen: `here` is no address and port such as 127.0.0.1:8480
+    --leads: `x-3` is neither an id nor a range such as 4005-4010, nor a file
+    --employees: `9-5` is neither an id nor a range such as 4005-4010
+    --grants: `CALL:SAVE` is no grant such as PERMISSION_OPEN_API_CALL:SAVE
+    --rate: `60` is no rate such as 60/60s
+    --persist-after: `soon` is no time such as 500ms, 6s, 2m, 24h, 365d
+    --seed: `one` is no number
+    --field: `colour=red` is none of talk=NAME, phone=NAME, list=NAME
+    --expires-in: a PAT lives at most 365 days
+    --faults: fault `any explode`: `explode` is no action
+    ");
+}
+
+#[test]
+fn flags_become_settings() {
+    let flags = [
+        "--leads=4001,4005-4010",
+        "--rate=60/6s",
+        "--grants=none",
+        "--listen=[::1]:0",
+    ];
+    let config = options(&flags).check().expect("fine");
+    let company = &config.settings.company;
+    assert!(company.leads.contains(4001) && company.leads.contains(4010));
+    assert!(!company.leads.contains(4002) && company.grants.is_empty());
+    assert_eq!(config.settings.rate.window, Duration::from_secs(6));
+    assert!(config.listen.is_ipv6());
+    let config = options(&[]).check().expect("fine");
+    let defaults = config.settings;
+    assert_eq!(
+        (defaults.rate.requests, defaults.rate.window.as_secs()),
+        (60, 60)
+    );
+    assert!(defaults.company.leads.contains(4001) && defaults.company.employees.contains(501));
+}
+
+#[test]
+fn a_missing_token_file_is_made_once_and_for_its_owner_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("token");
+    let flag = format!("--token-file={}", path.display());
+    let first = options(&[&flag]).check().expect("made").token;
+    let second = options(&[&flag]).check().expect("read").token;
+    assert!(first.expose_secret().starts_with("svc_pat_"));
+    assert_eq!(first.expose_secret(), second.expose_secret());
+    let mode = std::fs::metadata(&path)
+        .expect("the file")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+    std::fs::write(&path, "\n").expect("written");
+    let error = options(&[&flag]).check().expect_err("empty");
+    assert_eq!(error.exit_code(), 78);
+}
+
+#[test]
+fn every_flag_has_help() {
+    use clap::CommandFactory;
+    Command::command().debug_assert();
+    for flag in Command::command()
+        .get_arguments()
+        .filter(|flag| flag.get_id() != "help")
+    {
+        assert!(
+            flag.get_help()
+                .is_some_and(|help| !help.to_string().is_empty()),
+            "{flag:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn the_command_ends_with_its_shutdown_and_refuses_a_taken_address() {
+    let taken = tokio::net::TcpListener::bind("127.0.0.1:0")
+        .await
+        .expect("a port");
+    let addr = taken.local_addr().expect("bound");
+    let flag = format!("--listen={addr}");
+    let error = run(options(&[&flag]), std::future::pending())
+        .await
+        .expect_err("taken");
+    assert_eq!(error.exit_code(), 69);
+    assert!(error.to_string().contains("--listen"), "{error}");
+    run(options(&["--listen=127.0.0.1:0"]), std::future::ready(()))
+        .await
+        .expect("ends");
+}
+
+#[test]
+fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("leads.csv");
+    let flag = format!("--leads={}", path.display());
+    let text = "leadId,phone,name\n4001,+998901112233,Ali\n4001,+998935556677,\n4002,,\n";
+    std::fs::write(&path, text).expect("written");
+    let config = options(&[&flag]).check().expect("fine");
+    let mut core = crate::Sandbox::new(config.settings);
+    core.begin(super::NOW, "svc_pat_x", None);
+    let ali = core.lead(1, 4001).expect("the first");
+    assert_eq!(
+        (ali.name.as_str(), ali.phone()),
+        ("Ali", Some("+998901112233"))
+    );
+    assert_eq!(ali.contacts[0].phones.len(), 2);
+    assert!(core.lead(1, 4002).is_some() && core.lead(1, 4003).is_none());
+    for (line, words) in [
+        ("x,+998901112233,Ali", "line 2: `x` is no id of a lead"),
+        (
+            "4001,901112233,Ali",
+            "line 2: `901112233` is no number such as +998901112233",
+        ),
+    ] {
+        std::fs::write(&path, format!("leadId,phone,name\n{line}\n")).expect("written");
+        let error = options(&[&flag]).check().expect_err("a bad line");
+        assert!(error.to_string().contains(words), "{error}");
+    }
+}
+
+#[test]
+fn a_token_expires_after_a_year_without_any_flag_and_never_only_when_told_so() {
+    let year = 365 * 86_400;
+    let begun = callbridge_model::clock::now().wall.floor_seconds().get();
+    for (flags, seconds) in [
+        (&[][..], Some(year)),
+        (&["--expires-in=2h"][..], Some(7_200)),
+        (&["--expires-in=never"][..], None),
+    ] {
+        let config = options(flags).check().expect("fine");
+        let left = config.expires_at.map(|at| at.get() - begun);
+        let now = callbridge_model::clock::now().wall.floor_seconds().get();
+        let within = |seconds: i64| seconds..=seconds + now - begun;
+        assert_eq!(left.is_some(), seconds.is_some(), "{flags:?}");
+        assert!(
+            left.zip(seconds)
+                .is_none_or(|(left, of)| within(of).contains(&left)),
+            "{flags:?}: {left:?}"
+        );
+    }
+    let mut core = super::sandbox();
+    let issued = |core: &mut crate::Sandbox, body: &serde_json::Value| {
+        let token = super::lead_fields::admin(core, "token", body)["token"].clone();
+        let token = token.as_str().expect("shown once").to_owned();
+        let works = |at: u64| core.token_works(super::after(at), &token);
+        [
+            works(3_599),
+            works(3_600),
+            works(31_535_999),
+            works(31_536_000),
+        ]
+    };
+    let given = serde_json::json!({ "expiresInSec": 3_600 });
+    assert_eq!(
+        issued(&mut core, &serde_json::json!({})),
+        [true, true, true, false]
+    );
+    assert_eq!(issued(&mut core, &given), [true, false, false, false]);
+    let never = serde_json::json!({ "expiresInSec": null });
+    assert_eq!(issued(&mut core, &never), [true; 4]);
+}

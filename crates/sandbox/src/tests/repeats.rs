@@ -1,0 +1,111 @@
+//! §7.7: how what failed with a 5xx comes again, also while other requests pass.
+
+use super::{NOW, call_with, filter, kinds, sandbox, submit};
+use crate::{Action, Kind, Request, Sandbox};
+use crate::{Endpoint, Rule};
+use callbridge_call::EventTime;
+use serde_json::json;
+use std::time::Duration;
+
+/// A write of its own.
+fn write(uuid: &str) -> Request {
+    submit(&call_with("uuid", json!(uuid)))
+}
+
+/// The next request of the endpoint meets this fault.
+fn struck(core: &mut Sandbox, at: EventTime, request: &Request, action: Action) {
+    let (endpoint, _) = crate::routes::route(&request.path);
+    core.faults().clear();
+    core.faults().add(Rule::next(endpoint, 1, action));
+    core.handle(at, request);
+    assert_eq!(core.faults().fired(), [1]);
+}
+
+const SERVER_ERROR: Action = Action::Status(500);
+
+#[test]
+fn a_write_within_a_second_of_its_5xx_is_counted_though_others_pass_in_between() {
+    let at = |ms: u64| NOW.plus(Duration::from_millis(ms));
+    for (request, action) in [
+        (write("u-1"), SERVER_ERROR),
+        (write("u-1"), Action::Gateway(502)),
+        (write("u-1"), Action::StatusAfter(503)),
+    ] {
+        let mut core = sandbox();
+        struck(&mut core, at(0), &request, action);
+        core.handle(at(200), &write("u-2"));
+        core.handle(at(400), &request);
+        assert_eq!(kinds(&core), [Kind::SoonAfter5xx], "{action:?}");
+        let mut core = sandbox();
+        struck(&mut core, at(0), &request, action);
+        core.handle(at(200), &write("u-2"));
+        core.handle(at(1_000), &request);
+        assert_eq!(kinds(&core), [], "a second later");
+    }
+    let mut core = sandbox();
+    struck(&mut core, at(0), &write("u-1"), Action::Lost);
+    core.handle(at(100), &write("u-1"));
+    assert_eq!(kinds(&core), [], "no answer is no 5xx");
+}
+
+/// A write fails so many times, two seconds apart; in between another one does what `between` says.
+fn failing(times: u64, action: Action, between: Option<Action>) -> Sandbox {
+    let mut core = sandbox();
+    for nth in 0..times {
+        let at = NOW.plus(Duration::from_secs(nth * 10));
+        struck(&mut core, at, &write("u-1"), action);
+        let other = write(&format!("other-{nth}"));
+        let at = at.plus(Duration::from_secs(5));
+        match between {
+            Some(fault) => struck(&mut core, at, &other, fault),
+            None => assert_eq!(core.handle(at, &other).status, 200),
+        }
+    }
+    core
+}
+
+#[test]
+fn a_sixth_attempt_of_a_write_that_fails_while_others_pass_is_counted() {
+    for action in [SERVER_ERROR, Action::Gateway(504), Action::Cut] {
+        let mut core = failing(5, action, None);
+        assert_eq!(kinds(&core), [], "{action:?}: five attempts");
+        let sixth = NOW.plus(Duration::from_secs(50));
+        assert_eq!(core.handle(sixth, &write("u-1")).status, 200);
+        assert_eq!(kinds(&core), [Kind::RepeatAfter5xx], "{action:?}");
+        core.handle(sixth.plus(Duration::from_secs(2)), &write("u-2"));
+        assert_eq!(kinds(&core).len(), 1, "another write");
+    }
+}
+
+#[test]
+fn a_write_that_fails_with_all_others_may_come_until_the_service_works() {
+    let mut core = failing(30, SERVER_ERROR, Some(SERVER_ERROR));
+    let at = NOW.plus(Duration::from_secs(300));
+    assert_eq!(core.handle(at, &write("u-1")).status, 200);
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn a_write_that_is_sent_again_by_somebody_an_hour_later_begins_anew() {
+    let mut core = failing(5, SERVER_ERROR, None);
+    let later = NOW.plus(Duration::from_secs(40 + 3_600));
+    struck(&mut core, later, &write("u-1"), SERVER_ERROR);
+    let again = later.plus(Duration::from_secs(10));
+    core.handle(later.plus(Duration::from_secs(5)), &write("u-2"));
+    core.handle(again, &write("u-1"));
+    assert_eq!(kinds(&core), []);
+}
+
+#[test]
+fn a_question_that_fails_may_be_asked_as_soon_and_as_often_as_something_is_to_be_known() {
+    let page = filter(&json!({ "page": 1, "size": 10 }));
+    let mut core = sandbox();
+    for nth in 0..20 {
+        let at = NOW.plus(Duration::from_millis(nth * 400));
+        struck(&mut core, at, &page, SERVER_ERROR);
+        let other = filter(&json!({ "page": 1, "size": 11 }));
+        core.handle(at.plus(Duration::from_millis(200)), &other);
+    }
+    assert_eq!(kinds(&core), []);
+    assert_eq!(core.counts().get(&(Endpoint::Filter, 500)), Some(&20));
+}

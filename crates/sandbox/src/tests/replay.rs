@@ -1,0 +1,134 @@
+//! The same settings and requests give the same bytes; the log gives the same state.
+
+use super::{NOW, SUBMIT, TOKEN, call_with, filter, info, poll, sandbox, submit};
+use crate::faults::Dice;
+use crate::{Action, Request, Rule, Sandbox, Settings};
+use callbridge_call::EventTime;
+use serde_json::json;
+use std::time::Duration;
+
+/// A client that does right and wrong by the dice.
+fn requests(seed: u64) -> Vec<(EventTime, Request)> {
+    let mut dice = Dice::new(seed);
+    let mut now = NOW;
+    (0..600)
+        .map(|_| {
+            now = now.plus(Duration::from_millis(dice.below(3_000)));
+            let uuid = json!(format!("u-{}", dice.below(80)));
+            let request = match dice.below(8) {
+                0 => info(),
+                1 => filter(&json!({ "page": 1 + dice.below(3), "size": 30 })),
+                2 => poll("none"),
+                3 => submit(&call_with("leadId", json!(dice.below(9_000)))),
+                4 => Request::post_bytes(SUBMIT, "{").with_token(TOKEN),
+                _ => submit(&call_with("uuid", uuid)),
+            };
+            (now, request)
+        })
+        .collect()
+}
+
+fn faulty() -> Sandbox {
+    let mut core = sandbox();
+    core.settings_mut().keep_log = true;
+    core.settings_mut().persist_jitter = Duration::from_secs(9);
+    for action in [
+        Action::Status(503),
+        Action::Lost,
+        Action::Hold(Duration::from_secs(40)),
+    ] {
+        core.faults().add(Rule {
+            endpoint: None,
+            with: None,
+            after: 3,
+            times: None,
+            chance_ppm: 50_000,
+            action,
+        });
+    }
+    core
+}
+
+#[test]
+fn the_same_requests_give_the_same_bytes() {
+    let run = || -> Vec<Vec<u8>> {
+        let mut core = faulty();
+        let mut bytes: Vec<Vec<u8>> = requests(7)
+            .iter()
+            .map(|(now, request)| core.handle(*now, request).body)
+            .collect();
+        bytes.push(
+            core.handle(NOW.plus(Duration::from_secs(9_999)), &page("journal"))
+                .body,
+        );
+        bytes.push(
+            core.handle(NOW.plus(Duration::from_secs(9_999)), &page("breaches"))
+                .body,
+        );
+        bytes
+    };
+    let (first, second) = (run(), run());
+    assert!(first == second);
+    assert!(first.iter().filter(|bytes| bytes.is_empty()).count() < first.len() / 2);
+}
+
+fn page(name: &str) -> Request {
+    Request::get(&format!("/sandbox/{name}"))
+}
+
+#[test]
+fn the_log_played_again_gives_the_same_journal_breaches_and_windows() {
+    let mut core = faulty();
+    let (mut log, mut last) = (core.take_log(), NOW);
+    for (now, request) in requests(11) {
+        core.handle(now, &request);
+        if now > NOW.plus(Duration::from_secs(300)) && !core.records().is_empty() {
+            core.company(now, |company| company.leads.remove(4002));
+        }
+        log.extend(core.take_log());
+        last = now;
+    }
+    let text: Vec<String> = log
+        .iter()
+        .map(|logged| serde_json::to_string(logged).expect("JSON"))
+        .collect();
+
+    let settings = Settings {
+        keep_log: true,
+        ..core.settings().clone()
+    };
+    let mut again = Sandbox::new(settings);
+    again.begin(NOW, TOKEN, None);
+    for line in &text {
+        again.replay(serde_json::from_str(line).expect("a change"));
+    }
+    let end = last.plus(Duration::from_secs(3_600));
+    core.tick(end);
+    again.tick(end);
+    assert!(
+        core.records().len() > 20 && core.breaches().all().len() > 20,
+        "something happened"
+    );
+    assert_eq!(again.records(), core.records());
+    assert_eq!(again.breaches().all(), core.breaches().all());
+    assert_eq!(again.journal().entries(), core.journal().entries());
+    assert_eq!(again.fullest(), core.fullest());
+    // The window that was open is still open: a restart is no fresh budget.
+    assert_eq!(
+        again.handle(last, &info()).status,
+        core.handle(last, &info()).status
+    );
+}
+
+#[test]
+fn a_state_without_its_token_takes_no_other_for_it() {
+    let mut core = sandbox();
+    assert!(core.token_works(NOW, TOKEN));
+    core.issue_pat(NOW, "svc_pat_second", None);
+    core.begin(NOW, TOKEN, None);
+    assert!(
+        !core.token_works(NOW, TOKEN),
+        "a start does not revive a replaced token"
+    );
+    assert!(core.token_works(NOW, "svc_pat_second"));
+}

@@ -1,0 +1,104 @@
+//! The table: one row per rule and reason of the document; what is asked, what must be answered,
+//! and what is held against the client.
+
+use super::{NOW, holds, keys, kinds, sandbox, submit};
+use super::{rules_of_conduct, rules_of_errors, rules_of_reading, rules_of_submission};
+use crate::{Kind, Request, Sandbox};
+use callbridge_call::EventTime;
+use serde_json::Value;
+
+/// Brings a sandbox to where the rule shows, and gives the moment and the request that show it.
+type Scene = Box<dyn Fn(&mut Sandbox) -> (EventTime, Request)>;
+
+/// One rule.
+pub(super) struct Row {
+    section: &'static str,
+    rule: &'static str,
+    scene: Scene,
+    status: u16,
+    body: Value,
+    breaches: Vec<Kind>,
+}
+
+/// A rule that one request to a fresh sandbox shows.
+pub(super) fn row(
+    section: &'static str,
+    rule: &'static str,
+    request: Request,
+    status: u16,
+    body: Value,
+) -> Row {
+    scene(section, rule, move |_| (NOW, request.clone()), status, body)
+}
+
+/// A rule that needs something to have happened before.
+pub(super) fn scene(
+    section: &'static str,
+    rule: &'static str,
+    scene: impl Fn(&mut Sandbox) -> (EventTime, Request) + 'static,
+    status: u16,
+    body: Value,
+) -> Row {
+    Row {
+        section,
+        rule,
+        scene: Box::new(scene),
+        status,
+        body,
+        breaches: Vec::new(),
+    }
+}
+
+/// A submission that the parser or the validation refuses.
+pub(super) fn refused(rule: &'static str, body: &Value, expected: Value) -> Row {
+    row("§2.6", rule, submit(body), 400, expected).breach(Kind::Invalid)
+}
+
+impl Row {
+    /// What is held against the client.
+    pub(super) fn breach(mut self, kind: Kind) -> Self {
+        self.breaches.push(kind);
+        self
+    }
+}
+
+const REDUCED: [&str; 4] = ["accept", "data", "errors", "message"];
+const FULL: [&str; 6] = ["accept", "data", "error", "errors", "message", "requestId"];
+
+#[test]
+fn every_rule_of_the_document_is_answered_as_it_says() {
+    let rows: Vec<Row> = [rules_of_submission::rows(), rules_of_reading::rows()]
+        .into_iter()
+        .chain([rules_of_errors::rows(), rules_of_conduct::rows()])
+        .flatten()
+        .collect();
+    let mut wrong = Vec::new();
+    for Row {
+        section,
+        rule,
+        scene,
+        status,
+        body,
+        breaches,
+    } in &rows
+    {
+        let mut core = sandbox();
+        let (now, request) = scene(&mut core);
+        let before = kinds(&core).len();
+        let answer = core.handle(now, &request);
+        let (told, held) = (answer.value(), kinds(&core)[before..].to_vec());
+        let envelope = match answer.status {
+            401 | 429 => keys(&answer) == REDUCED,
+            _ => keys(&answer) == FULL && told["accept"] == (answer.status == 200),
+        };
+        if answer.status != *status || !holds(&told, body) || held != *breaches || !envelope {
+            let got = answer.status;
+            wrong.push(format!(
+                "{section} {rule}: {got} {told}, {held:?}; expected {status} {body}, {breaches:?}"
+            ));
+        }
+    }
+    println!("{} rules, {} broken", rows.len(), wrong.len());
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(rows.len() >= 100, "rules went missing: {}", rows.len());
+}

@@ -1,0 +1,228 @@
+//! §7.7, Limits: how a client behaves after a refusal, and how much it asks.
+
+use super::rules::{Row, row, scene};
+use super::rules_of_errors::dead;
+use super::{INFO, NOW, TOKEN, after, call, info, submit};
+use crate::{Kind, Request, Sandbox};
+use callbridge_call::EventTime;
+use serde_json::{Value, json};
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = conduct();
+    rows.extend(windows());
+    rows.push(leak());
+    rows
+}
+
+fn leak() -> Row {
+    scene(
+        "§5.1.1",
+        "a token in the address",
+        move |_: &mut Sandbox| {
+            let mut leak = Request::get(INFO).with_token(TOKEN);
+            leak.query = format!("token={TOKEN}");
+            (NOW, leak)
+        },
+        200,
+        json!({}),
+    )
+    .breach(Kind::WrongHeader)
+}
+
+fn exceeded() -> Value {
+    json!({
+        "message": "Rate limit exceeded. Max 60 requests per minute.",
+        "accept": false, "errors": null, "data": null,
+    })
+}
+
+fn conduct() -> Vec<Row> {
+    let half_a_minute_after = |first: Request, befall: fn(&mut Sandbox), second: Request| {
+        move |core: &mut Sandbox| {
+            befall(core);
+            core.handle(NOW, &first);
+            (after(30), second.clone())
+        }
+    };
+    let bad = submit(&json!({}));
+    let none: fn(&mut Sandbox) = |_| ();
+    let revoked: fn(&mut Sandbox) = |core| core.revoke(NOW, TOKEN);
+    let denied: fn(&mut Sandbox) = |core| core.set_grants(NOW, Vec::new());
+    let moved = Request::get("/v1/open-api/moved").with_token(TOKEN);
+    let again = |rule, scene_of, status| scene("§7.7", rule, scene_of, status, json!({}));
+    vec![
+        again(
+            "the same body after 400",
+            half_a_minute_after(bad.clone(), none, bad.clone()),
+            400,
+        )
+        .breach(Kind::RepeatAfter400)
+        .breach(Kind::Invalid),
+        again(
+            "another body after 400",
+            half_a_minute_after(bad, none, submit(&call())),
+            200,
+        ),
+        again(
+            "too soon after 401",
+            half_a_minute_after(info(), revoked, info()),
+            401,
+        )
+        .breach(Kind::RepeatAfter401),
+        again(
+            "too soon after 403",
+            half_a_minute_after(submit(&call()), denied, submit(&call())),
+            403,
+        )
+        .breach(Kind::RepeatAfter403),
+        scene(
+            "§7.7",
+            "a minute after 401",
+            |core| {
+                core.revoke(NOW, TOKEN);
+                core.handle(NOW, &info());
+                (after(60), info())
+            },
+            401,
+            dead(),
+        ),
+        row(
+            "§4",
+            "a redirect followed",
+            moved,
+            404,
+            json!({ "data": null }),
+        )
+        .breach(Kind::RedirectFollowed),
+    ]
+}
+
+/// Sends `count` requests at NOW and the last one so many milliseconds later.
+fn full(rule: &'static str, count: u32, filler: &Request, later_ms: u64, status: u16) -> Row {
+    let filler = filler.clone();
+    let filled = move |core: &mut Sandbox| {
+        for _ in 0..count {
+            core.handle(NOW, &filler);
+        }
+        let later: EventTime = NOW.plus(std::time::Duration::from_millis(later_ms));
+        (later, info())
+    };
+    let body = if status == 429 {
+        exceeded()
+    } else {
+        json!({ "accept": true })
+    };
+    scene("Limits", rule, filled, status, body)
+}
+
+/// The rate: which requests count, and when a window ends.
+fn windows() -> Vec<Row> {
+    let unknown = Request::get(INFO).with_token("svc_pat_other");
+    let missing = Request::get("/v1/open-api/none").with_token(TOKEN);
+    let over = |row: Row| row.breach(Kind::WindowExceeded);
+    vec![
+        full("the 60th", 59, &info(), 0, 200),
+        over(full("the 61st", 60, &info(), 0, 429)),
+        over(full(
+            "the 61st at the last moment",
+            60,
+            &info(),
+            59_999,
+            429,
+        )),
+        full("the window is over", 60, &info(), 60_000, 200),
+        over(full("a 400 counts", 60, &submit(&json!({})), 0, 429)),
+        over(full("a 404 counts", 60, &missing, 0, 429)),
+        over(full(
+            "a 429 counts and does not move the window",
+            90,
+            &info(),
+            59_999,
+            429,
+        )),
+        full("the window ends though 429s came", 90, &info(), 60_000, 200),
+        full("a 401 does not count", 90, &unknown, 0, 200),
+        over(scene(
+            "Limits",
+            "a 403 counts",
+            |core| {
+                core.set_grants(NOW, Vec::new());
+                for _ in 0..60 {
+                    core.handle(NOW, &submit(&call()));
+                }
+                (NOW, info())
+            },
+            429,
+            exceeded(),
+        )),
+        scene(
+            "Limits",
+            "a new token value has a fresh counter",
+            |core| {
+                for _ in 0..60 {
+                    core.handle(NOW, &info());
+                }
+                core.issue_pat(NOW, "svc_pat_second", None);
+                (NOW, Request::get(INFO).with_token("svc_pat_second"))
+            },
+            200,
+            json!({ "accept": true }),
+        )
+        .breach(Kind::FreshBudget),
+        scene(
+            "Limits",
+            "the window opens with its first request, not on the minute",
+            |core| {
+                core.handle(after(50), &info());
+                for _ in 0..59 {
+                    core.handle(after(100), &info());
+                }
+                (after(110), info())
+            },
+            200,
+            json!({ "accept": true }),
+        ),
+    ]
+}
+
+#[test]
+fn a_fresh_counter_of_a_new_token_is_no_fresh_budget() {
+    let asks = |core: &mut Sandbox, at: u64, token: &str, times: usize| {
+        for _ in 0..times {
+            let request = Request::get(INFO).with_token(token);
+            assert_eq!(core.handle(after(at), &request).status, 200);
+        }
+    };
+    let mut core = super::sandbox();
+    asks(&mut core, 0, TOKEN, 40);
+    core.issue_pat(after(20), "svc_pat_second", None);
+    asks(&mut core, 30, "svc_pat_second", 20);
+    assert_eq!(core.breaches().count(Kind::FreshBudget), 0, "60 in 60 s");
+    asks(&mut core, 59, "svc_pat_second", 1);
+    assert_eq!(
+        core.breaches().count(Kind::FreshBudget),
+        1,
+        "61 by two tokens"
+    );
+    asks(&mut core, 60, "svc_pat_second", 39);
+    assert_eq!(
+        core.breaches().count(Kind::FreshBudget),
+        1,
+        "the first 40 are over"
+    );
+}
+
+#[test]
+fn no_token_lives_longer_than_its_kind_may() {
+    use crate::token::TokenKind;
+    use callbridge_call::EpochSeconds;
+    let late = Some(EpochSeconds::new(
+        NOW.floor_seconds().get() + 1_000 * 86_400,
+    ));
+    let mut core = super::sandbox();
+    core.issue_pat(NOW, "pat", late);
+    core.issue(NOW, "access", TokenKind::Access, 1, None);
+    let works = |core: &Sandbox, token: &str, at: u64| core.token_works(after(at), token);
+    assert!(works(&core, "pat", 365 * 86_400 - 1) && !works(&core, "pat", 365 * 86_400));
+    assert!(works(&core, "access", 3_599) && !works(&core, "access", 3_600));
+}

@@ -1,0 +1,225 @@
+//! §3.1, §5.1, §5.4, §7: who is let in, and how refusals look.
+
+use super::rules::{Row, row, scene};
+use super::{INFO, NOW, SUBMIT, TOKEN, after, call, call_with, filter, info, submit};
+use crate::token::{CALL_READ, CALL_SAVE, Grant, TokenKind};
+use crate::{Kind, Request, Sandbox};
+use callbridge_call::EpochSeconds;
+use serde_json::{Value, json};
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = tokens();
+    rows.extend(lifecycle());
+    rows.extend(grants());
+    rows.extend(addresses());
+    rows
+}
+
+pub(super) fn dead() -> Value {
+    json!({
+        "message": "Invalid or expired Open API token",
+        "accept": false, "errors": null, "data": null,
+    })
+}
+
+/// 401 after something befell the token or the company.
+fn befallen(
+    section: &'static str,
+    rule: &'static str,
+    befall: impl Fn(&mut Sandbox) + 'static,
+) -> Row {
+    let befallen = move |core: &mut Sandbox| {
+        befall(core);
+        (after(10), info())
+    };
+    scene(section, rule, befallen, 401, dead())
+}
+
+fn tokens() -> Vec<Row> {
+    let twice = info().with_token(TOKEN);
+    let bearer = Request::get(INFO).with("Authorization", &format!("Bearer {TOKEN}"));
+    let both = info().with("Authorization", "Bearer x");
+    vec![
+        row(
+            "§7.2",
+            "unknown token",
+            Request::get(INFO).with_token("svc_pat_other"),
+            401,
+            dead(),
+        ),
+        row("§7.2", "no header", Request::get(INFO), 401, dead()).breach(Kind::WrongHeader),
+        row(
+            "§7.2",
+            "empty header",
+            Request::get(INFO).with_token(""),
+            401,
+            dead(),
+        )
+        .breach(Kind::WrongHeader),
+        row("§5.1", "two headers", twice, 401, dead()).breach(Kind::WrongHeader),
+        row("§5.1.2", "Bearer does not work", bearer, 401, dead())
+            .breach(Kind::WrongHeader)
+            .breach(Kind::WrongHeader),
+        row(
+            "§5.1.2",
+            "Bearer is ignored",
+            both,
+            200,
+            json!({ "message": "Success" }),
+        )
+        .breach(Kind::WrongHeader),
+        row(
+            "§7.1",
+            "token before address",
+            Request::get("/v1/open-api/none"),
+            401,
+            dead(),
+        )
+        .breach(Kind::WrongHeader),
+        row(
+            "§7.1",
+            "token before body",
+            Request::post(SUBMIT, &json!([])),
+            401,
+            dead(),
+        )
+        .breach(Kind::WrongHeader),
+    ]
+}
+
+fn lifecycle() -> Vec<Row> {
+    let at = |seconds: u64| Some(after(seconds).floor_seconds());
+    vec![
+        befallen("§3.1", "a new PAT revokes the one before", |core| {
+            core.issue_pat(NOW, "svc_pat_second", None);
+        }),
+        befallen("§3.1", "revoked", |core| core.revoke(NOW, TOKEN)),
+        befallen("§3.1", "expired", move |core| {
+            core.expire(NOW, TOKEN, at(10))
+        }),
+        befallen("§3.1", "company blocked", |core| {
+            core.company(NOW, |own| own.blocked = true)
+        }),
+        befallen("§3.1", "company disconnected", |core| {
+            core.company(NOW, |own| own.disconnected = true);
+        }),
+        scene(
+            "§3.1",
+            "access tokens live side by side",
+            |core| {
+                core.issue(NOW, "svc_at_1", TokenKind::Access, 1, None);
+                core.issue(NOW, "svc_at_2", TokenKind::Access, 1, None);
+                (after(9), Request::get(INFO).with_token("svc_at_1"))
+            },
+            200,
+            json!({ "data": { "kind": "ACCESS", "application": { "type": "PUBLIC" } } }),
+        ),
+        scene(
+            "§3.1",
+            "a second before its expiry",
+            |core| {
+                core.expire(
+                    NOW,
+                    TOKEN,
+                    Some(EpochSeconds::new(NOW.floor_seconds().get() + 10)),
+                );
+                (after(9), info())
+            },
+            200,
+            json!({ "message": "Token expires today. Please renew it." }),
+        ),
+    ]
+}
+
+fn grants() -> Vec<Row> {
+    let denied = json!({ "error": { "messageCode": 3701 }, "errors": [], "data": null });
+    let with_only = |grant: &'static str, request: Request| {
+        move |core: &mut Sandbox| {
+            core.set_grants(NOW, vec![Grant::parse(grant).expect("a grant")]);
+            (NOW, request.clone())
+        }
+    };
+    let page = filter(&json!({ "page": 1, "size": 9 }));
+    let fine = json!({ "accept": true });
+    vec![
+        scene(
+            "§4.5.6",
+            "SAVE missing",
+            with_only(CALL_READ, submit(&call())),
+            403,
+            denied.clone(),
+        ),
+        scene(
+            "§4.5.6",
+            "SAVE given",
+            with_only(CALL_SAVE, submit(&call())),
+            200,
+            fine.clone(),
+        ),
+        scene(
+            "§5.4",
+            "READ missing",
+            with_only(CALL_SAVE, page.clone()),
+            403,
+            denied.clone(),
+        ),
+        scene("§5.4", "READ given", with_only(CALL_READ, page), 200, fine),
+        scene(
+            "§5.4",
+            "before the body is looked at",
+            with_only(CALL_READ, submit(&json!({}))),
+            403,
+            denied,
+        ),
+    ]
+}
+
+fn addresses() -> Vec<Row> {
+    let nothing = || json!({ "error": null, "errors": [], "data": null });
+    let get = |path: &str| Request::get(path).with_token(TOKEN);
+    let put = Request {
+        method: "PUT".to_owned(),
+        ..submit(&call())
+    };
+    let plain = Request::post_bytes(SUBMIT, call().to_string()).with_token(TOKEN);
+    let form = plain
+        .clone()
+        .with("content-type", "application/x-www-form-urlencoded");
+    let wide = Request::post_bytes(SUBMIT, call().to_string())
+        .with_token(TOKEN)
+        .with("content-type", "application/json; charset=\"utf-16\"");
+    let utf8 = plain
+        .clone()
+        .with("content-type", "application/json; charset=utf-8");
+    let packed = submit(&call()).with("content-encoding", "gzip");
+    let large = submit(&call_with("note", json!("n".repeat(70_000))));
+    let unknown = |rule, path| row("§4", rule, get(path), 404, nothing()).breach(Kind::UnknownPath);
+    vec![
+        unknown("no such path", "/v1/open-api/calls"),
+        unknown("a slash too many", "/v1/open-api/call-history/"),
+        unknown("another version", "/v2/open-api/token/info"),
+        unknown("the root", "/"),
+        unknown("a requestId that is none", "/v1/open-api/request/"),
+        row(
+            "§4.7",
+            "a lead is not for a token of calls alone",
+            get("/v1/open-api/lead/4001"),
+            403,
+            json!({ "error": { "messageCode": 3701 } }),
+        ),
+        row("§4.5", "not with GET", get(SUBMIT), 405, nothing()).breach(Kind::WrongMethod),
+        row("§4.5", "not with PUT", put, 405, nothing()).breach(Kind::WrongMethod),
+        row("§4.5", "no content type", plain, 415, nothing()).breach(Kind::ContentType),
+        row("§4.5", "a form", form, 415, nothing()).breach(Kind::ContentType),
+        row("§4.5", "UTF-16", wide, 415, nothing()).breach(Kind::ContentType),
+        row("§4.5", "packed", packed, 415, nothing()).breach(Kind::ContentType),
+        row(
+            "§4.5",
+            "with a charset",
+            utf8,
+            200,
+            json!({ "accept": true }),
+        ),
+        row("§4.5", "too large", large, 413, nothing()).breach(Kind::Invalid),
+    ]
+}

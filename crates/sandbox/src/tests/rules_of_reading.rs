@@ -1,0 +1,272 @@
+//! §2.2, §4.3, §4.6, §4.7, §5.5: what can be read.
+
+use super::rules::{Row, row, scene};
+use super::{INFO, NOW, TOKEN, accepted, after, call, call_with, filter, info, poll};
+use crate::{Kind, Request, Sandbox};
+use callbridge_call::EpochSeconds;
+use serde_json::{Value, json};
+
+pub(super) fn rows() -> Vec<Row> {
+    let mut rows = statuses();
+    rows.extend(token_info());
+    rows.extend(warnings());
+    rows.extend(pages());
+    rows.extend(page_faults());
+    rows
+}
+
+fn statuses() -> Vec<Row> {
+    let day = 24 * 3600;
+    let nothing = json!({ "data": null, "error": null, "errors": [], "requestId": null });
+    let polled = |seconds| {
+        move |core: &mut Sandbox| {
+            let id = accepted(core, NOW, &call());
+            (after(seconds), poll(&id))
+        }
+    };
+    vec![
+        row(
+            "§4.6",
+            "a requestId never given",
+            poll("no-such-id"),
+            404,
+            nothing.clone(),
+        )
+        .breach(Kind::UnknownPoll),
+        scene(
+            "§4.6",
+            "the last second of 24 hours",
+            polled(day - 1),
+            200,
+            json!({ "data": { "status": "SUCCESS" } }),
+        ),
+        scene("§4.6", "after 24 hours", polled(day), 404, nothing.clone()),
+        scene(
+            "§3.2",
+            "only the creating token",
+            |core| {
+                let id = accepted(core, NOW, &call());
+                core.issue_pat(after(1), "svc_pat_second", None);
+                let request = Request::get(&format!("/v1/open-api/request/{id}"));
+                (after(2), request.with_token("svc_pat_second"))
+            },
+            404,
+            nothing,
+        )
+        .breach(Kind::ForeignPoll),
+    ]
+}
+
+fn token_info() -> Vec<Row> {
+    let record = json!({ "data": {
+        "application": { "id": 1, "name": "callbridge", "type": "PRIVATE" },
+        "company": { "id": 1, "name": "Sandbox company" },
+        "kind": "PAT", "expiresAt": null, "expiresInDays": 0,
+        "permissions": [
+            { "permission": "PERMISSION_OPEN_API_CALL", "scope": "SAVE" },
+            { "permission": "PERMISSION_OPEN_API_CALL", "scope": "READ" },
+        ],
+    }, "requestId": null });
+    vec![
+        row("§2.2", "the record", info(), 200, record),
+        scene(
+            "§4.3",
+            "needs no grant",
+            |core| {
+                core.set_grants(NOW, Vec::new());
+                (NOW, info())
+            },
+            200,
+            json!({ "data": { "permissions": [] } }),
+        ),
+        row(
+            "§4.3",
+            "has no body",
+            Request {
+                body: b"{}".to_vec(),
+                ..info()
+            },
+            200,
+            json!({ "accept": true }),
+        )
+        .breach(Kind::WrongMethod),
+        row(
+            "§4.3",
+            "is a GET",
+            Request::post(INFO, &json!({})).with_token(TOKEN),
+            405,
+            json!({}),
+        )
+        .breach(Kind::WrongMethod),
+    ]
+}
+
+fn warnings() -> Vec<Row> {
+    const DAY: i64 = 86_400;
+    let expiring = |rule, seconds: i64, message: &str| {
+        let at = NOW.floor_seconds().get() + seconds;
+        let days = seconds.div_euclid(DAY);
+        scene(
+            "§5.5",
+            rule,
+            move |core: &mut Sandbox| {
+                core.expire(NOW, TOKEN, Some(EpochSeconds::new(at)));
+                (NOW, info())
+            },
+            200,
+            json!({ "message": message, "data": { "expiresAt": at, "expiresInDays": days } }),
+        )
+    };
+    let renew = |when: &str| format!("Token will expire in {when}. Please renew it.");
+    vec![
+        expiring("eight days", 8 * DAY, "Success"),
+        expiring("a second above seven days", 7 * DAY + 1, "Success"),
+        expiring("seven days", 7 * DAY, &renew("7 days")),
+        expiring("two days", 2 * DAY, &renew("2 days")),
+        expiring("one day, singular", DAY + 5, &renew("1 day")),
+        expiring(
+            "the last day",
+            DAY - 1,
+            "Token expires today. Please renew it.",
+        ),
+        scene(
+            "§5.5",
+            "on an accepted write too",
+            |core| {
+                let at = NOW.floor_seconds().get() + 3 * DAY;
+                core.expire(NOW, TOKEN, Some(EpochSeconds::new(at)));
+                (NOW, super::submit(&call()))
+            },
+            200,
+            json!({ "message": renew("3 days"), "accept": true, "data": null }),
+        ),
+        scene(
+            "§5.5",
+            "never on an error",
+            |core| {
+                let at = NOW.floor_seconds().get() + 3 * DAY;
+                core.expire(NOW, TOKEN, Some(EpochSeconds::new(at)));
+                (NOW, poll("none"))
+            },
+            404,
+            json!({ "message": "So‘rov topilmadi" }),
+        )
+        .breach(Kind::UnknownPoll),
+    ]
+}
+
+/// Five calls u-1 to u-5, a second apart, written.
+fn five(core: &mut Sandbox) {
+    for number in 1..=5_u64 {
+        let body = call_with("uuid", json!(format!("u-{number}")));
+        accepted(core, after(number), &body);
+    }
+    core.tick(after(60));
+}
+
+fn page(rule: &'static str, body: Value, uuids: &[u64], current: u64, total: u64) -> Row {
+    let of_five = move |core: &mut Sandbox| {
+        five(core);
+        // The rows' other fields are the journal's; the page is told by its uuids.
+        core.settings_mut()
+            .shapes
+            .set("rows", "strings")
+            .expect("a shape");
+        (after(60), filter(&body))
+    };
+    let rows: Vec<String> = uuids
+        .iter()
+        .map(|number| format!("oapi-u-{number}"))
+        .collect();
+    let expected = json!({ "data": {
+        "content": rows, "currentPage": current, "totalPages": total,
+    } });
+    scene("§4.7", rule, of_five, 200, expected)
+}
+
+fn pages() -> Vec<Row> {
+    let from = NOW.floor_seconds().get() + 4;
+    let order =
+        |way: &str| json!({ "page": 1, "size": 2, "orders": { "registeredTimestamp": way } });
+    vec![
+        page(
+            "uuids with their prefix",
+            json!({ "page": 1, "size": 100 }),
+            &[1, 2, 3, 4, 5],
+            1,
+            1,
+        ),
+        page(
+            "the second page",
+            json!({ "page": 2, "size": 2 }),
+            &[3, 4],
+            2,
+            3,
+        ),
+        page("the last page", json!({ "page": 3, "size": 2 }), &[5], 3, 3),
+        page(
+            "behind the last page",
+            json!({ "page": 4, "size": 2 }),
+            &[],
+            4,
+            3,
+        ),
+        page("descending", order("DESC"), &[5, 4], 1, 3),
+        page("ascending", order("ASC"), &[1, 2], 1, 3),
+        page(
+            "from a moment on",
+            json!({ "page": 1, "size": 9, "registeredTimestampFrom": from }),
+            &[3, 4, 5],
+            1,
+            1,
+        ),
+        page(
+            "up to a moment",
+            json!({ "page": 1, "size": 9, "registeredTimestampTo": from }),
+            &[1, 2, 3],
+            1,
+            1,
+        ),
+        row(
+            "§2.1",
+            "an empty journal has no page",
+            filter(&json!({ "page": 1, "size": 9 })),
+            200,
+            json!({ "data": { "content": [], "currentPage": 1, "totalPages": 0 } }),
+        ),
+    ]
+}
+
+fn page_faults() -> Vec<Row> {
+    let wrong = |rule, body: Value, field: &str, reason: &str| {
+        let expected = json!({ "error": null, "errors": [{ "field": field, "reason": reason }] });
+        row("§4.7", rule, filter(&body), 400, expected).breach(Kind::Invalid)
+    };
+    let unparsable = |rule, body: Value| {
+        let expected = json!({ "error": { "messageCode": 3705 }, "errors": [] });
+        row("§7.5", rule, filter(&body), 400, expected).breach(Kind::Invalid)
+    };
+    let from = |value: i64| json!({ "page": 1, "size": 9, "registeredTimestampFrom": value });
+    vec![
+        wrong("page 0", json!({ "page": 0, "size": 9 }), "page", "MIN"),
+        wrong("no page", json!({ "size": 9 }), "page", "NOT_NULL"),
+        wrong("size 101", json!({ "page": 1, "size": 101 }), "size", "MAX"),
+        wrong("size 0", json!({ "page": 1, "size": 0 }), "size", "MIN"),
+        wrong("no size", json!({ "page": 1 }), "size", "NOT_NULL"),
+        wrong(
+            "milliseconds",
+            from(1_795_151_317_000),
+            "registeredTimestampFrom",
+            "VALID_EPOCH_SEC",
+        ),
+        unparsable("page as text", json!({ "page": "1", "size": 9 })),
+        unparsable(
+            "orders as a list",
+            json!({ "page": 1, "size": 9, "orders": [] }),
+        ),
+        unparsable(
+            "order in lower case",
+            json!({ "page": 1, "size": 9, "orders": { "id": "asc" } }),
+        ),
+    ]
+}

@@ -1,0 +1,290 @@
+//! Rules of the document that neither one request nor a part of their own shows.
+
+use super::lead_events::{listening, told};
+use super::lead_fields::{admin, done, get, post, with_leads};
+use super::{INFO, NOW, TOKEN, accepted, after, call, call_with, holds, sandbox, submit};
+use crate::faults::parse;
+use crate::token::Grant;
+use crate::{Endpoint, Request};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+#[test]
+fn no_answer_echoes_the_token() {
+    let mut core = with_leads();
+    for request in [
+        get("token/info"),
+        get("lead/4001"),
+        get("request/x"),
+        submit(&json!({ "uuid": TOKEN })),
+        Request::get("/sandbox/requests"),
+        Request::get("/sandbox/oauth"),
+    ] {
+        let answer = core.handle(NOW, &request);
+        let text = String::from_utf8_lossy(&answer.body);
+        assert!(!text.contains(TOKEN), "{request:?}: {text}");
+    }
+}
+
+#[test]
+fn a_grant_is_one_of_the_permissions_with_one_of_the_scopes() {
+    for permission in [
+        "LEAD",
+        "LEAD_NOTE",
+        "LEAD_TASK",
+        "CONTRACT",
+        "CONTRACT_PAYMENT",
+        "CALL",
+    ] {
+        for scope in ["READ", "SAVE", "DELETE"] {
+            let text = format!("PERMISSION_OPEN_API_{permission}:{scope}");
+            let grant = Grant::parse(&text).expect("a grant of §2.3");
+            assert_eq!(grant.to_string(), text);
+        }
+    }
+    for text in [
+        "PERMISSION_OPEN_API_CALL",
+        "PERMISSION_OPEN_API_CALL:WRITE",
+        "PERMISSION_OPEN_API_CALL:save",
+        "PERMISSION_OPEN_API_MEETING:READ",
+        "CALL:SAVE",
+    ] {
+        assert_eq!(Grant::parse(text), None, "{text}");
+    }
+}
+
+#[test]
+fn a_call_neither_finds_nor_makes_a_lead_by_its_phone() {
+    let mut core = with_leads();
+    let lead = json!({ "id": 5001, "name": "Ali", "phone": "+998901112233" });
+    admin(&mut core, "lead", &lead);
+    let before = core.handle(NOW, &Request::get("/sandbox/leads")).value();
+    let mut body = call_with("leadId", json!(777));
+    body["clientPhone"] = json!("+998901112233");
+    assert_eq!(done(&mut core, "call-history", &body), "FAILED");
+    assert_eq!(core.records().len(), 0);
+    let after = core
+        .handle(after(3), &Request::get("/sandbox/leads"))
+        .value();
+    assert_eq!(after, before);
+}
+
+#[test]
+fn what_the_service_derives_follows_from_what_was_sent() {
+    for (answered, cause) in [(true, "ANSWER"), (false, "NO_ANSWER")] {
+        for direction in ["INBOUND", "OUTBOUND"] {
+            let mut core = sandbox();
+            let mut body = call_with("answered", json!(answered));
+            body["direction"] = json!(direction);
+            body["talkTimeSec"] = json!(0);
+            accepted(&mut core, NOW, &body);
+            core.tick(after(5));
+            let [record] = core.records() else {
+                panic!("one record");
+            };
+            assert_eq!(
+                record.ended_at,
+                record.call.started_at + record.call.duration_sec
+            );
+            assert_eq!(
+                (record.hangup_cause.as_str(), record.provider.as_str()),
+                (cause, "OPEN_API")
+            );
+            assert_eq!(record.call.direction, direction);
+        }
+    }
+}
+
+#[test]
+fn a_journaled_call_is_a_note_on_its_lead() {
+    let mut core = with_leads();
+    assert_eq!(done(&mut core, "call-history", &call()), "SUCCESS");
+    let notes = |core: &mut crate::Sandbox, lead: u32| {
+        let answer = core.handle(after(3), &get(&format!("lead-note/{lead}/list")));
+        answer.value()["data"].clone()
+    };
+    assert_eq!(notes(&mut core, 4001)[0]["call"]["uuid"], json!("oapi-u-1"));
+    assert_eq!(notes(&mut core, 4002), json!([]));
+}
+
+#[test]
+fn tokens_have_the_prefix_of_their_kind() {
+    let mut core = sandbox();
+    let issued = admin(&mut core, "token", &json!({}));
+    let token = issued["token"].as_str().expect("shown once");
+    assert!(token.starts_with("svc_pat_") && token.len() > 30, "{token}");
+    assert!(core.token_works(NOW, token));
+}
+
+#[test]
+fn a_pat_is_shown_when_it_is_issued_and_nowhere_else() {
+    let mut core = sandbox();
+    core.settings_mut().keep_log = true;
+    let issued = admin(&mut core, "token", &json!({}));
+    let token = issued["token"].as_str().expect("shown once").to_owned();
+    core.handle(NOW, &Request::get(INFO).with_token(&token));
+    for path in [
+        "journal", "breaches", "requests", "writes", "oauth", "webhooks", "leads",
+    ] {
+        let answer = core.handle(NOW, &Request::get(&format!("/sandbox/{path}")));
+        assert_eq!(answer.status, 200, "{path}");
+        assert!(
+            !String::from_utf8_lossy(&answer.body).contains(&token),
+            "{path}"
+        );
+    }
+    let kept = serde_json::to_string(&core.take_log()).expect("JSON");
+    assert!(!kept.contains(&token) && kept.contains("issued"));
+    assert!(!format!("{core:?}").contains(&token));
+}
+
+#[test]
+fn a_contact_field_is_told_through_the_contact_and_as_no_custom_field() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let contact = |value: &str| {
+        json!({ "id": 5001, "contacts": [{ "id": 1, "name": "Ali", "phones": ["+998901112233"],
+            "fields": [{ "id": 21, "value": value }] }] })
+    };
+    let mut lead = contact("one");
+    lead["name"] = json!("Ali");
+    admin(&mut core, "lead", &lead);
+    told(&core, &mut seen);
+    assert_eq!(done(&mut core, "lead", &contact("two")), "SUCCESS");
+    let events = told(&core, &mut seen);
+    let changes = events[0]["propertyChanges"].as_array().expect("changes");
+    let kinds: Vec<&Value> = changes.iter().map(|change| &change["type"]).collect();
+    assert_eq!((events.len(), kinds), (1, vec![&json!("CONTACT")]));
+}
+
+#[test]
+fn a_calls_contact_is_the_leads_with_that_phone() {
+    let (mut core, mut seen) = (listening(), BTreeSet::new());
+    let lead = json!({ "id": 5001, "name": "Ali", "contacts": [
+        { "name": "Ali", "phones": ["+998901112233"] },
+        { "name": "Vali", "phones": ["+998935556677"] },
+    ] });
+    let contact = admin(&mut core, "lead", &lead)["contacts"][1]["id"].clone();
+    told(&core, &mut seen);
+    for (number, phone, id, name) in [
+        (1, "+998935556677", contact, json!("Vali")),
+        (2, "+998900000000", Value::Null, Value::Null),
+    ] {
+        let mut body = call_with("leadId", json!(5001));
+        body["uuid"] = json!(format!("u-{number}"));
+        body["clientPhone"] = json!(phone);
+        assert_eq!(done(&mut core, "call-history", &body), "SUCCESS");
+        let events = told(&core, &mut seen);
+        let expected = json!({ "clientPhone": phone, "contactId": id, "contactName": name });
+        assert!(holds(&events[0]["call"], &expected), "{}", events[0]);
+    }
+}
+
+#[test]
+fn a_body_that_is_no_json_is_echoed_by_the_parsers_words() {
+    let mut core = sandbox();
+    let request = Request::post_bytes("/v1/open-api/call-history", "{")
+        .with("content-type", "application/json");
+    let answer = core.handle(NOW, &request.with_token(TOKEN)).value();
+    assert!(
+        answer["data"]
+            .as_str()
+            .is_some_and(|words| words.contains("JSON")),
+        "{answer}"
+    );
+    assert_eq!(answer["error"]["messageCode"], json!(3705));
+    assert_eq!(answer["errors"], json!([]));
+}
+
+#[test]
+fn a_406_can_be_ordered_from_every_endpoint() {
+    for (word, request) in [
+        ("token-info", get("token/info")),
+        ("lead", get("lead/4001")),
+        ("call-history", submit(&call())),
+    ] {
+        let mut core = with_leads();
+        let endpoint = Endpoint::from_word(word).expect("an endpoint");
+        let (rules, _) = parse(&format!("{word} status 406")).expect("a fault");
+        core.set_faults(rules);
+        let answer = core.handle(NOW, &request);
+        assert_eq!(
+            (answer.status, answer.value()["accept"].clone()),
+            (406, json!(false))
+        );
+        assert_eq!(core.counts().get(&(endpoint, 406)), Some(&1));
+        assert_eq!(core.records().len(), 0);
+    }
+}
+
+#[test]
+fn a_message_code_comes_from_the_generic_handlers_alone() {
+    let mut core = with_leads();
+    let no_lead_notes: Vec<Grant> = Vec::new();
+    for (request, code) in [
+        (get("lead/777"), None),
+        (get("request/x"), None),
+        (submit(&call_with("talkTimeSec", json!(60))), None),
+        (submit(&call_with("uuid", json!(""))), None),
+        (submit(&json!([])), Some(3705)),
+        (get("contract/1"), Some(3704)),
+    ] {
+        let told = core.handle(NOW, &request).value();
+        let expected = code.map_or(
+            Value::Null,
+            |code| json!({ "messageCode": code, "args": [] }),
+        );
+        assert_eq!(told["error"], expected, "{request:?}");
+    }
+    core.set_grants(NOW, no_lead_notes);
+    let told = core.handle(NOW, &get("lead/777")).value();
+    assert_eq!(told["error"]["messageCode"], json!(3701));
+}
+
+#[test]
+fn an_empty_list_of_fields_is_refused_by_its_reason() {
+    let mut core = with_leads();
+    for (body, reason) in [
+        (json!([]), "NOT_EMPTY"),
+        (json!({ "fields": [] }), "NOT_EMPTY"),
+        (json!({ "fields": null }), "NOT_NULL_COLLECTION"),
+        (json!({}), "NOT_NULL_COLLECTION"),
+    ] {
+        let told = core.handle(NOW, &post("lead/4001/field/list", &body));
+        let expected = json!({ "errors": [{ "field": "fields", "reason": reason }] });
+        assert!(
+            told.status == 400 && holds(&told.value(), &expected),
+            "{}",
+            told.value()
+        );
+    }
+}
+
+#[test]
+fn a_lead_and_a_note_sent_again_are_a_second_record_and_a_call_is_not() {
+    let mut core = with_leads();
+    for _ in 0..2 {
+        assert_eq!(
+            done(&mut core, "lead", &json!({ "name": "Twin" })),
+            "SUCCESS"
+        );
+        assert_eq!(
+            done(&mut core, "lead-note/4001/list", &json!([{ "text": "x" }])),
+            "SUCCESS"
+        );
+        assert_eq!(
+            done(&mut core, "call-history", &call_with("leadId", json!(4002))),
+            "SUCCESS"
+        );
+    }
+    let leads = core
+        .handle(after(3), &Request::get("/sandbox/leads"))
+        .value();
+    let twins = leads.as_array().expect("rows").iter();
+    assert_eq!(
+        twins.filter(|lead| lead["name"] == json!("Twin")).count(),
+        2
+    );
+    let notes = core.handle(after(3), &get("lead-note/4001/list")).value();
+    assert_eq!(notes["data"].as_array().map(Vec::len), Some(2));
+    assert_eq!(core.records().len(), 1);
+}

@@ -1,0 +1,279 @@
+//! Configurations, where deliveries may go, and what signs them (§2.7, §6.4, §6.9.7).
+
+use super::webhook_recording::{admin, configure, happen, install, lead, subscribed};
+use super::{NOW, after, sandbox};
+use crate::webhook::target::{is_private, is_private_name};
+use crate::webhook::{Dispatch, Event};
+use crate::{Request, Sandbox};
+use serde_json::{Value, json};
+
+fn refused(change: &Value) -> String {
+    let mut core = sandbox();
+    let mut body = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
+    for (name, value) in change.as_object().expect("an object") {
+        body[name] = value.clone();
+    }
+    let answer = core.handle(NOW, &Request::post("/sandbox/admin/webhook", &body));
+    match answer.status {
+        200 => String::new(),
+        400 => answer.value()["error"].as_str().expect("words").to_owned(),
+        status => panic!("{status}"),
+    }
+}
+
+#[test]
+fn a_target_is_https_at_most_1024_characters_and_not_private() {
+    let url = |length: usize| {
+        let start = "https://hooks.example.com/";
+        json!({ "targetUrl": format!("{start}{}", "x".repeat(length - start.len())) })
+    };
+    assert_eq!(refused(&url(1024)), "");
+    assert_eq!(refused(&url(1025)), "targetUrl: LENGTH");
+    for (target, reason) in [
+        ("", "targetUrl: NOT_BLANK"),
+        ("hooks", "targetUrl: NOT_A_URL"),
+        ("http://hooks.example.com/", "targetUrl: NOT_HTTPS"),
+        ("ftp://hooks.example.com/", "targetUrl: NOT_HTTPS"),
+        ("https://localhost/", "targetUrl: PRIVATE_TARGET"),
+        ("https://127.0.0.1:8443/", "targetUrl: PRIVATE_TARGET"),
+        ("https://2130706433/", "targetUrl: PRIVATE_TARGET"),
+        ("https://0x7f.1/", "targetUrl: PRIVATE_TARGET"),
+        ("https://[::1]/", "targetUrl: PRIVATE_TARGET"),
+    ] {
+        assert_eq!(refused(&json!({ "targetUrl": target })), reason, "{target}");
+    }
+}
+
+#[test]
+fn events_are_not_empty_and_known() {
+    assert_eq!(refused(&json!({ "events": [] })), "events: NOT_EMPTY");
+    assert_eq!(
+        refused(&json!({ "events": ["LEAD_SOLD"] })),
+        "events: UNKNOWN_EVENT"
+    );
+    assert_eq!(
+        refused(&json!({ "events": ["CALL_COMPLETED", "LEAD_TASK"] })),
+        ""
+    );
+    assert!(refused(&json!({ "events": "LEAD" })).contains("a list of names"));
+}
+
+#[test]
+fn the_blocks_of_the_document_are_private_and_their_neighbours_are_not() {
+    let private = [
+        "10.0.0.0",
+        "10.255.255.255",
+        "172.16.0.0",
+        "172.31.255.255",
+        "192.168.0.1",
+        "127.0.0.1",
+        "127.255.255.255",
+        "169.254.1.1",
+        "0.0.0.0",
+        "100.64.0.0",
+        "100.127.255.255",
+        "255.255.255.255",
+        "224.0.0.1",
+        "::",
+        "::1",
+        "fd00::1",
+        "fe80::1",
+        "fec0::1",
+        "ff02::1",
+        "::ffff:10.0.0.1",
+        "64:ff9b::a00:1",
+        "2002:a00:1::",
+    ];
+    let public = [
+        "9.255.255.255",
+        "11.0.0.0",
+        "172.15.255.255",
+        "172.32.0.0",
+        "192.167.255.255",
+        "192.169.0.0",
+        "126.255.255.255",
+        "128.0.0.0",
+        "169.253.255.255",
+        "169.255.0.0",
+        "100.63.255.255",
+        "100.128.0.0",
+        "1.1.1.1",
+        "2606:4700::1111",
+        "::ffff:1.1.1.1",
+        "64:ff9b::101:101",
+        "2002:101:101::",
+    ];
+    for text in private {
+        assert!(is_private(text.parse().expect("an address")), "{text}");
+    }
+    for text in public {
+        assert!(!is_private(text.parse().expect("an address")), "{text}");
+    }
+    for name in [
+        "localhost",
+        "LOCALHOST.",
+        "a.localhost",
+        "pbx.local",
+        "x.y.internal",
+        "a.localdomain",
+        ".",
+    ] {
+        assert!(is_private_name(name), "{name}");
+    }
+    for name in [
+        "example.com",
+        "local.example.com",
+        "internal-hooks.uz",
+        "localhost.uz",
+    ] {
+        assert!(!is_private_name(name), "{name}");
+    }
+}
+
+#[test]
+fn a_secret_is_64_lowercase_hex_and_shown_on_creation_and_when_regenerated_only() {
+    let mut core = sandbox();
+    let config = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
+    let first = admin(&mut core, "webhook", &config)["webhookSecret"].clone();
+    let text = first.as_str().expect("shown");
+    let digits = |text: &str| text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    assert!(text.len() == 64 && digits(text), "{text}");
+    let again = admin(&mut core, "webhook", &json!({ "enabled": true }));
+    assert_eq!(again.get("webhookSecret"), None);
+    let seen = core
+        .handle(NOW, &Request::get("/sandbox/webhooks"))
+        .value()
+        .to_string();
+    assert!(!seen.contains(text));
+    assert!(!format!("{core:?}").contains(text), "nor in a debug print");
+    let other = admin(&mut core, "webhook", &json!({ "regenerateSecret": true }));
+    assert_ne!(other["webhookSecret"], first);
+    let own = admin(
+        &mut core,
+        "webhook/regenerate",
+        &json!({ "installation": 7001 }),
+    );
+    assert!(own["webhookSecret"] != first && own["webhookSecret"] != other["webhookSecret"]);
+}
+
+/// What the next delivery to each installation is signed with.
+fn keys(core: &mut Sandbox, second: u64) -> Vec<(i64, String)> {
+    happen(core, after(second), Event::LeadCreated { lead: lead(1) });
+    let mut keys: Vec<(i64, String)> = (core.deliveries(after(second)).iter())
+        .map(|one| (one.id.installation, one.key.expose().to_owned()))
+        .collect();
+    keys.sort();
+    keys
+}
+
+fn secret(answer: &Value) -> String {
+    answer["webhookSecret"].as_str().expect("shown").to_owned()
+}
+
+#[test]
+fn the_installations_own_secret_signs_and_else_the_applications() {
+    let mut core = sandbox();
+    let config = json!({ "targetUrl": "https://hooks.example.com/", "events": ["LEAD"] });
+    let fallback = secret(&admin(&mut core, "webhook", &config));
+    let other = install(&mut core, 1, 1);
+    let own = secret(&admin(
+        &mut core,
+        "webhook/regenerate",
+        &json!({ "installation": other }),
+    ));
+    assert_eq!(keys(&mut core, 0), [(7001, fallback), (other, own.clone())]);
+    // At once, and for those on the fallback alone.
+    let regenerated = secret(&admin(
+        &mut core,
+        "webhook",
+        &json!({ "regenerateSecret": true }),
+    ));
+    assert_eq!(
+        keys(&mut core, 1),
+        [(7001, regenerated.clone()), (other, own)]
+    );
+    let newer = secret(&admin(
+        &mut core,
+        "webhook/regenerate",
+        &json!({ "installation": other }),
+    ));
+    assert_eq!(
+        keys(&mut core, 2),
+        [(7001, regenerated.clone()), (other, newer)]
+    );
+    admin(
+        &mut core,
+        "webhook/forget",
+        &json!({ "installation": other }),
+    );
+    assert_eq!(
+        keys(&mut core, 3),
+        [(7001, regenerated.clone()), (other, regenerated)]
+    );
+}
+
+#[test]
+fn a_retry_is_signed_with_the_key_of_its_own_moment() {
+    let mut core = subscribed(&["LEAD"]);
+    happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    let first = core.deliveries(NOW).pop().expect("due");
+    super::webhook_dispatch::end(&mut core, NOW, &first, 503);
+    let own = secret(&admin(
+        &mut core,
+        "webhook/regenerate",
+        &json!({ "installation": 7001 }),
+    ));
+    let again = core.deliveries(after(30)).pop().expect("the retry");
+    assert_eq!(
+        (again.key.expose(), &again.body),
+        (own.as_str(), &first.body)
+    );
+}
+
+#[test]
+fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
+    let mut core = sandbox();
+    assert_eq!(
+        core.webhook_connected(NOW, 1, 9),
+        None,
+        "no configuration, no secret"
+    );
+    configure(&mut core, 9, &["LEAD"]);
+    let key = core.webhook_connected(NOW, 1, 9).expect("a secret");
+    let id = core.webhooks().installed(1, 9).expect("installed");
+    assert_eq!(keys(&mut core, 0), [(id, key.expose().to_owned())]);
+    core.webhook_disconnected(NOW, 1, 9);
+    assert_eq!(keys(&mut core, 1), []);
+    core.webhook_connected(NOW, 1, 9);
+    let back = core.webhooks().installed(1, 9).expect("installed again");
+    assert_ne!(back, id, "another connection, another number");
+}
+
+/// The signature is that of `printf '%s' '1795151400.BODY' | openssl dgst -sha256 -hmac SECRET`.
+#[test]
+fn the_four_headers_are_those_of_the_document_and_the_signature_is_openssls() {
+    let mut core = subscribed(&["LEAD"]);
+    happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    let dispatch = core.deliveries(NOW).pop().expect("due");
+    let dispatch = Dispatch {
+        body: r#"{"eventId":"x"}"#.to_owned(),
+        key: serde_json::from_value(json!(SECRET)).expect("a key"),
+        ..dispatch
+    };
+    let headers = dispatch.headers(NOW.floor_seconds());
+    let id = dispatch.id.event.to_string();
+    let expected = [
+        ("x-webhook-id", id.as_str()),
+        ("x-webhook-installation-id", "7001"),
+        ("x-webhook-timestamp", "1795151400"),
+        ("x-webhook-signature", SIGNATURE),
+    ];
+    let given: Vec<(&str, &str)> = headers
+        .iter()
+        .map(|(name, value)| (*name, &**value))
+        .collect();
+    assert_eq!(given, expected);
+}
+
+const SECRET: &str = "c268dc3ed4775a4d8ac119b6f63d35fc5a0d776981e059f9abcf8032e2151959";
+const SIGNATURE: &str = "sha256=e76ef8dc7a490c0be4d2aeda9f3f15a501e3494a769b1bfcf41d2d3ecee46e17";

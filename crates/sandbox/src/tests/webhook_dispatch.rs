@@ -1,0 +1,336 @@
+//! The cycle of the dispatcher: its limits, what outcomes mean, what is dead on arrival (§3.4,
+//! §6.9, Limits).
+
+use super::webhook_recording::{admin, configure, happen, install, lead, one_of_each, subscribed};
+use super::{NOW, after};
+use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
+use crate::webhook::verdict::{Outcome, Verdict};
+use crate::webhook::{Change, Dispatch, Event};
+use crate::{Sandbox, faults};
+use callbridge_call::EventTime;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const TOOK: Duration = Duration::from_millis(12);
+
+/// So many leads are created, in the first company.
+pub(super) fn create(core: &mut Sandbox, now: EventTime, many: i64) {
+    for id in 1..=many {
+        happen(core, now, Event::LeadCreated { lead: lead(id) });
+    }
+}
+
+pub(super) fn end(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, status: u16) {
+    core.delivered(now, dispatch, &Outcome::Status(status), TOOK);
+}
+
+/// What is told of the dead.
+pub(super) fn dead(core: &Sandbox) -> Vec<String> {
+    core.webhooks()
+        .dead()
+        .iter()
+        .map(|row| row.why.clone())
+        .collect()
+}
+
+fn overview(core: &mut Sandbox, now: EventTime) -> Value {
+    core.handle(now, &crate::Request::get("/sandbox/webhooks"))
+        .value()
+}
+
+#[test]
+fn two_hundreds_are_success_and_others_are_retried_or_dead_as_the_table_says() {
+    let of = |status| Outcome::Status(status).verdict();
+    for status in 200..=299 {
+        assert_eq!(of(status), Verdict::Delivered, "{status}");
+    }
+    for status in (300..=499).filter(|status| ![408, 429].contains(status)) {
+        assert_eq!(of(status), Verdict::Never, "{status}");
+    }
+    for status in [408, 429].into_iter().chain(500..=599) {
+        assert_eq!(of(status), Verdict::Retry, "{status}");
+    }
+    let broken = Outcome::Broken("connection refused".to_owned());
+    assert_eq!(
+        [Outcome::TimedOut.verdict(), broken.verdict()],
+        [Verdict::Retry; 2]
+    );
+    assert_eq!(Outcome::Blocked.verdict(), Verdict::Retry, "§6.9.3");
+}
+
+#[test]
+fn a_success_leaves_the_queue_and_its_attempt_stands_in_the_journal() {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let [dispatch] = &core.deliveries(NOW)[..] else {
+        panic!("one delivery");
+    };
+    assert!(core.deliveries(after(1)).is_empty(), "it is under way");
+    end(&mut core, after(1), dispatch, 202);
+    let told = overview(&mut core, after(1));
+    assert_eq!(told["queue"], json!([]));
+    let attempt = &told["attempts"][0];
+    let shown = [
+        &attempt["status"],
+        &attempt["error"],
+        &attempt["durationMs"],
+        &attempt["number"],
+    ];
+    assert_eq!(shown, [&json!(202), &Value::Null, &json!(12), &json!(1)]);
+    end(&mut core, after(2), dispatch, 500);
+    assert_eq!(core.webhooks().attempts().iter().count(), 1, "it ends once");
+}
+
+#[test]
+fn retries_come_after_30_seconds_5_minutes_and_30_minutes_and_then_it_is_dead() {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let mut at = NOW;
+    for wait in [30, 300, 1_800] {
+        let dispatch = core.deliveries(at).pop().expect("it is due");
+        end(&mut core, at, &dispatch, 503);
+        let due = at.plus(Duration::from_secs(wait));
+        assert!(
+            core.deliveries(due.minus(Duration::from_millis(1)))
+                .is_empty(),
+            "{wait}"
+        );
+        at = due;
+    }
+    let dispatch = core.deliveries(at).pop().expect("the third retry");
+    assert!(dead(&core).is_empty());
+    end(&mut core, at, &dispatch, 408);
+    assert_eq!(dead(&core), ["status 408"]);
+    assert!(core.webhooks().rows().is_empty());
+    assert_eq!(
+        core.webhooks().attempts().iter().count(),
+        4,
+        "the initial one and three retries"
+    );
+    assert!(
+        core.deliveries(at.plus(Duration::from_secs(90_000)))
+            .is_empty(),
+        "never again"
+    );
+}
+
+#[test]
+fn other_400s_and_redirects_are_dead_at_once_and_never_sent_again() {
+    for status in [
+        301, 302, 307, 308, 304, 400, 401, 403, 404, 409, 410, 422, 451,
+    ] {
+        let mut core = subscribed(&["LEAD"]);
+        create(&mut core, NOW, 1);
+        let dispatch = core.deliveries(NOW).pop().expect("due");
+        end(&mut core, NOW, &dispatch, status);
+        assert_eq!(dead(&core).len(), 1, "{status}");
+        assert!(core.deliveries(after(100_000)).is_empty(), "{status}");
+    }
+}
+
+#[test]
+fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
+    let mut core = subscribed(&["LEAD"]);
+    for company in 2..=15 {
+        let token = format!("svc_pat_{company}");
+        core.issue(NOW, &token, crate::token::TokenKind::Pat, company, None);
+    }
+    for id in 1..=30 {
+        for company in 1..=15 {
+            let event = Event::LeadCreated { lead: lead(id) };
+            core.webhook_change(NOW, Change::Happened { company, event });
+        }
+    }
+    let claimed = core.deliveries(NOW);
+    assert_eq!((claimed.len(), CLAIMED_OVERALL_MAX), (100, 100));
+    for installation in claimed.iter().map(|one| one.id.installation) {
+        let own = claimed
+            .iter()
+            .filter(|one| one.id.installation == installation)
+            .count();
+        assert!(
+            own <= CLAIMED_MAX && CLAIMED_MAX == 10,
+            "{installation}: {own}"
+        );
+    }
+}
+
+#[test]
+fn no_more_than_twenty_deliveries_of_a_company_are_under_way_whatever_the_application() {
+    let mut core = subscribed(&["LEAD"]);
+    configure(&mut core, 2, &["LEAD"]);
+    install(&mut core, 1, 2);
+    create(&mut core, NOW, 40);
+    let mut under_way: Vec<Dispatch> = (0..5).flat_map(|n| core.deliveries(after(n))).collect();
+    assert_eq!((under_way.len(), IN_FLIGHT_MAX), (20, 20));
+    for dispatch in under_way.drain(..3) {
+        end(&mut core, after(6), &dispatch, 200);
+    }
+    assert_eq!(core.deliveries(after(6)).len(), 3, "as many as ended");
+}
+
+#[test]
+fn what_is_dead_on_arrival_dies_without_an_attempt() {
+    let force = |url: &str| json!({ "targetUrl": url, "force": true });
+    let cases = [
+        ("webhook/delete", json!({}), "configuration missing"),
+        (
+            "webhook",
+            json!({ "enabled": false }),
+            "configuration disabled",
+        ),
+        (
+            "webhook",
+            json!({ "events": [], "force": true }),
+            "configuration disabled",
+        ),
+        (
+            "webhook/revoke",
+            json!({ "installation": 7001 }),
+            "installation revoked",
+        ),
+        (
+            "company",
+            json!({ "disconnected": true }),
+            "installation revoked",
+        ),
+        (
+            "webhook",
+            force("http://hooks.example.com/"),
+            "target not HTTPS",
+        ),
+        (
+            "webhook",
+            force("https://localhost/"),
+            "target private or internal",
+        ),
+        (
+            "webhook",
+            force("https://10.1.2.3/"),
+            "target private or internal",
+        ),
+        (
+            "webhook/forget",
+            json!({ "application": 1 }),
+            "signing secret unresolvable",
+        ),
+    ];
+    for (act, change, why) in cases {
+        let mut core = subscribed(&["LEAD"]);
+        create(&mut core, NOW, 1);
+        admin(&mut core, act, &change);
+        assert!(core.deliveries(NOW).is_empty(), "{act} {change}");
+        assert_eq!(dead(&core), [why], "{act} {change}");
+        assert_eq!(
+            core.webhooks().attempts().iter().count(),
+            0,
+            "{act} {change}"
+        );
+    }
+}
+
+#[test]
+fn a_name_that_turns_private_at_send_time_kills_the_row_without_an_attempt() {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let dispatch = core.deliveries(NOW).pop().expect("due");
+    core.delivered(NOW, &dispatch, &Outcome::Private, TOOK);
+    assert_eq!(dead(&core), ["target private or internal"]);
+    assert_eq!(core.webhooks().attempts().iter().count(), 0);
+}
+
+#[test]
+fn a_disconnected_company_gets_no_retry_either() {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let dispatch = core.deliveries(NOW).pop().expect("due");
+    end(&mut core, NOW, &dispatch, 503);
+    core.company(after(1), |company| company.disconnected = true);
+    assert!(core.deliveries(after(30)).is_empty());
+    assert_eq!(dead(&core), ["installation revoked"]);
+}
+
+#[test]
+fn the_journal_keeps_every_attempt_seven_days() {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    let dispatch = core.deliveries(NOW).pop().expect("due");
+    end(&mut core, NOW, &dispatch, 401);
+    let kept = |core: &Sandbox| core.webhooks().attempts().iter().count();
+    core.deliveries(after(7 * 86_400));
+    assert_eq!(kept(&core), 1);
+    core.deliveries(after(7 * 86_400 + 1));
+    assert_eq!(kept(&core), 0);
+}
+
+#[test]
+fn nothing_dead_is_sent_again_when_the_configuration_is_mended() {
+    let mut core = subscribed(&["LEAD"]);
+    create(&mut core, NOW, 1);
+    admin(&mut core, "webhook", &json!({ "enabled": false }));
+    core.deliveries(NOW);
+    admin(&mut core, "webhook", &json!({ "enabled": true }));
+    assert!(
+        core.deliveries(after(100_000)).is_empty(),
+        "there is no replay"
+    );
+}
+
+#[test]
+fn deliveries_can_be_shuffled_doubled_and_late() {
+    let mut core = subscribed(&["LEAD"]);
+    let shapes = "shape webhook-shuffled yes; shape webhook-twice 100%; shape webhook-late 5s";
+    core.settings_mut().shapes = faults::parse(shapes).expect("shapes").1;
+    create(&mut core, NOW, 10);
+    let made: Vec<_> = core.webhooks().rows().keys().map(|id| id.event).collect();
+    let mut times = std::collections::BTreeMap::<_, u32>::new();
+    let mut order = Vec::new();
+    for second in 0..20 {
+        for dispatch in core.deliveries(after(second)) {
+            *times.entry(dispatch.id.event).or_default() += 1;
+            order.push(dispatch.id.event);
+            end(&mut core, after(second), &dispatch, 200);
+        }
+    }
+    assert_eq!(times.len(), made.len());
+    assert!(
+        times.values().all(|times| *times == 2),
+        "each exactly twice: {times:?}"
+    );
+    assert!(core.deliveries(after(9_999)).is_empty());
+    assert_eq!(core.webhooks().counts().delivered, 10);
+    let mut plain = subscribed(&["LEAD"]);
+    create(&mut plain, NOW, 10);
+    let straight: Vec<_> = plain
+        .deliveries(NOW)
+        .iter()
+        .map(|one| one.id.event)
+        .collect();
+    assert_ne!(
+        order[..10],
+        straight[..],
+        "another order than they happened in"
+    );
+}
+
+#[test]
+fn a_repeat_that_fails_owes_nothing() {
+    let mut core = subscribed(&["LEAD"]);
+    core.settings_mut().shapes = faults::parse("shape webhook-twice 100%").expect("shapes").1;
+    create(&mut core, NOW, 1);
+    let dispatch = core.deliveries(NOW).pop().expect("due");
+    end(&mut core, NOW, &dispatch, 200);
+    let again = core.deliveries(after(5)).pop().expect("once more");
+    assert_eq!(again.id, dispatch.id);
+    end(&mut core, after(5), &again, 503);
+    assert!(core.webhooks().rows().is_empty() && dead(&core).is_empty());
+}
+
+#[test]
+fn each_of_the_seven_events_is_delivered() {
+    let mut core = subscribed(&["LEAD", "CALL"]);
+    for event in one_of_each() {
+        happen(&mut core, NOW, event);
+    }
+    assert_eq!(core.deliveries(NOW).len(), 7);
+}

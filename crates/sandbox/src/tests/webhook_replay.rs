@@ -1,0 +1,129 @@
+//! The log played again gives the same queue, breakers, keys and journal, whatever happened.
+
+use super::webhook_recording::{config, happen, lead};
+use super::{NOW, TOKEN, call_with, submit};
+use crate::core::Logged;
+use crate::faults::Dice;
+use crate::webhook::{Change, Dispatch, Event, Outcome};
+use crate::{Request, Sandbox, Settings};
+use callbridge_call::EventTime;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn begun(settings: Settings) -> Sandbox {
+    let mut core = Sandbox::new(settings);
+    core.begin(NOW, TOKEN, None);
+    core
+}
+
+/// One step of a life by the dice.
+fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Dispatch>) {
+    core.tick(now);
+    let id = i64::try_from(dice.below(5)).unwrap_or(0);
+    match dice.below(12) {
+        0 | 1 => happen(core, now, Event::LeadCreated { lead: lead(id) }),
+        2 => happen(
+            core,
+            now,
+            Event::LeadMerged {
+                lead: lead(id),
+                merged: vec![9],
+            },
+        ),
+        3 => {
+            let uuid = json!(format!("u-{}", dice.below(40)));
+            core.handle(now, &submit(&call_with("uuid", uuid)));
+        }
+        4 => {
+            let events = [["LEAD", "CALL"][dice.below(2) as usize], "LEAD_MERGED"];
+            core.configure_webhook(now, 1 + id % 2, config(&events), id == 4);
+        }
+        5 if dice.below(6) == 0 => {
+            let act = json!({ "application": 2 });
+            core.handle(now, &Request::post("/sandbox/admin/webhook/install", &act));
+        }
+        6 if dice.below(9) == 0 => {
+            core.webhook_change(
+                now,
+                Change::Revoked {
+                    installation: 7001 + id,
+                },
+            );
+        }
+        7 if dice.below(9) == 0 => core.webhook_change(now, Change::Deleted { application: 2 }),
+        8 => {
+            core.webhook_connected(now, 1, 2);
+        }
+        _ => {
+            flying.extend(core.deliveries(now));
+            while !flying.is_empty() && dice.below(4) != 0 {
+                let one = flying.swap_remove(dice.below(flying.len() as u64) as usize);
+                let outcome = match dice.below(5) {
+                    0 => Outcome::TimedOut,
+                    1 => Outcome::Status(503),
+                    2 => Outcome::Status(400),
+                    3 => Outcome::Private,
+                    _ => Outcome::Status(200),
+                };
+                core.delivered(now, &one, &outcome, Duration::from_millis(5));
+            }
+        }
+    }
+}
+
+/// What a receiver, or a person at the admin path, can see: rows under way are waiting again.
+fn seen(core: &mut Sandbox, now: EventTime) -> Value {
+    let mut told = core.handle(now, &Request::get("/sandbox/webhooks")).value();
+    for row in told["queue"].as_array_mut().expect("a list") {
+        row["inFlight"] = json!(false);
+    }
+    told
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn a_restart_restores_queue_breakers_keys_and_journal(seed in any::<u64>()) {
+        let settings = Settings {
+            keep_log: true,
+            persist_after: Duration::from_secs(3),
+            persist_jitter: Duration::from_secs(2),
+            ..Settings::default()
+        };
+        let mut core = begun(settings.clone());
+        core.configure_webhook(NOW, 1, config(&["LEAD", "CALL"]), false);
+        let (mut dice, mut now, mut flying) = (Dice::new(seed), NOW, Vec::new());
+        for _ in 0..400 {
+            now = now.plus(Duration::from_millis(dice.below(4_000)));
+            step(&mut core, now, &mut dice, &mut flying);
+        }
+        // As the state file keeps it.
+        let lines: Vec<String> = (core.take_log().iter())
+            .map(|logged| serde_json::to_string(logged).expect("JSON"))
+            .collect();
+        let mut again = Sandbox::new(settings);
+        for line in &lines {
+            again.replay(serde_json::from_str::<Logged>(line).expect("a change"));
+        }
+        again.begin(now, TOKEN, None);
+        again.tick(now);
+        let (restored, lived) = (seen(&mut again, now), seen(&mut core, now));
+        for part in [
+            "configs", "installations", "breakers", "attempts", "dead", "queue", "counts",
+        ] {
+            prop_assert!(restored[part] == lived[part], "{}: {}", part, restored[part]);
+        }
+        // And both go on alike, once what was under way has come to an end in the one.
+        for one in flying {
+            core.delivered(now, &one, &Outcome::Status(503), Duration::ZERO);
+        }
+        let later = now.plus(Duration::from_secs(4_000));
+        let (one, other) = (core.deliveries(later), again.deliveries(later));
+        prop_assert!(one.len() <= 10 && other.len() <= 10);
+        for dispatch in &other {
+            prop_assert!(core.webhooks().rows().contains_key(&dispatch.id)
+                || core.webhooks().dead().iter().any(|row| row.id == dispatch.id));
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The cycle of the dispatcher: which rows leave now, and what becomes of them (§6.9, Limits).
+//!
+//! It decides; the shell sends. What is under way is not logged: after a restart it goes again,
+//! as at-least-once allows (§6.1.4).
+
+use super::attempts::{Attempt, DeadRow, Tried};
+use super::breaker::Gate;
+use super::config::SigningKey;
+use super::outbox::{DeliveryId, Outbox, Row, dice};
+use super::target;
+use super::verdict::{Death, Next, Outcome, Verdict, next};
+use super::{Change, Installed, forge::Forgery};
+use crate::core::Sandbox;
+use callbridge_call::EventTime;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use url::Url;
+
+/// How often rows are claimed.
+pub const CYCLE: Duration = Duration::from_secs(1);
+/// Most deliveries of a company under way.
+pub const IN_FLIGHT_MAX: usize = 20;
+/// Most rows of a company claimed in a cycle.
+pub const CLAIMED_MAX: usize = 10;
+/// Most rows claimed in a cycle.
+pub const CLAIMED_OVERALL_MAX: usize = 100;
+
+/// A delivery to make: everything but the moment of its signature.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    /// Which.
+    pub id: DeliveryId,
+    /// Where to.
+    pub target: Url,
+    /// What it is signed with.
+    pub key: SigningKey,
+    /// The raw body.
+    pub body: String,
+    /// What is wrong with it by order; `None` for a true delivery.
+    pub forgery: Option<Forgery>,
+}
+
+/// What is decided on a claimed row.
+enum Decided {
+    Sent(Box<Dispatch>, bool),
+    Blocked,
+    Dead(Death),
+}
+
+impl Sandbox {
+    /// The deliveries of one cycle, which the caller makes once a second.
+    pub fn deliveries(&mut self, now: EventTime) -> Vec<Dispatch> {
+        self.webhooks.forget(now);
+        let mut leaving = std::mem::take(&mut self.webhooks.forged);
+        for id in self.claim(now) {
+            match self.decide(now, id) {
+                Some(Decided::Sent(dispatch, probe)) => {
+                    self.webhooks.leaves(id, probe);
+                    leaving.push(*dispatch);
+                }
+                Some(Decided::Blocked) => self.attempted(now, id, &Outcome::Blocked, 0),
+                Some(Decided::Dead(why)) => {
+                    let why = why.words();
+                    self.webhook_change(now, Change::Died { id, why });
+                }
+                None => {}
+            }
+        }
+        leaving
+    }
+
+    /// A delivery came to its end.
+    pub fn delivered(
+        &mut self,
+        now: EventTime,
+        dispatch: &Dispatch,
+        outcome: &Outcome,
+        took: Duration,
+    ) {
+        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+        if let Some(forgery) = dispatch.forgery {
+            self.webhooks
+                .forged_ended(now, dispatch.id, forgery, outcome, duration_ms);
+        } else if self
+            .webhooks
+            .rows
+            .get(&dispatch.id)
+            .is_some_and(|row| row.in_flight)
+        {
+            self.attempted(now, dispatch.id, outcome, duration_ms);
+        }
+    }
+
+    /// The rows that are due, within the limits of a cycle.
+    fn claim(&self, now: EventTime) -> Vec<DeliveryId> {
+        let outbox = &self.webhooks;
+        let mut under_way: BTreeMap<i64, usize> = BTreeMap::new();
+        for row in outbox.rows.values().filter(|row| row.in_flight) {
+            *under_way.entry(row.recorded.company).or_default() += 1;
+        }
+        let (mut claimed, mut ids) = (BTreeMap::<i64, usize>::new(), Vec::new());
+        // A probe under way holds the others of its installation back, the next one as well.
+        let mut probing = Vec::new();
+        for (due, _, id) in &outbox.waiting {
+            if *due > now || ids.len() == CLAIMED_OVERALL_MAX {
+                break;
+            }
+            let Some(row) = outbox.rows.get(id) else {
+                continue;
+            };
+            let company = row.recorded.company;
+            let own = claimed.entry(company).or_default();
+            let flying = under_way.get(&company).copied().unwrap_or(0);
+            if *own == CLAIMED_MAX || flying + *own >= IN_FLIGHT_MAX {
+                continue;
+            }
+            match outbox.gate(id.installation, now) {
+                Gate::Probing => continue,
+                Gate::Probe if probing.contains(&id.installation) => continue,
+                Gate::Probe => probing.push(id.installation),
+                Gate::Open | Gate::Blocked => {}
+            }
+            *own += 1;
+            ids.push(*id);
+        }
+        ids
+    }
+
+    fn decide(&self, now: EventTime, id: DeliveryId) -> Option<Decided> {
+        let row = self.webhooks.rows.get(&id)?;
+        let (target, key) = match self.address(id.installation) {
+            Ok(address) => address,
+            Err(why) => return Some(Decided::Dead(why)),
+        };
+        let probe = match self.webhooks.gate(id.installation, now) {
+            Gate::Open => false,
+            Gate::Probe => true,
+            Gate::Blocked => return Some(Decided::Blocked),
+            Gate::Probing => return None,
+        };
+        let dispatch = Dispatch {
+            id,
+            target,
+            key,
+            body: row.recorded.body(&self.settings.shapes.webhook).to_string(),
+            forgery: None,
+        };
+        Some(Decided::Sent(Box::new(dispatch), probe))
+    }
+
+    /// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4).
+    pub(super) fn address(&self, installation: i64) -> Result<(Url, SigningKey), Death> {
+        let installed = self.installed(installation).ok_or(Death::Revoked)?;
+        let Installed {
+            application,
+            secret,
+            gone,
+            ..
+        } = installed;
+        if gone {
+            return Err(Death::Revoked);
+        }
+        let config = self.webhooks.config(application).ok_or(Death::NoConfig)?;
+        if !config.enabled || config.events.is_empty() {
+            return Err(Death::Disabled);
+        }
+        let unfit = target::Unfit::NotHttps;
+        let target = Url::parse(&config.target_url).map_err(|_| Death::Target(unfit))?;
+        target::check(&target, self.settings.private_targets).map_err(Death::Target)?;
+        let key = secret
+            .or_else(|| config.secret.clone())
+            .ok_or(Death::NoKey)?;
+        Ok((target, key))
+    }
+
+    fn attempted(&mut self, now: EventTime, id: DeliveryId, outcome: &Outcome, duration_ms: u64) {
+        let Some(row) = self.webhooks.rows.get(&id) else {
+            return;
+        };
+        let verdict = outcome.verdict();
+        let next = match (row.arrived, verdict) {
+            // It had arrived before: nothing more is owed.
+            (true, _) => Next::Done,
+            (false, Verdict::Delivered) => self.perhaps_twice(now, id),
+            (false, Verdict::Retry | Verdict::Never) => next(now, row.attempts + 1, verdict),
+        };
+        if *outcome == Outcome::Private {
+            let why = Death::Target(target::Unfit::Private).words();
+            return self.webhook_change(now, Change::Died { id, why });
+        }
+        let tried = Tried {
+            status: outcome.status(),
+            error: outcome.error(),
+            duration_ms,
+            probe: row.probe,
+            retryable: verdict == Verdict::Retry,
+            blocked: *outcome == Outcome::Blocked,
+        };
+        self.webhook_change(now, Change::Attempted { id, tried, next });
+    }
+
+    fn perhaps_twice(&self, now: EventTime, id: DeliveryId) -> Next {
+        let mut dice = dice(self.settings.seed, id, 2);
+        let shapes = &self.settings.shapes.webhook;
+        if dice.below(100) < u64::from(shapes.twice_percent) {
+            Next::Twice(now.plus(Duration::from_millis(dice.below(3_000))))
+        } else {
+            Next::Done
+        }
+    }
+}
+
+impl Outbox {
+    pub(super) fn gate(&self, installation: i64, now: EventTime) -> Gate {
+        let breaker = self.breakers.get(&installation);
+        breaker.map_or(Gate::Open, |breaker| breaker.gate(now))
+    }
+
+    fn leaves(&mut self, id: DeliveryId, probe: bool) {
+        if let Some(row) = self.rows.get_mut(&id) {
+            row.in_flight = true;
+            row.probe = probe;
+            self.waiting.remove(&(row.due, row.tie, id));
+        }
+        if probe {
+            self.breakers
+                .entry(id.installation)
+                .or_default()
+                .probe_leaves();
+        }
+    }
+
+    /// Drops what is kept for seven days.
+    fn forget(&mut self, now: EventTime) {
+        self.attempts.forget(now);
+        self.dead.forget(now);
+    }
+
+    pub(super) fn apply_attempt(
+        &mut self,
+        at: EventTime,
+        id: DeliveryId,
+        tried: Tried,
+        next: Next,
+    ) {
+        let Some(mut row) = self.take(id) else {
+            return;
+        };
+        row.attempts += 1;
+        if !tried.blocked {
+            let breaker = self.breakers.entry(id.installation).or_default();
+            // On replay the probe did not leave before it came back.
+            breaker.note(at, tried.probe, tried.retryable);
+        }
+        let why = tried.error.clone().unwrap_or_default();
+        let attempt = Attempt {
+            at,
+            id,
+            event_type: row.recorded.event.name(),
+            company: row.recorded.company,
+            number: row.attempts,
+            tried,
+        };
+        self.attempts.push(at, attempt);
+        match next {
+            Next::Done => self.counts.delivered += 1,
+            Next::At(due) => self.put_back(id, row, due),
+            Next::Twice(due) => {
+                row.arrived = true;
+                self.put_back(id, row, due);
+            }
+            Next::Dead => self.bury(at, id, &row, why),
+        }
+    }
+
+    pub(super) fn apply_death(&mut self, at: EventTime, id: DeliveryId, why: String) {
+        match self.take(id) {
+            // It arrived before; the second time was more than was owed.
+            Some(row) if row.arrived => self.counts.delivered += 1,
+            Some(row) => self.bury(at, id, &row, why),
+            None => {}
+        }
+    }
+
+    fn take(&mut self, id: DeliveryId) -> Option<Row> {
+        let row = self.rows.remove(&id)?;
+        self.waiting.remove(&(row.due, row.tie, id));
+        if row.probe {
+            // A probe that died on its way: the next one may leave.
+            self.breakers
+                .entry(id.installation)
+                .or_default()
+                .probe_is_back();
+        }
+        Some(row)
+    }
+
+    fn put_back(&mut self, id: DeliveryId, mut row: Row, due: EventTime) {
+        row.due = due;
+        row.in_flight = false;
+        row.probe = false;
+        self.waiting.insert((due, row.tie, id));
+        self.rows.insert(id, row);
+    }
+
+    fn bury(&mut self, at: EventTime, id: DeliveryId, row: &Row, why: String) {
+        self.counts.dead += 1;
+        let dead = DeadRow {
+            at,
+            id,
+            event_type: row.recorded.event.name(),
+            attempts: row.attempts,
+            why,
+        };
+        self.dead.push(at, dead);
+    }
+}

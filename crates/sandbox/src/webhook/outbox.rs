@@ -1,0 +1,316 @@
+//! The outbox: what was recorded, for whom, and where each delivery is (§6.1, §3.4).
+
+use super::attempts::{Attempt, DeadRow, Kept};
+use super::body::Recorded;
+use super::breaker::Breaker;
+use super::config::{Config, Installation};
+use super::dispatch::Dispatch;
+use super::event::Event;
+use super::forge::Ended;
+use super::{Change, Installed};
+use crate::config::Settings;
+use crate::faults::Dice;
+use crate::token::Company;
+use callbridge_call::EventTime;
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// How long a conversation is not told again (§6.8).
+pub const SUPPRESSED_FOR: Duration = Duration::from_secs(24 * 3600);
+/// Most rows waiting; what happens beyond is counted, and not delivered.
+pub const ROWS_MAX: usize = 200_000;
+/// The number that the first installation has: no company's, so that nobody takes one for the
+/// other.
+const FIRST_INSTALLATION: i64 = 7_001;
+
+const EVENT_NAMESPACE: Uuid = Uuid::from_u128(0x2f1c_83d6_50ab_4b67_8f0e_94d2_3b6c_1e05);
+
+/// Which event to which installation: the pair that receivers know it by (§6.9.8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct DeliveryId {
+    /// `eventId`
+    pub event: Uuid,
+    /// `X-Webhook-Installation-Id`
+    pub installation: i64,
+}
+
+/// One event on its way to one installation.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What goes.
+    pub recorded: Arc<Recorded>,
+    /// Not before.
+    pub due: EventTime,
+    /// What decides between rows of one moment.
+    pub tie: u64,
+    /// Attempts made so far.
+    pub attempts: u32,
+    /// It is being sent.
+    pub in_flight: bool,
+    /// As the probe of its installation.
+    pub probe: bool,
+    /// It arrived and goes once more (§6.1.4).
+    pub arrived: bool,
+}
+
+/// Configurations, installations and deliveries.
+#[derive(Clone, Debug, Default)]
+pub struct Outbox {
+    pub(super) configs: BTreeMap<i64, Config>,
+    pub(super) installations: BTreeMap<i64, Installation>,
+    pub(super) rows: BTreeMap<DeliveryId, Row>,
+    /// Rows that are not being sent, by their moment; the tie is broken by age, or by the dice.
+    pub(super) waiting: BTreeSet<(EventTime, u64, DeliveryId)>,
+    /// How many events of one moment and subject there were; of the last hour.
+    alike: BTreeMap<(EventTime, &'static str, String), u64>,
+    pub(super) breakers: BTreeMap<i64, Breaker>,
+    pub(super) attempts: Kept<Attempt>,
+    pub(super) dead: Kept<DeadRow>,
+    /// Forged deliveries that leave with the next cycle, how they ended, and how many were made.
+    pub(super) forged: Vec<Dispatch>,
+    pub(super) forged_ends: Kept<Ended>,
+    pub(super) forgeries: u64,
+    told: BTreeMap<(i64, String), EventTime>,
+    told_by_age: VecDeque<(EventTime, i64, String)>,
+    pub(super) counts: Counts,
+}
+
+/// How often what happened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Counts {
+    /// Events recorded.
+    pub events: u64,
+    /// Rows made of them.
+    pub deliveries: u64,
+    /// Conversations told before, within 24 hours.
+    pub suppressed: u64,
+    /// Rows that found no room.
+    pub overflowed: u64,
+    /// Rows that arrived.
+    pub delivered: u64,
+    /// Rows that died.
+    pub dead: u64,
+}
+
+impl Outbox {
+    /// An application's configuration.
+    pub fn config(&self, application: i64) -> Option<&Config> {
+        self.configs.get(&application)
+    }
+
+    /// Configurations by their application.
+    pub const fn configs(&self) -> &BTreeMap<i64, Config> {
+        &self.configs
+    }
+
+    /// The journal of attempts, seven days of it.
+    pub const fn attempts(&self) -> &Kept<Attempt> {
+        &self.attempts
+    }
+
+    /// Rows that are never sent again, seven days of them.
+    pub const fn dead(&self) -> &Kept<DeadRow> {
+        &self.dead
+    }
+
+    /// Breakers by installation; none yet where nothing was ever sent.
+    pub const fn breakers(&self) -> &BTreeMap<i64, Breaker> {
+        &self.breakers
+    }
+
+    /// The living installation of a company and an application.
+    pub fn installed(&self, company: i64, application: i64) -> Option<i64> {
+        let mut own = self.installations.iter().filter(|(_, installation)| {
+            !installation.revoked
+                && (installation.company, installation.application) == (company, application)
+        });
+        own.next().map(|(id, _)| *id)
+    }
+
+    /// All installations by their id.
+    pub const fn installations(&self) -> &BTreeMap<i64, Installation> {
+        &self.installations
+    }
+
+    /// The id that the next installation gets.
+    pub fn next_installation(&self) -> i64 {
+        let made = i64::try_from(self.installations.len()).unwrap_or(i64::MAX);
+        FIRST_INSTALLATION.saturating_add(made)
+    }
+
+    /// Rows on their way.
+    pub const fn rows(&self) -> &BTreeMap<DeliveryId, Row> {
+        &self.rows
+    }
+
+    /// How often what happened.
+    pub const fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// Records an event for the subscribed among these.
+    pub(super) fn happened(
+        &mut self,
+        at: EventTime,
+        company: i64,
+        event: Event,
+        installed: &[Installed],
+        settings: &Settings,
+    ) {
+        let subscribers: Vec<i64> = (installed.iter())
+            .filter(|own| own.company == company && !own.gone)
+            .filter(|own| {
+                let config = self.configs.get(&own.application);
+                config.is_some_and(|config| config.subscribes(&event))
+            })
+            .map(|own| own.id)
+            .collect();
+        if subscribers.is_empty() || self.told_before(at, company, &event) {
+            return;
+        }
+        self.counts.events += 1;
+        let recorded = Arc::new(Recorded {
+            event_id: self.event_id(at, company, &event),
+            at,
+            company,
+            event,
+        });
+        for installation in subscribers {
+            self.push(installation, Arc::clone(&recorded), settings);
+        }
+    }
+
+    /// Makes the installation of a company's connection, once.
+    pub(crate) fn install(&mut self, company: &Company) {
+        let pair = (company.id, company.application_id);
+        let known = |one: &Installation| (one.company, one.application) == pair;
+        if !self.installations.values().any(known) {
+            let record = Installation {
+                company: company.id,
+                application: company.application_id,
+                secret: None,
+                revoked: false,
+            };
+            self.installations.insert(self.next_installation(), record);
+        }
+    }
+
+    /// The id of an event, from what it is alone: writes that fall due may be met in another order
+    /// when the log is played again, and must have the same ids.
+    fn event_id(&mut self, at: EventTime, company: i64, event: &Event) -> Uuid {
+        let subject = format!("{company} {}", event.subject());
+        let hour_ago = at.minus(Duration::from_secs(3_600));
+        self.alike = self.alike.split_off(&(hour_ago, "", String::new()));
+        let number = (self.alike)
+            .entry((at, event.name(), subject.clone()))
+            .and_modify(|number| *number += 1)
+            .or_insert(1);
+        let name = format!("{} {} {subject} {number}", at.micros(), event.name());
+        Uuid::new_v5(&EVENT_NAMESPACE, name.as_bytes())
+    }
+
+    /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
+    fn told_before(&mut self, at: EventTime, company: i64, event: &Event) -> bool {
+        while let Some((when, _, _)) = self.told_by_age.front() {
+            if at.since(*when) < SUPPRESSED_FOR {
+                break;
+            }
+            let Some((when, company, id)) = self.told_by_age.pop_front() else {
+                break;
+            };
+            let key = (company, id);
+            if self.told.get(&key) == Some(&when) {
+                self.told.remove(&key);
+            }
+        }
+        let Some(id) = event.call_id() else {
+            return false;
+        };
+        let key = (company, id.to_owned());
+        if self.told.contains_key(&key) {
+            self.counts.suppressed += 1;
+            return true;
+        }
+        self.told_by_age.push_back((at, company, key.1.clone()));
+        self.told.insert(key, at);
+        false
+    }
+
+    fn push(&mut self, installation: i64, recorded: Arc<Recorded>, settings: &Settings) {
+        if self.rows.len() >= ROWS_MAX {
+            self.counts.overflowed += 1;
+            return;
+        }
+        self.counts.deliveries += 1;
+        let id = DeliveryId {
+            event: recorded.event_id,
+            installation,
+        };
+        let shapes = &settings.shapes.webhook;
+        let late = u64::try_from(shapes.late_max.as_micros()).unwrap_or(0);
+        let late = dice(settings.seed, id, 0).below(late.saturating_add(1));
+        let due = recorded.at.plus(Duration::from_micros(late));
+        let row = Row {
+            recorded,
+            due,
+            tie: match shapes.shuffled {
+                true => dice(settings.seed, id, 1).roll(),
+                false => self.counts.deliveries,
+            },
+            attempts: 0,
+            in_flight: false,
+            probe: false,
+            arrived: false,
+        };
+        self.waiting.insert((due, row.tie, id));
+        self.rows.insert(id, row);
+    }
+
+    pub(super) fn apply(&mut self, at: EventTime, change: Change) {
+        match change {
+            Change::Configured {
+                application,
+                config,
+            } => {
+                self.configs.insert(application, config);
+            }
+            Change::Deleted { application } => {
+                self.configs.remove(&application);
+            }
+            Change::Installed {
+                installation,
+                record,
+            } => {
+                self.installations.insert(installation, record);
+            }
+            Change::Secret {
+                installation,
+                secret,
+            } => {
+                if let Some(own) = self.installations.get_mut(&installation) {
+                    own.secret = secret;
+                }
+            }
+            Change::Revoked { installation } => {
+                if let Some(own) = self.installations.get_mut(&installation) {
+                    own.revoked = true;
+                }
+            }
+            Change::Attempted { id, tried, next } => self.apply_attempt(at, id, tried, next),
+            Change::Died { id, why } => self.apply_death(at, id, why),
+            // The sandbox itself records what happened.
+            Change::Happened { .. } => {}
+        }
+    }
+}
+
+/// Dice of one row, which fall alike when the log is played again.
+pub(super) fn dice(seed: u64, id: DeliveryId, throw: u64) -> Dice {
+    let (high, low) = id.event.as_u64_pair();
+    let throw = throw.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    Dice::new(seed ^ high ^ low.rotate_left(17) ^ id.installation.unsigned_abs() ^ throw)
+}

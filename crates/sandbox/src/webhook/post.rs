@@ -1,0 +1,199 @@
+//! The shell of the dispatcher: one cycle a second, and the POSTs it asks for (§6.3, §6.9.2).
+//!
+//! Nothing is followed, nothing is repeated by the library, no connection is kept. A name is asked
+//! for its addresses at the moment of connecting, and none of them may be private (§6.9.4).
+
+use super::dispatch::{CYCLE, Dispatch};
+use super::target::is_private;
+use super::verdict::Outcome;
+use crate::server::Shared;
+use callbridge_call::EventTime;
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::CONTENT_TYPE;
+use std::collections::BTreeMap;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::MissedTickBehavior;
+
+/// To make a connection.
+pub const CONNECT: Duration = Duration::from_secs(3);
+/// From the beginning of an attempt to its answer: the connection counts, which is stricter than
+/// the document has to be read.
+pub const RESPOND: Duration = Duration::from_secs(10);
+
+/// What deliveries over the network need, beside the core.
+#[derive(Clone, Debug, Default)]
+pub struct Setup {
+    /// Authorities in PEM, the only ones trusted then; `None`: the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Names may lead to private addresses.
+    pub private_targets: bool,
+    /// Names that lead elsewhere than the system says.
+    pub names: Names,
+}
+
+/// Addresses of names, before the system is asked; they may change while it runs.
+#[derive(Clone, Debug, Default)]
+pub struct Names(Arc<Mutex<BTreeMap<String, IpAddr>>>);
+
+impl Names {
+    /// From now on the name leads there.
+    pub fn set(&self, name: &str, address: IpAddr) {
+        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.insert(name.to_owned(), address);
+    }
+
+    fn get(&self, name: &str) -> Option<IpAddr> {
+        let names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(name).copied()
+    }
+}
+
+/// Dispatches until told to stop; what is under way then goes again after the next start.
+pub(crate) async fn dispatch(shared: Shared, setup: Setup, mut stopped: watch::Receiver<bool>) {
+    let poster = Arc::new(Poster::new(setup));
+    let mut cycle = tokio::time::interval(CYCLE);
+    cycle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut under_way = JoinSet::new();
+    loop {
+        tokio::select! {
+            // An error is the sender's end, which is an order to stop as well.
+            _ = stopped.wait_for(|stop| *stop) => break,
+            _ = cycle.tick() => {}
+        }
+        while under_way.try_join_next().is_some() {}
+        for dispatch in shared.admin(|core, now| core.deliveries(now)) {
+            let (shared, poster) = (shared.clone(), Arc::clone(&poster));
+            under_way.spawn(async move { deliver(&shared, &poster, &dispatch).await });
+        }
+    }
+    under_way.shutdown().await;
+}
+
+async fn deliver(shared: &Shared, poster: &Poster, dispatch: &Dispatch) {
+    let begun = tokio::time::Instant::now();
+    // The machine's own moment: a clock moved by hand must not make every signature stale.
+    let outcome = poster.post(dispatch, shared.machine_time()).await;
+    let took = begun.elapsed();
+    shared.admin(|core, now| core.delivered(now, dispatch, &outcome, took));
+}
+
+/// Makes attempts; the client is built with the first.
+#[derive(Debug)]
+pub struct Poster {
+    setup: Setup,
+    http: OnceLock<reqwest::Client>,
+}
+
+impl Poster {
+    /// Opens nothing yet.
+    pub const fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            http: OnceLock::new(),
+        }
+    }
+
+    /// Makes one attempt; the signature is of this moment.
+    pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> Outcome {
+        let http = match self.http() {
+            Ok(http) => http,
+            Err(words) => return Outcome::Broken(words),
+        };
+        let mut request = http
+            .post(dispatch.target.clone())
+            .header(CONTENT_TYPE, "application/json");
+        for (name, value) in dispatch.headers(now.floor_seconds()) {
+            request = request.header(name, value);
+        }
+        match request.body(dispatch.body.clone()).send().await {
+            Ok(response) => Outcome::Status(response.status().as_u16()),
+            Err(error) => outcome(error),
+        }
+    }
+
+    fn http(&self) -> Result<&reqwest::Client, String> {
+        if let Some(http) = self.http.get() {
+            return Ok(http);
+        }
+        let built = self.build()?;
+        Ok(self.http.get_or_init(|| built))
+    }
+
+    fn build(&self) -> Result<reqwest::Client, String> {
+        let mut builder = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .retry(reqwest::retry::never())
+            .referer(false)
+            .no_proxy()
+            .http1_only()
+            .pool_max_idle_per_host(0)
+            .connect_timeout(CONNECT)
+            .timeout(RESPOND)
+            .dns_resolver(Arc::new(Resolver {
+                private_targets: self.setup.private_targets,
+                names: self.setup.names.clone(),
+            }))
+            .user_agent(concat!("callbridge-sandbox/", env!("CARGO_PKG_VERSION")));
+        if let Some(path) = &self.setup.ca_file {
+            let failed = |why: String| format!("--webhook-ca-file {}: {why}", path.display());
+            let pem = std::fs::read(path).map_err(|error| failed(error.to_string()))?;
+            let roots = reqwest::Certificate::from_pem_bundle(&pem)
+                .map_err(|error| failed(error.to_string()))?;
+            builder = builder.tls_certs_only(roots);
+        }
+        builder
+            .build()
+            .map_err(|error| format!("TLS cannot be set up: {error}"))
+    }
+}
+
+fn outcome(error: reqwest::Error) -> Outcome {
+    if error.is_timeout() {
+        return Outcome::TimedOut;
+    }
+    let error = error.without_url();
+    let mut words = error.to_string();
+    let mut source = std::error::Error::source(&error);
+    while let Some(inner) = source {
+        if inner.is::<PrivateAddress>() {
+            return Outcome::Private;
+        }
+        words = inner.to_string();
+        source = inner.source();
+    }
+    Outcome::Broken(words)
+}
+
+/// Asks the system for addresses, and gives none out when one of them is private.
+#[derive(Debug)]
+struct Resolver {
+    private_targets: bool,
+    names: Names,
+}
+
+/// A name leads to a private address.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the name leads to a private address")]
+struct PrivateAddress;
+
+impl Resolve for Resolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let private_targets = self.private_targets;
+        let given = self.names.get(name.as_str());
+        Box::pin(async move {
+            let found: Vec<SocketAddr> = match given {
+                Some(address) => vec![SocketAddr::new(address, 0)],
+                None => tokio::net::lookup_host((name.as_str(), 0)).await?.collect(),
+            };
+            if !private_targets && found.iter().any(|address| is_private(address.ip())) {
+                return Err(PrivateAddress.into());
+            }
+            Ok(Box::new(found.into_iter()) as Addrs)
+        })
+    }
+}

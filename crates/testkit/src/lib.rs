@@ -1,0 +1,7 @@
+//! What the tests of several crates share. No crate uses it but in its tests.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`golden`] | what is stored, held to files that released versions wrote |
+
+pub mod golden;

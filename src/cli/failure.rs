@@ -1,0 +1,60 @@
+//! Why a command ended: words on stderr, and an exit code.
+
+use callbridge_model::exit::{Code, ExitCode};
+use std::fmt;
+
+/// Why a command ended, and with which code.
+#[derive(Debug)]
+pub struct Failure {
+    code: Code,
+    error: anyhow::Error,
+}
+
+impl Failure {
+    /// Words for a person: what, where, and what to do.
+    pub fn new(code: Code, words: impl fmt::Display + fmt::Debug + Send + Sync + 'static) -> Self {
+        Self {
+            code,
+            error: anyhow::Error::msg(words),
+        }
+    }
+
+    /// A code alone: what there is to say stands on stdout.
+    pub fn silent(code: Code) -> Self {
+        Self::new(code, "")
+    }
+
+    /// An error from below, with the code that fits here.
+    pub fn of(code: Code, error: impl Into<anyhow::Error>) -> Self {
+        Self {
+            code,
+            error: error.into(),
+        }
+    }
+
+    /// The code.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The number to exit with.
+    pub fn exit_code(&self) -> std::process::ExitCode {
+        std::process::ExitCode::from(self.code.number())
+    }
+}
+
+impl<E: ExitCode> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self {
+            code: error.exit_code(),
+            error: error.into(),
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    /// The error and its causes, outermost first.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.error)
+    }
+}

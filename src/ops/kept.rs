@@ -1,0 +1,51 @@
+//! What the spool alone knows of how everything stands: with a daemon and without.
+
+use crate::intake::gap_log::{self, GapLog};
+use crate::intake::unmatched::{self, UnmatchedLog};
+use crate::spool::{Error, Store};
+use callbridge_model::status::{Employees, Status, UnknownEmployee};
+
+/// What is kept, at this second, in this state folder.
+///
+/// # Errors
+/// When the spool cannot be read.
+pub fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error> {
+    let letters = store.letters_by_reason()?;
+    let letters = letters.into_iter().filter(|(_, count)| *count > 0);
+    // What cannot be read is told of by the daemon's start, which begins it anew.
+    let gaps = GapLog::stored(store.meta(gap_log::KEY)?.as_deref()).unwrap_or_default();
+    let unmatched = UnmatchedLog::stored(store.meta(unmatched::KEY)?.as_deref());
+    let unknown = unknown_employees(store)?;
+    let employees = (!unknown.is_empty()).then(|| Employees {
+        unknown,
+        ..Employees::default()
+    });
+    Ok(Status {
+        employees,
+        books: store.books(),
+        version: format!("{} ({})", crate::VERSION, crate::COMMIT),
+        at,
+        state: state.to_owned(),
+        last_call_at: store.newest_start(at)?,
+        letters: letters
+            .map(|(reason, count)| (reason.word().to_owned(), count))
+            .collect(),
+        gaps: gaps.listed(),
+        unmatched: unmatched.unwrap_or_default().listed(),
+        ..Status::default()
+    })
+}
+/// Employees whom the CRM does not know, as the spool keeps them.
+///
+/// # Errors
+/// When the spool cannot be read.
+pub fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
+    let all = store.unknown_employees()?.into_iter();
+    let all = all.map(|(employee_id, stranger)| UnknownEmployee {
+        employee_id,
+        extension: stranger.extension,
+        calls: stranger.calls,
+        since: stranger.since,
+    });
+    Ok(all.collect())
+}
