@@ -7,9 +7,9 @@
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge::people::directory::{Directory as _, FirstPhone, LeadNews, What};
 use callbridge::spool::{Handle, LeadDirectory, Op, Settings, open};
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_model::{LeadId, Phone};
 use rusqlite::Connection;
 use std::path::Path;

@@ -15,14 +15,8 @@
 //! | [`cli`] | arguments, environment and secrets, checked; exit codes, logging |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
 //! | [`intake`] | frames of the sources to finished calls; a verdict on each after the commit |
-//! | [`trunk`] | lines to the outside: their endpoints, numbers, leads, employees |
-//! | [`people`] | whom a number and an extension belong to: lists and rules |
-//! | [`journal`] | a finished call to a record for the CRM, or the reason why not |
 //! | [`spool`] | the state folder: calls and letters, kept from the first commit to the last |
 //! | [`sender`] | what is sent when, and what its answer means |
-//! | [`errand`] | requests beside the calls: look-ups, fields; what their answers mean |
-//! | [`lead_field`] | what a lead shows of its calls, and values by hand |
-//! | [`crm`] | the open API: requests, client, answers |
 //! | [`oauth`] | tokens by consent: connected, kept fresh, revoked |
 //! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
 //! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
@@ -34,28 +28,23 @@
 //! | [`machine`] | which machine this is, hashed |
 //! | [`privilege`] | root in a state folder of another's |
 
+pub mod build_time;
 pub mod check;
 pub mod cli;
 pub mod control;
-pub mod crm;
 pub mod daemon;
 pub mod dead_letter;
 pub mod demo;
-pub mod errand;
 pub mod explain;
 #[cfg(test)]
 mod golden;
 pub mod intake;
-pub mod journal;
-pub mod lead_field;
 pub mod machine;
 pub mod oauth;
 pub mod ops;
-pub mod people;
 pub mod privilege;
 pub mod sender;
 pub mod spool;
-pub mod trunk;
 pub mod webhook;
 
 /// The version of this build.

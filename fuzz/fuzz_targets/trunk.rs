@@ -2,8 +2,8 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|text: &str| {
-    let defaults = callbridge::trunk::Defaults::default();
-    if let Ok(trunk) = callbridge::trunk::parse(text, &defaults) {
+    let defaults = callbridge_mapping::trunk::Defaults::default();
+    if let Ok(trunk) = callbridge_mapping::trunk::parse(text, &defaults) {
         assert!(!trunk.name.is_empty());
     }
 });

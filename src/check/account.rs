@@ -4,9 +4,9 @@
 use super::finding::Finding;
 use super::manager_conf::ManagerConf;
 use crate::cli::config::{Config, Source};
-use crate::people::rule::LeadRule;
-use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
+use callbridge_mapping::people::rule::LeadRule;
+use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 use std::collections::BTreeSet;

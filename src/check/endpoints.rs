@@ -5,10 +5,10 @@ use super::account::short;
 use super::finding::Finding;
 use crate::cli::config::{Config, Source};
 use crate::cli::variables::letters_apart;
-use crate::people::People;
-use crate::trunk::Trunk;
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::Code;
 use std::collections::BTreeSet;
 

@@ -1,9 +1,9 @@
 //! The fields of `--lead-field` against those of the CRM, which passes over wrong ones in silence.
 
 use super::finding::Finding;
-use crate::crm::Answer;
-use crate::lead_field::{Catalogue, Fields, Fit, catalogue};
 use callbridge_call::EventTime;
+use callbridge_crm::Answer;
+use callbridge_leads::lead_field::{Catalogue, Fields, Fit, catalogue};
 use callbridge_model::exit::Code;
 use callbridge_model::status::LeadFields;
 
@@ -65,7 +65,7 @@ pub fn not_asked(finding: Finding) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lead_field::parse;
+    use callbridge_leads::lead_field::parse;
     use serde_json::json;
 
     #[test]

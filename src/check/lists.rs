@@ -2,8 +2,8 @@
 
 use super::finding::Finding;
 use crate::cli::config::Config;
-use crate::people::files::{Error, News, Watched};
-use crate::people::{People, matching};
+use callbridge_mapping::people::files::{Error, News, Watched};
+use callbridge_mapping::people::{People, matching};
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use std::collections::BTreeMap;

@@ -86,7 +86,7 @@ pub async fn run(check: &Check) -> Result<(), Failure> {
     let config = &check.config;
     let (now, built) = (
         callbridge_model::clock::now().wall,
-        crate::journal::figures::built_at(),
+        crate::build_time::built_at(),
     );
     findings.show([place::clock(now, built)])?;
     let (found, state) = place::state(config).await;

@@ -10,9 +10,9 @@ use super::options::{
 };
 use super::values;
 use crate::control::{Employee, Selection};
-use crate::lead_field::Item;
-use crate::lead_field::item::ITEMS_MAX;
 use callbridge_asterisk::Format;
+use callbridge_leads::lead_field::Item;
+use callbridge_leads::lead_field::item::ITEMS_MAX;
 use callbridge_model::environment::Environment;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
 use clap_complete::Shell;

@@ -2,12 +2,14 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
-use crate::crm::Answer;
-use crate::errand::Told;
-use crate::lead_field::{Catalogue, Item, catalogue, item};
 use crate::sender::Asking;
 use crate::sender::asking::Reply;
-use crate::spool::{Asked, Error, Handle, Op};
+use crate::spool::{Error, Handle, Op};
+use callbridge_crm::Answer;
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::Told;
+use callbridge_leads::errand::due::Asked;
+use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_model::LeadId;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
@@ -210,7 +212,9 @@ impl LeadSet<'_> {
             other => return Err(failed(other, "the CRM's fields (crm-field)")),
         };
         let told = Box::new(Told::Catalogue(read.clone()));
-        self.spool.write(vec![Op::Errand { told, at: now }]).await?;
+        self.spool
+            .write(vec![Op::Lead(LeadChange::Request { told, at: now })])
+            .await?;
         Ok(read)
     }
 
@@ -274,8 +278,8 @@ fn failed(answer: &Answer, needs: &str) -> Refusal {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lead_field::{CrmField, FieldId};
     use callbridge_call::EventTime;
+    use callbridge_leads::lead_field::{CrmField, FieldId};
 
     #[test]
     fn what_would_be_passed_over_in_silence_is_said_by_name() {

@@ -3,9 +3,9 @@
 use super::lists::passed;
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
-use crate::journal::Rules;
-use crate::people::People;
 use crate::spool::{Handle, LeadDirectory};
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
 use callbridge_model::clock;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;

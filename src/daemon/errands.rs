@@ -2,8 +2,8 @@
 //! written.
 
 use super::lists::passed;
-use crate::errand::Kind;
 use crate::spool::{self, Error, Handle};
+use callbridge_leads::errand::Kind;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};
 use std::collections::BTreeMap;
@@ -82,7 +82,7 @@ async fn news(spool: &Handle, last: &mut Last) -> Result<u64, Error> {
     last.rests = rests;
     let fields = fields.into_iter().flat_map(|fields| fields.fields);
     let told = fields.filter_map(|(name, id, fit)| {
-        let fit = fit.filter(|fit| *fit != crate::lead_field::Fit::Led)?;
+        let fit = fit.filter(|fit| *fit != callbridge_leads::lead_field::Fit::Led)?;
         Some((format!("{name}={id}"), fit.to_string()))
     });
     let told: Vec<(String, String)> = told.collect();
@@ -99,7 +99,9 @@ pub fn shown(fields: &spool::LeadFields, token: &Token) -> LeadFields {
     let listed = fields.fields.iter().map(|(name, id, fit)| LeadField {
         name: name.word().to_owned(),
         id: id.get(),
-        ok: fit.as_ref().is_none_or(crate::lead_field::Fit::is_writable),
+        ok: fit
+            .as_ref()
+            .is_none_or(callbridge_leads::lead_field::Fit::is_writable),
         what: match fit {
             Some(fit) => fit.to_string(),
             None => "not checked yet".to_owned(),
@@ -127,7 +129,7 @@ pub fn shown(fields: &spool::LeadFields, token: &Token) -> LeadFields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::lead_field::{FieldId, Fit, Name};
+    use callbridge_leads::lead_field::{FieldId, Fit, Name};
 
     #[test]
     fn a_field_that_cannot_be_written_is_said_and_so_is_a_missing_grant() {

@@ -2,13 +2,14 @@
 
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
-use crate::journal::Rules;
 use crate::ops::kept::unknown_employees;
-use crate::people::People;
-use crate::people::directory::Directory;
-use crate::people::files::{self, Kind, News, Watched};
-use crate::people::matching;
 use crate::spool::{Error, Handle};
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::Directory;
+use callbridge_mapping::people::People;
+use callbridge_mapping::people::files;
+use callbridge_mapping::people::files::{Kind, News, Watched};
+use callbridge_mapping::people::matching;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::status::{Employees, ListFile};

@@ -1,5 +1,6 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
+use crate::build_time;
 use crate::cli::Failure;
 use crate::cli::config::{Config, Source as SourceFlag};
 use crate::control::patience::Patience;
@@ -8,11 +9,11 @@ use crate::intake::gap_log::{self, GapLog};
 use crate::intake::identity::{self, Origin};
 use crate::intake::unmatched::{self, UnmatchedLog};
 use crate::intake::{Intake, Memory as Remembered, Settings, SourceSettings, label_all};
-use crate::journal::{Rules, figures};
-use crate::lead_field;
 use crate::ops::metrics::Durations;
-use crate::people::directory::backfill::ReadLeads;
 use crate::spool::{self, Guard, Handle, LeadDirectory, Memory, Op, Store};
+use callbridge_leads::directory::backfill::ReadLeads;
+use callbridge_leads::lead_field;
+use callbridge_mapping::journal::Rules;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use callbridge_model::secret_source::Place;
@@ -235,7 +236,7 @@ async fn restored(
         max_open_calls: config.calls.max_open_calls,
         zone: config.pbx_timezone.clone(),
         cel_columns: config.cel_columns.clone(),
-        clock_right_from: figures::right_from(),
+        clock_right_from: build_time::right_from(),
         rules: Rules {
             since: since(config, &sources),
             ..config.rules.clone()

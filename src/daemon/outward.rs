@@ -3,17 +3,17 @@
 use super::has_stopped;
 use super::open::source_secret;
 use super::tokens;
+use crate::build_time;
 use crate::cli::config::{Config, Crm, DeadLetters};
-use crate::crm::Client;
-use crate::crm::client::Setup;
 use crate::dead_letter::queue::Queue;
-use crate::journal::figures;
 use crate::ops::metrics::Durations;
 use crate::sender::asking::{Asking, asking};
 use crate::sender::plan::Settings;
 use crate::sender::run::Sender;
 use crate::sender::status::SenderStatus;
 use crate::spool::Handle;
+use callbridge_crm::Client;
+use callbridge_crm::client::Setup;
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::status::Requests;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub fn start_sender(
             fields: crm.fields.clone(),
             dry_run: config.dry_run,
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
-            clock_right_from: Some(figures::right_from()),
+            clock_right_from: Some(build_time::right_from()),
         },
         durations: durations.clone(),
         questions,

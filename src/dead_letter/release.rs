@@ -9,11 +9,11 @@
 //! No request was made for any of these. What waits for something else than before says so: a call
 //! without a lead whose number gets two is `ambiguous_lead` from then on.
 
-use crate::journal;
-use crate::journal::Rules;
-use crate::people::People;
 use crate::spool::{Error, Handle, Op, Row, RowId, State, Step};
 use callbridge_call::EventTime;
+use callbridge_mapping::journal;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
 use futures_util::future::join_all;
 use std::time::Duration;

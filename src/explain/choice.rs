@@ -202,9 +202,10 @@ fn name(judged: &Judged) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Rules, judge, tests::call};
-    use crate::people::People;
     use callbridge_call::UniqueId;
+    use callbridge_mapping::journal::{Rules, judge};
+    use callbridge_mapping::people::People;
+    use callbridge_testkit::sample::call;
 
     fn heard(linkedid: &str, channel: &str) -> (Heard, Judged) {
         let mut call = call();

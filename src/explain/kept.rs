@@ -4,8 +4,8 @@ use super::shape::Other;
 use super::text;
 use crate::cli::Failure;
 use crate::cli::command::Explain;
-use crate::people::People;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_mapping::people::People;
 use callbridge_model::Zone;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use serde::Deserialize;
@@ -75,10 +75,10 @@ impl Kept {
 mod tests {
     use super::*;
     use crate::cli::command::{Asked, Command, read};
-    use crate::journal::tests::call;
-    use crate::journal::{Rules, judge};
+    use callbridge_mapping::journal::{Rules, judge};
     use callbridge_model::LeadId;
     use callbridge_model::environment::Environment;
+    use callbridge_testkit::sample::call;
 
     #[test]
     fn a_kept_call_is_shown_as_it_was_put_down() {

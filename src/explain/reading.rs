@@ -1,9 +1,9 @@
 //! A recording's bytes in, its finished calls out. Pure: time is the recording's own.
 
-use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Framer};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{Assembler, EventTime, FinishedCall, Folder, Settings, Told};
+use callbridge_mapping::trunk::Trunks;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

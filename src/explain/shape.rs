@@ -129,10 +129,11 @@ impl<'a> Shape<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{Rules, judge, tests::call};
-    use crate::people::People;
-    use crate::trunk::{Defaults, Trunks};
+    use callbridge_mapping::journal::{Rules, judge};
+    use callbridge_mapping::people::People;
+    use callbridge_mapping::trunk::{Defaults, Trunks};
     use callbridge_model::safe::is_hostile;
+    use callbridge_testkit::sample::call;
 
     #[test]
     fn a_line_of_json_gives_the_terminal_no_orders_and_its_reader_the_same() {
@@ -148,7 +149,8 @@ mod tests {
 
     #[test]
     fn the_keys_are_those_of_the_page_in_its_order() {
-        let trunk = crate::trunk::parse("city=PJSIP/city,country=UZ", &Defaults::default());
+        let trunk =
+            callbridge_mapping::trunk::parse("city=PJSIP/city,country=UZ", &Defaults::default());
         let trunks = Trunks::new(vec![trunk.expect("good")]).expect("one");
         let rules = Rules {
             trunks,

@@ -1,11 +1,11 @@
 //! `explain` for people: each value with the event that decided it.
 
 use super::story::{self, Times};
-use crate::journal::Rules;
-use crate::people::{LeadAnswer, People};
-use crate::trunk::Trunk;
 use callbridge_call::timeline::Timeline;
 use callbridge_call::{Direction, EventTime, FinishedCall};
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::{LeadAnswer, People};
+use callbridge_mapping::trunk::Trunk;
 use callbridge_model::safe::safe;
 use callbridge_model::{Judged, Outcome, Reason};
 use std::fmt::Write as _;
@@ -310,14 +310,15 @@ fn or_none(text: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::{judge, tests::call};
-    use crate::trunk::{Defaults, Trunks};
     use callbridge_call::call::Because;
+    use callbridge_mapping::journal::judge;
+    use callbridge_mapping::trunk::{Defaults, Trunks};
     use callbridge_model::Zone;
+    use callbridge_testkit::sample::call;
 
     fn explained(call: &FinishedCall, colour: bool) -> String {
         let flag = "city=PJSIP/city,country=UZ,lead=var:LEAD_ID,employees=101:501";
-        let trunk = crate::trunk::parse(flag, &Defaults::default()).expect("good");
+        let trunk = callbridge_mapping::trunk::parse(flag, &Defaults::default()).expect("good");
         let rules = Rules {
             trunks: Trunks::new(vec![trunk]).expect("one"),
             ..Rules::default()

@@ -1,13 +1,13 @@
 //! The shapes of this crate that others may see.
 
-use crate::errand::failed::Been;
-use crate::lead_field::Catalogue;
-use crate::lead_field::shows::Shows;
 use crate::oauth::connection::Connection;
-use crate::people::directory::backfill::Backfill;
 use crate::sender::memory::Memory;
 use crate::spool::Attempt;
 use callbridge_call::FinishedCall;
+use callbridge_leads::directory::backfill::Backfill;
+use callbridge_leads::errand::failed::Been;
+use callbridge_leads::lead_field::Catalogue;
+use callbridge_leads::lead_field::shows::Shows;
 use callbridge_model::CallRecord;
 use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};

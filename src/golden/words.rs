@@ -1,11 +1,11 @@
 //! The words that are stored: none is ever changed, and none comes without a golden word.
 
-use crate::errand::Finding;
-use crate::lead_field::Name;
-use crate::lead_field::shows::{Asks, Stands};
 use crate::sender::sweep::ways::{End, Range};
 use crate::spool::{Fate, Left, State};
 use callbridge_call::Direction;
+use callbridge_leads::errand::Finding;
+use callbridge_leads::lead_field::Name;
+use callbridge_leads::lead_field::shows::{Asks, Stands};
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::Kind;
 use serde::Serialize;

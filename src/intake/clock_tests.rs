@@ -1,12 +1,13 @@
 //! Our own clock is behind the program's making, as on a board without a battery at its boot.
 
 use super::{Intake, Memory, Settings, SourceSettings};
-use crate::journal::Rules;
-use crate::people::People;
 use crate::spool::{Finished, Op};
-use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk;
+use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_source::{Frame, SourceId};
 use std::time::Duration;

@@ -9,7 +9,7 @@
 //! own for it.
 
 use crate::machine::{MachineId, Unknown};
-use crate::trunk::Trunk;
+use callbridge_mapping::trunk::Trunk;
 use callbridge_model::exit::{Code, ExitCode};
 use callbridge_source::url::SourceUrl;
 use std::collections::BTreeSet;
@@ -125,7 +125,7 @@ pub fn derive<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trunk::{Defaults, parse};
+    use callbridge_mapping::trunk::{Defaults, parse};
     use std::path::PathBuf;
 
     fn machine(id: &str) -> MachineId {

@@ -4,11 +4,11 @@
 use super::core::Intake;
 use super::settings::SourceSettings;
 use super::source::Source;
-use crate::people::rule::LeadRule;
-use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
 use callbridge_asterisk::hearing::Lack;
 use callbridge_call::{EventTime, Kind, Mark, Origin, Told};
+use callbridge_mapping::people::rule::LeadRule;
+use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_model::status::SourceState;
 use callbridge_source::SourceId;

@@ -1,12 +1,13 @@
 //! Call detail records through the intake: folded where no event tells of their call.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use crate::journal::Rules;
-use crate::people::People;
 use crate::spool::{Finished, Known, Op};
-use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk;
+use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_source::{Frame, SourceId, Verdict};
 use std::time::Duration;

@@ -5,10 +5,10 @@
 use super::core::{Batch, Intake};
 use super::written::Files;
 use crate::dead_letter::release::release;
-use crate::journal;
-use crate::journal::Rules;
-use crate::people::People;
 use crate::spool::{self, Finished, Op};
+use callbridge_mapping::journal;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
 use callbridge_model::clock;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status;

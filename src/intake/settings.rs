@@ -2,11 +2,11 @@
 
 use super::gap_log::GapLog;
 use super::unmatched::UnmatchedLog;
-use crate::journal::Rules;
-use crate::trunk::Trunks;
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_call::trunk::Conflict;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::trunk::Trunks;
 use callbridge_source::url::{SourceUrl, Transport};
 use std::collections::BTreeMap;
 use std::time::Duration;

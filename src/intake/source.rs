@@ -4,9 +4,9 @@ use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
 use crate::spool::Op;
-use crate::trunk::Trunks;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Told};
+use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame};
 

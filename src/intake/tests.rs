@@ -1,12 +1,13 @@
 //! The intake over recorded frames, without clock, socket or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use crate::journal::Rules;
-use crate::people::People;
 use crate::spool::{self, Done, Finished, Known, Op, Store};
-use crate::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk;
+use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_model::status;
 use callbridge_source::{Frame, SourceId, Verdict};

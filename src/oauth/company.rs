@@ -3,7 +3,7 @@
 
 use super::typed::Typed;
 use crate::cli::logging::say;
-use crate::crm::TokenInfo;
+use callbridge_crm::TokenInfo;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 

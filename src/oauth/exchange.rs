@@ -4,7 +4,8 @@
 //! success without an envelope. Their requests do not count against the 60 of a token.
 
 use super::connection::Client;
-use crate::crm::{self, Address, Unheard};
+use callbridge_crm as crm;
+use callbridge_crm::{Address, Unheard};
 use callbridge_model::safe::safe;
 use callbridge_model::secret::{ExposeSecret, Secret};
 use serde_json::{Map, Value};

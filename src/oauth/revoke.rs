@@ -4,7 +4,7 @@
 
 use super::connection::Connection;
 use super::exchange::{Ask, Came, Exchange};
-use crate::crm::{Address, AddressError, Setup};
+use callbridge_crm::{Address, AddressError, Setup};
 use callbridge_model::secret::Secret;
 use std::path::PathBuf;
 use std::time::Duration;

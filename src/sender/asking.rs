@@ -1,7 +1,7 @@
 //! The way for commands to ask something of the CRM through the one budget.
 
-use crate::crm::Answer;
-use crate::spool::Asked;
+use callbridge_crm::Answer;
+use callbridge_leads::errand::due::Asked;
 use callbridge_model::TokenPrint;
 use tokio::sync::{mpsc, oneshot};
 

@@ -2,7 +2,7 @@
 
 use super::troubles::Extent;
 use super::verdict::Halt;
-use crate::crm::Endpoint;
+use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
 use std::time::Duration;
 

@@ -7,9 +7,9 @@ use super::plan::Task;
 use super::schedule::{OLD_POLL, next_look};
 use super::sweep::{Findings, WORTH};
 use super::verdict::Verdict;
-use crate::crm::Page;
 use crate::spool::{Step, Unconfirmed};
 use callbridge_call::EventTime;
+use callbridge_crm::Page;
 use callbridge_model::clock::Now;
 use std::time::Duration;
 

@@ -2,10 +2,10 @@
 
 use super::tests::{at, due, lane, print, ready, submitted};
 use super::*;
-use crate::crm::{Heard, Page};
 use crate::sender::plan::{About, Decision, Lane, Launch};
 use crate::sender::sweep::Findings;
 use crate::spool::Ripe;
+use callbridge_crm::{Heard, Page};
 
 fn telling(complete: bool) -> Findings {
     Findings {

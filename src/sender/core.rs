@@ -17,11 +17,11 @@ use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
 use super::troubles::Part;
 use super::verdict::Context;
-use crate::crm::{Answer, TokenInfo};
 use crate::spool::{
     Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, Unconfirmed,
 };
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{Answer, TokenInfo};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};

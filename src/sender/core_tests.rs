@@ -1,10 +1,10 @@
 //! What is sent before what, with heads made by hand.
 
 use super::*;
-use crate::crm::{Grant, Heard};
 use crate::sender::outcome::Ended;
 use crate::sender::plan::{About, Decision, Lane, Launch, Task};
 use crate::spool::Due;
+use callbridge_crm::{Grant, Heard};
 
 pub(super) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 

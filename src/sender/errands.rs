@@ -1,6 +1,6 @@
 //! Requests about leads, beside the calls: when they go out, and what their answers mean for the
 //! line. What is due of them says the spool; what an answer means for the errand itself says
-//! [`crate::errand`].
+//! [`callbridge_leads::errand`].
 
 use super::cause::Cause;
 use super::core::{Core, Flight};
@@ -9,9 +9,11 @@ use super::outcome::{Ended, Outcome};
 use super::plan::{Lane, Task};
 use super::troubles::Extent;
 use super::verdict::Halt;
-use crate::crm::{Answer, Endpoint, Request};
-use crate::errand::{self, FieldWrite};
-use crate::spool::{Asked, Errand, Head, Op, Ticket, Urgency};
+use crate::spool::{Head, Op};
+use callbridge_crm::{Answer, Endpoint, Request};
+use callbridge_leads::errand;
+use callbridge_leads::errand::FieldWrite;
+use callbridge_leads::errand::due::{Asked, Errand, Ticket, Urgency};
 use callbridge_model::clock::Now;
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -140,7 +142,11 @@ impl Core {
         let body = body.map(|it| it.body.clone());
         if matches!(errand, Errand::FieldWrite(_)) && body.is_none() {
             // nothing is left of it that could be written
-            ops.extend(errand::launched(now.wall, errand, write));
+            ops.extend(
+                errand::launched(now.wall, errand, write)
+                    .into_iter()
+                    .map(Op::Lead),
+            );
             return None;
         }
         let request = match errand {
@@ -166,7 +172,11 @@ impl Core {
             self.not_asked(*ticket);
         }
         self.errands.from = now.boot + LOADED_EVERY;
-        ops.extend(errand::launched(now.wall, errand, write));
+        ops.extend(
+            errand::launched(now.wall, errand, write)
+                .into_iter()
+                .map(Op::Lead),
+        );
         Some(request)
     }
 
@@ -201,8 +211,8 @@ impl Core {
             _ => {}
         }
         let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
-        let unchanged = settled.ops.is_empty();
-        ops.extend(settled.ops);
+        let unchanged = settled.changes.is_empty();
+        ops.extend(settled.changes.into_iter().map(Op::Lead));
         let answered = &mut self.errands.answered;
         answered.retain(|(_, at)| *at + AGAIN > now.boot);
         if unchanged && !matches!(errand, Errand::Asked(..)) {

@@ -2,10 +2,12 @@
 
 use super::tests::{at, due, lane, ready, submitted};
 use super::*;
-use crate::crm::{Endpoint, Heard, LeadsPage, Request};
 use crate::sender::outcome::{Ended, Outcome};
 use crate::sender::plan::{About, Decision, Lane, Launch};
-use crate::spool::{Asked, Errand, Errands, Hooked, Job, Ticket, Urgency};
+use crate::spool::Hooked;
+use callbridge_crm::{Endpoint, Heard, LeadsPage, Request};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::{Asked, Errand, Errands, Job, Ticket, Urgency};
 use callbridge_model::LeadId;
 
 fn lead() -> LeadId {
@@ -244,7 +246,10 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
     let Launch::Not { ops } = launch else {
         panic!("nothing is left to write");
     };
-    assert!(matches!(ops[..], [Op::Errand { .. }]), "due later: {ops:?}");
+    assert!(
+        matches!(ops[..], [Op::Lead(LeadChange::Request { .. })]),
+        "due later: {ops:?}"
+    );
     assert_eq!(core.pacer.used(at(1).boot), used - 1);
 }
 

@@ -1,13 +1,12 @@
 //! What the core is told, and what it decides: settings, the past, plans.
 
 use super::rate::Rate;
-use crate::crm::{Endpoint, FieldNames, Request};
-use crate::errand::FieldWrite;
-use crate::errand::failed::Onward;
-use crate::spool::{
-    Ask, Asked, Binding, Errand, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed,
-};
+use crate::spool::{Ask, Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
 use callbridge_call::EventTime;
+use callbridge_crm::{Endpoint, FieldNames, Request};
+use callbridge_leads::errand::FieldWrite;
+use callbridge_leads::errand::due::{Asked, Errand};
+use callbridge_leads::errand::failed::Onward;
 use callbridge_model::TokenPrint;
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 
 use super::tests::{T0, at, due, lane, print, ready, stored};
 use super::*;
-use crate::crm::Heard;
 use crate::sender::plan::{About, Decision, Lane, Launch};
+use callbridge_crm::Heard;
 
 #[test]
 fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {

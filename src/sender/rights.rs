@@ -5,10 +5,12 @@
 use super::core::{Core, Flight};
 use super::schedule::{DEADLINE, OLD_POLL, PROBE};
 use super::verdict::Halt;
-use crate::crm::{Answer, Endpoint, TokenInfo};
-use crate::errand::Told;
-use crate::spool::{Asked, Errand, Head, Op, Unconfirmed};
+use crate::spool::{Head, Op, Unconfirmed};
 use callbridge_call::EventTime;
+use callbridge_crm::{Answer, Endpoint, TokenInfo};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::Told;
+use callbridge_leads::errand::due::{Asked, Errand};
 use callbridge_model::clock::Now;
 use callbridge_model::status::Trouble;
 use std::collections::BTreeSet;
@@ -144,7 +146,7 @@ impl Core {
         }
         let at = now.wall;
         let told = Box::new(Told::Granted);
-        ops.push(Op::Errand { told, at });
+        ops.push(Op::Lead(LeadChange::Request { told, at }));
         self.rights.polls_work();
         if !first && gained.contains(CALL_READ) {
             self.sweeper.granted();

@@ -2,11 +2,13 @@
 
 use super::tests::{at, due, info, lane, ready, submitted};
 use super::*;
-use crate::crm::{Grant, Heard, Page, Request};
-use crate::errand::Told;
 use crate::sender::outcome::Outcome;
 use crate::sender::plan::{About, Decision, Lane, Launch};
-use crate::spool::{Errand, Errands, Hooked, Job, Ripe, Urgency};
+use crate::spool::{Hooked, Ripe};
+use callbridge_crm::{Grant, Heard, Page, Request};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::Told;
+use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
 use callbridge_model::LeadId;
 
 fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
@@ -60,10 +62,9 @@ fn look_up() -> Head {
 }
 
 fn is_granted(outcome: &Outcome) -> bool {
-    outcome
-        .ops
-        .iter()
-        .any(|op| matches!(op, Op::Errand { told, .. } if **told == Told::Granted))
+    outcome.ops.iter().any(
+        |op| matches!(op, Op::Lead(LeadChange::Request { told, .. }) if **told == Told::Granted),
+    )
 }
 
 fn waits(call: &Unconfirmed) -> Head {

@@ -1,10 +1,10 @@
 //! What becomes of a request whose task fails in the middle of it?
 
 use super::*;
-use crate::crm::{Address, Setup};
 use crate::sender::asking;
 use crate::spool::tests::call::journal;
 use crate::spool::{Done, Row, RowId, State};
+use callbridge_crm::{Address, Setup};
 use callbridge_sandbox as sandbox;
 use tempfile::TempDir;
 

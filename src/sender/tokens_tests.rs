@@ -2,8 +2,8 @@
 
 use super::tests::{at, due, lane, print, ready, submitted};
 use super::*;
-use crate::crm::{Heard, Request};
 use crate::sender::plan::{About, Decision, Lane, Launch, Task};
+use callbridge_crm::{Heard, Request};
 
 fn second() -> TokenPrint {
     TokenPrint::of("svc_at_two")

@@ -6,9 +6,9 @@ use super::outage::{Failure, Failures};
 use super::probes;
 use super::share::Share;
 use super::verdict::Fault;
-use crate::crm::Endpoint;
 use crate::spool::RowId;
 use callbridge_call::EventTime;
+use callbridge_crm::Endpoint;
 use callbridge_model::clock::Now;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! What an answer means for the call it is about: the table of the design as one match. Errands
-//! about leads are judged by [`crate::errand`].
+//! about leads are judged by [`callbridge_leads::errand`].
 
 use super::share::by_chance;
-use crate::crm::{Answer, Endpoint, Page, TokenInfo};
+use callbridge_crm::{Answer, Endpoint, Page, TokenInfo};
 use callbridge_model::Reason;
 use serde_json::Value;
 

@@ -212,7 +212,7 @@ fn a_status_or_body_that_nobody_knows_is_as_5xx_on_every_endpoint() {
         (503, "<html>bad gateway</html>"),
     ] {
         for endpoint in Endpoint::ALL {
-            let answer = crate::crm::read(endpoint, status, body.as_bytes()).answer;
+            let answer = callbridge_crm::read(endpoint, status, body.as_bytes()).answer;
             let verdict = first(endpoint, answer);
             assert!(is_fault(&verdict), "{status} {body}: {verdict:?}");
         }
@@ -241,7 +241,7 @@ fn each_status_of_the_table_has_its_verdict_from_the_bytes_to_the_end() {
                 (Endpoint::Submit, submit),
                 (Endpoint::TokenInfo, token_info),
             ] {
-                let answer = crate::crm::read(endpoint, *status, body.as_bytes()).answer;
+                let answer = callbridge_crm::read(endpoint, *status, body.as_bytes()).answer;
                 assert_eq!(
                     first(endpoint, answer).word(),
                     word,

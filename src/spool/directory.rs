@@ -4,9 +4,10 @@
 use super::Error;
 use super::beside::Beside;
 use super::store::directory::{HOLDINGS, LIFE, holding, holdings_of, life};
-use crate::people::directory::entry::Life;
-use crate::people::directory::find::{Holding, Shelf, find};
-use crate::people::directory::{Directory, Finding};
+use callbridge_leads::directory::Finding;
+use callbridge_leads::directory::entry::Life;
+use callbridge_leads::directory::find::{Holding, Shelf, find};
+use callbridge_mapping::people::{Directory, LeadAnswer};
 use callbridge_model::{LeadId, Phone};
 use rusqlite::{Connection, OptionalExtension as _};
 use std::path::Path;
@@ -38,14 +39,24 @@ impl LeadDirectory {
     }
 }
 
-impl Directory for LeadDirectory {
-    fn find(&self, phone: &Phone) -> Result<Finding, String> {
+impl LeadDirectory {
+    /// Who has this number.
+    ///
+    /// # Errors
+    /// In words, when it cannot be looked up now.
+    pub fn find(&self, phone: &Phone) -> Result<Finding, String> {
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         find(&Open(beside.db()), phone).map_err(|error| {
             self.failed.store(true, Ordering::Release);
             tracing::warn!(%error, "a number cannot be looked up in the directory of leads");
             error.to_string()
         })
+    }
+}
+
+impl Directory for LeadDirectory {
+    fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String> {
+        Ok(self.find(phone)?.answer())
     }
 }
 

@@ -1,7 +1,7 @@
 //! What to do about a letter, one sentence a reason.
 
 use super::row::Letter;
-use crate::errand::Finding;
+use callbridge_leads::errand::Finding;
 use callbridge_model::{CallRecord, Reason};
 
 /// What a person can do about letters of this reason: names the command or the flag.
@@ -107,13 +107,14 @@ fn sent_with(call: &CallRecord) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::{RowId, sample};
+    use crate::spool::RowId;
     use callbridge_model::EmployeeId;
+    use callbridge_testkit::sample::record;
 
     fn letter(reason: Reason, finding: Option<Finding>) -> Letter {
         let call = CallRecord {
             employee_id: EmployeeId::new(777),
-            ..sample(1)
+            ..record()
         };
         Letter {
             id: RowId(12),

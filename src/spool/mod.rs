@@ -44,7 +44,6 @@ mod beside;
 pub mod binding;
 mod check;
 pub mod directory;
-pub mod errand;
 pub mod error;
 pub mod folder;
 pub mod hint;
@@ -59,7 +58,6 @@ pub mod writer;
 
 pub use binding::{Binding, Fit};
 pub use directory::LeadDirectory;
-pub use errand::{Asked, Errand, Errands, FieldPoll, Job, Ticket, Urgency};
 pub use error::Error;
 pub use folder::{open, refuse_shared};
 pub use hint::{hint, hint_found};
@@ -75,8 +73,8 @@ pub use store::{
 };
 pub use writer::{Guard, Handle, Health, Integrity};
 
-use crate::lead_field;
-use crate::people::directory::backfill::ReadLeads;
+use callbridge_leads::directory::backfill::ReadLeads;
+use callbridge_leads::lead_field;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -169,9 +167,4 @@ pub(crate) mod tests;
 #[cfg(test)]
 pub(crate) fn book_words() -> Vec<String> {
     store::book_words()
-}
-
-#[cfg(test)]
-pub(crate) fn sample(n: u32) -> callbridge_model::CallRecord {
-    tests::call::journal(n).judged.record
 }

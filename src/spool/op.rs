@@ -2,11 +2,9 @@
 
 use super::binding::Binding;
 use super::state::{State, Step};
-use crate::crm::LeadsPage;
-use crate::errand;
-use crate::people::directory::LeadNews;
-use crate::people::directory::backfill::Heard;
 use callbridge_call::{EventTime, FinishedCall};
+use callbridge_leads::directory::LeadNews;
+use callbridge_leads::errand::LeadChange;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallUuid, Judged, LeadId};
 use serde::{Deserialize, Serialize};
@@ -156,14 +154,9 @@ pub enum Op {
     /// [`DELIVERIES_KEPT`](super::DELIVERIES_KEPT), and its signature; a known pair or signature
     /// changes nothing. Answered [`Done::Delivered`].
     Delivery(Box<Delivery>),
-    /// A request beside the call path leaves, or has its answer. A look-up that finds the lead may
-    /// send its letters `failed` on without their employee: dead - 1, ready + 1 each.
-    Errand {
-        /// What is told.
-        told: Box<errand::Told>,
-        /// Now.
-        at: EventTime,
-    },
+    /// What becomes of a request about leads. A look-up that finds the lead may send its letters
+    /// `failed` on without their employee: dead - 1, ready + 1 each.
+    Lead(LeadChange),
     /// Forgets, a bounded part at a time, deliveries after their time, and what was journaled or
     /// discarded longer ago than [`super::Settings::retention`], and tombstones as old. The books
     /// keep counting them.
@@ -174,16 +167,6 @@ pub enum Op {
     /// What the CRM told of a lead, for the directory. News of any age, any number of times. Calls
     /// that may leave by it are found by [`super::Store::take_awaited`] after the commit.
     Learn(Box<LeadNews>),
-    /// A page of leads, or why there is none: what it tells is learned, and how far the backfill
-    /// is remembered.
-    Backfilled {
-        /// What was asked for.
-        page: LeadsPage,
-        /// What came.
-        heard: Box<Heard>,
-        /// Now.
-        at: EventTime,
-    },
 }
 
 /// An event from the service, as far as it concerns us.

@@ -1,11 +1,11 @@
 //! What is read back from the spool.
 
 use super::HELD_MAX;
-use super::errand::Errands;
 use super::op::RowId;
 use super::state::{Fate, State};
-use crate::errand::Finding;
 use callbridge_call::{EpochSeconds, EventTime, FinishedCall};
+use callbridge_leads::errand::Finding;
+use callbridge_leads::errand::due::Errands;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallRecord, CallUuid, Phone, Reason};
 use serde::{Deserialize, Serialize};

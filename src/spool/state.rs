@@ -25,8 +25,8 @@
 //! nobody knows ([`hooked`]). An answer of the service that comes after it is old news
 //! ([`Step::is_answer`]).
 
-use crate::errand::failed::Been;
 use callbridge_call::EventTime;
+use callbridge_leads::errand::failed::Been;
 use callbridge_model::TokenPrint;
 use callbridge_model::{CallRecord, Reason};
 use serde::{Deserialize, Serialize};

@@ -2,9 +2,9 @@
 //! passed over: the service adds such as it likes (§ Versioning).
 
 use super::lead;
-use crate::crm::lenient;
-use crate::people::directory::LeadNews;
 use callbridge_call::EpochSeconds;
+use callbridge_crm::lenient;
+use callbridge_leads::directory::LeadNews;
 use callbridge_model::number::Country;
 use callbridge_model::{CallUuid, LeadId};
 use serde_json::Value;

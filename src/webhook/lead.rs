@@ -1,9 +1,9 @@
 //! What `LEAD_*` events tell of a lead (§2.5, §6.6, §6.7), for the directory.
 
 use super::event::{id_in, lead_id, seconds};
-use crate::people::directory::news::ContactId;
-use crate::people::directory::{ContactPhones, FirstPhone, LeadNews, What};
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::news::ContactId;
+use callbridge_leads::directory::{ContactPhones, FirstPhone, LeadNews, What};
 use callbridge_model::LeadId;
 use callbridge_model::number::Country;
 use serde_json::Value;

@@ -5,7 +5,7 @@ use super::judge::{Bench, Judged, Refusal, judge_proved};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
-use crate::journal::figures;
+use crate::build_time;
 use crate::spool::{Delivered, Delivery, Done, Handle, Op, Told};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
@@ -58,7 +58,7 @@ impl Receiver {
         let now = clock::now().wall;
         let bench = Bench {
             now,
-            right_from: figures::right_from(),
+            right_from: build_time::right_from(),
             country: self.country,
         };
         match judge_proved(headers, body, proof, bench) {

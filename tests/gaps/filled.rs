@@ -3,12 +3,13 @@
 use crate::cut::cuts;
 use crate::recorded::{Recording, all, cel};
 use callbridge::intake::{Intake, Memory, Settings, SourceSettings};
-use callbridge::journal::Rules;
-use callbridge::people::People;
 use callbridge::spool::{Known, Op};
-use callbridge::trunk::{self, Trunks};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk;
+use callbridge_mapping::trunk::Trunks;
 use callbridge_model::{CallRecord, Outcome};
 use callbridge_source::{Frame, SourceId};
 use std::collections::BTreeMap;

@@ -3,9 +3,9 @@
 
 use crate::calls::Call;
 use crate::sidecar::{PBX, Place};
-use callbridge::journal::figures;
 use callbridge::spool::{self, Finished, Handle, Op, Row, RowId, Step};
 use callbridge_call::{EpochSeconds, Linkedid};
+use callbridge_mapping::journal::figures;
 use callbridge_model::clock;
 use callbridge_model::{Judged, Outcome, Reason};
 use std::time::Duration;

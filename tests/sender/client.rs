@@ -1,7 +1,7 @@
 //! The client against servers that behave well, badly, or not at all.
 
-use callbridge::crm::client::Timeouts;
-use callbridge::crm::{Address, Answer, Client, Request, Setup};
+use callbridge_crm::client::Timeouts;
+use callbridge_crm::{Address, Answer, Client, Request, Setup};
 use callbridge_model::secret::Secret;
 use rcgen::{CertificateParams, KeyPair};
 use std::net::SocketAddr;

@@ -1,11 +1,11 @@
 //! The sender's loop: spool on disk, sandbox behind a socket, token in a file.
 
 use crate::calls::call;
-use callbridge::crm::{Address, Client, Setup};
 use callbridge::ops::metrics::Durations;
 use callbridge::sender::{Sender, SenderStatus, Settings, TokenSource, asking};
 use callbridge::spool;
 use callbridge::spool::{Guard, Handle, Op};
+use callbridge_crm::{Address, Client, Setup};
 use callbridge_model::clock;
 use callbridge_model::status::Books;
 use callbridge_sandbox as sandbox;

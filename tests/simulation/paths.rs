@@ -4,11 +4,11 @@
 //! [`Path::impossible`] has a rule that says why it cannot be.
 
 use crate::strikes::Moment;
-use callbridge::crm::{Answer, Endpoint};
 use callbridge::sender::kind::Kind;
 use callbridge::sender::plan::Lane;
 use callbridge::spool::{Fate, State, Step, next};
 use callbridge_call::EventTime;
+use callbridge_crm::{Answer, Endpoint};
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::PAUSES;

@@ -2,9 +2,9 @@
 
 use crate::calls::call;
 use crate::world::World;
-use callbridge::crm::FieldNames;
-use callbridge::crm::request::submission;
 use callbridge::sender::Settings;
+use callbridge_crm::FieldNames;
+use callbridge_crm::request::submission;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Kind;
 use callbridge_sandbox::faults::parse;

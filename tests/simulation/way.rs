@@ -3,9 +3,9 @@
 use crate::calls::Dice;
 use crate::paths::Hardship;
 use crate::world::World;
-use callbridge::crm::{Address, Answer, Endpoint, Heard, Request, read};
 use callbridge::sender::plan::Lane;
 use callbridge_call::EventTime;
+use callbridge_crm::{Address, Answer, Endpoint, Heard, Request, read};
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::webhook::Dispatch;

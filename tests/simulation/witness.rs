@@ -127,7 +127,7 @@ impl Witness {
             }
         }
         let unheard = matches!(verdict, kind::Kind::Fault | kind::Kind::Unreached);
-        if unheard && waits.request.endpoint() == callbridge::crm::Endpoint::Filter {
+        if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
             // what did not reach us has taught nothing
             self.learned = self.learned.saturating_sub(1);
         }

@@ -1,7 +1,7 @@
 //! Calls as an Asterisk 22 tells them: a recorded one, with other ids, times, numbers and leads.
 
-use callbridge::journal::figures;
 use callbridge_call::Linkedid;
+use callbridge_mapping::journal::figures;
 use callbridge_model::clock;
 use regex::{Captures, Regex};
 

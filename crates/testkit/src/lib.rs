@@ -3,5 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`golden`] | what is stored, held to files that released versions wrote |
+//! | [`sample`] | made-up calls |
 
 pub mod golden;
+pub mod sample;

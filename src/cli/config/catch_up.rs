@@ -4,7 +4,7 @@ use super::Source;
 use crate::cli::faults::Faults;
 use crate::cli::options::SourceFlags;
 use crate::cli::values;
-use crate::trunk;
+use callbridge_mapping::trunk;
 use callbridge_source::url::{Format, SourceUrl, Transport};
 
 const FLAG: &str = "--catch-up";

@@ -28,12 +28,12 @@ pub use connect::check as connect;
 pub use token::TokenFrom;
 pub use typed::{Purpose, Typed, logging, state_folder};
 
-use crate::crm::{Address, FieldNames};
-use crate::journal::Rules;
-use crate::lead_field;
 use crate::machine::Unknown;
 use crate::sender::rate::Rate;
 use callbridge_asterisk::Columns;
+use callbridge_crm::{Address, FieldNames};
+use callbridge_leads::lead_field;
+use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::Place;
 use callbridge_source::url::{QueueUrl, SourceUrl};
 use jiff::tz::TimeZone;

@@ -6,7 +6,7 @@ use crate::cli::options::SourceFlags;
 use crate::intake::identity;
 use crate::machine::{MachineId, Unknown};
 use crate::spool;
-use crate::trunk::{Trunk, Trunks};
+use callbridge_mapping::trunk::{Trunk, Trunks};
 use callbridge_model::environment::Environment;
 use std::path::Path;
 

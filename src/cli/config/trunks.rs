@@ -4,8 +4,8 @@ use super::Source;
 use crate::cli::faults::Faults;
 use crate::cli::options::TrunkFlags;
 use crate::cli::values;
-use crate::people::rule::{employee_rule, lead_rules};
-use crate::trunk::{Defaults, Trunk, Trunks, flag};
+use callbridge_mapping::people::rule::{employee_rule, lead_rules};
+use callbridge_mapping::trunk::{Defaults, Trunk, Trunks, flag};
 use callbridge_model::number::Country;
 use callbridge_source::url::Format;
 

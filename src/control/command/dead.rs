@@ -7,7 +7,7 @@ use crate::cli::command::{Asking, Dead};
 use crate::cli::dispatch::{nobody_reads, print};
 use crate::control::protocol::{Ask, Selection};
 use crate::dead_letter::text;
-use crate::journal::Rules;
+use callbridge_mapping::journal::Rules;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;

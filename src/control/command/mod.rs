@@ -20,7 +20,7 @@ use crate::cli::dispatch::print;
 use crate::control::protocol::Ask;
 use crate::explain::kept::Kept;
 use crate::explain::text::Paint;
-use crate::journal::Rules;
+use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
 use callbridge_model::status::Verdict;
 use callbridge_model::status::text::Look;

@@ -285,10 +285,10 @@ mod tests {
 
     #[test]
     fn a_call_is_told_when_it_is_new_and_when_it_ends_and_not_in_between() {
-        let call = crate::journal::tests::call();
-        let rules = crate::journal::Rules::default();
-        let people = crate::people::People::default();
-        let judged = crate::journal::judge(&call, "pbx1", &rules, &people, call.ended);
+        let call = callbridge_testkit::sample::call();
+        let rules = callbridge_mapping::journal::Rules::default();
+        let people = callbridge_mapping::people::People::default();
+        let judged = callbridge_mapping::journal::judge(&call, "pbx1", &rules, &people, call.ended);
         let mut under_way = BTreeSet::new();
         let mut told = |state| {
             let call = Listed {

@@ -1,8 +1,8 @@
 //! What is asked about leads and numbers.
 
 use super::{Desk, Line, Stop};
-use crate::people::LeadAnswer;
-use crate::people::directory::{Finding, Holder, Standing};
+use callbridge_leads::directory::{Finding, Holder, Standing};
+use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{Phone, number};
 use serde_json::{Value, json};
 

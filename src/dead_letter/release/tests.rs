@@ -1,12 +1,12 @@
 use super::*;
-use crate::journal::judge;
-use crate::journal::tests::call;
-use crate::people::directory::{FirstPhone, LeadNews, What};
-use crate::people::files::Watched;
 use crate::spool::{LeadDirectory, Letter, LetterFilter, Settings, open};
-use crate::trunk::{Defaults, Trunks, parse};
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_mapping::journal::judge;
+use callbridge_mapping::people::files::Watched;
+use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::status::Books;
+use callbridge_testkit::sample::call;
 use std::sync::Arc;
 
 /// A spool with one trunk whose leads are those of the directory.

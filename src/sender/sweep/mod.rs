@@ -12,9 +12,9 @@
 
 pub mod ways;
 
-use crate::crm::{FilterPage, Page};
 use crate::spool::{HELD_MAX, Unconfirmed};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{FilterPage, Page};
 use callbridge_model::CallUuid;
 use callbridge_model::TokenPrint;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,8 +1,8 @@
 //! How the journal lets itself be read: what the document does not publish of the filter (§4.7),
 //! learned by trying, and remembered over restarts.
 
-use crate::crm::PageSize;
 use callbridge_call::EventTime;
+use callbridge_crm::PageSize;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 

@@ -2,10 +2,11 @@
 
 use super::Store;
 use super::directory::LEARNED;
-use crate::crm::LeadsPage;
-use crate::people::directory::backfill::{Backfill, Heard, Next};
-use crate::spool::{Ask, Done, Errand, Errands, Error, Job, RowId, Urgency};
+use crate::spool::{Ask, Done, Error, RowId};
 use callbridge_call::EventTime;
+use callbridge_crm::LeadsPage;
+use callbridge_leads::directory::backfill::{Backfill, Heard, Next};
+use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
 use callbridge_model::status::Directory;
 
 /// Where it is kept.

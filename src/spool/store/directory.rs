@@ -2,13 +2,13 @@
 
 use super::head::count;
 use super::{Store, sql};
-use crate::people::directory::entry::{Entry, Fact, Life, Slot};
-use crate::people::directory::find::{Holding, Shelf, find};
-use crate::people::directory::learn::{Learned, Ledger, learn};
-use crate::people::directory::merges::root;
-use crate::people::directory::{Finding, LeadNews, Told, What};
 use crate::spool::{Done, Error};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_leads::directory::entry::{Entry, Fact, Life, Slot};
+use callbridge_leads::directory::find::{Holding, Shelf, find};
+use callbridge_leads::directory::learn::{Learned, Ledger, learn};
+use callbridge_leads::directory::merges::root;
+use callbridge_leads::directory::{Finding, LeadNews, Told, What};
 use callbridge_model::{LeadId, Phone};
 use rusqlite::{OptionalExtension as _, Row};
 use std::collections::{BTreeMap, BTreeSet};

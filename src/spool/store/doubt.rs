@@ -2,9 +2,9 @@
 //! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
 
 use super::{Store, backfill, deliveries, errands, shows, sql, strangers};
-use crate::lead_field::Catalogue;
-use crate::people::directory::backfill::Backfill;
 use crate::spool::Error;
+use callbridge_leads::directory::backfill::Backfill;
+use callbridge_leads::lead_field::Catalogue;
 use serde::de::DeserializeOwned;
 
 /// Something that is remembered.

@@ -2,12 +2,12 @@
 
 use super::head::count;
 use super::{Store, sql};
-use crate::errand::Finding;
 use crate::spool::{
     Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
     UNREADABLE_BYTES_MAX, UnreadBytes,
 };
 use callbridge_call::EventTime;
+use callbridge_leads::errand::Finding;
 use callbridge_model::{CallUuid, Reason};
 use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
 use std::collections::BTreeMap;

@@ -47,6 +47,7 @@ pub(super) use tally::words as book_words;
 use super::op::{Done, Op, RowId};
 use super::{Error, Settings};
 use appeared::Appeared;
+use callbridge_leads::errand::LeadChange;
 use directory::Awaited;
 use finish::FinishRow;
 use rusqlite::config::DbConfig;
@@ -323,10 +324,10 @@ impl Store {
                 application,
             } => self.bind_company(company, application),
             Op::Delivery(delivery) => self.deliver(delivery).map(Done::Delivered),
-            Op::Errand { told, at } => self.told(told, *at),
+            Op::Lead(LeadChange::Request { told, at }) => self.told(told, *at),
+            Op::Lead(LeadChange::Backfill { page, heard, at }) => self.backfilled(page, heard, *at),
             Op::Purge { now } => self.purge(*now),
             Op::Learn(news) => self.learn(news),
-            Op::Backfilled { page, heard, at } => self.backfilled(page, heard, *at),
         }
     }
 }

@@ -4,10 +4,10 @@
 use super::super::op::RowId;
 use super::finish::json;
 use super::{Store, sql};
-use crate::errand::Finding;
-use crate::people::matching::Met;
 use crate::spool::Error;
 use callbridge_call::{EventTime, Extension};
+use callbridge_leads::errand::Finding;
+use callbridge_mapping::people::matching::Met;
 use callbridge_model::{CallRecord, EmployeeId};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

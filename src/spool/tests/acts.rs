@@ -3,13 +3,13 @@
 
 use super::call::{at, finished, journal};
 use super::deliveries::signature;
-use crate::lead_field;
-use crate::people::directory::{FirstPhone, LeadNews, What};
 use crate::spool::{
     Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
     Told,
 };
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::lead_field;
 use callbridge_model::TokenPrint;
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use std::sync::Arc;

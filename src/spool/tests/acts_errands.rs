@@ -2,14 +2,16 @@
 
 use super::acts::{Act, SUBMITTED, ask, step, token, write};
 use super::call::at;
-use crate::errand::{Finding, Kind, Told};
-use crate::lead_field::Catalogue;
-use crate::spool::{Errand, Op, RowId, Step, Store};
+use crate::spool::{Op, RowId, Step, Store};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::Errand;
+use callbridge_leads::errand::{Finding, Kind, Told};
+use callbridge_leads::lead_field::Catalogue;
 use callbridge_model::{LeadId, Reason};
 
 fn told(store: &mut Store, told: Told, seconds: i64) {
     let (told, at) = (Box::new(told), at(seconds));
-    write(store, vec![Op::Errand { told, at }]);
+    write(store, vec![Op::Lead(LeadChange::Request { told, at })]);
 }
 
 fn lead() -> LeadId {

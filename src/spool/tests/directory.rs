@@ -1,10 +1,10 @@
 //! Is the directory on disk the one of the rules?
 
 use super::call::{at, finished};
-use crate::people::directory::memory::Remembered;
-use crate::people::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
 use crate::spool::{DirectorySize, Done, Handle, Op, Settings, Store, open};
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::memory::Remembered;
+use callbridge_leads::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
 use callbridge_model::{LeadId, Outcome, Phone, Reason};
 use proptest::prelude::*;
 

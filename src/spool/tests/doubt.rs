@@ -17,7 +17,7 @@ const KEYS: [&str; 5] = [
 #[test]
 fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
     let settings = || Settings {
-        lead_directory: Some(crate::people::directory::backfill::ReadLeads {
+        lead_directory: Some(callbridge_leads::directory::backfill::ReadLeads {
             country: None,
             every: std::time::Duration::from_secs(60),
         }),

@@ -1,12 +1,12 @@
 //! What becomes of calls that FAILED?
 
 use super::call::{T0, ask, at, journal};
-use crate::errand::{Finding, Kind, Told};
-use crate::people::directory::{FirstPhone, LeadNews, What};
-use crate::spool::{
-    Done, Errand, Errands, LetterFilter, Op, Row, RowId, Settings, State, Step, Store,
-};
+use crate::spool::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store};
 use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::{Errand, Errands};
+use callbridge_leads::errand::{Finding, Kind, Told};
 use callbridge_model::TokenPrint;
 use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
 
@@ -43,7 +43,7 @@ fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Done {
 
 fn told(store: &mut Store, told: Told, seconds: i64) -> Done {
     let (told, at) = (Box::new(told), at(seconds));
-    op(store, Op::Errand { told, at })
+    op(store, Op::Lead(LeadChange::Request { told, at }))
 }
 
 /// The n-th call, with an employee, sent and accepted.

@@ -1,10 +1,13 @@
 //! What do leads show of their calls?
 
 use super::call::{T0, ask, at, journal};
-use crate::errand::{Kind, Told};
-use crate::lead_field::{self, Catalogue, CrmField, FieldId};
-use crate::spool::{Errand, Errands, FieldPoll, Op, RowId, Settings, Step, Store, Urgency};
+use crate::spool::{Op, RowId, Settings, Step, Store};
 use callbridge_call::EpochSeconds;
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::{Errand, Errands, FieldPoll, Urgency};
+use callbridge_leads::errand::{Kind, Told};
+use callbridge_leads::lead_field;
+use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};
 use callbridge_model::TokenPrint;
 use callbridge_model::{EmployeeId, LeadId};
 use std::sync::Arc;
@@ -38,7 +41,9 @@ fn has(errands: &Errands, errand: &Errand) -> bool {
 
 fn told(store: &mut Store, told: Told, seconds: i64) {
     let (told, at) = (Box::new(told), at(seconds));
-    store.write(vec![Op::Errand { told, at }]).expect("stored");
+    store
+        .write(vec![Op::Lead(LeadChange::Request { told, at })])
+        .expect("stored");
 }
 
 fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
@@ -143,9 +148,11 @@ fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
         step,
         at: at(100),
     };
-    let errand = |told| Op::Errand {
-        told: Box::new(told),
-        at: at(100),
+    let errand = |told| {
+        Op::Lead(LeadChange::Request {
+            told: Box::new(told),
+            at: at(100),
+        })
     };
     let ops = vec![
         errand(Told::Catalogue(Catalogue::read(vec![field], true, at(100)))),

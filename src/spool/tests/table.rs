@@ -1,8 +1,8 @@
 //! Which step exists in which state?
 
 use super::call::{at, journal};
-use crate::errand::failed::Been;
 use crate::spool::{Fate, Refused, State, Step, next};
+use callbridge_leads::errand::failed::Been;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 

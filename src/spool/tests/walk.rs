@@ -2,12 +2,12 @@
 //! every column of every row, after every step.
 
 use super::call::{T0, at, finished};
-use crate::errand::failed::Been;
 use crate::spool::store::Stored;
 use crate::spool::{
     ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
 };
 use callbridge_call::EventTime;
+use callbridge_leads::errand::failed::Been;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::Books;
 use callbridge_model::{Outcome, Reason};

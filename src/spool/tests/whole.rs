@@ -4,13 +4,13 @@
 //! changed. A later schema gets a file of its own beside it.
 
 use super::frozen::{contents, tables, texts};
-use crate::people::directory::backfill::Backfill;
 use crate::sender::memory::Memory;
 use crate::spool::folder::FILE;
 use crate::spool::store::schema::{self, MIGRATIONS};
 use crate::spool::{CallFilter, Guard, Handle, LetterFilter, Row, RowId, Settings, State, open};
 use callbridge_call::assembler::{Assembler, Settings as Assembling};
 use callbridge_call::trunk::Endpoints;
+use callbridge_leads::directory::backfill::Backfill;
 use rusqlite::Connection;
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Which version of which list was read; and reading them anew when they change.
 
-use super::directory::Directory;
 use super::list::{self, LeadList};
 use super::rows::{About, BadRow, WrongHeader};
 use super::rule::{EmployeeRule, LeadRule};
 use super::{LeadFile, People};
+use crate::people::Directory;
 use crate::trunk::Trunks;
 use callbridge_call::EventTime;
 use callbridge_model::Phone;

@@ -10,9 +10,7 @@
 //! | [`list`] | lists of leads and employees; [`rows`]: the good and the bad rows of a file |
 //! | [`matching`] | employees that match nobody |
 //! | [`files`] | which version of which file was read |
-//! | [`directory`] | phones and leads learned from what the CRM tells |
 
-pub mod directory;
 pub mod files;
 pub mod list;
 pub mod matching;
@@ -24,7 +22,6 @@ use callbridge_call::{Extension, FinishedCall};
 use callbridge_model::number::Country;
 use callbridge_model::safe::safe;
 use callbridge_model::{EmployeeId, LeadId, Phone};
-use directory::Directory;
 use list::{Employees, Found, LeadList};
 use rule::{EmployeeRule, LeadRule};
 use std::collections::{BTreeMap, BTreeSet};
@@ -40,6 +37,15 @@ pub enum LeadAnswer {
     None(String),
     /// One rule gives two, and no order between them.
     Two(LeadId, LeadId, String),
+}
+
+/// A directory of leads as the rule `directory` asks it.
+pub trait Directory: std::fmt::Debug + Send + Sync {
+    /// Which lead has this number, by what the CRM has told.
+    ///
+    /// # Errors
+    /// In words, when it cannot be looked up now.
+    fn lead_of(&self, phone: &Phone) -> Result<LeadAnswer, String>;
 }
 
 /// A lead list is read with its trunk's country, so two trunks may read one file differently.
@@ -164,8 +170,8 @@ impl People {
             let words = "no directory of leads is open here: it is kept in the folder of --state";
             return LeadAnswer::None(words.to_owned());
         };
-        match directory.find(phone) {
-            Ok(found) => found.answer(),
+        match directory.lead_of(phone) {
+            Ok(answer) => answer,
             Err(why) => LeadAnswer::None(format!("the directory cannot be read: {why}")),
         }
     }

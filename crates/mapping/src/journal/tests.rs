@@ -1,45 +1,11 @@
 use super::*;
 use crate::people::files::Watched;
 use crate::trunk::Defaults;
-use callbridge_call::call::{HeardNumber, Variable};
-use callbridge_call::{EpochSeconds, Extension, Linkedid};
+use callbridge_call::call::HeardNumber;
+use callbridge_call::{EpochSeconds, Extension};
 use callbridge_model::CallUuid;
+use callbridge_testkit::sample::call;
 use std::time::Duration;
-
-/// A customer's call to 101, answered: 5.02 s, of which 4 s are talk.
-pub(crate) fn call() -> FinishedCall {
-    let started = EventTime::from_micros(1_795_151_317_833_600);
-    let number = HeardNumber {
-        text: "998901110001".to_owned(),
-        from_dial_string: false,
-    };
-    FinishedCall {
-        linkedid: Linkedid::new("1795151317.146").expect("not empty"),
-        also_known_as: Vec::new(),
-        direction: Direction::Inbound,
-        answered: true,
-        trunk: Some("city".to_owned()),
-        number: Some(number),
-        shown_number: None,
-        employee: Some(Extension::new("101")),
-        employees_in_order: vec![Extension::new("101")],
-        started,
-        ended: started.plus(Duration::from_millis(5_020)),
-        talk: Duration::from_millis(4_000),
-        variables: vec![Variable {
-            name: "LEAD_ID".to_owned(),
-            values: vec!["4001".to_owned()],
-        }],
-        userfields: Vec::new(),
-        incomplete: None,
-        estimate: false,
-        live: true,
-        remarks: Vec::new(),
-        why: Vec::new(),
-        timeline: None,
-        unmatched: Vec::new(),
-    }
-}
 
 fn rules(flag: &str) -> Rules {
     let defaults = Defaults {

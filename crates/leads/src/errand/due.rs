@@ -3,8 +3,8 @@
 //! Each part keeps in the spool what of it is due, when, and how often it was tried in vain. An
 //! errand that is due may go out at once, whenever there is room for it.
 
-use crate::crm::LeadsPage;
 use callbridge_call::EventTime;
+use callbridge_crm::LeadsPage;
 use callbridge_model::LeadId;
 use callbridge_model::TokenPrint;
 use serde_json::Value;

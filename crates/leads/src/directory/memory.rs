@@ -1,6 +1,5 @@
 //! A directory in memory.
 
-use super::Directory;
 use super::entry::{Entry, Life, Slot};
 use super::find::{Finding, Holding, Shelf, find};
 use super::learn::{Learned, Ledger, learn};
@@ -8,7 +7,6 @@ use super::news::LeadNews;
 use callbridge_model::{LeadId, Phone};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::{PoisonError, RwLock};
 
 /// Entries by lead: for tests and the simulation, where there are few.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,12 +93,5 @@ impl Shelf for Remembered {
             .get(&lead)
             .map(|entry| entry.life)
             .unwrap_or_default())
-    }
-}
-
-impl Directory for RwLock<Remembered> {
-    fn find(&self, phone: &Phone) -> Result<Finding, String> {
-        let remembered = self.read().unwrap_or_else(PoisonError::into_inner);
-        Ok(remembered.find(phone))
     }
 }

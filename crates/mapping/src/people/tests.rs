@@ -1,8 +1,8 @@
 use super::files::{Change, Error, News, Watched};
 use super::*;
-use crate::journal::tests::call;
 use crate::trunk::{Defaults, Trunks};
 use callbridge_call::EventTime;
+use callbridge_testkit::sample::call;
 use std::fs;
 use std::time::Duration;
 

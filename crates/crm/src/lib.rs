@@ -20,7 +20,7 @@ pub mod answer;
 pub mod client;
 mod envelope;
 pub mod failure;
-pub(crate) mod lenient;
+pub mod lenient;
 pub mod request;
 
 pub use address::{Address, AddressError};

@@ -36,7 +36,7 @@ pub(super) fn read(body: &[u8]) -> Result<Value, String> {
 ///
 /// # Errors
 /// The body is not JSON from its first byte to its last.
-pub(crate) fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
+pub fn read_keys(body: &[u8], keys: &[&'static str]) -> Result<Value, String> {
     let text = text(body);
     if text.trim().is_empty() {
         return Err("the body is empty".to_owned());

@@ -16,8 +16,8 @@
 
 use super::news::LeadNews;
 use super::rows::{LeadRow, page};
-use crate::crm::{Answer, LeadsPage};
 use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{Answer, LeadsPage};
 use callbridge_model::number::Country;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -11,33 +11,6 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae
 /// 2000-01-01: no call of ours began before.
 const EARLIEST: EventTime = EventTime::from_seconds(946_684_800);
 
-/// When this program was made, in epoch seconds; where that is not known, a time before it.
-const BUILT: i64 = match option_env!("CALLBRIDGE_BUILT") {
-    Some(digits) => seconds_of(digits.as_bytes()),
-    None => 1_795_132_800,
-};
-
-const fn seconds_of(digits: &[u8]) -> i64 {
-    let (mut seconds, mut at) = (0, 0);
-    while at < digits.len() {
-        seconds = seconds * 10 + (digits[at] - b'0') as i64;
-        at += 1;
-    }
-    seconds
-}
-
-/// When this program was built, or the newest commit in it was made.
-pub const fn built_at() -> EventTime {
-    EventTime::from_seconds(BUILT)
-}
-
-/// Our own clock is plainly wrong while it shows an earlier time: more than a day before this
-/// program was made. Calls are held until it is set, and nothing is sent.
-pub const fn right_from() -> EventTime {
-    const DAY: i64 = 86_400;
-    EventTime::from_seconds(BUILT - DAY)
-}
-
 /// A start may be so far ahead of our clock, and no further.
 const AHEAD_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -128,7 +101,7 @@ fn half_up(exact: Duration) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::journal::tests::call;
+    use callbridge_testkit::sample::call;
     use proptest::prelude::*;
 
     fn figures(length_ms: u64, talk_ms: u64, answered: bool) -> Figures {
@@ -212,12 +185,6 @@ mod tests {
             @"the call began at 1795151618 s, 301 s ahead of our clock"
         );
         assert!(at(1_795_151_317_000).is_some(), "milliseconds");
-    }
-
-    #[test]
-    fn a_clock_a_day_before_the_build_is_wrong() {
-        assert_eq!(right_from(), EventTime::from_seconds(BUILT - 86_400));
-        assert_eq!(seconds_of(b"1795151317"), 1_795_151_317);
     }
 
     #[test]

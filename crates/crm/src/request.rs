@@ -1,7 +1,7 @@
 //! What is asked of the service: the four requests of the call path, those about leads, and the
 //! body of each.
 
-use crate::crm::Address;
+use crate::Address;
 use callbridge_call::{Direction, EpochSeconds};
 use callbridge_model::{CallRecord, LeadId};
 use serde::{Deserialize, Serialize};

@@ -33,16 +33,5 @@ pub mod words;
 pub use find::{Finding, Holder, Standing};
 pub use news::{ContactId, ContactPhones, FirstPhone, LeadNews, Told, What};
 
-use callbridge_model::Phone;
-
-/// A directory as the rule `directory` asks it.
-pub trait Directory: std::fmt::Debug + Send + Sync {
-    /// Who has this number.
-    ///
-    /// # Errors
-    /// In words, when it cannot be looked up now.
-    fn find(&self, phone: &Phone) -> Result<Finding, String>;
-}
-
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! What is found, in words for people.
 
 use super::find::{Finding, Holder, Standing};
-use crate::people::LeadAnswer;
 use callbridge_call::EpochSeconds;
+use callbridge_mapping::people::LeadAnswer;
 
 /// Holders named in one answer.
 const NAMED_MAX: usize = 3;

@@ -268,4 +268,4 @@ impl Who {
 }
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;

@@ -1,5 +1,5 @@
 //! Errands: requests beside the way of the calls, about leads. An answer in, operations for the
-//! spool out; which errand is due says the spool ([`crate::spool::Errands`]), when it goes out the
+//! spool out; which errand is due says the spool ([`crate::errand::due::Errands`]), when it goes out the
 //! sender.
 //!
 //! An errand never stops the calls: what is refused is the errand's own affair. A dead token, a
@@ -8,26 +8,51 @@
 //!
 //! | module | what lives there |
 //! |---|---|
+//! | [`due`] | the requests, and which of them are due |
 //! | [`lead`] | look-ups for failed calls, the CRM's fields, what leads show |
 //! | [`failed`] | where a call that FAILED goes on, and what its letter says |
 
+pub mod due;
 pub mod failed;
 pub mod lead;
 
 pub use lead::{FieldWrite, Finding, Kind, Told};
 
-use crate::crm::Answer;
-use crate::people::directory::backfill::Heard;
-use crate::spool::{Errand, Op};
+use crate::directory::backfill::Heard;
+use crate::errand::due::Errand;
 use callbridge_call::EventTime;
+use callbridge_crm::Answer;
+use callbridge_crm::LeadsPage;
 use callbridge_model::TokenPrint;
+
+/// What is to be stored of a request about leads.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LeadChange {
+    /// It leaves, or has its answer.
+    Request {
+        /// What is told.
+        told: Box<Told>,
+        /// Now.
+        at: EventTime,
+    },
+    /// A page of leads, or why there is none: what it tells is learned, and how far the backfill
+    /// is remembered.
+    Backfill {
+        /// What was asked for.
+        page: LeadsPage,
+        /// What came.
+        heard: Box<Heard>,
+        /// Now.
+        at: EventTime,
+    },
+}
 
 /// What an answer means for an errand.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settled {
     /// To be committed. They change what is due: an errand whose operations do not is not sent
     /// again within a minute.
-    pub ops: Vec<Op>,
+    pub changes: Vec<LeadChange>,
     /// It did what it was for, or needs nothing more.
     pub done: bool,
     /// What the service or the transport said, where it refused or failed.
@@ -36,7 +61,7 @@ pub struct Settled {
 
 /// What is to be committed before an errand leaves, so that a kill does not hide it; `write` is of
 /// an [`Errand::FieldWrite`].
-pub fn launched(now: EventTime, errand: &Errand, write: Option<FieldWrite>) -> Vec<Op> {
+pub fn launched(now: EventTime, errand: &Errand, write: Option<FieldWrite>) -> Vec<LeadChange> {
     let told = match (errand, write) {
         (Errand::FieldWrite(lead), Some(write)) => Told::Writes(*lead, write),
         (Errand::FieldWrite(_), None) => Told::Back(errand.clone()),
@@ -45,12 +70,12 @@ pub fn launched(now: EventTime, errand: &Errand, write: Option<FieldWrite>) -> V
         }
         (Errand::Backfill(_) | Errand::Asked(..), _) => return Vec::new(),
     };
-    vec![op(told, now)]
+    vec![change(told, now)]
 }
 
-fn op(told: Told, at: EventTime) -> Op {
+fn change(told: Told, at: EventTime) -> LeadChange {
     let told = Box::new(told);
-    Op::Errand { told, at }
+    LeadChange::Request { told, at }
 }
 
 /// Judges the answer to an errand that was sent with this token.
@@ -59,13 +84,13 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &Answer, token: &TokenPri
         Errand::LookUp(_) | Errand::Catalogue | Errand::FieldWrite(_) | Errand::FieldPoll(_) => {
             let settled = lead::settle(errand, answer, token, now);
             settled.map_or_else(Settled::default, |settled| Settled {
-                ops: vec![op(settled.told, now)],
+                changes: vec![change(settled.told, now)],
                 done: settled.done,
                 words: settled.words,
             })
         }
         Errand::Backfill(page) => Settled {
-            ops: vec![Op::Backfilled {
+            changes: vec![LeadChange::Backfill {
                 page: *page,
                 heard: Box::new(Heard::of(answer)),
                 at: now,
@@ -75,7 +100,7 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &Answer, token: &TokenPri
         },
         // whoever asked hears the answer itself
         Errand::Asked(..) => Settled {
-            ops: Vec::new(),
+            changes: Vec::new(),
             done: answer.is_good(),
             words: answer.words(),
         },

@@ -90,14 +90,14 @@ pub fn message(call: &CallRecord, found: Finding, said: &str) -> Option<String> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::sample;
     use callbridge_model::EmployeeId;
+    use callbridge_testkit::sample::record;
 
     fn call(lead: i64, employee: Option<i64>) -> CallRecord {
         CallRecord {
             lead_id: LeadId::new(lead),
             employee_id: employee.and_then(EmployeeId::new),
-            ..sample(1)
+            ..record()
         }
     }
 

@@ -1,7 +1,7 @@
 //! What each answer means.
 
 use super::*;
-use crate::spool::FieldPoll;
+use crate::errand::due::FieldPoll;
 use serde_json::Value;
 
 fn lead() -> LeadId {

@@ -3,11 +3,11 @@
 //! None of them stops calls: where the token may not do one, or the service refuses it, that kind
 //! rests for an hour and says so.
 
-use crate::crm::Answer;
+use crate::errand::due::Errand;
 use crate::lead_field::shows::Part;
 use crate::lead_field::{Catalogue, Item, catalogue};
-use crate::spool::Errand;
 use callbridge_call::EventTime;
+use callbridge_crm::Answer;
 use callbridge_model::LeadId;
 use callbridge_model::TokenPrint;
 use serde::{Deserialize, Serialize};

@@ -1,0 +1,41 @@
+//! When this program was made: no clock of ours is right before that.
+
+use callbridge_call::EventTime;
+
+/// When this program was made, in epoch seconds; where that is not known, a time before it.
+const BUILT: i64 = match option_env!("CALLBRIDGE_BUILT") {
+    Some(digits) => seconds_of(digits.as_bytes()),
+    None => 1_795_132_800,
+};
+
+const fn seconds_of(digits: &[u8]) -> i64 {
+    let (mut seconds, mut at) = (0, 0);
+    while at < digits.len() {
+        seconds = seconds * 10 + (digits[at] - b'0') as i64;
+        at += 1;
+    }
+    seconds
+}
+
+/// When this program was built, or the newest commit in it was made.
+pub const fn built_at() -> EventTime {
+    EventTime::from_seconds(BUILT)
+}
+
+/// Our own clock is plainly wrong while it shows an earlier time: more than a day before this
+/// program was made. Calls are held until it is set, and nothing is sent.
+pub const fn right_from() -> EventTime {
+    const DAY: i64 = 86_400;
+    EventTime::from_seconds(BUILT - DAY)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_clock_a_day_before_the_build_is_wrong() {
+        assert_eq!(right_from(), EventTime::from_seconds(BUILT - 86_400));
+        assert_eq!(seconds_of(b"1795151317"), 1_795_151_317);
+    }
+}
