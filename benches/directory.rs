@@ -7,10 +7,10 @@
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge::spool::{Handle, LeadDirectory, Op, Settings, open};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_model::{LeadId, Phone};
+use callbridge_spool::{Handle, LeadDirectory, Op, Settings, open};
 use rusqlite::Connection;
 use std::path::Path;
 use std::time::{Duration, Instant};

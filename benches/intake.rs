@@ -7,9 +7,9 @@
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge::spool::{Finished, Op, Settings, open};
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
+use callbridge_spool::{Finished, Op, Settings, open};
 use rusqlite::Connection;
 use serde_json::json;
 use std::fs::{File, OpenOptions};

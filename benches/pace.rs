@@ -48,11 +48,11 @@ mod witness;
 #[allow(dead_code, reason = "the tests use more of it")]
 mod world;
 
-use callbridge::sender::Rate;
-use callbridge::sender::pacer::{Pace, Pacer, Past};
 use callbridge_call::EventTime;
 use callbridge_sandbox::token::TokenKey;
 use callbridge_sandbox::window::{Rate as Limit, Windows};
+use callbridge_sender::Rate;
+use callbridge_sender::pacer::{Pace, Pacer, Past};
 use governor::clock::FakeRelativeClock;
 use governor::middleware::NoOpMiddleware;
 use governor::state::{InMemoryState, NotKeyed};

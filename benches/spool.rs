@@ -8,12 +8,12 @@
 #[path = "support/table.rs"]
 mod table;
 
-use callbridge::spool::{
-    Ask, Done, Finished, Guard, Handle, LetterFilter, Op, RowId, Settings, Step, open,
-};
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_model::Judged;
 use callbridge_model::TokenPrint;
+use callbridge_spool::{
+    Ask, Done, Finished, Guard, Handle, LetterFilter, Op, RowId, Settings, Step, open,
+};
 use rusqlite::Connection;
 use serde_json::json;
 use std::net::TcpListener;

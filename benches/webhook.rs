@@ -11,19 +11,19 @@ mod table;
 
 use axum::Router;
 use axum::routing::post;
-use callbridge::spool;
-use callbridge::spool::{Handle, Op, Settings, Step};
-use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use callbridge::webhook::http;
-use callbridge::webhook::judge::{Bench, Judged, judge};
-use callbridge::webhook::receiver::Receiver;
-use callbridge::webhook::secrets::{Places, Secrets};
-use callbridge::webhook::tally::Tally;
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source::Place;
 use callbridge_model::webhook_signature::Key;
+use callbridge_spool as spool;
+use callbridge_spool::{Handle, Op, Settings, Step};
+use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
+use callbridge_webhook::http;
+use callbridge_webhook::judge::{Bench, Judged, judge};
+use callbridge_webhook::receiver::Receiver;
+use callbridge_webhook::secrets::{Places, Secrets};
+use callbridge_webhook::tally::Tally;
 use serde_json::json;
 use std::future::pending;
 use std::io::{Read as _, Write as _};
@@ -204,6 +204,7 @@ fn receiver(spool: &Handle) -> Arc<Receiver> {
         spool: spool.clone(),
         secrets: Secrets::new(places, None).0,
         country: None,
+        clock_right_from: callbridge_call::EventTime::from_seconds(0),
         tally: Arc::new(Tally::new()),
     })
 }

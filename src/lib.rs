@@ -13,39 +13,27 @@
 //! | module | what lives there, in the order of the flow |
 //! |---|---|
 //! | [`cli`] | arguments, environment and secrets, checked; exit codes, logging |
+//! | [`commands`] | what each command does, and with which answer |
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
 //! | [`intake`] | frames of the sources to finished calls; a verdict on each after the commit |
-//! | [`spool`] | the state folder: calls and letters, kept from the first commit to the last |
-//! | [`sender`] | what is sent when, and what its answer means |
-//! | [`oauth`] | tokens by consent: connected, kept fresh, revoked |
 //! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
 //! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
 //! | [`ops`] | health, metrics, status, systemd |
-//! | [`explain`] | a recording or a kept call, told step by step |
-//! | [`check`] | whether PBX, CRM and machine are as `run` needs them |
-//! | [`demo`] | recorded calls into the sandbox, shown as they go |
-//! | [`webhook`] | events that the CRM sends to us: proved, understood, kept |
 //! | [`machine`] | which machine this is, hashed |
 //! | [`privilege`] | root in a state folder of another's |
 
 pub mod build_time;
-pub mod check;
 pub mod cli;
+pub mod commands;
 pub mod control;
 pub mod daemon;
 pub mod dead_letter;
-pub mod demo;
-pub mod explain;
 #[cfg(test)]
 mod golden;
 pub mod intake;
 pub mod machine;
-pub mod oauth;
 pub mod ops;
 pub mod privilege;
-pub mod sender;
-pub mod spool;
-pub mod webhook;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

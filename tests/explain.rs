@@ -63,7 +63,8 @@ fn explained(arguments: &[&str]) -> Vec<Value> {
         panic!("{command:?}")
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    callbridge::explain::run(&explain, &environment, &mut out, &mut notes).expect("explained");
+    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
+        .expect("explained");
     let text = String::from_utf8(out).expect("UTF-8");
     text.lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))

@@ -146,7 +146,8 @@ fn explain(source: &str, file: &Path, more: &[&str]) -> String {
         panic!("{command:?}")
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    callbridge::explain::run(&explain, &environment, &mut out, &mut notes).expect("explained");
+    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
+        .expect("explained");
     String::from_utf8(out).expect("UTF-8")
 }
 

@@ -54,7 +54,7 @@ fn told_as(format: &str, arguments: &[&str]) -> Result<String, String> {
         panic!("{command:?}")
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let ended = callbridge::explain::run(&explain, &environment, &mut out, &mut notes);
+    let ended = callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes);
     ended.map_err(|failure| failure.to_string())?;
     Ok(String::from_utf8(out).expect("UTF-8"))
 }

@@ -5,8 +5,8 @@ use crate::calls::call;
 use crate::scenario::{Length, Run};
 use crate::table;
 use crate::world::World;
-use callbridge::sender::Settings;
 use callbridge_sandbox as sandbox;
+use callbridge_sender::Settings;
 use std::time::{Duration, Instant};
 
 /// An hour's calls, all finished before the first request.

@@ -2,9 +2,9 @@
 #![no_main]
 
 use callbridge_model::secret::Secret;
-use callbridge::webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use callbridge::webhook::judge::{Bench, Judged, judge};
-use callbridge::webhook::keyring::Keyring;
+use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
+use callbridge_webhook::judge::{Bench, Judged, judge};
+use callbridge_webhook::keyring::Keyring;
 use callbridge_model::webhook_signature::Key;
 use callbridge_call::EventTime;
 

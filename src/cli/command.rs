@@ -49,7 +49,7 @@ pub enum Command {
     /// `lead check`
     LeadCheck(Box<LeadCheck>),
     /// `connect`
-    Connect(Box<crate::oauth::connect::Connect>),
+    Connect(Box<crate::commands::connect::Connect>),
     /// `disconnect`, with its state folder.
     Disconnect(PathBuf),
     /// `lead set`

@@ -3,8 +3,8 @@
 use super::command::{Asking, Command};
 use super::{logging, manual};
 use crate::cli::Failure;
+use crate::commands::explain::text::Paint;
 use crate::control::command;
-use crate::explain::text::Paint;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::secret::forbid_dumps;
@@ -30,11 +30,11 @@ pub async fn dispatch(
         }
         Command::Demo(demo) => {
             logging::set_up(demo.log, environment);
-            crate::demo::run::run(demo, shutdown).await
+            crate::commands::demo::run::run(demo, shutdown).await
         }
         Command::Check(check) => {
             logging::set_up(check.config.log, environment);
-            crate::check::run(&check).await
+            crate::commands::check::run(&check).await
         }
         Command::Explain(explain) if explain.file.is_none() => {
             let colour = logging::colour(environment, io::stdout().is_terminal());
@@ -42,7 +42,7 @@ pub async fn dispatch(
         }
         Command::Explain(explain) => {
             let mut out = io::BufWriter::new(io::stdout().lock());
-            crate::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
+            crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
         }
         Command::Status { exit_code, at } => command::status(&at, exit_code).await,
         Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
@@ -57,8 +57,8 @@ pub async fn dispatch(
             };
             command::lead::check(&check.phone, &at, check.config.rules).await
         }
-        Command::Connect(connect) => crate::oauth::connect::run(*connect).await,
-        Command::Disconnect(state) => crate::oauth::disconnect::run(&state).await,
+        Command::Connect(connect) => crate::commands::connect::run(*connect).await,
+        Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
         Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,
         Command::Sandbox(options) => {
             logging::set_up(Default::default(), environment);

@@ -145,7 +145,7 @@ mod tests {
                     "{silent} at {level}"
                 );
             }
-            for own in ["callbridge::sender", "callbridge_source::amqp"] {
+            for own in ["callbridge_sender", "callbridge_source::amqp"] {
                 assert!(filter.would_enable(own, &level), "{own} at {level}");
             }
             assert!(
@@ -153,7 +153,7 @@ mod tests {
                 "at {level}"
             );
         }
-        assert!(!filter(Level::INFO).would_enable("callbridge::sender", &Level::DEBUG));
+        assert!(!filter(Level::INFO).would_enable("callbridge_sender", &Level::DEBUG));
         assert!(!filter(Level::INFO).would_enable("hyper::proto", &Level::INFO));
         assert!(filter(Level::INFO).would_enable("hyper::proto", &Level::WARN));
     }

@@ -2,9 +2,6 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
-use crate::sender::Asking;
-use crate::sender::asking::Reply;
-use crate::spool::{Error, Handle, Op};
 use callbridge_crm::Answer;
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::Told;
@@ -13,6 +10,9 @@ use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_model::LeadId;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
+use callbridge_sender::Asking;
+use callbridge_sender::asking::Reply;
+use callbridge_spool::{Error, Handle, Op};
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::time::{Instant, sleep};

@@ -1,9 +1,9 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
-use crate::spool::State;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{EmployeeId, LeadId, Reason, Said};
+use callbridge_spool::State;
 use serde::{Deserialize, Serialize};
 
 /// A question.

@@ -3,10 +3,10 @@
 use super::lists::passed;
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
-use crate::spool::{Handle, LeadDirectory};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::clock;
+use callbridge_spool::{Handle, LeadDirectory};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::time::timeout;

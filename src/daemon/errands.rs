@@ -2,10 +2,11 @@
 //! written.
 
 use super::lists::passed;
-use crate::spool::{self, Error, Handle};
 use callbridge_leads::errand::Kind;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};
+use callbridge_spool as spool;
+use callbridge_spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

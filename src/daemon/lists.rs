@@ -3,7 +3,6 @@
 use crate::dead_letter::release::release;
 use crate::intake::run::SharedPeople;
 use crate::ops::kept::unknown_employees;
-use crate::spool::{Error, Handle};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::Directory;
 use callbridge_mapping::people::People;
@@ -13,6 +12,7 @@ use callbridge_mapping::people::matching;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::status::{Employees, ListFile};
+use callbridge_spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -43,13 +43,13 @@ use crate::intake::written::Files;
 use crate::ops::metrics::Durations;
 use crate::ops::{http, systemd};
 use crate::privilege;
-use crate::sender::Asking;
-use crate::spool::{Guard, Handle, Integrity, LeadDirectory};
 use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
+use callbridge_sender::Asking;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
+use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
 use observer::Observer;
 use outward::Outward;
@@ -127,7 +127,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
 
 /// A part of the daemon has failed; where the spool has, with the code of that.
 fn failed_at_work(error: anyhow::Error) -> Failure {
-    let of_spool = error.downcast_ref::<crate::spool::Error>();
+    let of_spool = error.downcast_ref::<callbridge_spool::Error>();
     let code = of_spool.map_or(Code::Configuration, |error| {
         Code::of_number(error.exit_code())
     });
@@ -285,7 +285,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When the spool cannot be read.
-    pub async fn status(&self) -> Result<Status, crate::spool::Error> {
+    pub async fn status(&self) -> Result<Status, callbridge_spool::Error> {
         self.observer.status().await
     }
 
@@ -407,7 +407,7 @@ fn keep_people(
 
 /// What looks after the state itself.
 fn start_keeping(
-    spool: &crate::spool::Handle,
+    spool: &callbridge_spool::Handle,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) {
@@ -490,7 +490,7 @@ async fn until(
 
 /// Looks at the state each second, and tells what the check of its file found. Ends with an error
 /// when the file is damaged, and when the spool's thread has ended: nothing can be kept then.
-async fn watch_spool(spool: crate::spool::Handle) -> anyhow::Result<()> {
+async fn watch_spool(spool: callbridge_spool::Handle) -> anyhow::Result<()> {
     let mut look = tokio::time::interval(SPOOL_EVERY);
     let mut told = Integrity::NotNeeded;
     loop {

@@ -6,14 +6,14 @@ use super::readers::{self, Others};
 use super::webhooks::Shown;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
-use crate::sender::status::SenderStatus;
-use crate::spool::{Error, Handle, Store};
 use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;
 use callbridge_model::heartbeat::Vital;
 use callbridge_model::status::{
     Backlog, Employees, Pause, Requests, Source, SourceState, Status, Token,
 };
+use callbridge_sender::status::SenderStatus;
+use callbridge_spool::{Error, Handle, Store};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::time::Duration;

@@ -7,15 +7,15 @@ use crate::build_time;
 use crate::cli::config::{Config, Crm, DeadLetters};
 use crate::dead_letter::queue::Queue;
 use crate::ops::metrics::Durations;
-use crate::sender::asking::{Asking, asking};
-use crate::sender::plan::Settings;
-use crate::sender::run::Sender;
-use crate::sender::status::SenderStatus;
-use crate::spool::Handle;
 use callbridge_crm::Client;
 use callbridge_crm::client::Setup;
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::status::Requests;
+use callbridge_sender::asking::{Asking, asking};
+use callbridge_sender::plan::Settings;
+use callbridge_sender::run::{RequestTimes, Sender};
+use callbridge_sender::status::SenderStatus;
+use callbridge_spool::Handle;
 use std::sync::Arc;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -51,6 +51,7 @@ pub fn start_sender(
         };
     };
     let (token, token_requests) = tokens::keep(config, crm, &shown, stopped, tasks);
+    let request = durations.request.clone();
     let pulse = Pulse::new("the sender");
     let vital = pulse.vital();
     let sender = Sender {
@@ -64,7 +65,7 @@ pub fn start_sender(
             seed: uuid::Uuid::new_v4().as_u64_pair().0,
             clock_right_from: Some(build_time::right_from()),
         },
-        durations: durations.clone(),
+        request_times: RequestTimes::new(move |took| request.observe(took.as_secs_f64())),
         questions,
         pulse,
     };

@@ -2,12 +2,12 @@
 
 use super::has_stopped;
 use crate::cli::config::{Config, Crm, TokenFrom};
-use crate::oauth::{command, keeper};
-use crate::sender::status::SenderStatus;
-use crate::sender::token::TokenSource;
-use crate::sender::told::Told;
 use callbridge_model::secret_source::Place;
 use callbridge_model::status::Requests;
+use callbridge_oauth::{command, keeper};
+use callbridge_sender::status::SenderStatus;
+use callbridge_sender::token::TokenSource;
+use callbridge_sender::told::Told;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

@@ -2,9 +2,9 @@
 
 use super::lists::passed;
 use crate::dead_letter::release::expire;
-use crate::spool::{Done, Error, Handle, Op};
 use callbridge_model::clock;
 use callbridge_source::EventTime;
+use callbridge_spool::{Done, Error, Handle, Op};
 use std::time::Duration;
 use tokio::time::Instant;
 

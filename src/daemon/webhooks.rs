@@ -2,19 +2,20 @@
 //! before the spool is open, and nothing here is needed for calls to be journaled.
 
 use super::{has_stopped, until};
+use crate::build_time;
 use crate::cli::Failure;
 use crate::cli::config::{Config, Webhooks as Settings};
 use crate::privilege;
-use crate::spool::Handle;
-use crate::webhook::http;
-use crate::webhook::receiver::{BOUND, Receiver};
-use crate::webhook::secrets::{Places, Secrets};
-use crate::webhook::tally::{Events, Tally};
-use crate::webhook::tls;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::exit::Code;
 use callbridge_model::number::Country;
 use callbridge_model::status::Webhooks;
+use callbridge_spool::Handle;
+use callbridge_webhook::http;
+use callbridge_webhook::receiver::{BOUND, Receiver};
+use callbridge_webhook::secrets::{Places, Secrets};
+use callbridge_webhook::tally::{Events, Tally};
+use callbridge_webhook::tls;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -122,6 +123,7 @@ pub async fn start(
         spool: spool.clone(),
         secrets: Arc::clone(&secrets),
         country: country(&config.rules.trunks),
+        clock_right_from: build_time::right_from(),
         tally: Arc::clone(&shown.tally),
     });
     let (current, keeping) = tls.unzip();

@@ -11,10 +11,10 @@
 //! `state` is `dead` or `parked` while it waits, and closes it as `retried`, `released` (by itself)
 //! or `discarded`; `journaled` follows when the journal holds the call.
 
-use crate::spool::{Handle, Notice, Op};
 use callbridge_source::amqp::{Login, declare_command};
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Backoff, Bounds, Secret, chance};
+use callbridge_spool::{Handle, Notice, Op};
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions, QueueDeclareOptions};
 use lapin::types::{AMQPValue, FieldTable};
 use lapin::{BasicProperties, Channel, Confirmation, Connection};
@@ -55,7 +55,7 @@ pub enum Error {
     },
     /// The spool.
     #[error(transparent)]
-    Spool(#[from] crate::spool::Error),
+    Spool(#[from] callbridge_spool::Error),
 }
 
 /// A queue for dead letters, and how to log in.
@@ -247,7 +247,7 @@ impl Outbox {
                     }
                     tokio::time::sleep(LOOK_EVERY).await;
                 }
-                Err(Error::Spool(crate::spool::Error::Closed)) => return,
+                Err(Error::Spool(callbridge_spool::Error::Closed)) => return,
                 Err(error) => {
                     let up = self
                         .line

@@ -9,12 +9,12 @@
 //! No request was made for any of these. What waits for something else than before says so: a call
 //! without a lead whose number gets two is `ambiguous_lead` from then on.
 
-use crate::spool::{Error, Handle, Op, Row, RowId, State, Step};
 use callbridge_call::EventTime;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::{Judged, LeadId, Outcome, Phone, Reason};
+use callbridge_spool::{Error, Handle, Op, Row, RowId, State, Step};
 use futures_util::future::join_all;
 use std::time::Duration;
 

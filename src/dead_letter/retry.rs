@@ -1,12 +1,12 @@
 //! A letter is sent again: mapped anew by the rules in force, under its own uuid.
 
 use crate::control::Employee;
-use crate::spool::{Error, Row, State, Step};
 use callbridge_call::EventTime;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
 use callbridge_mapping::people::People;
 use callbridge_model::{CallRecord, LeadId, Outcome, Reason, Said};
+use callbridge_spool::{Error, Row, State, Step};
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug, Default)]

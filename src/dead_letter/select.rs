@@ -1,7 +1,7 @@
 //! Which letters a command means.
 
 use crate::control::Selection;
-use crate::spool::{Error, Handle, Letter, LetterFilter, RowId};
+use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId};
 
 /// Letters read from the spool at a time.
 const PAGE: usize = 200;

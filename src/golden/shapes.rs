@@ -1,14 +1,15 @@
 //! The shapes of this crate that others may see.
 
-use crate::oauth::connection::Connection;
-use crate::sender::memory::Memory;
-use crate::spool::Attempt;
+use crate::intake::gap_log::GapLog;
 use callbridge_call::FinishedCall;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::errand::failed::Been;
 use callbridge_leads::lead_field::Catalogue;
 use callbridge_leads::lead_field::shows::Shows;
 use callbridge_model::CallRecord;
+use callbridge_oauth::connection::Connection;
+use callbridge_sender::memory::Memory;
+use callbridge_spool::Attempt;
 use callbridge_testkit::golden::{holds, keeps};
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,29 @@ fn what_the_sender_remembers() {
             _ => Err(read.doubts.join("; ")),
         }
     });
+}
+
+/// A state of the first release, as the spool's own tests have it.
+const WHOLE: &str = include_str!("../../crates/spool/src/tests/schema_8.sql");
+
+#[test]
+fn what_other_parts_keep_in_a_released_state_is_understood() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("spool.db");
+    let db = rusqlite::Connection::open(file).expect("made");
+    db.execute_batch(WHOLE).expect("the script is whole");
+    drop(db);
+    let settings = callbridge_spool::Settings::default();
+    let (handle, _guard) = callbridge_spool::open(dir.path(), settings).expect("a released state");
+    let read = handle.read_blocking(|store| {
+        let memory = Memory::read(store.meta("sender.memory")?.as_deref());
+        assert_eq!(memory.doubts, [] as [String; 0]);
+        assert_ne!(memory.memory, Memory::default());
+        let gaps = GapLog::stored(store.meta("gaps")?.as_deref());
+        assert_eq!(gaps.expect("readable").listed().len(), 2);
+        Ok(())
+    });
+    read.expect("readable");
 }
 
 #[test]

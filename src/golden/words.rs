@@ -1,13 +1,13 @@
 //! The words that are stored: none is ever changed, and none comes without a golden word.
 
-use crate::sender::sweep::ways::{End, Range};
-use crate::spool::{Fate, Left, State};
 use callbridge_call::Direction;
 use callbridge_leads::errand::Finding;
 use callbridge_leads::lead_field::Name;
 use callbridge_leads::lead_field::shows::{Asks, Stands};
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::Kind;
+use callbridge_sender::sweep::ways::{End, Range};
+use callbridge_spool::{Fate, Left, State};
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -109,7 +109,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
         ("what a sweep begins with", serialized(&range)),
         ("where the newest records stand", serialized(&end)),
         ("a breach in the sandbox's state", serialized(&breach)),
-        ("books", crate::spool::book_words()),
+        ("books", callbridge_spool::book_words()),
     ])
 }
 

@@ -1,7 +1,6 @@
 //! Our own clock is behind the program's making, as on a board without a battery at its boot.
 
 use super::{Intake, Memory, Settings, SourceSettings};
-use crate::spool::{Finished, Op};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_mapping::journal::Rules;
@@ -10,6 +9,7 @@ use callbridge_mapping::trunk;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_source::{Frame, SourceId};
+use callbridge_spool::{Finished, Op};
 use std::time::Duration;
 
 const FRAMES: &str = include_str!("../../tests/recordings/inbound_answered/amiws.jsonl");

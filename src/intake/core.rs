@@ -9,7 +9,6 @@ use super::second::{self, Second};
 use super::settings::{Memory, Settings, SourceSettings};
 use super::source::{Source, order};
 use super::unmatched::{self, UnmatchedLog};
-use crate::spool::{Finished, Known, Op};
 use callbridge_asterisk::{Decoded, DecoderSettings, Format, Likeness, Unreadable};
 use callbridge_call::trunk::Conflict;
 use callbridge_call::{EventTime, Patience, Told};
@@ -19,6 +18,7 @@ use callbridge_mapping::people::People;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame, SourceId, Verdict};
+use callbridge_spool::{Finished, Known, Op};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// PBXs on all streams together; a stream that names more of them is not telling the truth.

@@ -2,10 +2,10 @@
 //! PBX's own file has told what happened in them.
 
 use super::gaps::Gap;
-use crate::spool::Op;
 use callbridge_call::EventTime;
 use callbridge_model::status::SourceGap;
 use callbridge_source::url::without_secret_file;
+use callbridge_spool::Op;
 use serde::{Deserialize, Serialize};
 
 /// Gaps kept; the oldest goes first.

@@ -8,11 +8,11 @@ use super::core::Intake;
 use super::pbx::pbx_of;
 use super::report::News;
 use super::source::Source;
-use crate::spool::Op;
 use callbridge_asterisk::Format;
 use callbridge_call::{EventTime, FinishedCall, Mark, Patience, Told};
 use callbridge_model::status;
 use callbridge_source::{Frame, SourceId};
+use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
 

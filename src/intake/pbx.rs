@@ -4,10 +4,10 @@ use super::core::Intake;
 use super::gaps::Deaf;
 use super::records::Records;
 use super::second::Second;
-use crate::spool::{Known, Op};
 use callbridge_call::{
     Assembler, Counts, Direction, EventTime, FinishedCall, Kind, Told, UniqueId,
 };
+use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 

@@ -6,8 +6,8 @@
 //! any, have come past its end: a queue of CDRs is read faster than one of channel events.
 
 use super::pbx::Pbx;
-use crate::spool::{Known, Op};
 use callbridge_call::{Cdr, EventTime, FinishedCall, Folder, Settings};
+use callbridge_spool::{Known, Op};
 
 /// Kept with the open calls of a PBX, under its name and this.
 const KEPT: &str = "?cdr";

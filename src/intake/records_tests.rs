@@ -1,7 +1,6 @@
 //! Call detail records through the intake: folded where no event tells of their call.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use crate::spool::{Finished, Known, Op};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_mapping::journal::Rules;
@@ -10,6 +9,7 @@ use callbridge_mapping::trunk;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_source::{Frame, SourceId, Verdict};
+use callbridge_spool::{Finished, Known, Op};
 use std::time::Duration;
 
 const SOURCE: SourceId = SourceId(0);

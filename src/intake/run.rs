@@ -5,7 +5,6 @@
 use super::core::{Batch, Intake};
 use super::written::Files;
 use crate::dead_letter::release::release;
-use crate::spool::{self, Finished, Op};
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
@@ -14,6 +13,8 @@ use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status;
 use callbridge_model::{Outcome, Reason};
 use callbridge_source::{Intake as RingEnd, Item, SourceId, Verdicts};
+use callbridge_spool as spool;
+use callbridge_spool::{Finished, Op};
 use std::collections::BTreeMap;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;

@@ -2,11 +2,11 @@
 //! can neither delay nor change what the primary tells, and brought together with it call by call.
 
 use super::pbx::Pbx;
-use crate::spool::{Known, Op};
 use callbridge_call::{
     Assembler, Decision, EventTime, FinishedCall, Folder, Knowledge, Patience, Reconciler,
     Settings, Told, UniqueId,
 };
+use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
 
 /// Kept with the open calls of a PBX, under its name and one of these.

@@ -3,12 +3,12 @@
 use super::proof::Proof;
 use super::settings::SourceSettings;
 use super::written;
-use crate::spool::Op;
 use callbridge_asterisk::{Decoder, DecoderSettings};
 use callbridge_call::{EventTime, Told};
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::status;
 use callbridge_source::{FilePosition, Frame};
+use callbridge_spool::Op;
 
 /// So many messages of a source are looked at for another format, before the first that is read.
 const LOOKED_AT_MAX: u8 = 16;

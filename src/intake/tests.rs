@@ -1,7 +1,6 @@
 //! The intake over recorded frames, without clock, socket or file.
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
-use crate::spool::{self, Done, Finished, Known, Op, Store};
 use callbridge_asterisk::Format;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_mapping::journal::Rules;
@@ -11,6 +10,8 @@ use callbridge_mapping::trunk::Trunks;
 use callbridge_model::Outcome;
 use callbridge_model::status;
 use callbridge_source::{Frame, SourceId, Verdict};
+use callbridge_spool as spool;
+use callbridge_spool::{Done, Finished, Known, Op, Store};
 use std::time::Duration;
 
 const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";

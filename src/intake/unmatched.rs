@@ -1,10 +1,10 @@
 //! Channels of no trunk that carried outside numbers, by what they have in common: what `status`
 //! and the metrics show of them, kept over restarts until a flag names them.
 
-use crate::spool::Op;
 use callbridge_call::EventTime;
 use callbridge_call::Extension;
 use callbridge_model::status;
+use callbridge_spool::Op;
 
 /// Prefixes kept; the channels of all others are counted together.
 const KEPT: usize = 32;

@@ -1,6 +1,6 @@
 //! How a source is written, against how it is said to be: words for `run` and `check`.
 
-use crate::explain::columns_seen;
+use crate::commands::explain::columns_seen;
 use callbridge_asterisk::{DecoderSettings, Fit, Format, Likeness};
 use callbridge_source::SourceId;
 use callbridge_source::url::{SourceUrl, Transport};

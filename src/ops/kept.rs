@@ -2,8 +2,8 @@
 
 use crate::intake::gap_log::{self, GapLog};
 use crate::intake::unmatched::{self, UnmatchedLog};
-use crate::spool::{Error, Store};
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
+use callbridge_spool::{Error, Store};
 
 /// What is kept, at this second, in this state folder.
 ///

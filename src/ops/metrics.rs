@@ -76,7 +76,7 @@ pub struct Observed {
     /// Lines of the log that nobody will read: stderr did not take them.
     pub log_lines_lost: u64,
     /// Events that came to us, by kind and result; `None` where none are taken.
-    pub webhooks: Option<crate::webhook::tally::Events>,
+    pub webhooks: Option<callbridge_webhook::tally::Events>,
     /// Shared with where they are counted.
     pub durations: Durations,
 }

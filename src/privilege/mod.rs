@@ -31,8 +31,8 @@ pub use way::{Owner, is_open_to_all};
 
 use crate::cli::Failure;
 use crate::cli::command::Command;
-use crate::spool;
 use callbridge_model::exit::Code;
+use callbridge_spool as spool;
 use held::Held;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{

@@ -3,9 +3,10 @@
 use crate::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
 use crate::stage::{holds, soon};
 use callbridge::dead_letter::queue::Queue;
-use callbridge::spool::{self, Guard, Handle, Op, Settings};
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Bounds, EventTime, Secret};
+use callbridge_spool as spool;
+use callbridge_spool::{Guard, Handle, Op, Settings};
 use lapin::types::{AMQPValue, FieldTable};
 use std::time::Duration;
 use tokio::sync::oneshot;

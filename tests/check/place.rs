@@ -3,8 +3,8 @@
 use crate::calls::Call;
 use crate::findings::{check, with};
 use crate::sidecar::{Place, crm};
-use callbridge::spool;
 use callbridge_sandbox::Server;
+use callbridge_spool as spool;
 use tokio::net::TcpListener;
 
 async fn stage() -> (Place, Server, Vec<String>) {

@@ -291,7 +291,7 @@ async fn a_state_of_a_later_release_is_refused_with_78_and_kept() {
     let source = place.file("recorded", "ami");
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--until-idle"];
     place.run(&crm.url(), &flags).succeeds().await;
-    let path = place.at("state").join(callbridge::spool::folder::FILE);
+    let path = place.at("state").join(callbridge_spool::folder::FILE);
     let database = rusqlite::Connection::open(&path).expect("the state");
     let later = 4711;
     database

@@ -269,7 +269,7 @@ async fn what_the_program_makes_is_for_its_user_alone_whatever_the_umask() {
         );
         names.push(name);
     }
-    for wanted in ["control.sock", callbridge::spool::folder::FILE] {
+    for wanted in ["control.sock", callbridge_spool::folder::FILE] {
         assert!(
             names.iter().any(|name| name == wanted),
             "{wanted} of {names:?}"

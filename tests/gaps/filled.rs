@@ -3,7 +3,6 @@
 use crate::cut::cuts;
 use crate::recorded::{Recording, all, cel};
 use callbridge::intake::{Intake, Memory, Settings, SourceSettings};
-use callbridge::spool::{Known, Op};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
 use callbridge_mapping::journal::Rules;
@@ -12,6 +11,7 @@ use callbridge_mapping::trunk;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::{CallRecord, Outcome};
 use callbridge_source::{Frame, SourceId};
+use callbridge_spool::{Known, Op};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -4,8 +4,8 @@ use crate::crm::{self, RATE_FLAG};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::until;
-use callbridge::spool::folder::{FILE, LOCK};
 use callbridge_sandbox::Server;
+use callbridge_spool::folder::{FILE, LOCK};
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 

@@ -3,9 +3,9 @@
 //!
 //! Each test starts this binary anew as its child, told by [`CHILD`] what to do and where.
 
-use callbridge::spool::{Done, Error, Finished, Integrity, Op, Settings, open};
 use callbridge_call::FinishedCall;
 use callbridge_model::{CallUuid, Judged};
+use callbridge_spool::{Done, Error, Finished, Integrity, Op, Settings, open};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};

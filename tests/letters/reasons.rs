@@ -4,9 +4,9 @@ use crate::calls::{Call, now, recording};
 use crate::pbx::Pbx;
 use crate::seed;
 use crate::sidecar::{PBX, Place, crm};
-use callbridge::spool::hint;
 use callbridge_model::Reason;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_spool::hint;
 use serde_json::{Value, json};
 
 /// The one letter there is, of this reason.

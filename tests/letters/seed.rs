@@ -3,11 +3,12 @@
 
 use crate::calls::Call;
 use crate::sidecar::{PBX, Place};
-use callbridge::spool::{self, Finished, Handle, Op, Row, RowId, Step};
 use callbridge_call::{EpochSeconds, Linkedid};
 use callbridge_mapping::journal::figures;
 use callbridge_model::clock;
 use callbridge_model::{Judged, Outcome, Reason};
+use callbridge_spool as spool;
+use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step};
 use std::time::Duration;
 
 /// Works on the state while no daemon has it.

@@ -5,8 +5,8 @@ use crate::calls::{Call, recording};
 use crate::pbx::Pbx;
 use crate::seed;
 use crate::sidecar::{PBX, Place, Running, crm, until};
-use callbridge::spool::{UNREADABLE_BYTES_MAX, hint};
 use callbridge_model::Reason;
+use callbridge_spool::{UNREADABLE_BYTES_MAX, hint};
 use serde_json::{Value, json};
 
 async fn unreadable(place: &Place, count: u64) -> Vec<Value> {

@@ -90,7 +90,8 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
         panic!("not explain");
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    callbridge::explain::run(&explain, &environment, &mut out, &mut notes).expect("explained");
+    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
+        .expect("explained");
     let text = String::from_utf8(out).expect("UTF-8");
     let calls = text
         .lines()

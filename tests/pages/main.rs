@@ -162,7 +162,7 @@ fn run(line: &[String], folder: &Path) {
         return;
     }
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let ended = callbridge::explain::run(&explain, &environment, &mut out, &mut notes);
+    let ended = callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes);
     ended.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
     let told = String::from_utf8(out).expect("UTF-8");
     assert!(told.contains("\n  direction "), "{shown}\n{told}");

@@ -3,9 +3,9 @@
 
 use crate::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain, send, serve};
 use crate::client::{Server, serve_over};
-use callbridge::sender::verdict::{Context, Verdict, judge};
 use callbridge_crm::client::Timeouts;
 use callbridge_crm::{Address, Answer, Client, Endpoint, Setup};
+use callbridge_sender::verdict::{Context, Verdict, judge};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 use std::time::Duration;

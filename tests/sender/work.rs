@@ -1,16 +1,16 @@
 //! The sender's loop: spool on disk, sandbox behind a socket, token in a file.
 
 use crate::calls::call;
-use callbridge::ops::metrics::Durations;
-use callbridge::sender::{Sender, SenderStatus, Settings, TokenSource, asking};
-use callbridge::spool;
-use callbridge::spool::{Guard, Handle, Op};
 use callbridge_crm::{Address, Client, Setup};
 use callbridge_model::clock;
 use callbridge_model::status::Books;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Server;
 use callbridge_sandbox::faults::parse;
+use callbridge_sender::run::RequestTimes;
+use callbridge_sender::{Sender, SenderStatus, Settings, TokenSource, asking};
+use callbridge_spool as spool;
+use callbridge_spool::{Guard, Handle, Op};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +55,7 @@ impl Work {
                 rate: "60/6s".parse().expect("a rate"),
                 ..Settings::default()
             },
-            durations: Durations::default(),
+            request_times: RequestTimes::default(),
             questions: asking().1,
         };
         let (shown, status) = watch::channel(SenderStatus::default());

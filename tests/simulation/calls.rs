@@ -1,8 +1,8 @@
 //! Calls by number, and dice.
 
-use callbridge::spool::Finished;
 use callbridge_call::{Direction, EventTime, FinishedCall, UniqueId};
 use callbridge_model::{CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone};
+use callbridge_spool::Finished;
 use std::time::Duration;
 
 /// The first moment of every run.

@@ -4,10 +4,10 @@ use crate::calls::call;
 use crate::trouble::{MINUTE, faults, others, shaped, world};
 use crate::way::Network;
 use crate::world::World;
-use callbridge::sender::Settings;
-use callbridge::spool::State;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Kind;
+use callbridge_sender::Settings;
+use callbridge_spool::State;
 use std::time::Duration;
 
 /// A backlog of so many calls until all are confirmed: requests, and minutes.

@@ -1,10 +1,9 @@
 //! The spool on a disk that can fail, and what it must hold.
 
 use crate::paths::{Met, Path};
-use callbridge::spool::{
-    self, Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next,
-};
 use callbridge_model::{Outcome, Reason};
+use callbridge_spool as spool;
+use callbridge_spool::{Delivered, Done, Error, Finished, Op, RowId, State, Step, Store, next};
 use std::collections::BTreeMap;
 
 /// How the disk is.

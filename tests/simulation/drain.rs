@@ -1,11 +1,11 @@
 //! Faults off: everything drains, and nothing is lost, doubled, changed or invented.
 
 use crate::scenario::{Mend, Run};
-use callbridge::spool::State;
 use callbridge_call::Direction;
 use callbridge_crm::FieldNames;
 use callbridge_model::{CallRecord, CallUuid, LeadId};
 use callbridge_sandbox::Record;
+use callbridge_spool::State;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -3,9 +3,9 @@
 use crate::calls::call;
 use crate::trouble::MINUTE;
 use crate::world::World;
-use callbridge::sender::Settings;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Kind;
+use callbridge_sender::Settings;
 use std::time::Duration;
 
 /// A world whose CRM reports each call it journals.

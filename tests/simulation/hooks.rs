@@ -3,13 +3,13 @@
 use crate::calls::Dice;
 use crate::way::Event;
 use crate::world::World;
-use callbridge::spool::{Delivered, Done, Op};
-use callbridge::webhook::headers::Headers;
-use callbridge::webhook::judge::{Bench, Judged, judge};
-use callbridge::webhook::keyring::{Connection, Keyring};
 use callbridge_call::EventTime;
 use callbridge_model::secret::Secret;
 use callbridge_sandbox::webhook::{Config, Dispatch, Outcome};
+use callbridge_spool::{Delivered, Done, Op};
+use callbridge_webhook::headers::Headers;
+use callbridge_webhook::judge::{Bench, Judged, judge};
+use callbridge_webhook::keyring::{Connection, Keyring};
 use std::time::Duration;
 
 /// The dispatcher's cycle.

@@ -4,14 +4,14 @@
 //! [`Path::impossible`] has a rule that says why it cannot be.
 
 use crate::strikes::Moment;
-use callbridge::sender::kind::Kind;
-use callbridge::sender::plan::Lane;
-use callbridge::spool::{Fate, State, Step, next};
 use callbridge_call::EventTime;
 use callbridge_crm::{Answer, Endpoint};
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::PAUSES;
+use callbridge_sender::kind::Kind;
+use callbridge_sender::plan::Lane;
+use callbridge_spool::{Fate, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

@@ -7,11 +7,11 @@ use crate::strikes::{Blow, Moment, Trap};
 use crate::way::Network;
 use crate::weather;
 use crate::world::World;
-use callbridge::sender::Settings;
-use callbridge::spool::Finished;
 use callbridge_call::EventTime;
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox as sandbox;
+use callbridge_sender::Settings;
+use callbridge_spool::Finished;
 use std::collections::BTreeMap;
 use std::time::Duration;
 

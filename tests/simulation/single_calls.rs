@@ -4,12 +4,12 @@
 use crate::calls::call;
 use crate::trouble::{ALLOWED, MINUTE, faults, world};
 use crate::world::World;
-use callbridge::sender::Settings;
-use callbridge::spool::{Letter, LetterFilter, Op, Step};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Kind;
+use callbridge_sender::Settings;
+use callbridge_spool::{Letter, LetterFilter, Op, Step};
 use std::time::Duration;
 
 fn letters(world: &World) -> Vec<Letter> {

@@ -4,11 +4,11 @@
 use crate::paths::Hardship;
 use crate::way::Event;
 use crate::world::World;
-use callbridge::sender::core::Core;
-use callbridge::sender::plan::Known;
-use callbridge::spool::Op;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::clock::Now;
+use callbridge_sender::core::Core;
+use callbridge_sender::plan::Known;
+use callbridge_spool::Op;
 use std::time::Duration;
 
 /// What left before the process ended can still arrive for so long.

@@ -7,9 +7,9 @@ use crate::calls::{Dice, call};
 use crate::trouble::{MINUTE, calls_for, faults};
 use crate::way::Network;
 use crate::world::World;
-use callbridge::sender::Settings;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Action, Rule};
+use callbridge_sender::Settings;
 use std::time::Duration;
 
 /// Calls that wait at the beginning.

@@ -2,12 +2,12 @@
 
 use crate::calls::call;
 use crate::world::World;
-use callbridge::sender::Settings;
 use callbridge_crm::FieldNames;
 use callbridge_crm::request::submission;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Kind;
 use callbridge_sandbox::faults::parse;
+use callbridge_sender::Settings;
 use std::time::Duration;
 
 pub const MINUTE: Duration = Duration::from_secs(60);

@@ -3,13 +3,13 @@
 use crate::calls::Dice;
 use crate::paths::Hardship;
 use crate::world::World;
-use callbridge::sender::plan::Lane;
 use callbridge_call::EventTime;
 use callbridge_crm::{Address, Answer, Endpoint, Heard, Request, read};
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::webhook::Dispatch;
 use callbridge_sandbox::{Delivery, Response};
+use callbridge_sender::plan::Lane;
 use std::time::Duration;
 
 /// The client's own limit of one exchange.

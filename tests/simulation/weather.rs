@@ -4,7 +4,6 @@ use crate::calls::Dice;
 use crate::paths::Hardship;
 use crate::scenario::{Mend, Run, UNKNOWN_LEAD};
 use crate::way::Network;
-use callbridge::spool::{Letter, LetterFilter, Op, Step};
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
@@ -12,6 +11,7 @@ use callbridge_sandbox::config::parse_rate;
 use callbridge_sandbox::faults::parse;
 use callbridge_sandbox::shapes::{Paging, Range, Registered, Rows, StatusShape};
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, TokenKind};
+use callbridge_spool::{Letter, LetterFilter, Op, Step};
 use std::time::Duration;
 
 const ENDPOINTS: [&str; 5] = ["any", "token-info", "call-history", "filter", "request"];

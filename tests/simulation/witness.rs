@@ -2,12 +2,12 @@
 
 use crate::scenario::UNKNOWN_LEAD;
 use crate::way::Waits;
-use callbridge::sender::kind;
 use callbridge_call::EventTime;
 use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Breach, Endpoint, Kind, Sandbox};
+use callbridge_sender::kind;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 

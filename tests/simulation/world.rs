@@ -11,16 +11,16 @@ use crate::paths::{Hardship, Met, Path};
 use crate::strikes::{Moment, Trap};
 use crate::way::{Event, Network, Waits};
 use crate::witness::Witness;
-use callbridge::sender::core::{Before, Core};
-use callbridge::sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
-use callbridge::sender::status::SenderStatus;
-use callbridge::spool::{Finished, Head, Op, State, Step};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Heard};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::{Kind, Sandbox};
+use callbridge_sender::core::{Before, Core};
+use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
+use callbridge_sender::status::SenderStatus;
+use callbridge_spool::{Finished, Head, Op, State, Step};
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -341,7 +341,7 @@ impl World {
     }
 
     /// Stores, and checks the books and each step.
-    pub(crate) fn write(&mut self, ops: Vec<Op>) -> Result<(), callbridge::spool::Error> {
+    pub(crate) fn write(&mut self, ops: Vec<Op>) -> Result<(), callbridge_spool::Error> {
         if !ops.is_empty() {
             self.log.event(self.truth, format_args!("writes {ops:?}"));
         }

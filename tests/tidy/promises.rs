@@ -1,8 +1,8 @@
 //! `tests/PROMISES.md`: every promise names the tests that fail when it is broken, and every test
 //! that it names exists. A renamed test takes its row along, or is found here.
 
-use callbridge::spool::State;
 use callbridge_model::Reason;
+use callbridge_spool::State;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;

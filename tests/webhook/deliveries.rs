@@ -1,8 +1,8 @@
 //! What the service sends, and what pretends to be of it.
 
 use crate::place::{Delivery, Place, SECRET, completed, now, uuid};
-use callbridge::spool::State;
 use callbridge_model::Phone;
+use callbridge_spool::State;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 

@@ -2,7 +2,7 @@
 
 use crate::line::{Line, soon};
 use crate::place::{Delivery, PLACES, Place, SECRET, completed, now};
-use callbridge::webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
+use callbridge_webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
 use futures_util::future::join_all;
 
 /// Where floods come from.

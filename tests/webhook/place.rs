@@ -1,18 +1,18 @@
 //! A receiver with a spool of its own, and deliveries as the service makes them.
 
 use crate::line::{Line, soon};
-use callbridge::spool;
-use callbridge::spool::{Done, Finished, Guard, Handle, Op, RowId, Settings, Step};
-use callbridge::webhook::http;
-use callbridge::webhook::receiver::Receiver;
-use callbridge::webhook::secrets::{Places, Secrets};
-use callbridge::webhook::tally::Tally;
 use callbridge_call::{Direction, EpochSeconds, EventTime, FinishedCall, UniqueId};
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source::Place as File;
 use callbridge_model::status::Books;
 use callbridge_model::webhook_signature::Key;
 use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome};
+use callbridge_spool as spool;
+use callbridge_spool::{Done, Finished, Guard, Handle, Op, RowId, Settings, Step};
+use callbridge_webhook::http;
+use callbridge_webhook::receiver::Receiver;
+use callbridge_webhook::secrets::{Places, Secrets};
+use callbridge_webhook::tally::Tally;
 use rustls::ServerConfig;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
@@ -73,6 +73,7 @@ impl Place {
             spool: spool.clone(),
             secrets,
             country: None,
+            clock_right_from: EventTime::from_seconds(0),
             tally: Arc::clone(&tally),
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");

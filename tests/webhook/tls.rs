@@ -2,8 +2,8 @@
 
 use crate::line::soon;
 use crate::place::{Delivery, Place};
-use callbridge::cli::config::Certificate;
-use callbridge::webhook::tls;
+use callbridge_webhook::tls;
+use callbridge_webhook::tls::Certificate;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};

@@ -7,8 +7,8 @@ use crate::cli::options::StateFlags;
 use crate::cli::options::calls::CallsFlags;
 use crate::cli::values;
 use crate::control::Calls;
-use crate::spool::State;
 use callbridge_model::TypedNumber;
+use callbridge_spool::State;
 use jiff::tz::TimeZone;
 use std::path::Path;
 

@@ -5,13 +5,13 @@ use super::state_folder;
 use crate::cli::faults::Faults;
 use crate::cli::options::ConnectFlags;
 use crate::cli::values;
-use crate::oauth::company::Wanted;
-use crate::oauth::connect::Connect;
-use crate::oauth::consent::Redirect;
-use crate::oauth::scope;
+use crate::commands::connect::Connect;
+use crate::commands::connect::company::Wanted;
 use callbridge_crm::Address;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::{Kind, Place};
+use callbridge_oauth::consent::Redirect;
+use callbridge_oauth::scope;
 use std::time::Duration;
 use url::Url;
 

@@ -4,10 +4,10 @@ use super::{Crm, token};
 use crate::cli::faults::Faults;
 use crate::cli::options::CrmFlags;
 use crate::cli::values;
-use crate::sender::rate::Rate;
 use callbridge_crm::{Address, FieldNames};
 use callbridge_leads::lead_field;
 use callbridge_model::environment::Environment;
+use callbridge_sender::rate::Rate;
 use std::path::PathBuf;
 use url::Url;
 

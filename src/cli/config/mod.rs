@@ -29,13 +29,14 @@ pub use token::TokenFrom;
 pub use typed::{Purpose, Typed, logging, state_folder};
 
 use crate::machine::Unknown;
-use crate::sender::rate::Rate;
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames};
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::Place;
+use callbridge_sender::rate::Rate;
 use callbridge_source::url::{QueueUrl, SourceUrl};
+use callbridge_webhook::tls::Certificate;
 use jiff::tz::TimeZone;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -136,15 +137,6 @@ pub struct Webhooks {
     pub application: Option<Place>,
     /// `--installation-secret`: by installation.
     pub installations: BTreeMap<String, Place>,
-}
-
-/// The files of a certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Certificate {
-    /// The certificate and its chain.
-    pub chain: PathBuf,
-    /// Its private key.
-    pub key: PathBuf,
 }
 
 /// How calls are told apart.

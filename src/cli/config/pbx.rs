@@ -5,9 +5,9 @@ use crate::cli::faults::Faults;
 use crate::cli::options::SourceFlags;
 use crate::intake::identity;
 use crate::machine::{MachineId, Unknown};
-use crate::spool;
 use callbridge_mapping::trunk::{Trunk, Trunks};
 use callbridge_model::environment::Environment;
+use callbridge_spool as spool;
 use std::path::Path;
 
 /// The id that this machine, the first source without a name and its trunks make; `None` where

@@ -1,8 +1,8 @@
 //! The secrets of one set of flags, wherever they were given.
 
 use super::{Config, TokenFrom};
-use crate::oauth::{shown_once, store};
 use callbridge_model::secret_source::Place;
+use callbridge_oauth::{shown_once, store};
 use std::path::{Path, PathBuf};
 
 impl Config {

@@ -129,7 +129,7 @@ fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<Strin
 /// The state folder holds a connection. A recording is judged without a token, whatever lies there.
 fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
     let folder = state_folder(flags.state.as_deref(), environment);
-    folder.is_ok_and(|folder| crate::oauth::store::exists(&folder))
+    folder.is_ok_and(|folder| callbridge_oauth::store::exists(&folder))
 }
 
 /// `--state` and `--listen`

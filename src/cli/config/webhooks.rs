@@ -1,12 +1,13 @@
 //! The flags of the webhook receiver: where it listens, its certificate, its secrets.
 
-use super::{Certificate, Webhooks};
+use super::Webhooks;
 use crate::cli::faults::Faults;
 use crate::cli::options::WebhookFlags;
 use crate::cli::values;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source as secrets;
 use callbridge_model::secret_source::Place;
+use callbridge_webhook::tls::Certificate;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;

@@ -10,9 +10,9 @@ use crate::cli::logging::say;
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Replies};
 use crate::dead_letter::text;
-use crate::spool::folder;
 use callbridge_model::Zone;
 use callbridge_model::exit::Code;
+use callbridge_spool::folder;
 use serde_json::Value;
 use std::time::Duration;
 

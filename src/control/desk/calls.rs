@@ -2,14 +2,14 @@
 
 use super::{Desk, Line, Stop};
 use crate::cli::values;
+use crate::commands::explain::shape::{Other, Shape};
 use crate::control::protocol::{Calls, Reply};
-use crate::explain::shape::{Other, Shape};
-use crate::spool::{CallFilter, Listed, Place, RowId, Search, State, Store};
 use callbridge_call::EventTime;
 use callbridge_model::Zone;
 use callbridge_model::clock;
 use callbridge_model::number::Country;
 use callbridge_model::{Judged, Outcome, TypedNumber};
+use callbridge_spool::{CallFilter, Listed, Place, RowId, Search, State, Store};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -271,7 +271,7 @@ fn item(call: Listed) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::spool::RowId;
+    use callbridge_spool::RowId;
 
     #[test]
     fn a_day_begins_in_the_zone_of_the_pbx() {

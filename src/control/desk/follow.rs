@@ -1,7 +1,7 @@
 //! Follows what comes into the spool, page by page, until the daemon ends or nobody reads.
 
 use super::{Desk, Line, Stop};
-use crate::spool::{Error, Store};
+use callbridge_spool::{Error, Store};
 use serde_json::Value;
 use std::time::Duration;
 

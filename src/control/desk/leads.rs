@@ -39,7 +39,7 @@ impl Desk {
         loop {
             let from = after.clone();
             let read =
-                move |store: &crate::spool::Store| store.directory(from.as_ref(), PHONES_PAGE);
+                move |store: &callbridge_spool::Store| store.directory(from.as_ref(), PHONES_PAGE);
             let page = self.spool.read(read).await?;
             let Some((last, _)) = page.last() else {
                 return Ok(());

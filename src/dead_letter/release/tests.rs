@@ -1,11 +1,11 @@
 use super::*;
-use crate::spool::{LeadDirectory, Letter, LetterFilter, Settings, open};
 use callbridge_call::EpochSeconds;
 use callbridge_leads::directory::{FirstPhone, LeadNews, What};
 use callbridge_mapping::journal::judge;
 use callbridge_mapping::people::files::Watched;
 use callbridge_mapping::trunk::{Defaults, Trunks, parse};
 use callbridge_model::status::Books;
+use callbridge_spool::{LeadDirectory, Letter, LetterFilter, Settings, open};
 use callbridge_testkit::sample::call;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ struct Place {
     people: People,
     rules: Rules,
     phone: Phone,
-    _guard: crate::spool::Guard,
+    _guard: callbridge_spool::Guard,
     _folder: tempfile::TempDir,
 }
 
@@ -54,7 +54,7 @@ impl Place {
     async fn finish(&self) {
         let call = call();
         let judged = judge(&call, "pbx1", &self.rules, &self.people, at(0));
-        let finished = crate::spool::Finished { judged, call };
+        let finished = callbridge_spool::Finished { judged, call };
         let done = self.spool.write(vec![Op::Finish(Box::new(finished))]);
         done.await.expect("stored");
     }

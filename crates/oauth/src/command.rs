@@ -1,0 +1,376 @@
+//! `--token-command`: a token that a command prints, run through `/bin/sh -c`. For vendors whose
+//! own backend holds the client secret and hands out access tokens.
+//!
+//! It is run at the start, five minutes before the end that token/info tells (at half of a short
+//! life), and when the CRM refuses the token, once a minute at most. What it prints beside the
+//! token, on stderr, goes to the log without anything that looks like one.
+
+use super::refresh::{Ended, Facts, Next, Refresher};
+use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock;
+use callbridge_model::clock::Now;
+use callbridge_model::safe::safe;
+use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::secret_source::Kind;
+use callbridge_sender::status::SenderStatus;
+use callbridge_sender::token::print;
+use callbridge_sender::told::{Tokens, Told, Trouble};
+use rustix::process::{Pid, Signal, kill_process_group};
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+/// So long it may take.
+const WITHIN: Duration = Duration::from_secs(30);
+/// Bytes of its output that are read; a longer one holds no token.
+const OUT_MAX: u64 = 16 * 1024;
+/// Bytes of its words on stderr that are read.
+const WORDS_MAX: u64 = 4 * 1024;
+/// How often the clock is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// The life of a token whose end nobody told.
+const LONG: i64 = 10 * 366 * 86_400;
+
+/// Why it printed no token.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// It could not be run.
+    #[error("--token-command cannot be run: {0}")]
+    NotRun(String),
+    /// It took too long, and was ended.
+    #[error("--token-command did not end within {} s, and was ended", WITHIN.as_secs())]
+    TooSlow,
+    /// It failed.
+    #[error("--token-command failed ({how}){words}")]
+    Failed {
+        /// Its exit status.
+        how: String,
+        /// What it said, with a colon before it.
+        words: String,
+    },
+    /// Its output is none.
+    #[error("--token-command must print the token alone: one line of visible ASCII on stdout")]
+    NotAToken,
+}
+
+/// Runs it once.
+///
+/// # Errors
+/// Why it printed no token.
+pub async fn run(command: &str) -> Result<Secret, Error> {
+    let not_run = |error: std::io::Error| Error::NotRun(error.to_string());
+    let mut how = Command::new("/bin/sh");
+    how.args(["-c", command])
+        .process_group(0)
+        .kill_on_drop(true)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    for kind in Kind::ALL {
+        how.env_remove(kind.variable());
+    }
+    let mut child = how.spawn().map_err(not_run)?;
+    let group = child.id().and_then(|id| i32::try_from(id).ok());
+    let ended = tokio::time::timeout(WITHIN, output(&mut child)).await;
+    let Ok(ended) = ended else {
+        // what it has started ends with it
+        if let Some(group) = group.and_then(Pid::from_raw) {
+            kill_process_group(group, Signal::KILL).ok();
+        }
+        return Err(Error::TooSlow);
+    };
+    let (out, words, status) = ended.map_err(not_run)?;
+    let words = redacted(&words, &out);
+    for line in words.lines().filter(|line| !line.trim().is_empty()) {
+        info!(words = line, "--token-command says");
+    }
+    if !status.success() {
+        let words = words.trim().lines().last().unwrap_or_default();
+        let words = match words.is_empty() {
+            true => String::new(),
+            false => format!(": {words}"),
+        };
+        let how = status.to_string();
+        return Err(Error::Failed { how, words });
+    }
+    let token = out.trim_start_matches('\u{feff}').trim();
+    let well = !token.is_empty()
+        && token.len() as u64 <= OUT_MAX
+        && token.bytes().all(|b| b.is_ascii_graphic());
+    well.then(|| Secret::from(token)).ok_or(Error::NotAToken)
+}
+
+async fn output(child: &mut Child) -> std::io::Result<(String, String, std::process::ExitStatus)> {
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let (out, words, status) =
+        tokio::join!(read(out, OUT_MAX + 1), read(err, WORDS_MAX), child.wait());
+    Ok((out?, words?, status?))
+}
+
+/// The beginning of it; the rest is read and forgotten, so that nobody waits for us.
+async fn read(from: Option<impl AsyncRead + Unpin>, most: u64) -> std::io::Result<String> {
+    let Some(mut from) = from else {
+        return Ok(String::new());
+    };
+    let mut bytes = Vec::new();
+    (&mut from).take(most).read_to_end(&mut bytes).await?;
+    tokio::io::copy(&mut from, &mut tokio::io::sink()).await?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What is hostile escaped, and without any word that is or looks like a token or secret.
+fn redacted(words: &str, printed: &str) -> String {
+    let printed = printed.trim();
+    let hides = |word: &str| {
+        let known = !printed.is_empty()
+            && (word.contains(printed) || printed.contains(word) && word.len() > 7);
+        let looks = ["svc_", "svcrt_", "eyJ", "Bearer"]
+            .iter()
+            .any(|it| word.contains(it));
+        let long = word.len() >= 24
+            && word
+                .bytes()
+                .all(|b| b.is_ascii_alphanumeric() || b"-_.=".contains(&b));
+        known || looks || long
+    };
+    let line = |line: &str| {
+        let clean = safe(line);
+        let words = clean.split_whitespace();
+        let words = words.map(|word| if hides(word) { "[redacted]" } else { word });
+        words.collect::<Vec<_>>().join(" ")
+    };
+    words.lines().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Runs it when it is due, and tells the sender.
+#[derive(Debug)]
+pub struct Keeper {
+    /// The command.
+    pub command: String,
+    /// What the sender is told.
+    pub told: watch::Sender<Told>,
+}
+
+struct Work {
+    keeper: Keeper,
+    core: Refresher,
+    tokens: Option<Tokens>,
+    /// When the current one ends, where that is known.
+    end: Option<EpochSeconds>,
+}
+
+impl Keeper {
+    /// Runs until `shutdown`.
+    pub async fn run(
+        self,
+        mut sender: watch::Receiver<SenderStatus>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let mut core = Refresher::default();
+        let now = clock::now();
+        core.adopt(now, &facts(TokenPrint::none(), now, 0));
+        let mut work = Work {
+            keeper: self,
+            core,
+            tokens: None,
+            end: None,
+        };
+        tokio::pin!(shutdown);
+        loop {
+            let wait = match work.core.next(clock::now()) {
+                Next::Refresh => Duration::ZERO,
+                Next::At(at) => at.saturating_sub(clock::now().boot).min(LOOK),
+                Next::Idle => LOOK,
+            };
+            let due = async {
+                tokio::time::sleep(wait).await;
+                if work.core.next(clock::now()) == Next::Refresh {
+                    work.core.begin(clock::now());
+                    return Some(run(&work.keeper.command).await);
+                }
+                None
+            };
+            // a run that a change in the status breaks off would be lost: it goes before
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return,
+                printed = due => {
+                    if let Some(printed) = printed {
+                        work.printed(printed);
+                    }
+                }
+            }
+            match sender.has_changed() {
+                Ok(true) => work.hear(&sender.borrow_and_update().clone()),
+                Ok(false) => {}
+                Err(_) => return,
+            }
+        }
+    }
+}
+
+impl Work {
+    fn hear(&mut self, status: &SenderStatus) {
+        let Some(token) = &status.token_print else {
+            return;
+        };
+        if let Some(taken) = status.token_taken {
+            self.core.heard(token, taken);
+        }
+        let current = self.tokens.as_ref().map(|it| print(&it.current));
+        if let Some(at) = status
+            .token
+            .expires_at
+            .filter(|_| current.as_ref() == Some(token))
+        {
+            let at = EpochSeconds::new(at);
+            if self.end != Some(at) {
+                self.end = Some(at);
+                self.core.learn_end(clock::now(), token, at);
+            }
+        }
+    }
+
+    fn printed(&mut self, printed: Result<Secret, Error>) {
+        let now = clock::now();
+        match printed {
+            Ok(token) if self.is_current(&token) => {
+                // it has no newer one yet
+                self.core.ended(now, Ended::NotDone);
+                self.tell(None);
+            }
+            Ok(token) => {
+                let facts = facts(print(&token), now, LONG);
+                let refused = self.core.is_refused();
+                let before = self.tokens.take().filter(|_| !refused).zip(self.end.take());
+                self.tokens = Some(Tokens {
+                    current: token,
+                    previous: before.map(|(tokens, end)| (tokens.current, end)),
+                });
+                self.core.ended(now, Ended::Rotated(facts));
+                self.tell(None);
+            }
+            Err(error) => {
+                self.core.ended(now, Ended::NotSent);
+                warn!(%error, "no token");
+                self.tell(Some(format!("{error}; it is run again by itself")));
+            }
+        }
+    }
+
+    fn is_current(&self, token: &Secret) -> bool {
+        let tokens = self.tokens.as_ref();
+        tokens.is_some_and(|it| it.current.expose_secret() == token.expose_secret())
+    }
+
+    fn tell(&self, trouble: Option<String>) {
+        let reason = "token_missing";
+        self.keeper.told.send_replace(Told {
+            tokens: self.tokens.clone(),
+            trouble: trouble.map(|cure| Trouble { reason, cure }),
+            cure: "the CRM refuses the token that --token-command prints: it is run again once a \
+                   minute; if that does not help, see whether the company is blocked"
+                .to_owned(),
+        });
+    }
+}
+
+/// A token that was printed now and lives so many seconds.
+fn facts(access: TokenPrint, now: Now, life: i64) -> Facts {
+    let issued_at = now.wall.floor_seconds();
+    Facts {
+        access,
+        issued_at,
+        expires_at: EpochSeconds::new(issued_at.get().saturating_add(life)),
+        began: false,
+        refused_at: None,
+        over: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(60);
+
+    async fn printed(command: &str) -> Result<String, Error> {
+        run(command).await.map(|it| it.expose_secret().to_owned())
+    }
+
+    #[tokio::test]
+    async fn one_token_on_a_line_is_taken_and_nothing_else() {
+        assert_eq!(printed("echo svc_at_1").await, Ok("svc_at_1".to_owned()));
+        assert_eq!(
+            printed("printf ' svc_at_1\\r\\n\\n'").await,
+            Ok("svc_at_1".to_owned())
+        );
+        for odd in [
+            "true",
+            "echo a b",
+            "printf 'a\\nb'",
+            "head -c 99999 /dev/zero",
+            "printf 'é'",
+        ] {
+            assert_eq!(printed(odd).await, Err(Error::NotAToken), "{odd}");
+        }
+        let long = "head -c 20000 /dev/zero | tr '\\0' x";
+        assert_eq!(printed(long).await, Err(Error::NotAToken));
+    }
+
+    #[tokio::test]
+    async fn a_failure_is_told_in_its_own_words_without_secrets() {
+        let failed = printed("echo no svc_sec_1 for you >&2; echo svc_at_1; exit 3").await;
+        let error = failed.expect_err("failed").to_string();
+        insta::assert_snapshot!(
+            error,
+            @"--token-command failed (exit status: 3): no [redacted] for you"
+        );
+        let secret = "0123456789abcdef0123456789abcdef";
+        assert_eq!(
+            redacted(&format!("key={secret} is\u{7} bad"), ""),
+            r"[redacted] is\u{7} bad"
+        );
+        assert_eq!(redacted("got ab12cd34", "ab12cd34"), "got [redacted]");
+    }
+
+    #[tokio::test]
+    async fn a_refused_token_runs_it_again_and_the_next_one_is_told() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let count = folder.path().join("count");
+        let command = format!("echo >> {0}; echo svc_at_$(wc -l < {0})", count.display());
+        let (told, mut hears) = watch::channel(Told::default());
+        let (sender, status) = watch::channel(SenderStatus::default());
+        let keeper = Keeper { command, told };
+        let task = tokio::spawn(keeper.run(status, std::future::pending()));
+        let has = |name: &'static str| {
+            move |told: &Told| {
+                let tokens = told.tokens.as_ref();
+                tokens.is_some_and(|it| it.current.expose_secret() == name)
+            }
+        };
+        let first = hears.wait_for(has("svc_at_1"));
+        tokio::time::timeout(DEADLINE, first)
+            .await
+            .expect("in time")
+            .expect("told");
+        sender.send_modify(|status| {
+            status.token_print = Some(TokenPrint::of("svc_at_1"));
+            status.token_taken = Some(false);
+        });
+        let second = hears.wait_for(has("svc_at_2"));
+        tokio::time::timeout(DEADLINE, second)
+            .await
+            .expect("in time")
+            .expect("told");
+        drop(sender);
+        tokio::time::timeout(DEADLINE, task)
+            .await
+            .expect("in time")
+            .expect("well");
+    }
+}

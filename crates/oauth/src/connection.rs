@@ -1,0 +1,386 @@
+//! A connection: what one consent gave, and all that is needed to keep it alive.
+
+use callbridge_call::EpochSeconds;
+use callbridge_model::TokenPrint;
+use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_sender::token::print;
+use callbridge_sender::told::Tokens;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use std::path::Path;
+
+/// A connection of one company to the application, as it is stored.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The application, and where everything is.
+    pub client: Client,
+    /// The grants asked for, as a scope.
+    pub asked: String,
+    /// The grants given (§4.1.1); they may be fewer.
+    pub granted: String,
+    /// `svc_at_…`
+    pub access: Secret,
+    /// When it was asked for.
+    pub issued_at: EpochSeconds,
+    /// When it ends.
+    pub expires_at: EpochSeconds,
+    /// `svcrt_…`; another one after each refresh.
+    pub refresh: Secret,
+    /// The access token before this one, and its end: it works until then (§5.6.6).
+    pub previous: Option<(Secret, EpochSeconds)>,
+    /// Signs this installation's webhooks; shown once (§5.6.8).
+    pub webhook_secret: Option<Secret>,
+    /// Signs embedded pages; shown once.
+    pub embedded_secret: Option<Secret>,
+    /// `company.id` of token/info, once it was asked.
+    pub company: Option<i64>,
+    /// A refresh was begun then, and its end is not known.
+    pub refresh_began: Option<EpochSeconds>,
+    /// The last refresh that a 401 asked for.
+    pub refused_at: Option<EpochSeconds>,
+    /// Consent has to be given anew: why.
+    pub over: Option<String>,
+    /// What a later version wrote; kept.
+    pub others: Map<String, Value>,
+}
+
+/// The application, and where it was connected.
+#[derive(Clone, Debug)]
+pub struct Client {
+    /// `--crm-url`
+    pub crm_url: String,
+    /// `--auth-url`
+    pub auth_url: String,
+    /// `--consent-url`
+    pub consent_url: String,
+    /// `--redirect-uri`, letter by letter.
+    pub redirect_uri: String,
+    /// `svc_app_…`
+    pub id: String,
+    /// `svc_sec_…`
+    pub secret: Secret,
+    /// The file it came from, if it was one.
+    pub secret_file: Option<String>,
+    /// `--crm-ca-file`
+    pub ca_file: Option<String>,
+    /// `--crm-proxy`
+    pub proxy: Option<String>,
+}
+
+impl Connection {
+    /// The access token's print.
+    pub fn print(&self) -> TokenPrint {
+        print(&self.access)
+    }
+
+    /// Whether both hold the same pair: no refresh and no consent lies between them.
+    pub fn is_same_pair(&self, other: &Self) -> bool {
+        self.refresh.expose_secret() == other.refresh.expose_secret()
+            && self.access.expose_secret() == other.access.expose_secret()
+    }
+
+    /// The tokens for the sender; the older one only while it lives.
+    pub fn tokens(&self, now: EpochSeconds) -> Tokens {
+        Tokens {
+            current: self.access.clone(),
+            previous: self.previous.clone().filter(|(_, end)| *end > now),
+        }
+    }
+
+    /// The command that connects anew, for a shell.
+    pub fn command(&self, state: &Path) -> String {
+        let client = &self.client;
+        let file = client.secret_file.as_deref().unwrap_or("FILE");
+        let state = state.display().to_string();
+        let flags = [
+            ("--crm-url", client.crm_url.as_str()),
+            ("--auth-url", &client.auth_url),
+            ("--consent-url", &client.consent_url),
+            ("--client-id", &client.id),
+            ("--client-secret-file", file),
+            ("--redirect-uri", &client.redirect_uri),
+            ("--scope", &self.asked),
+            ("--state", &state),
+        ];
+        let mut command = "callbridge connect".to_owned();
+        let more = [
+            ("--crm-ca-file", client.ca_file.as_deref()),
+            ("--crm-proxy", client.proxy.as_deref()),
+        ];
+        let more = more
+            .into_iter()
+            .filter_map(|(flag, value)| Some((flag, value?)));
+        for (flag, value) in flags.into_iter().chain(more) {
+            command.push_str(&format!(" {flag} {}", quoted(value)));
+        }
+        command
+    }
+
+    /// As it is stored.
+    pub fn to_json(&self) -> Vec<u8> {
+        let mut text = serde_json::to_vec_pretty(&Stored::of(self)).unwrap_or_default();
+        text.push(b'\n');
+        text
+    }
+
+    /// As it was stored.
+    ///
+    /// # Errors
+    /// In words what is missing or wrong; never with a value of the file.
+    pub fn from_json(text: &[u8]) -> Result<Self, String> {
+        let read = serde_json::from_slice::<Stored>(text);
+        let stored = read.map_err(|error| match error.classify() {
+            // serde's own words would show the value
+            serde_json::error::Category::Data => {
+                format!(
+                    "a field is missing or of another kind, in line {}",
+                    error.line()
+                )
+            }
+            _ => format!("it is no whole JSON ({error})"),
+        })?;
+        for (name, token) in [
+            ("accessToken", &stored.access_token),
+            ("refreshToken", &stored.refresh_token),
+        ] {
+            if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+                return Err(format!("{name} holds no token"));
+            }
+        }
+        Ok(stored.connection())
+    }
+}
+
+/// For a POSIX shell.
+fn quoted(text: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=@%+,".contains(c);
+    if !text.is_empty() && text.chars().all(plain) {
+        return text.to_owned();
+    }
+    format!("'{}'", text.replace('\'', r"'\''"))
+}
+
+/// The file's shape. Without `Debug`: it holds bare secrets.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Stored {
+    crm_url: String,
+    auth_url: String,
+    #[serde(default)]
+    consent_url: String,
+    #[serde(default)]
+    redirect_uri: String,
+    client_id: String,
+    client_secret: String,
+    #[serde(default)]
+    client_secret_file: Option<String>,
+    #[serde(default)]
+    ca_file: Option<String>,
+    #[serde(default)]
+    proxy: Option<String>,
+    #[serde(default)]
+    asked_scope: String,
+    #[serde(default)]
+    scope: String,
+    access_token: String,
+    issued_at: i64,
+    expires_at: i64,
+    refresh_token: String,
+    #[serde(default)]
+    previous_token: Option<String>,
+    #[serde(default)]
+    previous_expires_at: Option<i64>,
+    #[serde(default)]
+    webhook_secret: Option<String>,
+    #[serde(default)]
+    embedded_secret: Option<String>,
+    #[serde(default)]
+    company_id: Option<i64>,
+    #[serde(default)]
+    refresh_began_at: Option<i64>,
+    #[serde(default)]
+    refused_at: Option<i64>,
+    #[serde(default)]
+    over: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+impl Stored {
+    fn of(it: &Connection) -> Self {
+        let bare = |secret: &Secret| secret.expose_secret().to_owned();
+        let client = &it.client;
+        Self {
+            crm_url: client.crm_url.clone(),
+            auth_url: client.auth_url.clone(),
+            consent_url: client.consent_url.clone(),
+            redirect_uri: client.redirect_uri.clone(),
+            client_id: client.id.clone(),
+            client_secret: bare(&client.secret),
+            client_secret_file: client.secret_file.clone(),
+            ca_file: client.ca_file.clone(),
+            proxy: client.proxy.clone(),
+            asked_scope: it.asked.clone(),
+            scope: it.granted.clone(),
+            access_token: bare(&it.access),
+            issued_at: it.issued_at.get(),
+            expires_at: it.expires_at.get(),
+            refresh_token: bare(&it.refresh),
+            previous_token: it.previous.as_ref().map(|(token, _)| bare(token)),
+            previous_expires_at: it.previous.as_ref().map(|(_, end)| end.get()),
+            webhook_secret: it.webhook_secret.as_ref().map(bare),
+            embedded_secret: it.embedded_secret.as_ref().map(bare),
+            company_id: it.company,
+            refresh_began_at: it.refresh_began.map(EpochSeconds::get),
+            refused_at: it.refused_at.map(EpochSeconds::get),
+            over: it.over.clone(),
+            others: it.others.clone(),
+        }
+    }
+
+    fn connection(self) -> Connection {
+        let end = self.previous_expires_at.map(EpochSeconds::new);
+        Connection {
+            client: Client {
+                crm_url: self.crm_url,
+                auth_url: self.auth_url,
+                consent_url: self.consent_url,
+                redirect_uri: self.redirect_uri,
+                id: self.client_id,
+                secret: Secret::from(self.client_secret),
+                secret_file: self.client_secret_file,
+                ca_file: self.ca_file,
+                proxy: self.proxy,
+            },
+            asked: self.asked_scope,
+            granted: self.scope,
+            access: Secret::from(self.access_token),
+            issued_at: EpochSeconds::new(self.issued_at),
+            expires_at: EpochSeconds::new(self.expires_at),
+            refresh: Secret::from(self.refresh_token),
+            previous: self.previous_token.map(Secret::from).zip(end),
+            webhook_secret: self.webhook_secret.map(Secret::from),
+            embedded_secret: self.embedded_secret.map(Secret::from),
+            company: self.company_id,
+            refresh_began: self.refresh_began_at.map(EpochSeconds::new),
+            refused_at: self.refused_at.map(EpochSeconds::new),
+            over: self.over,
+            others: self.others,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A connection of an hour, begun at second 1,000.
+    pub(crate) fn connection() -> Connection {
+        Connection {
+            client: Client {
+                crm_url: "https://crm.example".to_owned(),
+                auth_url: "https://auth.example".to_owned(),
+                consent_url: "https://crm.example/consent".to_owned(),
+                redirect_uri: "http://127.0.0.1:8765/back".to_owned(),
+                id: "svc_app_1".to_owned(),
+                secret: Secret::from("svc_sec_hidden"),
+                secret_file: Some("/etc/callbridge/client secret".to_owned()),
+                ca_file: None,
+                proxy: Some("http://proxy:3128".to_owned()),
+            },
+            asked: "A:READ B:SAVE".to_owned(),
+            granted: "B:SAVE".to_owned(),
+            access: Secret::from("svc_at_hidden"),
+            issued_at: EpochSeconds::new(1_000),
+            expires_at: EpochSeconds::new(4_600),
+            refresh: Secret::from("svcrt_hidden"),
+            previous: Some((Secret::from("svc_at_old_hidden"), EpochSeconds::new(2_000))),
+            webhook_secret: Some(Secret::from("webhook_hidden")),
+            embedded_secret: None,
+            company: Some(12),
+            refresh_began: None,
+            refused_at: None,
+            over: None,
+            others: Map::new(),
+        }
+    }
+
+    #[test]
+    fn no_secret_shows_in_debug() {
+        let shown = format!("{:?}", connection());
+        assert!(!shown.contains("hidden"), "{shown}");
+        assert!(shown.contains("svc_app_1"));
+    }
+
+    #[test]
+    fn fields_of_a_later_version_are_kept() {
+        let mut value: Value = serde_json::from_slice(&connection().to_json()).expect("JSON");
+        value["later"] = serde_json::json!({"a": 1});
+        let text = serde_json::to_vec(&value).expect("JSON");
+        let read = Connection::from_json(&text).expect("a connection");
+        let again: Value = serde_json::from_slice(&read.to_json()).expect("JSON");
+        assert_eq!(again, value);
+    }
+
+    #[test]
+    fn what_is_damaged_is_explained_without_its_values() {
+        let whole = connection().to_json();
+        let torn = Connection::from_json(&whole[..whole.len() / 2]).expect_err("torn");
+        assert!(torn.starts_with("it is no whole JSON"), "{torn}");
+        let odd = br#"{"crmUrl": 7, "accessToken": "svc_at_hidden"}"#;
+        let odd = Connection::from_json(odd).expect_err("odd");
+        assert!(odd.starts_with("a field is missing"), "{odd}");
+        let text = String::from_utf8(whole).expect("UTF-8");
+        let empty = text.replace("svcrt_hidden", "");
+        let empty = Connection::from_json(empty.as_bytes()).expect_err("empty");
+        assert_eq!(empty, "refreshToken holds no token");
+    }
+
+    #[test]
+    fn the_command_to_connect_anew_can_be_pasted_into_a_shell() {
+        let command = connection().command(Path::new("/var/lib/it's"));
+        insta::assert_snapshot!(command.replace(" --", "\n--"), @r"
+        callbridge connect
+        --crm-url https://crm.example
+        --auth-url https://auth.example
+        --consent-url https://crm.example/consent
+        --client-id svc_app_1
+        --client-secret-file '/etc/callbridge/client secret'
+        --redirect-uri http://127.0.0.1:8765/back
+        --scope 'A:READ B:SAVE'
+        --state '/var/lib/it'\''s'
+        --crm-proxy http://proxy:3128
+        ");
+    }
+
+    #[test]
+    fn the_older_token_is_told_only_while_it_lives() {
+        let tokens = |at| connection().tokens(EpochSeconds::new(at));
+        assert!(tokens(1_999).previous.is_some());
+        assert!(tokens(2_000).previous.is_none());
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_explained(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
+            let _ = Connection::from_json(&bytes);
+        }
+
+        #[test]
+        fn a_connection_is_read_as_it_was_written(
+            access in "[!-~]{1,40}", refresh in "[!-~]{1,40}", secret in "\\PC{0,20}",
+            issued in any::<i64>(), expires in any::<i64>(), over in prop::option::of("\\PC{0,20}"),
+        ) {
+            let mut it = connection();
+            it.access = Secret::from(access);
+            it.refresh = Secret::from(refresh);
+            it.client.secret = Secret::from(secret);
+            (it.issued_at, it.expires_at) = (EpochSeconds::new(issued), EpochSeconds::new(expires));
+            it.over = over;
+            let read = Connection::from_json(&it.to_json()).expect("a connection");
+            prop_assert_eq!(read.to_json(), it.to_json());
+            prop_assert!(read.is_same_pair(&it));
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! Keeps the stored connection alive beside the sender: the shell around [`super::refresh`].
+//!
+//! A refresh changes the pair at the service before we know the new one. What a kill can lose is
+//! made as small as can be: the lock and the disk are tried first, the new pair is written the
+//! moment its answer is read, and nothing is told to the sender before it is durable.
+
+use super::connection::Connection;
+use super::exchange::{Ask, Came, Exchange, Pair};
+use super::refresh::{Ended, Facts, Next, Refresher};
+use super::store::{self, Lock, Stamp};
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{Address, Setup};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock;
+use callbridge_model::clock::Now;
+use callbridge_model::status::Requests;
+use callbridge_sender::status::SenderStatus;
+use callbridge_sender::told::{RECONNECT, Told, Trouble};
+use std::path::PathBuf;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+/// How often the file is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+/// How long after the disk could not take a new pair it is tried again.
+const STORE_AGAIN: Duration = Duration::from_millis(500);
+/// A refused token whose connection works.
+const REFUSED: &str = "the CRM refuses the access token: it is refreshed by itself, once a minute \
+                       at most; if that does not help, see whether the company is blocked";
+
+/// What the keeper works with.
+#[derive(Debug)]
+pub struct Keeper {
+    /// The state folder.
+    pub dir: PathBuf,
+    /// How the CRM is reached; its certificates and proxy hold for the OAuth endpoints, too.
+    pub setup: Setup,
+    /// `--auth-url`, before the one that was stored.
+    pub auth: Option<Address>,
+    /// `--rebind`: a connection of another CRM address is used.
+    pub rebind: bool,
+    /// What the sender is told.
+    pub told: watch::Sender<Told>,
+    /// Requests so far.
+    pub requests: watch::Sender<Requests>,
+}
+
+/// What was told last, without secrets.
+type Shown = (Option<(TokenPrint, Option<TokenPrint>)>, Option<Trouble>);
+
+struct Work {
+    keeper: Keeper,
+    core: Refresher,
+    connection: Option<Connection>,
+    stamp: Option<Stamp>,
+    /// Why the file cannot be used.
+    unread: Option<String>,
+    /// Why the last refresh brought nothing.
+    failure: Option<Failure>,
+    shown: Option<Shown>,
+}
+
+/// How the last refresh failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Failure(String);
+
+impl Keeper {
+    /// Runs until `shutdown`; a refresh that is under way then is finished.
+    pub async fn run(
+        self,
+        mut sender: watch::Receiver<SenderStatus>,
+        shutdown: impl Future<Output = ()>,
+    ) {
+        let mut work = Work {
+            keeper: self,
+            core: Refresher::default(),
+            connection: None,
+            stamp: None,
+            unread: None,
+            failure: None,
+            shown: None,
+        };
+        if store::is_unfinished(&work.keeper.dir) {
+            // whoever takes the lock finishes it
+            if let Err(error) = Lock::take(&work.keeper.dir).await {
+                warn!(%error, "a pair that was being stored is not in its place");
+            }
+        }
+        work.read(clock::now());
+        tokio::pin!(shutdown);
+        loop {
+            work.look(clock::now());
+            let wait = match work.core.next(clock::now()) {
+                Next::Refresh => Duration::ZERO,
+                Next::At(at) => at.saturating_sub(clock::now().boot).min(LOOK),
+                Next::Idle => LOOK,
+            };
+            tokio::select! {
+                biased;
+                () = &mut shutdown => return,
+                changed = sender.changed() => match changed {
+                    Ok(()) => work.hear(&sender.borrow_and_update().clone()),
+                    Err(_) => return,
+                },
+                () = tokio::time::sleep(wait) => {
+                    if work.core.next(clock::now()) == Next::Refresh {
+                        work.refresh().await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Work {
+    fn hear(&mut self, status: &SenderStatus) {
+        if let (Some(token), Some(taken)) = (&status.token_print, status.token_taken)
+            && self.core.heard(token, taken)
+        {
+            info!("the CRM takes the token again: the company is no longer blocked");
+            self.failure = None;
+        }
+    }
+
+    /// Reads the file where it is another now, and tells what there is to tell.
+    fn look(&mut self, now: Now) {
+        if Stamp::now(&self.keeper.dir) != self.stamp {
+            self.read(now);
+        }
+        self.tell(now);
+    }
+
+    fn read(&mut self, now: Now) {
+        self.stamp = Stamp::now(&self.keeper.dir);
+        let read = store::read(&self.keeper.dir).map_err(|error| error.to_string());
+        match read.and_then(|found| self.fits(found)) {
+            Ok(Some(connection)) => {
+                self.unread = None;
+                let before = self.connection.as_ref();
+                if !before.is_some_and(|before| before.is_same_pair(&connection)) {
+                    self.core.adopt(now, &facts(&connection));
+                    self.failure = None;
+                }
+                self.connection = Some(connection);
+            }
+            Ok(None) => {
+                if self.connection.take().is_some() {
+                    info!("disconnected: the connection was taken away");
+                }
+                self.unread = None;
+                self.core.gone();
+            }
+            // the connection that was read before stays in use
+            Err(why) => {
+                error!(error = %why, "the connection cannot be read");
+                self.unread = Some(why);
+            }
+        }
+    }
+
+    /// Refuses the connection of another CRM: its token must not go to ours.
+    fn fits(&self, found: Option<Connection>) -> Result<Option<Connection>, String> {
+        let Some(connection) = found else {
+            return Ok(None);
+        };
+        let (bound, ours) = (
+            &connection.client.crm_url,
+            self.keeper.setup.address.as_str(),
+        );
+        if bound.trim_end_matches('/') != ours && !self.keeper.rebind {
+            return Err(format!(
+                "the connection is of {bound}, and --crm-url is {ours}: run `callbridge connect` \
+                 for it, or give --rebind if the CRM has moved"
+            ));
+        }
+        Ok(Some(connection))
+    }
+
+    fn tell(&mut self, now: Now) {
+        let usable = self.core.is_usable(now);
+        let connection = self.connection.as_ref().filter(|_| usable);
+        let tokens = connection.map(|it| it.tokens(now.wall.floor_seconds()));
+        let trouble = self.trouble();
+        let print = callbridge_sender::token::print;
+        let prints = tokens.as_ref().map(|it| {
+            let previous = it.previous.as_ref().map(|(token, _)| print(token));
+            (print(&it.current), previous)
+        });
+        let shown = Some((prints, trouble.clone()));
+        if self.shown == shown {
+            return;
+        }
+        if let (Some(trouble), true) = (
+            &trouble,
+            self.shown.as_ref().map(|it| &it.1) != Some(&trouble),
+        ) {
+            warn!(reason = trouble.reason, cure = %trouble.cure, "no new token can be had");
+        }
+        self.shown = shown;
+        self.keeper.told.send_replace(Told {
+            tokens,
+            trouble,
+            cure: REFUSED.to_owned(),
+        });
+    }
+
+    fn trouble(&self) -> Option<Trouble> {
+        let trouble = |reason, cure| Some(Trouble { reason, cure });
+        let Some(connection) = &self.connection else {
+            let nothing = || {
+                let dir = self.keeper.dir.display();
+                format!("there is no connection in {dir}: run `callbridge connect`")
+            };
+            return trouble("token_missing", self.unread.clone().unwrap_or_else(nothing));
+        };
+        let failed = self.failure.as_ref().map(|it| it.0.clone());
+        if self.core.is_over() {
+            let why = connection.over.clone().or(failed).unwrap_or_default();
+            let command = connection.command(&self.keeper.dir);
+            return trouble(RECONNECT, format!("{why}; run: {command}"));
+        }
+        let why = failed.or_else(|| self.unread.clone())?;
+        trouble("outage", format!("{why}; it is tried again by itself"))
+    }
+
+    /// One refresh, from the lock to the stored pair.
+    async fn refresh(&mut self) {
+        let asked = self.core.begin(clock::now());
+        let ended = match self.rotate(asked).await {
+            Ok(ended) => ended,
+            Err(why) => {
+                self.failure = Some(Failure(why));
+                Ended::NotSent
+            }
+        };
+        if matches!(ended, Ended::Rotated(_)) {
+            self.failure = None;
+        }
+        let now = clock::now();
+        self.core.ended(now, ended);
+        self.tell(now);
+    }
+
+    /// `Err` says why nothing was sent.
+    async fn rotate(&mut self, asked: bool) -> Result<Ended, String> {
+        let connection = self.connection.clone();
+        let connection = connection.ok_or("there is no connection")?;
+        let said = |error: store::Error| error.to_string();
+        let exchange = self.exchange(&connection)?;
+        let lock = Lock::take(&self.keeper.dir).await.map_err(said)?;
+        let stored = store::read(&self.keeper.dir).map_err(said)?;
+        let Some(mut stored) = stored.filter(|it| it.is_same_pair(&connection)) else {
+            self.stamp = None;
+            return Err("the connection was changed meanwhile".to_owned());
+        };
+        let sent = clock::now().wall;
+        let before = stored.refresh_began;
+        stored.refresh_began = Some(sent.floor_seconds());
+        if asked {
+            stored.refused_at = stored.refresh_began;
+        }
+        // a disk that cannot take this cannot take the new pair either
+        self.store(&lock, &stored).await.map_err(said)?;
+        let ask = Ask::Refresh(stored.refresh.clone());
+        let came = exchange.ask(&ask, &stored.client).await;
+        self.count(&ask, &came);
+        if let Came::NotSent(_) | Came::TooMany | Came::Elsewhere(_) = came {
+            // as it was: an earlier one may still have happened
+            stored.refresh_began = before;
+        }
+        Ok(self.came(&lock, stored, came, sent).await)
+    }
+
+    fn exchange(&self, connection: &Connection) -> Result<Exchange, String> {
+        let address = match &self.keeper.auth {
+            Some(address) => address.clone(),
+            None => Address::parse(&connection.client.auth_url)
+                .map_err(|error| error.to_string().replace("--crm-url", "--auth-url"))?,
+        };
+        Ok(Exchange::new(Setup {
+            address,
+            ..self.keeper.setup.clone()
+        }))
+    }
+
+    /// Stores what the answer says, and says what it means.
+    async fn came(
+        &mut self,
+        lock: &Lock,
+        mut stored: Connection,
+        came: Came,
+        sent: EventTime,
+    ) -> Ended {
+        let failed = |words: String| Some(Failure(words));
+        let (ended, words) = match came {
+            Came::Pair(pair) => {
+                let next = renewed(&stored, *pair, sent, self.core.is_refused());
+                self.insist(lock, &next).await;
+                info!(
+                    expires_at = next.expires_at.get(),
+                    "the token was refreshed"
+                );
+                return Ended::Rotated(facts(self.connection.insert(next)));
+            }
+            Came::Refused(why) => {
+                let words = format!(
+                    "the refresh token is refused ({why}): the company has disconnected the \
+                     application, or it lay unused for 30 days"
+                );
+                stored.over = Some(words.clone());
+                stored.refresh_began = None;
+                (Ended::Refused, words)
+            }
+            Came::WrongClient(why) => {
+                stored.refresh_began = None;
+                let words = wrong_client(&stored.client.id, &why, self.core.is_refused());
+                (Ended::WrongClient, words)
+            }
+            Came::Unsure(why) => {
+                // may have happened: what is stored says so
+                self.failure = failed(format!("the answer to a refresh was lost ({why})"));
+                return Ended::Unsure;
+            }
+            Came::NotSent(why) => (
+                Ended::NotSent,
+                format!("the token cannot be refreshed: {why}"),
+            ),
+            Came::TooMany => (Ended::NotDone, "too many refreshes (429)".to_owned()),
+            Came::Elsewhere(why) => (
+                Ended::NotDone,
+                format!("no OAuth endpoint answers at --auth-url ({why}): correct the address"),
+            ),
+            Came::Revoked => (Ended::NotDone, "an answer to something else".to_owned()),
+        };
+        if let Err(error) = self.store(lock, &stored).await {
+            warn!(%error, "the connection's state is not stored");
+        }
+        if stored.over.is_some() {
+            self.connection = Some(stored);
+        }
+        self.failure = failed(words);
+        ended
+    }
+
+    async fn store(&mut self, lock: &Lock, connection: &Connection) -> Result<(), store::Error> {
+        let stored = lock.write(connection).await;
+        self.stamp = Stamp::now(&self.keeper.dir);
+        stored
+    }
+
+    /// Stores a new pair, however long the disk takes: the old one is worth nothing any more.
+    async fn insist(&mut self, lock: &Lock, connection: &Connection) {
+        let mut told = false;
+        while let Err(error) = self.store(lock, connection).await {
+            if !std::mem::replace(&mut told, true) {
+                error!(%error, "the new pair is not stored yet; it is not used before it is");
+            }
+            self.failure = Some(Failure(format!("the new token cannot be stored: {error}")));
+            self.tell(clock::now());
+            tokio::time::sleep(STORE_AGAIN).await;
+        }
+    }
+
+    fn count(&self, ask: &Ask, came: &Came) {
+        let key = (ask.endpoint().to_owned(), came.word().to_owned());
+        self.keeper
+            .requests
+            .send_modify(|requests| *requests.entry(key).or_insert(0) += 1);
+    }
+}
+
+/// 401 of the OAuth endpoint. §3.1: all requests of a blocked company are answered so.
+fn wrong_client(id: &str, why: &str, token_refused: bool) -> String {
+    let wrong = format!(
+        "client id {id} or its secret are refused ({why}): get the right secret from the \
+         application's management in the CRM"
+    );
+    match token_refused {
+        false => wrong,
+        true => format!(
+            "the CRM refuses the access token, too: if the company is blocked (its licence has \
+             ended), have that mended in the CRM, the token is tried once a minute and all goes on \
+             by itself; else {wrong}"
+        ),
+    }
+}
+
+/// What the core has to know.
+pub fn facts(connection: &Connection) -> Facts {
+    Facts {
+        access: connection.print(),
+        issued_at: connection.issued_at,
+        expires_at: connection.expires_at,
+        began: connection.refresh_began.is_some(),
+        refused_at: connection.refused_at,
+        over: connection.over.is_some(),
+    }
+}
+
+/// The connection with its new pair. The access token before it works until its end, unless it
+/// was refused.
+fn renewed(before: &Connection, pair: Pair, sent: EventTime, refused: bool) -> Connection {
+    let issued_at = sent.floor_seconds();
+    let previous = match refused {
+        false => Some((before.access.clone(), before.expires_at)),
+        true => before.previous.clone(),
+    };
+    Connection {
+        granted: pair.scope.unwrap_or_else(|| before.granted.clone()),
+        access: pair.access,
+        issued_at,
+        expires_at: end_of(sent, pair.life),
+        refresh: pair.refresh.unwrap_or_else(|| before.refresh.clone()),
+        previous: previous.filter(|(_, end)| *end > issued_at),
+        refresh_began: None,
+        over: None,
+        ..before.clone()
+    }
+}
+
+/// When a token of this life ends that was asked for at this moment; rather too soon.
+pub fn end_of(asked: EventTime, life: Duration) -> EpochSeconds {
+    asked.plus(life).floor_seconds()
+}
+
+#[cfg(test)]
+#[path = "keeper_tests.rs"]
+mod tests;

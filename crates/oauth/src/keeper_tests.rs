@@ -1,0 +1,338 @@
+use super::super::connection::tests::connection;
+use super::super::scripted::{Reply, Scripted, pair};
+use super::*;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_sender::told::Tokens;
+use std::path::Path;
+
+/// Nothing here takes so long unless it never comes.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+/// A keeper at work.
+struct Stage {
+    folder: tempfile::TempDir,
+    told: watch::Receiver<Told>,
+    requests: watch::Receiver<Requests>,
+    sender: watch::Sender<SenderStatus>,
+    stop: watch::Sender<bool>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+impl Stage {
+    /// With this connection in its file.
+    async fn start(host: &Scripted, stored: &Connection) -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        put(folder.path(), stored).await;
+        let (told, hears_told) = watch::channel(Told::default());
+        let (requests, counts) = watch::channel(Requests::new());
+        let (sender, status) = watch::channel(SenderStatus::default());
+        let (stop, mut stopped) = watch::channel(false);
+        let keeper = Keeper {
+            dir: folder.path().to_owned(),
+            setup: Setup::new(Address::parse("https://crm.example").expect("an address")),
+            auth: Some(Address::parse(&host.url).expect("an address")),
+            rebind: false,
+            told,
+            requests,
+        };
+        let task = tokio::spawn(async move {
+            keeper
+                .run(
+                    status,
+                    async move { drop(stopped.wait_for(|it| *it).await) },
+                )
+                .await;
+        });
+        Self {
+            folder,
+            told: hears_told,
+            requests: counts,
+            sender,
+            stop,
+            task,
+        }
+    }
+
+    /// Waits until what is told is like this.
+    async fn told(&mut self, what: &str, like: impl Fn(&Told) -> bool) -> Told {
+        let told = tokio::time::timeout(DEADLINE, self.told.wait_for(like)).await;
+        told.unwrap_or_else(|_| panic!("{what} was not told"))
+            .expect("it runs")
+            .clone()
+    }
+
+    fn stored(&self) -> Connection {
+        store::read(self.folder.path())
+            .expect("readable")
+            .expect("there")
+    }
+
+    /// The sender says how the CRM takes a token.
+    fn says(&self, token: &str, taken: bool) {
+        self.sender.send_modify(|status| {
+            status.token_print = Some(TokenPrint::of(token));
+            status.token_taken = Some(taken);
+        });
+    }
+
+    async fn end(self) -> tempfile::TempDir {
+        self.stop.send_replace(true);
+        tokio::time::timeout(DEADLINE, self.task)
+            .await
+            .expect("it ends")
+            .expect("well");
+        self.folder
+    }
+}
+
+async fn put(dir: &Path, stored: &Connection) {
+    let lock = Lock::take(dir).await.expect("the lock");
+    lock.write(stored).await.expect("written");
+}
+
+/// A connection whose token began so long ago and has this life.
+fn aged(ago: i64, life: i64) -> Connection {
+    let now = clock::now().wall.floor_seconds().get();
+    Connection {
+        access: Secret::from("svc_at_first"),
+        refresh: Secret::from("svcrt_first"),
+        issued_at: EpochSeconds::new(now - ago),
+        expires_at: EpochSeconds::new(now - ago + life),
+        previous: None,
+        ..connection()
+    }
+}
+
+fn current(told: &Told) -> Option<String> {
+    let tokens = told.tokens.as_ref();
+    tokens.map(|it| it.current.expose_secret().to_owned())
+}
+
+fn has(name: &'static str) -> impl Fn(&Told) -> bool {
+    move |told| current(told).as_deref() == Some(name)
+}
+
+fn reason(told: &Told) -> Option<&'static str> {
+    told.trouble.as_ref().map(|it| it.reason)
+}
+
+#[tokio::test]
+async fn a_token_near_its_end_is_refreshed_and_the_new_pair_is_stored_before_it_is_told() {
+    let host = Scripted::start(vec![pair("second", 3_600)]).await;
+    let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    let told = stage.told("the second token", has("svc_at_second")).await;
+    let stored = stage.stored();
+    assert_eq!(stored.refresh.expose_secret(), "svcrt_second");
+    assert_eq!(stored.refresh_began, None);
+    let Some(Tokens {
+        previous: Some((previous, end)),
+        ..
+    }) = told.tokens
+    else {
+        panic!("the first one still works");
+    };
+    assert_eq!(previous.expose_secret(), "svc_at_first");
+    assert!(end > clock::now().wall.floor_seconds());
+    assert_eq!(host.asked().len(), 1);
+    let count = ("oauth_token".to_owned(), "granted".to_owned());
+    assert_eq!(stage.requests.borrow().get(&count), Some(&1));
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_token_that_the_crm_refuses_is_refreshed_once() {
+    let host = Scripted::start(vec![pair("second", 3_600)]).await;
+    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
+    stage.told("the first token", has("svc_at_first")).await;
+    stage.says("svc_at_another", false);
+    stage.says("svc_at_first", false);
+    let told = stage.told("the second token", has("svc_at_second")).await;
+    let tokens = told.tokens.expect("tokens");
+    assert!(tokens.previous.is_none(), "the first one is refused");
+    assert!(
+        stage.stored().refused_at.is_some(),
+        "so that a restart knows"
+    );
+    stage.says("svc_at_second", false);
+    let folder = stage.end().await;
+    assert_eq!(host.asked().len(), 1, "the next one is a minute away");
+    drop(folder);
+}
+
+#[tokio::test]
+async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew_mends_it() {
+    let no = serde_json::json!({"message": "eskirgan", "accept": false, "error": null});
+    let host = Scripted::start(vec![Reply::Say(400, no.to_string())]).await;
+    let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    let over = |told: &Told| reason(told) == Some(RECONNECT);
+    let told = stage.told("the end", over).await;
+    assert_eq!(
+        current(&told).as_deref(),
+        Some("svc_at_first"),
+        "it still lives"
+    );
+    let cure = told.trouble.expect("trouble").cure;
+    assert!(cure.contains("400: eskirgan") && cure.contains("run: callbridge connect --crm-url"));
+    stage.says("svc_at_first", false);
+    let told = stage.told("no token", |told| told.tokens.is_none()).await;
+    assert_eq!(reason(&told), Some(RECONNECT));
+    let folder = stage.end().await;
+    // a restart asks nothing with what is known to be over
+    let stored = store::read(folder.path())
+        .expect("readable")
+        .expect("there");
+    assert!(stored.over.is_some());
+    let mut stage = Stage::start(&host, &stored).await;
+    stage.told("the end again", over).await;
+    put(stage.folder.path(), &aged(0, 3_600)).await;
+    let new = Connection {
+        access: Secret::from("svc_at_new"),
+        ..aged(0, 3_600)
+    };
+    put(stage.folder.path(), &new).await;
+    let told = stage.told("the new token", has("svc_at_new")).await;
+    assert_eq!(told.trouble, None);
+    assert_eq!(host.asked().len(), 1);
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_that_is_lost_is_asked_for_once_more_and_then_consent_is() {
+    let host = Scripted::start(vec![Reply::Close, Reply::Say(502, String::new())]).await;
+    let mut stage = Stage::start(&host, &aged(3_599, 3_600)).await;
+    let told = stage
+        .told("the end", |told| reason(told) == Some(RECONNECT))
+        .await;
+    let asked = host.asked();
+    assert_eq!(asked.len(), 2);
+    assert_eq!(asked[0], asked[1]);
+    assert!(told.trouble.expect("trouble").cure.contains("lost"));
+    assert!(
+        stage.stored().refresh_began.is_some(),
+        "it may have happened"
+    );
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn what_began_before_a_kill_is_asked_for_once_more_at_the_start() {
+    let host = Scripted::start(vec![pair("second", 3_600)]).await;
+    let killed = Connection {
+        refresh_began: Some(EpochSeconds::new(1)),
+        ..aged(0, 3_600)
+    };
+    let mut stage = Stage::start(&host, &killed).await;
+    stage.told("the second token", has("svc_at_second")).await;
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_host_that_cannot_be_reached_is_an_outage_only_without_a_token() {
+    let host = Scripted::start(Vec::new()).await;
+    let mut nobody = host.clone();
+    nobody.url = "http://127.0.0.1:9".to_owned();
+    let mut stage = Stage::start(&nobody, &aged(3_600, 3_600)).await;
+    let told = stage
+        .told("an outage", |told| reason(told) == Some("outage"))
+        .await;
+    assert!(told.tokens.is_none(), "it has ended");
+    assert_eq!(stage.stored().refresh_began, None, "nothing was sent");
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_client_that_is_not_known_says_what_is_wrong_with_it() {
+    let host = Scripted::start(vec![Reply::Say(401, "{}".to_owned())]).await;
+    let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
+    let told = stage
+        .told("the end", |told| reason(told) == Some(RECONNECT))
+        .await;
+    let cure = told.trouble.expect("trouble").cure;
+    assert!(
+        cure.contains("client id svc_app_1 or its secret are refused"),
+        "{cure}"
+    );
+    assert!(stage.stored().over.is_none(), "it may be known again");
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_blocked_company_s_token_is_tried_on_and_all_is_well_once_it_is_good_again() {
+    let host = Scripted::start(vec![Reply::Say(401, "{}".to_owned())]).await;
+    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
+    stage.told("the first token", has("svc_at_first")).await;
+    stage.says("svc_at_first", false);
+    let told = stage
+        .told("the end", |told| reason(told) == Some(RECONNECT))
+        .await;
+    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    let cure = told.trouble.expect("trouble").cure;
+    assert!(cure.contains("if the company is blocked"), "{cure}");
+    assert!(cure.contains("client id svc_app_1 or its secret"), "{cure}");
+    stage.says("svc_at_first", true);
+    let told = stage.told("the cure", |told| told.trouble.is_none()).await;
+    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    stage.end().await;
+    assert_eq!(host.asked().len(), 1);
+}
+
+#[tokio::test]
+async fn a_file_that_is_damaged_in_use_is_told_and_the_token_stays() {
+    let host = Scripted::start(Vec::new()).await;
+    let mut stage = Stage::start(&host, &aged(0, 3_600)).await;
+    stage.told("the first token", has("svc_at_first")).await;
+    let path = store::path(stage.folder.path());
+    std::fs::write(&path, "{").expect("written");
+    let told = stage
+        .told("the damage", |told| told.trouble.is_some())
+        .await;
+    assert_eq!(current(&told).as_deref(), Some("svc_at_first"));
+    assert!(told.trouble.expect("trouble").cure.contains("is damaged"));
+    assert_eq!(std::fs::read(&path).expect("there"), b"{");
+    std::fs::remove_file(&path).expect("removed");
+    let told = stage.told("no token", |told| told.tokens.is_none()).await;
+    assert_eq!(reason(&told), Some("token_missing"));
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_connection_of_another_crm_is_not_used() {
+    let host = Scripted::start(Vec::new()).await;
+    let mut other = aged(0, 3_600);
+    other.client.crm_url = "https://other.example".to_owned();
+    let mut stage = Stage::start(&host, &other).await;
+    let told = stage
+        .told("the trouble", |told| told.trouble.is_some())
+        .await;
+    assert!(told.tokens.is_none());
+    assert!(
+        told.trouble
+            .expect("trouble")
+            .cure
+            .contains("https://other.example")
+    );
+    stage.end().await;
+}
+
+#[tokio::test]
+async fn a_new_pair_that_the_disk_cannot_take_is_not_used_before_it_can() {
+    let host = Scripted::start(Vec::new()).await;
+    let stage = Stage::start(&host, &aged(0, 3_600)).await;
+    let dir = stage.folder.path().to_owned();
+    // a folder where the new file is to be written: whoever runs this, it cannot be
+    let blocked = dir.join("connection.json.new");
+    std::fs::create_dir(&blocked).expect("a folder");
+    let mut stage = stage;
+    stage.says("svc_at_first", false);
+    stage
+        .told("the trouble", |told| told.trouble.is_some())
+        .await;
+    assert!(
+        host.asked().is_empty(),
+        "no pair is rotated that could not be stored"
+    );
+    host.then(pair("second", 3_600));
+    std::fs::remove_dir(&blocked).expect("removed");
+    stage.told("the second token", has("svc_at_second")).await;
+    stage.end().await;
+}

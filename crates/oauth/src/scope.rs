@@ -1,0 +1,131 @@
+//! Grants as a scope (§2.3): what callbridge needs, what is useful, and what works less without.
+
+use callbridge_sender::status::SAVE;
+use std::collections::BTreeSet;
+
+/// Useful grants, and what works less without each.
+const USEFUL: [(&str, &str); 3] = [
+    (
+        "PERMISSION_OPEN_API_CALL:READ",
+        "the journal cannot be read: each call is asked about alone, which halves what fits into \
+         a minute",
+    ),
+    (
+        "PERMISSION_OPEN_API_LEAD:READ",
+        "leads cannot be looked up: the directory knows only what webhooks tell, and a letter \
+         `failed` does not say whether lead or employee is missing",
+    ),
+    (
+        "PERMISSION_OPEN_API_LEAD:SAVE",
+        "leads do not show their last call (--lead-field, lead set)",
+    ),
+];
+
+/// What is asked for where `--scope` says nothing: what is needed and what is useful.
+pub fn usual() -> String {
+    let mut all = vec![SAVE];
+    all.extend(USEFUL.map(|(grant, _)| grant));
+    all.join(" ")
+}
+
+/// The given scope, checked.
+///
+/// # Errors
+/// In words, for `--scope`.
+pub fn checked(text: &str) -> Result<String, String> {
+    let grants: Vec<&str> = text.split_whitespace().collect();
+    if grants.is_empty() {
+        return Err("is empty: give PERMISSION:SCOPE, separated by spaces".to_owned());
+    }
+    for grant in &grants {
+        let well = |part: &str| {
+            !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+        };
+        if !grant
+            .split_once(':')
+            .is_some_and(|(it, scope)| well(it) && well(scope))
+        {
+            return Err(format!("`{grant}` is no PERMISSION:SCOPE"));
+        }
+    }
+    if !grants.contains(&SAVE) {
+        return Err(format!(
+            "lacks {SAVE}, without which nothing can be journaled"
+        ));
+    }
+    Ok(grants.join(" "))
+}
+
+/// What was granted, against what is needed and useful.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// The grant to journal is among it.
+    pub enough: bool,
+    /// What was asked for and is not among it, and what works less for it.
+    pub lacks: Vec<String>,
+}
+
+/// Compares what was given with what was asked for and with what is needed.
+pub fn compare(asked: &str, granted: &str) -> Given {
+    let granted: BTreeSet<&str> = granted.split_whitespace().collect();
+    let missing = asked.split_whitespace().filter(|it| !granted.contains(it));
+    let words = |grant: &str| {
+        let useful = USEFUL.iter().find(|(name, _)| *name == grant);
+        match useful {
+            Some((name, less)) => format!("{name} was not granted: {less}"),
+            None if grant == SAVE => {
+                format!("{SAVE} was not granted: nothing can be journaled without it")
+            }
+            None => format!("{grant} was not granted"),
+        }
+    };
+    Given {
+        enough: granted.contains(SAVE),
+        lacks: missing.map(words).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_asked_for_by_itself_is_enough_and_can_be_asked_for() {
+        assert_eq!(checked(&usual()), Ok(usual()));
+        let all = compare(&usual(), &usual());
+        assert_eq!((all.enough, all.lacks.len()), (true, 0));
+    }
+
+    #[test]
+    fn a_narrower_grant_is_named_with_what_works_less() {
+        let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:SAVE");
+        assert!(given.enough);
+        assert_eq!(given.lacks.len(), 3);
+        assert!(given.lacks[0].contains("halves what fits into a minute"));
+        let given = compare(&usual(), "PERMISSION_OPEN_API_CALL:READ");
+        assert!(!given.enough);
+        assert!(given.lacks[0].contains("nothing can be journaled"));
+        assert!(!compare(&usual(), "").enough);
+    }
+
+    #[test]
+    fn a_scope_without_the_needed_grant_is_not_asked_for() {
+        for (text, words) in [
+            ("", "is empty"),
+            (
+                "PERMISSION_OPEN_API_CALL:SAVE,X:Y",
+                "is no PERMISSION:SCOPE",
+            ),
+            ("CALL", "is no PERMISSION:SCOPE"),
+            (
+                "PERMISSION_OPEN_API_LEAD:READ",
+                "lacks PERMISSION_OPEN_API_CALL:SAVE",
+            ),
+        ] {
+            let error = checked(text).expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
+        let spaced = checked("  PERMISSION_OPEN_API_CALL:SAVE   X:Y ");
+        assert_eq!(spaced.as_deref(), Ok("PERMISSION_OPEN_API_CALL:SAVE X:Y"));
+    }
+}

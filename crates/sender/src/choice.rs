@@ -1,0 +1,420 @@
+//! Which request is the best one now, in the order of [`Lane`]; its slot is taken.
+
+use super::cause::Permit;
+use super::core::{Core, Flight};
+use super::pacer::Pace;
+use super::plan::{Decision, Lane, Plan, Task};
+use super::schedule::{DEADLINE, OLD_POLL, PROBE, TOGETHER};
+use super::sweep::WORTH;
+use super::troubles::{Flying, Gate, Part, SLOW};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Due, Head, RowId, Unconfirmed};
+use std::time::Duration;
+
+/// Requests under way at one time…
+const UNDER_WAY_MAX: usize = 4;
+
+/// …and those whose answers are slow, which hold up no others: as many with them.
+const UNDER_WAY_SLOW_MAX: usize = 12;
+
+/// A clock that is wrong is looked at this often.
+const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// Whether an answer is slow is looked at this often.
+const ROOM_LOOK: Duration = Duration::from_secs(1);
+
+/// Calls that wait for company are looked at this often.
+const COMPANY_LOOK: Duration = Duration::from_secs(1);
+
+/// Errands that wait for a better moment are looked at this often.
+const ERRAND_LOOK: Duration = Duration::from_secs(5);
+
+/// Nothing is planned further ahead: the wall clock may be set meanwhile.
+const LOOK: Duration = Duration::from_secs(60);
+
+/// What may be asked of the service now.
+#[derive(Clone, Copy, Debug)]
+struct Open {
+    submissions: bool,
+    polls: bool,
+    sweeps: bool,
+}
+
+impl Open {
+    const ALL: Self = Self {
+        submissions: true,
+        polls: true,
+        sweeps: true,
+    };
+
+    fn only(part: Part) -> Self {
+        Self {
+            submissions: part == Part::Submissions,
+            polls: part == Part::Polls,
+            sweeps: part == Part::Sweeps,
+        }
+    }
+}
+
+impl Core {
+    /// The best request now.
+    pub fn next(&mut self, now: Now, head: &Head) -> Decision {
+        if self.clock_is_wrong(now) {
+            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
+        }
+        self.look_at_clock(now);
+        self.look_at(head);
+        let barred = self.rights.polls_barred(now.boot);
+        self.sweeper.only_way = barred || self.line.troubles().next(Part::Polls).is_some();
+        self.look_for_ways(now);
+        let flying = self.flying();
+        let permit = self.line.permit(now.boot, &flying);
+        match permit {
+            Permit::Calls | Permit::Probe if !self.has_room(now) => {
+                return Decision::WaitUntil(now.boot + ROOM_LOOK);
+            }
+            Permit::Calls | Permit::Probe | Permit::Trial { .. } => {}
+            Permit::Ask => return self.take(now, Lane::Token, Task::TokenInfo),
+            Permit::Until(at) => return Decision::WaitUntil(at),
+            Permit::Answer | Permit::Token => return Decision::Idle,
+        }
+        // its token may have ended while a poll is under way: the answer comes first
+        let orphan = head.orphan.as_ref();
+        let orphan = orphan.filter(|it| !self.may_look(now) && !self.is_under_way(it.row));
+        if let Some(orphan) = orphan.or_else(|| self.untold(now, head)) {
+            return Decision::Revive(Box::new(orphan.clone()));
+        }
+        match self.choose(now, head, permit, &flying) {
+            Some((Lane::Spare, task)) => match (self.take(now, Lane::Spare, task), head) {
+                (Decision::WaitUntil(at), head) => self.wait_no_longer(now, head, at),
+                (decision, _) => decision,
+            },
+            Some((lane, task)) => self.take(now, lane, task),
+            None => self.wait(now, head),
+        }
+    }
+
+    /// The best of what may go out.
+    fn choose(
+        &self,
+        now: Now,
+        head: &Head,
+        permit: Permit,
+        flying: &[Flying],
+    ) -> Option<(Lane, Task)> {
+        let picked = match permit {
+            Permit::Trial { polls_first } => {
+                let open = Open {
+                    polls: !self.rights.polls_barred(now.boot),
+                    ..Open::ALL
+                };
+                self.pick(now, head, polls_first, open)
+            }
+            Permit::Probe => {
+                let asked = self.asked_in_outage(now);
+                asked.or_else(|| self.pick_probe(now, head, flying))
+            }
+            _ => self.pick_any(now, head, self.open(now, flying)),
+        };
+        // what the token may do now can wait for what cannot
+        let looks = permit == Permit::Calls && self.rights.is_due(now.boot);
+        let first = picked.as_ref().is_some_and(|(lane, _)| *lane <= Lane::Live);
+        match looks && !first {
+            true => Some((Lane::Token, Task::TokenInfo)),
+            false => picked,
+        }
+    }
+
+    /// What works of the service, as far as is known.
+    fn open(&self, now: Now, flying: &[Flying]) -> Open {
+        let troubles = self.line.troubles();
+        let open = |part| troubles.gate(now.boot, part, flying) == Gate::Open;
+        Open {
+            submissions: open(Part::Submissions),
+            polls: open(Part::Polls) && !self.rights.polls_barred(now.boot),
+            sweeps: open(Part::Sweeps),
+        }
+    }
+
+    /// What the spool says of the calls that wait.
+    fn look_at(&mut self, head: &Head) {
+        let ready = head.live.is_some() || head.backlog.is_some();
+        self.loaded = ready && !self.line.troubles().fails(Part::Submissions);
+        self.unsent = head.ready + head.sending;
+        self.waiting = head.submitted;
+        self.flow.seen(head.hooked);
+        if !ready && self.unsent == 0 {
+            self.line.nothing_waits(Part::Submissions);
+        }
+    }
+
+    /// While nothing works, what was asked longest ago; the token's record where no call waits.
+    fn pick_probe(&self, now: Now, head: &Head, flying: &[Flying]) -> Option<(Lane, Task)> {
+        let troubles = self.line.troubles();
+        let barred = self.rights.polls_barred(now.boot);
+        let open = |part: &Part| {
+            let may = *part != Part::Polls || !barred;
+            may && troubles.gate(now.boot, *part, flying) == Gate::Open
+        };
+        let mut parts = [Part::Submissions, Part::Polls, Part::Sweeps];
+        parts.sort_by_key(|part| troubles.asked(*part));
+        let open_parts = parts.iter().filter(|part| open(part));
+        let mut picked =
+            open_parts.filter_map(|part| self.pick(now, head, false, Open::only(*part)));
+        let picked = picked.next();
+        let waits = head.submitted > 0 || self.unsent > 0 && !self.settings.dry_run;
+        match picked {
+            None if !waits && open(&Part::Token) => Some((Lane::Token, Task::TokenInfo)),
+            picked => picked,
+        }
+    }
+
+    /// A call, or an errand beside them.
+    fn pick_any(&self, now: Now, head: &Head, open: Open) -> Option<(Lane, Task)> {
+        let call = self.pick(now, head, false, open);
+        let before = match call {
+            Some((lane, _)) => lane,
+            None => Lane::Spare,
+        };
+        let errand = self.errand(now, head, before);
+        errand.or(call)
+    }
+
+    /// Another request may be under way.
+    fn has_room(&self, now: Now) -> bool {
+        let slow = |flight: &&Flight| now.boot.saturating_sub(flight.sent) >= SLOW;
+        let slow = self.flights.values().filter(slow).count();
+        self.flights.len() < UNDER_WAY_SLOW_MAX && self.flights.len() - slow < UNDER_WAY_MAX
+    }
+
+    /// The answer to a page is long in coming: what it was to tell is asked for alone.
+    fn sweep_is_slow(&self, now: Now) -> bool {
+        let slow = |flight: &Flight| {
+            let sweeps = matches!(flight.plan.task, Task::Sweep { .. });
+            sweeps && now.boot.saturating_sub(flight.sent) >= SLOW
+        };
+        self.flights.values().any(slow)
+    }
+
+    /// The requests under way.
+    fn flying(&self) -> Vec<Flying> {
+        let flights = self.flights.values();
+        let flying = flights.map(|flight| Flying {
+            part: flight.part(),
+            sent: flight.sent,
+        });
+        flying.collect()
+    }
+
+    fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
+        let pace = match lane {
+            Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
+            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::Errand => {
+                Pace::Even
+            }
+            Lane::Spare => Pace::Spare,
+        };
+        match self.pacer.take(now.boot, pace) {
+            Ok(slot) => Decision::Send(Plan { slot, lane, task }),
+            Err(Some(at)) => Decision::WaitUntil(at),
+            Err(None) => Decision::Idle,
+        }
+    }
+
+    pub(super) fn is_under_way(&self, row: RowId) -> bool {
+        self.flights
+            .values()
+            .any(|flight| flight.plan.row() == Some(row))
+    }
+
+    /// The journal can be read for what nothing else can find.
+    fn may_look(&self, now: Now) -> bool {
+        let troubles = self.line.troubles();
+        let fails = troubles.fails_since(Part::Sweeps);
+        let fails = fails.filter(|_| !troubles.is_whole());
+        let fails = fails.is_some_and(|since| now.boot.saturating_sub(since) >= OLD_POLL);
+        self.sweeper.ways.is_readable(now.wall) && !fails && !self.settings.dry_run
+    }
+
+    /// The journal lets itself be swept, as far as is known.
+    pub(super) fn may_sweep(&self, now: Now) -> bool {
+        let fails = self.line.troubles().fails(Part::Sweeps);
+        self.sweeper.ways.is_on(now.wall) && !fails && !self.settings.dry_run
+    }
+
+    fn pick(&self, now: Now, head: &Head, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
+        if let Some(ending) = self.ending(now, head).filter(|_| open.polls) {
+            return Some((Lane::Deadline, poll(ending)));
+        }
+        let due = self.due(now, head).filter(|_| open.polls);
+        let old = |it: &&Unconfirmed| it.age(now.wall) >= OLD_POLL;
+        let turn = match self.may_sweep(now) {
+            true => head
+                .alone
+                .as_ref()
+                .filter(|it| open.polls && self.may_poll(now, it)),
+            false => due,
+        };
+        let turn = turn.filter(old).filter(|_| !self.polled_last);
+        if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
+            return Some((Lane::OldPoll, poll(turn)));
+        }
+        let submit = |due: &Due| Task::Submit(due.row);
+        let submits = open.submissions && !self.settings.dry_run;
+        if let Some(live) = head.live.as_ref().filter(|_| submits) {
+            return Some((Lane::Live, submit(live)));
+        }
+        if let Some(sweep) = self.sweep_that_pays(now, head, open) {
+            return Some((Lane::Sweep, sweep));
+        }
+        if let Some(backlog) = head.backlog.as_ref().filter(|_| submits) {
+            return Some((Lane::Backlog, submit(backlog)));
+        }
+        let confirm = self.confirm(now, head, open);
+        confirm.map(|task| (Lane::Confirm, task))
+    }
+
+    /// A call whose requestId cannot be asked for much longer: after 24 hours (§4.6), or when the
+    /// token ends.
+    fn ending<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
+        let mut ending = head.oldest_submitted.iter().filter(|it| {
+            let old = it.age(now.wall) >= DEADLINE;
+            let ends = old || self.token_ends(now, &it.token);
+            ends && it.next_poll <= now.wall && self.may_poll(now, it)
+        });
+        ending.next()
+    }
+
+    /// The token ends soon, and with it all that can be asked of its requestIds.
+    fn token_ends(&self, now: Now, token: &TokenPrint) -> bool {
+        let (expires, soon) = match self.before.as_ref().filter(|it| it.token == *token) {
+            Some(before) => (Some(before.until), self.token_end.min(PROBE)),
+            None => {
+                let expires = self.info.as_ref().and_then(|info| info.expires_at);
+                (expires, self.token_end)
+            }
+        };
+        expires.is_some_and(|at| {
+            now.wall.plus(soon).floor_seconds() >= at && now.wall.floor_seconds() < at
+        })
+    }
+
+    fn may_poll(&self, now: Now, call: &Unconfirmed) -> bool {
+        let seeks = || self.sweeper.seeks(call) && !self.sweep_is_slow(now);
+        call.request_id.is_some() && !self.is_under_way(call.row) && !seeks()
+    }
+
+    /// A call that is due, and that no webhook is expected for.
+    fn due<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
+        let mut due = head.polls.iter().filter(|it| !self.is_left(now, it));
+        due.find(|it| self.may_poll(now, it))
+    }
+
+    /// A webhook may still confirm it, for nothing.
+    fn is_left(&self, now: Now, call: &Unconfirmed) -> bool {
+        call.age(now.wall) < self.flow.left(now.wall)
+    }
+
+    /// Ripe calls that no request of ours asks for just now.
+    fn ripe(&self, head: &Head) -> u32 {
+        let polled = self.flights.values();
+        let polled = polled.filter(|it| matches!(it.plan.task, Task::Poll(_)));
+        let polled = u32::try_from(polled.count()).unwrap_or(u32::MAX);
+        head.ripe.calls.saturating_sub(polled)
+    }
+
+    /// One sweep at a time.
+    fn free_to_sweep(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
+        let mut under_way = self.flights.values();
+        let swept = under_way.any(|it| matches!(it.plan.task, Task::Sweep { .. }));
+        let begins = !self.sweeper.is_running();
+        // where sweeps fail one goes out now and then, to see whether they still do
+        let on = self.sweeper.ways.is_on(now.wall) && !self.settings.dry_run;
+        let needs = self.sweeper.only_way || head.orphan.is_some();
+        let may = on || needs && self.may_look(now);
+        let free = may && open.sweeps && !swept && (!begins || self.sweep_from <= now.boot);
+        free.then_some(Task::Sweep { begins })
+    }
+
+    /// A sweep that pays even while calls wait, or what tells whether it would.
+    fn sweep_that_pays(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
+        let probe = self.probe.as_ref().filter(|_| open.polls);
+        if let Some(probe) = probe.filter(|it| self.may_poll(now, it)) {
+            return Some(poll(probe));
+        }
+        let sweep = self.free_to_sweep(now, head, open)?;
+        let oldest = head.ripe.oldest;
+        let pays = self.sweeper.is_running()
+            || self.ripe(head) >= self.sweeper.worth_under_load()
+            || oldest.is_some_and(|at| now.wall.since(at) >= OLD_POLL) && self.ripe(head) > 0;
+        pays.then_some(sweep)
+    }
+
+    /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
+    fn confirm(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
+        let sweep = self.free_to_sweep(now, head, open);
+        // where polls fail a page is read for one call, too
+        let worth = if open.polls { WORTH } else { 1 };
+        let enough = self.ripe(head) >= worth || head.orphan.is_some();
+        let due = head.alone.as_ref().filter(|it| self.may_poll(now, it));
+        let due = due.or_else(|| self.due(now, head));
+        let due = due.filter(|_| open.polls);
+        // and now and then one is asked for all the same, to see whether they still fail
+        let probes = due.is_some() && self.line.troubles().fails(Part::Polls);
+        if let Some(sweep) = sweep.filter(|_| enough && !probes) {
+            return Some(sweep);
+        }
+        let due = due?;
+        (!self.has_company(now, due)).then(|| poll(due))
+    }
+
+    /// Others were accepted about when this call was: a sweep for all of them is cheaper than a
+    /// poll for each, and soon.
+    fn has_company(&self, now: Now, call: &Unconfirmed) -> bool {
+        let young = call.age(now.wall) < TOGETHER && call.polls == 0;
+        self.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
+    }
+
+    /// What can wait for this moment does not make calls wait for it.
+    fn wait_no_longer(&self, now: Now, head: &Head, at: Duration) -> Decision {
+        match self.wait(now, head) {
+            Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
+            Decision::Idle | Decision::Send(_) | Decision::Revive(_) => Decision::WaitUntil(at),
+        }
+    }
+
+    fn wait(&self, now: Now, head: &Head) -> Decision {
+        let waits = |it: &Unconfirmed| self.has_company(now, it) || self.is_left(now, it);
+        let company = head.polls.iter().any(waits);
+        let moments = [head.next_not_before, head.next_poll, head.errands.next];
+        let moment = moments.into_iter().flatten().min().map(|at| {
+            // the wall clock may be set meanwhile: look again within a minute
+            let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);
+            now.boot + wait
+        });
+        let flying = self.flying();
+        let gates = Part::ALL.into_iter().filter_map(|part| {
+            match self.line.troubles().gate(now.boot, part, &flying) {
+                Gate::From(at) => Some(at),
+                Gate::Open | Gate::Answer => None,
+            }
+        });
+        let looks = [
+            gates.min(),
+            (self.sweep_from > now.boot).then_some(self.sweep_from),
+            company.then_some(now.boot + COMPANY_LOOK),
+            (!head.errands.due.is_empty()).then_some(now.boot + ERRAND_LOOK),
+            self.rights.look(now.boot),
+            moment,
+        ];
+        match looks.into_iter().flatten().min() {
+            Some(at) => Decision::WaitUntil(at),
+            None => Decision::Idle,
+        }
+    }
+}
+
+fn poll(call: &Unconfirmed) -> Task {
+    Task::Poll(Box::new(call.clone()))
+}

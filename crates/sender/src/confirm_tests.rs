@@ -1,0 +1,203 @@
+//! What the journal's silence means for a call, and what one that was confirmed says of others.
+
+use super::tests::{at, due, lane, print, ready, submitted};
+use super::*;
+use crate::plan::{About, Decision, Lane, Launch};
+use crate::sweep::Findings;
+use callbridge_crm::{Heard, Page};
+use callbridge_spool::Ripe;
+
+fn telling(complete: bool) -> Findings {
+    Findings {
+        telling: true,
+        complete,
+        ..Findings::default()
+    }
+}
+
+fn times(step: Step) -> u32 {
+    match step {
+        Step::Absent { times, .. } => times,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_something() {
+    let core = ready(Settings::default());
+    let missed_at = |seconds| Unconfirmed {
+        absent: 1,
+        absent_at: Some(at(seconds).wall),
+        ..submitted(3, at(0))
+    };
+    let call = missed_at(100);
+    assert_eq!(times(core.absent(at(159), &call, &telling(true))), 1);
+    assert_eq!(times(core.absent(at(160), &call, &telling(true))), 2);
+    let silent = Findings::default();
+    assert_eq!(times(core.absent(at(160), &call, &silent)), 1);
+    // the clock was set back since
+    let ahead = missed_at(9_000);
+    assert_eq!(times(core.absent(at(160), &ahead, &telling(true))), 2);
+}
+
+#[test]
+fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
+    let core = ready(Settings::default());
+    let orphan = Unconfirmed {
+        token: TokenPrint::none(),
+        request_id: None,
+        ..submitted(3, at(0))
+    };
+    // persisting is taken to last two seconds, and five are waited beyond that
+    assert_eq!(times(core.absent(at(6), &orphan, &telling(true))), 1);
+    let sent_again = |step| assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
+    sent_again(core.absent(at(7), &orphan, &telling(true)));
+    let blind = Findings {
+        complete: true,
+        ..Findings::default()
+    };
+    assert_eq!(times(core.absent(at(7), &orphan, &blind)), 0);
+    // where not all of it could be read: a second time, a minute apart
+    assert_eq!(times(core.absent(at(7), &orphan, &telling(false))), 1);
+    let missed = Unconfirmed {
+        absent: 1,
+        absent_at: Some(at(7).wall),
+        ..orphan.clone()
+    };
+    assert_eq!(times(core.absent(at(66), &missed, &telling(false))), 1);
+    sent_again(core.absent(at(67), &missed, &telling(false)));
+    // never left to the polls, which cannot ask for it
+    let young = Unconfirmed {
+        absent: 1,
+        absent_at: Some(at(9_000).wall),
+        ..orphan
+    };
+    assert_eq!(times(core.absent(at(6), &young, &telling(true))), 1);
+}
+
+/// Polls this call, and hears that.
+fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: Answer) {
+    let head = Head {
+        polls: vec![call],
+        ..Head::default()
+    };
+    let Decision::Send(plan) = core.next(now, &head) else {
+        panic!("polled");
+    };
+    let slot = plan.slot;
+    let launch = core.launch(now, plan, About::default());
+    assert!(matches!(launch, Launch::Go { .. }));
+    let heard = Heard {
+        answer,
+        expiry: None,
+    };
+    core.answered(now, slot, heard).expect("under way");
+}
+
+/// Whether the line stands still after five failures, of calls accepted from then on.
+fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
+    for n in 0..5 {
+        let call = submitted(100 + n, at(accepted + n.unsigned_abs()));
+        let failed = Answer::StatusFailed {
+            words: "the lead is gone".to_owned(),
+            errors: serde_json::Value::Null,
+        };
+        polled(core, at(300 + 10 * n.unsigned_abs()), call, failed);
+    }
+    core.status(at(400), &Head::default()).pause.is_some()
+}
+
+#[test]
+fn failures_of_calls_before_one_that_a_poll_found_journaled_are_their_own() {
+    for (accepted, stops) in [(40, false), (50, true), (60, true)] {
+        let mut core = ready(Settings::default());
+        let journaled = submitted(1, at(50));
+        polled(&mut core, at(200), journaled, Answer::StatusSuccess);
+        assert_eq!(
+            stopped_by_failures(&mut core, accepted),
+            stops,
+            "{accepted}"
+        );
+    }
+}
+
+#[test]
+fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
+    for (accepted, stops) in [(40, false), (60, true)] {
+        let mut core = ready(Settings::default());
+        let (now, call) = (at(200), submitted(1, at(50)));
+        let page = Page {
+            rows: 1,
+            uuids: vec![call.uuid],
+            current: Some(1),
+            total: Some(1),
+        };
+        core.sweeper
+            .page(now.wall, now.wall, &[print()], vec![call]);
+        let told = core.swept(now, &page);
+        assert!(matches!(told[..], [(_, Step::Confirmed)]));
+        assert_eq!(
+            stopped_by_failures(&mut core, accepted),
+            stops,
+            "{accepted}"
+        );
+    }
+}
+
+#[test]
+fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
+    let mut core = ready(Settings::default());
+    let ripe = |calls| Head {
+        backlog: Some(due(1)),
+        ripe: Ripe {
+            calls,
+            oldest: Some(at(100).wall),
+        },
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(110), &ripe(89)), Some(Lane::Backlog));
+    assert_eq!(lane(&mut core, at(110), &ripe(90)), Some(Lane::Sweep));
+}
+
+#[test]
+fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
+    let mut core = ready(Settings::default());
+    core.token(Some(print()));
+    core.sweeper.barred(at(0).wall);
+    core.token(None);
+    core.token(Some(print()));
+    assert!(!core.sweeper.ways.is_on(at(1).wall), "the same one again");
+    core.token(Some(TokenPrint::of("svc_pat_two")));
+    assert!(core.sweeper.ways.is_on(at(1).wall));
+}
+
+#[test]
+fn what_a_launch_that_could_not_be_committed_remembered_is_stored_with_the_next() {
+    let refused = memory::Refused {
+        token: print(),
+        at: at(0).wall,
+    };
+    let remembered = Memory {
+        token: Some(print()),
+        refused: Some(refused),
+        ..Memory::default()
+    };
+    let known = Known {
+        memory: Some(remembered.text()),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    for _ in 0..2 {
+        let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+            panic!("no probe");
+        };
+        let slot = probe.slot;
+        let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+            panic!("not sent");
+        };
+        let stored = |op: &Op| matches!(op, Op::Meta { key, .. } if key == memory::KEY);
+        assert!(ops.iter().any(stored), "{ops:?}");
+        core.grounded(slot);
+    }
+}

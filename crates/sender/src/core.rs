@@ -1,0 +1,592 @@
+//! The sender's state machine: the head of the spool and `now` in, one request at a time out;
+//! an answer in, steps for the spool out.
+//!
+//! A request has three moments. [`Core::next`] chooses it and takes its slot; [`Core::launch`]
+//! makes it and gives the operations to commit **before** it leaves; [`Core::answered`] judges
+//! its answer and gives the operations to commit after it.
+
+use super::errands::Errands;
+use super::flow::Flow;
+use super::line::Line;
+use super::memory::{self, Memory, Recollection, Refused, Shared, Silence};
+use super::pacer::{Pacer, Past, STRAGGLER, Use};
+use super::plan::{Known, Plan, Settings, Task};
+use super::rights::Rights;
+use super::schedule::{Jitter, PROBE, TOKEN_END};
+use super::status::{self, SenderStatus};
+use super::sweep::Sweeper;
+use super::troubles::Part;
+use super::verdict::Context;
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{Answer, TokenInfo};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_model::status::{Pause, Requests, Trouble};
+use callbridge_spool::{
+    Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, Unconfirmed,
+};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Calls whose failures are remembered.
+const BLAMED_MAX: usize = 10_000;
+
+/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
+/// was put back to an earlier state, and what it sent since is not known.
+const JUMP: Duration = Duration::from_secs(2);
+
+/// The longest silence there is: after the longest window of a rate.
+const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
+
+/// A request under way.
+#[derive(Clone, Debug)]
+pub(super) struct Flight {
+    pub(super) plan: Plan,
+    pub(super) token: TokenPrint,
+    /// Since boot.
+    pub(super) sent: Duration,
+    pub(super) wall_sent: EventTime,
+}
+
+impl Flight {
+    /// The part of the service that it asks; `None` for an errand.
+    pub(super) fn part(&self) -> Option<Part> {
+        match &self.plan.task {
+            Task::Errand(_) => None,
+            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => {
+                Part::of(self.plan.task.endpoint())
+            }
+        }
+    }
+}
+
+/// A token that was replaced and lives on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Before {
+    /// Which one.
+    pub token: TokenPrint,
+    /// When it ends.
+    pub until: EpochSeconds,
+}
+
+/// Failures of one call.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Blame {
+    /// Those at a time when others passed, as far as was known.
+    pub(super) tries: u32,
+    /// Those after which others passed.
+    pub(super) alone: u32,
+    /// Those since others passed last.
+    pub(super) together: u32,
+    /// None has passed since the last.
+    pub(super) open: bool,
+}
+
+/// The sender's state.
+#[derive(Debug)]
+pub struct Core {
+    pub(super) settings: Settings,
+    pub(super) boot_id: String,
+    pub(super) pacer: Pacer,
+    pub(super) line: Line,
+    pub(super) jitter: Jitter,
+    pub(super) token: Option<TokenPrint>,
+    /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
+    pub(super) before: Option<Before>,
+    /// When the token in use is asked about before all else, since it ends soon.
+    pub(super) token_end: Duration,
+    pub(super) info: Option<TokenInfo>,
+    pub(super) binding: Binding,
+    pub(super) flights: BTreeMap<u32, Flight>,
+    pub(super) blamed: BTreeMap<RowId, Blame>,
+    pub(super) requests: Requests,
+    pub(super) expires_in_days: Option<u32>,
+    pub(super) polled_last: bool,
+    pub(super) sweeper: Sweeper,
+    pub(super) errands: Errands,
+    pub(super) rights: Rights,
+    pub(super) flow: Flow,
+    /// Its outcome tells whether the journal can be swept the way it was.
+    pub(super) probe: Option<Unconfirmed>,
+    /// No sweep begins before.
+    pub(super) sweep_from: Duration,
+    /// Calls wait to be submitted, and can be.
+    pub(super) loaded: bool,
+    /// Calls that wait to be submitted, those under way among them.
+    pub(super) unsent: u64,
+    /// Calls that wait to be confirmed.
+    pub(super) waiting: u64,
+    /// The latest acceptance of a call that is journaled.
+    pub(super) settled_to: EventTime,
+    /// How the wall clock stood to the time since boot.
+    offset: i64,
+    /// The last token there was, over restarts.
+    pub(super) last_token: Option<TokenPrint>,
+    /// The token that was refused last, and when, since boot.
+    pub(super) refused: Option<(Refused, Duration)>,
+    /// [`Memory`] as it is stored.
+    pub(super) remembered: String,
+    /// What could not be read of it at the start.
+    pub(super) doubts: Vec<String>,
+}
+
+impl Core {
+    /// A sender at its start, and what to commit before its first request.
+    pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
+        let found = Memory::read(known.memory.as_deref());
+        let pacer = pacer(&settings, &known, &found, now);
+        let Recollection { memory, doubts } = found;
+        let mut core = Self {
+            jitter: Jitter::new(settings.seed),
+            settings,
+            boot_id: known.boot_id.unwrap_or_default(),
+            pacer,
+            line: Line::new(memory.streaks),
+            token: None,
+            before: None,
+            token_end: TOKEN_END,
+            info: None,
+            binding: known.binding,
+            flights: BTreeMap::new(),
+            blamed: BTreeMap::new(),
+            requests: Requests::new(),
+            expires_in_days: None,
+            polled_last: false,
+            // what can be read in part only is written anew before anything is sent
+            remembered: known.memory.unwrap_or_default(),
+            doubts,
+            last_token: memory.token.clone(),
+            refused: refused(memory.refused.clone(), &known.slots, now),
+            sweeper: Sweeper::new(memory.ways),
+            errands: Errands::default(),
+            rights: Rights::default(),
+            flow: Flow::default(),
+            probe: None,
+            sweep_from: Duration::ZERO,
+            loaded: false,
+            unsent: 0,
+            waiting: 0,
+            settled_to: EventTime::from_micros(0),
+            offset: offset(now.wall, now.boot),
+        };
+        core.line.token(false);
+        let kept: BTreeMap<u32, Use> = core.pacer.uses(now.boot).collect();
+        let ops = known
+            .slots
+            .into_iter()
+            .map(|row| match kept.get(&row.slot) {
+                Some(one) => Op::Slot(SlotRow {
+                    boot_id: core.boot_id.clone(),
+                    sent: one.sent,
+                    answered: one.ended,
+                    ..row
+                }),
+                None => Op::SlotGone { slot: row.slot },
+            });
+        let mut ops = ops.collect();
+        core.remember(now, &mut ops);
+        (core, ops)
+    }
+
+    /// What was under way when the process ended may have arrived: the journal is asked before
+    /// anything is sent twice.
+    pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
+        let under_way: Vec<RowId> = self.flights.values().filter_map(|f| f.plan.row()).collect();
+        let lost = rows
+            .iter()
+            .filter(|row| row.state == State::Sending && !under_way.contains(&row.id));
+        let mut ops: Vec<Op> = lost
+            .map(|row| {
+                let why = "callbridge ended while the request was under way".to_owned();
+                self.orphaned(now, row.id, Fate::Resubmit, why)
+            })
+            .collect();
+        if !ops.is_empty() {
+            let by = u64::try_from(ops.len()).unwrap_or(u64::MAX);
+            ops.push(Op::Count {
+                counter: "interrupted_requests".to_owned(),
+                by,
+            });
+        }
+        ops
+    }
+
+    /// A call that may have arrived, or may yet.
+    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: Fate, why: String) -> Op {
+        let persisting = self.sweeper.ways.persisting.max(FIRST_POLL);
+        let next_look = now.wall.plus(STRAGGLER + persisting);
+        let step = Step::Orphaned {
+            next_look,
+            fate,
+            why,
+        };
+        let at = now.wall;
+        Op::Step { row, step, at }
+    }
+
+    /// What the next decision has to know of the spool.
+    pub fn ask(&self, now: Now) -> Ask {
+        Ask {
+            now: now.wall,
+            tokens: self.tokens(now).cloned().collect(),
+            ripe_before: self.ripe_before(now),
+            untried_first: self.line.troubles().next(Part::Submissions).is_some(),
+        }
+    }
+
+    /// The tokens whose requestIds can be read, the one in use first.
+    pub(super) fn tokens(&self, now: Now) -> impl Iterator<Item = &TokenPrint> {
+        let lives = |it: &&Before| now.wall.floor_seconds() < it.until;
+        let before = self.before.as_ref().filter(lives).map(|it| &it.token);
+        self.token.iter().chain(before)
+    }
+
+    /// A requestId of this token can be read.
+    pub(super) fn reads(&self, now: Now, token: &TokenPrint) -> bool {
+        self.tokens(now).any(|it| it == token)
+    }
+
+    /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
+    pub(super) fn ripe_before(&self, now: Now) -> EventTime {
+        let age = if self.loaded {
+            self.sweeper.ways.persisting
+        } else {
+            FIRST_POLL
+        };
+        now.wall.minus(age.max(self.flow.left(now.wall)))
+    }
+
+    /// The token before the one in use, while it lives on.
+    pub fn before(&mut self, before: Option<Before>) {
+        self.before = before.filter(|it| Some(&it.token) != self.token.as_ref());
+    }
+
+    /// The token in use; `None` when there is none. The same one again changes nothing.
+    pub fn token(&mut self, token: Option<TokenPrint>) {
+        if self.token != token {
+            self.line.token(token.is_some());
+            let refused = self.refused.as_ref();
+            if let Some((_, at)) = refused.filter(|(it, _)| token.as_ref() == Some(&it.token)) {
+                self.line.refused_before(*at + PROBE);
+            }
+            if token.is_some() && self.last_token != token {
+                self.sweeper.renewed();
+                self.last_token.clone_from(&token);
+            }
+            self.token = token;
+            self.before = None;
+            self.token_end = TOKEN_END;
+            self.info = None;
+            self.expires_in_days = None;
+            self.probe = None;
+            self.rights.forget_token();
+        }
+    }
+
+    /// What is to be remembered, where it is no longer what is stored.
+    pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
+        let shared = self.pacer.shared().map(|(allowed, since)| Shared {
+            allowed,
+            since: now.wall.minus(now.boot.saturating_sub(since)),
+        });
+        let memory = Memory {
+            ways: self.sweeper.ways.clone(),
+            window: Some(self.settings.rate.window()),
+            silence: self
+                .pacer
+                .silent_until()
+                .filter(|until| *until > now.boot)
+                .map(|until| Silence {
+                    boot_id: self.boot_id.clone(),
+                    until,
+                }),
+            shared,
+            streaks: self.line.streaks(),
+            token: self.last_token.clone(),
+            refused: self.refused.as_ref().map(|(refused, _)| refused.clone()),
+        };
+        let text = memory.text();
+        if text != self.remembered {
+            self.remembered.clone_from(&text);
+            ops.push(Op::Meta {
+                key: memory::KEY.to_owned(),
+                value: text,
+            });
+        }
+    }
+
+    /// Looks whether the wall clock was set forward.
+    pub(super) fn look_at_clock(&mut self, now: Now) {
+        let offset = offset(now.wall, now.boot);
+        if jumped(self.offset, offset) {
+            self.pacer.doubt(now.boot);
+        }
+        self.offset = offset;
+    }
+
+    /// Requests under way.
+    pub fn under_way(&self) -> usize {
+        self.flights.len()
+    }
+
+    /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
+    pub(super) fn clock_is_wrong(&self, now: Now) -> bool {
+        (self.settings.clock_right_from).is_some_and(|right_from| now.wall < right_from)
+    }
+
+    /// Whether anything may go out is not known before the answer about the token comes.
+    pub fn is_asking(&self) -> bool {
+        self.line.is_asking()
+    }
+
+    /// What to show.
+    pub fn status(&self, now: Now, head: &Head) -> SenderStatus {
+        let cause = self.line.pause_cause();
+        let mut pause = cause.map(|(cause, why)| Pause {
+            reason: status::word(cause).to_owned(),
+            cure: status::cure(cause, why),
+        });
+        if self.clock_is_wrong(now) {
+            pause = Some(Pause {
+                reason: "clock".to_owned(),
+                cure: "our clock shows a time before this program was made: set it (timedatectl, \
+                       NTP); calls are kept meanwhile"
+                    .to_owned(),
+            });
+        }
+        if pause.is_none() && self.settings.dry_run {
+            pause = Some(Pause {
+                reason: "dry_run".to_owned(),
+                cure: "start without --dry-run: until then nothing is submitted".to_owned(),
+            });
+        }
+        let present = self.token.is_some();
+        SenderStatus {
+            token: status::token(self.info.as_ref(), cause.map(|(cause, _)| cause), present),
+            pause,
+            troubles: self.troubles(now),
+            requests: self.requests.clone(),
+            backlog: status::backlog(head, &self.pacer, self.calls_a_sweep(now), now.boot),
+            expires_in_days: self.expires_in_days,
+            under_way: self.flights.len(),
+            ..SenderStatus::default()
+        }
+        .with_pacer(&self.pacer, now.boot)
+    }
+
+    /// What fails while the rest works, in words.
+    fn troubles(&self, now: Now) -> Vec<Trouble> {
+        let (beside, barred) = (self.line.beside(), self.barred_polls(now));
+        let other_works = beside.len() == 1 && barred.is_none();
+        let told = beside.into_iter().map(|trouble| Trouble {
+            part: trouble.part.word().to_owned(),
+            why: trouble.why,
+            instead: status::instead(trouble.part, other_works).to_owned(),
+            since: trouble.since.floor_seconds().get(),
+        });
+        told.chain(barred).collect()
+    }
+
+    pub(super) fn slot_row(&self, slot: u32, flight: &Flight, one: Use) -> Op {
+        Op::Slot(SlotRow {
+            slot,
+            token: flight.token.clone(),
+            boot_id: self.boot_id.clone(),
+            sent: one.sent,
+            answered: one.ended,
+            wall_sent: flight.wall_sent,
+        })
+    }
+
+    /// The moment from which the request of an answer no longer counts as under way.
+    pub(super) fn end_of(answer: &Answer, now: Now) -> Duration {
+        match answer {
+            Answer::TimedOut | Answer::Lost { .. } => now.boot + STRAGGLER,
+            Answer::Accepted { .. }
+            | Answer::AcceptedWithoutId
+            | Answer::NotAccepted { .. }
+            | Answer::StatusSuccess
+            | Answer::StatusFailed { .. }
+            | Answer::StatusPending { .. }
+            | Answer::Page(_)
+            | Answer::TokenInfo(_)
+            | Answer::Told(_)
+            | Answer::Rejected { .. }
+            | Answer::Unauthorized
+            | Answer::TokenState { .. }
+            | Answer::Forbidden { .. }
+            | Answer::NotFound { .. }
+            | Answer::WrongAddress { .. }
+            | Answer::Conflict { .. }
+            | Answer::OtherClientError { .. }
+            | Answer::TooMany
+            | Answer::ServerError { .. }
+            | Answer::BrokenBody { .. }
+            | Answer::NotConnected { .. }
+            | Answer::TlsRefused { .. } => now.boot,
+        }
+    }
+
+    /// Calls that one request confirms.
+    fn calls_a_sweep(&self, now: Now) -> u32 {
+        match self.may_sweep(now) {
+            true => self.sweeper.worth_under_load(),
+            false => 1,
+        }
+    }
+
+    pub(super) fn context(&self, flight: &Flight) -> Context {
+        let Task::Submit(row) = flight.plan.task else {
+            return Context::default();
+        };
+        let troubles = self.line.troubles();
+        Context {
+            failures: self.failures(row),
+            share: troubles.feared(row),
+            trouble: troubles.next(Part::Submissions).is_some(),
+        }
+    }
+
+    /// Failures of this call while others passed.
+    pub(super) fn failures(&self, row: RowId) -> u32 {
+        self.blamed.get(&row).map_or(0, |blame| blame.alone)
+    }
+
+    /// A call failed once more, by itself or with others.
+    pub(super) fn blame(&mut self, row: RowId, itself: bool) -> Blame {
+        if self.blamed.len() >= BLAMED_MAX && !self.blamed.contains_key(&row) {
+            self.blamed.pop_first();
+        }
+        let blame = self.blamed.entry(row).or_default();
+        blame.tries = blame.tries.saturating_add(u32::from(itself));
+        blame.together = blame.together.saturating_add(1);
+        blame.open = true;
+        *blame
+    }
+
+    /// A submission passed: those that failed before it failed alone.
+    pub(super) fn others_passed(&mut self, row: RowId) {
+        self.blamed.remove(&row);
+        for blame in self.blamed.values_mut().filter(|blame| blame.open) {
+            blame.open = false;
+            blame.together = 0;
+            blame.alone = blame.alone.saturating_add(1);
+        }
+    }
+}
+
+/// The budget as it was left, and silence for what is not known of it.
+fn pacer(settings: &Settings, known: &Known, found: &Recollection, now: Now) -> Pacer {
+    let Recollection { memory, doubts } = found;
+    let past = past(known, now);
+    let mut pacer = Pacer::start(settings.rate, past, now.boot);
+    let window = settings.rate.window();
+    if known.restored || !doubts.is_empty() {
+        pacer.doubt(now.boot);
+    }
+    if let Some(before) = memory.window.filter(|before| *before != window) {
+        // slots of a shorter window forget too soon, and a shorter one forgets too much
+        let longer = before.max(window);
+        pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
+    }
+    match &memory.silence {
+        // none was ever longer than from the longest window to this one
+        Some(it)
+            if Some(&it.boot_id) == known.boot_id.as_ref()
+                && it.until <= now.boot + SILENCE_MAX =>
+        {
+            pacer.silence(it.until);
+        }
+        Some(_) => pacer.doubt(now.boot),
+        None => {}
+    }
+    if let Some(Shared { allowed, since }) = memory.shared {
+        pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
+    }
+    pacer
+}
+
+/// The wall clock less the time since boot, in microseconds.
+fn offset(wall: EventTime, boot: Duration) -> i64 {
+    let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
+    wall.micros().saturating_sub(boot)
+}
+
+fn jumped(before: i64, after: i64) -> bool {
+    let by = after.saturating_sub(before);
+    u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
+}
+
+/// When the token was refused last. A request of it that a kill cut short may have arrived until
+/// now, however long before it was meant to leave.
+fn refused(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
+    let mut last = last?;
+    let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;
+    if slots.iter().any(cut) {
+        last.at = now.wall.plus(STRAGGLER);
+        return Some((last, now.boot + STRAGGLER));
+    }
+    let since = now.wall.since(last.at);
+    Some((last, now.boot.saturating_sub(since)))
+}
+
+/// The slots of this boot are known exactly; any of another one, ahead of our clock, or from
+/// before the clock was set forward, makes all of them doubtful.
+fn past(known: &Known, now: Now) -> Past {
+    if known.slots.is_empty() {
+        return Past::Fresh;
+    }
+    let sure = known.slots.iter().all(|row| {
+        known
+            .boot_id
+            .as_deref()
+            .is_some_and(|boot| !boot.is_empty() && boot == row.boot_id)
+            && row.sent <= now.boot
+            && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
+            && !jumped(offset(row.wall_sent, row.sent), offset(now.wall, now.boot))
+    });
+    if !sure {
+        return Past::Doubtful(known.slots.iter().map(|row| row.slot).collect());
+    }
+    let uses = known.slots.iter();
+    Past::Known(
+        uses.map(|row| {
+            (
+                row.slot,
+                Use {
+                    sent: row.sent,
+                    ended: row.answered,
+                },
+            )
+        })
+        .collect(),
+    )
+}
+
+#[cfg(test)]
+#[path = "core_tests.rs"]
+mod tests;
+
+#[cfg(test)]
+#[path = "confirm_tests.rs"]
+mod confirm_tests;
+
+#[cfg(test)]
+#[path = "doubt_tests.rs"]
+mod doubt_tests;
+
+#[cfg(test)]
+#[path = "errands_tests.rs"]
+mod errands_tests;
+
+#[cfg(test)]
+#[path = "restart_tests.rs"]
+mod restart_tests;
+
+#[cfg(test)]
+#[path = "rights_tests.rs"]
+mod rights_tests;
+
+#[cfg(test)]
+#[path = "tokens_tests.rs"]
+mod tokens_tests;

@@ -1,0 +1,328 @@
+//! When errands go out, and what their answers do to the line.
+
+use super::tests::{at, due, lane, ready, submitted};
+use super::*;
+use crate::outcome::{Ended, Outcome};
+use crate::plan::{About, Decision, Lane, Launch};
+use callbridge_crm::{Endpoint, Heard, LeadsPage, Request};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::{Asked, Errand, Errands, Job, Ticket, Urgency};
+use callbridge_model::LeadId;
+use callbridge_spool::Hooked;
+
+fn lead() -> LeadId {
+    LeadId::new(4001).expect("positive")
+}
+
+fn job(urgency: Urgency, errand: Errand) -> Head {
+    Head {
+        errands: Errands {
+            due: vec![Job { urgency, errand }],
+            next: None,
+        },
+        ..Head::default()
+    }
+}
+
+fn look_up() -> Head {
+    job(Urgency::Soon, Errand::LookUp(lead()))
+}
+
+fn backfill(page: u32) -> Head {
+    let page = LeadsPage {
+        page,
+        size: 50,
+        since: None,
+    };
+    job(Urgency::Spare, Errand::Backfill(page))
+}
+
+/// Sends the next request, and answers it.
+fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
+    let Decision::Send(plan) = core.next(now, head) else {
+        panic!("something is sent");
+    };
+    let slot = plan.slot;
+    let Launch::Go { request, .. } = core.launch(now, plan, About::default()) else {
+        panic!("it goes");
+    };
+    let heard = Heard {
+        answer,
+        expiry: None,
+    };
+    let outcome = core.answered(now, slot, heard).expect("under way");
+    (request, outcome)
+}
+
+fn forbidden() -> Answer {
+    Answer::Forbidden {
+        message: String::new(),
+    }
+}
+
+#[test]
+fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
+    let mut core = ready(Settings::default());
+    let live = Head {
+        live: Some(due(1)),
+        ..look_up()
+    };
+    assert_eq!(lane(&mut core, at(1), &live), Some(Lane::Live));
+    let backlog = Head {
+        backlog: Some(due(1)),
+        ..look_up()
+    };
+    let (request, _) = answered(&mut core, at(2), &backlog, Answer::TimedOut);
+    assert_eq!(request, Request::Lead(lead()));
+    let other = LeadId::new(4002).expect("positive");
+    let backlog = Head {
+        backlog: Some(due(1)),
+        ..job(Urgency::Soon, Errand::LookUp(other))
+    };
+    assert_eq!(lane(&mut core, at(11), &backlog), Some(Lane::Backlog));
+    assert_eq!(lane(&mut core, at(12), &backlog), Some(Lane::Errand));
+}
+
+#[test]
+fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_else_does() {
+    let mut core = ready(Settings::default());
+    let backlog = Head {
+        backlog: Some(due(1)),
+        ..backfill(1)
+    };
+    assert_eq!(lane(&mut core, at(1), &backlog), Some(Lane::Backlog));
+    let told = || Answer::Told(serde_json::json!({ "data": [] }));
+    let mut sent = 1; // token/info
+    for second in 1..60 {
+        let page = backfill(u32::try_from(second).expect("small"));
+        let Decision::Send(plan) = core.next(at(second), &page) else {
+            continue;
+        };
+        let slot = plan.slot;
+        core.launch(at(second), plan, About::default());
+        let heard = Heard {
+            answer: told(),
+            expiry: None,
+        };
+        core.answered(at(second), slot, heard).expect("under way");
+        sent += 1;
+    }
+    assert_eq!(sent, 30);
+    // a call finds the other half free
+    let live = Head {
+        live: Some(due(1)),
+        ..backfill(99)
+    };
+    assert_eq!(lane(&mut core, at(59), &live), Some(Lane::Live));
+}
+
+#[test]
+fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
+    let mut core = ready(Settings::default());
+    for _ in 0..29 {
+        core.pacer
+            .take(at(1).boot, crate::pacer::Pace::AtOnce)
+            .expect("room");
+    }
+    let head = Head {
+        next_poll: Some(at(3).wall),
+        ..backfill(1)
+    };
+    assert_eq!(core.next(at(1), &head), Decision::WaitUntil(at(3).boot));
+}
+
+#[test]
+fn nothing_that_an_errand_is_refused_stops_the_calls() {
+    let mut core = ready(Settings::default());
+    let refusals = [
+        Answer::WrongAddress { status: 405 },
+        Answer::NotFound {
+            own: true,
+            message: String::new(),
+        },
+        Answer::ServerError {
+            status: 500,
+            own: true,
+            message: String::new(),
+        },
+        Answer::TimedOut,
+        Answer::Conflict {
+            message: String::new(),
+            errors: serde_json::Value::Null,
+        },
+        // after this one the token's record is read before the next errand
+        forbidden(),
+    ];
+    for (n, answer) in (1..).zip(refusals) {
+        let head = backfill(n);
+        let now = at(u64::from(n) * 20);
+        let (_, outcome) = answered(&mut core, now, &head, answer);
+        assert_eq!((outcome.endpoint, outcome.row), (Endpoint::Leads, None));
+        let live = Head {
+            live: Some(due(1)),
+            ..Head::default()
+        };
+        assert_eq!(lane(&mut core, now, &live), Some(Lane::Live), "{n}");
+        assert_eq!(core.status(now, &head).pause, None);
+    }
+}
+
+#[test]
+fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
+    for (answer, reason) in [
+        (Answer::Unauthorized, "token_refused"),
+        (Answer::TooMany, "too_many_requests"),
+    ] {
+        let mut core = ready(Settings::default());
+        let (_, outcome) = answered(&mut core, at(2), &look_up(), answer);
+        assert_eq!(outcome.ended, Ended::Again);
+        let pause = core.status(at(2), &look_up()).pause.expect("a pause");
+        assert_eq!(pause.reason, reason);
+        assert_eq!(lane(&mut core, at(2), &look_up()), None);
+    }
+}
+
+#[test]
+fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
+    let mut core = ready(Settings::default());
+    answered(&mut core, at(2), &look_up(), Answer::TimedOut);
+    assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
+    // nothing came of it that the spool would know
+    let errand = Errand::LookUp(lead());
+    core.errands.answered.push_back((errand, at(12).boot));
+    assert_eq!(lane(&mut core, at(71), &look_up()), None);
+    assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Errand));
+}
+
+#[test]
+fn what_the_token_s_record_does_not_grant_is_not_tried() {
+    let head = |errand| job(Urgency::Soon, errand);
+    for (errand, scope) in [
+        (Errand::LookUp(lead()), "READ"),
+        (Errand::FieldWrite(lead()), "SAVE"),
+    ] {
+        let mut core = ready(Settings::default());
+        let mut info = super::tests::info();
+        if let Some(grants) = &mut info.grants {
+            grants.retain(|it| it.permission != "PERMISSION_OPEN_API_LEAD" || it.scope != scope);
+        }
+        core.info = Some(info);
+        assert_eq!(lane(&mut core, at(2), &head(errand.clone())), None);
+        let silent = TokenInfo {
+            grants: None,
+            ..super::tests::info()
+        };
+        core.info = Some(silent);
+        assert_eq!(lane(&mut core, at(2), &head(errand)), Some(Lane::Errand));
+    }
+}
+
+#[test]
+fn no_two_errands_of_a_kind_are_under_way_and_none_in_a_dry_run() {
+    let mut core = ready(Settings::default());
+    let Decision::Send(plan) = core.next(at(1), &look_up()) else {
+        panic!("it goes");
+    };
+    core.launch(at(1), plan, About::default());
+    let other = LeadId::new(4002).expect("positive");
+    let other = job(Urgency::Soon, Errand::LookUp(other));
+    assert_eq!(lane(&mut core, at(2), &other), None);
+    let mut dry = ready(Settings {
+        dry_run: true,
+        ..Settings::default()
+    });
+    assert_eq!(lane(&mut dry, at(2), &look_up()), None);
+}
+
+#[test]
+fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
+    let mut core = ready(Settings::default());
+    let head = job(Urgency::Spare, Errand::FieldWrite(lead()));
+    let Decision::Send(plan) = core.next(at(1), &head) else {
+        panic!("it goes");
+    };
+    let used = core.pacer.used(at(1).boot);
+    let launch = core.launch(at(1), plan, About::default());
+    let Launch::Not { ops } = launch else {
+        panic!("nothing is left to write");
+    };
+    assert!(
+        matches!(ops[..], [Op::Lead(LeadChange::Request { .. })]),
+        "due later: {ops:?}"
+    );
+    assert_eq!(core.pacer.used(at(1).boot), used - 1);
+}
+
+#[test]
+fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
+    let mut core = ready(Settings::default());
+    assert!(core.asked(Ticket(1), Asked::CrmFields));
+    let head = Head {
+        live: Some(due(1)),
+        backlog: Some(due(2)),
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Live));
+    let head = Head { live: None, ..head };
+    let told = Answer::Told(serde_json::json!({}));
+    let (request, outcome) = answered(&mut core, at(1), &head, told);
+    assert_eq!(request, Request::CrmFields);
+    assert_eq!(outcome.ended, Ended::Well);
+    assert!(matches!(
+        outcome.errand,
+        Some((Errand::Asked(Ticket(1), _), Answer::Told(_), _))
+    ));
+    assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
+    assert!(core.asked(Ticket(2), Asked::CrmFields));
+    assert!(core.not_asked(Ticket(2)) && !core.not_asked(Ticket(2)));
+    assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
+}
+
+#[test]
+fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
+    let mut core = ready(Settings::default());
+    let second = Duration::from_secs(1);
+    let hooked = Hooked {
+        at: at(1).wall,
+        after: second,
+        usual: second,
+    };
+    let head = Head {
+        polls: vec![submitted(3, at(0))],
+        submitted: 1,
+        hooked: Some(hooked),
+        ..Head::default()
+    };
+    assert_eq!(core.next(at(119), &head), Decision::WaitUntil(at(120).boot));
+    assert_eq!(core.ask(at(119)).ripe_before, at(0).wall.minus(second));
+    assert_eq!(lane(&mut core, at(120), &head), Some(Lane::Confirm));
+    let silent = Head {
+        hooked: None,
+        ..head
+    };
+    let mut core = ready(Settings::default());
+    assert_eq!(lane(&mut core, at(2), &silent), Some(Lane::Confirm));
+}
+
+#[test]
+fn a_deadline_does_not_wait_for_webhooks() {
+    let mut core = ready(Settings::default());
+    let hour = at(3600).wall.floor_seconds();
+    core.info = Some(TokenInfo {
+        expires_at: Some(hour),
+        ..super::tests::info()
+    });
+    let second = Duration::from_secs(1);
+    let call = submitted(3, at(3590));
+    let head = Head {
+        polls: vec![call.clone()],
+        oldest_submitted: vec![call],
+        hooked: Some(Hooked {
+            at: at(3589).wall,
+            after: second,
+            usual: second,
+        }),
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(3592), &head), Some(Lane::Deadline));
+}

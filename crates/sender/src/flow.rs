@@ -1,0 +1,110 @@
+//! Webhooks that confirm calls (CALL_COMPLETED, §6.8) cost nothing: while they flow, polls and
+//! sweeps stand back for what has come too late to come.
+
+use callbridge_call::EventTime;
+use callbridge_spool::{HELD_MAX, Hooked};
+use std::time::Duration;
+
+/// Without a confirmation for so long nothing is expected of them.
+const SILENT: Duration = Duration::from_secs(10 * 60);
+
+/// How long a call is left to them: twice as long as it usually takes, and within these bounds.
+///
+/// What does not get through comes again after 30 s (§6.9.1): that and as much again are worth
+/// waiting for.
+const LEFT: (Duration, Duration) = (Duration::from_secs(120), Duration::from_secs(5 * 60));
+
+/// So many calls that had to be asked for, with no webhook in between, and they flow no more.
+const MISSED_MAX: u32 = 3;
+
+/// What is known of them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Flow {
+    hooked: Option<Hooked>,
+    missed: u32,
+}
+
+impl Flow {
+    /// What the spool says now.
+    pub(super) fn seen(&mut self, hooked: Option<Hooked>) {
+        if self.hooked != hooked {
+            self.missed = 0;
+        }
+        self.hooked = hooked;
+    }
+
+    /// So long after its acceptance a call is left to them; none while they do not flow.
+    pub(super) fn left(&self, now: EventTime) -> Duration {
+        let flows = |it: &Hooked| {
+            let ahead = it.at > now.plus(HELD_MAX); // the clock was set back since
+            !ahead && now.since(it.at) < SILENT && self.missed < MISSED_MAX
+        };
+        let (least, most) = LEFT;
+        let hooked = self.hooked.as_ref().filter(|it| flows(it));
+        hooked.map_or(Duration::ZERO, |it| (it.usual * 2).clamp(least, most))
+    }
+
+    /// A call so old had to be asked for, and was in the journal.
+    pub(super) fn asked_for(&mut self, now: EventTime, age: Duration) {
+        let left = self.left(now);
+        if !left.is_zero() && age >= left {
+            self.missed += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: EventTime = EventTime::from_seconds(1_795_151_000);
+
+    fn after(seconds: u64) -> EventTime {
+        T0.plus(Duration::from_secs(seconds))
+    }
+
+    fn flow(usual: u64) -> Flow {
+        let mut flow = Flow::default();
+        flow.seen(Some(Hooked {
+            at: T0,
+            after: Duration::from_secs(usual),
+            usual: Duration::from_secs(usual),
+        }));
+        flow
+    }
+
+    #[test]
+    fn a_call_is_left_to_webhooks_for_twice_their_usual_time_within_bounds() {
+        let left = |usual| flow(usual).left(after(5)).as_secs();
+        assert_eq!([left(2), left(75), left(2000)], [120, 150, 300]);
+        assert_eq!(Flow::default().left(T0), Duration::ZERO);
+    }
+
+    #[test]
+    fn webhooks_that_fell_silent_are_not_waited_for() {
+        let flow = flow(2);
+        assert!(!flow.left(after(599)).is_zero());
+        assert!(flow.left(after(600)).is_zero());
+        let set_back = T0.minus(Duration::from_secs(7 * 24 * 3600));
+        assert!(flow.left(set_back).is_zero());
+    }
+
+    #[test]
+    fn three_calls_that_had_to_be_asked_for_end_it_until_the_next_webhook() {
+        let mut flow = flow(2);
+        for _ in 0..5 {
+            flow.asked_for(after(30), Duration::from_secs(119)); // a deadline's poll
+        }
+        assert!(!flow.left(after(121)).is_zero());
+        for _ in 0..3 {
+            flow.asked_for(after(121), Duration::from_secs(120));
+        }
+        assert!(flow.left(after(121)).is_zero());
+        let hooked = flow.hooked.map(|it| Hooked {
+            at: after(130),
+            ..it
+        });
+        flow.seen(hooked);
+        assert!(!flow.left(after(131)).is_zero());
+    }
+}

@@ -1,0 +1,187 @@
+//! Makes the chosen request, and what is to be committed before it leaves.
+
+use super::core::{Blame, Core, Flight};
+use super::orphan;
+use super::pacer::Use;
+use super::plan::{About, Launch, Plan, Task};
+use callbridge_crm::{Request, request};
+use callbridge_leads::errand::failed::Onward;
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
+use std::time::Duration;
+
+/// How long a sweep that could not begin is not tried again.
+const SWEEP_AGAIN: Duration = Duration::from_secs(1);
+
+impl Core {
+    /// Makes the chosen request; `about` is what is stored of it ([`Task::about`]).
+    pub fn launch(&mut self, now: Now, plan: Plan, about: About) -> Launch {
+        let slot = plan.slot;
+        let mut ops = Vec::new();
+        let request = self.token_for(now, &plan.task).and_then(|token| {
+            let request = self.request(now, &plan.task, about, &mut ops)?;
+            Some((token, request))
+        });
+        let Some((token, request)) = request else {
+            self.pacer.never_sent(slot);
+            return Launch::Not { ops };
+        };
+        self.polled_last = matches!(plan.task, Task::Poll(_));
+        if let Task::Poll(call) = &plan.task {
+            self.sweeper.asked_for(call);
+        }
+        let flight = Flight {
+            plan,
+            token,
+            sent: now.boot,
+            wall_sent: now.wall,
+        };
+        let one = Use {
+            sent: now.boot,
+            ended: None,
+        };
+        ops.push(self.slot_row(slot, &flight, one));
+        if let Some((refused, at)) = self
+            .refused
+            .as_mut()
+            .filter(|(it, _)| it.token == flight.token)
+        {
+            // a kill may keep its answer from us: the next one counts from here
+            (refused.at, *at) = (now.wall, now.boot);
+            self.remember(now, &mut ops);
+        }
+        if flight.plan.task == Task::TokenInfo {
+            let beside = self.line.is_open() && !self.line.troubles().is_whole();
+            self.rights.asked(now.boot, beside.then_some(slot));
+        }
+        self.line.sent(now.boot, flight.part());
+        let token = flight.token.clone();
+        self.flights.insert(slot, flight);
+        Launch::Go {
+            request,
+            token,
+            ops,
+        }
+    }
+
+    /// A requestId is asked for with the token that it was given to (§4.6), all else with the one
+    /// in use.
+    fn token_for(&self, now: Now, task: &Task) -> Option<TokenPrint> {
+        let own = match task {
+            Task::Poll(call) => Some(&call.token),
+            Task::Errand(errand) => errand.token(),
+            Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo => None,
+        };
+        match own {
+            Some(own) => self.reads(now, own).then(|| own.clone()),
+            None => self.token.clone(),
+        }
+    }
+
+    /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
+    /// (§4.5.4), or given up.
+    pub fn revive(call: &Unconfirmed) -> Step {
+        orphan::absent(call, false)
+    }
+
+    /// The operations of a launch could not be committed: nothing was sent.
+    pub fn grounded(&mut self, slot: u32) {
+        let flight = self.flights.remove(&slot);
+        let beside = self.rights.ended(slot);
+        if let Some(flight) = flight.as_ref().filter(|_| beside) {
+            self.rights.unread(flight.sent);
+        }
+        if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
+            self.sweeper.dropped();
+        }
+        self.pacer.never_sent(slot);
+        self.remembered.clear(); // what the launch remembered is not stored
+    }
+
+    fn request(
+        &mut self,
+        now: Now,
+        task: &Task,
+        about: About,
+        ops: &mut Vec<Op>,
+    ) -> Option<Request> {
+        match task {
+            Task::TokenInfo => Some(Request::TokenInfo),
+            Task::Poll(poll) => Some(Request::Poll {
+                request_id: poll.request_id.clone()?,
+            }),
+            Task::Sweep { .. } => self.sweep(now, about.sought),
+            Task::Submit(id) => {
+                let mut row = about.row?;
+                if let Some(onward) = about.onward.filter(|_| row.state == State::Ready) {
+                    row.record.clone_from(&onward.record);
+                    ops.push(moved(now, *id, onward));
+                }
+                self.submit(now, *id, row, ops)
+            }
+            Task::Errand(errand) => self.run_errand(now, errand, about.write, ops),
+        }
+    }
+
+    fn sweep(&mut self, now: Now, sought: Vec<Unconfirmed>) -> Option<Request> {
+        // while polls are refused nothing but a sweep finds a call, whatever its token
+        let polls = !self.rights.polls_barred(now.boot);
+        let tokens: Vec<TokenPrint> = self.tokens(now).filter(|_| polls).cloned().collect();
+        let ripe_before = self.ripe_before(now);
+        let sought = sought
+            .into_iter()
+            .filter(|call| !self.is_under_way(call.row));
+        let sought = sought.collect();
+        let page = self.sweeper.page(now.wall, ripe_before, &tokens, sought);
+        if page.is_none() {
+            self.sweep_from = now.boot + SWEEP_AGAIN;
+        }
+        page.map(Request::Filter)
+    }
+
+    fn submit(&mut self, now: Now, id: RowId, row: Row, ops: &mut Vec<Op>) -> Option<Request> {
+        if row.state != State::Ready {
+            return None;
+        }
+        let body = request::submission(&row.record, &self.settings.fields);
+        let step = match body {
+            Some(_) => Step::Send,
+            // no rule of ours lets such a call become ready; it must not stop the line
+            None => Step::Died {
+                reason: Reason::NoLead,
+                message: "the call has no lead or no uuid".to_owned(),
+                errors: serde_json::Value::Null,
+            },
+        };
+        ops.push(Op::Step {
+            row: id,
+            step,
+            at: now.wall,
+        });
+        if row.failures > 0 && !self.blamed.contains_key(&id) {
+            self.blamed.insert(
+                id,
+                Blame {
+                    tries: row.failures,
+                    alone: row.failures,
+                    together: 0,
+                    open: false,
+                },
+            );
+        }
+        body.map(Request::Submit)
+    }
+}
+
+/// Its lead is known as merged: sent to the survivor, it does not FAIL first.
+fn moved(now: Now, row: RowId, onward: Onward) -> Op {
+    let step = Step::Moved {
+        record: Box::new(onward.record),
+        been: onward.been,
+        why: onward.why,
+    };
+    let at = now.wall;
+    Op::Step { row, step, at }
+}

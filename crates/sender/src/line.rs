@@ -1,0 +1,460 @@
+//! Whether anything may go out: open, paused with a probe a minute, or one trial in between.
+//!
+//! ```text
+//! Asking ──token/info fine──▶ Open ──401, 403, 404, 429, five refusals──▶ Paused
+//!    ▲                          ▲                                           │ probe
+//!    └── another token          └── the call passes ── Trial ◀──────────────┘ fine
+//!                                                        └── the same again ──▶ Paused
+//! ```
+//! Within one pause, from the first probe on, probes and trials are at least a minute apart. A
+//! trial is the next probe itself where token/info said that all is well and the call still failed.
+//! Requests that fail pause nothing here: what they mean for the next ones say the
+//! [`super::troubles`].
+
+use super::cause::{Cause, Permit, phase, trial};
+use super::outage::Failure;
+use super::schedule::{Jitter, PROBE};
+use super::troubles::{Flying, Gate, Part, Trouble, Troubles};
+use super::verdict::Halt;
+use callbridge_crm::Endpoint;
+use callbridge_model::Reason;
+use callbridge_model::clock::Now;
+use callbridge_spool::RowId;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Refusals of one kind in a row after which it is us, not the calls.
+pub const REFUSALS_MAX: u32 = 5;
+
+/// The first probe for a grant comes soon.
+const FIRST_PROBE: Duration = Duration::from_secs(2);
+
+/// What the next probe is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probe {
+    TokenInfo,
+    Call,
+    Never,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum State {
+    Asking,
+    Open,
+    /// `quietly`: token/info said that all is well, so there is nothing to show.
+    Trial {
+        of: Cause,
+        why: String,
+        quietly: bool,
+    },
+    Paused {
+        cause: Cause,
+        why: String,
+        by: Probe,
+        next: Duration,
+    },
+}
+
+/// Whether anything may go out.
+#[derive(Debug)]
+pub struct Line {
+    state: State,
+    /// The token's record was read and found good.
+    known: bool,
+    troubles: Troubles,
+    /// 429s in a row.
+    too_many: u32,
+    streaks: [Streak; 2],
+    /// A minute after the last probe or trial; two after one that came before its minute was over.
+    due: Duration,
+}
+
+/// Refusals of one kind in a row, in one phase of a call: at its submission, or after it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Streak {
+    kind: Option<Reason>,
+    count: u32,
+}
+
+/// A request of this endpoint was answered.
+#[derive(Clone, Copy, Debug)]
+pub struct Passed {
+    /// When, since boot.
+    pub now: Duration,
+    /// What was asked.
+    pub endpoint: Endpoint,
+    /// The call it was about.
+    pub call: Option<RowId>,
+    /// Nothing spoke against that call before.
+    pub first: bool,
+}
+
+impl Line {
+    /// A line whose token is not known yet.
+    pub fn new(streaks: [Streak; 2]) -> Self {
+        Self {
+            state: State::Asking,
+            known: false,
+            troubles: Troubles::default(),
+            too_many: 0,
+            streaks,
+            due: Duration::ZERO,
+        }
+    }
+
+    /// Refusals in a row, at submissions and after them.
+    pub fn streaks(&self) -> [Streak; 2] {
+        self.streaks
+    }
+
+    /// What fails, and what may be asked of it.
+    pub const fn troubles(&self) -> &Troubles {
+        &self.troubles
+    }
+
+    /// What may go out, with these requests under way. Nothing but the question whose it is goes
+    /// out with a token that is not known yet, whatever the answers to the one before it say.
+    pub fn permit(&self, now: Duration, flying: &[Flying]) -> Permit {
+        let calls = |permit| matches!(permit, Permit::Calls | Permit::Probe | Permit::Trial { .. });
+        match self.permitted(now, flying) {
+            permit if calls(permit) && !self.known && !flying.is_empty() => Permit::Answer,
+            permit if calls(permit) && !self.known => Permit::Ask,
+            permit => permit,
+        }
+    }
+
+    fn permitted(&self, now: Duration, flying: &[Flying]) -> Permit {
+        let under_way = flying.len();
+        match &self.state {
+            State::Asking => match self.troubles.gate(now, Part::Token, flying) {
+                Gate::Open if under_way == 0 => Permit::Ask,
+                Gate::From(at) => Permit::Until(at),
+                Gate::Open | Gate::Answer => Permit::Answer,
+            },
+            State::Trial { of, .. } if under_way == 0 => trial(*of),
+            State::Trial { .. } => Permit::Answer,
+            State::Open if self.troubles.is_whole() => Permit::Probe,
+            State::Open => Permit::Calls,
+            State::Paused {
+                by: Probe::Never, ..
+            } => Permit::Token,
+            State::Paused { next, .. } if now < *next => Permit::Until(*next),
+            State::Paused { .. } if under_way > 0 => Permit::Answer,
+            State::Paused {
+                by: Probe::TokenInfo,
+                ..
+            } => Permit::Ask,
+            State::Paused {
+                cause,
+                by: Probe::Call,
+                ..
+            } => trial(*cause),
+        }
+    }
+
+    /// A probe, a trial or another request goes out; `part` where it is on the way of a call.
+    pub fn sent(&mut self, now: Duration, part: Option<Part>) {
+        if let Some(part) = part {
+            self.troubles.sent(now, part);
+        }
+        match &self.state {
+            State::Open => {}
+            State::Asking | State::Trial { .. } => self.due = now + PROBE,
+            State::Paused { cause, why, by, .. } => {
+                let early = now < self.due;
+                self.due = now + if early { 2 * PROBE } else { PROBE };
+                if *by == Probe::Call {
+                    let (of, why) = (*cause, why.clone());
+                    self.state = State::Trial {
+                        of,
+                        why,
+                        quietly: false,
+                    };
+                }
+            }
+        }
+    }
+
+    /// Another token, or none: everything known of the old one is forgotten.
+    pub fn token(&mut self, present: bool) {
+        self.known = false;
+        self.state = if present {
+            State::Asking
+        } else {
+            paused(
+                Cause::TokenMissing,
+                String::new(),
+                Probe::Never,
+                Duration::ZERO,
+            )
+        };
+    }
+
+    /// This token was refused before the last end; it is asked about again at this moment.
+    pub fn refused_before(&mut self, next: Duration) {
+        let cause = Cause::Halt(Halt::TokenRefused);
+        self.state = paused(cause, "401".to_owned(), Probe::TokenInfo, next);
+    }
+
+    /// `token/info` found all well.
+    pub fn fine(&mut self, now: Duration) {
+        self.known = true;
+        self.too_many = 0;
+        self.troubles.passed(now, Part::Token, None, true);
+        let of = match &self.state {
+            State::Open | State::Trial { .. } => return,
+            State::Asking => None,
+            State::Paused { cause, .. } => Some(*cause),
+        };
+        self.state = match of {
+            None => State::Open,
+            Some(of) => State::Trial {
+                of,
+                why: String::new(),
+                quietly: true,
+            },
+        };
+    }
+
+    /// The token is another company's: not used any more.
+    pub fn wrong_company(&mut self, why: String) {
+        self.troubles.spoke();
+        self.state = paused(Cause::WrongCompany, why, Probe::Never, Duration::ZERO);
+    }
+
+    /// The service works: it gave an answer about a call.
+    pub fn passed(&mut self, passed: Passed) {
+        self.too_many = 0;
+        if let Some(part) = Part::of(passed.endpoint) {
+            let Passed {
+                now, call, first, ..
+            } = passed;
+            self.troubles.passed(now, part, call, first);
+        }
+        match &self.state {
+            State::Asking | State::Open | State::Paused { .. } => {}
+            State::Trial {
+                of: Cause::Refused(kind),
+                why,
+                ..
+            } if phase(*kind) != Some(passed.endpoint) => {
+                // the other phase went well: that says nothing yet
+                let cause = Cause::Refused(*kind);
+                self.state = paused(cause, why.clone(), Probe::Call, self.due);
+            }
+            // a call that is taken says nothing of what can be asked about it
+            State::Trial {
+                of: of @ Cause::Halt(Halt::NoGrant(Endpoint::Poll)),
+                why,
+                ..
+            } if passed.endpoint == Endpoint::Submit => {
+                self.state = paused(*of, why.clone(), Probe::Call, self.due);
+            }
+            State::Trial { .. } => self.state = State::Open,
+        }
+    }
+
+    /// A call was accepted or is journaled: refusals of its phase before it were the calls' own.
+    pub fn good(&mut self, passed: Passed) {
+        self.streaks[index(passed.endpoint)] = Streak::default();
+        self.passed(passed);
+    }
+
+    /// A call was refused for good.
+    pub fn refused(&mut self, passed: Passed, kind: Reason, why: &str) {
+        let streak = &mut self.streaks[index(passed.endpoint)];
+        let count = if streak.kind == Some(kind) {
+            streak.count + 1
+        } else {
+            1
+        };
+        *streak = Streak {
+            kind: Some(kind),
+            count,
+        };
+        if count >= REFUSALS_MAX {
+            self.troubles.spoke();
+            self.too_many = 0;
+            self.pause(passed.now, Cause::Refused(kind), why.to_owned());
+        } else {
+            self.passed(passed);
+        }
+    }
+
+    /// A request failed by no fault of its call; so many calls wait for what it asked.
+    pub fn failed(
+        &mut self,
+        now: Now,
+        endpoint: Endpoint,
+        failure: Failure,
+        waiting: u64,
+        jitter: &mut Jitter,
+    ) {
+        if let Some(part) = Part::of(endpoint) {
+            let shorter = jitter.shorter();
+            self.troubles.failed(now, part, failure, waiting, shorter);
+        }
+        match &mut self.state {
+            State::Asking | State::Open => {}
+            State::Trial {
+                of: Cause::TooMany, ..
+            } => self.state = State::Open,
+            // that says nothing of what is tried
+            State::Trial { of, why, .. } => {
+                let by = match of {
+                    Cause::Refused(_) => Probe::Call,
+                    _ => Probe::TokenInfo,
+                };
+                let next = self.due.max(now.boot + FIRST_PROBE);
+                self.state = paused(*of, std::mem::take(why), by, next);
+            }
+            // the probe itself failed: that says nothing, and the next one is a minute away
+            State::Paused { next, .. } if now.boot >= *next => *next = now.boot + PROBE,
+            State::Paused { .. } => {}
+        }
+    }
+
+    /// Nothing waits for this part of the service.
+    pub fn nothing_waits(&mut self, part: Part) {
+        self.troubles.nothing_waits(part);
+    }
+
+    /// How long until the next submission that tells whether a trouble is over.
+    pub fn until_probe(&self, now: Duration) -> Option<Duration> {
+        let next = match &self.state {
+            State::Trial { .. } => Some(now + PROBE),
+            State::Paused { next, .. } => Some(*next),
+            State::Asking | State::Open => self.troubles.next(Part::Submissions),
+        };
+        next.map(|at| at.saturating_sub(now))
+    }
+
+    /// The service stops us.
+    pub fn halted(&mut self, now: Duration, halt: Halt, why: &str) {
+        self.troubles.spoke();
+        self.pause(now, Cause::Halt(halt), why.to_owned());
+    }
+
+    /// 429: nothing goes out until the moment that is given back.
+    pub fn too_many(&mut self, now: Duration, window: Duration, jitter: &mut Jitter) {
+        self.too_many = self.too_many.saturating_add(1);
+        let next = now + jitter.after_429(self.too_many, window);
+        let by = if self.known {
+            Probe::Call
+        } else {
+            Probe::TokenInfo
+        };
+        match &self.state {
+            State::Asking | State::Open | State::Trial { .. } => {
+                self.state = paused(Cause::TooMany, String::new(), by, next);
+            }
+            State::Paused {
+                cause,
+                why,
+                by,
+                next: planned,
+            } => {
+                let next = next.max(*planned);
+                self.state = paused(*cause, why.clone(), *by, next);
+            }
+        }
+    }
+
+    /// The token in use is asked about: its answer opens the line, or says what is wrong.
+    pub fn is_asking(&self) -> bool {
+        self.state == State::Asking
+    }
+
+    /// Nothing stands in the way of calls but troubles of the service.
+    pub fn is_open(&self) -> bool {
+        self.state == State::Open
+    }
+
+    /// Why nothing goes out, or no call does, and the words that came with it.
+    pub fn pause_cause(&self) -> Option<(Cause, &str)> {
+        let own = match &self.state {
+            State::Asking | State::Open | State::Trial { quietly: true, .. } => None,
+            State::Trial { of: cause, why, .. } | State::Paused { cause, why, .. } => {
+                Some((*cause, why.as_str()))
+            }
+        };
+        let first = |cause| {
+            matches!(
+                cause,
+                Cause::TokenMissing | Cause::WrongCompany | Cause::Halt(Halt::TokenRefused)
+            )
+        };
+        let outage = self
+            .troubles
+            .outage()
+            .filter(|_| !own.is_some_and(|it| first(it.0)));
+        outage.map_or(own, |(extent, why)| Some((Cause::Outage(extent), why)))
+    }
+
+    /// What fails while the rest works.
+    pub fn beside(&self) -> Vec<Trouble> {
+        self.troubles.beside()
+    }
+
+    fn pause(&mut self, now: Duration, cause: Cause, why: String) {
+        let again = matches!(&self.state, State::Trial { of, .. } if *of == cause);
+        let by = match cause {
+            Cause::Refused(_) => Probe::Call,
+            Cause::TokenMissing | Cause::WrongCompany => Probe::Never,
+            // token/info said that all is well, and it was not: the call itself is the probe
+            Cause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) if again && self.known => {
+                Probe::Call
+            }
+            Cause::Halt(_) | Cause::Outage(_) | Cause::TooMany => Probe::TokenInfo,
+        };
+        let soon = match cause {
+            Cause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
+            Cause::TokenMissing
+            | Cause::WrongCompany
+            | Cause::Outage(_)
+            | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+            | Cause::TooMany
+            | Cause::Refused(_) => PROBE,
+        };
+        let dead = cause == Cause::Halt(Halt::TokenRefused);
+        let next = match &self.state {
+            // a dead token is asked about once a minute (§7.7), whatever was planned before
+            State::Paused { next, .. } if dead && now < *next => (*next).max(now + soon),
+            // stragglers of what was under way when the pause began change nothing
+            State::Paused { next, .. } if now < *next => *next,
+            // a trouble that begins is looked at soon, whenever another was looked at
+            State::Open => {
+                self.due = now;
+                now + soon
+            }
+            State::Asking | State::Trial { .. } | State::Paused { .. } => self.due.max(now + soon),
+        };
+        self.state = paused(cause, why, by, next);
+    }
+}
+
+const fn paused(cause: Cause, why: String, by: Probe, next: Duration) -> State {
+    State::Paused {
+        cause,
+        why,
+        by,
+        next,
+    }
+}
+
+const fn index(endpoint: Endpoint) -> usize {
+    match endpoint {
+        Endpoint::Submit => 0,
+        Endpoint::Poll
+        | Endpoint::TokenInfo
+        | Endpoint::Filter
+        | Endpoint::Lead
+        | Endpoint::Leads
+        | Endpoint::CrmFields
+        | Endpoint::FieldList => 1,
+    }
+}
+
+#[cfg(test)]
+#[path = "line_tests.rs"]
+mod tests;

@@ -1,0 +1,135 @@
+//! The line in the log for each answer.
+
+use super::outcome::{Ended, Outcome};
+use super::plan::{About, Plan, Task};
+use callbridge_model::Reason;
+use callbridge_model::status::Trouble;
+use callbridge_spool::{Step, Unconfirmed};
+use std::time::Duration;
+use tracing::{debug, info, warn};
+
+/// What the sender remembered and nobody can read any more.
+pub(super) fn doubted(doubts: &[String]) {
+    if !doubts.is_empty() {
+        let what = doubts.join("; ");
+        warn!(
+            %what,
+            "what the sender remembered cannot be read, in part or at all: what was sent lately is \
+             not known, so nothing is sent for a window; the rest begins anew"
+        );
+    }
+}
+
+/// What of the CRM began to fail while the rest works, and what does no more.
+pub(super) fn troubles(before: &[Trouble], now: &[Trouble]) {
+    let among = |all: &[Trouble], it: &Trouble| all.iter().any(|other| other.part == it.part);
+    for trouble in now.iter().filter(|it| !among(before, it)) {
+        let Trouble {
+            part, why, instead, ..
+        } = trouble;
+        warn!(%part, words = %why, %instead, "a part of the CRM fails");
+    }
+    for trouble in before.iter().filter(|it| !among(now, it)) {
+        info!(part = %trouble.part, "no longer told of as failing");
+    }
+}
+
+/// A call under way, for the log.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Call {
+    uuid: String,
+    linkedid: String,
+    trunk: String,
+}
+
+impl Call {
+    pub(super) fn of(plan: &Plan, about: &About) -> Self {
+        let (uuid, linkedid, trunk) = match (&plan.task, &about.row) {
+            (Task::Poll(call), _) => (call.uuid, &call.linkedid, &call.trunk),
+            (_, Some(row)) => (row.uuid, &row.record.linkedid, &row.record.trunk),
+            (Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_), None) => {
+                return Self::default();
+            }
+        };
+        Self {
+            uuid: uuid.to_string(),
+            linkedid: linkedid.clone(),
+            trunk: trunk.clone().unwrap_or_default(),
+        }
+    }
+}
+
+/// The line in the log.
+pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
+    let Call {
+        uuid,
+        linkedid,
+        trunk,
+    } = call;
+    let Outcome {
+        endpoint,
+        verdict,
+        words,
+        ..
+    } = outcome;
+    let id = outcome.row.map(|row| row.0);
+    let request_id = outcome.request_id.as_ref().map(tracing::field::display);
+    let ms = took.as_millis();
+    for (call, step) in &outcome.swept {
+        settled(call, step);
+    }
+    match outcome.ended {
+        Ended::Well => {
+            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
+                "answered");
+        }
+        Ended::Journaled => {
+            info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
+        }
+        // it may go on to another lead, or without its employee: the spool decides
+        Ended::Dead if *verdict == Reason::Failed.word() => {
+            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
+                "the CRM could not write it");
+        }
+        Ended::Dead => {
+            warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
+                "dead letter");
+        }
+        Ended::Again => {
+            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
+                "tried again");
+        }
+    }
+}
+
+/// The line for a call that was looked for in the journal, where it says something of its fate.
+pub(super) fn settled(call: &Unconfirmed, step: &Step) {
+    let (uuid, linkedid, id) = (call.uuid.to_string(), &call.linkedid, call.row.0);
+    let trunk = call.trunk.as_deref().unwrap_or_default();
+    match step {
+        Step::Confirmed | Step::Hooked => info!(call = %uuid, %linkedid, %trunk, id, "journaled"),
+        Step::Died {
+            reason, message, ..
+        } => {
+            warn!(reason = %reason, call = %uuid, %linkedid, %trunk, id, words = message,
+                "dead letter");
+        }
+        Step::Resubmit { why } => {
+            info!(call = %uuid, %linkedid, %trunk, id, words = why, "sent again");
+        }
+        Step::Absent { .. }
+        | Step::Send
+        | Step::Accepted { .. }
+        | Step::Returned { .. }
+        | Step::Unsent
+        | Step::NotYet { .. }
+        | Step::Orphaned { .. }
+        | Step::Release { .. }
+        | Step::Retry { .. }
+        | Step::Recheck { .. }
+        | Step::Rejudged { .. }
+        | Step::Moved { .. }
+        | Step::Expire
+        | Step::Discard => {}
+    }
+}

@@ -1,0 +1,151 @@
+//! `token/info` asked once, where no daemon runs: through the core, so that its slot is counted
+//! and kept like all others.
+
+use super::core::Core;
+use super::memory::Memory;
+use super::plan::{About, Decision, Known, Launch, Settings};
+use super::rate::Rate;
+use super::token::print;
+use callbridge_crm::{Answer, Client, Setup};
+use callbridge_model::clock;
+use callbridge_model::secret::Secret;
+use callbridge_spool::{Binding, Error, Handle, Head, Op};
+use std::time::Duration;
+
+/// So long a second question waits for its turn.
+const SOON: Duration = Duration::from_secs(3);
+
+/// Why it was not asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Unasked {
+    /// The spool's fault.
+    #[error(transparent)]
+    Spool(#[from] Error),
+    /// The state is a copy: what was asked since is not in it.
+    #[error("the state is a copy, and what was asked since is not in it")]
+    Restored,
+    /// All requests of the running window are used; ask again after so long.
+    #[error("all requests of the running window are used; ask again in {} s", .0.as_secs() + 1)]
+    Full(Duration),
+    /// For no reason that is known here.
+    #[error("not asked")]
+    Not,
+}
+
+/// Asks, and says what the state was bound to before. Without a rate in the windows of the last
+/// run: its slots know nothing of longer ones.
+///
+/// # Errors
+/// Why it was not asked.
+pub async fn token_info(
+    setup: Setup,
+    rate: Option<Rate>,
+    spool: &Handle,
+    token: &Secret,
+) -> Result<(Answer, Binding), Unasked> {
+    let mut once = Once::open(setup, rate, spool, token).await?;
+    let answer = once.ask(&Head::default()).await?;
+    Ok((answer, once.binding))
+}
+
+/// Asks one thing after the other.
+pub struct Once<'a> {
+    core: Core,
+    /// Not committed yet.
+    ops: Vec<Op>,
+    client: Client,
+    spool: &'a Handle,
+    token: &'a Secret,
+    binding: Binding,
+}
+
+impl<'a> Once<'a> {
+    /// Asks nothing yet.
+    ///
+    /// # Errors
+    /// Why nothing can be asked.
+    pub async fn open(
+        setup: Setup,
+        rate: Option<Rate>,
+        spool: &'a Handle,
+        token: &'a Secret,
+    ) -> Result<Self, Unasked> {
+        let known = spool
+            .read(|store| Known::read(store, clock::boot_id()))
+            .await?;
+        if known.restored {
+            return Err(Unasked::Restored);
+        }
+        let binding = known.binding.clone();
+        let window = Memory::read(known.memory.as_deref()).memory.window;
+        let last = window.and_then(|it| format!("60/{}s", it.as_secs()).parse().ok());
+        let settings = Settings {
+            rate: rate.or(last).unwrap_or_default(),
+            ..Settings::default()
+        };
+        let (mut core, ops) = Core::start(settings, known, clock::now());
+        super::log::doubted(&core.doubts);
+        core.token(Some(print(token)));
+        Ok(Self {
+            core,
+            ops,
+            client: Client::new(setup),
+            spool,
+            token,
+            binding,
+        })
+    }
+
+    /// What the state was bound to before.
+    pub const fn binding(&self) -> &Binding {
+        &self.binding
+    }
+
+    /// What is due by this head; `token/info` before all else.
+    ///
+    /// # Errors
+    /// Why it was not asked.
+    pub async fn ask(&mut self, head: &Head) -> Result<Answer, Unasked> {
+        let mut decision = self.core.next(clock::now(), head);
+        if let Decision::WaitUntil(at) = decision {
+            let wait = at.saturating_sub(clock::now().boot);
+            if wait > SOON {
+                return Err(Unasked::Full(wait));
+            }
+            tokio::time::sleep(wait).await;
+            decision = self.core.next(clock::now(), head);
+        }
+        let plan = match decision {
+            Decision::Send(plan) => plan,
+            Decision::WaitUntil(at) => {
+                return Err(Unasked::Full(at.saturating_sub(clock::now().boot)));
+            }
+            Decision::Idle | Decision::Revive(_) => return Err(Unasked::Not),
+        };
+        let slot = plan.slot;
+        let launch = self.core.launch(clock::now(), plan, About::default());
+        let Launch::Go {
+            request,
+            ops: launched,
+            ..
+        } = launch
+        else {
+            return Err(Unasked::Not);
+        };
+        let mut ops = std::mem::take(&mut self.ops);
+        ops.extend(launched);
+        self.spool.write(kept(ops)).await?;
+        let heard = self.client.send(&request, self.token).await;
+        let answer = heard.answer.clone();
+        if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
+            self.spool.write(kept(outcome.ops)).await?;
+        }
+        Ok(answer)
+    }
+}
+
+/// No call is moved, nothing is remembered or bound: of what the core wants stored, the budget.
+fn kept(ops: Vec<Op>) -> Vec<Op> {
+    let stays = |op: &Op| matches!(op, Op::Slot(_) | Op::SlotGone { .. });
+    ops.into_iter().filter(stays).collect()
+}

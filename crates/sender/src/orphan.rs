@@ -1,0 +1,56 @@
+//! What becomes of a call whose outcome cannot be asked for: the journal itself was asked.
+
+use callbridge_model::Reason;
+use callbridge_spool::{Fate, Step, Unconfirmed};
+use serde_json::Value;
+
+/// Resubmissions after a lost requestId before a call is given up as `unconfirmed`.
+pub const RESUBMITS_MAX: u32 = 3;
+
+/// The journal shows the orphan.
+pub fn found(call: &Unconfirmed) -> Step {
+    match call.fate {
+        Fate::Resubmit | Fate::ServerError => Step::Confirmed,
+        Fate::Changed => Step::too_late(&call.message),
+    }
+}
+
+/// The journal does not show the orphan; `seen` is false where it could not be asked.
+pub fn absent(call: &Unconfirmed, seen: bool) -> Step {
+    let how = if seen {
+        "the journal does not show it"
+    } else {
+        "the journal cannot be read"
+    };
+    match call.fate {
+        Fate::ServerError => died(Reason::ServerError, call.message.clone()),
+        Fate::Changed if !seen => died(
+            Reason::Unconfirmed,
+            format!(
+                "it may stand in the journal as it was first sent: {}; the journal cannot be \
+                 read to make sure: grant that to the token, or retry it without --lead",
+                call.message
+            ),
+        ),
+        Fate::Resubmit if call.resubmits >= RESUBMITS_MAX => died(
+            Reason::Unconfirmed,
+            format!(
+                "sent {} times, and each time its outcome could not be asked for before it was \
+                 settled; the last time: {}; {how}",
+                RESUBMITS_MAX + 1,
+                call.message
+            ),
+        ),
+        Fate::Resubmit | Fate::Changed => Step::Resubmit {
+            why: how.to_owned(),
+        },
+    }
+}
+
+fn died(reason: Reason, message: String) -> Step {
+    Step::Died {
+        reason,
+        message,
+        errors: Value::Null,
+    }
+}

@@ -1,0 +1,244 @@
+//! When failures in a row are an outage, and when no more than the faults of single requests.
+//!
+//! | what fails | it is an outage |
+//! |---|---|
+//! | no connection, no name, no trust | at once: nothing gets through |
+//! | 502 to 504 that are not the service's own; pages that cannot be read | three in a row |
+//! | anything else | nothing but failures for 10 s, over five calls or all that wait |
+//!
+//! Where a share of the requests fails anyhow, chance has to be ruled out as well.
+
+use super::share::by_chance;
+use super::verdict::Fault;
+use callbridge_call::EventTime;
+use callbridge_spool::RowId;
+use std::time::Duration;
+
+/// Answers of a gateway in a row that are an outage.
+const GATEWAYS: u32 = 3;
+
+/// Nothing but failures for so long…
+const LASTS: Duration = Duration::from_secs(10);
+
+/// …over so many calls…
+const CALLS: usize = 5;
+
+/// …or requests, where they are about no call.
+const REQUESTS: u32 = 3;
+
+/// What chance brings about less often is an outage…
+const CHANCE: f64 = 1e-5;
+
+/// …or where it lasts as long as time-outs take, less often than this.
+const RARE: f64 = 0.005;
+const LONG: Duration = Duration::from_secs(30);
+
+/// What chance brings about less often is taken for the beginning of one.
+const SUSPECT: f64 = 0.01;
+
+/// Calls whose failures are told apart.
+const KNOWN_MAX: usize = 64;
+
+/// A failed request.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure<'a> {
+    /// The call it was about.
+    pub call: Option<RowId>,
+    /// When it was sent, since boot.
+    pub sent: Duration,
+    /// How it failed.
+    pub fault: Fault,
+    /// In words.
+    pub why: &'a str,
+    /// How often this call has failed while others passed: from the second time on that is
+    /// likely its own fault.
+    pub alone: u32,
+}
+
+impl Failure<'_> {
+    /// It says something of the service, and not of its call alone.
+    pub const fn is_evidence(&self) -> bool {
+        self.alone < 2 || matches!(self.fault, Fault::Unreached | Fault::Gateway)
+    }
+}
+
+/// Nothing but failures, of one part of the service.
+#[derive(Clone, Debug)]
+pub struct Failures {
+    /// Since when nothing has passed, since boot.
+    pub since: Duration,
+    /// The same by the wall clock.
+    pub began: EventTime,
+    /// What was said last.
+    pub why: String,
+    /// Since when it is taken for the beginning of an outage.
+    pub suspected: Option<Duration>,
+    /// It is an outage.
+    pub outage: bool,
+    /// Nothing gets through.
+    pub unreached: bool,
+    /// The calls that failed, and whether it was the first thing that spoke against them.
+    pub calls: Vec<(RowId, bool)>,
+    /// How many requests.
+    pub count: u32,
+    gateways: u32,
+}
+
+impl Failures {
+    /// None yet.
+    pub const fn new(since: Duration, began: EventTime) -> Self {
+        Self {
+            since,
+            began,
+            why: String::new(),
+            suspected: None,
+            outage: false,
+            unreached: false,
+            calls: Vec::new(),
+            count: 0,
+            gateways: 0,
+        }
+    }
+
+    /// One more; `share` fails anyhow, and so many calls wait for this part.
+    pub fn add(&mut self, now: Duration, failure: Failure, share: f64, waiting: u64) {
+        self.count = self.count.saturating_add(1);
+        failure.why.clone_into(&mut self.why);
+        self.unreached = failure.fault == Fault::Unreached;
+        self.gateways = match failure.fault {
+            Fault::Gateway => self.gateways + 1,
+            // a page, or the token's record, has one shape only
+            Fault::Unreadable if failure.call.is_none() => self.gateways + 1,
+            Fault::Unreached | Fault::Unreadable | Fault::Request => 0,
+        };
+        if let Some(call) = failure.call
+            && self.calls.len() < KNOWN_MAX
+            && !self.calls.iter().any(|(known, _)| *known == call)
+        {
+            self.calls.push((call, failure.alone == 0));
+        }
+        self.outage |= self.is_outage(now, share, waiting);
+        let suspected = self.outage || by_chance(share, self.count) <= SUSPECT;
+        if suspected && self.suspected.is_none() {
+            self.suspected = Some(now);
+        }
+    }
+
+    fn is_outage(&self, now: Duration, share: f64, waiting: u64) -> bool {
+        if self.unreached || self.gateways >= GATEWAYS {
+            return true;
+        }
+        let lasts = now.saturating_sub(self.since);
+        let enough = match self.calls.len() {
+            0 => self.count >= REQUESTS,
+            calls => {
+                let waiting = usize::try_from(waiting).unwrap_or(usize::MAX);
+                self.count >= 2 && calls >= CALLS.min(waiting.max(1))
+            }
+        };
+        let (least, lasting) = match lasts >= LONG {
+            true => (RARE, LONG),
+            false => (CHANCE, LASTS),
+        };
+        lasts >= lasting && enough && by_chance(share, self.count) <= least
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const S: Duration = Duration::from_secs(1);
+
+    fn fresh() -> Failures {
+        Failures::new(Duration::ZERO, EventTime::from_seconds(0))
+    }
+
+    const fn failure(call: i64, fault: Fault) -> Failure<'static> {
+        Failure {
+            call: Some(RowId(call)),
+            sent: Duration::ZERO,
+            fault,
+            why: "500",
+            alone: 0,
+        }
+    }
+
+    /// When it is an outage, with a failure of another of so many calls each second.
+    fn found(fault: Fault, calls: i64, waiting: u64, share: f64) -> Option<u32> {
+        let mut failures = fresh();
+        (0..60).find(|at| {
+            let call = i64::from(*at) % calls;
+            failures.add(S * *at, failure(call, fault), share, waiting);
+            failures.outage
+        })
+    }
+
+    #[test]
+    fn where_nothing_gets_through_the_first_request_tells() {
+        assert_eq!(found(Fault::Unreached, 9, 300, 0.01), Some(0));
+        assert_eq!(found(Fault::Unreached, 1, 1, 0.3), Some(0));
+    }
+
+    #[test]
+    fn three_answers_of_a_gateway_in_a_row_tell() {
+        assert_eq!(found(Fault::Gateway, 9, 300, 0.3), Some(2));
+        let mut failures = fresh();
+        for (call, fault) in (0..).zip([
+            Fault::Gateway,
+            Fault::Gateway,
+            Fault::Request,
+            Fault::Gateway,
+            Fault::Gateway,
+        ]) {
+            failures.add(S, failure(call, fault), 0.01, 300);
+        }
+        assert!(!failures.outage, "not in a row");
+    }
+
+    #[test]
+    fn ten_seconds_of_nothing_else_over_five_calls_or_all_that_wait_tell() {
+        assert_eq!(found(Fault::Request, 9, 300, 0.01), Some(10));
+        assert_eq!(found(Fault::Request, 1, 1, 0.01), Some(10), "one call");
+        assert_eq!(found(Fault::Request, 2, 2, 0.01), Some(10), "both");
+        assert_eq!(found(Fault::Request, 4, 300, 0.01), None, "four of many");
+        assert_eq!(found(Fault::Unreadable, 5, 300, 0.01), Some(10));
+    }
+
+    #[test]
+    fn on_a_flaky_way_chance_is_ruled_out_first() {
+        assert_eq!(found(Fault::Request, 9, 300, 0.3), Some(10), "0.3¹¹");
+        assert_eq!(found(Fault::Request, 9, 300, 0.5), Some(16), "0.5¹⁷");
+        let mut failures = fresh();
+        failures.add(S * 11, failure(1, Fault::Request), 0.01, 1);
+        assert!(!failures.outage, "one time-out is one");
+        failures.add(S * 31, failure(1, Fault::Request), 0.01, 1);
+        assert!(failures.outage);
+    }
+
+    #[test]
+    fn a_first_failure_is_suspect_only_where_few_requests_fail() {
+        let suspect = |share: f64| {
+            let mut failures = fresh();
+            (1..20).find(|at| {
+                failures.add(S, failure(*at, Fault::Request), share, 300);
+                failures.suspected.is_some()
+            })
+        };
+        assert_eq!([0.01, 0.05, 0.15, 0.3].map(suspect), [1, 2, 3, 4].map(Some));
+    }
+
+    #[test]
+    fn requests_about_no_call_are_counted_themselves() {
+        let mut failures = fresh();
+        for at in [0, 5, 11] {
+            assert!(!failures.outage);
+            let failure = Failure {
+                call: None,
+                ..failure(0, Fault::Request)
+            };
+            failures.add(S * at, failure, 0.02, 300);
+        }
+        assert!(failures.outage);
+    }
+}

@@ -1,0 +1,553 @@
+//! What an answer changes: steps and slots for the spool, the line, the counters.
+
+use super::core::{Core, Flight};
+use super::kind::Kind;
+use super::line::Passed;
+use super::memory::Refused;
+use super::outage::Failure;
+use super::plan::Task;
+use super::schedule::{OTHERS_FIRST, TOKEN_END, next_poll};
+use super::verdict::{Bar, Fault, Halt, Verdict, judge};
+use callbridge_call::EventTime;
+use callbridge_crm::{Answer, Endpoint, Heard, TokenInfo};
+use callbridge_leads::errand::due::Errand;
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{FIRST_POLL, Fate, Fit, Op, RowId, Step, Unconfirmed};
+use serde_json::Value;
+use std::time::Duration;
+
+/// In an outage a call is a probe once in so many.
+const PROBES_MAX: u32 = 4;
+
+/// So often a poll that failed is made again soon.
+const FAULTY_POLLS: u32 = 5;
+
+/// An answer that was judged.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Outcome {
+    /// To be committed.
+    pub ops: Vec<Op>,
+    /// The call it was about.
+    pub row: Option<RowId>,
+    /// The requestId that was given, or asked with.
+    pub request_id: Option<String>,
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// How it ended for the call.
+    pub ended: Ended,
+    /// The verdict's word, as in metrics.
+    pub verdict: &'static str,
+    /// Its kind.
+    pub kind: Kind,
+    /// What the service or the transport said, where it refused or failed.
+    pub words: String,
+    /// What a sweep told of the calls it was about.
+    pub swept: Vec<(Unconfirmed, Step)>,
+    /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
+    pub errand: Option<(Errand, Answer, TokenPrint)>,
+}
+
+/// How an answer ended for its call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// A step on its way.
+    Well,
+    /// It is in the journal.
+    Journaled,
+    /// It is a dead letter.
+    Dead,
+    /// It has to be tried again.
+    Again,
+}
+
+impl Ended {
+    const fn of(verdict: &Verdict) -> Self {
+        match verdict {
+            Verdict::Journaled => Self::Journaled,
+            Verdict::Dead { .. } => Self::Dead,
+            Verdict::Submitted { .. } | Verdict::NotYet | Verdict::Known(_) | Verdict::Swept(_) => {
+                Self::Well
+            }
+            Verdict::Unswept { .. }
+            | Verdict::Unpolled { .. }
+            | Verdict::Lost { .. }
+            | Verdict::Fault { .. }
+            | Verdict::Halt { .. }
+            | Verdict::TooMany => Self::Again,
+        }
+    }
+}
+
+impl Core {
+    /// Judges the answer to the request of a slot. `None` when no request is under way there.
+    pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Outcome> {
+        let flight = self.flights.remove(&slot)?;
+        let mut ops = Vec::new();
+        let end = Self::end_of(&heard.answer, now);
+        if let Some(one) = self.pacer.ended(slot, end) {
+            ops.push(self.slot_row(slot, &flight, one));
+        }
+        if let Some(expiry) = heard.expiry {
+            self.expires_in_days = Some(expiry.days);
+        }
+        let beside = self.rights.ended(slot);
+        if let Task::Errand(errand) = &flight.plan.task {
+            let errand = (**errand).clone();
+            self.rights_doubted(now, Some(&errand), &heard.answer);
+            return Some(self.errand_answered(now, &flight, errand, heard.answer, ops));
+        }
+        let endpoint = flight.plan.task.endpoint();
+        self.rights_doubted(now, None, &heard.answer);
+        let verdict = judge(endpoint, heard.answer, self.context(&flight));
+        // whether the CRM works is for the calls to tell
+        let unread = beside && says_nothing(&verdict);
+        if unread {
+            self.rights.unread(now.boot);
+        }
+        let (word, kind, mut ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
+        self.count(endpoint, word);
+        let request_id = request_id(&verdict, &flight.plan.task);
+        let row = flight.plan.row();
+        if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
+            self.probed(now, &probe, &verdict);
+        }
+        let mut swept = Vec::new();
+        if let Verdict::Swept(page) = &verdict {
+            swept = self.swept(now, page);
+        }
+        let steps = swept.iter().map(|(call, step)| Op::Step {
+            row: call.row,
+            step: step.clone(),
+            at: now.wall,
+        });
+        ops.extend(steps);
+        let words = match verdict {
+            Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
+            verdict => self.apply(now, &flight, verdict, &mut ops),
+        };
+        if ops.iter().any(is_orphaned) {
+            ended = Ended::Again; // no letter before the journal was asked
+        }
+        self.remember(now, &mut ops);
+        Some(Outcome {
+            errand: None,
+            swept,
+            ops,
+            row,
+            request_id,
+            endpoint,
+            ended,
+            verdict: word,
+            kind,
+            words,
+        })
+    }
+
+    /// One more request with this verdict.
+    pub(super) fn count(&mut self, endpoint: Endpoint, verdict: &str) {
+        let key = (endpoint.word().to_owned(), verdict.to_owned());
+        *self.requests.entry(key).or_insert(0) += 1;
+    }
+
+    /// The verdict's consequences; the words to log.
+    fn apply(&mut self, now: Now, flight: &Flight, verdict: Verdict, ops: &mut Vec<Op>) -> String {
+        // what an old token was told says nothing about the new one
+        let current = self.token.as_ref() == Some(&flight.token);
+        match verdict {
+            Verdict::Submitted { request_id } => {
+                self.passed(now, flight, true);
+                let token = flight.token.clone();
+                step(flight, now, Step::Accepted { request_id, token }, ops);
+                String::new()
+            }
+            Verdict::Journaled => {
+                self.rights.polls_work();
+                self.passed(now, flight, true);
+                self.polled(flight, now);
+                step(flight, now, Step::Confirmed, ops);
+                String::new()
+            }
+            Verdict::NotYet => {
+                self.rights.polls_work();
+                self.passed(now, flight, false);
+                self.ask_later(flight, now, ops);
+                String::new()
+            }
+            Verdict::Known(info) => {
+                if current {
+                    self.known(info, now, ops);
+                }
+                String::new()
+            }
+            Verdict::Swept(_) => String::new(),
+            Verdict::Unswept { why, bar } => {
+                self.unswept(now, bar);
+                why
+            }
+            Verdict::Dead {
+                reason,
+                message,
+                errors,
+            } => {
+                self.died(flight, now, reason, &message, errors, ops);
+                message
+            }
+            Verdict::Unpolled { why } => self.poll_refused(now, flight, why, ops),
+            Verdict::Lost { why } => {
+                self.passed(now, flight, false);
+                step(flight, now, lost(now, &why), ops);
+                why
+            }
+            Verdict::Fault { why, fault } => {
+                self.failing(now, flight, fault, &why);
+                self.failed(flight, now, fault, &why, ops);
+                why
+            }
+            Verdict::Halt { halt, why } => {
+                if current {
+                    self.halted(now, &flight.token, halt, &why);
+                } else if halt == Halt::TokenRefused {
+                    self.over(&flight.token);
+                }
+                self.back(flight, now, &why, ops);
+                why
+            }
+            Verdict::TooMany => {
+                self.too_many(flight, now, ops);
+                String::new()
+            }
+        }
+    }
+
+    fn poll_refused(
+        &mut self,
+        now: Now,
+        flight: &Flight,
+        why: String,
+        ops: &mut Vec<Op>,
+    ) -> String {
+        if self.unpolled(now, flight, &why) {
+            self.passed(now, flight, false);
+        }
+        self.ask_later(flight, now, ops);
+        why
+    }
+
+    pub(super) fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+        let window = self.settings.rate.window();
+        self.pacer.refused(now.boot);
+        self.line.too_many(now.boot, window, &mut self.jitter);
+        self.back(flight, now, "429", ops);
+    }
+
+    fn unswept(&mut self, now: Now, bar: Bar) {
+        self.line.passed(swept(now));
+        match bar {
+            Bar::TooLarge => self.sweeper.too_large(now.wall),
+            Bar::Refused => self.sweeper.refused(now.wall),
+            Bar::Barred => self.sweeper.barred(now.wall),
+        }
+    }
+
+    fn passed(&mut self, now: Now, flight: &Flight, good: bool) {
+        let passed = self.is_passed(now, flight);
+        if let Task::Submit(row) = flight.plan.task {
+            self.others_passed(row);
+        }
+        if good {
+            self.line.good(passed);
+        } else {
+            self.line.passed(passed);
+        }
+    }
+
+    fn is_passed(&self, now: Now, flight: &Flight) -> Passed {
+        let call = flight.plan.row();
+        Passed {
+            now: now.boot,
+            endpoint: flight.plan.task.endpoint(),
+            call,
+            first: call.is_none_or(|row| self.failures(row) == 0),
+        }
+    }
+
+    /// It failed by no fault of its call: what that says of the service.
+    fn failing(&mut self, now: Now, flight: &Flight, fault: Fault, why: &str) {
+        let call = flight.plan.row();
+        let failure = Failure {
+            call,
+            sent: flight.sent,
+            fault,
+            why,
+            alone: call.map_or(0, |row| self.failures(row)),
+        };
+        let endpoint = flight.plan.task.endpoint();
+        let waiting = match endpoint {
+            Endpoint::Submit => self.unsent,
+            _ => self.waiting,
+        };
+        self.line
+            .failed(now, endpoint, failure, waiting, &mut self.jitter);
+    }
+
+    fn died(
+        &mut self,
+        flight: &Flight,
+        now: Now,
+        reason: Reason,
+        message: &str,
+        errors: Value,
+        ops: &mut Vec<Op>,
+    ) {
+        let passed = self.is_passed(now, flight);
+        let message = message.to_owned();
+        if reason == Reason::ServerError {
+            self.failing(now, flight, Fault::Request, &message);
+        }
+        if let Some(row) = flight.plan.row() {
+            self.blamed.remove(&row);
+        }
+        if reason == Reason::ServerError {
+            if let Some(row) = flight
+                .plan
+                .row()
+                .filter(|_| self.sweeper.ways.is_readable(now.wall))
+            {
+                // it may have been written all the same
+                return ops.push(self.orphaned(now, row, Fate::ServerError, message));
+            }
+        } else {
+            if let Task::Submit(row) = flight.plan.task {
+                self.others_passed(row);
+            }
+            match &flight.plan.task {
+                // calls after it are journaled: the fault is its own
+                Task::Poll(poll) if poll.submitted_at < self.settled_to => {
+                    self.line.passed(passed);
+                }
+                Task::Poll(_)
+                | Task::Submit(_)
+                | Task::Sweep { .. }
+                | Task::TokenInfo
+                | Task::Errand(_) => {
+                    self.line.refused(passed, reason, &message);
+                }
+            }
+        }
+        step(
+            flight,
+            now,
+            Step::Died {
+                reason,
+                message,
+                errors,
+            },
+            ops,
+        );
+    }
+
+    /// 5xx and its like: a submission goes back and waits, a poll is made later.
+    fn failed(&mut self, flight: &Flight, now: Now, fault: Fault, why: &str, ops: &mut Vec<Op>) {
+        match &flight.plan.task {
+            Task::Submit(row) => {
+                let wait = self.wait_after_failure(now, *row);
+                let not_before = now.wall.plus(wait);
+                step(
+                    flight,
+                    now,
+                    Step::Returned {
+                        not_before,
+                        why: why.to_owned(),
+                        failures: self.failures(*row),
+                    },
+                    ops,
+                );
+            }
+            Task::Poll(poll) => {
+                let next_poll = match poll.polls < FAULTY_POLLS {
+                    true => now.wall.plus(FIRST_POLL),
+                    false => {
+                        let polls = poll.polls.saturating_add(1);
+                        next_poll(poll.submitted_at, polls, self.is_idle(), now.wall)
+                    }
+                };
+                step(flight, now, Step::NotYet { next_poll }, ops);
+            }
+            // pages that cannot be read are no better in a minute
+            Task::Sweep { .. } if fault == Fault::Unreadable => self.sweeper.failed(now.wall),
+            Task::Sweep { .. } => self.sweeper.dropped(),
+            Task::TokenInfo | Task::Errand(_) => {}
+        }
+    }
+
+    /// In a trouble a call waits until the next probe, or one after it: that takes another call
+    /// where there is one. Else it waits as long as its failures are unlikely.
+    fn wait_after_failure(&mut self, now: Now, row: RowId) -> Duration {
+        let Some(until) = self.line.until_probe(now.boot) else {
+            let share = self.line.troubles().expected();
+            let tries = self.blame(row, true).tries;
+            return self.jitter.backoff(tries, share);
+        };
+        let together = self.blame(row, false).together;
+        let others = u32::try_from(self.unsent.saturating_sub(1)).unwrap_or(u32::MAX);
+        match together.min(others).min(PROBES_MAX) {
+            0 => until,
+            probes => until * probes + OTHERS_FIRST,
+        }
+    }
+
+    /// Stopped by no fault of the call: it keeps its place.
+    fn back(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
+        match &flight.plan.task {
+            Task::Submit(row) => {
+                let returned = Step::Returned {
+                    not_before: now.wall,
+                    why: why.to_owned(),
+                    failures: self.failures(*row),
+                };
+                step(flight, now, returned, ops);
+            }
+            Task::Poll(_) => self.ask_later(flight, now, ops),
+            Task::Sweep { .. } => self.sweeper.dropped(),
+            Task::TokenInfo | Task::Errand(_) => {}
+        }
+    }
+
+    fn ask_later(&self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+        if let Task::Poll(poll) = &flight.plan.task {
+            let polls = poll.polls.saturating_add(1);
+            let next_poll = next_poll(poll.submitted_at, polls, self.is_idle(), now.wall);
+            step(flight, now, Step::NotYet { next_poll }, ops);
+        }
+    }
+
+    /// The token before the one in use is dead: what it made can only be looked for.
+    pub(super) fn over(&mut self, token: &TokenPrint) {
+        self.before.take_if(|before| before.token == *token);
+    }
+
+    pub(super) fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
+        if halt == Halt::TokenRefused {
+            self.info = None;
+            let (token, at) = (token.clone(), now.wall);
+            self.refused = Some((Refused { token, at }, now.boot));
+        }
+        self.line.halted(now.boot, halt, why);
+    }
+
+    /// The token's record: is it ours, and may it do what we do?
+    fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
+        let company = info.company.to_string();
+        // a record without its application is taken to be of the one that is bound
+        let application = info.application.map(|id| id.to_string());
+        let application = application.or_else(|| self.binding.application.clone());
+        let application = application.unwrap_or_default();
+        let fit = self.binding.fits_company(&company, &application);
+        let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
+        let whose = format!("it is of {} ({company})", info.company_name);
+        let left = info
+            .expires_at
+            .map(|at| EventTime::from_seconds(at.get()).since(now.wall));
+        self.token_end = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
+        self.rights_read(now, &info, ops);
+        self.info = Some(info);
+        self.refused = None;
+        match fit {
+            Fit::Other => {
+                let bound = self.binding.company.as_deref().unwrap_or("none");
+                let bound_application = self.binding.application.as_deref().unwrap_or("none");
+                self.line.wrong_company(format!(
+                    "{whose}, application {application}; bound to company {bound}, \
+                     application {bound_application}"
+                ));
+                return;
+            }
+            Fit::Unbound => {
+                self.binding.company = Some(company.clone());
+                self.binding.application = Some(application.clone());
+                ops.push(Op::BindCompany {
+                    company,
+                    application,
+                });
+            }
+            Fit::Same => {}
+        }
+        if may {
+            if self.line.is_open() || !self.rights.was_beside() {
+                self.line.fine(now.boot);
+            }
+        } else {
+            self.line
+                .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
+        }
+    }
+}
+
+/// A call that is to be looked for in the journal.
+const fn is_orphaned(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Step {
+            step: Step::Orphaned { .. },
+            ..
+        }
+    )
+}
+
+/// An answer of the token's record that tells nothing of the token.
+const fn says_nothing(verdict: &Verdict) -> bool {
+    match verdict {
+        Verdict::Fault { .. } => true,
+        Verdict::Halt { halt, .. } => !matches!(halt, Halt::TokenRefused),
+        Verdict::Submitted { .. }
+        | Verdict::Journaled
+        | Verdict::NotYet
+        | Verdict::Known(_)
+        | Verdict::Swept(_)
+        | Verdict::Unswept { .. }
+        | Verdict::Dead { .. }
+        | Verdict::Unpolled { .. }
+        | Verdict::Lost { .. }
+        | Verdict::TooMany => false,
+    }
+}
+
+/// A sweep was answered.
+pub(super) const fn swept(now: Now) -> Passed {
+    Passed {
+        now: now.boot,
+        endpoint: Endpoint::Filter,
+        call: None,
+        first: true,
+    }
+}
+
+/// The one that was given, or asked with.
+fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
+    match (verdict, task) {
+        (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
+        (_, Task::Poll(poll)) => poll.request_id.clone(),
+        (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_)) => None,
+    }
+}
+
+/// The requestId cannot be read: the journal is asked.
+fn lost(now: Now, why: &str) -> Step {
+    Step::Orphaned {
+        next_look: now.wall,
+        fate: Fate::Resubmit,
+        why: why.to_owned(),
+    }
+}
+
+fn step(flight: &Flight, now: Now, step: Step, ops: &mut Vec<Op>) {
+    if let Some(row) = flight.plan.row() {
+        ops.push(Op::Step {
+            row,
+            step,
+            at: now.wall,
+        });
+    }
+}

@@ -1,0 +1,213 @@
+//! What the core is told, and what it decides: settings, the past, plans.
+
+use super::rate::Rate;
+use callbridge_call::EventTime;
+use callbridge_crm::{Endpoint, FieldNames, Request};
+use callbridge_leads::errand::FieldWrite;
+use callbridge_leads::errand::due::{Asked, Errand};
+use callbridge_leads::errand::failed::Onward;
+use callbridge_model::TokenPrint;
+use callbridge_spool::{Ask, Binding, Error, Op, Row, RowId, SlotRow, Store, Unconfirmed};
+use std::time::Duration;
+
+/// How the sender works.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// `--rate`
+    pub rate: Rate,
+    /// `--field`
+    pub fields: FieldNames,
+    /// `--dry-run`: nothing is submitted.
+    pub dry_run: bool,
+    /// Of the jitter: a run with the same seed and events is the same.
+    pub seed: u64,
+    /// While our clock shows an earlier time nothing is sent: it is plainly wrong.
+    pub clock_right_from: Option<EventTime>,
+}
+
+/// What is known at a start.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// The slots as they were stored.
+    pub slots: Vec<SlotRow>,
+    /// The id of this boot, where the kernel tells it.
+    pub boot_id: Option<String>,
+    /// Whose calls the spool holds.
+    pub binding: Binding,
+    /// What the sender remembers, under [`super::memory::KEY`].
+    pub memory: Option<String>,
+    /// The spool's file is a copy, or was put back: newer slots may be missing.
+    pub restored: bool,
+}
+
+impl Known {
+    /// What the spool knows.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn read(store: &Store, boot_id: Option<String>) -> Result<Self, Error> {
+        Ok(Self {
+            slots: store.slots()?,
+            boot_id,
+            binding: store.binding()?,
+            memory: store.meta(super::memory::KEY)?,
+            restored: store.restored(),
+        })
+    }
+}
+
+/// Why a request is the best one now; in the order of precedence, but for the turns that old
+/// polls take with submissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// About the token: nothing else goes before it is known.
+    Token,
+    /// A poll whose requestId ends soon.
+    Deadline,
+    /// A call that happens now.
+    Live,
+    /// A poll that waited too long, where no sweep will do.
+    OldPoll,
+    /// A sweep that pays while calls wait, or the poll that tells whether sweeps work.
+    Sweep,
+    /// A call from before.
+    Backlog,
+    /// A sweep or a poll, when nothing is to be submitted.
+    Confirm,
+    /// Something about leads that should not wait for an idle line: one in ten seconds while calls
+    /// wait, before them.
+    Errand,
+    /// Something about leads that can wait: from the half of the budget that is to spare.
+    Spare,
+}
+
+/// A chosen request; its slot is taken.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Plan {
+    /// Its slot.
+    pub slot: u32,
+    /// Why it was chosen.
+    pub lane: Lane,
+    /// What it is about.
+    pub task: Task,
+}
+
+/// What a request is about.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Task {
+    /// To submit this call.
+    Submit(RowId),
+    /// To ask what became of this one.
+    Poll(Box<Unconfirmed>),
+    /// To look which calls the journal holds; the next page where a sweep is running.
+    Sweep {
+        /// The first page of a new one.
+        begins: bool,
+    },
+    /// To ask whose token it is.
+    TokenInfo,
+    /// Something about leads.
+    Errand(Box<Errand>),
+}
+
+impl Plan {
+    /// The call it is about.
+    pub fn row(&self) -> Option<RowId> {
+        match &self.task {
+            Task::Submit(row) => Some(*row),
+            Task::Poll(poll) => Some(poll.row),
+            Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_) => None,
+        }
+    }
+}
+
+/// What a request is about, as it is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct About {
+    /// The call to submit.
+    pub row: Option<Row>,
+    /// The calls to sweep for.
+    pub sought: Vec<Unconfirmed>,
+    /// The same call for the lead that its own was merged into.
+    pub onward: Option<Onward>,
+    /// What an [`Errand::FieldWrite`] writes.
+    pub write: Option<FieldWrite>,
+}
+
+/// What to do now.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Decision {
+    /// Launch this.
+    Send(Plan),
+    /// The requestId of this call can be read by another token only (§4.6), and the journal cannot
+    /// be swept: commit what [`super::Core::revive`] gives.
+    Revive(Box<Unconfirmed>),
+    /// Nothing before this moment since boot, unless something changes.
+    WaitUntil(Duration),
+    /// Nothing until something changes: the spool, the token, an answer.
+    Idle,
+}
+
+/// A launched request.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Launch {
+    /// Commit the operations, then send the request.
+    Go {
+        /// What is sent.
+        request: Request,
+        /// With which token.
+        token: TokenPrint,
+        /// To be committed before.
+        ops: Vec<Op>,
+    },
+    /// Nothing is sent; commit what there is.
+    Not {
+        /// To be committed.
+        ops: Vec<Op>,
+    },
+}
+
+impl Task {
+    /// Its endpoint.
+    pub fn endpoint(&self) -> Endpoint {
+        match self {
+            Self::Submit(_) => Endpoint::Submit,
+            Self::Poll(_) => Endpoint::Poll,
+            Self::Sweep { .. } => Endpoint::Filter,
+            Self::TokenInfo => Endpoint::TokenInfo,
+            Self::Errand(errand) => match &**errand {
+                Errand::LookUp(_) => Endpoint::Lead,
+                Errand::Catalogue | Errand::Asked(_, Asked::CrmFields) => Endpoint::CrmFields,
+                Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. }) => {
+                    Endpoint::FieldList
+                }
+                Errand::FieldPoll(_) | Errand::Asked(_, Asked::Poll { .. }) => Endpoint::Poll,
+                Errand::Backfill(_) => Endpoint::Leads,
+            },
+        }
+    }
+
+    /// What [`super::Core::launch`] has to know of it; `ask` is [`super::Core::ask`]'s.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn about(&self, store: &Store, ask: &Ask) -> Result<About, Error> {
+        let mut about = About::default();
+        match self {
+            Self::Submit(row) => {
+                about.row = store.row(*row)?;
+                if about.row.is_some() {
+                    about.onward = store.onward(*row)?;
+                }
+            }
+            Self::Errand(errand) => {
+                if let Errand::FieldWrite(lead) = &**errand {
+                    about.write = store.field_write(*lead)?;
+                }
+            }
+            Self::Sweep { begins: true } => about.sought = store.sought(ask)?,
+            Self::Poll(_) | Self::Sweep { begins: false } | Self::TokenInfo => {}
+        }
+        Ok(about)
+    }
+}

@@ -1,0 +1,222 @@
+//! What a sender knows again after a restart, and what it must not take for known.
+
+use super::tests::{T0, at, due, lane, print, ready, stored};
+use super::*;
+use crate::plan::{About, Decision, Lane, Launch};
+use callbridge_crm::Heard;
+
+#[test]
+fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {
+    let row = SlotRow {
+        slot: 4,
+        token: print(),
+        boot_id: "before".to_owned(),
+        sent: Duration::from_secs(77_000),
+        answered: None,
+        wall_sent: T0,
+    };
+    let known = Known {
+        slots: vec![row],
+        boot_id: Some("now".to_owned()),
+        ..Known::default()
+    };
+    let (mut core, ops) = Core::start(Settings::default(), known, at(0));
+    let [Op::Slot(stored), Op::Meta { .. }] = ops.as_slice() else {
+        panic!("{ops:?}");
+    };
+    assert_eq!((stored.boot_id.as_str(), stored.sent), ("now", at(0).boot));
+    core.token(Some(print()));
+    let Decision::WaitUntil(until) = core.next(at(0), &Head::default()) else {
+        panic!("not silent");
+    };
+    assert!(until >= at(60).boot);
+}
+
+#[test]
+fn silence_outlives_a_restart() {
+    let known = |restored, memory| Known {
+        boot_id: Some("now".to_owned()),
+        restored,
+        memory,
+        ..Known::default()
+    };
+    let (_, ops) = Core::start(Settings::default(), known(true, None), at(0));
+    let memory = stored(&ops);
+    for (boot, until) in [("now", 65), ("another", 75)] {
+        let known = Known {
+            boot_id: Some(boot.to_owned()),
+            ..known(false, memory.clone())
+        };
+        let (mut core, _) = Core::start(Settings::default(), known, at(10));
+        core.token(Some(print()));
+        let Decision::WaitUntil(silent) = core.next(at(10), &Head::default()) else {
+            panic!("not silent");
+        };
+        assert!(silent >= at(until).boot, "{boot}");
+        assert!(matches!(
+            core.next(at(until + 1), &Head::default()),
+            Decision::Send(_)
+        ));
+    }
+}
+
+#[test]
+fn another_window_over_a_restart_begins_with_silence() {
+    let start = |rate: &str, memory| {
+        let settings = Settings {
+            rate: rate.parse().expect("a rate"),
+            ..Settings::default()
+        };
+        let known = Known {
+            memory,
+            ..Known::default()
+        };
+        Core::start(settings, known, at(0))
+    };
+    let (_, ops) = start("10/30s", None);
+    for (rate, silent) in [("20/60s", true), ("5/30s", false), ("5/10s", true)] {
+        let (mut core, _) = start(rate, stored(&ops));
+        core.token(Some(print()));
+        let waits = matches!(core.next(at(0), &Head::default()), Decision::WaitUntil(_));
+        assert_eq!(waits, silent, "{rate}");
+    }
+}
+
+#[test]
+fn a_clock_set_forward_makes_what_was_sent_doubtful() {
+    let mut core = ready(Settings::default());
+    let head = Head {
+        live: Some(due(1)),
+        ..Head::default()
+    };
+    let set = |by: i64| Now {
+        wall: EventTime::from_micros(at(10).wall.micros() + by * 1_000_000),
+        boot: at(10).boot,
+    };
+    assert_eq!(lane(&mut core, set(1), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, set(-3600), &head), Some(Lane::Live));
+    let Decision::WaitUntil(until) = core.next(set(0), &head) else {
+        panic!("not silent");
+    };
+    assert!(until >= at(70).boot);
+}
+
+/// What a sender that asked about its token at this second of a first life remembers.
+fn refused_at(seconds: u64) -> String {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(seconds));
+    core.token(Some(print()));
+    let Decision::Send(plan) = core.next(at(seconds), &Head::default()) else {
+        panic!("the token is asked for first");
+    };
+    let slot = plan.slot;
+    core.launch(at(seconds), plan, About::default());
+    let heard = Heard {
+        answer: Answer::Unauthorized,
+        expiry: None,
+    };
+    let outcome = core.answered(at(seconds), slot, heard).expect("under way");
+    stored(&outcome.ops).expect("it is remembered")
+}
+
+#[test]
+fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at_once() {
+    let known = Known {
+        memory: Some(refused_at(0)),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    let head = Head::default();
+    let pause = core.status(at(3), &head).pause.expect("a pause");
+    assert_eq!(pause.reason, "token_refused");
+    assert_eq!(core.next(at(3), &head), Decision::WaitUntil(at(60).boot));
+    assert_eq!(lane(&mut core, at(60), &head), Some(Lane::Token));
+    core.token(Some(TokenPrint::of("svc_pat_after_it")));
+    assert_eq!(lane(&mut core, at(4), &head), Some(Lane::Token));
+}
+
+#[test]
+fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
+    let known = Known {
+        memory: Some(refused_at(0)),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+        panic!("no probe");
+    };
+    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+        panic!("not sent");
+    };
+    // a kill keeps the answer from us
+    let known = Known {
+        memory: stored(&ops),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(65));
+    core.token(Some(print()));
+    let waits = core.next(at(65), &Head::default());
+    assert_eq!(waits, Decision::WaitUntil(at(120).boot));
+}
+
+#[test]
+fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
+    let known = Known {
+        memory: Some(refused_at(0)),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+        panic!("no probe");
+    };
+    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+        panic!("not sent");
+    };
+    // The machine stood still before it left, and the process was killed as it did.
+    let slots = ops.iter().filter_map(|op| match op {
+        Op::Slot(row) => Some(row.clone()),
+        _ => None,
+    });
+    let known = Known {
+        memory: stored(&ops),
+        slots: slots.collect(),
+        ..Known::default()
+    };
+    let (mut core, kept) = Core::start(Settings::default(), known, at(90));
+    core.token(Some(print()));
+    let Decision::WaitUntil(until) = core.next(at(90), &Head::default()) else {
+        panic!("it is asked about again at once");
+    };
+    assert!(until >= at(155).boot, "{until:?}");
+    let memory = stored(&kept).expect("another kill must not forget it");
+    let known = Known {
+        memory: Some(memory),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(100));
+    core.token(Some(print()));
+    let waits = core.next(at(100), &Head::default());
+    assert_eq!(waits, Decision::WaitUntil(at(155).boot));
+}
+
+#[test]
+fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
+    let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
+    core.token(Some(print()));
+    core.sweeper.barred(at(0).wall);
+    let mut ops = Vec::new();
+    core.remember(at(0), &mut ops);
+    let [Op::Meta { value, .. }] = ops.as_slice() else {
+        panic!("{ops:?}");
+    };
+    let known = Known {
+        memory: Some(value.clone()),
+        ..Known::default()
+    };
+    let (mut core, _) = Core::start(Settings::default(), known, at(3));
+    core.token(Some(print()));
+    assert!(!core.sweeper.ways.is_on(at(3).wall));
+    assert!(core.sweeper.ways.is_on(at(3_700).wall));
+}

@@ -1,0 +1,286 @@
+//! When the token's record is read again, and what goes on without polls.
+
+use super::tests::{at, due, info, lane, ready, submitted};
+use super::*;
+use crate::outcome::Outcome;
+use crate::plan::{About, Decision, Lane, Launch};
+use callbridge_crm::{Grant, Heard, Page, Request};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::Told;
+use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
+use callbridge_model::LeadId;
+use callbridge_spool::{Hooked, Ripe};
+
+fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
+    let Decision::Send(plan) = core.next(now, head) else {
+        panic!("something is sent at {now:?}");
+    };
+    let slot = plan.slot;
+    let about = About {
+        sought: head.polls.clone(),
+        ..About::default()
+    };
+    let Launch::Go { request, .. } = core.launch(now, plan, about) else {
+        panic!("it goes");
+    };
+    let expiry = None;
+    let outcome = core.answered(now, slot, Heard { answer, expiry });
+    (request, outcome.expect("under way"))
+}
+
+fn with(scope: &[&str]) -> Answer {
+    let grants = scope.iter().map(|grant| {
+        let (permission, scope) = grant.split_once(':').expect("a grant");
+        Grant {
+            permission: format!("PERMISSION_OPEN_API_{permission}"),
+            scope: scope.to_owned(),
+        }
+    });
+    Answer::TokenInfo(TokenInfo {
+        grants: Some(grants.collect()),
+        ..info()
+    })
+}
+
+fn forbidden() -> Answer {
+    Answer::Forbidden {
+        message: "yo'q".to_owned(),
+    }
+}
+
+fn look_up() -> Head {
+    let lead = LeadId::new(4_001).expect("positive");
+    let errand = Errand::LookUp(lead);
+    let urgency = Urgency::Soon;
+    Head {
+        errands: Errands {
+            due: vec![Job { urgency, errand }],
+            next: None,
+        },
+        ..Head::default()
+    }
+}
+
+fn is_granted(outcome: &Outcome) -> bool {
+    outcome.ops.iter().any(
+        |op| matches!(op, Op::Lead(LeadChange::Request { told, .. }) if **told == Told::Granted),
+    )
+}
+
+fn waits(call: &Unconfirmed) -> Head {
+    Head {
+        polls: vec![call.clone()],
+        oldest_submitted: vec![call.clone()],
+        submitted: 1,
+        ripe: Ripe {
+            calls: 1,
+            oldest: Some(call.submitted_at),
+        },
+        ..Head::default()
+    }
+}
+
+fn pause(core: &Core, now: Now) -> Option<String> {
+    core.status(now, &Head::default()).pause.map(|it| it.reason)
+}
+
+#[test]
+fn a_right_that_is_given_later_counts_within_an_hour() {
+    let mut core = ready(Settings::default());
+    let head = look_up();
+    // the company takes the right away, which an hour later is known
+    assert_eq!(lane(&mut core, at(3_599), &head), Some(Lane::Errand));
+    let (request, outcome) = answered(&mut core, at(3_600), &head, with(&["CALL:SAVE"]));
+    assert_eq!(request, Request::TokenInfo);
+    assert!(!is_granted(&outcome));
+    assert_eq!(lane(&mut core, at(7_199), &head), None);
+    let given = with(&["CALL:SAVE", "LEAD:READ"]);
+    let (request, outcome) = answered(&mut core, at(7_200), &head, given.clone());
+    assert_eq!(request, Request::TokenInfo);
+    assert!(is_granted(&outcome), "what rests goes on");
+    assert_eq!(lane(&mut core, at(7_201), &head), Some(Lane::Errand));
+    let (_, outcome) = answered(&mut core, at(10_800), &head, given);
+    assert!(!is_granted(&outcome), "nothing is new");
+}
+
+#[test]
+fn a_403_asks_for_the_record_at_once_and_others_a_minute_later() {
+    let mut core = ready(Settings::default());
+    let head = look_up();
+    let (request, _) = answered(&mut core, at(20), &head, forbidden());
+    assert!(matches!(request, Request::Lead(_)));
+    let (request, _) = answered(&mut core, at(20), &head, with(&["CALL:SAVE", "LEAD:READ"]));
+    assert_eq!(request, Request::TokenInfo);
+    answered(&mut core, at(90), &head, forbidden());
+    let (request, _) = answered(&mut core, at(90), &head, with(&["CALL:SAVE", "LEAD:READ"]));
+    assert_eq!(request, Request::TokenInfo, "a minute has passed");
+    let other = Head {
+        errands: Errands {
+            due: vec![Job {
+                urgency: Urgency::Soon,
+                errand: Errand::LookUp(LeadId::new(4_002).expect("positive")),
+            }],
+            next: None,
+        },
+        ..Head::default()
+    };
+    answered(&mut core, at(101), &other, forbidden());
+    assert_eq!(lane(&mut core, at(149), &Head::default()), None);
+    assert_eq!(
+        lane(&mut core, at(150), &Head::default()),
+        Some(Lane::Token)
+    );
+}
+
+#[test]
+fn a_record_that_cannot_be_read_again_stops_no_call() {
+    let mut core = ready(Settings::default());
+    let live = Head {
+        live: Some(due(1)),
+        ..Head::default()
+    };
+    for (n, answer) in (0..).zip([
+        Answer::TimedOut,
+        Answer::NotConnected {
+            why: "refused".to_owned(),
+        },
+        Answer::WrongAddress { status: 405 },
+        forbidden(),
+    ]) {
+        let now = at(3_600 + 60 * n);
+        assert_eq!(lane(&mut core, now, &live), Some(Lane::Live), "calls first");
+        let (request, _) = answered(&mut core, now, &Head::default(), answer);
+        assert_eq!(request, Request::TokenInfo, "again after a minute");
+        assert_eq!(pause(&core, now), None);
+        assert_eq!(lane(&mut core, now, &live), Some(Lane::Live));
+    }
+    answered(&mut core, at(3_900), &Head::default(), Answer::Unauthorized);
+    assert_eq!(pause(&core, at(3_900)).as_deref(), Some("token_refused"));
+}
+
+#[test]
+fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
+    let mut core = ready(Settings::default());
+    let call = submitted(3, at(10));
+    let (request, outcome) = answered(&mut core, at(20), &waits(&call), forbidden());
+    assert!(matches!(request, Request::Poll { .. }), "{request:?}");
+    assert_eq!(outcome.verdict, "no_grant");
+    assert_eq!(pause(&core, at(20)), None);
+    let troubles = core.status(at(20), &Head::default()).troubles;
+    assert_eq!(troubles.len(), 1);
+    assert_eq!(
+        (troubles[0].part.as_str(), troubles[0].why.as_str()),
+        ("polls", "403: yo'q")
+    );
+    assert!(troubles[0].instead.starts_with("pages"), "{troubles:?}");
+    let grants = with(&["CALL:SAVE"]);
+    let (request, _) = answered(&mut core, at(20), &waits(&call), grants);
+    assert_eq!(request, Request::TokenInfo, "what may it do?");
+    let page = Page {
+        rows: 1,
+        uuids: vec![call.uuid],
+        current: Some(1),
+        total: Some(1),
+    };
+    let (request, outcome) = answered(&mut core, at(21), &waits(&call), Answer::Page(page));
+    assert!(matches!(request, Request::Filter(_)), "{request:?}");
+    let (row, at_wall) = (call.row, at(21).wall);
+    let step = Step::Confirmed;
+    let confirmed = Op::Step {
+        row,
+        step,
+        at: at_wall,
+    };
+    assert!(outcome.ops.contains(&confirmed), "{:?}", outcome.ops);
+}
+
+#[test]
+fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
+    let mut core = ready(Settings::default());
+    let mut call = submitted(3, at(10));
+    answered(&mut core, at(20), &waits(&call), forbidden());
+    answered(&mut core, at(20), &waits(&call), with(&["CALL:SAVE"]));
+    let page = || {
+        Answer::Page(Page {
+            rows: 0,
+            uuids: Vec::new(),
+            current: Some(1),
+            total: Some(1),
+        })
+    };
+    for (seconds, again) in [(100, false), (200, false), (311, true)] {
+        let (_, outcome) = answered(&mut core, at(seconds), &waits(&call), page());
+        let step = outcome.swept.first().map(|(_, step)| step.clone());
+        match step.expect("a step") {
+            Step::Absent { times, .. } if !again => {
+                assert_eq!(times, 1, "never left to the polls");
+                (call.absent, call.absent_at) = (times, Some(at(seconds).wall));
+            }
+            Step::Resubmit { .. } if again => {}
+            other => panic!("{seconds}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn with_no_way_left_it_pauses_and_names_the_right() {
+    let mut core = ready(Settings::default());
+    let call = submitted(3, at(10));
+    answered(&mut core, at(20), &waits(&call), forbidden());
+    answered(&mut core, at(20), &waits(&call), with(&["CALL:SAVE"]));
+    answered(&mut core, at(21), &waits(&call), forbidden());
+    core.next(at(22), &waits(&call));
+    let status = core.status(at(22), &waits(&call));
+    let shown = status.pause.expect("a pause");
+    assert_eq!(shown.reason, "no_grant");
+    assert!(
+        shown.cure.contains("the status of its requests"),
+        "{}",
+        shown.cure
+    );
+    assert!(status.troubles.is_empty(), "said once");
+    // a call that is taken proves nothing; a poll does
+    let mut now = 24;
+    let ready = Head {
+        live: Some(due(9)),
+        ..Head::default()
+    };
+    let grants = with(&["CALL:SAVE"]);
+    let (request, _) = answered(&mut core, at(now), &waits(&call), grants);
+    assert_eq!(request, Request::TokenInfo);
+    let (request, _) = answered(&mut core, at(now), &waits(&call), forbidden());
+    assert!(matches!(request, Request::Poll { .. }));
+    assert_eq!(lane(&mut core, at(now + 10), &ready), None);
+    now = 200;
+    let (_, outcome) = answered(&mut core, at(now), &waits(&call), Answer::StatusSuccess);
+    assert_eq!(outcome.verdict, "journaled");
+    assert_eq!(pause(&core, at(now)), None);
+}
+
+#[test]
+fn webhooks_are_a_way_as_long_as_they_come() {
+    let mut core = ready(Settings::default());
+    let call = submitted(3, at(10));
+    let hooked = |at: Now| {
+        let seconds = Duration::from_secs(2);
+        Some(Hooked {
+            at: at.wall,
+            after: seconds,
+            usual: seconds,
+        })
+    };
+    let head = |came: Now| Head {
+        hooked: hooked(came),
+        ..waits(&call)
+    };
+    core.sweeper.barred(at(11).wall);
+    answered(&mut core, at(200), &head(at(190)), forbidden());
+    assert_eq!(pause(&core, at(200)), None);
+    let troubles = core.status(at(200), &head(at(190))).troubles;
+    assert!(
+        troubles[0].instead.starts_with("webhooks alone"),
+        "{troubles:?}"
+    );
+    core.next(at(800), &head(at(190)));
+    assert_eq!(pause(&core, at(800)).as_deref(), Some("no_grant"), "silent");
+}

@@ -1,0 +1,543 @@
+//! The loop that owns the budget: spool, clock, token and client around the core.
+
+use super::asking::{Question, Questions, Reply};
+use super::cause::Cause;
+use super::core::{Before, Core};
+use super::log::{Call, doubted, settled, told, troubles};
+use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
+use super::status::{self, SenderStatus};
+use super::token::{Look, TokenSource, Watch, print};
+use super::told::Tokens;
+use super::troubles::Extent;
+use callbridge_crm::{Answer, Client, Heard};
+use callbridge_leads::errand::due::{Errand, Ticket};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock;
+use callbridge_model::heartbeat::Pulse;
+use callbridge_model::secret::Secret;
+use callbridge_model::status::{Pause, Trouble};
+use callbridge_spool::{Error, Handle, Head, Op};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::fmt;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::{self, JoinError, JoinSet};
+use tokio::time::{Instant, MissedTickBehavior, sleep_until, timeout};
+use tracing::{debug, error, info, warn};
+
+/// How often the token file is looked at.
+const TOKEN_LOOK: Duration = Duration::from_secs(1);
+
+/// How long after the spool could not write it is tried again.
+const SPOOL_AGAIN: Duration = Duration::from_secs(1);
+
+/// How long a shutdown waits for requests under way.
+const FINISH: Duration = Duration::from_secs(8);
+
+/// What the sender works with.
+#[derive(Debug)]
+pub struct Sender {
+    /// The spool.
+    pub spool: Handle,
+    /// The way to the CRM.
+    pub client: Arc<Client>,
+    /// Where the token comes from.
+    pub token: TokenSource,
+    /// How it works.
+    pub settings: Settings,
+    /// Is told how long each request took.
+    pub request_times: RequestTimes,
+    /// What commands ask of the CRM.
+    pub questions: Questions,
+    /// Beats while the loop turns.
+    pub pulse: Pulse,
+}
+
+/// Where the times of requests are counted: from the first byte to the answer.
+pub struct RequestTimes(Box<dyn Fn(Duration) + Send + Sync>);
+
+impl RequestTimes {
+    /// Each time is told to this function.
+    pub fn new(observe: impl Fn(Duration) + Send + Sync + 'static) -> Self {
+        Self(Box::new(observe))
+    }
+
+    fn observe(&self, took: Duration) {
+        (self.0)(took);
+    }
+}
+
+impl Default for RequestTimes {
+    /// Nobody counts.
+    fn default() -> Self {
+        Self::new(|_| {})
+    }
+}
+
+impl fmt::Debug for RequestTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RequestTimes")
+    }
+}
+
+/// A request that came to its end.
+type Landed = (task::Id, Heard);
+
+struct Loop {
+    spool: Handle,
+    client: Arc<Client>,
+    core: Core,
+    watch: Watch,
+    tokens: Option<Tokens>,
+    questions: Questions,
+    /// Who waits for an answer.
+    asking: BTreeMap<Ticket, oneshot::Sender<Reply>>,
+    next_ticket: u64,
+    /// Why there is no token, in words.
+    no_token: Option<String>,
+    request_times: RequestTimes,
+    flights: JoinSet<Heard>,
+    /// Whose request each task of `flights` is, and since when.
+    tasks: HashMap<task::Id, (u32, Instant)>,
+    calls: BTreeMap<u32, Call>,
+    /// What the spool could not take yet; nothing is sent before it did.
+    unwritten: VecDeque<Vec<Op>>,
+    trouble: Option<Error>,
+    head: Head,
+    status: watch::Sender<SenderStatus>,
+    /// The pause that the log told of last.
+    told: Option<String>,
+    /// And what of the CRM failed beside it.
+    told_troubles: Vec<Trouble>,
+    warned_days: Option<u32>,
+}
+
+impl Sender {
+    /// Runs until `shutdown`; then takes nothing new, finishes what is under way (8 s at most;
+    /// the rest is resubmitted at the next start) and commits it. What it shows goes to `status`.
+    ///
+    /// # Errors
+    /// The spool's, when it cannot be read at the start or has ended.
+    pub async fn run(
+        self,
+        status: watch::Sender<SenderStatus>,
+        shutdown: impl Future<Output = ()>,
+    ) -> Result<(), Error> {
+        let (mut work, pulse) = self.open(status).await?;
+        let mut changed = work.spool.changed();
+        let mut looks = tokio::time::interval(TOKEN_LOOK);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let watched = work.watch.is_worthwhile();
+        tokio::pin!(shutdown);
+        loop {
+            pulse.beat();
+            changed.borrow_and_update();
+            let until = work.turn().await?;
+            let far = Duration::from_secs(3600);
+            let wait = until.map_or(far, |at| at.saturating_sub(clock::now().boot));
+            let until = Instant::now() + wait;
+            let news = async {
+                loop {
+                    tokio::select! {
+                        Some(landed) = work.flights.join_next_with_id() => {
+                            work.landed(told_or_lost(landed));
+                            return Ok(());
+                        }
+                        ended = changed.changed() => return ended.map_err(|_| Error::Closed),
+                        () = sleep_until(until) => return Ok(()),
+                        () = work.watch.told() => {
+                            work.look();
+                            return Ok(());
+                        }
+                        Some(question) = work.questions.0.recv() => {
+                            work.asked(question);
+                            return Ok(());
+                        }
+                        _ = looks.tick() => {
+                            pulse.beat();
+                            if watched && work.look() {
+                                return Ok(());
+                            }
+                        }
+                    }
+                }
+            };
+            tokio::select! {
+                () = &mut shutdown => break,
+                news = news => news?,
+            }
+        }
+        work.finish().await
+    }
+
+    async fn open(self, status: watch::Sender<SenderStatus>) -> Result<(Loop, Pulse), Error> {
+        let boot_id = clock::boot_id();
+        let (known, sending) = self
+            .spool
+            .read(|store| Ok((Known::read(store, boot_id)?, store.sending()?)))
+            .await?;
+        let now = clock::now();
+        let (core, mut ops) = Core::start(self.settings, known, now);
+        doubted(&core.doubts);
+        ops.extend(core.interrupted(&sending, now));
+        if !sending.is_empty() {
+            info!(
+                calls = sending.len(),
+                "under way at the last end: looked for in the journal before anything is sent twice"
+            );
+        }
+        let mut work = Loop {
+            spool: self.spool,
+            client: self.client,
+            core,
+            watch: Watch::new(self.token),
+            tokens: None,
+            questions: self.questions,
+            asking: BTreeMap::new(),
+            next_ticket: 0,
+            no_token: None,
+            request_times: self.request_times,
+            flights: JoinSet::new(),
+            tasks: HashMap::new(),
+            calls: BTreeMap::new(),
+            unwritten: VecDeque::from([ops]),
+            trouble: None,
+            head: Head::default(),
+            status,
+            told: None,
+            told_troubles: Vec::new(),
+            warned_days: None,
+        };
+        work.look();
+        Ok((work, self.pulse))
+    }
+}
+
+impl Loop {
+    /// Does all that can be done now; the moment since boot at which to look again.
+    async fn turn(&mut self) -> Result<Option<Duration>, Error> {
+        loop {
+            let now = clock::now();
+            if !self.write_back().await? {
+                self.publish();
+                return Ok(Some(now.boot + SPOOL_AGAIN));
+            }
+            let ask = self.core.ask(now);
+            self.head = match self.spool.read(move |store| store.head(&ask)).await {
+                Ok(head) => head,
+                Err(Error::Closed) => return Err(Error::Closed),
+                Err(trouble) => {
+                    self.troubled(trouble);
+                    return Ok(Some(now.boot + SPOOL_AGAIN));
+                }
+            };
+            match self.core.next(now, &self.head) {
+                Decision::Send(plan) => {
+                    self.send(plan).await?;
+                    if self.trouble.is_some() {
+                        return Ok(Some(now.boot + SPOOL_AGAIN));
+                    }
+                }
+                Decision::Revive(call) => {
+                    let step = Core::revive(&call);
+                    settled(&call, &step);
+                    let (row, at) = (call.row, now.wall);
+                    self.unwritten.push_back(vec![Op::Step { row, step, at }]);
+                }
+                Decision::WaitUntil(at) => {
+                    self.publish();
+                    return Ok(Some(at));
+                }
+                Decision::Idle => {
+                    self.publish();
+                    return Ok(None);
+                }
+            }
+        }
+    }
+
+    /// The slot and the step are committed before the request leaves.
+    async fn send(&mut self, plan: Plan) -> Result<(), Error> {
+        let slot = plan.slot;
+        let Some(about) = self.about(plan.task.clone()).await? else {
+            self.core.grounded(slot);
+            return Ok(());
+        };
+        let call = Call::of(&plan, &about);
+        let now = clock::now();
+        let (request, token, ops) = match self.core.launch(now, plan, about) {
+            Launch::Go {
+                request,
+                token,
+                ops,
+            } => (request, token, ops),
+            Launch::Not { ops } => {
+                self.unwritten.push_back(ops);
+                return Ok(());
+            }
+        };
+        let Some(secret) = self.secret(&token) else {
+            self.core.grounded(slot);
+            return Ok(());
+        };
+        match self.spool.write(ops).await {
+            Ok(_) => {}
+            Err(Error::Closed) => return Err(Error::Closed),
+            // a webhook has told of it since it was chosen
+            Err(refused @ Error::Refused { .. }) => {
+                debug!(%refused, "not sent");
+                self.core.grounded(slot);
+                return Ok(());
+            }
+            Err(trouble) => {
+                self.core.grounded(slot);
+                self.troubled(trouble);
+                return Ok(());
+            }
+        }
+        self.calls.insert(slot, call);
+        let client = Arc::clone(&self.client);
+        self.takes_off(slot, async move { client.send(&request, &secret).await });
+        Ok(())
+    }
+
+    /// The request leaves in a task of its own.
+    fn takes_off(&mut self, slot: u32, sent: impl Future<Output = Heard> + Send + 'static) {
+        let task = self.flights.spawn(sent);
+        self.tasks.insert(task.id(), (slot, Instant::now()));
+    }
+
+    fn landed(&mut self, (task, heard): Landed) {
+        let Some((slot, began)) = self.tasks.remove(&task) else {
+            return;
+        };
+        let took = began.elapsed();
+        self.request_times.observe(took);
+        let call = self.calls.remove(&slot).unwrap_or_default();
+        if let Some(outcome) = self.core.answered(clock::now(), slot, heard) {
+            told(&outcome, &call, took);
+            self.unwritten.push_back(outcome.ops);
+            if let Some((Errand::Asked(ticket, _), answer, token)) = outcome.errand
+                && let Some(reply) = self.asking.remove(&ticket)
+            {
+                // whoever asked may have gone
+                let _ = reply.send(Reply::Answer(answer, token));
+            }
+        }
+    }
+
+    /// A token in use by its print.
+    fn secret(&self, token: &TokenPrint) -> Option<Secret> {
+        let tokens = self.tokens.as_ref()?;
+        let before = tokens.previous.as_ref().map(|(secret, _)| secret);
+        let mut both = std::iter::once(&tokens.current).chain(before);
+        both.find(|secret| print(secret) == *token).cloned()
+    }
+
+    fn asked(&mut self, Question { asked, reply }: Question) {
+        let ticket = Ticket(self.next_ticket);
+        self.next_ticket += 1;
+        if self.core.asked(ticket, asked) {
+            self.asking.insert(ticket, reply);
+        } else {
+            let _ = reply.send(Reply::Busy);
+        }
+    }
+
+    /// While nothing goes out nobody is left waiting, and who has gone is not asked for.
+    fn answer_waiting(&mut self, pause: Option<&Pause>) {
+        let over = |(ticket, reply): (&Ticket, &oneshot::Sender<Reply>)| {
+            (pause.is_some() || reply.is_closed()).then_some(*ticket)
+        };
+        let over: Vec<Ticket> = self.asking.iter().filter_map(over).collect();
+        for ticket in over {
+            if !self.core.not_asked(ticket) {
+                continue; // under way
+            }
+            let reply = self.asking.remove(&ticket);
+            if let (Some(reply), Some(Pause { reason, cure })) = (reply, pause.cloned()) {
+                let _ = reply.send(Reply::Paused { reason, cure });
+            }
+        }
+    }
+
+    /// Writes what is not written; `false` when the spool cannot take it now.
+    async fn write_back(&mut self) -> Result<bool, Error> {
+        while let Some(ops) = self.unwritten.front() {
+            match self.spool.write(ops.clone()).await {
+                Ok(_) => self.trouble = None,
+                Err(Error::Closed) => return Err(Error::Closed),
+                Err(trouble) if trouble.is_retryable() => {
+                    self.troubled(trouble);
+                    return Ok(false);
+                }
+                Err(refused) => {
+                    // the step does not fit the row any more: what it says of the budget does
+                    error!(error = %refused, "the spool refuses a step");
+                    let kept = ops.iter().filter(|op| !matches!(op, Op::Step { .. }));
+                    let kept: Vec<Op> = kept.cloned().collect();
+                    if kept.len() < ops.len() {
+                        self.unwritten.push_front(kept);
+                        self.unwritten.remove(1);
+                        continue;
+                    }
+                }
+            }
+            self.unwritten.pop_front();
+        }
+        Ok(self.trouble.is_none())
+    }
+
+    async fn about(&mut self, task: Task) -> Result<Option<About>, Error> {
+        let ask = self.core.ask(clock::now());
+        match self.spool.read(move |store| task.about(store, &ask)).await {
+            Ok(about) => Ok(Some(about)),
+            Err(Error::Closed) => Err(Error::Closed),
+            Err(trouble) => {
+                self.troubled(trouble);
+                Ok(None)
+            }
+        }
+    }
+
+    fn troubled(&mut self, trouble: Error) {
+        if self.trouble.as_ref() != Some(&trouble) {
+            error!(error = %trouble, "the spool cannot be used; nothing is sent meanwhile");
+        }
+        // an empty write finds out whether it works again
+        if self.unwritten.is_empty() {
+            self.unwritten.push_back(Vec::new());
+        }
+        self.trouble = Some(trouble);
+        self.publish();
+    }
+
+    /// Looks at the token; `true` when it is another now.
+    fn look(&mut self) -> bool {
+        match self.watch.look() {
+            Look::Same => false,
+            Look::Kept(why) => {
+                warn!(error = %why, "the token that was read before stays in use");
+                false
+            }
+            Look::Changed(token, why) => {
+                if let Some(why) = &why {
+                    warn!(error = %why, "no token");
+                }
+                self.no_token = why.map(|why| why.to_string());
+                let current = token.as_ref().map(|it| print(&it.current));
+                let before = token.as_ref().and_then(|it| it.previous.as_ref());
+                let before = before.map(|(secret, until)| Before {
+                    token: print(secret),
+                    until: *until,
+                });
+                self.core.token(current);
+                self.core.before(before);
+                self.tokens = token;
+                true
+            }
+        }
+    }
+
+    fn publish(&mut self) {
+        let now = clock::now();
+        let mut status = self.core.status(now, &self.head);
+        if let (Some(why), Some(pause)) = (&self.no_token, &mut status.pause)
+            && pause.reason == status::word(Cause::TokenMissing)
+        {
+            pause.cure = format!("{why}; it is read again by itself");
+        }
+        status.token_print = self.tokens.as_ref().map(|it| print(&it.current));
+        status.token_taken = status::taken(&status.token);
+        if let Some(kept) = self.watch.kept() {
+            kept.adorn(&mut status);
+        }
+        if let Some(trouble) = &self.trouble {
+            let (reason, cure) = ("disk".to_owned(), trouble.to_string());
+            status.pause = Some(Pause { reason, cure });
+        }
+        if status.expires_in_days != self.warned_days {
+            self.warned_days = status.expires_in_days;
+            // a token that is kept fresh by itself always ends soon
+            if let Some(days) = self.warned_days.filter(|_| self.watch.kept().is_none()) {
+                warn!(
+                    days,
+                    "the token ends soon: issue a new one and put it into --token-file"
+                );
+            }
+        }
+        let outage = status::word(Cause::Outage(Extent::Submissions));
+        let asks = self.core.asks_all_the_same();
+        let pause = status.pause.as_ref();
+        self.answer_waiting(pause.filter(|pause| !(asks && pause.reason == outage)));
+        self.tell(status.pause.as_ref());
+        troubles(&self.told_troubles, &status.troubles);
+        self.told_troubles.clone_from(&status.troubles);
+        self.status.send_if_modified(|shown| {
+            if status.token_shared && !shown.token_shared {
+                let limit = status.budget(now.boot).limit;
+                warn!(
+                    reason = "token_shared",
+                    limit, "a 429 below our cap: the pace is halved"
+                );
+            }
+            let modified = *shown != status;
+            *shown = status;
+            modified
+        });
+    }
+
+    /// A pause that begins, or is over: another token that is refused as well ends none.
+    fn tell(&mut self, pause: Option<&Pause>) {
+        let reason = pause.map(|it| it.reason.clone());
+        if reason == self.told || reason.is_none() && self.core.is_asking() {
+            return;
+        }
+        match pause {
+            Some(Pause { reason, cure }) => warn!(%reason, %cure, "paused"),
+            None => info!("no longer paused"),
+        }
+        self.told = reason;
+    }
+
+    /// Nothing new; what is under way is finished and committed.
+    async fn finish(mut self) -> Result<(), Error> {
+        let landing = async {
+            while let Some(landed) = self.flights.join_next_with_id().await {
+                self.landed(told_or_lost(landed));
+            }
+        };
+        if timeout(FINISH, landing).await.is_err() {
+            let calls = self.flights.len();
+            warn!(
+                calls,
+                "requests without an answer at the end: sent again at the next start"
+            );
+        }
+        self.flights.shutdown().await;
+        self.write_back().await?;
+        self.publish();
+        Ok(())
+    }
+}
+
+/// A task that panicked may have sent its request: its answer is lost, and its call is looked for
+/// before it is sent again.
+fn told_or_lost(landed: Result<Landed, JoinError>) -> Landed {
+    let error = match landed {
+        Ok(landed) => return landed,
+        Err(error) => error,
+    };
+    let task = error.id();
+    error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
+    let why = "callbridge failed in the middle of it".to_owned();
+    let answer = Answer::Lost { why };
+    let expiry = None;
+    (task, Heard { answer, expiry })
+}
+
+#[cfg(test)]
+#[path = "run_tests.rs"]
+mod tests;

@@ -1,0 +1,319 @@
+//! What the sender shows of itself: for `status`, metrics and the log.
+
+use super::cause::Cause;
+use super::pacer::Pacer;
+use super::troubles::{Extent, Part};
+use super::verdict::Halt;
+use callbridge_crm::{Endpoint, TokenInfo};
+use callbridge_model::TokenPrint;
+use callbridge_model::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
+use callbridge_spool::Head;
+use std::time::Duration;
+
+/// The grant without which nothing can be submitted (§4.5.6), as it is written in a scope.
+pub const SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
+
+/// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SenderStatus {
+    /// What is known of the token.
+    pub token: Token,
+    /// Why nothing is sent, and what mends it.
+    pub pause: Option<Pause>,
+    /// What fails while the rest works.
+    pub troubles: Vec<Trouble>,
+    /// Requests so far, by endpoint and verdict.
+    pub requests: Requests,
+    /// Calls not yet confirmed, and how long that takes at this pace.
+    pub backlog: Backlog,
+    /// Days until the token ends, when the service warned of it (§5.5).
+    pub expires_in_days: Option<u32>,
+    /// Somebody else uses the token: a 429 came below our own cap.
+    pub token_shared: bool,
+    /// Of which token all this is said.
+    pub token_print: Option<TokenPrint>,
+    /// Whether the service takes it; `None` before it is known.
+    pub token_taken: Option<bool>,
+    /// Requests under way.
+    pub under_way: usize,
+    pub(super) limit: u32,
+    pub(super) window: Duration,
+    /// When the taken slots come free, since boot; `None` while under way.
+    pub(super) frees: Vec<Option<Duration>>,
+    pub(super) silent_until: Option<Duration>,
+}
+
+impl SenderStatus {
+    /// The budget at a moment since boot.
+    pub fn budget(&self, now: Duration) -> Budget {
+        let used = self
+            .frees
+            .iter()
+            .filter(|free| free.is_none_or(|at| at > now))
+            .count();
+        let used = u32::try_from(used).unwrap_or(u32::MAX);
+        let full = used >= self.limit;
+        let next = self.frees.iter().flatten().filter(|at| **at > now).min();
+        let next = if full {
+            next.copied().unwrap_or(now + self.window)
+        } else {
+            now
+        };
+        let next = next
+            .max(self.silent_until.unwrap_or_default())
+            .saturating_sub(now);
+        Budget {
+            limit: self.limit,
+            window_sec: self.window.as_secs(),
+            used,
+            next_free_in_ms: u64::try_from(next.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    /// The budget part, from the pacer.
+    pub(super) fn with_pacer(mut self, pacer: &Pacer, now: Duration) -> Self {
+        self.limit = pacer.allowed(now);
+        self.window = pacer.rate().window();
+        self.frees = pacer.frees(now).collect();
+        self.silent_until = pacer.silent_until();
+        self.token_shared = pacer.is_shared(now);
+        self
+    }
+}
+
+/// What waits, and how long it takes: a request for each call to be submitted, and one for every
+/// `confirmed_at_once` calls to be confirmed.
+pub fn backlog(head: &Head, pacer: &Pacer, confirmed_at_once: u32, now: Duration) -> Backlog {
+    let unsent = head.ready + head.sending;
+    let sweeps = (unsent + head.submitted).div_ceil(u64::from(confirmed_at_once.max(1)));
+    let requests = unsent + sweeps;
+    let pace = u128::from(pacer.allowed(now).max(1));
+    let wait = u128::from(requests) * pacer.rate().window().as_millis() / pace;
+    Backlog {
+        calls: head.ready + head.sending + head.submitted,
+        drain_sec: u64::try_from(wait.div_ceil(1000)).unwrap_or(u64::MAX),
+    }
+}
+
+/// The token's part of `status --json`.
+pub fn token(info: Option<&TokenInfo>, cause: Option<Cause>, present: bool) -> Token {
+    let state = match cause {
+        Some(Cause::TokenMissing) => "missing",
+        Some(Cause::WrongCompany) => "wrong_company",
+        Some(Cause::Halt(Halt::TokenRefused)) => "refused",
+        Some(Cause::Halt(Halt::NoGrant(_))) => "no_grant",
+        Some(Cause::Halt(Halt::WrongAddress))
+        | Some(Cause::Outage(_) | Cause::TooMany | Cause::Refused(_))
+        | None => match (info, present) {
+            (Some(_), _) => "ok",
+            (None, true) => "unknown",
+            (None, false) => "missing",
+        },
+    };
+    let named = |name: &str, id: Option<i64>| match (name.is_empty(), id) {
+        (false, _) => Some(name.to_owned()),
+        (true, id) => id.map(|id| id.to_string()),
+    };
+    Token {
+        state: state.to_owned(),
+        kind: info
+            .map(|info| info.kind.clone())
+            .filter(|kind| !kind.is_empty()),
+        company: info.and_then(|info| named(&info.company_name, Some(info.company))),
+        application: info.and_then(|info| named(&info.application_name, info.application)),
+        expires_at: info.and_then(|info| info.expires_at).map(|at| at.get()),
+        grants: info
+            .and_then(|info| info.grants.as_ref())
+            .map(|grants| grants.iter().map(ToString::to_string).collect())
+            .unwrap_or_default(),
+        print: None,
+    }
+}
+
+/// Whether the service takes the token that is shown like this.
+pub fn taken(token: &Token) -> Option<bool> {
+    match token.state.as_str() {
+        "ok" | "no_grant" | "wrong_company" => Some(true),
+        "refused" => Some(false),
+        _ => None,
+    }
+}
+
+/// What is done instead of what fails.
+pub const fn instead(part: Part, other_works: bool) -> &'static str {
+    match (part, other_works) {
+        (Part::Polls, true) => "pages of the CRM's journal are read instead",
+        (Part::Sweeps, true) => "sweeps are off: calls are asked for one by one",
+        (Part::Polls | Part::Sweeps, false) => {
+            "calls are taken, and whether they are journaled is asked later"
+        }
+        (Part::Token | Part::Submissions, _) => "",
+    }
+}
+
+/// The word of a pause, for metrics and logs.
+pub const fn word(cause: Cause) -> &'static str {
+    match cause {
+        Cause::TokenMissing => "token_missing",
+        Cause::WrongCompany => "wrong_company",
+        Cause::Halt(Halt::TokenRefused) => "token_refused",
+        Cause::Halt(Halt::NoGrant(_)) => "no_grant",
+        Cause::Halt(Halt::WrongAddress) => "wrong_address",
+        Cause::Outage(_) => "outage",
+        Cause::TooMany => "too_many_requests",
+        Cause::Refused(_) => "calls_refused",
+    }
+}
+
+/// What mends a pause; `why` is what the service or the transport said.
+pub fn cure(cause: Cause, why: &str) -> String {
+    let said = if why.is_empty() {
+        String::new()
+    } else {
+        format!(" ({why})")
+    };
+    match cause {
+        Cause::TokenMissing => {
+            "give a token with --token-file, the credential `token` or CALLBRIDGE_TOKEN; \
+             the file is read again by itself"
+                .to_owned()
+        }
+        Cause::WrongCompany => format!(
+            "the token is not of the company this state is bound to{said}: put the right token \
+             into --token-file, or give --rebind or another --state"
+        ),
+        Cause::Halt(Halt::TokenRefused) => format!(
+            "the CRM refuses the token{said}: issue a new one in the CRM and put it into \
+             --token-file, it is read again by itself; or see whether the company is blocked"
+        ),
+        Cause::Halt(Halt::NoGrant(endpoint)) => format!(
+            "the token's application lacks {}{said}: grant it in the CRM; \
+             it is looked for every minute",
+            match endpoint {
+                Endpoint::Submit => format!("the grant {SAVE}"),
+                Endpoint::Poll =>
+                    "a grant for reading the status of its requests, and nothing else confirms \
+                     calls: neither PERMISSION_OPEN_API_CALL:READ nor webhooks"
+                        .to_owned(),
+                Endpoint::TokenInfo => "the right to read its token's record".to_owned(),
+                Endpoint::Filter => "a grant for reading the journal".to_owned(),
+                Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList =>
+                    "a grant for leads".to_owned(),
+            }
+        ),
+        Cause::Halt(Halt::WrongAddress) => format!(
+            "the CRM's Open API is not at --crm-url{said}: correct the address; \
+             it is tried again every minute"
+        ),
+        Cause::Outage(Extent::Everything) => format!(
+            "the CRM does not work or cannot be reached{said}: nothing to do if it comes back by \
+             itself, it is tried at least once a minute; else look at network, proxy and \
+             certificates"
+        ),
+        Cause::Outage(Extent::Submissions) => format!(
+            "an outage of submissions: the CRM takes no calls{said}; nothing to do if it comes \
+             back by itself, one is tried at least once a minute and all are kept; else ask \
+             whoever runs the CRM"
+        ),
+        Cause::TooMany => "the CRM's limit is used up by somebody else with this token: give \
+                           each program a token of its own, or divide --rate"
+            .to_owned(),
+        Cause::Refused(reason) => format!(
+            "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
+             --reason {reason}`, mend leads, employees or --field; one call a minute is tried"
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use callbridge_model::Reason;
+    use callbridge_model::status::PAUSES;
+
+    #[test]
+    fn every_pause_says_what_mends_it() {
+        let all = [
+            (Cause::TokenMissing, ""),
+            (Cause::WrongCompany, "it is of Uy (12)"),
+            (Cause::Halt(Halt::TokenRefused), "401"),
+            (Cause::Halt(Halt::NoGrant(Endpoint::Submit)), "403"),
+            (Cause::Halt(Halt::WrongAddress), "404"),
+            (
+                Cause::Outage(Extent::Everything),
+                "no connection: connection refused",
+            ),
+            (Cause::Outage(Extent::Submissions), "503"),
+            (Cause::TooMany, ""),
+            (Cause::Refused(Reason::Failed), "FAILED"),
+        ];
+        for (cause, _) in all {
+            assert!(
+                PAUSES.contains(&word(cause)),
+                "metrics miss {}",
+                word(cause)
+            );
+        }
+        let shown: Vec<String> = all
+            .iter()
+            .map(|(cause, why)| format!("{}: {}", word(*cause), cure(*cause, why)))
+            .collect();
+        insta::assert_snapshot!(wrapped(&shown.join("\n")), @r"
+        token_missing: give a token with --token-file, the credential `token` or
+         CALLBRIDGE_TOKEN; the file is read again by itself
+        wrong_company: the token is not of the company this state is bound to (it is of Uy (12)):
+         put the right token into --token-file, or give --rebind or another --state
+        token_refused: the CRM refuses the token (401): issue a new one in the CRM and put it
+         into --token-file, it is read again by itself; or see whether the company is blocked
+        no_grant: the token's application lacks the grant PERMISSION_OPEN_API_CALL:SAVE (403):
+         grant it in the CRM; it is looked for every minute
+        wrong_address: the CRM's Open API is not at --crm-url (404): correct the address; it is
+         tried again every minute
+        outage: the CRM does not work or cannot be reached (no connection: connection refused):
+         nothing to do if it comes back by itself, it is tried at least once a minute; else look
+         at network, proxy and certificates
+        outage: an outage of submissions: the CRM takes no calls (503); nothing to do if it comes
+         back by itself, one is tried at least once a minute and all are kept; else ask whoever
+         runs the CRM
+        too_many_requests: the CRM's limit is used up by somebody else with this token: give each
+         program a token of its own, or divide --rate
+        calls_refused: five calls in a row were refused as failed (FAILED): look at `callbridge
+         dead list --reason failed`, mend leads, employees or --field; one call a minute is tried
+        ");
+    }
+
+    /// Lines of 90 characters at most, for the page.
+    fn wrapped(text: &str) -> String {
+        let mut lines = Vec::new();
+        for line in text.lines() {
+            let mut current = String::new();
+            for word in line.split(' ') {
+                if current.len() + word.len() > 88 {
+                    lines.push(std::mem::replace(&mut current, " ".to_owned()));
+                }
+                current.push_str(if current.trim().is_empty() { "" } else { " " });
+                current.push_str(word);
+            }
+            lines.push(current);
+        }
+        lines.join("\n")
+    }
+
+    #[test]
+    fn the_budget_is_brought_up_to_the_moment_it_is_asked_for() {
+        let second = Duration::from_secs(1);
+        let status = SenderStatus {
+            limit: 2,
+            window: 60 * second,
+            frees: vec![Some(100 * second), Some(130 * second)],
+            ..SenderStatus::default()
+        };
+        let seen = |at: u32| {
+            let budget = status.budget(at * second);
+            (budget.used, budget.next_free_in_ms)
+        };
+        assert_eq!(seen(90), (2, 10_000));
+        assert_eq!(seen(100), (1, 0));
+        assert_eq!(seen(130), (0, 0));
+    }
+}

@@ -1,0 +1,462 @@
+//! Sweeps: a page of the journal (`POST call-history/filter`, §4.5) confirms as many calls as it
+//! shows, for one request.
+//!
+//! ```text
+//!  sought (spool) ─▶ begin ─▶ page ─▶ heard ──▶ found: they are journaled
+//!                              ▲        │
+//!                              └─ more ─┴─▶ end: the ripe ones that no page showed are absent
+//! ```
+//! Pages hold everybody's records. The order is not published (§4.7): the first page is read; where
+//! it shows none of ours, the last one, and from then on the end that showed some. A sweep never
+//! proves a failure.
+
+pub mod ways;
+
+use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_crm::{FilterPage, Page};
+use callbridge_model::CallUuid;
+use callbridge_model::TokenPrint;
+use callbridge_spool::{HELD_MAX, Unconfirmed};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use ways::{End, Range, Ways};
+
+/// On an idle line so many are cheaper to sweep than to poll.
+pub const WORTH: u32 = 3;
+
+/// Pages that one sweep reads at most.
+const PAGES_MAX: usize = 12;
+
+/// Pages that one sweep reads at most while they show none of ours.
+const FRUITLESS_MAX: usize = 4;
+
+/// Answers that are no page, in a row, after which sweeps are left alone.
+const FAULTS_MAX: u32 = 3;
+
+/// Pages over which the yield is judged, and the least that a page must show.
+const YIELD: (u32, u32) = (4, 2);
+
+/// Calls that two sweeps missed although the journal held them, before another range is tried.
+const MISSED_MAX: u32 = 2;
+
+/// A call accepted this long after it was first sent was sent more than once: the journal may hold
+/// it since the first time.
+const ONE_TRY: Duration = Duration::from_secs(40);
+
+/// A sweep between its first page and its last.
+#[derive(Clone, Debug)]
+struct Running {
+    sought: BTreeMap<CallUuid, Sought>,
+    since: Option<EpochSeconds>,
+    page: u32,
+    read: BTreeSet<u32>,
+    found: u32,
+    at: EventTime,
+    /// Nothing but orphans is sought, and no range is proven, or their times say nothing: the whole
+    /// journal is looked through, and what was known of it before stands again afterwards.
+    before: Option<Ways>,
+}
+
+#[derive(Clone, Debug)]
+struct Sought {
+    call: Unconfirmed,
+    /// It should have been written by now: if no page shows it, it is absent.
+    ripe: bool,
+    /// No token that lives can read its requestId: nothing but a sweep finds it.
+    orphan: bool,
+}
+
+/// What the sweeps came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Findings {
+    /// The journal holds them.
+    pub found: Vec<Unconfirmed>,
+    /// The sweep is over, and no page showed these.
+    pub absent: Vec<Unconfirmed>,
+    /// Every page of the range was read.
+    pub complete: bool,
+    /// Absence says something: most of what was sought was found, or the whole journal was read.
+    pub telling: bool,
+    /// More was missed than found: either it is not written yet, or the journal cannot be read this
+    /// way. The outcome of this call tells.
+    pub probe: Option<Unconfirmed>,
+}
+
+/// All about sweeps.
+#[derive(Clone, Debug, Default)]
+pub struct Sweeper {
+    /// What is remembered.
+    pub ways: Ways,
+    /// Polls fail: what a page does not tell nothing does, whatever that costs.
+    pub only_way: bool,
+    running: Option<Running>,
+    pages: u32,
+    shown: u32,
+    faults: u32,
+    missed: u32,
+}
+
+impl Sweeper {
+    /// With what is remembered.
+    pub fn new(ways: Ways) -> Self {
+        Self {
+            ways,
+            ..Self::default()
+        }
+    }
+
+    /// Ripe calls that are worth a page while others wait to be submitted: a page less what
+    /// overlaps with the one before.
+    pub fn worth_under_load(&self) -> u32 {
+        self.ways.size.get() * 9 / 10
+    }
+
+    /// Whether another page of the same sweep is wanted.
+    pub fn is_running(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// The call is looked for by the sweep that is running.
+    pub fn seeks(&self, call: &Unconfirmed) -> bool {
+        self.running
+            .as_ref()
+            .is_some_and(|run| run.sought.contains_key(&call.uuid))
+    }
+
+    /// The call is asked for alone: two answers must not tell of it.
+    pub fn asked_for(&mut self, call: &Unconfirmed) {
+        if let Some(run) = &mut self.running {
+            run.sought.remove(&call.uuid);
+        }
+    }
+
+    /// Another token: what the old one was refused says nothing.
+    pub fn renewed(&mut self) {
+        self.ways.off_until = None;
+        self.running = None;
+        self.faults = 0;
+    }
+
+    /// The token may read the journal now.
+    pub fn granted(&mut self) {
+        self.ways.off_until = None;
+        self.faults = 0;
+    }
+
+    /// The page to ask for: of the running sweep, or the first of a new one for these calls.
+    /// `None` when none of them was accepted before `ripe_before` and is due.
+    pub fn page(
+        &mut self,
+        now: EventTime,
+        ripe_before: EventTime,
+        tokens: &[TokenPrint],
+        sought: Vec<Unconfirmed>,
+    ) -> Option<FilterPage> {
+        if self.running.is_none() {
+            self.begin(now, ripe_before, tokens, sought);
+        }
+        let run = self.running.as_ref()?;
+        Some(FilterPage {
+            page: run.page,
+            size: self.ways.size,
+            since: run.since,
+        })
+    }
+
+    fn begin(
+        &mut self,
+        now: EventTime,
+        ripe_before: EventTime,
+        tokens: &[TokenPrint],
+        sought: Vec<Unconfirmed>,
+    ) {
+        let due = |call: &Unconfirmed| {
+            let waits = call.next_poll > now && call.next_poll <= now.plus(HELD_MAX);
+            (call.submitted_at <= ripe_before || call.is_ahead(now)) && !waits
+        };
+        let sought: BTreeMap<CallUuid, Sought> = sought
+            .into_iter()
+            .map(|call| {
+                let (ripe, orphan) = (due(&call), !tokens.contains(&call.token));
+                (call.uuid, Sought { call, ripe, orphan })
+            })
+            .collect();
+        let ripe = || sought.values().filter(|it| it.ripe).map(|it| &it.call);
+        // what was sent long before it was accepted would widen the range for all others
+        let narrow = sought
+            .values()
+            .filter(|it| it.ripe && (it.orphan || sent_once(&it.call)))
+            .map(|it| &it.call);
+        let first = match self.ways.range {
+            Range::Sent | Range::SentMinute | Range::SentMinutes => narrow
+                .map(|call| call.first_sent)
+                .min()
+                .or_else(|| ripe().map(|call| call.first_sent).min())
+                .map(EventTime::floor_seconds),
+            Range::Started | Range::Whole => ripe().map(|call| call.started).min(),
+        };
+        let Some(first) = first else { return };
+        let margin = self.ways.range.margin().unwrap_or_default().as_secs();
+        let since = first.get() - i64::try_from(margin).unwrap_or(0);
+        let page = match self.ways.end {
+            End::First => 1,
+            End::Last => self.ways.pages.max(1),
+        };
+        let orphans_alone = sought.values().all(|it| it.orphan || !it.ripe);
+        let timeless = ripe().any(|call| call.is_ahead(now));
+        let whole = timeless || orphans_alone && !self.ways.proven;
+        let before = whole.then(|| self.ways.clone());
+        let ranged = self.ways.range != Range::Whole && before.is_none();
+        self.running = Some(Running {
+            since: ranged.then_some(EpochSeconds::new(since)),
+            before,
+            sought,
+            page,
+            read: BTreeSet::new(),
+            found: 0,
+            at: now,
+        });
+    }
+
+    /// A page came. `loaded`: calls wait to be submitted, so that few left over can wait for the
+    /// next sweep.
+    pub fn heard(&mut self, now: EventTime, page: &Page, loaded: bool) -> Findings {
+        self.faults = 0;
+        let Some(mut run) = self.running.take() else {
+            return Findings::default();
+        };
+        let found = self.shown(&mut run, page);
+        let total = page.total.unwrap_or(0);
+        // a page beyond the end shows nothing, and says so by its number
+        let number = run.page;
+        run.read.insert(number);
+        self.ways.pages = total;
+        if !found.is_empty() {
+            self.ways.proven = true;
+            run.found += u32::try_from(found.len()).unwrap_or(u32::MAX);
+        }
+        if run.before.is_none() && !self.only_way {
+            self.judge_yield(now, page, found.len());
+        }
+        let ripe = || run.sought.values().filter(|it| it.ripe);
+        let left = ripe().count();
+        let few = left < usize::try_from(WORTH).unwrap_or(3)
+            || (loaded && is_oldest_first(&found) && left < self.size() / 3);
+        let orphans = self.only_way || ripe().any(|it| it.orphan);
+        let pages_max = if run.found == 0 {
+            FRUITLESS_MAX
+        } else {
+            PAGES_MAX
+        };
+        let next = self.next_page(&run, page, found.is_empty());
+        let mut findings = Findings {
+            found,
+            ..Findings::default()
+        };
+        match next {
+            _ if left == 0 => {
+                self.missed = 0;
+                self.end(run, true, &mut findings);
+            }
+            Some(_) if !findings.found.is_empty() && few && !orphans => {
+                passed_by(run, &mut findings)
+            }
+            Some(next) if run.read.len() < pages_max && self.goes_on(now, orphans) => {
+                run.page = next;
+                self.running = Some(run);
+            }
+            Some(_) | None => self.end(run, next.is_none(), &mut findings),
+        }
+        findings
+    }
+
+    /// Worth another page; for orphans any page is.
+    fn goes_on(&self, now: EventTime, orphans: bool) -> bool {
+        self.ways.is_on(now) || orphans && self.ways.is_readable(now)
+    }
+
+    /// The call whose outcome tells why so much was missed.
+    fn probe(&self, run: &Running) -> Option<Unconfirmed> {
+        let missed = run.sought.values().filter(|it| it.ripe && !it.orphan);
+        let missed: Vec<_> = missed.filter(|it| sent_once(&it.call)).collect();
+        let count = u32::try_from(missed.len()).unwrap_or(u32::MAX);
+        let most = count > run.found && (count >= WORTH || !self.ways.proven);
+        let oldest = missed.into_iter().min_by_key(|it| it.call.submitted_at);
+        oldest.filter(|_| most).map(|it| it.call.clone())
+    }
+
+    /// Takes what the page shows out of what is sought.
+    fn shown(&mut self, run: &mut Running, page: &Page) -> Vec<Unconfirmed> {
+        let mut found = Vec::new();
+        for uuid in &page.uuids {
+            let Some(Sought { call, .. }) = run.sought.remove(uuid) else {
+                continue;
+            };
+            let age = call.age(run.at);
+            if sent_once(&call) && call.request_id.is_some() {
+                let at_first = call.absent == 0 && call.polls == 0;
+                self.ways.persisted(age, at_first);
+            }
+            found.push(call);
+        }
+        found
+    }
+
+    /// The next page that may show more; `None` when all were read.
+    fn next_page(&mut self, run: &Running, page: &Page, empty: bool) -> Option<u32> {
+        let unread = |number: &u32| !run.read.contains(number);
+        let Some(total) = page.total else {
+            // no count of pages: forwards while they are full
+            let full = usize::try_from(page.rows).is_ok_and(|rows| rows >= self.size());
+            return full.then_some(run.page + 1).filter(unread);
+        };
+        if run.read.len() == 1 && empty && run.page == 1 && total > 1 {
+            self.ways.end = End::Last;
+            return Some(total);
+        }
+        if run.read.len() == 1 && self.ways.end == End::Last && total > run.page {
+            return Some(total); // it grew meanwhile
+        }
+        let mut rest: Box<dyn Iterator<Item = u32>> = match self.ways.end {
+            End::First => Box::new(1..=total),
+            End::Last => Box::new((1..=total).rev()),
+        };
+        rest.find(unread)
+    }
+
+    fn end(&mut self, run: Running, complete: bool, findings: &mut Findings) {
+        let absent = || run.sought.values().filter(|it| it.ripe);
+        if run.found == 0 && !self.ways.proven {
+            self.ways.end = End::First;
+        }
+        findings.probe = self.probe(&run);
+        findings.absent = absent().map(|it| it.call.clone()).collect();
+        findings.complete = complete;
+        findings.telling = findings.probe.is_none() && (self.ways.proven || run.since.is_none());
+        if let Some(before) = run.before {
+            let persisting = self.ways.persisting;
+            self.ways = Ways {
+                persisting,
+                ..before
+            };
+        }
+    }
+
+    /// Pages full of strangers are no bargain.
+    fn judge_yield(&mut self, now: EventTime, page: &Page, found: usize) {
+        let strangers = usize::try_from(page.rows).unwrap_or(0) > found;
+        if found == 0 && !strangers {
+            return;
+        }
+        self.pages += 1;
+        self.shown += u32::try_from(found).unwrap_or(u32::MAX);
+        let (pages, least) = YIELD;
+        if self.pages >= pages {
+            if self.ways.proven && self.shown < least * self.pages {
+                self.ways.too_poor(now);
+            }
+            (self.pages, self.shown) = (self.pages / 2, self.shown / 2);
+        }
+    }
+
+    /// The request was refused for its size.
+    pub fn too_large(&mut self, now: EventTime) {
+        self.running = None;
+        self.ways.smaller(now);
+    }
+
+    /// The request was refused for what it asks.
+    pub fn refused(&mut self, now: EventTime) {
+        self.running = None;
+        self.ways.no_range(now);
+    }
+
+    /// The journal may not be read, or cannot be.
+    pub fn barred(&mut self, now: EventTime) {
+        self.running = None;
+        self.ways.off(now);
+    }
+
+    /// The request failed, or its answer was no page. The sweep begins anew.
+    pub fn failed(&mut self, now: EventTime) {
+        self.running = None;
+        self.faults += 1;
+        if self.faults >= FAULTS_MAX {
+            self.faults = 0;
+            self.ways.off(now);
+        }
+    }
+
+    /// The request never left, or nothing can be said of it: the sweep begins anew.
+    pub fn dropped(&mut self) {
+        self.running = None;
+    }
+
+    /// The call whose outcome was to tell why so much was missed is written: the journal is not to
+    /// be read this way. Where it once was, the call may just have been written: once more.
+    pub fn probe_was_written(&mut self, now: EventTime) {
+        self.missed += if self.ways.proven { 1 } else { MISSED_MAX };
+        self.next_range_if_missed(now);
+    }
+
+    /// It is not written yet: persisting takes longer than was thought.
+    pub fn probe_was_not(&mut self, now: EventTime, probe: &Unconfirmed) {
+        self.missed = 0;
+        let age = probe.age(now);
+        self.ways.persisted(age + age / 2, false);
+    }
+
+    fn next_range_if_missed(&mut self, now: EventTime) {
+        if self.missed >= MISSED_MAX {
+            self.missed = 0;
+            self.ways.next_range(now);
+        }
+    }
+
+    /// A poll confirmed a call.
+    pub fn polled(&mut self, now: EventTime, call: &Unconfirmed) {
+        if !sent_once(call) {
+            return;
+        }
+        let age = call.age(now);
+        let at_first = call.absent == 0 && call.polls == 0;
+        // one that was found at once lay there for a while, or has just been written
+        self.ways.persisted(age, at_first);
+        let missed = call.absent >= 2 && call.absent_at.is_some_and(|at| now.since(at) < ONE_TRY);
+        if missed && self.ways.proven {
+            self.missed += 1;
+            self.next_range_if_missed(now);
+        }
+    }
+
+    fn size(&self) -> usize {
+        usize::try_from(self.ways.size.get()).unwrap_or(100)
+    }
+}
+
+/// A sweep stops before the last page: few are left. Where the oldest stands first, those that
+/// should stand before what was found do not; else nobody knows, and all are looked for again.
+fn passed_by(run: Running, findings: &mut Findings) {
+    let newest = findings.found.iter().map(|call| call.submitted_at).max();
+    let in_order = is_oldest_first(&findings.found);
+    let passed = |call: &Unconfirmed| !in_order || Some(call.submitted_at) < newest;
+    let ripe = run.sought.into_values().filter(|it| it.ripe);
+    let absent = ripe.map(|it| it.call).filter(passed);
+    findings.absent = absent.collect();
+    findings.telling = true;
+}
+
+fn sent_once(call: &Unconfirmed) -> bool {
+    call.submitted_at.since(call.first_sent) <= ONE_TRY
+}
+
+/// Whether a page that shows these has the oldest record first.
+fn is_oldest_first(found: &[Unconfirmed]) -> bool {
+    match (found.first(), found.last()) {
+        (Some(first), Some(last)) => first.submitted_at <= last.submitted_at,
+        (None, _) | (_, None) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! A token that was replaced and lives on reads the requestIds that it was given (§4.6).
+
+use super::tests::{at, due, lane, print, ready, submitted};
+use super::*;
+use crate::plan::{About, Decision, Lane, Launch, Task};
+use callbridge_crm::{Heard, Request};
+
+fn second() -> TokenPrint {
+    TokenPrint::of("svc_at_two")
+}
+
+/// The first token was replaced at 100 s and ends at 400 s; the second one is known to be good.
+fn refreshed() -> Core {
+    let mut core = ready(Settings::default());
+    core.token(Some(second()));
+    core.before(Some(Before {
+        token: print(),
+        until: at(400).wall.floor_seconds(),
+    }));
+    let (request, token) = sent(&mut core, at(100), &Head::default(), info());
+    assert_eq!((request, token), (Request::TokenInfo, second()));
+    core
+}
+
+fn info() -> Answer {
+    Answer::TokenInfo(super::tests::info())
+}
+
+/// Sends the next request, and answers it; with which token it went.
+fn sent(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, TokenPrint) {
+    let Decision::Send(plan) = core.next(now, head) else {
+        panic!("something is sent");
+    };
+    let slot = plan.slot;
+    let Launch::Go { request, token, .. } = core.launch(now, plan, About::default()) else {
+        panic!("it goes");
+    };
+    let heard = Heard {
+        answer,
+        expiry: None,
+    };
+    core.answered(now, slot, heard).expect("under way");
+    (request, token)
+}
+
+fn waits(accepted: Now) -> Head {
+    let call = submitted(3, accepted);
+    Head {
+        polls: vec![call.clone()],
+        oldest_submitted: vec![call],
+        submitted: 1,
+        ..Head::default()
+    }
+}
+
+#[test]
+fn a_poll_goes_with_the_token_that_made_the_request_while_that_lives() {
+    let mut core = refreshed();
+    assert_eq!(core.ask(at(101)).tokens, [second(), print()]);
+    let (request, token) = sent(&mut core, at(101), &waits(at(90)), Answer::StatusSuccess);
+    let request_id = "r3".to_owned();
+    assert_eq!((request, token), (Request::Poll { request_id }, print()));
+    assert_eq!(core.ask(at(399)).tokens, [second(), print()]);
+    assert_eq!(core.ask(at(400)).tokens, [second()]);
+}
+
+#[test]
+fn what_the_older_token_made_is_asked_for_before_all_else_in_its_last_minute() {
+    let mut core = refreshed();
+    let head = Head {
+        live: Some(due(1)),
+        ..waits(at(90))
+    };
+    assert_eq!(lane(&mut core, at(339), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, at(340), &head), Some(Lane::Deadline));
+    assert_eq!(lane(&mut core, at(400), &head), Some(Lane::Live));
+}
+
+#[test]
+fn a_401_for_the_older_token_ends_that_one_alone() {
+    let mut core = refreshed();
+    sent(&mut core, at(101), &waits(at(90)), Answer::Unauthorized);
+    assert_eq!(core.ask(at(102)).tokens, [second()]);
+    let live = Head {
+        live: Some(due(1)),
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(102), &live), Some(Lane::Live));
+}
+
+#[test]
+fn the_last_quarter_of_a_short_life_is_its_end() {
+    let mut core = ready(Settings::default());
+    core.token(Some(second()));
+    let until = at(120).wall.floor_seconds();
+    let short = Answer::TokenInfo(TokenInfo {
+        expires_at: Some(until),
+        ..super::tests::info()
+    });
+    sent(&mut core, at(100), &Head::default(), short);
+    let call = Unconfirmed {
+        token: second(),
+        ..submitted(3, at(101))
+    };
+    let head = Head {
+        live: Some(due(1)),
+        oldest_submitted: vec![call],
+        ..Head::default()
+    };
+    assert_eq!(lane(&mut core, at(114), &head), Some(Lane::Live));
+    assert_eq!(lane(&mut core, at(115), &head), Some(Lane::Deadline));
+}
+
+#[test]
+fn a_new_token_without_the_older_one_reads_nothing_of_it() {
+    let mut core = ready(Settings::default());
+    core.token(Some(second()));
+    assert_eq!(core.ask(at(101)).tokens, [second()]);
+    core.before(Some(Before {
+        token: second(),
+        until: at(400).wall.floor_seconds(),
+    }));
+    assert_eq!(
+        core.ask(at(101)).tokens,
+        [second()],
+        "itself is none before"
+    );
+    let poll = Task::Poll(Box::new(submitted(3, at(90))));
+    let slot = core
+        .pacer
+        .take(at(101).boot, crate::pacer::Pace::AtOnce)
+        .expect("room");
+    let plan = Plan {
+        slot,
+        lane: Lane::Confirm,
+        task: poll,
+    };
+    let launch = core.launch(at(101), plan, About::default());
+    assert_eq!(launch, Launch::Not { ops: Vec::new() });
+}
+
+#[test]
+fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answer() {
+    let mut core = refreshed();
+    core.sweeper.barred(at(300).wall);
+    let Decision::Send(plan) = core.next(at(399), &waits(at(390))) else {
+        panic!("a poll");
+    };
+    let slot = plan.slot;
+    core.launch(at(399), plan, About::default());
+    let over = Head {
+        orphan: Some(submitted(3, at(390))),
+        submitted: 1,
+        ..Head::default()
+    };
+    assert!(!matches!(core.next(at(401), &over), Decision::Revive(_)));
+    let heard = Heard {
+        answer: Answer::TimedOut,
+        expiry: None,
+    };
+    core.answered(at(401), slot, heard).expect("under way");
+    assert!(matches!(core.next(at(403), &over), Decision::Revive(_)));
+}

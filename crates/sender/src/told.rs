@@ -1,0 +1,152 @@
+//! Tokens that somebody else keeps for the sender: a connection that is refreshed, a command that
+//! prints one. Whoever keeps them tells each change, and why there is none.
+
+use super::cause::Cause;
+use super::status::{self, SenderStatus};
+use super::verdict::Halt;
+use callbridge_call::EpochSeconds;
+use callbridge_model::secret::Secret;
+use callbridge_model::status::Pause;
+
+/// The token in use, and the one before it.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    /// All requests go out with it.
+    pub current: Secret,
+    /// The one before it, and when it ends: what it asked for can be read with it alone (§4.6).
+    pub previous: Option<(Secret, EpochSeconds)>,
+}
+
+impl Tokens {
+    /// One alone.
+    pub const fn one(current: Secret) -> Self {
+        Self {
+            current,
+            previous: None,
+        }
+    }
+}
+
+/// What the keeper of the tokens says.
+#[derive(Clone, Debug, Default)]
+pub struct Told {
+    /// `None` while there is none that can be used.
+    pub tokens: Option<Tokens>,
+    /// What is wrong, though a token may still be in use.
+    pub trouble: Option<Trouble>,
+    /// What mends a token that the service refuses, in place of advice about `--token-file`.
+    pub cure: String,
+}
+
+/// Why no new token can be had.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// The pause it makes once there is no token: `reconnect`, `outage`, `token_missing`.
+    pub reason: &'static str,
+    /// What is wrong, and what mends it.
+    pub cure: String,
+}
+
+/// Consent has to be given anew.
+pub const RECONNECT: &str = "reconnect";
+
+impl Told {
+    /// What the keeper knows better than the sender. A connection that is over shows as soon as
+    /// that is known, though its last token may be good for a while.
+    pub fn adorn(&self, status: &mut SenderStatus) {
+        let trouble = self.trouble.as_ref();
+        if trouble.is_some_and(|it| it.reason == RECONNECT) {
+            status.token.state = RECONNECT.to_owned();
+        }
+        let Some(pause) = &mut status.pause else {
+            return;
+        };
+        let missing = pause.reason == status::word(Cause::TokenMissing);
+        let refused = pause.reason == status::word(Cause::Halt(Halt::TokenRefused));
+        match trouble {
+            Some(trouble) if missing || (refused && trouble.reason == RECONNECT) => {
+                *pause = Pause {
+                    reason: trouble.reason.to_owned(),
+                    cure: trouble.cure.clone(),
+                };
+            }
+            _ if (missing || refused) && !self.cure.is_empty() => pause.cure.clone_from(&self.cure),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::troubles::Extent;
+
+    fn paused(cause: Cause) -> SenderStatus {
+        SenderStatus {
+            pause: Some(Pause {
+                reason: status::word(cause).to_owned(),
+                cure: "as the sender says".to_owned(),
+            }),
+            ..SenderStatus::default()
+        }
+    }
+
+    fn shown(told: &Told, cause: Cause) -> (String, String) {
+        let mut status = paused(cause);
+        told.adorn(&mut status);
+        let pause = status.pause.expect("a pause");
+        (pause.reason, pause.cure)
+    }
+
+    #[test]
+    fn a_connection_that_is_over_is_what_stops_a_sender_without_a_good_token() {
+        let told = Told {
+            trouble: Some(Trouble {
+                reason: RECONNECT,
+                cure: "callbridge connect".to_owned(),
+            }),
+            ..Told::default()
+        };
+        let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
+        assert_eq!(shown(&told, Cause::TokenMissing), over);
+        assert_eq!(shown(&told, Cause::Halt(Halt::TokenRefused)), over);
+        assert_eq!(
+            shown(&told, Cause::Outage(Extent::Everything)).0,
+            "outage",
+            "it has its own"
+        );
+        let mut status = SenderStatus::default();
+        told.adorn(&mut status);
+        assert_eq!(status.token.state, RECONNECT);
+        assert_eq!(status.pause, None, "the last token may still be good");
+    }
+
+    #[test]
+    fn an_authority_out_of_reach_is_no_reason_while_the_token_is_refused() {
+        let told = Told {
+            trouble: Some(Trouble {
+                reason: "outage",
+                cure: "no way there".to_owned(),
+            }),
+            cure: "it is being refreshed".to_owned(),
+            ..Told::default()
+        };
+        assert_eq!(shown(&told, Cause::TokenMissing).0, "outage");
+        let (reason, cure) = shown(&told, Cause::Halt(Halt::TokenRefused));
+        assert_eq!(reason, "token_refused");
+        assert_eq!(cure, "it is being refreshed");
+    }
+
+    #[test]
+    fn no_token_shows_in_debug() {
+        let tokens = Tokens {
+            current: Secret::from("svc_at_now"),
+            previous: Some((Secret::from("svc_at_before"), EpochSeconds::new(1))),
+        };
+        let told = Told {
+            tokens: Some(tokens),
+            ..Told::default()
+        };
+        assert!(!format!("{told:?}").contains("svc_at"));
+    }
+}

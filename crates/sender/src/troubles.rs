@@ -1,0 +1,354 @@
+//! The troubles of the service's parts, each by itself: submissions, polls, sweeps and the
+//! token's record. What failed is proved by its own success; while nothing at all passes they are
+//! one trouble, and one request at a time looks whether it is over.
+
+use super::outage::{Failure, Failures};
+use super::probes;
+use super::share::Share;
+use super::verdict::Fault;
+use callbridge_call::EventTime;
+use callbridge_crm::Endpoint;
+use callbridge_model::clock::Now;
+use callbridge_spool::RowId;
+use std::time::Duration;
+
+/// Until it is certain that there is an outage, an answer holds nothing up that is this long in
+/// coming.
+pub const SLOW: Duration = Duration::from_secs(5);
+
+/// A part of the service that can fail alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    /// The token's record.
+    Token,
+    /// Calls are taken.
+    Submissions,
+    /// Outcomes are told one by one.
+    Polls,
+    /// Pages of the journal are shown.
+    Sweeps,
+}
+
+impl Part {
+    /// All of them, in the order of the enum.
+    pub const ALL: [Self; 4] = [Self::Token, Self::Submissions, Self::Polls, Self::Sweeps];
+
+    /// That of an endpoint on the way of a call; what errands ask is nobody else's trouble.
+    pub const fn of(endpoint: Endpoint) -> Option<Self> {
+        match endpoint {
+            Endpoint::TokenInfo => Some(Self::Token),
+            Endpoint::Submit => Some(Self::Submissions),
+            Endpoint::Poll => Some(Self::Polls),
+            Endpoint::Filter => Some(Self::Sweeps),
+            Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => None,
+        }
+    }
+
+    /// As in `status --json`.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Token => "token",
+            Self::Submissions => "submissions",
+            Self::Polls => "polls",
+            Self::Sweeps => "sweeps",
+        }
+    }
+
+    const fn place(self) -> usize {
+        self as usize
+    }
+}
+
+/// A request under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Flying {
+    /// What it asks; `None` for an errand.
+    pub part: Option<Part>,
+    /// When it was sent, since boot.
+    pub sent: Duration,
+}
+
+/// Whether a request of a part may go out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Gate {
+    /// At once.
+    Open,
+    /// Not before this moment since boot.
+    From(Duration),
+    /// Not before an answer comes.
+    Answer,
+}
+
+/// How far an outage reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Extent {
+    /// Nothing works.
+    Everything,
+    /// No call is taken; what else was asked is answered, or nothing else was.
+    Submissions,
+}
+
+/// A part that fails while others work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    /// Which.
+    pub part: Part,
+    /// What was said last.
+    pub why: String,
+    /// Since when, by the wall clock.
+    pub since: EventTime,
+}
+
+/// What is known of one part.
+#[derive(Clone, Debug, Default)]
+struct Health {
+    share: Share,
+    passed: Option<Duration>,
+    asked: Option<Duration>,
+    failures: Option<Failures>,
+    /// The service may work again: the next request need not wait.
+    at_once: bool,
+}
+
+/// All parts.
+#[derive(Clone, Debug, Default)]
+pub struct Troubles {
+    parts: [Health; 4],
+    asked: Option<Duration>,
+    /// By how much waits are shortened, in 1024.
+    shorter: u32,
+}
+
+/// One trouble of one part, or of all.
+#[derive(Clone, Copy, Debug)]
+struct Trial {
+    since: Duration,
+    suspected: Duration,
+    outage: bool,
+}
+
+impl Troubles {
+    /// A request of this part goes out.
+    pub fn sent(&mut self, now: Duration, part: Part) {
+        self.asked = Some(now);
+        let health = &mut self.parts[part.place()];
+        health.asked = Some(now);
+        health.at_once = false;
+    }
+
+    /// The part works. `first`: nothing spoke against the call before, so chance alone decided.
+    pub fn passed(&mut self, now: Duration, part: Part, call: Option<RowId>, first: bool) {
+        let all = self.whole().is_some();
+        let health = &mut self.parts[part.place()];
+        health.passed = Some(now);
+        if let Some(failures) = health.failures.take().filter(|it| !it.outage) {
+            let calls = failures.calls.iter().filter(|(_, first)| *first);
+            for (call, _) in calls {
+                health.share.tried(Some(*call), true);
+            }
+            if failures.calls.is_empty() {
+                let last = failures.count.min(8);
+                (0..last).for_each(|_| health.share.tried(None, true));
+            }
+        }
+        if first {
+            health.share.tried(call, false);
+        }
+        if all {
+            let failing = self.parts.iter_mut().filter(|it| it.failures.is_some());
+            failing.for_each(|it| it.at_once = true);
+        }
+    }
+
+    /// A request of this part failed; so many calls wait for it.
+    pub fn failed(&mut self, now: Now, part: Part, failure: Failure, waiting: u64, shorter: u32) {
+        self.shorter = shorter;
+        let health = &mut self.parts[part.place()];
+        if health.failures.is_none() && !failure.is_evidence() {
+            return;
+        }
+        if health.passed.is_some_and(|at| failure.sent < at) && failure.fault != Fault::Unreached {
+            // others passed since: it says something of chance alone
+            if failure.alone == 0 {
+                health.share.tried(failure.call, true);
+            }
+            return;
+        }
+        let since = failure.sent;
+        let share = health.share.expected();
+        let began = now.wall.minus(now.boot.saturating_sub(since));
+        let failures = health.failures.get_or_insert(Failures::new(since, began));
+        failures.add(now.boot, failure, share, waiting);
+    }
+
+    /// Nothing waits for this part any more, and others work: whether it does is not known.
+    pub fn nothing_waits(&mut self, part: Part) {
+        if self.whole().is_none() {
+            self.parts[part.place()].failures = None;
+        }
+    }
+
+    /// The share of submissions that fails by chance.
+    pub fn expected(&self) -> f64 {
+        self.parts[Part::Submissions.place()].share.expected()
+    }
+
+    /// The share of requests that fails by chance, as far as it has to be feared for this call.
+    pub fn feared(&self, call: RowId) -> f64 {
+        let health = &self.parts[Part::Submissions.place()];
+        let others = |it: &&(RowId, bool)| it.1 && it.0 != call;
+        let failures = health.failures.as_ref();
+        let failing = failures.map_or(0, |it| it.calls.iter().filter(others).count());
+        health.share.feared(call, failing)
+    }
+
+    /// Whether a request of this part may go out now.
+    pub fn gate(&self, now: Duration, part: Part, flying: &[Flying]) -> Gate {
+        let whole = self.whole();
+        let Some(trial) = whole.or(self.parts[part.place()].trial()) else {
+            return Gate::Open;
+        };
+        let counts = |it: &Flying| {
+            let slow = now.saturating_sub(it.sent) >= SLOW && !trial.outage;
+            // what left before anything was suspected holds nothing up
+            let after = it.sent >= trial.suspected && !slow;
+            after && (whole.is_some() || it.part == Some(part))
+        };
+        if flying.iter().any(counts) {
+            return Gate::Answer;
+        }
+        match self.next(part) {
+            Some(at) if at > now => Gate::From(at),
+            Some(_) | None => Gate::Open,
+        }
+    }
+
+    /// From when on the next request of this part may go out; `None` where nothing is amiss.
+    pub fn next(&self, part: Part) -> Option<Duration> {
+        let health = &self.parts[part.place()];
+        let whole = self.whole();
+        let trial = whole.or(health.trial())?;
+        let all = whole.is_some();
+        let asked = if all { self.asked } else { health.asked };
+        let asked = asked.unwrap_or(trial.since);
+        // one that did not fail yet tells most
+        let soon = health.at_once || all && health.failures.is_none();
+        let wait = match soon {
+            true => probes::LEAST,
+            false => {
+                let so_far = asked.saturating_sub(trial.since);
+                probes::wait(so_far, self.is_replaced(part), self.shorter)
+            }
+        };
+        Some(asked + wait)
+    }
+
+    /// The service spoke, of the token or of us: it works.
+    pub fn spoke(&mut self) {
+        self.parts.iter_mut().for_each(|it| it.failures = None);
+    }
+
+    /// When this part was asked last: who looks whether the service works asks in turns.
+    pub fn asked(&self, part: Part) -> Option<Duration> {
+        self.parts[part.place()].asked
+    }
+
+    /// All wait for one answer at a time.
+    pub fn is_whole(&self) -> bool {
+        self.whole().is_some()
+    }
+
+    /// This part fails for certain.
+    pub fn fails(&self, part: Part) -> bool {
+        self.failures(part).is_some_and(|it| it.outage)
+    }
+
+    /// Since when it does, since boot.
+    pub fn fails_since(&self, part: Part) -> Option<Duration> {
+        let failures = self.failures(part).filter(|it| it.outage);
+        failures.map(|it| it.since)
+    }
+
+    /// The outage, and what was said last.
+    pub fn outage(&self) -> Option<(Extent, &str)> {
+        let failing = || {
+            Part::ALL
+                .into_iter()
+                .filter_map(|it| self.failures(it).map(|f| (it, f)))
+        };
+        let all = self.whole().is_some();
+        let stops = |part: Part| all || matches!(part, Part::Token | Part::Submissions);
+        let (_, worst) = failing().find(|(part, it)| it.outage && stops(*part))?;
+        let submissions = |(part, it): (Part, &Failures)| {
+            part == Part::Submissions && !it.unreached || !all && part != Part::Token
+        };
+        let extent = match failing().all(submissions) {
+            true => Extent::Submissions,
+            false => Extent::Everything,
+        };
+        Some((extent, &worst.why))
+    }
+
+    /// Parts that fail while calls are taken, or others tell what they would have told.
+    pub fn beside(&self) -> Vec<Trouble> {
+        if self.whole().is_some() {
+            return Vec::new();
+        }
+        let parts = [Part::Polls, Part::Sweeps].into_iter();
+        let failing = parts.filter_map(|part| {
+            let failures = self.failures(part).filter(|it| it.outage)?;
+            Some(Trouble {
+                part,
+                why: failures.why.clone(),
+                since: failures.began,
+            })
+        });
+        failing.collect()
+    }
+
+    fn failures(&self, part: Part) -> Option<&Failures> {
+        self.parts[part.place()].failures.as_ref()
+    }
+
+    /// Others do what this part would: polls and pages tell the same.
+    fn is_replaced(&self, part: Part) -> bool {
+        let other = match part {
+            Part::Polls => Part::Sweeps,
+            Part::Sweeps => Part::Polls,
+            Part::Token | Part::Submissions => return false,
+        };
+        let other = &self.parts[other.place()];
+        self.whole().is_none() && other.failures.is_none() && other.passed.is_some()
+    }
+
+    /// Nothing has passed since the last of the parts began to fail: it is one trouble.
+    fn whole(&self) -> Option<Trial> {
+        let trials = || self.parts.iter().filter_map(Health::trial);
+        let newest = trials().map(|it| it.since).max()?;
+        let passed = self.parts.iter().filter_map(|it| it.passed).max();
+        if passed.is_some_and(|at| at > newest) {
+            return None;
+        }
+        Some(Trial {
+            since: trials().map(|it| it.since).min()?,
+            suspected: trials().map(|it| it.suspected).min()?,
+            outage: trials().any(|it| it.outage),
+        })
+    }
+}
+
+impl Health {
+    fn trial(&self) -> Option<Trial> {
+        let failures = self.failures.as_ref()?;
+        let suspected = failures.suspected?;
+        Some(Trial {
+            since: failures.since,
+            suspected,
+            outage: failures.outage,
+        })
+    }
+}
+
+#[cfg(test)]
+#[path = "troubles_tests.rs"]
+mod tests;

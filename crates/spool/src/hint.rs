@@ -1,0 +1,161 @@
+//! What to do about a letter, one sentence a reason.
+
+use super::row::Letter;
+use callbridge_leads::errand::Finding;
+use callbridge_model::{CallRecord, Reason};
+
+/// What a person can do about letters of this reason: names the command or the flag.
+pub const fn hint(reason: Reason) -> &'static str {
+    match reason {
+        Reason::NoLead => {
+            "Give the number a lead where --lead looks (`callbridge lead missing` lists such \
+             numbers) and the call leaves by itself, or name one: \
+             `callbridge dead retry ID --lead LEAD`."
+        }
+        Reason::AmbiguousLead => {
+            "Two leads claim this call: choose one with `callbridge dead retry ID --lead LEAD`, or \
+             merge or delete one of them, and the call leaves by itself."
+        }
+        Reason::Failed => {
+            "The CRM took the call and could not write it, mostly because lead or employee does \
+             not exist there: `callbridge dead retry ID --lead LEAD --employee EMPLOYEE`."
+        }
+        Reason::Rejected => {
+            "The CRM refuses the call as it is: read its message and errors, mend the lead, \
+             employee or --field they name, then `callbridge dead retry ID`."
+        }
+        Reason::Conflict => {
+            "The CRM knows this uuid with other values: look the call up there, then \
+             `callbridge dead discard ID`, or `callbridge dead retry ID` if it is missing."
+        }
+        Reason::UuidConflict => {
+            "Two calls came with one id: give each PBX its own pbx= in --source, enter this call \
+             in the CRM by hand, then `callbridge dead discard ID`."
+        }
+        Reason::ServerError => {
+            "The CRM fails on this call while it takes others: `callbridge dead retry ID` later, \
+             and report its words to the CRM's support if they stay."
+        }
+        Reason::Unconfirmed => {
+            "The CRM accepted the call and never showed it: look it up there, and if it is \
+             missing `callbridge dead retry ID` (the uuid stays, so it cannot be doubled)."
+        }
+        Reason::Incomplete => {
+            "Facts of the call were missed: compare the values with the PBX's own records, then \
+             `callbridge dead retry ID` to send them as they are, with `--answered yes|no` and \
+             `--talk SECONDS` where they are wrong, or `callbridge dead discard ID`."
+        }
+        Reason::TalkExceedsDuration => {
+            "The source told of more talk than call: check the PBX's clock, then \
+             `callbridge dead retry ID` to send with the talk cut to the duration."
+        }
+        Reason::InvalidEpoch => {
+            "The start cannot be true: mend the PBX's clock or --pbx-timezone, then \
+             `callbridge dead retry ID` to send with the time of arrival."
+        }
+        Reason::Unreadable => {
+            "The source sent what is no message of its format=: `callbridge dead show ID` has the \
+             bytes; mend the source, then `callbridge dead discard ID`."
+        }
+        Reason::NoEmployee => {
+            "Map the extension in --employees and the call leaves by itself, or send it with \
+             `callbridge dead retry ID --employee EMPLOYEE` (or `none`)."
+        }
+    }
+}
+
+/// What a person can do about a letter `failed` of which this was found.
+pub const fn hint_found(found: Finding) -> &'static str {
+    match found {
+        Finding::LeadMissing => {
+            "Name a lead that is there: `callbridge dead retry ID --lead LEAD`, and mend the list \
+             or variable that named this one."
+        }
+        Finding::LeadExists => {
+            "Name an employee of the CRM, or none: `callbridge dead retry ID --employee EMPLOYEE` \
+             (or `none`), and mend --employees; --failed-employee drop sends such calls without \
+             it by itself."
+        }
+        Finding::Unclear => hint(Reason::Failed),
+    }
+}
+
+impl Letter {
+    /// What to do about it, with its own number, and what was sent where the CRM refused it.
+    pub fn hint(&self) -> String {
+        let words = self.finding.map_or(hint(self.reason), hint_found);
+        let words = words.replace(" ID", &format!(" {}", self.id));
+        let refused = matches!(self.reason, Reason::Failed | Reason::Rejected);
+        match self.call.as_ref().filter(|_| refused).and_then(sent_with) {
+            Some(sent) => format!("{words} It was sent with {sent}."),
+            None => words,
+        }
+    }
+}
+
+/// `lead 4001 and employee 777 (extension 101)`
+fn sent_with(call: &CallRecord) -> Option<String> {
+    let lead = call.lead_id.map(|lead| format!("lead {lead}"));
+    let employee = call.employee_id.map(|id| match &call.employee {
+        Some(extension) => format!("employee {id} (extension {extension})"),
+        None => format!("employee {id}"),
+    });
+    let both: Vec<String> = [lead, employee].into_iter().flatten().collect();
+    (!both.is_empty()).then(|| both.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::RowId;
+    use callbridge_model::EmployeeId;
+    use callbridge_testkit::sample::record;
+
+    fn letter(reason: Reason, finding: Option<Finding>) -> Letter {
+        let call = CallRecord {
+            employee_id: EmployeeId::new(777),
+            ..record()
+        };
+        Letter {
+            id: RowId(12),
+            uuid: call.uuid,
+            linkedid: Some(call.linkedid.clone()),
+            reason,
+            parked: reason.is_parked(),
+            since: callbridge_call::EventTime::from_seconds(0),
+            message: String::new(),
+            finding,
+            errors: serde_json::Value::Null,
+            attempts: Vec::new(),
+            deaths: 1,
+            call: Some(call),
+            bytes: None,
+        }
+    }
+
+    #[test]
+    fn a_letter_names_itself_and_what_was_refused() {
+        for reason in Reason::ALL {
+            let words = letter(reason, None).hint();
+            assert!(!words.contains("ID"), "{reason}: {words}");
+        }
+        let found = letter(Reason::Failed, Some(Finding::LeadExists)).hint();
+        assert!(found.contains("dead retry 12 --employee"), "{found}");
+        let sent = "It was sent with lead 4001 and employee 777 (extension 101).";
+        assert!(found.ends_with(sent), "{found}");
+        assert!(letter(Reason::Rejected, None).hint().ends_with(sent));
+    }
+
+    #[test]
+    fn every_reason_has_a_sentence_that_names_a_command_or_a_flag() {
+        for reason in Reason::ALL {
+            let words = hint(reason);
+            assert!(words.ends_with('.'), "{reason}: {words}");
+            assert!(
+                words.contains("`callbridge ") || words.contains("--"),
+                "{reason}: {words}"
+            );
+            assert!(!words.contains("  "), "{reason}: {words}");
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! The durable state: every finished call from its verdict to its place in the journal.
+//!
+//! In come [`Op`]s, out go [`Done`]s after the commit. One embedded SQLite file, `spool.db` in
+//! the state folder, in WAL mode with `synchronous=FULL`: what was answered is on the disk. One
+//! thread owns it and commits what is queued as one group ([`Handle`]); a [`Store`] can also be
+//! used without it, on `:memory:`, one request at a time.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`state`] | the states of a call and the one pure function between them |
+//! | [`op`] | what can be stored, and what it does to the books |
+//! | [`row`] | what can be read |
+//! | [`store`] | all SQL, a file a stored thing |
+//! | [`writer`] | the thread, group commit, [`Handle`] |
+//! | [`folder`] | opening: modes, damage |
+//! | `seat` | folder, lock and file, and what is done when they go away |
+//! | `check` | the check of the file, beside the work |
+//! | `identity` | whether the file is a copy |
+//! | [`memory`] | finished calls, looked up beside the writer |
+//! | [`directory`] | leads by phone, looked up beside the writer |
+//! | `beside` | the connection of both |
+//! | [`binding`] | whose calls these are |
+//! | [`mod@hint`] | what to do about a letter |
+//! | [`errand`] | requests beside the way of the calls |
+//! | [`error`] | what can go wrong, with exit codes |
+//!
+//! | file in the state folder | what it is |
+//! |---|---|
+//! | `spool.db`, `-wal`, `-shm` | the database, mode 0600 |
+//! | `spool.lock` | locked while in use; who has it, and what the file was like at the last end |
+//!
+//! A commit that fails (no room, a write or a sync that fails) is answered as not stored, and the
+//! same request can be made again: SQLite writes the same place of its log once more, so no page
+//! of the log rests on a sync that followed a failed one. Until then a kill may still find that
+//! commit done, which is what any kill before an answer may find. After a kill the log is written
+//! into the file and begun anew before anything is added ([`folder`]).
+//!
+//! When the log is written into the file and the file's sync fails, SQLite says nothing and does
+//! it again at the next commit, from the log. One case is left: a part that went into the file
+//! while the check was reading is not written again, and counts on the next sync that succeeds.
+//! On Linux a disk that lost pages of that part without refusing a write leaves them old.
+
+mod beside;
+pub mod binding;
+mod check;
+pub mod directory;
+pub mod error;
+pub mod folder;
+pub mod hint;
+mod identity;
+pub mod memory;
+pub mod op;
+pub mod row;
+mod seat;
+pub mod state;
+pub mod store;
+pub mod writer;
+
+pub use binding::{Binding, Fit};
+pub use directory::LeadDirectory;
+pub use error::Error;
+pub use folder::{open, refuse_shared};
+pub use hint::{hint, hint_found};
+pub use memory::{Known, Memory};
+pub use op::{Delivered, Delivery, Done, Finished, Op, Purged, RowId, SlotRow, Told};
+pub use row::{
+    Ask, Attempt, Due, Head, Hooked, Left, Letter, LetterFilter, Notice, ParkedPhone, Ripe, Row,
+    Tombstone, Unconfirmed, UnreadBytes,
+};
+pub use state::{FIRST_POLL, Fate, Refused, State, Step, hooked, next};
+pub use store::{
+    CallFilter, DirectorySize, LeadFields, Listed, Place, Recount, Rest, Search, Store,
+};
+pub use writer::{Guard, Handle, Health, Integrity};
+
+use callbridge_leads::directory::backfill::ReadLeads;
+use callbridge_leads::lead_field;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes kept of one unreadable message.
+pub const UNREADABLE_BYTES_MAX: usize = 64 * 1024;
+/// Unreadable messages kept; the rest is counted.
+pub const UNREADABLE_LETTERS_MAX: u64 = 10_000;
+/// Bytes of an unreadable message in lists and notices.
+pub const LISTED_BYTES_MAX: usize = 1024;
+/// Attempts kept of one call: the first, and the last ones.
+pub const ATTEMPTS_MAX: usize = 50;
+/// Calls between extensions that are kept to be looked at.
+pub const INTERNAL_KEPT: i64 = 1_000;
+/// And no longer than this after their start.
+pub const INTERNAL_KEPT_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+/// Letters on a page, unless the filter says otherwise.
+pub const LETTERS_PAGE: usize = 500;
+/// Calls due for a poll in one [`Head`].
+pub const DUE_POLLS_MAX: usize = 8;
+/// Ripe calls counted in one [`Head`].
+pub const RIPE_MAX: u32 = 200;
+/// Calls that one sweep looks for.
+pub const SOUGHT_MAX: usize = 500;
+/// Deliveries of webhooks are known again for so long (§6.9).
+pub const DELIVERIES_KEPT: Duration = Duration::from_secs(24 * 3600);
+/// And no more than so many.
+pub const DELIVERIES_MAX: u32 = 2_000_000;
+/// No call is held back, and none left unasked, for longer: one that seems to be was written
+/// before the clock was set back.
+pub const HELD_MAX: Duration = Duration::from_secs(1800);
+
+/// Is told how long each commit took, from `BEGIN` to the end of its sync.
+pub type CommitHook = Arc<dyn Fn(Duration) + Send + Sync>;
+
+/// How a spool is to be used.
+#[derive(Clone)]
+pub struct Settings {
+    /// Failed calls' leads are looked up and leads show their calls: there is a sender to ask.
+    pub look_up: bool,
+    /// `--failed-employee drop`
+    pub drop_employee: bool,
+    /// `--lead-field`; `None` without it.
+    pub shows: Option<Arc<lead_field::Settings>>,
+    /// Queue a notice for every letter (`--dead-letter-queue`).
+    pub notices: bool,
+    /// Make the folder and the database where there are none; else [`Error::Missing`].
+    pub create: bool,
+    /// Read leads beside the calls (`--lead-directory`).
+    pub lead_directory: Option<ReadLeads>,
+    /// How long journaled and discarded calls, and tombstones, are remembered.
+    pub retention: Duration,
+    /// Runs on the spool's thread after each commit.
+    pub on_commit: Option<CommitHook>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            look_up: false,
+            drop_employee: false,
+            shows: None,
+            notices: false,
+            create: true,
+            lead_directory: None,
+            retention: Duration::from_secs(30 * 24 * 3600),
+            on_commit: None,
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("look_up", &self.look_up)
+            .field("drop_employee", &self.drop_employee)
+            .field("shows", &self.shows)
+            .field("notices", &self.notices)
+            .field("create", &self.create)
+            .field("lead_directory", &self.lead_directory)
+            .field("retention", &self.retention)
+            .field("on_commit", &self.on_commit.is_some())
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;
+
+/// The words of the books as they are stored, in the order of their places.
+pub fn book_words() -> Vec<String> {
+    store::book_words()
+}

@@ -1,0 +1,168 @@
+//! Events that the service sends: each pair of installation and event once (§6.9), each signature
+//! once under whatever installation it comes, and what it tells in the same transaction.
+
+use super::super::op::{Delivered, Delivery, Done, RowId, Told};
+use super::super::state::{Fate, State, Step, hooked};
+use super::{Store, sql};
+use crate::{DELIVERIES_KEPT, DELIVERIES_MAX, Error, Fit, Hooked};
+use callbridge_call::EventTime;
+use callbridge_model::{CallUuid, LeadId};
+use rusqlite::OptionalExtension as _;
+use std::time::Duration;
+
+/// Deliveries that a purge forgets at most.
+const FORGOTTEN_MAX: u32 = 2_000;
+/// When webhooks confirmed calls: [`Hooked`] in microseconds, with spaces between.
+pub(super) const HOOKED: &str = "webhook.hooked";
+
+/// A call that an event is about.
+struct Found {
+    row: RowId,
+    state: State,
+    step: Option<Step>,
+    accepted: Option<EventTime>,
+    lead: Option<LeadId>,
+}
+
+/// As it is stored; `None` where that cannot be read.
+pub(super) fn read_hooked(text: &str) -> Option<Hooked> {
+    let numbers: Option<Vec<u64>> = text.split(' ').map(|it| it.parse().ok()).collect();
+    let [at, after, usual] = numbers?[..] else {
+        return None;
+    };
+    Some(Hooked {
+        at: EventTime::from_micros(i64::try_from(at).ok()?),
+        after: Duration::from_micros(after),
+        usual: Duration::from_micros(usual),
+    })
+}
+
+impl Store {
+    pub(super) fn deliver(&mut self, delivery: &Delivery) -> Result<Delivered, Error> {
+        match self.binding()?.fits_their_company(&delivery.company) {
+            Fit::Unbound => return Ok(Delivered::CompanyUnknown),
+            Fit::Other => return Ok(Delivered::OtherCompany),
+            Fit::Same => {}
+        }
+        let pair = (&delivery.installation, &delivery.event);
+        let values = (pair.0, pair.1, delivery.at.micros(), &delivery.signature);
+        let new = self.execute(
+            "INSERT INTO deliveries (installation, event, at, signature) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO NOTHING",
+            values,
+        )?;
+        if new == 0 {
+            return Ok(Delivered::Repeat);
+        }
+        match &delivery.told {
+            Told::Completed { uuid, leads } => self.completed(*uuid, leads, delivery.at),
+            Told::Learn(news) => {
+                let new = self.learn(news)? == Done::Learned { new: true };
+                Ok(Delivered::Learned { new })
+            }
+        }
+    }
+
+    /// The journal holds this call.
+    fn completed(
+        &mut self,
+        uuid: CallUuid,
+        leads: &[LeadId],
+        at: EventTime,
+    ) -> Result<Delivered, Error> {
+        let Some(found) = self.found(uuid)? else {
+            return Ok(Delivered::NotOurs);
+        };
+        let row = found.row;
+        let Some(step) = found.step else {
+            return Ok(Delivered::Settled(row));
+        };
+        let done = self.step(row, &step, at)?;
+        if done != Done::Stepped(State::Journaled) {
+            return Ok(Delivered::Overtaken(row));
+        }
+        let after = match found.state {
+            State::Submitted => found.accepted.map(|accepted| at.since(accepted)),
+            State::Sending => Some(Duration::ZERO),
+            State::Ready | State::Journaled | State::Dead | State::Parked | State::Discarded => {
+                None
+            }
+        };
+        self.remember_hooked(at, after)?;
+        let elsewhere = match found.lead {
+            Some(own) if !leads.is_empty() && !leads.contains(&own) => {
+                let survivor = self.survivor(own)?;
+                survivor.is_none_or(|survivor| !leads.contains(&survivor))
+            }
+            Some(_) | None => false,
+        };
+        Ok(Delivered::Confirmed { row, elsewhere })
+    }
+
+    fn found(&self, uuid: CallUuid) -> Result<Option<Found>, Error> {
+        let mut found = self.prepare(
+            "SELECT id, state, reason, fate, message, submitted_at,
+                    json_extract(record, '$.leadId') FROM calls WHERE uuid = ?1",
+        )?;
+        let columns = |row: &rusqlite::Row<'_>| {
+            let texts: (String, Option<String>, Option<String>, String) =
+                (row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?);
+            let numbers: (Option<i64>, Option<i64>) = (row.get(5)?, row.get(6)?);
+            Ok((RowId(row.get(0)?), texts, numbers))
+        };
+        let found = found.query_row([uuid.0.into_bytes()], columns).optional();
+        let Some((row, (word, reason, fate, message), (accepted, lead))) = sql(self, found)? else {
+            return Ok(None);
+        };
+        let state = self.read_state(row, &word)?;
+        let reason = reason
+            .map(|word| self.read_reason(row, &word))
+            .transpose()?;
+        let fate = fate.and_then(|word| Fate::from_word(&word));
+        Ok(Some(Found {
+            row,
+            state,
+            step: hooked(state, reason, fate, &message),
+            accepted: accepted.map(EventTime::from_micros),
+            lead: lead.and_then(LeadId::new),
+        }))
+    }
+
+    fn remember_hooked(&self, at: EventTime, after: Option<Duration>) -> Result<(), Error> {
+        let before = self.hooked()?;
+        let last = before.map_or(Duration::ZERO, |before| before.after);
+        let usual = before.map_or(Duration::ZERO, |before| before.usual);
+        let (after, usual) = match after {
+            Some(after) => (after, after.max(usual - usual / 8)),
+            None => (last, usual),
+        };
+        let (after, usual) = (after.as_micros(), usual.as_micros());
+        let text = format!("{} {after} {usual}", at.micros());
+        self.set_meta(HOOKED, &text).map(drop)
+    }
+
+    /// How webhooks confirm calls; `None` before the first.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn hooked(&self) -> Result<Option<Hooked>, Error> {
+        Ok(self.meta(HOOKED)?.and_then(|text| read_hooked(&text)))
+    }
+
+    /// Forgets the oldest deliveries after their time, and beyond their number; whether there is
+    /// more to forget. What was written before the clock was set back is old.
+    pub(super) fn purge_deliveries(&self, now: EventTime) -> Result<bool, Error> {
+        let (before, ahead) = (now.minus(DELIVERIES_KEPT), now.plus(DELIVERIES_KEPT));
+        let gone = self.execute(
+            "DELETE FROM deliveries WHERE id IN (SELECT id FROM deliveries ORDER BY id LIMIT ?1)
+             AND (at < ?2 OR at > ?3 OR id <= (SELECT max(id) FROM deliveries) - ?4)",
+            (
+                FORGOTTEN_MAX,
+                before.micros(),
+                ahead.micros(),
+                DELIVERIES_MAX,
+            ),
+        )?;
+        Ok(gone == FORGOTTEN_MAX as usize)
+    }
+}

@@ -1,0 +1,91 @@
+//! What an earlier process has remembered and this one cannot read: after a rollback, or a word
+//! that was renamed. None of it is taken for nothing without a word, and none of it stops the work.
+
+use super::{Store, backfill, deliveries, errands, shows, sql, strangers};
+use crate::Error;
+use callbridge_leads::directory::backfill::Backfill;
+use callbridge_leads::lead_field::Catalogue;
+use serde::de::DeserializeOwned;
+
+/// Something that is remembered.
+struct Memory {
+    key: &'static str,
+    /// Whether a text of it can be read.
+    reads: fn(&str) -> bool,
+    /// What follows if it cannot.
+    then: &'static str,
+}
+
+const ALL: [Memory; 6] = [
+    Memory {
+        key: errands::MEMORY,
+        reads: is::<errands::Memory>,
+        then: "requests about leads that rested are tried again",
+    },
+    Memory {
+        key: errands::CATALOGUE,
+        reads: is::<Catalogue>,
+        then: "the CRM's fields are read again",
+    },
+    Memory {
+        key: backfill::KEY,
+        reads: is::<Backfill>,
+        then: "lead/filter is read from its beginning",
+    },
+    Memory {
+        key: deliveries::HOOKED,
+        reads: |text| deliveries::read_hooked(text).is_some(),
+        then: "calls are asked for until a webhook confirms one",
+    },
+    Memory {
+        key: shows::FLOOR,
+        reads: |text| text.parse::<i64>().is_ok(),
+        then: "no call that is stored so far is shown at a lead that shows none",
+    },
+    Memory {
+        key: strangers::KEY,
+        reads: is::<strangers::Strangers>,
+        then: "employees whom the CRM does not know are told at the next call that fails for one",
+    },
+];
+
+fn is<T: DeserializeOwned>(text: &str) -> bool {
+    serde_json::from_str::<T>(text).is_ok()
+}
+
+impl Store {
+    /// Begins anew what cannot be read, in the first commit of a process.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub(super) fn doubt(&self) -> Result<(), Error> {
+        for Memory { key, reads, then } in ALL {
+            let Some(text) = self.meta(key)?.filter(|text| !reads(text)) else {
+                continue;
+            };
+            let length = text.len();
+            tracing::error!(key, length, then, "what was remembered cannot be read");
+            if key == shows::FLOOR {
+                self.doubt_floor()?;
+            } else {
+                self.drop_meta(key)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest call that a lead was left without may be any of those that are known.
+    fn doubt_floor(&self) -> Result<(), Error> {
+        // once, and of a damaged state alone: it may walk the table
+        let newest = self
+            .db
+            .query_row("SELECT max(started) FROM calls", [], |row| {
+                row.get::<_, Option<i64>>(0)
+            });
+        match sql(self, newest)? {
+            Some(newest) => self.set_meta(shows::FLOOR, &newest.to_string())?,
+            None => self.drop_meta(shows::FLOOR)?,
+        };
+        Ok(())
+    }
+}

@@ -1,0 +1,252 @@
+//! Dead, parked and unreadable letters.
+
+use super::head::count;
+use super::{Store, sql};
+use crate::{
+    Attempt, Error, LETTERS_PAGE, LISTED_BYTES_MAX, Letter, LetterFilter, RowId, State,
+    UNREADABLE_BYTES_MAX, UnreadBytes,
+};
+use callbridge_call::EventTime;
+use callbridge_leads::errand::Finding;
+use callbridge_model::{CallUuid, Reason};
+use rusqlite::{OptionalExtension as _, ToSql, params_from_iter};
+use std::collections::BTreeMap;
+
+const CALLS: &str = "id, ifnull(uuid, twin), state, reason, since, message, errors, attempts, \
+                     deaths, record, finding";
+
+/// The columns of a letter that is a call, as SQLite has them.
+struct Raw {
+    id: i64,
+    uuid: [u8; 16],
+    state: String,
+    reason: String,
+    since: i64,
+    message: String,
+    errors: Option<String>,
+    attempts: String,
+    deaths: u32,
+    record: String,
+    finding: Option<String>,
+}
+
+fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
+    Ok(Raw {
+        id: row.get(0)?,
+        uuid: row.get(1)?,
+        state: row.get(2)?,
+        reason: row.get(3)?,
+        since: row.get(4)?,
+        message: row.get(5)?,
+        errors: row.get(6)?,
+        attempts: row.get(7)?,
+        deaths: row.get(8)?,
+        record: row.get(9)?,
+        finding: row.get(10)?,
+    })
+}
+
+fn unread(row: &rusqlite::Row<'_>) -> rusqlite::Result<Letter> {
+    let length: i64 = row.get(5)?;
+    Ok(Letter {
+        id: RowId(row.get(0)?),
+        uuid: None,
+        linkedid: None,
+        reason: Reason::Unreadable,
+        parked: false,
+        since: EventTime::from_micros(row.get(4)?),
+        message: row.get(3)?,
+        finding: None,
+        errors: serde_json::Value::Null,
+        attempts: Vec::new(),
+        deaths: 1,
+        call: None,
+        bytes: Some(UnreadBytes {
+            source: row.get(1)?,
+            pbx: row.get(2)?,
+            bytes: row.get(6)?,
+            length: u64::try_from(length).unwrap_or(0),
+        }),
+    })
+}
+
+/// The conditions of a filter, with their values: few texts, whatever is asked.
+fn conditions(filter: &LetterFilter, limit: usize) -> (String, Vec<Box<dyn ToSql>>) {
+    let mut text = String::new();
+    let mut values: Vec<Box<dyn ToSql>> = Vec::new();
+    if let Some(ids) = &filter.ids {
+        let ids: Vec<String> = ids.iter().map(RowId::to_string).collect();
+        text.push_str(" AND id IN (SELECT value FROM json_each(?))");
+        values.push(Box::new(format!("[{}]", ids.join(","))));
+    }
+    if let Some(after) = filter.after {
+        text.push_str(" AND id > ?");
+        values.push(Box::new(after.0));
+    }
+    if let Some(reason) = filter.reason.filter(|reason| *reason != Reason::Unreadable) {
+        text.push_str(" AND reason = ?");
+        values.push(Box::new(reason.word()));
+    }
+    text.push_str(" ORDER BY id LIMIT ?");
+    values.push(Box::new(count(limit)));
+    (text, values)
+}
+
+impl Store {
+    /// Letters by rising id, a page at a time.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn letters(&self, filter: &LetterFilter) -> Result<Vec<Letter>, Error> {
+        let limit = match filter.limit {
+            0 => LETTERS_PAGE,
+            limit => limit,
+        };
+        let mut letters = match filter.reason {
+            Some(Reason::Unreadable) => Vec::new(),
+            _ => self.call_letters(filter, limit)?,
+        };
+        if filter
+            .reason
+            .is_none_or(|reason| reason == Reason::Unreadable)
+        {
+            letters.extend(self.unread_letters(filter, limit)?);
+        }
+        letters.sort_by_key(|letter| letter.id);
+        letters.truncate(limit);
+        Ok(letters)
+    }
+
+    /// One letter, with all the bytes kept of an unreadable one; `None` if it is none (any more).
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn letter(&self, id: RowId) -> Result<Option<Letter>, Error> {
+        let filter = LetterFilter {
+            ids: Some(vec![id]),
+            ..LetterFilter::default()
+        };
+        if let Some(letter) = self.call_letters(&filter, 1)?.pop() {
+            return Ok(Some(letter));
+        }
+        let mut found = self.prepare(
+            "SELECT id, source, pbx, why, at, length, substr(bytes, 1, ?2)
+             FROM unreadable WHERE id = ?1",
+        )?;
+        let letter = found.query_row((id.0, count(UNREADABLE_BYTES_MAX)), unread);
+        sql(self, letter.optional())
+    }
+
+    /// How many letters there are of each reason that has any.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn letters_by_reason(&self) -> Result<BTreeMap<Reason, u64>, Error> {
+        let mut found = self.prepare("SELECT reason, count FROM letters")?;
+        let rows = found
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
+            .and_then(Iterator::collect);
+        let rows: Vec<(String, i64)> = sql(self, rows)?;
+        let mut all = BTreeMap::new();
+        let unreadable = self.unreadable_kept();
+        if unreadable > 0 {
+            all.insert(Reason::Unreadable, unreadable);
+        }
+        for (word, letters) in rows.into_iter().filter(|(_, letters)| *letters > 0) {
+            let reason = self.read_reason(RowId(0), &word)?;
+            *all.entry(reason).or_default() += u64::try_from(letters).unwrap_or(0);
+        }
+        Ok(all)
+    }
+
+    fn call_letters(&self, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
+        let (rest, values) = conditions(filter, limit);
+        let text = format!("SELECT {CALLS} FROM calls WHERE state IN ('dead', 'parked'){rest}");
+        let mut found = self.prepare(&text)?;
+        let rows = found
+            .query_map(params_from_iter(values), raw)
+            .and_then(Iterator::collect);
+        let rows: Vec<Raw> = sql(self, rows)?;
+        rows.into_iter()
+            .map(|raw| self.complete_letter(raw))
+            .collect()
+    }
+
+    fn unread_letters(&self, filter: &LetterFilter, limit: usize) -> Result<Vec<Letter>, Error> {
+        let (rest, values) = conditions(filter, limit);
+        let text = format!(
+            "SELECT id, source, pbx, why, at, length, substr(bytes, 1, {LISTED_BYTES_MAX})
+             FROM unreadable WHERE true{rest}"
+        );
+        let mut found = self.prepare(&text)?;
+        let rows = found
+            .query_map(params_from_iter(values), unread)
+            .and_then(Iterator::collect);
+        sql(self, rows)
+    }
+
+    fn complete_letter(&self, raw: Raw) -> Result<Letter, Error> {
+        let id = RowId(raw.id);
+        let call: callbridge_model::CallRecord = self.read_json(id, &raw.record)?;
+        Ok(Letter {
+            id,
+            uuid: Some(CallUuid(uuid::Uuid::from_bytes(raw.uuid))),
+            linkedid: Some(call.linkedid.clone()),
+            reason: self.read_reason(id, &raw.reason)?,
+            parked: raw.state == "parked",
+            since: EventTime::from_micros(raw.since),
+            message: raw.message,
+            finding: raw.finding.and_then(|word| Finding::from_word(&word)),
+            errors: self.read_errors(id, raw.errors.as_deref())?,
+            attempts: self.read_json::<Vec<Attempt>>(id, &raw.attempts)?,
+            deaths: raw.deaths,
+            call: Some(call),
+            bytes: None,
+        })
+    }
+}
+
+impl Letter {
+    /// Dead, or parked.
+    pub const fn state(&self) -> State {
+        match self.parked {
+            true => State::Parked,
+            false => State::Dead,
+        }
+    }
+
+    /// A line of `dead list --json`: `{"id","uuid","linkedid","reason","since","message",
+    /// "errors","attempts","call","hint","state"}`; times in epoch seconds, attempts as
+    /// `{at, words}`. `call` is as in `explain --json`. Unreadable bytes have `source`, `pbx`,
+    /// `text` and `length` beside.
+    pub fn to_json(&self) -> serde_json::Value {
+        let attempts = self.attempts.iter().map(|attempt| {
+            let at = attempt.at.floor_seconds();
+            serde_json::json!({"at": at, "words": attempt.words})
+        });
+        let mut line = serde_json::json!({
+            "id": self.id,
+            "uuid": self.uuid,
+            "linkedid": self.linkedid,
+            "reason": self.reason,
+            "since": self.since.floor_seconds(),
+            "message": self.message,
+            "errors": self.errors,
+            "attempts": attempts.collect::<Vec<_>>(),
+            "call": self.call,
+            "hint": self.hint(),
+            "state": self.state(),
+        });
+        if self.call.is_some() {
+            line["call"]["outcome"] = "dead_letter".into();
+            line["call"]["reason"] = self.reason.word().into();
+        }
+        if let Some(unread) = &self.bytes {
+            line["source"] = unread.source.as_str().into();
+            line["pbx"] = unread.pbx.as_str().into();
+            line["text"] = String::from_utf8_lossy(&unread.bytes).into();
+            line["length"] = unread.length.into();
+        }
+        line
+    }
+}

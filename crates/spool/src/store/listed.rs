@@ -1,0 +1,308 @@
+//! Calls as people list them: by time and by number, each page a bounded walk over an index; and
+//! calls between extensions, of which the last are kept.
+
+use super::finish::FinishRow;
+use super::{Store, sql};
+use crate::{Error, INTERNAL_KEPT, INTERNAL_KEPT_FOR, RowId, State};
+use callbridge_call::EventTime;
+use callbridge_model::{CallRecord, Reason, TypedNumber};
+use rusqlite::OptionalExtension as _;
+
+/// Rows that one page walks over, whether it gives them or not.
+const WALKED: usize = 500;
+const COLUMNS: &str = "id, started, state, reason, phone, record";
+
+/// A call in a list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Listed {
+    /// Its id; of an internal call in a row of its own.
+    pub id: RowId,
+    /// Where it stands; `None` for a call between extensions.
+    pub state: Option<State>,
+    /// Why it is a letter.
+    pub reason: Option<Reason>,
+    /// The call.
+    pub record: CallRecord,
+}
+
+/// Which calls; all of them without any rule.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct CallFilter {
+    /// Begun at this second or later.
+    pub from: Option<i64>,
+    /// Begun before this second.
+    pub until: Option<i64>,
+    /// With this number.
+    pub phone: Option<TypedNumber>,
+    /// On this trunk.
+    pub trunk: Option<String>,
+    /// Standing so.
+    pub state: Option<State>,
+}
+
+impl CallFilter {
+    /// Is this call one of them?
+    pub fn takes(&self, call: &Listed) -> bool {
+        let started = call.record.started_at.get();
+        let phone = call.record.client_phone.as_ref();
+        self.from.is_none_or(|from| started >= from)
+            && self.until.is_none_or(|until| started < until)
+            && self.takes_state(call.state)
+            && (self.phone.as_ref()).is_none_or(|typed| phone.is_some_and(|it| typed.is(it)))
+            && self.takes_trunk(&call.record)
+    }
+
+    fn takes_state(&self, state: Option<State>) -> bool {
+        self.state.is_none() || self.state == state
+    }
+
+    fn takes_trunk(&self, record: &CallRecord) -> bool {
+        self.trunk.is_none() || self.trunk == record.trunk
+    }
+
+    /// Before the first of them.
+    pub fn beginning(&self) -> Place {
+        let started = self.from.unwrap_or(i64::MIN);
+        let id = i64::MIN;
+        Place { started, id }
+    }
+
+    fn end(&self) -> i64 {
+        self.until.unwrap_or(i64::MAX)
+    }
+}
+
+/// A place in a list: calls stand by their beginning, then by their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    started: i64,
+    id: i64,
+}
+
+impl Place {
+    /// After the last of all.
+    pub const END: Self = Self {
+        started: i64::MAX,
+        id: i64::MAX,
+    };
+}
+
+/// A row as SQLite has it.
+struct Raw {
+    place: Place,
+    state: String,
+    reason: Option<String>,
+    phone: Option<String>,
+    record: String,
+}
+
+fn raw(row: &rusqlite::Row<'_>) -> rusqlite::Result<Raw> {
+    let (id, started) = (row.get(0)?, row.get(1)?);
+    Ok(Raw {
+        place: Place { started, id },
+        state: row.get(2)?,
+        reason: row.get(3)?,
+        phone: row.get(4)?,
+        record: row.get(5)?,
+    })
+}
+
+impl Store {
+    /// A page of calls after this place, oldest first, and the place where the next one begins;
+    /// `None` at the end. A page may be empty though others follow.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn listed(
+        &self,
+        filter: &CallFilter,
+        after: Place,
+    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
+        let (started, id, end) = (after.started, after.id, filter.end());
+        let rows: Vec<Raw> = match &filter.phone {
+            None => {
+                let mut found = self.prepare(&format!(
+                    "SELECT {COLUMNS} FROM calls
+                     WHERE (started, id) > (?1, ?2) AND started < ?3
+                     ORDER BY started, id LIMIT {WALKED}"
+                ))?;
+                let rows = found.query_map((started, id, end), raw);
+                let rows: Vec<Raw> = sql(self, rows.and_then(Iterator::collect))?;
+                rows
+            }
+            Some(typed) => {
+                let mut found = self.prepare(&format!(
+                    "SELECT {COLUMNS} FROM calls
+                     WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL
+                     AND (started, id) > (?2, ?3) AND started < ?4
+                     ORDER BY started, id LIMIT {WALKED}"
+                ))?;
+                let rows = found.query_map((typed.last_four(), started, id, end), raw);
+                let rows: Vec<Raw> = sql(self, rows.and_then(Iterator::collect))?;
+                rows
+            }
+        };
+        self.page(filter, rows)
+    }
+
+    /// The same before this place, newest first, of one number.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn listed_back(
+        &self,
+        typed: &TypedNumber,
+        before: Place,
+    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
+        let mut found = self.prepare(&format!(
+            "SELECT {COLUMNS} FROM calls
+             WHERE substr(phone, -4) = ?1 AND phone IS NOT NULL AND (started, id) < (?2, ?3)
+             ORDER BY started DESC, id DESC LIMIT {WALKED}"
+        ))?;
+        let rows = found.query_map((typed.last_four(), before.started, before.id), raw);
+        let rows: Vec<Raw> = sql(self, rows.and_then(Iterator::collect))?;
+        let phone = Some(typed.clone());
+        let filter = CallFilter {
+            phone,
+            ..CallFilter::default()
+        };
+        self.page(&filter, rows)
+    }
+
+    /// One call as it stands in a list; `None` for an id that is none.
+    pub(super) fn listed_call(&self, row: RowId) -> Result<Option<Listed>, Error> {
+        let mut found = self.prepare(&format!("SELECT {COLUMNS} FROM calls WHERE id = ?1"))?;
+        let raw = sql(self, found.query_row([row.0], raw).optional())?;
+        raw.map(|raw| self.listed_of(&raw)).transpose()
+    }
+
+    fn page(
+        &self,
+        filter: &CallFilter,
+        rows: Vec<Raw>,
+    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
+        let next = rows.last().map(|raw| raw.place);
+        let next = next.filter(|_| rows.len() == WALKED);
+        let mut calls = Vec::new();
+        for raw in rows {
+            // What a column shows is not read out of the record.
+            let ends = |typed: &TypedNumber| raw.phone.as_deref().is_some_and(|it| typed.ends(it));
+            if !filter.phone.as_ref().is_none_or(ends)
+                || filter.state.is_some_and(|state| state.word() != raw.state)
+            {
+                continue;
+            }
+            let call = self.listed_of(&raw)?;
+            if filter.takes_trunk(&call.record) {
+                calls.push(call);
+            }
+        }
+        Ok((calls, next))
+    }
+
+    fn listed_of(&self, raw: &Raw) -> Result<Listed, Error> {
+        let id = RowId(raw.place.id);
+        let state = self.read_state(id, &raw.state)?;
+        let letter = matches!(state, State::Dead | State::Parked);
+        let reason = raw.reason.as_deref().filter(|_| letter);
+        Ok(Listed {
+            id,
+            state: Some(state),
+            reason: reason.map(|word| self.read_reason(id, word)).transpose()?,
+            record: self.read_json(id, &raw.record)?,
+        })
+    }
+
+    /// When the newest call began that is kept, of those that began by now; `None` without any.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn newest_start(&self, now: i64) -> Result<Option<i64>, Error> {
+        let mut found = self.prepare(
+            "SELECT started FROM calls WHERE started <= ?1 ORDER BY started DESC LIMIT 1",
+        )?;
+        sql(self, found.query_row([now], |row| row.get(0)).optional())
+    }
+
+    /// Keeps a call between extensions; the oldest beyond the last thousand goes.
+    pub(super) fn keep_internal(&self, new: &FinishRow) -> Result<(), Error> {
+        self.execute(
+            "INSERT INTO internal_calls (started, record) VALUES (?1, ?2)",
+            (new.started, &new.record),
+        )?;
+        let oldest = self.db.last_insert_rowid() - INTERNAL_KEPT;
+        self.execute("DELETE FROM internal_calls WHERE id <= ?1", [oldest])?;
+        Ok(())
+    }
+
+    pub(super) fn purge_internal(&self, now: EventTime) -> Result<(), Error> {
+        let before = now.minus(INTERNAL_KEPT_FOR).floor_seconds().get();
+        self.execute("DELETE FROM internal_calls WHERE started < ?1", [before])?;
+        Ok(())
+    }
+
+    /// A page of calls between extensions; as [`Store::listed`].
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn listed_internal(
+        &self,
+        filter: &CallFilter,
+        after: Place,
+    ) -> Result<(Vec<Listed>, Option<Place>), Error> {
+        let mut found = self.prepare(&format!(
+            "SELECT id, started, record FROM internal_calls
+             WHERE (started, id) > (?1, ?2) AND started < ?3
+             ORDER BY started, id LIMIT {WALKED}"
+        ))?;
+        let rows = found.query_map((after.started, after.id, filter.end()), internal);
+        let rows: Vec<(Place, String)> = sql(self, rows.and_then(Iterator::collect))?;
+        let next = rows.last().map(|(place, _)| *place);
+        let next = next.filter(|_| rows.len() == WALKED);
+        Ok((self.internal_calls(&rows)?, next))
+    }
+
+    /// Calls between extensions kept after the one with this id, oldest first, and the id of the
+    /// last of them.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn internal_since(&self, id: i64) -> Result<(Vec<Listed>, i64), Error> {
+        let mut found = self.prepare(&format!(
+            "SELECT id, started, record FROM internal_calls WHERE id > ?1
+             ORDER BY id LIMIT {WALKED}"
+        ))?;
+        let rows = found.query_map([id], internal);
+        let rows: Vec<(Place, String)> = sql(self, rows.and_then(Iterator::collect))?;
+        let last = rows.last().map_or(id, |(place, _)| place.id);
+        Ok((self.internal_calls(&rows)?, last))
+    }
+
+    /// The id of the newest call between extensions that is kept; 0 without any.
+    ///
+    /// # Errors
+    /// The disk.
+    pub fn newest_internal(&self) -> Result<i64, Error> {
+        let mut found = self.prepare("SELECT id FROM internal_calls ORDER BY id DESC LIMIT 1")?;
+        let newest = found.query_row([], |row| row.get(0)).optional();
+        Ok(sql(self, newest)?.unwrap_or(0))
+    }
+
+    fn internal_calls(&self, rows: &[(Place, String)]) -> Result<Vec<Listed>, Error> {
+        let call = |(place, record): &(Place, String)| {
+            let id = RowId(place.id);
+            Ok(Listed {
+                id,
+                state: None,
+                reason: None,
+                record: self.read_json(id, record)?,
+            })
+        };
+        rows.iter().map(call).collect()
+    }
+}
+
+fn internal(row: &rusqlite::Row<'_>) -> rusqlite::Result<(Place, String)> {
+    let (id, started) = (row.get(0)?, row.get(1)?);
+    Ok((Place { started, id }, row.get(2)?))
+}

@@ -1,0 +1,59 @@
+//! Calls that are not over.
+
+use super::super::op::Done;
+use super::{Store, sql};
+use crate::Error;
+
+impl Store {
+    pub(super) fn set_open(
+        &self,
+        pbx: &str,
+        key: u64,
+        snapshot: Option<&[u8]>,
+    ) -> Result<Done, Error> {
+        let key = key.cast_signed();
+        match snapshot {
+            Some(bytes) => self.execute(
+                "INSERT INTO open_calls (pbx, key, snapshot) VALUES (?1, ?2, ?3)
+                 ON CONFLICT DO UPDATE SET snapshot = excluded.snapshot",
+                (pbx, key, bytes),
+            )?,
+            None => self.execute(
+                "DELETE FROM open_calls WHERE pbx = ?1 AND key = ?2",
+                (pbx, key),
+            )?,
+        };
+        Ok(Done::Stored)
+    }
+
+    /// The open calls of a PBX, in the order they were first saved.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn open_calls(&self, pbx: &str) -> Result<Vec<(u64, Vec<u8>)>, Error> {
+        let mut found =
+            self.prepare("SELECT key, snapshot FROM open_calls WHERE pbx = ?1 ORDER BY rowid")?;
+        let rows = found
+            .query_map([pbx], |row| {
+                let key: i64 = row.get(0)?;
+                Ok((key.cast_unsigned(), row.get(1)?))
+            })
+            .and_then(Iterator::collect);
+        sql(self, rows)
+    }
+
+    /// The open calls of every PBX, in the order they were first saved.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn all_open_calls(&self) -> Result<Vec<(String, u64, Vec<u8>)>, Error> {
+        let mut found = self.prepare("SELECT pbx, key, snapshot FROM open_calls ORDER BY rowid")?;
+        let rows = found
+            .query_map([], |row| {
+                let key: i64 = row.get(1)?;
+                Ok((row.get(0)?, key.cast_unsigned(), row.get(2)?))
+            })
+            .and_then(Iterator::collect);
+        sql(self, rows)
+    }
+}

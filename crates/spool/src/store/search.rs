@@ -1,0 +1,85 @@
+//! A stored call by what a person knows of it.
+
+use super::{Store, sql};
+use crate::{Error, Row};
+use callbridge_model::CallUuid;
+use rusqlite::OptionalExtension as _;
+
+/// A uuid's beginning is at least so many hexadecimal digits.
+const DIGITS_MIN: usize = 4;
+/// Calls that are named when several may be meant.
+const NAMED_MAX: u8 = 20;
+
+/// What an id leads to.
+#[derive(Debug)]
+pub enum Search {
+    /// To nothing.
+    None,
+    /// To this call.
+    One(Box<Row>),
+    /// The uuids of several begin so; twenty of them at most.
+    Several(Vec<CallUuid>),
+}
+
+impl Store {
+    /// The stored call of this linkedid, of this unique id of any of its channels, of this uuid,
+    /// or of the only uuid that begins so.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn search_call(&self, id: &str) -> Result<Search, Error> {
+        if let Some(row) = self.find_call(id)? {
+            return Ok(Search::One(Box::new(row)));
+        }
+        // A letter outlives the memory of its ids.
+        if let Some(row) = self.letter_of_linkedid(id)? {
+            return Ok(Search::One(Box::new(row)));
+        }
+        let Some((low, high)) = bounds(id) else {
+            return Ok(Search::None);
+        };
+        let mut found = self.prepare(&format!(
+            "SELECT uuid FROM calls WHERE uuid BETWEEN ?1 AND ?2 ORDER BY uuid LIMIT {NAMED_MAX}"
+        ))?;
+        let uuids = found.query_map([low, high], |row| row.get::<_, [u8; 16]>(0));
+        let uuids: Vec<[u8; 16]> = sql(self, uuids.and_then(Iterator::collect))?;
+        let mut uuids: Vec<CallUuid> = uuids
+            .into_iter()
+            .map(|bytes| CallUuid(uuid::Uuid::from_bytes(bytes)))
+            .collect();
+        if uuids.len() > 1 {
+            return Ok(Search::Several(uuids));
+        }
+        let row = match uuids.pop() {
+            Some(uuid) => self.row_of(uuid)?,
+            None => None,
+        };
+        let row = row.map(|row| self.row(row)).transpose()?.flatten();
+        Ok(row.map_or(Search::None, |row| Search::One(Box::new(row))))
+    }
+
+    fn letter_of_linkedid(&self, id: &str) -> Result<Option<Row>, Error> {
+        let mut found = self.prepare(
+            "SELECT id FROM calls WHERE state IN ('dead', 'parked')
+             AND json_extract(record, '$.linkedid') = ?1 LIMIT 1",
+        )?;
+        let row = found.query_row([id], |row| row.get(0)).optional();
+        let row = sql(self, row)?.map(crate::RowId);
+        Ok(row.map(|row| self.row(row)).transpose()?.flatten())
+    }
+}
+
+/// The least and the greatest uuid that begin so; `None` for what is no uuid's beginning.
+fn bounds(id: &str) -> Option<([u8; 16], [u8; 16])> {
+    let digits: Option<Vec<u8>> = id
+        .chars()
+        .filter(|c| *c != '-')
+        .map(|c| c.to_digit(16).and_then(|digit| u8::try_from(digit).ok()))
+        .collect();
+    let digits = digits.filter(|digits| (DIGITS_MIN..=32).contains(&digits.len()))?;
+    let filled = |rest: u8| {
+        let digit = |i: usize| digits.get(i).copied().unwrap_or(rest);
+        std::array::from_fn(|i| digit(2 * i) << 4 | digit(2 * i + 1))
+    };
+    Some((filled(0), filled(15)))
+}

@@ -1,0 +1,129 @@
+//! Employees whom the CRM does not know: noted when a call FAILED for them, until one of theirs is
+//! in the journal; and the extensions of the newest calls.
+
+use super::super::op::RowId;
+use super::finish::json;
+use super::{Store, sql};
+use crate::Error;
+use callbridge_call::{EventTime, Extension};
+use callbridge_leads::errand::Finding;
+use callbridge_mapping::people::matching::Met;
+use callbridge_model::{CallRecord, EmployeeId};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Under which name they are kept.
+pub(super) const KEY: &str = "employees.unknown";
+/// Employees kept; lists that are wrong in more rows say it with these.
+const KEPT: usize = 100;
+/// Newest calls whose extensions are told.
+const CALLS: u32 = 500;
+
+/// An employee whom the CRM does not know, as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Stranger {
+    /// The extension of the first such call.
+    pub extension: Option<String>,
+    /// Calls that FAILED for it.
+    pub calls: u64,
+    /// When the first of them was found so, in epoch seconds.
+    pub since: i64,
+}
+
+/// By the CRM's id.
+pub(super) type Strangers = BTreeMap<i64, Stranger>;
+
+impl Store {
+    /// Employees whom the CRM does not know, by their ids.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn unknown_employees(&self) -> Result<Strangers, Error> {
+        let text = self.meta(KEY)?;
+        // What cannot be read is told of by the start, which begins it anew.
+        let read = text.and_then(|text| serde_json::from_str(&text).ok());
+        Ok(read.unwrap_or_default())
+    }
+
+    /// The lead of a call that FAILED is there: its employee is the one that is not known.
+    pub(super) fn note_stranger(
+        &self,
+        call: &CallRecord,
+        found: Finding,
+        at: EventTime,
+    ) -> Result<(), Error> {
+        let Some(employee) = call.employee_id.filter(|_| found == Finding::LeadExists) else {
+            return Ok(());
+        };
+        let mut all = self.unknown_employees()?;
+        if all.len() >= KEPT && !all.contains_key(&employee.get()) {
+            return Ok(());
+        }
+        let stranger = all.entry(employee.get()).or_insert_with(|| Stranger {
+            extension: call.employee.clone(),
+            calls: 0,
+            since: at.floor_seconds().get(),
+        });
+        stranger.calls += 1;
+        self.set_meta(KEY, &json("unknown employees", &all)?)?;
+        Ok(())
+    }
+
+    /// A call with this employee is in the journal: the CRM knows it.
+    pub(super) fn employee_is_known(&self, row: RowId) -> Result<(), Error> {
+        if self.meta(KEY)?.is_none() {
+            return Ok(());
+        }
+        let mut found = self.prepare("SELECT record FROM calls WHERE id = ?1")?;
+        let text: String = sql(self, found.query_row([row.0], |row| row.get(0)))?;
+        drop(found);
+        let call: CallRecord = self.read_json(row, &text)?;
+        let mut all = self.unknown_employees()?;
+        let known = call.employee_id.map(EmployeeId::get);
+        if known.is_none_or(|known| all.remove(&known).is_none()) {
+            return Ok(());
+        }
+        match all.is_empty() {
+            true => self.drop_meta(KEY)?,
+            false => self.set_meta(KEY, &json("unknown employees", &all)?)?,
+        };
+        Ok(())
+    }
+
+    /// The extensions of the newest calls that have one.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn extensions_met(&self) -> Result<Vec<Met>, Error> {
+        let mut found = self.prepare(
+            "SELECT json_extract(record, '$.pbx'), json_extract(record, '$.trunk'),
+                    json_extract(record, '$.employee'), started
+             FROM calls ORDER BY id DESC LIMIT ?1",
+        )?;
+        let rows = found.query_map([CALLS], |row| {
+            let (trunk, extension): (Option<String>, Option<String>) = (row.get(1)?, row.get(2)?);
+            let (pbx, started) = (row.get(0)?, row.get(3)?);
+            Ok(trunk.zip(extension).map(|(trunk, extension)| Met {
+                pbx,
+                trunk,
+                extension: Extension::new(extension),
+                started,
+            }))
+        });
+        let rows: Result<Vec<Option<Met>>, Error> = sql(self, rows.and_then(Iterator::collect));
+        Ok(rows?.into_iter().flatten().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_stored_stays_readable() {
+        let stored = r#"{"999":{"extension":"101","calls":2,"since":1795151317}}"#;
+        let all: Strangers = serde_json::from_str(stored).expect("readable");
+        assert_eq!(serde_json::to_string(&all).expect("JSON"), stored);
+    }
+}

@@ -1,0 +1,287 @@
+//! The books: kept in memory, written in the transaction that changes them.
+
+use super::super::op::RowId;
+use super::super::state::State;
+use super::{Store, sql};
+use crate::Error;
+use callbridge_model::status::Books;
+use rusqlite::Connection;
+use std::collections::BTreeMap;
+
+/// A number of the books. The words are stored: never change one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Book {
+    Finished,
+    Of(State),
+    Internal,
+    Skipped,
+    Unreadable,
+    /// Rows that the purge took; the book of their state still counts them.
+    PurgedJournaled,
+    PurgedDiscarded,
+    /// Unreadable letters that are kept; no more than the limit.
+    UnreadableKept,
+}
+
+const NAMES: [&str; 14] = [
+    "ready",
+    "sending",
+    "submitted",
+    "journaled",
+    "dead",
+    "parked",
+    "discarded",
+    "finished",
+    "internal",
+    "skipped",
+    "unreadable",
+    "purged_journaled",
+    "purged_discarded",
+    "unreadable_kept",
+];
+
+/// The words of the books, in the order of their places.
+pub(crate) fn words() -> Vec<String> {
+    NAMES.map(str::to_owned).to_vec()
+}
+
+impl Book {
+    const fn place(self) -> usize {
+        match self {
+            Self::Of(state) => state as usize,
+            Self::Finished => 7,
+            Self::Internal => 8,
+            Self::Skipped => 9,
+            Self::Unreadable => 10,
+            Self::PurgedJournaled => 11,
+            Self::PurgedDiscarded => 12,
+            Self::UnreadableKept => 13,
+        }
+    }
+}
+
+/// Books and counters as of the running transaction, and how to get back.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    counts: [i64; NAMES.len()],
+    stored: [i64; NAMES.len()],
+    named: BTreeMap<String, i64>,
+    /// What the running transaction added to `named`, oldest first.
+    added: Vec<(String, i64)>,
+    /// Letters that the running transaction made, oldest first.
+    letters: Vec<RowId>,
+    /// Calls that came to be or changed their state in it, oldest first.
+    moved: Vec<RowId>,
+}
+
+/// A point of the running transaction.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Mark {
+    counts: [i64; NAMES.len()],
+    added: usize,
+    letters: usize,
+    moved: usize,
+}
+
+impl Tally {
+    pub(super) fn load(db: &Connection) -> rusqlite::Result<Self> {
+        let mut tally = Self::default();
+        let mut all = db.prepare("SELECT name, count FROM books")?;
+        let mut rows = all.query([])?;
+        while let Some(row) = rows.next()? {
+            let name: String = row.get(0)?;
+            if let Some(place) = NAMES.iter().position(|known| *known == name) {
+                tally.counts[place] = row.get(1)?;
+            }
+        }
+        tally.stored = tally.counts;
+        let mut all = db.prepare("SELECT name, count FROM counters")?;
+        let rows = all.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        tally.named = rows.collect::<Result<_, _>>()?;
+        Ok(tally)
+    }
+
+    pub(super) fn get(&self, book: Book) -> i64 {
+        self.counts[book.place()]
+    }
+
+    pub(super) fn add(&mut self, book: Book, by: i64) {
+        self.counts[book.place()] += by;
+    }
+
+    pub(super) fn count(&mut self, name: &str, by: u64) {
+        let by = i64::try_from(by).unwrap_or(i64::MAX);
+        let count = match self.named.get_mut(name) {
+            Some(count) => count,
+            None => self.named.entry(name.to_owned()).or_default(),
+        };
+        let by = by.min(i64::MAX - *count);
+        *count += by;
+        self.added.push((name.to_owned(), by));
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        Mark {
+            counts: self.counts,
+            added: self.added.len(),
+            letters: self.letters.len(),
+            moved: self.moved.len(),
+        }
+    }
+
+    pub(super) fn back_to(&mut self, mark: Mark) {
+        self.counts = mark.counts;
+        self.letters.truncate(mark.letters);
+        self.moved.truncate(mark.moved);
+        for (name, by) in self.added.drain(mark.added..) {
+            if let Some(count) = self.named.get_mut(&name) {
+                *count -= by;
+            }
+        }
+    }
+
+    /// Writes what has changed, inside the transaction.
+    pub(super) fn write(&self, db: &Connection) -> rusqlite::Result<()> {
+        for (place, count) in self.counts.iter().enumerate() {
+            if *count != self.stored[place] {
+                db.prepare_cached("INSERT OR REPLACE INTO books VALUES (?1, ?2)")?
+                    .execute((NAMES[place], count))?;
+            }
+        }
+        let mut changed: Vec<&str> = self.added.iter().map(|(name, _)| name.as_str()).collect();
+        changed.sort_unstable();
+        changed.dedup();
+        for name in changed {
+            db.prepare_cached("INSERT OR REPLACE INTO counters VALUES (?1, ?2)")?
+                .execute((name, self.named.get(name)))?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn letter(&mut self, row: RowId) {
+        self.letters.push(row);
+    }
+
+    pub(super) fn moved(&mut self, row: RowId) {
+        self.moved.push(row);
+    }
+
+    /// The transaction is committed: the letters it made, and the calls that it moved.
+    pub(super) fn committed(&mut self) -> (Vec<RowId>, Vec<RowId>) {
+        self.stored = self.counts;
+        self.added.clear();
+        let letters = std::mem::take(&mut self.letters);
+        (letters, std::mem::take(&mut self.moved))
+    }
+
+    /// The transaction is gone.
+    pub(super) fn rolled_back(&mut self) {
+        self.back_to(Mark {
+            counts: self.stored,
+            added: 0,
+            letters: 0,
+            moved: 0,
+        });
+    }
+}
+
+/// What counting the rows says against what the books say: `(name, book, rows)`, empty when they
+/// agree.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recount {
+    /// Each book that disagrees.
+    pub wrong: Vec<(&'static str, i64, i64)>,
+}
+
+impl Store {
+    /// The books. `finished` is always the sum of the seven states.
+    pub fn books(&self) -> Books {
+        let of = |book| u64::try_from(self.tally.get(book)).unwrap_or(0);
+        Books {
+            finished: of(Book::Finished),
+            ready: of(Book::Of(State::Ready)),
+            sending: of(Book::Of(State::Sending)),
+            submitted: of(Book::Of(State::Submitted)),
+            journaled: of(Book::Of(State::Journaled)),
+            dead: of(Book::Of(State::Dead)),
+            parked: of(Book::Of(State::Parked)),
+            discarded: of(Book::Of(State::Discarded)),
+            internal: of(Book::Internal),
+            skipped: of(Book::Skipped),
+            unreadable: of(Book::Unreadable),
+        }
+    }
+
+    /// The counters of [`Op::Count`](crate::Op::Count), and `repeats`.
+    pub fn counters(&self) -> BTreeMap<String, u64> {
+        let named = self.tally.named.iter().filter(|(_, count)| **count > 0);
+        named
+            .map(|(name, count)| (name.clone(), u64::try_from(*count).unwrap_or(0)))
+            .collect()
+    }
+
+    /// Counts all rows and compares with the books. Reads the whole table.
+    ///
+    /// # Errors
+    /// The disk, or a damaged file.
+    pub fn recount(&self) -> Result<Recount, Error> {
+        let mut rows = [0_i64; NAMES.len()];
+        let mut states = self.prepare("SELECT state, count(*) FROM calls GROUP BY state")?;
+        let found = states.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get(1)?)));
+        for pair in sql(self, found)? {
+            let (word, count): (String, i64) = sql(self, pair)?;
+            let state = State::from_word(&word)
+                .ok_or_else(|| self.damaged(format!("a call has the state {word}")))?;
+            rows[Book::Of(state).place()] = count;
+        }
+        let purged = [Book::PurgedJournaled, Book::PurgedDiscarded];
+        for (state, purged) in [State::Journaled, State::Discarded].into_iter().zip(purged) {
+            rows[Book::Of(state).place()] += self.tally.get(purged);
+        }
+        rows[Book::Finished.place()] = rows[..7].iter().sum();
+        let kept = self
+            .prepare("SELECT count(*) FROM unreadable")?
+            .query_row([], |r| r.get(0));
+        rows[Book::UnreadableKept.place()] = sql(self, kept)?;
+        let counted = (0..8).chain([Book::UnreadableKept.place()]);
+        let wrong = counted
+            .filter(|place| rows[*place] != self.tally.counts[*place])
+            .map(|place| (NAMES[place], self.tally.counts[place], rows[place]));
+        let mut wrong: Vec<_> = wrong.collect();
+        wrong.extend(self.recount_letters()?);
+        Ok(Recount { wrong })
+    }
+
+    /// Reasons whose letters are not as many as was kept.
+    fn recount_letters(&self) -> Result<Vec<(&'static str, i64, i64)>, Error> {
+        let mut letters = self.prepare(
+            "SELECT reason, sum(kept), sum(found) FROM (
+                 SELECT reason, count AS kept, 0 AS found FROM letters
+                 UNION ALL
+                 SELECT reason, 0, count(*) FROM calls
+                 WHERE state IN ('dead', 'parked') GROUP BY reason)
+             GROUP BY reason HAVING sum(kept) != sum(found)",
+        )?;
+        let rows = letters.query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
+        let rows = rows.and_then(Iterator::collect);
+        let rows: Vec<(String, i64, i64)> = sql(self, rows)?;
+        let rows = rows.into_iter().map(|(word, kept, found)| {
+            let reason = self.read_reason(RowId(0), &word)?;
+            Ok((reason.word(), kept, found))
+        });
+        rows.collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_state_has_its_own_place_and_word() {
+        for (at, state) in State::ALL.into_iter().enumerate() {
+            assert_eq!(Book::Of(state).place(), at);
+            assert_eq!(NAMES[at], state.word());
+        }
+    }
+}

@@ -1,0 +1,563 @@
+//! Every operation and every question of the spool, one after the other, over as many rows of
+//! each kind as asked.
+
+use super::call::{at, finished, journal};
+use super::deliveries::signature;
+use crate::{
+    Ask, Delivery, Done, Fate, Finished, LetterFilter, Op, RowId, Settings, SlotRow, Step, Store,
+    Told,
+};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::lead_field;
+use callbridge_model::TokenPrint;
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use std::sync::Arc;
+use std::time::Duration;
+
+const MONTH: i64 = 30 * 24 * 3600;
+const PAGE: usize = 5;
+
+/// Rows by their kind, in the order they were made.
+pub struct Rows([Vec<RowId>; KINDS.len()]);
+
+/// How a row of each kind comes to be, and what happens to it then.
+const KINDS: [(Outcome, Option<Reason>, &[&str]); 12] = [
+    (Outcome::Journal, None, &[]),
+    (Outcome::Journal, None, &["send", "return"]),
+    (Outcome::Journal, None, &["send", "accept"]),
+    (Outcome::Journal, None, &["send", "accept", "absent"]),
+    (Outcome::Journal, None, &["send", "orphan"]),
+    (Outcome::Journal, None, &["send", "accept", "confirm"]),
+    (
+        Outcome::DeadLetter,
+        Some(Reason::AmbiguousLead),
+        &["discard"],
+    ),
+    (Outcome::DeadLetter, Some(Reason::TalkExceedsDuration), &[]),
+    (Outcome::DeadLetter, Some(Reason::Incomplete), &[]),
+    (Outcome::DeadLetter, Some(Reason::NoLead), &[]),
+    (Outcome::DeadLetter, Some(Reason::NoEmployee), &[]),
+    (Outcome::DeadLetter, Some(Reason::InvalidEpoch), &[]),
+];
+const READY: usize = 0;
+const HELD: usize = 1;
+pub const SUBMITTED: usize = 2;
+const DEAD: usize = 7;
+const INCOMPLETE: usize = 8;
+const PARKED: usize = 9;
+
+pub fn token() -> TokenPrint {
+    TokenPrint::of("token")
+}
+
+fn step_named(name: &str, n: u32) -> Step {
+    let later = at(1_000 + i64::from(n));
+    match name {
+        "send" => Step::Send,
+        "return" => Step::Returned {
+            not_before: later,
+            why: "503".into(),
+            failures: 1,
+        },
+        "accept" => Step::Accepted {
+            request_id: format!("r-{n}"),
+            token: token(),
+        },
+        "absent" => Step::Absent {
+            next_look: later,
+            times: 2,
+        },
+        "orphan" => Step::Orphaned {
+            next_look: later,
+            fate: Fate::Resubmit,
+            why: "killed".into(),
+        },
+        "confirm" => Step::Confirmed,
+        "discard" => Step::Discard,
+        other => panic!("{other}"),
+    }
+}
+
+/// The n-th call of a kind.
+fn call(kind: usize, n: u32) -> Finished {
+    let (outcome, reason, _) = KINDS[kind];
+    let mut call = finished(
+        u32::try_from(kind).expect("small") * 1_000_000 + n,
+        outcome,
+        reason,
+    );
+    call.judged.live = n.is_multiple_of(2);
+    call
+}
+
+pub fn write(store: &mut Store, ops: Vec<Op>) -> Vec<Done> {
+    store.write(ops).expect("stored")
+}
+
+fn finish(store: &mut Store, call: Finished) {
+    write(store, vec![Op::Finish(Box::new(call))]);
+}
+
+pub fn step(store: &mut Store, row: RowId, step: Step) {
+    let at = at(2_000);
+    write(store, vec![Op::Step { row, step, at }]);
+}
+
+fn unreadable(n: u32) -> Op {
+    Op::Unreadable {
+        source: "amqp://pbx/".into(),
+        pbx: "pbx1".into(),
+        bytes: vec![b'x'; 100],
+        why: "no JSON".into(),
+        at: at(i64::from(n)),
+    }
+}
+
+/// A lead with a number of its own, as it was told at this second.
+fn told(n: u32, at: i64) -> Op {
+    let lead = LeadId::new(i64::from(n) + 1).expect("positive");
+    let phone = FirstPhone::Is(number(n));
+    let at = EpochSeconds::new(at);
+    Op::Learn(Box::new(LeadNews::new(lead, at, What::Created, phone)))
+}
+
+fn number(n: u32) -> Phone {
+    Phone::from_digits(998_930_000_000 + i64::from(n)).expect("a number")
+}
+
+/// A spool with `n` rows of each kind, and as many unreadable letters and notices.
+pub fn filled(n: u32) -> (Store, Rows) {
+    let settings = Settings {
+        notices: true,
+        look_up: true,
+        shows: Some(Arc::new(lead_field::Settings {
+            fields: lead_field::parse("last_call=11,last_missed=12,last_employee=13")
+                .expect("fields"),
+            zone: jiff::tz::TimeZone::UTC,
+            wrapper: None,
+        })),
+        ..Settings::default()
+    };
+    let mut store = Store::in_memory(settings).expect("memory");
+    store.remember_statements();
+    let rows = std::array::from_fn(|kind| {
+        let calls = (0..n).map(|n| Op::Finish(Box::new(call(kind, n))));
+        let done = write(&mut store, calls.collect());
+        let ids: Vec<RowId> = done.iter().map(new).collect();
+        for name in KINDS[kind].2 {
+            let steps = ids.iter().zip(0..n).map(|(row, n)| Op::Step {
+                row: *row,
+                step: step_named(name, n),
+                at: at(i64::from(n)),
+            });
+            write(&mut store, steps.collect());
+        }
+        ids
+    });
+    write(&mut store, (0..n).map(unreadable).collect());
+    write(&mut store, (0..n).map(|n| told(n, 1)).collect());
+    (store, Rows(rows))
+}
+
+fn new(done: &Done) -> RowId {
+    match done {
+        Done::New(row) | Done::Conflict(row) | Done::Unreadable(Some(row)) => *row,
+        other => panic!("{other:?}"),
+    }
+}
+
+impl Rows {
+    /// The k-th of the middle rows of a kind.
+    pub fn at(&self, kind: usize, k: usize) -> RowId {
+        let rows = &self.0[kind];
+        rows[(rows.len() / 2 + k) % rows.len()]
+    }
+
+    fn middle(&self) -> u32 {
+        u32::try_from(self.0[0].len() / 2).expect("small")
+    }
+}
+
+/// What it is called, and how it is done.
+pub type Act = (&'static str, fn(&mut Store, &Rows));
+
+/// Everything. The order matters: some lead to the row that a later one needs.
+pub const ACTS: &[Act] = &[
+    ("a new call", |store, _| finish(store, journal(900_001))),
+    ("the same call", |store, rows| {
+        finish(store, call(READY, rows.middle()))
+    }),
+    ("another call with its uuid", |store, _| {
+        let mut twin = journal(900_001);
+        twin.call.started = at(90_000);
+        twin.call.ended = at(90_005);
+        for _ in 0..2 {
+            finish(store, twin.clone());
+        }
+    }),
+    ("an incomplete call told whole", |store, rows| {
+        let n = u32::try_from(INCOMPLETE).expect("small") * 1_000_000 + rows.middle();
+        finish(store, finished(n, Outcome::Journal, None));
+    }),
+    (
+        "a call that an incomplete one was a part of",
+        |store, rows| {
+            let mut whole = journal(900_002);
+            let part = call(INCOMPLETE, (rows.middle() + 1) % (2 * rows.middle().max(1)));
+            whole.call.also_known_as.push(part.call.linkedid);
+            finish(store, whole);
+        },
+    ),
+    ("an internal call", |store, _| {
+        finish(store, finished(900_003, Outcome::Internal, None))
+    }),
+    ("a new letter", |store, _| {
+        let reason = Some(Reason::NoLead);
+        finish(store, finished(900_004, Outcome::DeadLetter, reason));
+    }),
+    ("an open call", |store, _| {
+        let open = |snapshot| Op::Open {
+            pbx: "pbx1".into(),
+            key: 7,
+            snapshot,
+        };
+        write(store, vec![open(Some(vec![1]))]);
+        store.open_calls("pbx1").expect("readable");
+        store.all_open_calls().expect("readable");
+        write(store, vec![open(None)]);
+    }),
+    ("a position", |store, _| {
+        let source = "file:///cel".to_owned();
+        let position = serde_json::json!({"offset": 1});
+        write(store, vec![Op::Position { source, position }]);
+        store.position("file:///cel").expect("readable");
+    }),
+    ("bytes nobody reads", |store, _| {
+        let row = new(&write(store, vec![unreadable(1)])[0]);
+        store.letter(row).expect("readable");
+        let refused = Op::Step {
+            row,
+            step: Step::Expire,
+            at: at(1),
+        };
+        store
+            .write(vec![refused])
+            .expect_err("discard alone exists");
+        step(store, row, Step::Discard);
+    }),
+    ("send", |store, rows| {
+        step(store, rows.at(READY, 0), Step::Send)
+    }),
+    ("rows under way", |store, _| {
+        drop(store.sending().expect("readable"))
+    }),
+    ("unsent", |store, rows| {
+        step(store, rows.at(READY, 0), Step::Unsent)
+    }),
+    ("send and return", |store, rows| {
+        step(store, rows.at(READY, 0), Step::Send);
+        step(store, rows.at(READY, 0), step_named("return", 7));
+    }),
+    ("send a held one", |store, rows| {
+        step(store, rows.at(HELD, 0), Step::Send)
+    }),
+    ("accept", |store, rows| {
+        step(store, rows.at(HELD, 0), step_named("accept", 7))
+    }),
+    ("poll", |store, rows| {
+        let next_poll = at(9_000);
+        step(store, rows.at(SUBMITTED, 0), Step::NotYet { next_poll });
+    }),
+    ("miss", |store, rows| {
+        step(store, rows.at(SUBMITTED, 0), step_named("absent", 7))
+    }),
+    ("confirm", |store, rows| {
+        step(store, rows.at(SUBMITTED, 0), Step::Confirmed)
+    }),
+    ("lose the way", |store, rows| {
+        step(store, rows.at(SUBMITTED, 1), step_named("orphan", 7));
+    }),
+    ("send once more", |store, rows| {
+        let why = "not in the journal".into();
+        step(store, rows.at(SUBMITTED, 1), Step::Resubmit { why });
+    }),
+    ("die", |store, rows| {
+        let died = Step::Died {
+            reason: Reason::Failed,
+            message: "no such lead".into(),
+            errors: serde_json::json!([1]),
+        };
+        step(store, rows.at(SUBMITTED, 2), died);
+    }),
+    ("check again", |store, rows| {
+        let mut record = call(DEAD, rows.middle()).judged.record;
+        record.lead_id = LeadId::new(4_002);
+        let before = "lead 4001".into();
+        step(store, rows.at(DEAD, 0), Step::Recheck { record, before });
+    }),
+    ("retry", |store, rows| {
+        let record = store
+            .row(rows.at(DEAD, 1))
+            .expect("readable")
+            .expect("a row")
+            .record;
+        step(store, rows.at(DEAD, 1), Step::Retry { record });
+    }),
+    ("release", |store, rows| {
+        let record = store
+            .row(rows.at(PARKED, 0))
+            .expect("readable")
+            .expect("a row")
+            .record;
+        step(store, rows.at(PARKED, 0), Step::Release { record });
+    }),
+    ("judge otherwise", |store, rows| {
+        let waits_for = |reason: Reason| Step::Rejudged {
+            reason,
+            message: "the directory has two leads".into(),
+        };
+        step(store, rows.at(PARKED, 3), waits_for(Reason::AmbiguousLead));
+        step(store, rows.at(PARKED, 3), waits_for(Reason::NoLead));
+    }),
+    ("expire", |store, rows| {
+        step(store, rows.at(PARKED, 1), Step::Expire)
+    }),
+    ("discard", |store, rows| {
+        step(store, rows.at(PARKED, 2), Step::Discard)
+    }),
+    ("a slot", |store, _| {
+        let slot = SlotRow {
+            slot: 1,
+            token: token(),
+            boot_id: "boot".into(),
+            sent: Duration::ZERO,
+            answered: None,
+            wall_sent: at(1),
+        };
+        write(store, vec![Op::Slot(slot)]);
+        store.slots().expect("readable");
+        write(store, vec![Op::SlotGone { slot: 1 }]);
+    }),
+    ("a setting", |store, _| {
+        let (key, value) = ("k".to_owned(), "v".to_owned());
+        write(
+            store,
+            vec![
+                Op::Meta {
+                    key: key.clone(),
+                    value,
+                },
+                Op::MetaGone { key },
+            ],
+        );
+    }),
+    ("a binding", |store, _| {
+        let address = "https://crm".to_owned();
+        let company = Op::BindCompany {
+            company: "c".into(),
+            application: "a".into(),
+        };
+        let rebind = true;
+        write(store, vec![Op::BindAddress { address, rebind }, company]);
+    }),
+    ("a count", |store, _| {
+        let counter = "clamped".to_owned();
+        write(store, vec![Op::Count { counter, by: 1 }]);
+    }),
+    ("the outbox", |store, _| {
+        let notices = store.notices(PAGE).expect("readable");
+        let notice = notices[0].notice;
+        write(store, vec![Op::NoticeSent { notice }]);
+    }),
+    ("deliveries", |store, rows| {
+        let sent = at(3_000);
+        step(store, rows.at(READY, 3), Step::Send);
+        let learn = Told::Learn(Box::new(LeadNews::new(
+            LeadId::new(9_001).expect("an id"),
+            sent.floor_seconds(),
+            What::Created,
+            FirstPhone::None,
+        )));
+        write(
+            store,
+            vec![Op::Delivery(Box::new(Delivery {
+                installation: "9".into(),
+                event: "a lead".into(),
+                signature: signature("a lead"),
+                company: "c".into(),
+                at: sent,
+                told: learn,
+            }))],
+        );
+        for (kind, k) in [(READY, 3), (SUBMITTED, 3), (DEAD, 3)] {
+            let row = store
+                .row(rows.at(kind, k))
+                .expect("readable")
+                .expect("a row");
+            let delivery = |event: &str| {
+                Op::Delivery(Box::new(Delivery {
+                    installation: "9".into(),
+                    event: event.to_owned(),
+                    signature: signature(event),
+                    company: "c".into(),
+                    at: sent,
+                    told: Told::Completed {
+                        uuid: row.uuid,
+                        leads: Vec::new(),
+                    },
+                }))
+            };
+            let event = format!("event {}", row.id);
+            write(store, vec![delivery(&event), delivery(&event)]);
+        }
+    }),
+    ("purge what is due", |store, _| {
+        write(store, vec![Op::Purge { now: at(MONTH + 2) }]);
+    }),
+    ("the sender's head, all due", |store, _| {
+        head(store, 100_000);
+    }),
+    ("the sender's head, none due", |store, _| {
+        head(store, 500);
+    }),
+    (
+        "the sender's head after the clock was set back",
+        |store, _| {
+            head(store, -100_000);
+        },
+    ),
+    ("what a sweep seeks", |store, _| {
+        for token in [token(), TokenPrint::of("another")] {
+            store.sought(&ask(1, Some(token))).expect("readable");
+        }
+    }),
+    ("a call by its ids", |store, rows| {
+        let call = call(READY, rows.middle());
+        let uuid = call.judged.record.uuid.expect("one");
+        store.row_of(uuid).expect("readable").expect("a row");
+        store
+            .find_call(call.call.linkedid.as_str())
+            .expect("readable");
+        store
+            .tombstone("pbx1", call.call.linkedid.as_str())
+            .expect("readable");
+    }),
+    ("a call by its uuid's beginning", |store, rows| {
+        let uuid = call(READY, rows.middle()).judged.record.uuid.expect("one");
+        store
+            .search_call(&uuid.to_string()[..34])
+            .expect("readable");
+    }),
+    ("no call at all", |store, _| {
+        drop(store.search_call("1.2").expect("readable"))
+    }),
+    ("the oldest calls", |store, _| {
+        drop(store.oldest(PAGE).expect("readable"))
+    }),
+    ("a page of letters", |store, _| {
+        letters(store, LetterFilter::default())
+    }),
+    ("a later page of letters", |store, rows| {
+        let after = Some(rows.at(INCOMPLETE, 0));
+        letters(
+            store,
+            LetterFilter {
+                after,
+                ..LetterFilter::default()
+            },
+        );
+    }),
+    ("letters of a reason", |store, rows| {
+        let (reason, after) = (Some(Reason::NoEmployee), Some(rows.at(DEAD, 0)));
+        letters(
+            store,
+            LetterFilter {
+                reason,
+                after,
+                ..LetterFilter::default()
+            },
+        );
+    }),
+    ("letters by id", |store, rows| {
+        let ids = Some(vec![rows.at(DEAD, 5), rows.at(PARKED, 5)]);
+        letters(
+            store,
+            LetterFilter {
+                ids,
+                ..LetterFilter::default()
+            },
+        );
+    }),
+    ("letters by reason", |store, _| {
+        drop(store.letters_by_reason().expect("readable"))
+    }),
+    ("numbers without a lead", |store, _| {
+        drop(store.parked_phones(None, PAGE).expect("readable"));
+    }),
+    ("parked calls of a number", |store, _| {
+        let phone = Phone::from_e164("+998909000050").expect("a number");
+        store.waiting_by_phone(&phone).expect("readable");
+        store.torn_after(None, PAGE).expect("readable");
+    }),
+    ("parked calls", |store, _| {
+        let page = store.parked_after(None, PAGE).expect("readable");
+        store
+            .parked_after(page.last().copied(), PAGE)
+            .expect("readable");
+    }),
+    ("parked calls that have waited", |store, _| {
+        store
+            .parked_before(at(1_000_000_000), PAGE)
+            .expect("readable");
+    }),
+    ("a lead with another number", |store, rows| {
+        let mut news = LeadNews::new(
+            LeadId::new(i64::from(rows.middle())).expect("positive"),
+            EpochSeconds::new(2),
+            What::Created,
+            FirstPhone::Is(number(999_999)),
+        );
+        write(store, vec![Op::Learn(Box::new(news.clone()))]);
+        news.what = What::Merged {
+            from: vec![LeadId::new(1).expect("positive")],
+        };
+        write(store, vec![Op::Learn(Box::new(news))]);
+        store.take_awaited();
+    }),
+    ("a number of the directory", |store, rows| {
+        drop(store.holders(&number(rows.middle())).expect("readable"));
+        let lead = LeadId::new(1).expect("positive");
+        store.survivor(lead).expect("readable").expect("merged");
+    }),
+    ("a page of the directory", |store, _| {
+        drop(store.directory(None, PAGE).expect("readable"));
+        store.directory_size().expect("readable");
+    }),
+    ("the books", |store, _| {
+        drop((store.books(), store.binding().expect("readable")))
+    }),
+];
+
+fn letters(store: &Store, filter: LetterFilter) {
+    let limit = PAGE;
+    store
+        .letters(&LetterFilter { limit, ..filter })
+        .expect("readable");
+}
+
+pub fn ask(seconds: i64, token: Option<TokenPrint>) -> Ask {
+    Ask {
+        now: at(seconds),
+        tokens: token.into_iter().collect(),
+        ripe_before: at(seconds),
+        untried_first: false,
+    }
+}
+
+/// With the token in use, and with another one.
+fn head(store: &Store, seconds: i64) {
+    for token in [Some(token()), Some(TokenPrint::of("another")), None] {
+        store.head(&ask(seconds, token)).expect("a head");
+    }
+}

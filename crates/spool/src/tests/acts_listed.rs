@@ -1,0 +1,72 @@
+//! The acts of `calls`: pages of calls, of a number, and of calls between extensions.
+
+use super::acts::{Act, write};
+use super::call::{T0, at, finished};
+use crate::{CallFilter, Op, Place, Store};
+use callbridge_model::{Outcome, TypedNumber};
+
+fn number() -> TypedNumber {
+    TypedNumber::read("890 0000007", []).expect("a number")
+}
+
+fn page(store: &Store, filter: &CallFilter) {
+    store.listed(filter, filter.beginning()).expect("readable");
+}
+
+/// Everything, after [`super::acts_errands::ERRANDS`].
+pub const LISTED: &[Act] = &[
+    ("a page of calls", |store, _| {
+        page(store, &CallFilter::default())
+    }),
+    ("calls of a time", |store, _| {
+        let from = Some(T0 + 20);
+        let until = Some(T0 + 30);
+        page(
+            store,
+            &CallFilter {
+                from,
+                until,
+                ..CallFilter::default()
+            },
+        );
+    }),
+    ("calls of a number", |store, _| {
+        let phone = Some(number());
+        page(
+            store,
+            &CallFilter {
+                phone,
+                ..CallFilter::default()
+            },
+        );
+    }),
+    ("calls of a number, newest first", |store, _| {
+        drop(store.listed_back(&number(), Place::END).expect("readable"));
+    }),
+    ("the newest call", |store, _| {
+        let newest = store.newest_start(at(100_000).floor_seconds().get());
+        assert!(newest.expect("readable").is_some());
+    }),
+    ("the extensions of the newest calls", |store, _| {
+        drop(store.extensions_met().expect("readable"));
+    }),
+    ("calls that moved", |store, _| {
+        let seen = store.moves_so_far() - 1;
+        let (moved, _) = store
+            .moved_since(seen, 5)
+            .expect("readable")
+            .expect("remembered");
+        assert_eq!(moved.len(), 1);
+    }),
+    ("a call between extensions, and their list", |store, _| {
+        let call = finished(900_000, Outcome::Internal, None);
+        write(store, vec![Op::Finish(Box::new(call))]);
+        let last = store.newest_internal().expect("readable");
+        let (calls, _) = store.internal_since(last - 1).expect("readable");
+        assert_eq!(calls.len(), 1);
+        let all = CallFilter::default();
+        store
+            .listed_internal(&all, all.beginning())
+            .expect("readable");
+    }),
+];

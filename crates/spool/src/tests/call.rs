@@ -1,0 +1,95 @@
+//! Made-up calls.
+
+use crate::{Ask, FIRST_POLL, Finished};
+use callbridge_call::call::HeardNumber;
+use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, FinishedCall, UniqueId};
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallRecord, CallUuid, Judged, LeadId, Outcome, Phone, Reason};
+use std::time::Duration;
+
+/// The moment that tests begin at.
+pub const T0: i64 = 1_795_151_317;
+
+/// So many seconds after the beginning.
+pub fn at(seconds: i64) -> EventTime {
+    EventTime::from_seconds(T0 + seconds)
+}
+
+/// The `n`-th call: a number, a linkedid and a uuid of its own.
+pub fn finished(n: u32, outcome: Outcome, reason: Option<Reason>) -> Finished {
+    let linkedid = format!("{T0}.{}", n * 2);
+    let number = format!("99890{n:07}");
+    let id = |text: &str| UniqueId::new(text).expect("not empty");
+    let kept = matches!(outcome, Outcome::Journal | Outcome::DeadLetter);
+    let start = T0 + i64::from(n);
+    let record = CallRecord {
+        uuid: kept.then(|| CallUuid(uuid::Uuid::from_u128(u128::from(n) + 1))),
+        linkedid: linkedid.clone(),
+        pbx: "pbx1".into(),
+        direction: Direction::Inbound,
+        answered: true,
+        lead_id: reason.is_none().then(|| LeadId::new(4001)).flatten(),
+        trunk: Some("city".into()),
+        client_phone: Phone::from_e164(&format!("+{number}")),
+        employee: Some("101".into()),
+        employee_id: None,
+        employees_in_order: vec!["101".into()],
+        started_at: EpochSeconds::new(start),
+        duration_sec: 5,
+        talk_time_sec: 4,
+        incomplete: false,
+        estimate: false,
+        by_hand: None,
+    };
+    let call = FinishedCall {
+        linkedid: id(&linkedid),
+        also_known_as: vec![id(&linkedid), id(&format!("{T0}.{}", n * 2 + 1))],
+        direction: Direction::Inbound,
+        answered: true,
+        trunk: Some("city".into()),
+        number: Some(HeardNumber {
+            text: number,
+            from_dial_string: false,
+        }),
+        employee: Some(Extension::new("101")),
+        employees_in_order: vec![Extension::new("101")],
+        started: EventTime::from_seconds(start),
+        ended: EventTime::from_seconds(start + 5),
+        talk: Duration::from_millis(4_150),
+        variables: Vec::new(),
+        userfields: Vec::new(),
+        incomplete: None,
+        estimate: false,
+        live: true,
+        remarks: Vec::new(),
+        why: Vec::new(),
+        timeline: None,
+        unmatched: Vec::new(),
+        shown_number: None,
+    };
+    let judged = Judged {
+        record,
+        outcome,
+        reason,
+        message: reason.map_or_else(String::new, |reason| format!("because of {reason}")),
+        live: true,
+        remarks: Vec::new(),
+        judged_at: at(i64::from(n) + 6),
+    };
+    Finished { judged, call }
+}
+
+/// A call for the journal.
+pub fn journal(n: u32) -> Finished {
+    finished(n, Outcome::Journal, None)
+}
+
+/// What a sender with the token `token` asks for.
+pub fn ask(now: EventTime) -> Ask {
+    Ask {
+        now,
+        tokens: vec![TokenPrint::of("token")],
+        ripe_before: now.minus(FIRST_POLL),
+        untried_first: false,
+    }
+}

@@ -1,0 +1,72 @@
+//! What becomes of a letter `incomplete` when its call is told again, and better?
+
+use super::call::{at, finished, journal};
+use crate::{Done, Finished, Op, RowId, Settings, State, Step, Store};
+use callbridge_model::{CallUuid, Outcome, Reason};
+
+fn finish(store: &mut Store, call: &Finished) -> Done {
+    let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert!(store.books().balance());
+    done.expect("stored").remove(0)
+}
+
+fn incomplete(n: u32) -> Finished {
+    let mut half = finished(n, Outcome::DeadLetter, Some(Reason::Incomplete));
+    half.call.incomplete = Some("its end was not heard".into());
+    half.call.ended = half.call.started;
+    half
+}
+
+#[test]
+fn a_letter_that_nobody_has_retried_is_sent_with_the_better_values_once() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let Done::New(row) = finish(&mut store, &incomplete(1)) else {
+        panic!("a letter")
+    };
+    // As little again changes nothing.
+    assert_eq!(finish(&mut store, &incomplete(1)), Done::Repeat(Some(row)));
+    let whole = journal(1);
+    assert_eq!(finish(&mut store, &whole), Done::Corrected(row));
+    let stored = store.row(row).expect("readable").expect("a row");
+    assert_eq!((stored.state, stored.reason), (State::Ready, None));
+    assert_eq!(stored.record, whole.judged.record);
+    assert_eq!(finish(&mut store, &whole), Done::Repeat(Some(row)));
+    assert_eq!((store.books().finished, store.books().dead), (1, 0));
+}
+
+#[test]
+fn a_letter_that_a_person_has_sent_is_left_alone() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    finish(&mut store, &incomplete(1));
+    let record = incomplete(1).judged.record;
+    let step = Step::Retry {
+        record: record.clone(),
+    };
+    let retry = Op::Step {
+        row: RowId(1),
+        step,
+        at: at(9),
+    };
+    store.write(vec![retry]).expect("retried");
+    assert_eq!(
+        finish(&mut store, &journal(1)),
+        Done::Repeat(Some(RowId(1)))
+    );
+    let stored = store.row(RowId(1)).expect("readable").expect("a row");
+    assert_eq!(stored.record, record);
+}
+
+#[test]
+fn a_letter_that_proves_to_be_a_part_of_another_call_is_given_up() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let part = incomplete(1);
+    finish(&mut store, &part);
+    let mut whole = journal(7);
+    whole.judged.record.uuid = Some(CallUuid(uuid::Uuid::from_u128(77)));
+    whole.call.also_known_as.push(part.call.linkedid.clone());
+    let done = finish(&mut store, &whole);
+    assert!(matches!(done, Done::New(_)), "{done:?}");
+    let books = store.books();
+    assert_eq!((books.ready, books.dead, books.discarded), (1, 0, 1));
+}

@@ -1,0 +1,312 @@
+//! What do events of the service change, and when are they known?
+
+use super::call::{ask, at, finished, journal};
+use super::table::steps;
+use crate::{
+    DELIVERIES_KEPT, Delivered, Delivery, Done, Error, Fate, Hooked, Op, RowId, Settings, State,
+    Step, Store, Told,
+};
+use callbridge_model::TokenPrint;
+use callbridge_model::{LeadId, Outcome, Reason};
+use std::time::Duration;
+
+fn store() -> Store {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let bind = Op::BindCompany {
+        company: "77".into(),
+        application: "5".into(),
+    };
+    store.write(vec![bind]).expect("bound");
+    store
+}
+
+/// What proves something else than any other text.
+pub fn signature(text: &str) -> [u8; 32] {
+    let digest = ring::digest::digest(&ring::digest::SHA256, text.as_bytes());
+    digest.as_ref().try_into().expect("32 bytes")
+}
+
+/// The event of this name, of our company: the `n`-th call is complete.
+fn event(name: &str, n: u32, seconds: i64) -> Delivery {
+    Delivery {
+        installation: "9001".into(),
+        event: name.into(),
+        signature: signature(&format!("{name} {seconds}")),
+        company: "77".into(),
+        at: at(seconds),
+        told: Told::Completed {
+            uuid: journal(n).judged.record.uuid.expect("a uuid"),
+            leads: vec![LeadId::new(4001).expect("an id")],
+        },
+    }
+}
+
+fn deliver(store: &mut Store, delivery: Delivery) -> Delivered {
+    let done = store.write(vec![Op::Delivery(Box::new(delivery))]);
+    match done.expect("stored").pop() {
+        Some(Done::Delivered(delivered)) => delivered,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Result<Done, Error> {
+    let at = at(seconds);
+    let done = store.write(vec![Op::Step { row, step, at }]);
+    done.map(|mut done| done.pop().expect("an answer"))
+}
+
+/// The first call, ready, and the steps it takes then.
+fn call(store: &mut Store, way: &[Step]) -> RowId {
+    let done = store.write(vec![Op::Finish(Box::new(journal(1)))]);
+    let Ok([Done::New(row)]) = done.as_deref() else {
+        panic!("{done:?}");
+    };
+    for (taken, seconds) in way.iter().zip(10..) {
+        step(store, *row, taken.clone(), seconds).expect("a step that exists");
+    }
+    *row
+}
+
+fn accepted() -> Step {
+    Step::Accepted {
+        request_id: "r-1".into(),
+        token: TokenPrint::of("token"),
+    }
+}
+
+fn orphaned(fate: Fate) -> Step {
+    Step::Orphaned {
+        next_look: at(20),
+        fate,
+        why: "killed".into(),
+    }
+}
+
+fn died(reason: Reason) -> Step {
+    Step::Died {
+        reason,
+        message: "words".into(),
+        errors: serde_json::Value::Null,
+    }
+}
+
+fn state(store: &Store, row: RowId) -> State {
+    store.row(row).expect("readable").expect("a row").state
+}
+
+#[test]
+fn a_webhook_confirms_a_call_wherever_nobody_knows_better() {
+    let sent = || vec![Step::Send];
+    let submitted = || vec![Step::Send, accepted()];
+    let letter = |reason| vec![Step::Send, accepted(), died(reason)];
+    let returned = Step::Returned {
+        not_before: at(60),
+        why: "time-out".into(),
+        failures: 1,
+    };
+    let ways = [
+        (vec![], State::Journaled),
+        (sent(), State::Journaled),
+        (vec![Step::Send, returned], State::Journaled),
+        (submitted(), State::Journaled),
+        (vec![Step::Send, orphaned(Fate::Resubmit)], State::Journaled),
+        (
+            vec![Step::Send, orphaned(Fate::ServerError)],
+            State::Journaled,
+        ),
+        (vec![Step::Send, orphaned(Fate::Changed)], State::Dead),
+        (letter(Reason::ServerError), State::Journaled),
+        (letter(Reason::Unconfirmed), State::Journaled),
+        (letter(Reason::Failed), State::Dead),
+        (letter(Reason::Rejected), State::Dead),
+        (letter(Reason::NoLead), State::Parked),
+        (
+            vec![died(Reason::Unconfirmed), Step::Discard],
+            State::Discarded,
+        ),
+    ];
+    for (way, end) in ways {
+        let mut store = store();
+        let row = call(&mut store, &way);
+        let before = state(&store, row);
+        let delivered = deliver(&mut store, event("a", 1, 30));
+        assert_eq!(state(&store, row), end, "{way:?}");
+        let expected = match (before == end, end) {
+            (_, State::Journaled) => Delivered::Confirmed {
+                row,
+                elsewhere: false,
+            },
+            (false, _) => Delivered::Overtaken(row),
+            (true, _) => Delivered::Settled(row),
+        };
+        assert_eq!(delivered, expected, "{way:?}");
+        assert!(store.books().balance());
+        assert_eq!(store.recount().expect("a recount").wrong, [], "{way:?}");
+    }
+}
+
+#[test]
+fn an_answer_that_comes_after_the_webhook_changes_nothing_and_is_no_error() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send]);
+    deliver(&mut store, event("a", 1, 30));
+    let before = (store.columns(), store.books());
+    for late in steps().into_iter().filter(Step::is_answer) {
+        let done = step(&mut store, row, late.clone(), 40);
+        assert_eq!(done, Ok(Done::Stepped(State::Journaled)), "{late:?}");
+    }
+    for other in steps().into_iter().filter(|step| !step.is_answer()) {
+        assert!(
+            step(&mut store, row, other.clone(), 40).is_err(),
+            "{other:?}"
+        );
+    }
+    assert_eq!((store.columns(), store.books()), before);
+    assert!(
+        store.notices(10).expect("readable").is_empty(),
+        "no letter came of it"
+    );
+}
+
+#[test]
+fn a_call_confirmed_otherwise_refuses_late_answers_as_before() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send, accepted(), Step::Confirmed]);
+    let settled = deliver(&mut store, event("a", 1, 30));
+    assert_eq!(settled, Delivered::Settled(row));
+    assert!(step(&mut store, row, died(Reason::Failed), 40).is_err());
+}
+
+#[test]
+fn a_pair_is_known_again_for_a_day_and_another_installation_is_another_pair() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send]);
+    let confirmed = Delivered::Confirmed {
+        row,
+        elsewhere: false,
+    };
+    assert_eq!(deliver(&mut store, event("a", 1, 30)), confirmed);
+    assert_eq!(deliver(&mut store, event("a", 1, 31)), Delivered::Repeat);
+    let other = Delivery {
+        installation: "9002".into(),
+        ..event("a", 1, 32)
+    };
+    assert_eq!(deliver(&mut store, other), Delivered::Settled(row));
+    let purge = |store: &mut Store, seconds| {
+        let now = at(seconds);
+        store.write(vec![Op::Purge { now }]).expect("purged");
+    };
+    let day = i64::try_from(DELIVERIES_KEPT.as_secs()).expect("small");
+    purge(&mut store, 30 + day);
+    assert_eq!(deliver(&mut store, event("a", 1, 31)), Delivered::Repeat);
+    purge(&mut store, 31 + day);
+    assert_eq!(
+        deliver(&mut store, event("a", 1, 33)),
+        Delivered::Settled(row)
+    );
+}
+
+#[test]
+fn what_one_signature_proved_is_no_other_event_under_another_installation() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send]);
+    let first = event("a", 1, 30);
+    let replayed = Delivery {
+        installation: "9002".into(),
+        at: at(40),
+        ..first.clone()
+    };
+    let delivered = deliver(&mut store, first);
+    assert!(matches!(delivered, Delivered::Confirmed { .. }));
+    assert_eq!(deliver(&mut store, replayed), Delivered::Repeat);
+    let signed_anew = Delivery {
+        installation: "9002".into(),
+        ..event("a", 1, 41)
+    };
+    assert_eq!(deliver(&mut store, signed_anew), Delivered::Settled(row));
+}
+
+#[test]
+fn what_is_not_ours_changes_nothing_and_is_not_remembered_while_nobody_knows_whose_we_are() {
+    let mut unbound = Store::in_memory(Settings::default()).expect("memory");
+    let row = call(&mut unbound, &[Step::Send]);
+    let delivered = deliver(&mut unbound, event("a", 1, 30));
+    assert_eq!(delivered, Delivered::CompanyUnknown);
+    assert_eq!(state(&unbound, row), State::Sending);
+    let bind = Op::BindCompany {
+        company: "77".into(),
+        application: "5".into(),
+    };
+    unbound.write(vec![bind]).expect("bound");
+    let theirs = Delivery {
+        company: "78".into(),
+        ..event("a", 1, 30)
+    };
+    assert_eq!(deliver(&mut unbound, theirs), Delivered::OtherCompany);
+    assert_eq!(state(&unbound, row), State::Sending);
+    assert_eq!(deliver(&mut unbound, event("b", 2, 30)), Delivered::NotOurs);
+    let again = deliver(&mut unbound, event("a", 1, 30));
+    assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
+}
+
+#[test]
+fn a_call_that_stands_on_other_leads_is_confirmed_and_said_to() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send]);
+    let mut elsewhere = event("a", 1, 30);
+    elsewhere.told = Told::Completed {
+        uuid: journal(1).judged.record.uuid.expect("a uuid"),
+        leads: LeadId::new(4002).into_iter().collect(),
+    };
+    let confirmed = Delivered::Confirmed {
+        row,
+        elsewhere: true,
+    };
+    assert_eq!(deliver(&mut store, elsewhere), confirmed);
+}
+
+#[test]
+fn the_sender_sees_when_webhooks_last_confirmed_and_how_long_they_take() {
+    let mut store = store();
+    let head = |store: &Store| store.head(&ask(at(100))).expect("a head").hooked;
+    let seconds = Duration::from_secs;
+    assert_eq!(head(&store), None);
+    for n in 1..=3 {
+        let finish = Op::Finish(Box::new(finished(n, Outcome::Journal, None)));
+        store.write(vec![finish]).expect("stored");
+        let row = RowId(n.into());
+        step(&mut store, row, Step::Send, 10).expect("sent");
+        if n < 3 {
+            step(&mut store, row, accepted(), 10).expect("accepted");
+        }
+        deliver(&mut store, event(&n.to_string(), n, 10 + 8 / i64::from(n)));
+    }
+    let seen = Hooked {
+        at: at(12),
+        after: Duration::ZERO,
+        usual: seconds(7) - seconds(7) / 8,
+    };
+    assert_eq!(head(&store), Some(seen));
+}
+
+#[test]
+fn a_delivery_beside_a_request_that_fails_is_stored_all_the_same() {
+    let mut store = store();
+    let row = call(&mut store, &[Step::Send]);
+    let refused = Op::Step {
+        row,
+        step: Step::Expire,
+        at: at(30),
+    };
+    let delivery = Op::Delivery(Box::new(event("a", 1, 30)));
+    let done = store.write(vec![delivery, refused]);
+    assert!(done.is_err());
+    assert_eq!(
+        state(&store, row),
+        State::Sending,
+        "all of a request or nothing"
+    );
+    assert_eq!(store.hooked(), Ok(None));
+    let again = deliver(&mut store, event("a", 1, 31));
+    assert!(matches!(again, Delivered::Confirmed { .. }), "{again:?}");
+}

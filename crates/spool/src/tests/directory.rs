@@ -1,0 +1,178 @@
+//! Is the directory on disk the one of the rules?
+
+use super::call::{at, finished};
+use crate::{DirectorySize, Done, Handle, Op, Settings, Store, open};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::memory::Remembered;
+use callbridge_leads::directory::{ContactId, ContactPhones, FirstPhone, LeadNews, What};
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+use proptest::prelude::*;
+
+fn lead(id: i64) -> LeadId {
+    LeadId::new(id).expect("positive")
+}
+
+fn phone(n: i64) -> Phone {
+    Phone::from_digits(998_901_110_000 + n).expect("a number")
+}
+
+fn news(id: i64, at: i64, what: What, first: Option<i64>) -> LeadNews {
+    let first = first.map_or(FirstPhone::None, |n| FirstPhone::Is(phone(n)));
+    LeadNews::new(lead(id), EpochSeconds::new(at), what, first)
+}
+
+fn learn(news: LeadNews) -> Op {
+    Op::Learn(Box::new(news))
+}
+
+fn store() -> Store {
+    Store::in_memory(Settings::default()).expect("memory")
+}
+
+fn write(store: &mut Store, news: LeadNews) -> bool {
+    let done = store.write(vec![learn(news)]).expect("stored");
+    match done[..] {
+        [Done::Learned { new }] => new,
+        _ => panic!("{done:?}"),
+    }
+}
+
+fn any_news() -> impl Strategy<Value = LeadNews> {
+    let what = prop_oneof![
+        2 => Just(What::Created),
+        3 => Just(What::PropertiesUpdated),
+        1 => Just(What::Filter),
+        1 => Just(What::Deleted),
+        2 => prop::collection::vec(1_i64..6, 1..3)
+            .prop_map(|ids| What::Merged { from: ids.into_iter().map(lead).collect() }),
+    ];
+    let phones = || prop::collection::vec((0_i64..9).prop_map(phone), 0..3);
+    let contact = (prop::option::of(1_i64..4), phones(), phones()).prop_map(|(id, before, now)| {
+        let contact = id.and_then(ContactId::new);
+        ContactPhones {
+            contact,
+            now,
+            before,
+        }
+    });
+    let contacts = prop::collection::vec(contact, 0..3);
+    let first = prop::option::of(0_i64..9);
+    (1_i64..6, 0_i64..6, what, first, contacts, any::<bool>()).prop_map(
+        |(id, at, what, first, contacts, whole)| LeadNews {
+            whole: whole && what == What::Filter,
+            contacts,
+            ..news(id, at, what, first)
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_tables_answer_as_the_rules_do(history in prop::collection::vec(any_news(), 1..20)) {
+        let (mut remembered, mut store) = (Remembered::default(), store());
+        for news in history {
+            let known = remembered.clone();
+            remembered.learn(&news);
+            prop_assert_eq!(write(&mut store, news), known != remembered);
+            for n in 0..9 {
+                let on_disk = store.holders(&phone(n)).expect("readable");
+                prop_assert_eq!(on_disk, remembered.find(&phone(n)));
+            }
+            let held = (0..9).filter(|n| remembered.has(&phone(*n))).count() as u64;
+            let size = store.directory_size().expect("readable");
+            prop_assert_eq!(size, DirectorySize { phones: held, leads: remembered.living() });
+            let listed = store.directory(None, 100).expect("readable");
+            prop_assert_eq!(listed.len() as u64, held);
+        }
+    }
+}
+
+#[test]
+fn a_survivor_is_found_through_any_chain_unless_it_is_gone() {
+    let mut store = store();
+    let merged = |into, at, from: &[i64]| {
+        let from = from.iter().map(|id| lead(*id)).collect();
+        news(into, at, What::Merged { from }, None)
+    };
+    write(&mut store, merged(3, 30, &[2]));
+    write(&mut store, merged(2, 20, &[1]));
+    let survivor = |store: &Store, id| store.survivor(lead(id)).expect("readable");
+    assert_eq!(survivor(&store, 1), Some(lead(3)));
+    assert_eq!((survivor(&store, 3), survivor(&store, 9)), (None, None));
+    write(&mut store, merged(1, 40, &[3]));
+    let all = [1, 2, 3].map(|id| survivor(&store, id));
+    let one = Some(lead(1));
+    assert_eq!(all, [None, one, one], "the oldest merge of the loop is cut");
+    write(&mut store, news(1, 50, What::Deleted, None));
+    assert_eq!(survivor(&store, 2), None, "it is gone");
+}
+
+#[test]
+fn the_list_goes_on_from_page_to_page() {
+    let mut store = store();
+    for n in [4, 2, 8, 6] {
+        write(&mut store, news(n, 10, What::Created, Some(n)));
+    }
+    let page = |after: Option<i64>| {
+        let after = after.map(phone);
+        let page = store.directory(after.as_ref(), 3).expect("readable");
+        page.into_iter().map(|(phone, _)| phone).collect::<Vec<_>>()
+    };
+    assert_eq!(page(None), [phone(2), phone(4), phone(6)]);
+    assert_eq!(page(Some(6)), [phone(8)]);
+    assert_eq!(page(Some(8)), []);
+}
+
+fn awaited(handle: &Handle) -> Option<Vec<Phone>> {
+    let asked = handle.read_blocking(|store| Ok(store.take_awaited()));
+    asked.expect("readable")
+}
+
+/// A call from the n-th number that is a letter of this reason.
+fn letter(handle: &Handle, n: i64, reason: Reason) {
+    let mut call = finished(
+        u32::try_from(n).expect("small"),
+        Outcome::DeadLetter,
+        Some(reason),
+    );
+    call.judged.record.client_phone = Some(phone(n));
+    let done = handle.write_blocking(vec![Op::Finish(Box::new(call))]);
+    assert!(matches!(done.as_deref(), Ok([Done::New(_)])), "{done:?}");
+}
+
+#[test]
+fn calls_that_wait_for_a_number_are_named_when_something_is_learned_of_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    letter(&handle, 1, Reason::NoLead);
+    letter(&handle, 2, Reason::AmbiguousLead);
+    letter(&handle, 3, Reason::Failed);
+    let tell = |id, at, n| {
+        let op = learn(news(id, at, What::Created, Some(n)));
+        handle.write_blocking(vec![op]).expect("stored");
+    };
+    (1..6).for_each(|n| tell(n, 10, n));
+    assert_eq!(awaited(&handle), Some(vec![phone(1), phone(2)]));
+    assert_eq!(awaited(&handle), Some(vec![]), "told once");
+    tell(1, 10, 1);
+    assert_eq!(awaited(&handle), Some(vec![]), "nothing new");
+    guard.close();
+}
+
+#[test]
+fn the_directory_is_there_again_after_a_restart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let holders = |handle: &Handle| {
+        let found = handle.read_blocking(|store| store.holders(&phone(1)));
+        found.expect("readable").leads()
+    };
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let op = learn(news(1, at(1).floor_seconds().get(), What::Created, Some(1)));
+    handle.write_blocking(vec![op]).expect("stored");
+    guard.close();
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    assert_eq!(holders(&handle), [lead(1)]);
+    guard.close();
+}

@@ -1,0 +1,112 @@
+//! What if the disk is full?
+
+use super::call::journal;
+use crate::store::prepare;
+use crate::writer::start;
+use crate::{Done, Error, Op, Settings, Store};
+
+fn call(n: u32) -> Op {
+    Op::Finish(Box::new(journal(n)))
+}
+
+fn filled() -> (Store, u32) {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    store.limit_pages(60);
+    for n in 0..1000 {
+        match store.write(vec![call(n)]) {
+            Ok(_) => {}
+            Err(Error::Full { .. }) => return (store, n),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    panic!("it never filled");
+}
+
+#[test]
+fn a_full_disk_refuses_with_an_error_that_may_pass_and_keeps_all_it_has() {
+    let (mut store, taken) = filled();
+    let error = store.write(vec![call(taken)]).expect_err("still full");
+    assert!(error.is_retryable());
+    assert_eq!(error.exit_code(), 73);
+    assert_eq!(store.books().ready, u64::from(taken));
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert!(store.is_settled(), "a transaction was left open");
+    let linkedid = journal(taken).judged.record.linkedid;
+    assert_eq!(
+        store.tombstone("pbx1", &linkedid),
+        Ok(None),
+        "half a call was kept"
+    );
+}
+
+#[test]
+fn work_goes_on_by_itself_when_there_is_room() {
+    let (mut store, taken) = filled();
+    store.limit_pages(10_000);
+    let done = store.write(vec![call(taken)]).expect("room");
+    assert!(matches!(done[..], [Done::New(_)]));
+    assert_eq!(store.books().ready, u64::from(taken) + 1);
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+}
+
+#[test]
+fn in_a_group_what_finds_room_is_kept_and_the_rest_can_be_asked_again() {
+    let (mut store, taken) = filled();
+    let small = Op::Count {
+        counter: "small".into(),
+        by: 1,
+    };
+    let requests = vec![vec![small], (taken..taken + 50).map(call).collect()];
+    let works: Result<Vec<_>, Error> = requests.into_iter().map(prepare).collect();
+    let answers = store.write_group(&works.expect("storable"));
+    assert!(
+        matches!(answers[1], Err(Error::Full { .. })),
+        "{:?}",
+        answers[1]
+    );
+    assert_eq!(answers[0].is_ok(), store.counters().contains_key("small"));
+    assert_eq!(store.books().ready, u64::from(taken));
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert!(store.is_settled());
+}
+
+#[test]
+fn a_full_disk_is_in_trouble_until_something_was_written_and_nothing_written_is_not_that() {
+    let (mut store, taken) = filled();
+    // The last corners, so that not one row finds room.
+    for n in 0.. {
+        let small = Op::Meta {
+            key: format!("corner {n}"),
+            value: "full".into(),
+        };
+        if store.write(vec![small]).is_err() {
+            break;
+        }
+    }
+    let (handle, guard) = start(store, None, None).expect("a thread");
+    let error = handle.write_blocking(vec![call(taken)]).expect_err("full");
+    assert_eq!(handle.health().trouble, Some(error.clone()));
+    assert_eq!(handle.write_blocking(Vec::new()), Err(error.clone()));
+    assert_eq!(handle.health().trouble, Some(error));
+    let room = handle.read_blocking(|store| {
+        store.limit_pages(10_000);
+        Ok(())
+    });
+    room.expect("read");
+    assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
+    handle.write_blocking(vec![call(taken)]).expect("room");
+    assert_eq!(handle.health().trouble, None);
+    guard.close();
+}
+
+#[test]
+fn room_for_one_row_is_not_called_room_for_what_was_refused_a_moment_ago() {
+    let (store, taken) = filled();
+    store.limit_pages(64);
+    let (handle, guard) = start(store, None, None).expect("a thread");
+    let many = (taken..taken + 50).map(call).collect();
+    let error = handle.write_blocking(many).expect_err("no room for fifty");
+    assert_eq!(handle.write_blocking(Vec::new()), Ok(Vec::new()));
+    assert_eq!(handle.health().trouble, Some(error));
+    guard.close();
+}

@@ -1,0 +1,52 @@
+//! What was remembered beside the calls and cannot be read: is it taken for nothing, or in the way?
+
+use super::call::{T0, ask, at, journal};
+use crate::{Op, Settings, open};
+
+const TEXTS: [&str; 4] = ["", "{\"of\": \"another version\"}", "7 x 8 9", "[1"];
+
+/// Every key that holds more than a word, as its module names it.
+const KEYS: [&str; 5] = [
+    "errand.memory",
+    "lead_field.catalogue",
+    "directory.backfill",
+    "webhook.hooked",
+    "lead_field.floor",
+];
+
+#[test]
+fn memories_that_cannot_be_read_are_begun_anew_and_stop_nothing() {
+    let settings = || Settings {
+        lead_directory: Some(callbridge_leads::directory::backfill::ReadLeads {
+            country: None,
+            every: std::time::Duration::from_secs(60),
+        }),
+        ..Settings::default()
+    };
+    for text in TEXTS {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (handle, guard) = open(dir.path(), settings()).expect("new");
+        let remember = KEYS.map(|key| Op::Meta {
+            key: key.to_owned(),
+            value: text.to_owned(),
+        });
+        let mut ops = remember.to_vec();
+        ops.push(Op::Finish(Box::new(journal(3))));
+        handle.write_blocking(ops).expect("stored");
+        guard.close();
+        let (handle, _guard) = open(dir.path(), settings()).expect("it opens all the same");
+        let read = handle.read_blocking(|store| {
+            let head = store.head(&ask(at(500)))?;
+            let floor = store.meta("lead_field.floor")?;
+            let others = KEYS[..4].iter().map(|key| store.meta(key));
+            let others = others.collect::<Result<Vec<_>, _>>()?;
+            Ok((head, floor, others, store.resting(at(500))?))
+        });
+        let (head, floor, others, resting) = read.expect("readable");
+        assert_eq!((head.ready, head.hooked), (1, None), "{text}");
+        let newest = (T0 + 3).to_string();
+        assert_eq!(floor.as_deref(), Some(newest.as_str()), "{text}: in doubt");
+        assert_eq!(others, [const { None }; 4], "{text}");
+        assert_eq!(resting, [], "{text}");
+    }
+}

@@ -1,0 +1,158 @@
+//! What is there after the end, and who may open it?
+
+use super::call::journal;
+use crate::folder::{FILE, LOCK};
+use crate::{Done, Error, Integrity, Op, Settings, open};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::time::Duration;
+
+fn mode(path: &Path) -> u32 {
+    let meta = std::fs::metadata(path).expect("there");
+    meta.permissions().mode() & 0o777
+}
+
+#[test]
+fn what_was_answered_is_there_at_the_next_start() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let state = dir.path().join("state");
+    let (handle, guard) = open(&state, Settings::default()).expect("opens");
+    let done = handle.write_blocking(vec![Op::Finish(Box::new(journal(1)))]);
+    assert!(matches!(done.as_deref(), Ok([Done::New(_)])), "{done:?}");
+    assert_eq!(mode(&state), 0o700);
+    for entry in state.read_dir().expect("readable") {
+        assert_eq!(mode(&entry.expect("an entry").path()), 0o600);
+    }
+    guard.close();
+    assert_eq!(handle.write_blocking(Vec::new()), Err(Error::Closed));
+    let (handle, _guard) = open(&state, Settings::default()).expect("opens again");
+    let books = handle.read_blocking(|store| Ok(store.books()));
+    assert_eq!(books.expect("books").ready, 1);
+    assert_eq!(handle.health().integrity, Integrity::NotNeeded);
+}
+
+#[test]
+fn a_second_process_is_told_who_has_the_state() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (_handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let error = open(dir.path(), Settings::default()).expect_err("it is locked");
+    assert_eq!(error.exit_code(), 75);
+    let pid = Some(std::process::id());
+    assert!(matches!(&error, Error::Locked { pid: found, .. } if *found == pid));
+    guard.close();
+    assert!(dir.path().join(LOCK).exists());
+    open(dir.path(), Settings::default()).expect("free again");
+}
+
+/// A word of the refusal, and how such a file comes to be.
+type Case = (&'static str, fn(&Path));
+
+#[test]
+fn newer_foreign_and_damaged_files_are_refused_and_left_as_they_are() {
+    let cases: [Case; 3] = [
+        ("schema 99", |file| {
+            open(file.parent().expect("a folder"), Settings::default()).expect("made");
+            let db = rusqlite::Connection::open(file).expect("opens");
+            db.execute_batch("PRAGMA user_version = 99").expect("set");
+        }),
+        ("not callbridge's", |file| {
+            let db = rusqlite::Connection::open(file).expect("opens");
+            db.execute_batch("CREATE TABLE cookies (x)").expect("made");
+        }),
+        ("damaged", |file| {
+            std::fs::write(file, "no database ".repeat(1000)).expect("written");
+        }),
+    ];
+    for (words, make) in cases {
+        let dir = tempfile::tempdir().expect("a folder");
+        let file = dir.path().join(FILE);
+        make(&file);
+        let before = std::fs::read(&file).expect("readable");
+        let error = open(dir.path(), Settings::default()).expect_err(words);
+        assert_eq!(error.exit_code(), 78, "{error}");
+        assert!(error.to_string().contains(words), "{error}");
+        let after = std::fs::read(&file).expect("still there");
+        assert!(before == after, "{words}: the file was touched");
+    }
+}
+
+#[test]
+fn a_state_that_is_not_there_is_not_made_for_a_question() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let settings = Settings {
+        create: false,
+        ..Settings::default()
+    };
+    let error = open(dir.path(), settings).expect_err("nothing is there");
+    assert_eq!(error.exit_code(), 69);
+    assert_eq!(dir.path().read_dir().expect("readable").count(), 0);
+}
+
+#[test]
+fn a_folder_that_cannot_be_made_is_named() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").expect("written");
+    let error = open(&file.join("state"), Settings::default()).expect_err("below a file");
+    assert_eq!(error.exit_code(), 73);
+    assert!(error.to_string().contains("--state"), "{error}");
+}
+
+/// A state of many calls, as a kill would leave it.
+fn left_by_a_kill(dir: &Path) -> rusqlite::Connection {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    let calls = (0..300).map(|n| Op::Finish(Box::new(journal(n))));
+    handle.write_blocking(calls.collect()).expect("stored");
+    guard.close();
+    let db = rusqlite::Connection::open(dir.join(FILE)).expect("opens");
+    let gone = db.execute("DELETE FROM meta WHERE key = 'spool.clean'", []);
+    assert_eq!(gone.expect("a table"), 1);
+    db
+}
+
+/// Waits for the check's result while writes go on.
+fn checked(dir: &Path) -> Integrity {
+    let (handle, _guard) = open(dir, Settings::default()).expect("opens");
+    let deadline = std::time::Instant::now() + Duration::from_secs(60);
+    while handle.health().integrity == Integrity::Checking {
+        assert!(std::time::Instant::now() < deadline, "never done");
+        handle.write_blocking(Vec::new()).expect("works meanwhile");
+    }
+    handle.health().integrity
+}
+
+#[test]
+fn after_an_unclean_stop_the_file_is_checked_beside_the_work() {
+    let dir = tempfile::tempdir().expect("a folder");
+    drop(left_by_a_kill(dir.path()));
+    assert_eq!(checked(dir.path()), Integrity::Sound);
+    assert_eq!(
+        checked(dir.path()),
+        Integrity::NotNeeded,
+        "that one ended in order"
+    );
+}
+
+#[test]
+fn the_check_finds_a_torn_page_and_leaves_the_file_to_people() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = left_by_a_kill(dir.path());
+    let page: u64 = db
+        .query_row(
+            "SELECT pageno FROM dbstat WHERE name = 'calls' AND pagetype = 'leaf' LIMIT 1",
+            [],
+            |row| row.get::<_, i64>(0).map(i64::cast_unsigned),
+        )
+        .expect("a page");
+    db.close().expect("closed");
+    let file = dir.path().join(FILE);
+    let torn = std::fs::OpenOptions::new()
+        .write(true)
+        .open(&file)
+        .expect("opens");
+    std::os::unix::fs::FileExt::write_all_at(&torn, &[0xff; 2048], (page - 1) * 4096)
+        .expect("torn");
+    let found = checked(dir.path());
+    assert!(matches!(found, Integrity::Damaged(_)), "{found:?}");
+    assert!(file.exists());
+}

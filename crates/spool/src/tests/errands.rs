@@ -1,0 +1,397 @@
+//! What becomes of calls that FAILED?
+
+use super::call::{T0, ask, at, journal};
+use crate::{Done, LetterFilter, Op, Row, RowId, Settings, State, Step, Store};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::{FirstPhone, LeadNews, What};
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::{Errand, Errands};
+use callbridge_leads::errand::{Finding, Kind, Told};
+use callbridge_model::TokenPrint;
+use callbridge_model::{EmployeeId, LeadId, Phone, Reason};
+
+fn store(drop_employee: bool) -> Store {
+    let settings = Settings {
+        notices: true,
+        look_up: true,
+        drop_employee,
+        ..Settings::default()
+    };
+    Store::in_memory(settings).expect("memory")
+}
+
+fn lead(id: i64) -> LeadId {
+    LeadId::new(id).expect("a lead")
+}
+
+fn op(store: &mut Store, op: Op) -> Done {
+    store.write(vec![op]).expect("stored").remove(0)
+}
+
+fn look_ups(errands: &Errands) -> Vec<LeadId> {
+    let due = errands.due.iter().map(|job| match job.errand {
+        Errand::LookUp(lead) => lead,
+        ref other => panic!("{other:?}"),
+    });
+    due.collect()
+}
+
+fn step(store: &mut Store, row: RowId, step: Step, seconds: i64) -> Done {
+    let at = at(seconds);
+    op(store, Op::Step { row, step, at })
+}
+
+fn told(store: &mut Store, told: Told, seconds: i64) -> Done {
+    let (told, at) = (Box::new(told), at(seconds));
+    op(store, Op::Lead(LeadChange::Request { told, at }))
+}
+
+/// The n-th call, with an employee, sent and accepted.
+fn submitted(store: &mut Store, n: u32, id: i64) -> RowId {
+    let mut call = journal(n);
+    call.judged.record.lead_id = Some(lead(id));
+    call.judged.record.employee_id = EmployeeId::new(501);
+    let row = match op(store, Op::Finish(Box::new(call))) {
+        Done::New(row) => row,
+        other => panic!("{other:?}"),
+    };
+    accepted(store, row);
+    row
+}
+
+fn accepted(store: &mut Store, row: RowId) {
+    step(store, row, Step::Send, 100);
+    let accepted = Step::Accepted {
+        request_id: "r".into(),
+        token: TokenPrint::of("token"),
+    };
+    step(store, row, accepted, 100);
+}
+
+fn fails(store: &mut Store, row: RowId, seconds: i64) -> Done {
+    let died = Step::Died {
+        reason: Reason::Failed,
+        message: "FAILED".into(),
+        errors: serde_json::Value::Null,
+    };
+    step(store, row, died, seconds)
+}
+
+fn row(store: &Store, row: RowId) -> Row {
+    store.row(row).expect("readable").expect("a row")
+}
+
+fn settled(store: &Store) {
+    assert!(store.books().balance());
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+}
+
+#[test]
+fn a_storm_of_failed_calls_of_one_lead_is_one_look_up_and_every_letter_says_it() {
+    let mut store = store(false);
+    let rows: Vec<RowId> = (0..200).map(|n| submitted(&mut store, n, 4_999)).collect();
+    for row in &rows[..150] {
+        assert_eq!(fails(&mut store, *row, 110), Done::Stepped(State::Dead));
+    }
+    assert_eq!(store.errands_waiting(at(0)), Ok((1, 0)));
+    let due = store.errands(&ask(at(110))).expect("errands");
+    assert_eq!(look_ups(&due), [lead(4_999)]);
+    let look_up = Errand::LookUp(lead(4_999));
+    told(&mut store, Told::Sent(look_up), 111);
+    let due = store.errands(&ask(at(112))).expect("errands");
+    assert_eq!((due.due, due.next), (vec![], Some(at(231))), "under way");
+    let done = told(
+        &mut store,
+        Told::LookedUp(lead(4_999), Finding::LeadMissing),
+        113,
+    );
+    assert_eq!(done, Done::LookedUp { told: 150, left: 0 });
+    for row in &rows[150..] {
+        fails(&mut store, *row, 700);
+    }
+    assert_eq!(
+        store.errands_waiting(at(0)),
+        Ok((0, 0)),
+        "none for those after it"
+    );
+    let letters = store.letters(&LetterFilter::default()).expect("letters");
+    assert_eq!(letters.len(), 200);
+    for letter in letters {
+        let words = "lead 4999 does not exist (deleted or another company's)";
+        assert!(letter.message.starts_with(words), "{}", letter.message);
+        let json = letter.to_json();
+        let hint = json["hint"].as_str().unwrap_or_default();
+        assert!(hint.contains("--lead LEAD"), "{hint}");
+        assert!(!hint.contains("--employee"), "{hint}");
+    }
+    settled(&store);
+    // what was found is not for ever
+    let again = submitted(&mut store, 900, 4_999);
+    fails(&mut store, again, 113 + 601);
+    assert_eq!(store.errands_waiting(at(0)), Ok((1, 0)));
+}
+
+#[test]
+fn where_the_lead_is_there_the_letter_names_the_employee() {
+    let mut store = store(false);
+    let row = submitted(&mut store, 1, 4_001);
+    fails(&mut store, row, 110);
+    told(
+        &mut store,
+        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        111,
+    );
+    let letter = store.letter(row).expect("readable").expect("a letter");
+    let words = "the lead exists: employee 501 is not known; the CRM said: FAILED";
+    assert_eq!(letter.message, words);
+    let attempts: Vec<_> = letter.attempts.iter().map(|it| it.words.as_str()).collect();
+    assert_eq!(attempts, ["FAILED", words]);
+    let hint = letter.to_json()["hint"].to_string();
+    assert!(hint.contains("--employee EMPLOYEE"), "{hint}");
+    assert!(hint.contains("--failed-employee drop"), "{hint}");
+}
+
+#[test]
+fn an_employee_who_is_not_known_is_dropped_once_and_counted() {
+    let mut store = store(true);
+    let first = submitted(&mut store, 1, 4_001);
+    assert_eq!(fails(&mut store, first, 110), Done::Stepped(State::Dead));
+    let done = told(
+        &mut store,
+        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        111,
+    );
+    assert_eq!(done, Done::LookedUp { told: 0, left: 1 });
+    let sent = row(&store, first);
+    assert_eq!((sent.state, sent.record.employee_id), (State::Ready, None));
+    assert_eq!(sent.record.lead_id, Some(lead(4_001)));
+    assert_eq!(sent.uuid, row(&store, first).uuid);
+    let words = &sent.attempts.last().expect("one").words;
+    assert!(
+        words.contains("employee 501 is not known, and left out"),
+        "{words}"
+    );
+    // what is known already needs no letter and no notice
+    let notices = store.notices(10).expect("notices").len();
+    let second = submitted(&mut store, 2, 4_001);
+    assert_eq!(fails(&mut store, second, 112), Done::Stepped(State::Ready));
+    assert_eq!(store.notices(10).expect("notices").len(), notices);
+    assert_eq!(store.counters().get("employees_dropped"), Some(&2));
+    // and when it was not the employee, it is a letter for good
+    accepted(&mut store, second);
+    assert_eq!(fails(&mut store, second, 120), Done::Stepped(State::Dead));
+    let letter = store.letter(second).expect("readable").expect("a letter");
+    assert!(
+        letter.message.contains("no employee was named"),
+        "{}",
+        letter.message
+    );
+    settled(&store);
+}
+
+#[test]
+fn letters_from_before_a_look_up_are_left_to_whoever_decides_about_them() {
+    let mut store = store(true);
+    let old = submitted(&mut store, 1, 4_001);
+    fails(&mut store, old, 110);
+    told(
+        &mut store,
+        Told::LookedUp(lead(4_001), Finding::Unclear),
+        111,
+    );
+    let new = submitted(&mut store, 2, 4_001);
+    fails(&mut store, new, 2_000);
+    told(
+        &mut store,
+        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        2_001,
+    );
+    assert_eq!(row(&store, old).state, State::Dead);
+    assert_eq!(row(&store, new).state, State::Ready);
+}
+
+#[test]
+fn a_look_up_that_nobody_answers_is_given_up_and_one_that_is_barred_rests() {
+    let mut store = store(false);
+    let letter = submitted(&mut store, 1, 4_001);
+    fails(&mut store, letter, 110);
+    let look_up = || Errand::LookUp(lead(4_001));
+    told(
+        &mut store,
+        Told::Rest(Kind::LookUps, look_up(), "403".into()),
+        111,
+    );
+    let due = store.errands(&ask(at(200))).expect("errands");
+    assert_eq!((due.due, due.next), (vec![], Some(at(111 + 3_600))));
+    assert_eq!(store.resting(at(200)).expect("readable").len(), 1);
+    let due = store.errands(&ask(at(3_711))).expect("errands");
+    assert_eq!(look_ups(&due), [lead(4_001)], "an hour later");
+    let mut seconds = 4_000;
+    let mut tries = 0;
+    while store.errands_waiting(at(5_000)) == Ok((1, 0)) {
+        told(&mut store, Told::Sent(look_up()), seconds);
+        told(&mut store, Told::Again(look_up(), "500".into()), seconds);
+        (seconds, tries) = (seconds + 400, tries + 1);
+        assert!(tries < 50, "no end");
+    }
+    assert_eq!(tries, 4);
+    let letter = store.letter(letter).expect("readable").expect("a letter");
+    assert_eq!(letter.message, "FAILED", "nothing was found out");
+}
+
+#[test]
+fn a_right_that_is_given_ends_the_rest_of_what_was_refused_for_want_of_it() {
+    let mut store = store(false);
+    let letter = submitted(&mut store, 1, 4_001);
+    fails(&mut store, letter, 110);
+    let errand = Errand::LookUp(lead(4_001));
+    let rest = Told::Rest(Kind::LookUps, errand, "403".into());
+    told(&mut store, rest, 111);
+    assert_eq!(store.resting(at(200)).expect("readable").len(), 1);
+    told(&mut store, Told::Granted, 200);
+    assert_eq!(store.resting(at(200)).expect("readable"), []);
+    let due = store.errands(&ask(at(201))).expect("errands");
+    assert_eq!(look_ups(&due), [lead(4_001)]);
+}
+
+#[test]
+fn a_look_up_waits_for_a_right_as_long_as_a_letter_waits_for_it() {
+    let mut store = store(false);
+    let letter = submitted(&mut store, 1, 4_001);
+    fails(&mut store, letter, 110);
+    let purge = |store: &mut Store, days: i64| {
+        let now = at(110 + days * 86_400);
+        store.write(vec![Op::Purge { now }]).expect("purged");
+        store.errands_waiting(now).expect("readable").0
+    };
+    assert_eq!(purge(&mut store, 8), 1);
+    let step = Step::Discard;
+    let (row, at) = (letter, at(110 + 8 * 86_400));
+    store
+        .write(vec![Op::Step { row, step, at }])
+        .expect("discarded");
+    assert_eq!(purge(&mut store, 9), 0, "nobody waits for it any more");
+}
+
+#[test]
+fn without_a_sender_nothing_is_looked_up() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let row = submitted(&mut store, 1, 4_001);
+    fails(&mut store, row, 110);
+    assert_eq!(store.errands_waiting(at(0)), Ok((0, 0)));
+    assert_eq!(store.errands(&ask(at(110))), Ok(Default::default()));
+}
+
+#[test]
+fn a_retry_by_a_person_begins_anew() {
+    let mut store = store(true);
+    let letter = submitted(&mut store, 1, 4_001);
+    fails(&mut store, letter, 110);
+    told(
+        &mut store,
+        Told::LookedUp(lead(4_001), Finding::LeadExists),
+        111,
+    );
+    accepted(&mut store, letter);
+    fails(&mut store, letter, 120);
+    let mut record = row(&store, letter).record;
+    record.employee_id = EmployeeId::new(777);
+    step(&mut store, letter, Step::Retry { record }, 130);
+    accepted(&mut store, letter);
+    assert_eq!(
+        fails(&mut store, letter, 140),
+        Done::Stepped(State::Ready),
+        "another employee is another question"
+    );
+}
+
+fn merged(store: &mut Store, into: i64, from: &[i64], seconds: i64) {
+    let what = What::Merged {
+        from: from.iter().copied().map(lead).collect(),
+    };
+    let at = EpochSeconds::new(T0 + seconds);
+    let news = LeadNews::new(lead(into), at, what, FirstPhone::Untold);
+    op(store, Op::Learn(Box::new(news)));
+}
+
+#[test]
+fn a_failed_call_of_a_merged_lead_goes_to_the_survivor_once_without_a_letter() {
+    let mut store = store(false);
+    let row_id = submitted(&mut store, 1, 4_001);
+    merged(&mut store, 4_002, &[4_001], 50);
+    merged(&mut store, 4_003, &[4_002], 60);
+    assert_eq!(fails(&mut store, row_id, 110), Done::Stepped(State::Ready));
+    let sent = row(&store, row_id);
+    assert_eq!(
+        sent.record.lead_id,
+        Some(lead(4_003)),
+        "the end of the chain"
+    );
+    assert!(sent.live, "it happens now");
+    let words = &sent.attempts.last().expect("one").words;
+    assert_eq!(
+        words,
+        "FAILED; lead 4001 was merged into 4003: it goes there"
+    );
+    assert_eq!(store.notices(10).expect("notices").len(), 0);
+    assert_eq!(store.errands_waiting(at(0)), Ok((0, 0)));
+    assert_eq!(store.counters().get("calls_to_survivor"), Some(&1));
+    // merged back: never round
+    merged(&mut store, 4_001, &[4_003], 70);
+    accepted(&mut store, row_id);
+    assert_eq!(fails(&mut store, row_id, 120), Done::Stepped(State::Dead));
+    settled(&store);
+}
+
+#[test]
+fn a_letter_leaves_when_its_lead_is_heard_to_be_merged_and_others_stay() {
+    let mut store = store(false);
+    let (first, other) = (
+        submitted(&mut store, 1, 4_001),
+        submitted(&mut store, 2, 4_009),
+    );
+    for row in [first, other] {
+        fails(&mut store, row, 110);
+    }
+    merged(&mut store, 4_002, &[4_001], 90);
+    let sent = row(&store, first);
+    assert_eq!(
+        (sent.state, sent.record.lead_id),
+        (State::Ready, Some(lead(4_002)))
+    );
+    assert!(!sent.live, "it waited for a person");
+    assert_eq!(sent.since, at(110), "an event from before its letter");
+    assert_eq!(row(&store, other).state, State::Dead);
+    merged(&mut store, 4_002, &[4_001], 90);
+    assert_eq!(store.counters().get("calls_to_survivor"), Some(&1), "once");
+    settled(&store);
+    // and again a letter, it stays one
+    accepted(&mut store, first);
+    assert_eq!(fails(&mut store, first, 200), Done::Stepped(State::Dead));
+    merged(&mut store, 4_002, &[4_001], 300);
+    assert_eq!(row(&store, first).state, State::Dead);
+}
+
+#[test]
+fn a_lead_found_missing_is_no_lead_of_its_numbers_any_more() {
+    let mut store = store(false);
+    let phone = Phone::from_e164("+998901110001").expect("a number");
+    let at = EpochSeconds::new(T0);
+    let created = LeadNews::new(
+        lead(4_001),
+        at,
+        What::Created,
+        FirstPhone::Is(phone.clone()),
+    );
+    op(&mut store, Op::Learn(Box::new(created)));
+    let row = submitted(&mut store, 1, 4_001);
+    fails(&mut store, row, 110);
+    let before = format!("{:?}", store.holders(&phone).expect("readable"));
+    told(
+        &mut store,
+        Told::LookedUp(lead(4_001), Finding::LeadMissing),
+        111,
+    );
+    let after = format!("{:?}", store.holders(&phone).expect("readable"));
+    assert_ne!(before, after);
+}

@@ -1,0 +1,302 @@
+//! What do leads show of their calls?
+
+use super::call::{T0, ask, at, journal};
+use crate::{Op, RowId, Settings, Step, Store};
+use callbridge_call::EpochSeconds;
+use callbridge_leads::errand::LeadChange;
+use callbridge_leads::errand::due::{Errand, Errands, FieldPoll, Urgency};
+use callbridge_leads::errand::{Kind, Told};
+use callbridge_leads::lead_field;
+use callbridge_leads::lead_field::{Catalogue, CrmField, FieldId};
+use callbridge_model::TokenPrint;
+use callbridge_model::{EmployeeId, LeadId};
+use std::sync::Arc;
+
+fn settings(fields: &str) -> Settings {
+    let shows = lead_field::Settings {
+        fields: lead_field::parse(fields).expect("fields"),
+        zone: jiff::tz::TimeZone::UTC,
+        wrapper: Some("fields".to_owned()),
+    };
+    Settings {
+        look_up: true,
+        shows: Some(Arc::new(shows)),
+        ..Settings::default()
+    }
+}
+
+fn store() -> Store {
+    let mut store = Store::in_memory(settings("last_call=11,last_employee=13")).expect("memory");
+    know(&mut store, &[(11, "LED"), (13, "LED")], 0);
+    store
+}
+
+fn lead() -> LeadId {
+    LeadId::new(4_001).expect("a lead")
+}
+
+fn has(errands: &Errands, errand: &Errand) -> bool {
+    errands.due.iter().any(|job| job.errand == *errand)
+}
+
+fn told(store: &mut Store, told: Told, seconds: i64) {
+    let (told, at) = (Box::new(told), at(seconds));
+    store
+        .write(vec![Op::Lead(LeadChange::Request { told, at })])
+        .expect("stored");
+}
+
+fn know(store: &mut Store, kinds: &[(i64, &str)], seconds: i64) {
+    let fields = kinds.iter().map(|(id, kind)| CrmField {
+        id: FieldId::new(*id).expect("an id"),
+        info_type: Some((*kind).to_owned()),
+        name: None,
+    });
+    let read = Catalogue::read(fields.collect(), true, at(seconds));
+    told(store, Told::Catalogue(read), seconds);
+}
+
+/// The n-th call, that began so many seconds after the beginning, is journaled.
+fn journaled(store: &mut Store, n: u32, started: i64, seconds: i64) {
+    let mut call = journal(n);
+    call.judged.record.started_at = EpochSeconds::new(T0 + started);
+    call.judged.record.employee_id = EmployeeId::new(500 + i64::from(n));
+    let done = store.write(vec![Op::Finish(Box::new(call))]);
+    let row = match done.expect("stored")[..] {
+        [crate::Done::New(row)] => row,
+        ref other => panic!("{other:?}"),
+    };
+    let steps = [
+        Step::Send,
+        Step::Accepted {
+            request_id: format!("r-{n}"),
+            token: TokenPrint::of("token"),
+        },
+        Step::Confirmed,
+    ];
+    for step in steps {
+        let at = at(seconds);
+        store
+            .write(vec![Op::Step { row, step, at }])
+            .expect("stored");
+    }
+    let _: RowId = row;
+}
+
+fn body(store: &Store) -> String {
+    let write = store.field_write(lead()).expect("readable");
+    write.map_or_else(String::new, |write| write.body.to_string())
+}
+
+/// What a request made now would write.
+fn writes(store: &Store) -> Told {
+    let write = store.field_write(lead()).expect("readable");
+    Told::Writes(lead(), write.expect("shows"))
+}
+
+fn write(store: &mut Store, seconds: i64) {
+    assert!(!is_idle(store, seconds));
+    let sent = writes(store);
+    told(store, sent, seconds);
+    let accepted = Told::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
+    told(store, accepted, seconds);
+    told(store, Told::Written(lead()), seconds + 2);
+}
+
+fn is_due(store: &Store, errand: &Errand, seconds: i64) -> bool {
+    let due = store.errands(&ask(at(seconds))).expect("errands").due;
+    due.iter().any(|job| job.errand == *errand)
+}
+
+fn is_idle(store: &Store, seconds: i64) -> bool {
+    !is_due(store, &Errand::FieldWrite(lead()), seconds)
+}
+
+#[test]
+fn three_calls_in_the_wrong_order_are_one_request_and_the_newest_stands() {
+    let mut store = store();
+    journaled(&mut store, 2, 200, 300);
+    journaled(&mut store, 3, 290, 301);
+    journaled(&mut store, 1, 100, 302);
+    assert_eq!(
+        body(&store),
+        r#"{"fields":[{"id":11,"value":"2026-11-20T05:13:27+00:00"},{"id":13,"value":"503"}]}"#
+    );
+    write(&mut store, 303);
+    assert!(is_idle(&store, 400));
+    journaled(&mut store, 4, 250, 410);
+    assert!(is_idle(&store, 500), "an old one from the backlog");
+    journaled(&mut store, 5, 405, 420);
+    assert!(!is_idle(&store, 500));
+    assert!(body(&store).contains("05:15:22"), "{}", body(&store));
+    assert_eq!(store.counters().get("lead_fields_written"), Some(&2));
+}
+
+#[test]
+fn what_is_shown_survives_a_restart_and_so_does_what_is_under_way() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = || crate::open(dir.path(), settings("last_call=11")).expect("opens");
+    let (handle, guard) = open();
+    let field = CrmField {
+        id: FieldId::new(11).expect("an id"),
+        info_type: Some("LED".into()),
+        name: None,
+    };
+    let call = Op::Finish(Box::new(journal(7)));
+    let step = |step| Op::Step {
+        row: RowId(1),
+        step,
+        at: at(100),
+    };
+    let errand = |told| {
+        Op::Lead(LeadChange::Request {
+            told: Box::new(told),
+            at: at(100),
+        })
+    };
+    let ops = vec![
+        errand(Told::Catalogue(Catalogue::read(vec![field], true, at(100)))),
+        call,
+        step(Step::Send),
+        step(Step::Hooked),
+    ];
+    handle.write_blocking(ops).expect("stored");
+    let sent = handle.read_blocking(|store| Ok(writes(store)));
+    let sent = sent.expect("readable");
+    handle.write_blocking(vec![errand(sent)]).expect("stored");
+    guard.close();
+    let (handle, _guard) = open();
+    let due = move |seconds: i64| {
+        let found = handle.read_blocking(move |store| store.errands(&ask(at(seconds))));
+        has(&found.expect("errands"), &Errand::FieldWrite(lead()))
+    };
+    assert!(!due(101), "it may still be on its way");
+    assert!(due(100 + 120), "no answer ever came");
+}
+
+#[test]
+fn fields_are_read_before_the_first_write_daily_and_when_the_flag_changes() {
+    let mut store = Store::in_memory(settings("last_call=11")).expect("memory");
+    let wanted = |store: &Store, seconds| is_due(store, &Errand::Catalogue, seconds);
+    journaled(&mut store, 1, 10, 20);
+    assert!(wanted(&store, 21) && is_idle(&store, 21));
+    let day = 24 * 3600;
+    know(&mut store, &[(11, "LED")], 22);
+    assert!(!wanted(&store, 23) && !is_idle(&store, 23));
+    assert!(wanted(&store, 22 + day));
+    told(&mut store, Told::Sent(Errand::Catalogue), 22 + day);
+    assert!(!wanted(&store, 23 + day), "under way");
+    told(
+        &mut store,
+        Told::Again(Errand::Catalogue, "500".into()),
+        24 + day,
+    );
+    assert!(!wanted(&store, 25 + day) && wanted(&store, 39 + day));
+}
+
+#[test]
+fn fields_that_are_no_leads_are_left_out_and_counted() {
+    let mut store = Store::in_memory(settings("last_call=11,last_employee=13")).expect("memory");
+    know(&mut store, &[(11, "CONTACT"), (13, "LED")], 0);
+    journaled(&mut store, 1, 10, 20);
+    assert_eq!(body(&store), r#"{"fields":[{"id":13,"value":"501"}]}"#);
+    write(&mut store, 21);
+    assert!(is_idle(&store, 100));
+    assert_eq!(store.counters().get("lead_fields_left_out"), Some(&1));
+    know(&mut store, &[], 200);
+    journaled(&mut store, 2, 190, 201);
+    let nothing = writes(&store);
+    told(&mut store, nothing, 202);
+    assert!(is_idle(&store, 1_000), "nothing is left to send");
+}
+
+#[test]
+fn refused_values_are_given_up_and_refusals_in_a_row_rest_for_an_hour() {
+    let mut store = store();
+    for n in 1..=3 {
+        journaled(&mut store, n, i64::from(n), 20);
+        let sent = writes(&store);
+        told(&mut store, sent, 21);
+        assert_eq!(store.resting(at(22)).expect("readable"), []);
+        told(&mut store, Told::Refused(lead(), "400".into()), 22);
+        assert!(is_idle(&store, 30), "given up");
+    }
+    let resting = store.resting(at(23)).expect("readable");
+    assert_eq!(resting.len(), 1);
+    assert_eq!(resting[0].0, Kind::Fields);
+    journaled(&mut store, 4, 24, 24);
+    assert!(is_idle(&store, 25));
+    assert!(!is_idle(&store, 22 + 3_600), "an hour later");
+    assert_eq!(store.counters().get("lead_fields_given_up"), Some(&6));
+}
+
+#[test]
+fn a_write_without_a_grant_waits_for_an_hour_with_its_words() {
+    let mut store = store();
+    journaled(&mut store, 1, 10, 20);
+    let errand = Errand::FieldWrite(lead());
+    let sent = writes(&store);
+    told(&mut store, sent, 21);
+    told(
+        &mut store,
+        Told::Rest(Kind::Fields, errand, "403".into()),
+        22,
+    );
+    let due = store.errands(&ask(at(23))).expect("errands");
+    assert_eq!((due.due, due.next), (vec![], Some(at(22 + 3_600))));
+    assert!(!is_idle(&store, 22 + 3_600));
+}
+
+#[test]
+fn what_leads_showed_is_forgotten_and_no_older_call_takes_its_place() {
+    let mut store = store();
+    let old = 500 * 24 * 3600;
+    journaled(&mut store, 1, -old, 20);
+    assert!(
+        store.shows(lead()).expect("readable").is_none(),
+        "too old to know"
+    );
+    journaled(&mut store, 2, 10, 20);
+    write(&mut store, 21);
+    store
+        .write(vec![Op::Purge { now: at(old) }])
+        .expect("purged");
+    assert!(store.shows(lead()).expect("readable").is_none());
+    journaled(&mut store, 3, 5, 30);
+    assert!(
+        store.shows(lead()).expect("readable").is_none(),
+        "{:?}",
+        store.shows(lead())
+    );
+    journaled(&mut store, 4, 11, 30);
+    assert!(store.shows(lead()).expect("readable").is_some());
+}
+
+#[test]
+fn a_write_is_asked_for_with_its_own_token_and_written_anew_when_that_is_gone() {
+    let mut store = store();
+    journaled(&mut store, 1, 10, 20);
+    let sent = writes(&store);
+    told(&mut store, sent, 21);
+    let accepted = Told::Accepted(lead(), "f-1".into(), TokenPrint::of("token"));
+    told(&mut store, accepted, 21);
+    let poll = Errand::FieldPoll(FieldPoll {
+        lead: lead(),
+        request_id: "f-1".into(),
+        token: TokenPrint::of("token"),
+    });
+    let due = |tokens: &[&str]| {
+        let mut ask = ask(at(30));
+        ask.tokens = tokens.iter().map(|token| TokenPrint::of(token)).collect();
+        let due = store.errands(&ask).expect("errands").due;
+        due.into_iter()
+            .map(|job| (job.urgency, job.errand))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(due(&["token"]), [(Urgency::Spare, poll.clone())]);
+    assert_eq!(due(&["new", "token"]), [(Urgency::Ending, poll)]);
+    let anew = Errand::FieldWrite(lead());
+    assert_eq!(due(&["new", "newer"]), [(Urgency::Spare, anew)]);
+    let text = body(&store);
+    assert!(text.contains("501"), "the same values: {text}");
+}

@@ -1,0 +1,164 @@
+//! What becomes of a call that comes in?
+
+use super::call::{ask, at, finished, journal};
+use crate::{Done, Finished, LetterFilter, Op, RowId, Settings, State, Store};
+use callbridge_model::{Outcome, Reason};
+
+fn store() -> Store {
+    let settings = Settings {
+        notices: true,
+        ..Settings::default()
+    };
+    Store::in_memory(settings).expect("memory")
+}
+
+fn finish(store: &mut Store, call: &Finished) -> Done {
+    let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert!(store.books().balance());
+    done.expect("stored").remove(0)
+}
+
+#[test]
+fn a_call_for_the_journal_is_ready_and_reads_back_as_it_came() {
+    let mut store = store();
+    let call = journal(1);
+    let done = finish(&mut store, &call);
+    let Done::New(id) = done else {
+        panic!("{done:?}");
+    };
+    let row = store.row(id).expect("readable").expect("a row");
+    assert_eq!(row.state, State::Ready);
+    assert_eq!(row.record, call.judged.record);
+    assert_eq!(row.call, call.call);
+    assert_eq!(row.since, call.judged.judged_at);
+    assert!(row.live);
+    let head = store.head(&ask(at(100))).expect("a head");
+    assert_eq!(head.live.map(|due| due.row), Some(id));
+    assert_eq!(store.books().ready, 1);
+}
+
+#[test]
+fn the_same_call_again_changes_nothing_but_a_counter() {
+    let mut store = store();
+    let first = finish(&mut store, &journal(1));
+    let before = store.books();
+    assert_eq!(first, Done::New(RowId(1)));
+    assert_eq!(
+        finish(&mut store, &journal(1)),
+        Done::Repeat(Some(RowId(1)))
+    );
+    assert_eq!(store.books(), before);
+    assert_eq!(store.counters().get("repeats"), Some(&1));
+}
+
+#[test]
+fn the_same_uuid_with_another_number_or_start_is_a_letter_of_its_own() {
+    let mut store = store();
+    finish(&mut store, &journal(1));
+    let mut other = journal(1);
+    other.judged.record.client_phone = callbridge_model::Phone::from_e164("+998907654321");
+    other.call.number.as_mut().expect("a number").text = "998907654321".into();
+    let done = finish(&mut store, &other);
+    let Done::Conflict(letter) = done else {
+        panic!("{done:?}");
+    };
+    assert_eq!(finish(&mut store, &other), Done::Repeat(Some(letter)));
+    let mut later = journal(1);
+    later.call.started = at(3600);
+    let Done::Conflict(second) = finish(&mut store, &later) else {
+        panic!("a third call under one uuid was lost");
+    };
+    let letters = store.letters(&LetterFilter::default()).expect("letters");
+    let ids: Vec<_> = letters
+        .iter()
+        .map(|letter| (letter.id, letter.reason))
+        .collect();
+    assert_eq!(
+        ids,
+        [
+            (letter, Reason::UuidConflict),
+            (second, Reason::UuidConflict)
+        ]
+    );
+    assert_eq!(letters[0].uuid, journal(1).judged.record.uuid);
+    assert_eq!(store.notices(10).expect("notices").len(), 2);
+}
+
+#[test]
+fn a_number_that_one_side_does_not_know_is_no_other_number() {
+    let mut store = store();
+    finish(&mut store, &journal(1));
+    let mut hidden = journal(1);
+    hidden.judged.record.client_phone = None;
+    hidden.call.number = None;
+    assert_eq!(finish(&mut store, &hidden), Done::Repeat(Some(RowId(1))));
+}
+
+#[test]
+fn internal_and_skipped_calls_are_counted_once_and_remembered() {
+    let mut store = store();
+    let internal = finished(1, Outcome::Internal, None);
+    assert_eq!(finish(&mut store, &internal), Done::Counted);
+    assert_eq!(finish(&mut store, &internal), Done::Repeat(None));
+    let skipped = finished(2, Outcome::Skipped, None);
+    assert_eq!(finish(&mut store, &skipped), Done::Counted);
+    let books = store.books();
+    assert_eq!((books.internal, books.skipped, books.finished), (1, 1, 0));
+    let alias = skipped.call.also_known_as[1].as_str();
+    assert!(store.tombstone("pbx1", alias).expect("readable").is_some());
+    assert!(store.tombstone("pbx2", alias).expect("readable").is_none());
+}
+
+#[test]
+fn a_call_without_a_lead_is_parked_and_others_are_dead() {
+    let mut store = store();
+    finish(
+        &mut store,
+        &finished(1, Outcome::DeadLetter, Some(Reason::NoLead)),
+    );
+    finish(
+        &mut store,
+        &finished(2, Outcome::DeadLetter, Some(Reason::AmbiguousLead)),
+    );
+    let books = store.books();
+    assert_eq!((books.parked, books.dead, books.finished), (1, 1, 2));
+    let phones = store.parked_phones(None, 10).expect("phones");
+    assert_eq!(phones.len(), 1);
+    assert_eq!(phones[0].calls, 1);
+    assert_eq!(
+        store.parked_by_phone(&phones[0].phone).expect("rows"),
+        [RowId(1)]
+    );
+}
+
+#[test]
+fn the_second_customer_of_a_conference_is_a_call_of_its_own() {
+    let mut store = store();
+    let mut first = journal(1);
+    let second = journal(2);
+    first.call.also_known_as.push(second.call.linkedid.clone());
+    finish(&mut store, &first);
+    assert!(matches!(finish(&mut store, &second), Done::New(_)));
+    let own = second.call.linkedid.as_str();
+    let tombstone = store
+        .tombstone("pbx1", own)
+        .expect("readable")
+        .expect("known");
+    assert_eq!(tombstone.uuid, second.judged.record.uuid);
+}
+
+#[test]
+fn what_cannot_be_true_is_refused_before_anything_is_written() {
+    let mut store = store();
+    let mut nameless = journal(1);
+    nameless.judged.record.uuid = None;
+    let pointless = finished(2, Outcome::DeadLetter, None);
+    for call in [nameless, pointless] {
+        let error = store
+            .write(vec![Op::Finish(Box::new(call))])
+            .expect_err("refused");
+        assert!(!error.is_retryable(), "{error}");
+    }
+    assert_eq!(store.books(), callbridge_model::status::Books::default());
+}

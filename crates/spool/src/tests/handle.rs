@@ -1,0 +1,160 @@
+//! What does the thread promise to those who ask it?
+
+use super::call::{at, finished, journal};
+use crate::{Done, Error, Op, RowId, Settings, State, Step, open};
+use callbridge_model::Outcome;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
+
+fn call(n: u32) -> Op {
+    Op::Finish(Box::new(journal(n)))
+}
+
+fn nobody() -> Op {
+    Op::Step {
+        row: RowId(1_000_000),
+        step: Step::Send,
+        at: at(0),
+    }
+}
+
+#[test]
+fn requests_that_wait_together_are_one_commit_and_each_has_its_own_answer() {
+    let commits = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&commits);
+    let settings = Settings {
+        on_commit: Some(Arc::new(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        })),
+        ..Settings::default()
+    };
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), settings).expect("opens");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime");
+    runtime.block_on(async {
+        // The thread is held in a read until all requests are queued.
+        let (reading, is_reading) = tokio::sync::oneshot::channel();
+        let (release, released) = mpsc::sync_channel::<()>(1);
+        let holder = handle.clone();
+        let hold = tokio::spawn(async move {
+            let held = holder.read(move |_| {
+                reading.send(()).ok();
+                released.recv().ok();
+                Ok(())
+            });
+            held.await
+        });
+        is_reading.await.expect("it reads");
+        let asked = (0..20).map(|n| {
+            let ops = if n == 7 {
+                vec![call(n), nobody()]
+            } else {
+                vec![call(n)]
+            };
+            let handle = handle.clone();
+            tokio::spawn(async move { handle.write(ops).await })
+        });
+        let asked: Vec<_> = asked.collect();
+        // On one thread each task runs up to its wait for the answer before this one goes on.
+        tokio::task::yield_now().await;
+        release.send(()).expect("it waits");
+        hold.await.expect("joined").expect("read");
+        for (n, answer) in asked.into_iter().enumerate() {
+            let answer = answer.await.expect("joined");
+            match n {
+                7 => assert!(matches!(answer, Err(Error::NoRow { .. })), "{answer:?}"),
+                _ => assert!(
+                    matches!(answer.as_deref(), Ok([Done::New(_)])),
+                    "{n}: {answer:?}"
+                ),
+            }
+        }
+        let books = handle.read(|store| Ok(store.books())).await.expect("books");
+        assert_eq!(books.ready, 19);
+    });
+    assert_eq!(commits.load(Ordering::Relaxed), 1);
+    guard.close();
+}
+
+#[tokio::test]
+async fn each_commit_wakes_who_watches() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let mut changed = handle.changed();
+    changed.mark_unchanged();
+    handle.write(vec![call(1)]).await.expect("stored");
+    assert!(changed.has_changed().expect("open"));
+    changed.mark_unchanged();
+    handle.write(vec![nobody()]).await.expect_err("no such row");
+    assert!(
+        !changed.has_changed().expect("open"),
+        "nothing was committed"
+    );
+}
+
+#[tokio::test]
+async fn a_read_sees_every_write_asked_for_before_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let write = handle.write(vec![call(1)]);
+    let read = handle.read(|store| store.row(RowId(1)));
+    let (written, row) = tokio::join!(write, read);
+    written.expect("stored");
+    assert_eq!(
+        row.expect("readable").map(|row| row.state),
+        Some(State::Ready)
+    );
+    // Dropped inside an async task, too, it ends in order.
+    drop(guard);
+    assert_eq!(handle.write(vec![call(2)]).await, Err(Error::Closed));
+    handle.closed().await;
+}
+
+#[test]
+fn what_is_queued_at_the_end_is_still_stored() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    let writers = 8;
+    let ready = Arc::new(Barrier::new(writers as usize + 1));
+    let asked: Vec<_> = (0..writers)
+        .map(|writer| {
+            let (handle, ready) = (handle.clone(), Arc::clone(&ready));
+            std::thread::spawn(move || {
+                ready.wait();
+                let calls = (writer * 1000..).map(|n| handle.write_blocking(vec![call(n)]));
+                calls.take_while(Result::is_ok).count() as u64
+            })
+        })
+        .collect();
+    ready.wait();
+    guard.close();
+    let stored: u64 = asked
+        .into_iter()
+        .map(|asked| asked.join().expect("joined"))
+        .sum();
+    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens again");
+    let books = handle
+        .read_blocking(|store| Ok(store.books()))
+        .expect("books");
+    assert_eq!(books.ready, stored);
+}
+
+#[test]
+fn many_calls_leave_a_small_log_behind() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    for first in 0..60 {
+        let calls = (first * 256..(first + 1) * 256).map(call);
+        handle.write_blocking(calls.collect()).expect("stored");
+    }
+    let log = dir.path().join("spool.db-wal");
+    let bytes = std::fs::metadata(log).expect("a log").len();
+    assert!(bytes <= 24 << 20, "the log has {bytes} bytes");
+    let internal = finished(1_000_000, Outcome::Internal, None);
+    handle
+        .write_blocking(vec![Op::Finish(Box::new(internal))])
+        .expect("stored");
+    guard.close();
+}

@@ -1,0 +1,395 @@
+//! What does a person see of a letter, and what can be done with it?
+
+use super::call::{at, finished, journal};
+use crate::{
+    Done, Error, Finished, LISTED_BYTES_MAX, LetterFilter, Op, RowId, Settings, State, Step, Store,
+    UNREADABLE_BYTES_MAX, UNREADABLE_LETTERS_MAX, hint,
+};
+use callbridge_model::{LeadId, Outcome, Phone, Reason};
+
+fn store() -> Store {
+    let settings = Settings {
+        notices: true,
+        ..Settings::default()
+    };
+    Store::in_memory(settings).expect("memory")
+}
+
+fn finish(store: &mut Store, call: Finished) -> RowId {
+    let done = store.write(vec![Op::Finish(Box::new(call))]);
+    match done.expect("stored").remove(0) {
+        Done::New(id) | Done::Conflict(id) => id,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn dead(n: u32, reason: Reason) -> Finished {
+    finished(n, Outcome::DeadLetter, Some(reason))
+}
+
+fn step(store: &mut Store, row: RowId, step: Step) -> Result<Vec<Done>, Error> {
+    let at = at(500);
+    store.write(vec![Op::Step { row, step, at }])
+}
+
+fn unreadable(bytes: Vec<u8>) -> Op {
+    Op::Unreadable {
+        source: "amqp://pbx/".into(),
+        pbx: "pbx1".into(),
+        bytes,
+        why: "no JSON".into(),
+        at: at(9),
+    }
+}
+
+#[test]
+fn a_line_of_dead_list_has_the_promised_shape() {
+    let mut store = store();
+    let id = finish(&mut store, journal(1));
+    step(&mut store, id, Step::Send).expect("ready");
+    let died = Step::Died {
+        reason: Reason::Rejected,
+        message: "Validation failed".into(),
+        errors: serde_json::json!([{"field": "leadId", "message": "unknown"}]),
+    };
+    step(&mut store, id, died).expect("sending");
+    let letter = store.letter(id).expect("readable").expect("a letter");
+    let mut line = letter.to_json();
+    let words = hint(Reason::Rejected).replace(" ID", " 1");
+    let words = format!("{words} It was sent with lead 4001.");
+    assert_eq!(line["hint"].take(), words);
+    let text = serde_json::to_string_pretty(&line).expect("JSON");
+    insta::assert_snapshot!(text, @r#"
+    {
+      "attempts": [
+        {
+          "at": 1795151817,
+          "words": "Validation failed"
+        }
+      ],
+      "call": {
+        "answered": true,
+        "clientPhone": "+998900000001",
+        "direction": "INBOUND",
+        "durationSec": 5,
+        "employee": "101",
+        "employeeId": null,
+        "employeesInOrder": [
+          "101"
+        ],
+        "estimate": false,
+        "incomplete": false,
+        "leadId": 4001,
+        "linkedid": "1795151317.2",
+        "outcome": "dead_letter",
+        "pbx": "pbx1",
+        "reason": "rejected",
+        "startedAt": 1795151318,
+        "talkTimeSec": 4,
+        "trunk": "city",
+        "uuid": "00000000-0000-0000-0000-000000000002"
+      },
+      "errors": [
+        {
+          "field": "leadId",
+          "message": "unknown"
+        }
+      ],
+      "hint": null,
+      "id": 1,
+      "linkedid": "1795151317.2",
+      "message": "Validation failed",
+      "reason": "rejected",
+      "since": 1795151817,
+      "state": "dead",
+      "uuid": "00000000-0000-0000-0000-000000000002"
+    }
+    "#);
+}
+
+#[test]
+fn a_retried_letter_goes_out_as_it_was_mended_under_its_own_uuid() {
+    let mut store = store();
+    let id = finish(&mut store, dead(1, Reason::NoLead));
+    let mut record = store.row(id).expect("readable").expect("a row").record;
+    record.lead_id = LeadId::new(4002);
+    let retry = Step::Retry {
+        record: record.clone(),
+    };
+    let done = step(&mut store, id, retry).expect("parked");
+    assert_eq!(done, [Done::Stepped(State::Ready)]);
+    let row = store.row(id).expect("readable").expect("a row");
+    assert_eq!(row.record, record);
+    assert_eq!(
+        (row.reason, row.message.as_str(), row.live),
+        (None, "", false)
+    );
+    assert_eq!(
+        store.letters(&LetterFilter::default()).expect("letters"),
+        []
+    );
+    let other = Step::Retry {
+        record: journal(2).judged.record,
+    };
+    let id = finish(&mut store, dead(3, Reason::Failed));
+    let error = step(&mut store, id, other).expect_err("another call's uuid");
+    assert!(matches!(error, Error::UuidTaken { .. }), "{error:?}");
+}
+
+#[test]
+fn a_uuid_conflict_cannot_be_sent_under_the_uuid_of_the_other_call() {
+    let mut store = store();
+    finish(&mut store, journal(1));
+    let mut other = journal(1);
+    other.call.started = at(3600);
+    let letter = finish(&mut store, other.clone());
+    let retry = Step::Retry {
+        record: other.judged.record,
+    };
+    let error = step(&mut store, letter, retry).expect_err("it would be taken for the other");
+    assert_eq!(error.exit_code(), 65);
+    assert!(error.to_string().contains("pbx="), "{error}");
+    step(&mut store, letter, Step::Discard).expect("it can be discarded");
+}
+
+#[test]
+fn a_filter_chooses_by_id_reason_and_page() {
+    let mut store = store();
+    for n in 0..6 {
+        let reason = if n % 2 == 0 {
+            Reason::NoLead
+        } else {
+            Reason::Failed
+        };
+        finish(&mut store, dead(n, reason));
+    }
+    store
+        .write(vec![unreadable(b"?".to_vec())])
+        .expect("stored");
+    let ids = |filter: &LetterFilter| -> Vec<i64> {
+        let letters = store.letters(filter).expect("letters");
+        letters.iter().map(|letter| letter.id.0).collect()
+    };
+    let all = LetterFilter::default();
+    assert_eq!(ids(&all), [1, 2, 3, 4, 5, 6, 7]);
+    let reason = |reason| LetterFilter {
+        reason: Some(reason),
+        ..all.clone()
+    };
+    assert_eq!(ids(&reason(Reason::Failed)), [2, 4, 6]);
+    assert_eq!(ids(&reason(Reason::Unreadable)), [7]);
+    let page = LetterFilter {
+        after: Some(RowId(5)),
+        limit: 2,
+        ..all.clone()
+    };
+    assert_eq!(ids(&page), [6, 7]);
+    let chosen = LetterFilter {
+        ids: Some(vec![RowId(7), RowId(2), RowId(99)]),
+        ..all
+    };
+    assert_eq!(ids(&chosen), [2, 7]);
+    let by_reason = store.letters_by_reason().expect("counts");
+    let counts: Vec<_> = by_reason.into_iter().collect();
+    assert_eq!(
+        counts,
+        [
+            (Reason::NoLead, 3),
+            (Reason::Failed, 3),
+            (Reason::Unreadable, 1)
+        ]
+    );
+}
+
+#[test]
+fn unreadable_bytes_are_kept_up_to_a_size_and_a_number_and_all_are_counted() {
+    let mut store = store();
+    let big = vec![0xff; UNREADABLE_BYTES_MAX + 10];
+    let done = store.write(vec![unreadable(big)]).expect("stored");
+    assert_eq!(done, [Done::Unreadable(Some(RowId(1)))]);
+    let letter = store.letter(RowId(1)).expect("readable").expect("a letter");
+    let kept = letter.bytes.expect("bytes");
+    assert_eq!(kept.bytes.len(), UNREADABLE_BYTES_MAX);
+    assert_eq!(kept.length, UNREADABLE_BYTES_MAX as u64 + 10);
+    let listed = store
+        .letters(&LetterFilter::default())
+        .expect("letters")
+        .remove(0);
+    assert_eq!(listed.bytes.expect("bytes").bytes.len(), LISTED_BYTES_MAX);
+    let rest = (1..UNREADABLE_LETTERS_MAX).map(|_| unreadable(vec![b'?']));
+    store.write(rest.collect()).expect("stored");
+    let done = store.write(vec![unreadable(vec![b'?'])]).expect("counted");
+    assert_eq!(done, [Done::Unreadable(None)]);
+    assert_eq!(store.books().unreadable, UNREADABLE_LETTERS_MAX + 1);
+    step(&mut store, RowId(1), Step::Discard).expect("forgotten");
+    let done = store
+        .write(vec![unreadable(vec![b'?'])])
+        .expect("room again");
+    assert!(matches!(done[..], [Done::Unreadable(Some(_))]));
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+}
+
+#[test]
+fn only_discarding_exists_for_unreadable_bytes() {
+    let mut store = store();
+    store
+        .write(vec![unreadable(b"?".to_vec())])
+        .expect("stored");
+    let error = step(&mut store, RowId(1), Step::Send).expect_err("no call");
+    assert!(matches!(error, Error::Refused { .. }));
+    let error = step(&mut store, RowId(2), Step::Discard).expect_err("nobody");
+    assert_eq!(error, Error::NoRow { row: RowId(2) });
+}
+
+#[test]
+fn each_time_a_call_becomes_a_letter_one_notice_waits_in_the_outbox() {
+    let mut store = store();
+    let id = finish(&mut store, dead(1, Reason::Failed));
+    let record = store.row(id).expect("readable").expect("a row").record;
+    step(&mut store, id, Step::Retry { record }).expect("dead");
+    let died = Step::Died {
+        reason: Reason::Conflict,
+        message: "again".into(),
+        errors: serde_json::Value::Null,
+    };
+    step(&mut store, id, died).expect("ready");
+    let notices = store.notices(10).expect("notices");
+    let ids: Vec<_> = notices
+        .iter()
+        .map(|notice| notice.message_id.as_str())
+        .collect();
+    assert_eq!(ids, ["1:1", "1:1:retried", "1:2"]);
+    assert_eq!(notices[2].reason, Some(Reason::Conflict));
+    assert_eq!(notices[2].trunk.as_deref(), Some("city"));
+    let body: serde_json::Value = serde_json::from_str(&notices[0].body).expect("JSON");
+    assert_eq!(body["reason"], "failed", "as it was then");
+    let sent = Op::NoticeSent {
+        notice: notices[0].notice,
+    };
+    store.write(vec![sent]).expect("stored");
+    assert_eq!(store.notices(10).expect("notices"), notices[1..]);
+}
+
+/// `MESSAGE-ID STATE at SECOND` of each notice, its body saying the same.
+fn told(store: &Store) -> Vec<String> {
+    let notices = store.notices(100).expect("notices");
+    let line = |notice: &crate::Notice| {
+        let body: serde_json::Value = serde_json::from_str(&notice.body).expect("JSON");
+        assert_eq!(body["state"], notice.state.as_str(), "{body}");
+        let id = body["id"].as_i64().expect("an id");
+        assert!(notice.message_id.starts_with(&format!("{id}:")), "{body}");
+        let seconds = notice.at.map(|at| at.floor_seconds().get());
+        assert_eq!(body["since"].as_i64(), seconds);
+        format!("{} {}", notice.message_id, notice.state)
+    };
+    notices.iter().map(line).collect()
+}
+
+#[test]
+fn a_letter_that_left_is_closed_by_a_notice_of_its_own() {
+    let mut store = store();
+    let retried = finish(&mut store, dead(1, Reason::Failed));
+    let released = finish(&mut store, dead(2, Reason::NoLead));
+    let hooked = finish(&mut store, dead(3, Reason::Unconfirmed));
+    let discarded = finish(&mut store, dead(4, Reason::Rejected));
+    let expired = finish(&mut store, dead(5, Reason::NoEmployee));
+    let bytes = store.write(vec![unreadable(b"?".to_vec())]);
+    bytes.expect("stored");
+    let came = [
+        "1:1 dead",
+        "2:1 parked",
+        "3:1 dead",
+        "4:1 dead",
+        "5:1 parked",
+        "6:1 dead",
+    ];
+    assert_eq!(told(&store), came);
+    let record = |store: &Store, id| store.row(id).expect("readable").expect("a row").record;
+    let steps = [
+        (
+            retried,
+            Step::Retry {
+                record: record(&store, retried),
+            },
+        ),
+        (
+            released,
+            Step::Release {
+                record: record(&store, released),
+            },
+        ),
+        (hooked, Step::Hooked),
+        (discarded, Step::Discard),
+        (RowId(6), Step::Discard),
+        (expired, Step::Expire),
+        (retried, Step::Hooked),
+    ];
+    for (id, one) in steps {
+        step(&mut store, id, one).expect("a letter, or ready");
+    }
+    let left = [
+        "1:1:retried retried",
+        "2:1:released released",
+        "3:1:journaled journaled",
+        "4:1:discarded discarded",
+        "6:1:discarded discarded",
+        "5:2 dead",
+        "1:1:journaled journaled",
+    ];
+    assert_eq!(told(&store)[came.len()..], left);
+    let notices = store.notices(100).expect("notices");
+    assert_eq!(notices[6].reason, Some(Reason::Failed), "as the letter was");
+    assert_eq!(notices[12].reason, None, "it was no letter any more");
+    // A call that was never a letter is nobody's business.
+    let other = finish(&mut store, journal(7));
+    step(&mut store, other, Step::Hooked).expect("ready");
+    assert_eq!(told(&store).len(), came.len() + left.len());
+}
+
+#[test]
+fn without_a_queue_no_notices_pile_up() {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    finish(&mut store, dead(1, Reason::Failed));
+    assert_eq!(store.notices(10).expect("notices"), []);
+}
+
+#[test]
+fn parked_calls_are_found_by_their_number_and_end_when_nobody_names_its_lead() {
+    let mut store = store();
+    for n in [1, 2, 3] {
+        let mut call = dead(n, Reason::NoLead);
+        if n == 3 {
+            call.judged.record.client_phone = Phone::from_e164("+998900000001");
+        }
+        finish(&mut store, call);
+    }
+    let phones = store.parked_phones(None, 10).expect("phones");
+    let seen: Vec<_> = phones
+        .iter()
+        .map(|phone| (phone.phone.as_str(), phone.calls))
+        .collect();
+    assert_eq!(seen, [("+998900000001", 2), ("+998900000002", 1)]);
+    assert_eq!(
+        phones[0].last,
+        finished(3, Outcome::Journal, None).judged.record.started_at
+    );
+    let rest = store
+        .parked_phones(Some(&phones[0].phone), 10)
+        .expect("phones");
+    assert_eq!(rest, phones[1..]);
+    let rows = store.parked_by_phone(&phones[0].phone).expect("rows");
+    assert_eq!(rows, [RowId(1), RowId(3)]);
+    let old = store.parked_before(at(8), 10).expect("rows");
+    assert_eq!(old, [RowId(1)]);
+    step(&mut store, RowId(1), Step::Expire).expect("parked");
+    assert_eq!(
+        store.parked_by_phone(&phones[0].phone).expect("rows"),
+        [RowId(3)]
+    );
+    let letter = store
+        .letter(RowId(1))
+        .expect("readable")
+        .expect("still a letter");
+    assert!(!letter.parked);
+    assert_eq!(letter.reason, Reason::NoLead);
+}

@@ -1,0 +1,221 @@
+//! What does `calls` find?
+
+use super::call::{T0, at, finished, journal};
+use crate::{
+    CallFilter, Finished, INTERNAL_KEPT, Listed, Op, Place, RowId, Settings, State, Step, Store,
+};
+use callbridge_model::{Outcome, Phone, Reason, TypedNumber};
+
+fn store() -> Store {
+    Store::in_memory(Settings::default()).expect("memory")
+}
+
+fn finish(store: &mut Store, call: Finished) {
+    let done = store.write(vec![Op::Finish(Box::new(call))]);
+    done.expect("stored");
+}
+
+fn step(store: &mut Store, row: i64, step: Step) {
+    let (row, at) = (RowId(row), at(100));
+    store
+        .write(vec![Op::Step { row, step, at }])
+        .expect("a step");
+}
+
+/// Every page of it.
+fn all(store: &Store, filter: &CallFilter) -> Vec<Listed> {
+    let (mut found, mut next) = (Vec::new(), Some(filter.beginning()));
+    while let Some(after) = next {
+        let (calls, then) = store.listed(filter, after).expect("readable");
+        found.extend(calls);
+        next = then;
+    }
+    found
+}
+
+fn starts(calls: &[Listed]) -> Vec<i64> {
+    let starts = calls.iter().map(|call| call.record.started_at.get() - T0);
+    starts.collect()
+}
+
+fn of(change: impl FnOnce(&mut CallFilter)) -> CallFilter {
+    let mut filter = CallFilter::default();
+    change(&mut filter);
+    filter
+}
+
+fn typed(text: &str) -> TypedNumber {
+    TypedNumber::read(text, []).expect("a number")
+}
+
+#[test]
+fn calls_stand_by_their_beginning_in_whatever_order_they_came_over_any_number_of_pages() {
+    let mut store = store();
+    // 1,201 calls are three pages.
+    for n in (0..1_201).rev() {
+        finish(&mut store, journal(n));
+    }
+    let found = all(&store, &CallFilter::default());
+    assert!(starts(&found).into_iter().eq(0..1_201));
+    let part = all(
+        &store,
+        &of(|filter| (filter.from, filter.until) = (Some(T0 + 3), Some(T0 + 6))),
+    );
+    assert_eq!(starts(&part), [3, 4, 5], "from the first, before the last");
+}
+
+#[test]
+fn calls_that_began_in_one_second_are_all_listed() {
+    let mut store = store();
+    for n in 0..1_100 {
+        let mut call = journal(n);
+        call.call.started = at(7);
+        finish(&mut store, call);
+    }
+    assert_eq!(all(&store, &CallFilter::default()).len(), 1_100);
+}
+
+#[test]
+fn a_list_knows_state_trunk_and_reason() {
+    let mut store = store();
+    finish(&mut store, journal(1));
+    finish(
+        &mut store,
+        finished(2, Outcome::DeadLetter, Some(Reason::NoLead)),
+    );
+    let mut other = journal(3);
+    other.judged.record.trunk = Some("gsm".into());
+    finish(&mut store, other);
+    let found = all(&store, &CallFilter::default());
+    let states: Vec<_> = found.iter().map(|call| (call.state, call.reason)).collect();
+    let parked = (Some(State::Parked), Some(Reason::NoLead));
+    assert_eq!(
+        states,
+        [
+            (Some(State::Ready), None),
+            parked,
+            (Some(State::Ready), None)
+        ]
+    );
+    let gsm = all(&store, &of(|filter| filter.trunk = Some("gsm".into())));
+    assert_eq!(starts(&gsm), [3]);
+    let parked = all(&store, &of(|filter| filter.state = Some(State::Parked)));
+    assert_eq!(starts(&parked), [2]);
+    let by_both: Vec<bool> = found
+        .iter()
+        .map(|call| of(|filter| filter.state = Some(State::Parked)).takes(call))
+        .collect();
+    assert_eq!(
+        by_both,
+        [false, true, false],
+        "what comes is chosen by the same rule"
+    );
+}
+
+#[test]
+fn a_number_is_found_by_its_last_digits_among_others_that_share_the_last_four() {
+    let mut store = store();
+    for (n, number) in [
+        (1, "+998901110001"),
+        (2, "+998901120001"),
+        (3, "+998901110002"),
+    ] {
+        for again in [0, 10] {
+            let mut call = journal(n + again);
+            call.judged.record.client_phone = Phone::from_e164(number);
+            finish(&mut store, call);
+        }
+    }
+    let mut hidden = journal(30);
+    hidden.judged.record.client_phone = None;
+    finish(&mut store, hidden);
+    let found = |text: &str| {
+        let phone = Some(typed(text));
+        starts(&all(&store, &of(|filter| filter.phone = phone)))
+    };
+    assert_eq!(found("0001"), [1, 2, 11, 12]);
+    assert_eq!(found("1110001"), [1, 11]);
+    assert_eq!(found("+998901120001"), [2, 12]);
+    assert_eq!(found("9999"), [0_i64; 0]);
+    let (back, next) = store
+        .listed_back(&typed("1110001"), Place::END)
+        .expect("readable");
+    assert_eq!((starts(&back), next), (vec![11, 1], None));
+}
+
+#[test]
+fn the_newest_call_is_that_which_began_last_and_none_of_the_future() {
+    let mut store = store();
+    assert_eq!(store.newest_start(T0), Ok(None));
+    for n in [5, 3, 900] {
+        finish(&mut store, journal(n));
+    }
+    assert_eq!(store.newest_start(T0 + 100), Ok(Some(T0 + 5)));
+}
+
+#[test]
+fn the_last_thousand_calls_between_extensions_are_kept_for_seven_days() {
+    let mut store = store();
+    let kept = u32::try_from(INTERNAL_KEPT).expect("small");
+    for n in 0..kept + 5 {
+        finish(&mut store, finished(n, Outcome::Internal, None));
+    }
+    finish(&mut store, finished(7, Outcome::Internal, None));
+    let listed = |store: &Store| {
+        let (mut found, filter) = (Vec::new(), CallFilter::default());
+        let mut next = Some(filter.beginning());
+        while let Some(after) = next {
+            let (calls, then) = store.listed_internal(&filter, after).expect("readable");
+            found.extend(calls);
+            next = then;
+        }
+        starts(&found)
+    };
+    assert!(
+        listed(&store).into_iter().eq(5..i64::from(kept) + 5),
+        "each once, the newest"
+    );
+    assert_eq!(
+        store.books().internal,
+        u64::from(kept) + 5,
+        "counted are all"
+    );
+    let (calls, last) = store.internal_since(INTERNAL_KEPT + 3).expect("readable");
+    assert_eq!((calls.len(), calls[0].state), (2, None));
+    assert_eq!(store.newest_internal(), Ok(last));
+    let week = 7 * 24 * 3600;
+    let now = at(week + i64::from(kept));
+    store.write(vec![Op::Purge { now }]).expect("purged");
+    assert_eq!(listed(&store).len(), 5, "those of the last seven days");
+}
+
+#[test]
+fn who_follows_hears_of_each_call_that_came_or_changed_its_state() {
+    let mut store = store();
+    finish(&mut store, journal(1));
+    let seen = store.moves_so_far();
+    finish(&mut store, journal(2));
+    step(&mut store, 1, Step::Send);
+    step(&mut store, 1, Step::Unsent);
+    let (moved, after) = store
+        .moved_since(seen, 10)
+        .expect("readable")
+        .expect("remembered");
+    let states: Vec<_> = moved.iter().map(|call| (call.id, call.state)).collect();
+    let ready = Some(State::Ready);
+    assert_eq!(
+        states,
+        [(RowId(2), ready), (RowId(1), ready)],
+        "each once, as it stands"
+    );
+    assert_eq!(store.moved_since(after, 10), Ok(Some((vec![], after))));
+    // What is not stored has not moved.
+    let refused = Op::Step {
+        row: RowId(1),
+        step: Step::Confirmed,
+        at: at(1),
+    };
+    let new = Op::Finish(Box::new(journal(3)));
+    assert!(store.write(vec![new, refused]).is_err());
+    assert_eq!(store.moves_so_far(), after);
+}

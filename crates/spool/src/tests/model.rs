@@ -1,0 +1,242 @@
+//! Does the store do what the pure function says, whatever comes?
+
+use super::call::{ask, at, finished};
+use super::table::steps;
+use crate::store::prepare;
+use crate::{Done, Error, Finished, LetterFilter, Op, RowId, Settings, State, Step, Store, next};
+use callbridge_model::status::Books;
+use callbridge_model::{Outcome, Reason};
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One thing asked for.
+#[derive(Clone, Debug)]
+enum Act {
+    /// The n-th call ends, in the k-th way.
+    Finish(u32, usize),
+    /// The n-th of the rows so far takes the k-th step.
+    Step(usize, usize),
+    /// No such row.
+    Nobody,
+}
+
+const WAYS: [(Outcome, Option<Reason>); 5] = [
+    (Outcome::Journal, None),
+    (Outcome::DeadLetter, Some(Reason::AmbiguousLead)),
+    (Outcome::DeadLetter, Some(Reason::NoLead)),
+    (Outcome::Internal, None),
+    (Outcome::Skipped, None),
+];
+
+/// The obvious spool.
+#[derive(Clone, Debug, Default)]
+struct Model {
+    rows: BTreeMap<RowId, (u32, State)>,
+    seen: BTreeSet<u32>,
+    internal: u64,
+    skipped: u64,
+    repeats: u64,
+    /// Confirmed by a webhook: answers that come later change nothing.
+    hooked: BTreeSet<RowId>,
+}
+
+impl Model {
+    fn books(&self) -> Books {
+        let of = |wanted| {
+            let found = self.rows.values().filter(|(_, state)| *state == wanted);
+            found.count() as u64
+        };
+        Books {
+            finished: self.rows.len() as u64,
+            ready: of(State::Ready),
+            sending: of(State::Sending),
+            submitted: of(State::Submitted),
+            journaled: of(State::Journaled),
+            dead: of(State::Dead),
+            parked: of(State::Parked),
+            discarded: of(State::Discarded),
+            internal: self.internal,
+            skipped: self.skipped,
+            unreadable: 0,
+        }
+    }
+
+    /// What the store should answer is checked against what it did answer; ids are taken from it.
+    fn apply(&mut self, act: &Act, op: &Op, done: Option<&Done>) -> bool {
+        match (act, op) {
+            (Act::Finish(n, way), _) => {
+                let (outcome, reason) = WAYS[*way];
+                if !self.seen.insert(*n) {
+                    self.repeats += 1;
+                    return done.is_none_or(|done| matches!(done, Done::Repeat(_)));
+                }
+                let state = match outcome {
+                    Outcome::Journal => State::Ready,
+                    Outcome::DeadLetter if reason == Some(Reason::NoLead) => State::Parked,
+                    Outcome::DeadLetter => State::Dead,
+                    Outcome::Internal => {
+                        self.internal += 1;
+                        return done.is_none_or(|done| *done == Done::Counted);
+                    }
+                    Outcome::Skipped => {
+                        self.skipped += 1;
+                        return done.is_none_or(|done| *done == Done::Counted);
+                    }
+                };
+                match done {
+                    Some(Done::New(id)) => self.rows.insert(*id, (*n, state)).is_none(),
+                    Some(_) => false,
+                    None => true,
+                }
+            }
+            (Act::Step(..), Op::Step { row, step, .. }) => {
+                let Some((_, state)) = self.rows.get_mut(row) else {
+                    return false;
+                };
+                if self.hooked.contains(row) && step.is_answer() {
+                    return done.is_none_or(|done| *done == Done::Stepped(State::Journaled));
+                }
+                if *step == Step::Hooked && next(*state, step).is_ok() {
+                    self.hooked.insert(*row);
+                }
+                match next(*state, step) {
+                    Ok(to) => {
+                        *state = to;
+                        done.is_none_or(|done| *done == Done::Stepped(to))
+                    }
+                    Err(_) => false,
+                }
+            }
+            (Act::Step(..) | Act::Nobody, _) => false,
+        }
+    }
+}
+
+fn nobody() -> Op {
+    Op::Step {
+        row: RowId(1_000_000),
+        step: Step::Send,
+        at: at(0),
+    }
+}
+
+fn op_of(act: &Act, model: &Model) -> Op {
+    match act {
+        Act::Finish(n, way) => {
+            let (outcome, reason) = WAYS[*way];
+            let call: Finished = finished(*n, outcome, reason);
+            Op::Finish(Box::new(call))
+        }
+        Act::Step(nth, kind) => {
+            let rows: Vec<_> = model.rows.iter().collect();
+            let Some((row, (n, _))) = rows.get(nth % rows.len().max(1)) else {
+                return nobody();
+            };
+            let mut step = steps()[*kind].clone();
+            if let Step::Release { record }
+            | Step::Retry { record }
+            | Step::Recheck { record, .. } = &mut step
+            {
+                *record = finished(*n, Outcome::Journal, None).judged.record;
+            }
+            if let Step::Moved { record, .. } = &mut step {
+                **record = finished(*n, Outcome::Journal, None).judged.record;
+            }
+            let row = **row;
+            let at = at(1000);
+            Op::Step { row, step, at }
+        }
+        Act::Nobody => nobody(),
+    }
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    prop_oneof![
+        4 => (0..12_u32, 0..WAYS.len()).prop_map(|(n, way)| Act::Finish(n, way)),
+        9 => (0..12_usize, 0..20_usize).prop_map(|(nth, kind)| Act::Step(nth, kind)),
+        1 => Just(Act::Nobody),
+    ]
+}
+
+/// Groups of requests of operations.
+fn groups() -> impl Strategy<Value = Vec<Vec<Vec<Act>>>> {
+    let request = prop::collection::vec(act(), 1..4);
+    prop::collection::vec(prop::collection::vec(request, 1..5), 1..20)
+}
+
+fn check(store: &Store, model: &Model) {
+    assert_eq!(store.books(), model.books());
+    assert!(store.books().balance());
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(
+        store.counters().get("repeats").copied().unwrap_or(0),
+        model.repeats
+    );
+    for (id, (_, state)) in &model.rows {
+        let row = store.row(*id).expect("readable").expect("a row");
+        assert_eq!(row.state, *state);
+        let letter = matches!(state, State::Dead | State::Parked);
+        assert_eq!(
+            row.reason.is_some(),
+            letter || *state == State::Discarded,
+            "{row:?}"
+        );
+    }
+    let letters = store.letters(&LetterFilter::default()).expect("letters");
+    let books = store.books();
+    assert_eq!(letters.len() as u64, books.dead + books.parked);
+    let head = store.head(&ask(at(10_000))).expect("a head");
+    assert_eq!(
+        head.live.is_some() || head.backlog.is_some(),
+        books.ready > 0
+    );
+    let due = head.polls.len() as u64;
+    assert!(due == books.submitted.min(8) || due < books.submitted && head.orphan.is_some());
+}
+
+/// Rows come to be inside a group, so its operations are made against the rows before it.
+fn run(groups: &[Vec<Vec<Act>>]) {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let mut model = Model::default();
+    for group in groups {
+        let ops: Vec<Vec<Op>> = group
+            .iter()
+            .map(|request| request.iter().map(|act| op_of(act, &model)).collect())
+            .collect();
+        let works: Result<Vec<_>, Error> = ops.iter().cloned().map(prepare).collect();
+        let answers = store.write_group(&works.expect("storable"));
+        for ((request, ops), answer) in group.iter().zip(&ops).zip(answers) {
+            let mut after = model.clone();
+            let done = answer.as_ref().ok();
+            let good = request
+                .iter()
+                .zip(ops)
+                .enumerate()
+                .all(|(at, (act, op))| after.apply(act, op, done.map(|done| &done[at])));
+            assert_eq!(good, answer.is_ok(), "{request:?} was answered {answer:?}");
+            if good {
+                model = after;
+            }
+        }
+        check(&store, &model);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn the_store_and_the_pure_function_agree_over_any_steps(groups in groups()) {
+        run(&groups);
+    }
+}
+
+#[test]
+fn one_refused_request_does_not_spoil_its_group() {
+    let group = vec![
+        vec![Act::Finish(1, 0), Act::Finish(2, 0)],
+        vec![Act::Finish(3, 0), Act::Nobody],
+        vec![Act::Finish(4, 3)],
+    ];
+    run(&[group]);
+}

@@ -1,0 +1,129 @@
+//! Does an operation cost the same however many rows there are?
+//!
+//! Every operation and every question is asked of a small and a large spool, and SQLite's own
+//! count of its steps is compared. A line of `store/` that asks SQLite something and is not met
+//! here fails the test: whoever adds a statement adds the act that reaches it to `acts.rs`.
+
+use super::acts::{ACTS, filled};
+use super::acts_errands::ERRANDS;
+use super::acts_listed::LISTED;
+use crate::Store;
+use std::collections::BTreeSet;
+use std::path::Path;
+
+const SMALL: u32 = 100;
+const LARGE: u32 = 600;
+/// So few that a purge sees the end of the tombstones.
+const TINY: u32 = 8;
+
+/// Steps that may come on top of one and a half times as many: questions that answer with more
+/// calls than the small spool has may cost as much as their limit.
+fn slack(name: &str) -> i32 {
+    match name {
+        "what a sweep seeks" => 40_000,
+        // All that wait to be confirmed: they are as many as the budget made, not as there are.
+        "the sender's head, all due" => 9_000,
+        "the sender's head, none due" => 9_000,
+        "the sender's head after the clock was set back" => 9_000,
+        _ => 300,
+    }
+}
+
+fn steps(store: &Store) -> i32 {
+    store.steps_taken().values().sum()
+}
+
+#[test]
+fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
+    let (mut small, few) = filled(SMALL);
+    let (mut large, many) = filled(LARGE);
+    let _ = (steps(&small), steps(&large));
+    let mut grown = Vec::new();
+    for (name, act) in ACTS.iter().chain(ERRANDS).chain(LISTED) {
+        act(&mut small, &few);
+        let a = steps(&small);
+        act(&mut large, &many);
+        let b = large.steps_taken();
+        if b.values().sum::<i32>() > a * 3 / 2 + slack(name) {
+            grown.push(format!("{name}: {a} steps of few rows, of many {b:#?}"));
+        }
+    }
+    assert!(grown.is_empty(), "{}", grown.join("\n"));
+    assert_eq!(large.recount().expect("a recount").wrong, []);
+    let (mut tiny, fewer) = filled(TINY);
+    for (_, act) in ACTS.iter().chain(ERRANDS).chain(LISTED) {
+        act(&mut tiny, &fewer);
+    }
+    no_statement_escapes(&[&large, &tiny]);
+    every_statement_finds_its_index(&large);
+}
+
+/// Lines of `store/` that ask SQLite something.
+fn asking_lines() -> BTreeSet<(String, u32)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/spool/src/store");
+    let mut lines = BTreeSet::new();
+    for entry in folder.read_dir().expect("readable") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("text");
+        let name = path.file_name().and_then(|name| name.to_str());
+        let name = name.expect("a name");
+        let code = text.split("#[cfg(test)]\nmod tests").next().unwrap_or("");
+        for (line, number) in code.lines().zip(1..) {
+            let asks = line.contains(".prepare(") || line.contains(".execute(");
+            let pragma = line.contains("PRAGMA");
+            if asks
+                && !pragma
+                && !line.contains("db.")
+                && !["asked.rs", "schema.rs"].contains(&name)
+            {
+                lines.insert((name.to_owned(), number));
+            }
+        }
+    }
+    lines
+}
+
+fn no_statement_escapes(stores: &[&Store]) {
+    let askers = stores.iter().flat_map(|store| store.askers());
+    let met: BTreeSet<(String, u32)> = askers
+        .filter_map(|(file, line)| Some((file.rsplit_once('/')?.1.to_owned(), line)))
+        .collect();
+    // How a transaction fails, and the writing of the books.
+    let beside = |at: &&(String, u32)| ["mod.rs", "tally.rs"].contains(&at.0.as_str());
+    let lines = asking_lines();
+    let unmet = lines.difference(&met).filter(|at| !beside(at));
+    let unmet: Vec<_> = unmet.collect();
+    assert!(unmet.is_empty(), "no act of acts.rs reaches {unmet:?}");
+}
+
+/// Only a question with an end may walk a table, and then in the order it needs.
+fn every_statement_finds_its_index(store: &Store) {
+    // Few: what is under way, the calls that are open. Whole: the recount, which tests make.
+    let few = ["WHERE state = 'sending'", "FROM open_calls"];
+    let whole = ["GROUP BY state", "count(*) FROM unreadable", "HAVING"];
+    for text in store.statements() {
+        if few.iter().chain(&whole).any(|words| text.contains(words)) {
+            continue;
+        }
+        let plan = store.plan(&text).join("\n");
+        let tables = [
+            "calls",
+            "tombstones",
+            "unreadable",
+            "notices",
+            "directory_phones",
+            "directory_leads",
+            "internal_calls",
+        ];
+        let walks = tables.map(|table| plan.contains(&format!("SCAN {table}")));
+        assert!(
+            text.contains(" LIMIT ") || !walks.contains(&true),
+            "{text}\n{plan}"
+        );
+        let few_reasons = text.contains("own DESC");
+        assert!(
+            few_reasons || !plan.contains("TEMP B-TREE"),
+            "{text}\n{plan}"
+        );
+    }
+}

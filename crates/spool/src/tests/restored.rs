@@ -1,0 +1,130 @@
+//! Is a copy told from the file itself?
+
+use super::call::at;
+use crate::folder::{FILE, LOCK};
+use crate::{Integrity, Op, Settings, SlotRow, open};
+use callbridge_model::TokenPrint;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+fn slot() -> Op {
+    Op::Slot(SlotRow {
+        slot: 0,
+        token: TokenPrint::of("token"),
+        boot_id: "boot".into(),
+        sent: Duration::from_secs(1),
+        answered: None,
+        wall_sent: at(1),
+    })
+}
+
+/// Opens, looks, makes a request or not, and ends in order.
+fn is_restored(dir: &Path, request: bool) -> bool {
+    let (handle, guard) = open(dir, Settings::default()).expect("opens");
+    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    if request {
+        handle.write_blocking(vec![slot()]).expect("stored");
+    }
+    guard.close();
+    restored.expect("readable")
+}
+
+/// A folder in which requests were made, and the place of its backup.
+fn used(root: &Path) -> (PathBuf, PathBuf) {
+    let (state, backup) = (root.join("state"), root.join("backup"));
+    assert!(!is_restored(&state, true), "a fresh file is no copy");
+    assert!(!is_restored(&state, true), "nor is one that was used");
+    (state, backup)
+}
+
+/// As `cp -r from/. to/`: files that are there are written over in place.
+fn copy(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("made");
+    for entry in from.read_dir().expect("readable") {
+        let name = entry.expect("an entry").file_name();
+        let bytes = std::fs::read(from.join(&name)).expect("readable");
+        std::fs::write(to.join(&name), bytes).expect("written");
+    }
+}
+
+#[test]
+fn a_folder_put_back_from_its_backup_is_a_copy() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, backup) = used(root.path());
+    copy(&state, &backup);
+    is_restored(&state, true);
+    std::fs::remove_dir_all(&state).expect("removed");
+    copy(&backup, &state);
+    assert!(is_restored(&state, true));
+    assert!(!is_restored(&state, true), "it is used here now");
+}
+
+#[test]
+fn a_folder_that_is_written_over_in_place_is_a_copy() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, backup) = used(root.path());
+    copy(&state, &backup);
+    is_restored(&state, true);
+    copy(&backup, &state);
+    assert!(is_restored(&state, true));
+}
+
+#[test]
+fn a_backup_of_a_running_daemon_whose_times_were_kept_is_a_copy() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, backup) = used(root.path());
+    let (_handle, guard) = open(&state, Settings::default()).expect("opens");
+    copy(&state, &backup);
+    guard.close();
+    copy(&backup, &state);
+    let file = std::fs::File::options()
+        .write(true)
+        .open(state.join(FILE))
+        .expect("there");
+    let earlier = std::fs::metadata(backup.join(FILE)).and_then(|meta| meta.modified());
+    let earlier = earlier.expect("a time") - Duration::from_secs(60);
+    file.set_modified(earlier).expect("as cp -a does");
+    assert!(is_restored(&state, true));
+}
+
+#[test]
+fn a_folder_that_was_moved_or_killed_in_is_none() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, elsewhere) = used(root.path());
+    std::fs::rename(&state, &elsewhere).expect("moved");
+    assert!(!is_restored(&elsewhere, true));
+    // A kill leaves the lock without the stamp and the file without its farewell.
+    let (handle, guard) = open(&elsewhere, Settings::default()).expect("opens");
+    handle.write_blocking(vec![slot()]).expect("stored");
+    std::mem::forget(guard);
+    let left = handle.read_blocking(|store| Ok(store.restored()));
+    assert_eq!(left, Ok(false));
+    let words = std::fs::read_to_string(elsewhere.join(LOCK)).expect("a lock");
+    assert_eq!(words.lines().count(), 1, "{words}");
+}
+
+#[test]
+fn the_doubt_stays_until_somebody_made_a_request() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, backup) = used(root.path());
+    copy(&state, &backup);
+    assert!(is_restored(&backup, false), "a command looked");
+    assert!(is_restored(&backup, false), "another one");
+    assert!(is_restored(&backup, true), "the daemon, which waits first");
+    assert!(!is_restored(&backup, true));
+}
+
+#[test]
+fn an_end_that_broke_the_check_off_is_no_doubt_and_the_check_is_made_anew() {
+    let root = tempfile::tempdir().expect("a folder");
+    let (state, _) = used(root.path());
+    let (handle, guard) = open(&state, Settings::default()).expect("opens");
+    assert_eq!(handle.health().integrity, Integrity::NotNeeded);
+    handle.set_integrity(Integrity::Unknown("interrupted".to_owned()));
+    guard.close();
+    let (handle, guard) = open(&state, Settings::default()).expect("opens");
+    assert_ne!(handle.health().integrity, Integrity::NotNeeded);
+    let restored = handle.read_blocking(|store| Ok(store.restored()));
+    assert!(!restored.expect("readable"));
+    guard.close();
+}

@@ -1,0 +1,171 @@
+//! Does everything stored come back as it was?
+
+use super::call::{ask, at, finished};
+use crate::{Done, Finished, Op, Settings, SlotRow, Store};
+use callbridge_call::call::{Because, HeardNumber, Variable};
+use callbridge_call::{Direction, EpochSeconds, EventTime, Extension, UniqueId};
+use callbridge_model::TokenPrint;
+use callbridge_model::{CallUuid, EmployeeId, LeadId, Outcome, Phone};
+use proptest::prelude::*;
+use std::time::Duration;
+
+fn store() -> Store {
+    Store::in_memory(Settings::default()).expect("memory")
+}
+
+fn direction() -> impl Strategy<Value = Direction> {
+    prop_oneof![
+        Just(Direction::Inbound),
+        Just(Direction::Outbound),
+        Just(Direction::Internal)
+    ]
+}
+
+fn moment() -> impl Strategy<Value = EventTime> {
+    any::<i64>().prop_map(EventTime::from_micros)
+}
+
+fn ids() -> impl Strategy<Value = Vec<UniqueId>> {
+    prop::collection::vec(
+        "\\PC{1,20}".prop_filter_map("not empty", UniqueId::new),
+        0..4,
+    )
+}
+
+prop_compose! {
+    /// Texts of any letters, moments of any time, whatever fits the types.
+    fn call()(
+        text in prop::collection::vec("\\PC{0,30}", 8),
+        ids in ids(),
+        flags in prop::array::uniform6(any::<bool>()),
+        direction in direction(),
+        started in moment(),
+        ended in moment(),
+        talk in 0..u64::MAX,
+        uuid in any::<u128>(),
+        lead in any::<Option<i64>>(),
+        digits in "[0-9]{3,15}",
+        seconds in any::<(i64, u32, u32)>(),
+    ) -> Finished {
+        let mut all = finished(7, Outcome::Journal, None);
+        let call = &mut all.call;
+        call.also_known_as = ids;
+        call.direction = direction;
+        call.number = flags[0].then(|| HeardNumber {
+            text: text[0].clone(),
+            from_dial_string: flags[1],
+        });
+        call.employee = flags[2].then(|| Extension::new(text[1].clone()));
+        call.started = started;
+        call.ended = ended;
+        call.talk = Duration::from_micros(talk);
+        call.variables = vec![Variable {
+            name: text[2].clone(),
+            values: vec![text[3].clone()],
+        }];
+        call.incomplete = flags[3].then(|| text[4].clone());
+        call.userfields = text.clone();
+        call.why = vec![Because {
+            value: text[5].clone(),
+            at: ended,
+            channel: text[6].clone(),
+            words: text[7].clone(),
+        }];
+        let record = &mut all.judged.record;
+        record.uuid = Some(CallUuid(uuid::Uuid::from_u128(uuid)));
+        record.direction = direction;
+        record.lead_id = lead.and_then(LeadId::new);
+        record.employee_id = lead.and_then(EmployeeId::new);
+        record.client_phone = flags[4].then(|| Phone::from_e164(&format!("+{digits}"))).flatten();
+        record.trunk = flags[5].then(|| text[2].clone());
+        record.started_at = EpochSeconds::new(seconds.0);
+        (record.duration_sec, record.talk_time_sec) = (seconds.1, seconds.2);
+        all.judged.live = flags[5];
+        all.judged.judged_at = started;
+        all
+    }
+}
+
+proptest! {
+    #[test]
+    fn calls_come_back(call in call()) {
+        let mut store = store();
+        let done = store.write(vec![Op::Finish(Box::new(call.clone()))]).expect("stored");
+        let [Done::New(id)] = done[..] else { panic!("{done:?}") };
+        let row = store.row(id).expect("readable").expect("a row");
+        prop_assert_eq!(&row.record, &call.judged.record);
+        prop_assert_eq!(&row.call, &call.call);
+        prop_assert_eq!(Some(row.uuid), call.judged.record.uuid);
+        prop_assert_eq!((row.live, row.since), (call.judged.live, call.judged.judged_at));
+        for alias in &call.call.also_known_as {
+            let buried = store.tombstone(&call.judged.record.pbx, alias.as_str());
+            let buried = buried.expect("readable").expect("buried");
+            prop_assert_eq!(buried.uuid, call.judged.record.uuid);
+        }
+        let again = store.write(vec![Op::Finish(Box::new(call))]);
+        prop_assert_eq!(again, Ok(vec![Done::Repeat(Some(id))]));
+    }
+
+    #[test]
+    fn open_calls_come_back(
+        key in any::<u64>(), pbx in "\\PC*", bytes in any::<Vec<u8>>(), other in any::<Vec<u8>>(),
+    ) {
+        let mut store = store();
+        let open = |snapshot: Option<&Vec<u8>>| {
+            let pbx = pbx.clone();
+            Op::Open { pbx, key, snapshot: snapshot.cloned() }
+        };
+        store.write(vec![open(Some(&other)), open(Some(&bytes))]).expect("stored");
+        prop_assert_eq!(store.open_calls(&pbx), Ok(vec![(key, bytes)]));
+        store.write(vec![open(None)]).expect("stored");
+        prop_assert_eq!(store.open_calls(&pbx), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn slots_come_back(
+        slot in any::<u32>(), sent in 0..i64::MAX as u64, answered in any::<Option<u32>>(),
+        boot_id in "\\PC*", wall_sent in moment(),
+    ) {
+        let mut store = store();
+        let slot = SlotRow {
+            slot,
+            token: TokenPrint::of(&boot_id),
+            boot_id,
+            sent: Duration::from_nanos(sent),
+            answered: answered.map(|seconds| Duration::from_secs(seconds.into())),
+            wall_sent,
+        };
+        store.write(vec![Op::Slot(slot.clone())]).expect("stored");
+        prop_assert_eq!(store.slots(), Ok(vec![slot.clone()]));
+        store.write(vec![Op::SlotGone { slot: slot.slot }]).expect("stored");
+        prop_assert_eq!(store.slots(), Ok(Vec::new()));
+    }
+
+    #[test]
+    fn settings_positions_and_counters_come_back(
+        key in "\\PC+", value in "\\PC*", number in any::<i64>(), by in 0..u64::MAX / 4,
+    ) {
+        let mut store = store();
+        let position = serde_json::json!({"inode": number, "name": value});
+        store.write(vec![
+            Op::Meta { key: key.clone(), value: value.clone() },
+            Op::Position { source: key.clone(), position: position.clone() },
+            Op::Count { counter: key.clone(), by },
+            Op::Count { counter: key.clone(), by: 1 },
+        ]).expect("stored");
+        prop_assert_eq!(store.meta(&key), Ok(Some(value)));
+        prop_assert_eq!(store.position(&key), Ok(Some(position)));
+        prop_assert_eq!(store.counters().get(&key).copied(), Some(by + 1));
+        store.write(vec![Op::MetaGone { key: key.clone() }]).expect("stored");
+        prop_assert_eq!(store.meta(&key), Ok(None));
+    }
+}
+
+#[test]
+fn a_spool_that_is_empty_knows_nothing() {
+    let store = store();
+    assert_eq!(store.position("file:///x"), Ok(None));
+    assert_eq!(store.row(crate::RowId(1)), Ok(None));
+    assert_eq!(store.head(&ask(at(0))), Ok(crate::Head::default()));
+    assert_eq!(store.books(), callbridge_model::status::Books::default());
+}

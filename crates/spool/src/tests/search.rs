@@ -1,0 +1,73 @@
+//! Which stored call does an id mean?
+
+use super::call::{at, finished, journal};
+use crate::{Finished, Op, Search, Settings, Store};
+use callbridge_model::{CallUuid, Outcome, Reason};
+
+/// Calls whose uuids begin with these words, each 32 bits.
+fn store(words: &[u32]) -> (Store, Vec<Finished>) {
+    let mut store = Store::in_memory(Settings::default()).expect("memory");
+    let calls: Vec<Finished> = (1..).zip(words).map(|(n, word)| call(n, *word)).collect();
+    for call in &calls {
+        let done = store.write(vec![Op::Finish(Box::new(call.clone()))]);
+        done.expect("stored");
+    }
+    (store, calls)
+}
+
+fn call(n: u32, word: u32) -> Finished {
+    let mut call = match n {
+        1 => journal(n),
+        _ => finished(n, Outcome::DeadLetter, Some(Reason::NoLead)),
+    };
+    let uuid = uuid::Uuid::from_u128(u128::from(word) << 96 | u128::from(n));
+    call.judged.record.uuid = Some(CallUuid(uuid));
+    call
+}
+
+fn found(store: &Store, id: &str) -> Option<CallUuid> {
+    match store.search_call(id).expect("readable") {
+        Search::One(row) => Some(row.uuid),
+        Search::None => None,
+        Search::Several(uuids) => panic!("{uuids:?}"),
+    }
+}
+
+#[test]
+fn a_call_is_found_by_linkedid_channel_uuid_and_the_beginning_of_it() {
+    let (store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
+    let uuid = calls[0].judged.record.uuid;
+    let text = uuid.expect("a uuid").to_string();
+    let channel = calls[0].call.also_known_as[1].to_string();
+    let linkedid = calls[0].judged.record.linkedid.as_str();
+    let upper = text.to_uppercase();
+    for id in [linkedid, &channel, &text, &upper, &text[..10], "abcd"] {
+        assert_eq!(found(&store, id), uuid, "{id}");
+    }
+    for id in ["", "1", "abc", "zzzz", "abce", "1795151317.99999"] {
+        assert_eq!(found(&store, id), None, "{id}");
+    }
+}
+
+#[test]
+fn a_letter_is_found_by_its_linkedid_when_its_ids_are_forgotten() {
+    let (mut store, calls) = store(&[0xabcd_ef01, 0x1234_5678]);
+    let years = 100 * 365 * 86_400;
+    store
+        .write(vec![Op::Purge { now: at(years) }])
+        .expect("purged");
+    let record = &calls[1].judged.record;
+    let forgotten = store.tombstone(&record.pbx, &record.linkedid);
+    assert_eq!(forgotten.expect("readable"), None);
+    assert_eq!(found(&store, &record.linkedid), record.uuid);
+}
+
+#[test]
+fn several_uuids_of_one_beginning_are_all_named() {
+    let (store, calls) = store(&[0xabcd_0001, 0xabcd_0002, 0x1234_5678]);
+    let Search::Several(uuids) = store.search_call("ABCD-00").expect("readable") else {
+        panic!("two begin so");
+    };
+    let own = calls[..2].iter().filter_map(|call| call.judged.record.uuid);
+    assert_eq!(uuids, own.collect::<Vec<_>>());
+}

@@ -1,0 +1,302 @@
+//! What does the sender see?
+
+use super::call::{ask, at, finished, journal};
+use crate::{
+    ATTEMPTS_MAX, Ask, Binding, Done, Error, FIRST_POLL, Finished, Op, RowId, Settings, Step, Store,
+};
+use callbridge_model::TokenPrint;
+use callbridge_model::{Outcome, Reason};
+
+fn store() -> Store {
+    Store::in_memory(Settings::default()).expect("memory")
+}
+
+fn backlog(n: u32) -> Finished {
+    let mut call = journal(n);
+    call.judged.live = false;
+    call
+}
+
+fn with(calls: impl IntoIterator<Item = Finished>) -> Store {
+    let mut store = store();
+    let ops = calls.into_iter().map(|call| Op::Finish(Box::new(call)));
+    store.write(ops.collect()).expect("stored");
+    store
+}
+
+fn step(store: &mut Store, row: i64, step: Step, seconds: i64) {
+    let op = Op::Step {
+        row: RowId(row),
+        step,
+        at: at(seconds),
+    };
+    store.write(vec![op]).expect("a step that exists");
+}
+
+fn submit(store: &mut Store, row: i64, seconds: i64) {
+    step(store, row, Step::Send, seconds);
+    let accepted = Step::Accepted {
+        request_id: format!("r-{row}"),
+        token: TokenPrint::of("token"),
+    };
+    step(store, row, accepted, seconds);
+}
+
+#[test]
+fn the_oldest_live_and_the_oldest_other_call_stand_at_the_head() {
+    let mut store = with([backlog(1), backlog(2), journal(3), journal(4)]);
+    let head = store.head(&ask(at(10))).expect("a head");
+    assert_eq!(head.backlog.map(|due| due.row), Some(RowId(1)));
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(3)));
+    assert_eq!((head.ready, head.sending, head.submitted), (4, 0, 0));
+    step(&mut store, 3, Step::Send, 10);
+    step(&mut store, 1, Step::Send, 10);
+    let head = store.head(&ask(at(10))).expect("a head");
+    assert_eq!(head.backlog.map(|due| due.row), Some(RowId(2)));
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(4)));
+    let sending: Vec<_> = store
+        .sending()
+        .expect("rows")
+        .iter()
+        .map(|row| row.id.0)
+        .collect();
+    assert_eq!(sending, [1, 3]);
+}
+
+#[test]
+fn a_call_that_is_held_back_waits_its_time_and_then_keeps_its_turn() {
+    let mut store = with([journal(1), journal(2)]);
+    step(&mut store, 1, Step::Send, 10);
+    let returned = Step::Returned {
+        not_before: at(30),
+        why: "503 Service Unavailable".into(),
+        failures: 1,
+    };
+    step(&mut store, 1, returned, 11);
+    let head = store.head(&ask(at(29))).expect("a head");
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
+    assert_eq!(head.next_not_before, Some(at(30)));
+    let head = store.head(&ask(at(30))).expect("a head");
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(1)));
+    assert_eq!(head.next_not_before, None);
+    let untried = Ask {
+        untried_first: true,
+        ..ask(at(30))
+    };
+    let head = store.head(&untried).expect("a head");
+    assert_eq!(head.live.map(|due| due.row), Some(RowId(2)));
+    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    assert_eq!(row.attempts.len(), 1);
+    assert_eq!(row.attempts[0].words, "503 Service Unavailable");
+    assert_eq!(row.not_before, Some(at(30)));
+}
+
+#[test]
+fn submitted_calls_fall_due_for_their_polls_in_order() {
+    let mut store = with((1..=12).map(journal));
+    for row in 1..=12 {
+        submit(&mut store, row, 100 + row);
+    }
+    let first = at(101).plus(FIRST_POLL);
+    let head = store.head(&ask(at(101))).expect("a head");
+    assert_eq!((head.polls.len(), head.next_poll), (0, Some(first)));
+    let head = store.head(&ask(first)).expect("a head");
+    assert_eq!(head.polls.len(), 1);
+    assert_eq!(head.polls[0].request_id.as_deref(), Some("r-1"));
+    assert_eq!(head.polls[0].submitted_at, at(101));
+    step(&mut store, 1, Step::NotYet { next_poll: at(400) }, 104);
+    let head = store.head(&ask(at(300))).expect("a head");
+    let rows: Vec<_> = head.polls.iter().map(|poll| poll.row.0).collect();
+    assert_eq!(rows, [2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(head.next_poll, Some(at(400)));
+    assert_eq!(
+        head.oldest_submitted.first().map(|oldest| oldest.row),
+        Some(RowId(1))
+    );
+    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    assert_eq!((row.polls, row.next_poll), (1, Some(at(400))));
+    step(&mut store, 1, Step::Confirmed, 401);
+    let head = store.head(&ask(at(500))).expect("a head");
+    assert_eq!(
+        head.oldest_submitted.first().map(|oldest| oldest.row),
+        Some(RowId(2))
+    );
+    assert_eq!(store.sought(&ask(at(500))).expect("rows").len(), 11);
+}
+
+#[test]
+fn a_resubmission_forgets_the_poll_and_counts_itself() {
+    let mut store = with([journal(1)]);
+    submit(&mut store, 1, 100);
+    step(&mut store, 1, Step::Resubmit { why: "404".into() }, 200);
+    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    assert_eq!((row.resubmits, row.attempts.len()), (1, 1));
+    assert_eq!((row.not_before, row.next_poll), (None, None));
+    let uuid = journal(1).judged.record.uuid.expect("a uuid");
+    assert_eq!(store.row_of(uuid), Ok(Some(RowId(1))));
+    submit(&mut store, 1, 300);
+    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    assert_eq!((row.polls, row.submitted_at), (0, Some(at(300))));
+}
+
+#[test]
+fn of_very_many_attempts_the_first_and_the_last_are_kept() {
+    let mut store = with([journal(1)]);
+    for n in 0..70 {
+        step(&mut store, 1, Step::Send, n);
+        let not_before = at(n);
+        let why = n.to_string();
+        step(
+            &mut store,
+            1,
+            Step::Returned {
+                not_before,
+                why,
+                failures: 0,
+            },
+            n,
+        );
+    }
+    let row = store.row(RowId(1)).expect("readable").expect("a row");
+    let words: Vec<_> = row
+        .attempts
+        .iter()
+        .map(|attempt| attempt.words.as_str())
+        .collect();
+    assert_eq!(words.len(), ATTEMPTS_MAX);
+    assert_eq!(
+        (words[0], words[1], words[ATTEMPTS_MAX - 1]),
+        ("0", "21", "69")
+    );
+}
+
+#[test]
+fn the_state_belongs_to_one_address_unless_it_is_bound_anew() {
+    let mut store = store();
+    let bind = |address: &str, rebind| Op::BindAddress {
+        address: address.into(),
+        rebind,
+    };
+    store
+        .write(vec![bind("https://a.example/", false)])
+        .expect("first use");
+    store
+        .write(vec![bind("https://a.example", false)])
+        .expect("the same");
+    let error = store
+        .write(vec![bind("https://b.example", false)])
+        .expect_err("another");
+    assert_eq!(error.exit_code(), 78);
+    assert!(error.to_string().contains("--rebind"), "{error}");
+    let company = |company: &str| Op::BindCompany {
+        company: company.into(),
+        application: "PBX".into(),
+    };
+    assert_eq!(store.write(vec![company("Alpha")]), Ok(vec![Done::Stored]));
+    let bound = Binding {
+        address: Some("https://a.example".into()),
+        company: Some("Alpha".into()),
+        application: Some("PBX".into()),
+    };
+    assert_eq!(
+        store.write(vec![company("Beta")]),
+        Ok(vec![Done::WrongCompany(bound.clone())])
+    );
+    assert_eq!(store.binding(), Ok(bound));
+    store
+        .write(vec![bind("https://b.example", true)])
+        .expect("--rebind");
+    assert_eq!(store.write(vec![company("Beta")]), Ok(vec![Done::Stored]));
+}
+
+#[test]
+fn what_is_old_and_done_is_forgotten_but_stays_in_the_books() {
+    let mut store = with([journal(1), journal(2), finished(3, Outcome::Internal, None)]);
+    let reason = Some(Reason::Failed);
+    let letter = finished(4, Outcome::DeadLetter, reason);
+    store
+        .write(vec![Op::Finish(Box::new(letter))])
+        .expect("stored");
+    submit(&mut store, 1, 10);
+    step(&mut store, 1, Step::Confirmed, 20);
+    step(&mut store, 3, Step::Discard, 20);
+    let before = store.books();
+    let month = 30 * 24 * 3600;
+    let purge = |store: &mut Store, seconds| {
+        let done = store
+            .write(vec![Op::Purge { now: at(seconds) }])
+            .expect("purged");
+        match done[..] {
+            [Done::Purged(purged)] => (purged.calls, purged.tombstones),
+            _ => panic!("{done:?}"),
+        }
+    };
+    assert_eq!(purge(&mut store, month), (0, 0));
+    assert_eq!(purge(&mut store, month + 21), (2, 8));
+    assert_eq!(store.books(), before);
+    assert_eq!(store.recount().expect("a recount").wrong, []);
+    assert_eq!(store.row(RowId(1)), Ok(None));
+    assert_eq!(
+        store.tombstone("pbx1", journal(1).call.linkedid.as_str()),
+        Ok(None)
+    );
+    let done = store.write(vec![Op::Finish(Box::new(journal(2)))]);
+    assert_eq!(
+        done,
+        Ok(vec![Done::Repeat(Some(RowId(2)))]),
+        "its row is still there"
+    );
+}
+
+#[test]
+fn an_id_is_never_given_twice() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let open = || crate::open(dir.path(), Settings::default()).expect("opens");
+    let (handle, guard) = open();
+    let bytes = Op::Unreadable {
+        source: "s".into(),
+        pbx: "p".into(),
+        bytes: vec![1],
+        why: "why".into(),
+        at: at(0),
+    };
+    let done = handle.write_blocking(vec![bytes.clone()]);
+    assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(1)))]));
+    let discard = Op::Step {
+        row: RowId(1),
+        step: Step::Discard,
+        at: at(1),
+    };
+    handle.write_blocking(vec![discard]).expect("forgotten");
+    guard.close();
+    let (handle, _guard) = open();
+    let done = handle.write_blocking(vec![bytes]);
+    assert_eq!(done, Ok(vec![Done::Unreadable(Some(RowId(2)))]));
+    let error = handle.write_blocking(vec![Op::Step {
+        row: RowId(1),
+        step: Step::Discard,
+        at: at(1),
+    }]);
+    assert_eq!(error, Err(Error::NoRow { row: RowId(1) }));
+}
+
+#[test]
+fn an_orphan_is_sought_however_often_it_was_missed() {
+    let mut store = with([journal(1), journal(2)]);
+    submit(&mut store, 1, 100);
+    submit(&mut store, 2, 100);
+    let missed = Step::Absent {
+        next_look: at(110),
+        times: 2,
+    };
+    step(&mut store, 1, missed.clone(), 110);
+    step(&mut store, 2, missed, 110);
+    let rows = |token: &str| {
+        let ask = Ask {
+            tokens: vec![TokenPrint::of(token)],
+            ..ask(at(500))
+        };
+        store.sought(&ask).expect("rows").len()
+    };
+    assert_eq!((rows("token"), rows("another")), (0, 2));
+}

@@ -1,0 +1,147 @@
+//! Which step exists in which state?
+
+use super::call::{at, journal};
+use crate::{Fate, Refused, State, Step, next};
+use callbridge_leads::errand::failed::Been;
+use callbridge_model::Reason;
+use callbridge_model::TokenPrint;
+
+/// One of each step, in the order of the table's columns; two of `Died`.
+pub fn steps() -> [Step; 20] {
+    let record = journal(1).judged.record;
+    let died = |reason| Step::Died {
+        reason,
+        message: "lead 4999 is unknown".into(),
+        errors: serde_json::json!([{"field": "leadId"}]),
+    };
+    [
+        Step::Send,
+        Step::Accepted {
+            request_id: "r-1".into(),
+            token: TokenPrint::of("token"),
+        },
+        Step::Returned {
+            not_before: at(60),
+            why: "503".into(),
+            failures: 1,
+        },
+        Step::Unsent,
+        Step::Confirmed,
+        Step::Hooked,
+        Step::NotYet { next_poll: at(70) },
+        Step::Absent {
+            next_look: at(80),
+            times: 1,
+        },
+        Step::Orphaned {
+            next_look: at(80),
+            fate: Fate::Resubmit,
+            why: "404".into(),
+        },
+        Step::Resubmit { why: "404".into() },
+        died(Reason::Failed),
+        died(Reason::NoEmployee),
+        Step::Release {
+            record: record.clone(),
+        },
+        Step::Retry {
+            record: record.clone(),
+        },
+        Step::Recheck {
+            record,
+            before: "lead 4001".into(),
+        },
+        Step::Rejudged {
+            reason: Reason::AmbiguousLead,
+            message: "two".into(),
+        },
+        Step::Rejudged {
+            reason: Reason::NoLead,
+            message: "none".into(),
+        },
+        Step::Moved {
+            record: Box::new(journal(1).judged.record),
+            been: Been::default(),
+            why: "lead 4001 was merged into 4002: it goes there".into(),
+        },
+        Step::Expire,
+        Step::Discard,
+    ]
+}
+
+#[test]
+fn every_step_in_every_state_is_as_the_table_says() {
+    use State::{Dead, Discarded, Journaled, Parked, Ready, Sending, Submitted};
+    let no = None;
+    // Send, Accepted, Returned, Unsent, Confirmed, Hooked, NotYet, Absent, Orphaned, Resubmit,
+    // Died, Died of what may pass, Release, Retry, Recheck, Rejudged (a person mends it), Rejudged
+    // (it may pass), Moved, Expire, Discard
+    #[rustfmt::skip]
+    let table = [
+        (Ready, [Some(Sending), no, no, no, no, Some(Journaled), no, no, no, no, Some(Dead),
+            Some(Parked), no, no, no, no, no, Some(Ready), no, no]),
+        (Sending, [no, Some(Submitted), Some(Ready), Some(Ready), no, Some(Journaled), no, no,
+            Some(Submitted), no, Some(Dead), Some(Parked), no, no, no, no, no, no, no, no]),
+        (Submitted, [no, no, no, no, Some(Journaled), Some(Journaled), Some(Submitted),
+            Some(Submitted), Some(Submitted), Some(Ready), Some(Dead), Some(Parked), no, no, no,
+            no, no, Some(Ready), no, no]),
+        (Journaled, [no; 20]),
+        (Dead, [no, no, no, no, no, Some(Journaled), no, no, no, no, no, no, no, Some(Ready),
+            Some(Submitted), Some(Dead), Some(Parked), Some(Ready), no, Some(Discarded)]),
+        (Parked, [no, no, no, no, no, no, no, no, no, no, no, no, Some(Ready), Some(Ready), no,
+            Some(Dead), Some(Parked), no, Some(Dead), Some(Discarded)]),
+        (Discarded, [no; 20]),
+    ];
+    assert_eq!(table.map(|(state, _)| state), State::ALL);
+    for (state, row) in table {
+        for (step, to) in steps().iter().zip(row) {
+            let refused = Refused {
+                state,
+                step: step.name(),
+            };
+            assert_eq!(next(state, step), to.ok_or(refused), "{state}: {step:?}");
+        }
+    }
+}
+
+#[test]
+fn a_step_moves_only_what_can_still_move() {
+    for step in steps() {
+        for end in [State::Journaled, State::Discarded] {
+            assert!(next(end, &step).is_err(), "{end} is final: {step:?}");
+        }
+    }
+}
+
+#[test]
+fn every_state_is_known_by_its_word() {
+    for state in State::ALL {
+        assert_eq!(State::from_word(state.word()), Some(state));
+        let json = serde_json::to_value(state).expect("a word");
+        assert_eq!(json, state.word());
+    }
+    assert_eq!(State::from_word("lost"), None);
+}
+
+#[test]
+fn a_token_is_known_by_a_print_that_does_not_hold_it() {
+    let print = TokenPrint::of("secret-token");
+    assert_eq!(print, TokenPrint::of("secret-token"));
+    assert_ne!(print, TokenPrint::of("secret-tokem"));
+    assert_eq!(print.as_str().len(), 16);
+    assert!(!format!("{print:?}").contains("secret"));
+}
+
+#[test]
+fn every_step_has_a_name_of_its_own_and_a_print_shows_its_digits() {
+    let names: std::collections::BTreeSet<_> = steps().iter().map(Step::name).collect();
+    let twice = "two of `Died`, two of `Rejudged`";
+    assert_eq!(names.len(), steps().len() - 2, "{twice}: {names:?}");
+    assert!(
+        names.contains("accepted") && names.contains("not yet"),
+        "{names:?}"
+    );
+    let print = TokenPrint::of("token");
+    assert_eq!(print.to_string(), print.as_str());
+    assert_eq!(State::Submitted.to_string(), "submitted");
+}

@@ -1,0 +1,400 @@
+//! Ten thousand random steps: SQL against the pure transitions and an obvious model of a row,
+//! every column of every row, after every step.
+
+use super::call::{T0, at, finished};
+use crate::store::Stored;
+use crate::{
+    ATTEMPTS_MAX, Attempt, Done, FIRST_POLL, Fate, Op, RowId, Settings, State, Step, Store, next,
+};
+use callbridge_call::EventTime;
+use callbridge_leads::errand::failed::Been;
+use callbridge_model::TokenPrint;
+use callbridge_model::status::Books;
+use callbridge_model::{Outcome, Reason};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const STEPS: u32 = 10_000;
+/// Rows that are not at an end, before no more calls come.
+const ROWS_MAX: usize = 24;
+const RETENTION: Duration = Duration::from_secs(3_600);
+
+/// Numbers that look random and are the same in every run (xorshift).
+struct Dice(u64);
+
+impl Dice {
+    fn throw(&mut self, sides: u32) -> u32 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        u32::try_from(self.0 >> 33).expect("31 bits") % sides
+    }
+}
+
+/// The obvious spool.
+#[derive(Clone, Default)]
+struct Model {
+    rows: BTreeMap<RowId, (u32, Stored)>,
+    books: Books,
+}
+
+impl Model {
+    fn book(&mut self, state: State) -> &mut u64 {
+        let books = &mut self.books;
+        match state {
+            State::Ready => &mut books.ready,
+            State::Sending => &mut books.sending,
+            State::Submitted => &mut books.submitted,
+            State::Journaled => &mut books.journaled,
+            State::Dead => &mut books.dead,
+            State::Parked => &mut books.parked,
+            State::Discarded => &mut books.discarded,
+        }
+    }
+
+    fn born(&mut self, id: RowId, n: u32, reason: Option<Reason>, live: bool) {
+        let state = match reason {
+            None => State::Ready,
+            Some(reason) if reason.is_parked() => State::Parked,
+            Some(_) => State::Dead,
+        };
+        let row = Stored {
+            state,
+            live,
+            since: at(i64::from(n) + 6).micros(),
+            started: T0 + i64::from(n),
+            deaths: u32::from(reason.is_some()),
+            reason: reason.map(|reason| reason.word().to_owned()),
+            message: reason.map_or_else(String::new, |reason| format!("because of {reason}")),
+            attempts: "[]".into(),
+            ..Stored::default()
+        };
+        self.rows.insert(id, (n, row));
+        self.books.finished += 1;
+        *self.book(state) += 1;
+    }
+
+    /// False when the step does not exist.
+    fn step(&mut self, id: RowId, step: &Step, at: EventTime) -> bool {
+        let Some((_, row)) = self.rows.get_mut(&id) else {
+            return false;
+        };
+        let from = row.state;
+        if from == State::Journaled && row.hooked && step.is_answer() {
+            return true;
+        }
+        let Ok(to) = next(from, step) else {
+            return false;
+        };
+        changed(row, step, at);
+        if from != to {
+            (row.state, row.since) = (to, at.micros());
+            *self.book(from) -= 1;
+            *self.book(to) += 1;
+        }
+        true
+    }
+
+    fn purge(&mut self, now: EventTime) {
+        let before = now.minus(RETENTION).micros();
+        self.rows.retain(|_, (_, row)| {
+            let over = matches!(row.state, State::Journaled | State::Discarded);
+            !(over && row.since < before)
+        });
+    }
+}
+
+/// What a step does to the columns beside state and since.
+fn changed(row: &mut Stored, step: &Step, at: EventTime) {
+    let now = at.micros();
+    match step {
+        Step::Send => {
+            row.not_before = 0;
+            row.first_sent = row.first_sent.or(Some(now));
+        }
+        Step::Unsent => row.not_before = 0,
+        Step::Confirmed | Step::Discard => {}
+        Step::Expire => row.deaths += 1,
+        Step::Rejudged { reason, message } => rejudged(row, *reason, message),
+        Step::Hooked => hooked(row),
+        Step::Accepted { request_id, token } => {
+            row.request_id = Some(request_id.clone());
+            row.token = Some(token.as_str().to_owned());
+            row.submitted_at = Some(now);
+            row.next_poll = Some(at.plus(FIRST_POLL).micros());
+            (row.polls, row.absent, row.failures) = (0, 0, 0);
+            (row.absent_at, row.fate) = (None, None);
+        }
+        Step::Returned {
+            not_before,
+            why,
+            failures,
+        } => {
+            attempted(row, at, why);
+            (row.not_before, row.failures) = (not_before.micros(), *failures);
+        }
+        Step::NotYet { next_poll } => {
+            row.polls += 1;
+            row.next_poll = Some(next_poll.micros());
+        }
+        Step::Absent { next_look, times } => {
+            if row.absent != *times {
+                row.absent_at = Some(now);
+            }
+            (row.absent, row.next_poll) = (*times, Some(next_look.micros()));
+        }
+        Step::Orphaned {
+            next_look,
+            fate,
+            why,
+        } => {
+            attempted(row, at, why);
+            orphan(row, *next_look, *fate, why);
+        }
+        Step::Resubmit { why } => {
+            attempted(row, at, why);
+            row.resubmits += 1;
+            (row.next_poll, row.fate, row.not_before) = (None, None, 0);
+            row.message.clear();
+        }
+        Step::Died {
+            reason,
+            message,
+            errors,
+        } => {
+            attempted(row, at, message);
+            row.errors = (!errors.is_null()).then(|| errors.to_string());
+            waits_for(row, *reason, message, true);
+        }
+        Step::Release { .. } | Step::Retry { .. } => anew(row),
+        Step::Moved { why, .. } => moved(row, at, why),
+        Step::Recheck { before, .. } => {
+            anew(row);
+            orphan(row, at, Fate::Changed, before);
+        }
+    }
+}
+
+fn hooked(row: &mut Stored) {
+    row.hooked = true;
+    (row.reason, row.errors) = (None, None);
+    row.message.clear();
+}
+
+fn waits_for(row: &mut Stored, reason: Reason, message: &str, appears: bool) {
+    row.reason = Some(reason.word().to_owned());
+    row.message = message.to_owned();
+    row.deaths += u32::from(appears);
+}
+
+fn attempted(row: &mut Stored, at: EventTime, words: &str) {
+    let mut attempts: Vec<Attempt> = serde_json::from_str(&row.attempts).expect("attempts");
+    if attempts.len() == ATTEMPTS_MAX {
+        attempts.remove(1);
+    }
+    let words = words.to_owned();
+    attempts.push(Attempt { at, words });
+    row.attempts = serde_json::to_string(&attempts).expect("JSON");
+}
+
+fn orphan(row: &mut Stored, next: EventTime, fate: Fate, why: &str) {
+    if row.state != State::Submitted {
+        row.submitted_at = Some(row.first_sent.unwrap_or(row.started * 1_000_000));
+    }
+    (row.request_id, row.token) = (None, Some(String::new()));
+    (row.polls, row.absent, row.absent_at) = (0, 0, None);
+    (row.next_poll, row.fate) = (Some(next.micros()), Some(fate.word().to_owned()));
+    row.message = why.to_owned();
+}
+
+fn rejudged(row: &mut Stored, reason: Reason, message: &str) {
+    let stays = reason.is_parked() == (row.state == State::Parked);
+    waits_for(row, reason, message, !stays);
+}
+
+fn moved(row: &mut Stored, at: EventTime, why: &str) {
+    attempted(row, at, why);
+    let live = row.live && row.state != State::Dead;
+    row.reason = None;
+    anew(row);
+    (row.live, row.first_sent) = (live, None);
+}
+
+fn anew(row: &mut Stored) {
+    let perhaps_written = ["server_error", "unconfirmed"];
+    let reason = row.reason.take().unwrap_or_default();
+    if !perhaps_written.contains(&reason.as_str()) {
+        row.first_sent = None;
+    }
+    (row.live, row.not_before, row.resubmits, row.failures) = (false, 0, 0, 0);
+    (row.errors, row.next_poll, row.fate) = (None, None, None);
+    row.message.clear();
+}
+
+/// A step of any kind, with values of its own.
+fn any_step(dice: &mut Dice, n: u32, now: i64) -> Step {
+    let later = at(now + i64::from(dice.throw(600)));
+    let why = format!("words {}", dice.throw(1_000));
+    let reasons = Reason::ALL;
+    let record = finished(n, Outcome::Journal, None).judged.record;
+    match dice.throw(24) {
+        0..3 => Step::Send,
+        3..6 => Step::Accepted {
+            request_id: format!("r-{}", dice.throw(1_000_000)),
+            token: TokenPrint::of(["one", "two"][dice.throw(2) as usize]),
+        },
+        6 => Step::Returned {
+            not_before: later,
+            why,
+            failures: dice.throw(5),
+        },
+        7 => Step::Unsent,
+        8 => Step::Confirmed,
+        9 | 10 => Step::NotYet { next_poll: later },
+        11 => Step::Absent {
+            next_look: later,
+            times: dice.throw(3),
+        },
+        12 => Step::Orphaned {
+            next_look: later,
+            fate: Fate::ALL[dice.throw(3) as usize],
+            why,
+        },
+        13 => Step::Resubmit { why },
+        14 | 15 => Step::Died {
+            reason: reasons[dice.throw(13) as usize],
+            message: why,
+            errors: match dice.throw(2) {
+                0 => serde_json::Value::Null,
+                _ => serde_json::json!([{"field": "leadId", "n": dice.throw(9)}]),
+            },
+        },
+        16 => Step::Release { record },
+        17 => Step::Retry { record },
+        20 => Step::Hooked,
+        22 => Step::Moved {
+            record: Box::new(record),
+            been: Been::default(),
+            why,
+        },
+        18 => Step::Recheck {
+            record,
+            before: why,
+        },
+        21 => Step::Rejudged {
+            reason: reasons[dice.throw(13) as usize],
+            message: why,
+        },
+        _ => match dice.throw(4) {
+            0 => Step::Discard,
+            _ => Step::Expire,
+        },
+    }
+}
+
+/// Mostly a step that the row can take.
+fn likely_step(dice: &mut Dice, (n, row): &(u32, Stored), now: i64) -> Step {
+    let mut step = any_step(dice, *n, now);
+    for _ in 0..dice.throw(12) {
+        if next(row.state, &step).is_err() {
+            step = any_step(dice, *n, now);
+        }
+    }
+    step
+}
+
+fn compare(store: &Store, model: &Model, step: u32) {
+    let stored = store.columns();
+    let rows: BTreeMap<RowId, Stored> = stored.into_iter().collect();
+    for (id, (_, row)) in &model.rows {
+        assert_eq!(rows.get(id), Some(row), "step {step}, row {id}");
+    }
+    assert_eq!(rows.len(), model.rows.len(), "step {step}");
+    assert_eq!(store.books(), model.books, "step {step}");
+    assert!(store.books().balance(), "step {step}");
+    if step.is_multiple_of(250) {
+        assert_eq!(store.recount().expect("a recount").wrong, [], "step {step}");
+    }
+}
+
+/// The n-th call ends, one way or another.
+fn finish(store: &mut Store, model: &mut Model, dice: &mut Dice, n: u32) {
+    let reason = [
+        None,
+        None,
+        Some(Reason::NoLead),
+        Some(Reason::AmbiguousLead),
+    ];
+    let reason = reason[dice.throw(4) as usize];
+    let outcome = reason.map_or(Outcome::Journal, |_| Outcome::DeadLetter);
+    let mut call = finished(n, outcome, reason);
+    call.judged.live = dice.throw(2) == 0;
+    let live = call.judged.live;
+    let done = store.write(vec![Op::Finish(Box::new(call))]);
+    let Ok([Done::New(id)]) = done.as_deref() else {
+        panic!("{done:?}");
+    };
+    model.born(*id, n, reason, live);
+}
+
+#[test]
+fn ten_thousand_random_steps_leave_the_rows_that_the_pure_transitions_say() {
+    let settings = Settings {
+        retention: RETENTION,
+        ..Settings::default()
+    };
+    let mut store = Store::in_memory(settings).expect("memory");
+    let (mut model, mut dice, mut calls) = (Model::default(), Dice(88_172_645_463_325_252), 0);
+    let (mut taken, mut refused, mut purged) = (BTreeMap::<&str, u32>::new(), 0, 0);
+    for step in 0..STEPS {
+        let now = i64::from(step) * 10;
+        let open = model
+            .rows
+            .values()
+            .filter(|(_, row)| !matches!(row.state, State::Journaled | State::Discarded));
+        if open.count() < ROWS_MAX && dice.throw(3) == 0 {
+            calls += 1;
+            finish(&mut store, &mut model, &mut dice, calls);
+        } else if step.is_multiple_of(100) {
+            let before = model.rows.len();
+            model.purge(at(now));
+            purged += before - model.rows.len();
+            store
+                .write(vec![Op::Purge { now: at(now) }])
+                .expect("purged");
+        } else {
+            // One row, or two of one request: then both steps exist, or neither is taken.
+            let mut after = model.clone();
+            let mut ops = Vec::new();
+            let mut exist = true;
+            let ids: Vec<RowId> = model.rows.keys().copied().collect();
+            for _ in 0..1 + dice.throw(8) / 7 {
+                let nth = dice.throw(u32::try_from(ids.len().max(1)).expect("few")) as usize;
+                let Some(row) = ids.get(nth).copied() else {
+                    continue;
+                };
+                let way = likely_step(&mut dice, &model.rows[&row], now);
+                exist &= after.step(row, &way, at(now));
+                *taken.entry(way.name()).or_default() += u32::from(exist);
+                ops.push(Op::Step {
+                    row,
+                    step: way,
+                    at: at(now),
+                });
+            }
+            let done = store.write(ops);
+            assert_eq!(done.is_ok(), exist, "step {step}: {done:?}");
+            match exist {
+                true => model = after,
+                false => refused += 1,
+            }
+        }
+        compare(&store, &model, step);
+    }
+    // Every kind of step was taken, and some were not there to take.
+    assert!(
+        taken.len() == 18 && taken.values().all(|n| *n > 20),
+        "{taken:?}"
+    );
+    assert!(refused > 500 && purged > 50, "{refused} {purged}");
+}

@@ -1,0 +1,150 @@
+//! What is a person told, and what does a script see?
+
+use super::call::journal;
+use crate::folder::FILE;
+use crate::{Error, Op, Refused, RowId, Settings, State, open};
+use std::path::PathBuf;
+
+/// Refusals at the door.
+fn of_the_folder() -> Vec<Error> {
+    let path = PathBuf::from("/state/spool.db");
+    let dir = PathBuf::from("/state");
+    let locked = |pid| Error::Locked {
+        dir: dir.clone(),
+        pid,
+    };
+    vec![
+        locked(Some(4711)),
+        locked(None),
+        Error::Missing { dir: dir.clone() },
+        Error::NotWritable {
+            path: path.clone(),
+            why: "Permission denied".into(),
+        },
+        Error::NewerSchema {
+            path: path.clone(),
+            found: 9,
+            known: 1,
+        },
+        Error::Foreign { path: path.clone() },
+        Error::Damaged {
+            path: path.clone(),
+            why: "words of SQLite".into(),
+        },
+        Error::OtherAddress {
+            bound: "https://a".into(),
+            given: "https://b".into(),
+        },
+    ]
+}
+
+/// Refusals of one request.
+fn of_a_request() -> Vec<Error> {
+    let path = PathBuf::from("/state/spool.db");
+    let row = RowId(7);
+    let why = || "words of SQLite".to_owned();
+    let refused = Refused {
+        state: State::Journaled,
+        step: "retry",
+    };
+    let uuid = journal(1).judged.record.uuid.expect("a uuid");
+    vec![
+        Error::Gone {
+            path: path.clone(),
+            why: "it was moved",
+        },
+        Error::Full { path: path.clone() },
+        Error::Disk {
+            path: path.clone(),
+            why: why(),
+        },
+        Error::Refused { row, refused },
+        Error::UuidTaken { row, uuid },
+        Error::NoRow { row },
+        Error::NoUuid {
+            linkedid: "1.2".into(),
+        },
+        Error::Unstorable {
+            what: "a dead letter",
+            why: why(),
+        },
+        Error::Closed,
+        Error::Sql { path, why: why() },
+    ]
+}
+
+#[test]
+fn every_refusal_says_what_where_and_what_to_do() {
+    let all = [of_the_folder(), of_a_request()].concat();
+    let lines = all.iter().map(|error| {
+        let words = error.to_string();
+        let words = words.replace(": ", ":\n   ").replace("; ", ";\n   ");
+        format!("{} {words}\n", error.exit_code())
+    });
+    insta::assert_snapshot!(lines.collect::<String>(), @r"
+    75 the state in /state is in use by process 4711:
+       stop it, or give this one another --state
+    75 the state in /state is in use by another process:
+       stop it, or give this one another --state
+    69 no state in /state:
+       start `callbridge run` with this --state first
+    73 cannot write /state/spool.db:
+       Permission denied:
+       let this user write there, or give another --state
+    78 /state/spool.db has schema 9, this callbridge knows 1:
+       run the newer callbridge that wrote it;
+       the file is left as it is
+    78 /state/spool.db is not callbridge's:
+       give another --state;
+       the file is left as it is
+    78 /state/spool.db is damaged:
+       words of SQLite:
+       keep a copy of the folder, restore it from a backup, or give another --state;
+       the file is left as it is
+    78 the state is bound to https://a, --crm-url is https://b:
+       use --rebind to bind it anew
+    73 the state is not at /state/spool.db any more:
+       it was moved:
+       put its folder back as it was;
+       nothing is taken in or sent meanwhile, and work goes on by itself then
+    73 no room for /state/spool.db:
+       make room on its disk;
+       work goes on by itself then
+    73 cannot read or write /state/spool.db:
+       words of SQLite:
+       look at its disk;
+       work goes on by itself then
+    65 7:
+       a call that is journaled cannot take the step `retry`
+    65 7:
+       another call has the uuid 00000000-0000-0000-0000-000000000002:
+       enter this one by hand, discard it, and give each PBX its own pbx=
+    65 no call or letter has the id 7:
+       see `callbridge dead list`
+    65 call 1.2 has no uuid and cannot be kept
+    65 a dead letter cannot be stored:
+       words of SQLite
+    69 the spool is closed
+    78 /state/spool.db:
+       words of SQLite
+    ");
+}
+
+#[test]
+fn a_word_that_no_state_has_is_damage_and_not_guessed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (handle, guard) = open(dir.path(), Settings::default()).expect("opens");
+    handle
+        .write_blocking(vec![Op::Finish(Box::new(journal(1)))])
+        .expect("stored");
+    guard.close();
+    let db = rusqlite::Connection::open(dir.path().join(FILE)).expect("opens");
+    db.execute_batch("UPDATE calls SET state = 'lost'")
+        .expect("torn");
+    drop(db);
+    let (handle, _guard) = open(dir.path(), Settings::default()).expect("opens");
+    let row = handle.read_blocking(|store| store.row(RowId(1)));
+    assert!(matches!(row, Err(Error::Damaged { .. })), "{row:?}");
+    let counted = handle.read_blocking(|store| store.recount());
+    assert!(matches!(counted, Err(Error::Damaged { .. })), "{counted:?}");
+}

@@ -1,0 +1,175 @@
+//! What is to become of a delivery. No clock, no disk: headers, body, secrets and now come in.
+
+use super::event::{self, What, Why};
+use super::headers::Headers;
+use super::keyring::{Keyring, Proof, Whose};
+use callbridge_call::EventTime;
+use callbridge_model::number::Country;
+use callbridge_spool::{Delivery, Told};
+use std::time::Duration;
+
+/// A signature is believed for so long, before and after its time (§6.4.8).
+pub const FRESH: Duration = Duration::from_secs(300);
+
+/// Why a delivery is not taken.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// None of the headers: nobody's delivery.
+    NoHeaders,
+    /// Some of them, or not as the service writes them.
+    Malformed,
+    /// There is no secret that could prove it.
+    NoSecret,
+    /// None of the secrets made its signature.
+    Forged,
+    /// Rightly signed, more than [`FRESH`] ago or ahead.
+    Stale,
+    /// Our own clock is plainly wrong.
+    Clock,
+    /// Rightly signed, and no event; why, in words.
+    Unreadable(String),
+    /// The header names another event than the body.
+    OtherId,
+}
+
+impl Refusal {
+    /// Every one, for metrics.
+    pub const WORDS: [&str; 8] = [
+        "no_headers",
+        "malformed",
+        "no_secret",
+        "forged",
+        "stale",
+        "clock",
+        "unreadable",
+        "other_id",
+    ];
+
+    /// The word in metrics and logs.
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::NoHeaders => "no_headers",
+            Self::Malformed => "malformed",
+            Self::NoSecret => "no_secret",
+            Self::Forged => "forged",
+            Self::Stale => "stale",
+            Self::Clock => "clock",
+            Self::Unreadable(_) => "unreadable",
+            Self::OtherId => "other_id",
+        }
+    }
+
+    /// The HTTP status; see [`super`] for why.
+    pub const fn status(&self) -> u16 {
+        match self {
+            Self::NoHeaders | Self::Unreadable(_) => 400,
+            Self::Malformed | Self::Forged | Self::OtherId => 401,
+            Self::NoSecret | Self::Stale | Self::Clock => 503,
+        }
+    }
+}
+
+/// What is to become of a delivery.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Judged {
+    /// It is kept.
+    Keep {
+        /// One of [`event::KINDS`].
+        kind: &'static str,
+        /// What is kept of it.
+        delivery: Box<Delivery>,
+        /// Its installation is our own connection, which was not known: the secret of that has
+        /// proved it. The header alone says which it is, so only what is new may bind.
+        binds: bool,
+    },
+    /// It is proved, and nothing for us.
+    Drop {
+        /// One of [`event::KINDS`].
+        kind: &'static str,
+        /// Why.
+        why: Why,
+    },
+}
+
+/// What a delivery is judged by, beside its secrets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bench {
+    /// Now.
+    pub now: EventTime,
+    /// A clock before this is wrong: the program was built then.
+    pub right_from: EventTime,
+    /// Whose phones have no country's code.
+    pub country: Option<Country>,
+}
+
+/// Judges a delivery whose body is there.
+///
+/// # Errors
+/// When it is not to be taken.
+pub fn judge(
+    headers: &Headers,
+    body: &[u8],
+    keyring: &Keyring,
+    bench: Bench,
+) -> Result<Judged, Refusal> {
+    let mut proof = keyring.begin(headers);
+    proof.add(body);
+    judge_proved(headers, body, proof, bench)
+}
+
+/// The same with what was proved while the body came.
+///
+/// # Errors
+/// When it is not to be taken.
+pub fn judge_proved(
+    headers: &Headers,
+    body: &[u8],
+    proof: Proof,
+    bench: Bench,
+) -> Result<Judged, Refusal> {
+    let whose = proof.whose().ok_or(Refusal::NoSecret)?;
+    let whose = whose.ok_or(Refusal::Forged)?;
+    if bench.now < bench.right_from {
+        return Err(Refusal::Clock);
+    }
+    let signed_at = EventTime::from_seconds(headers.signed_at);
+    // Whole seconds were signed: the second itself is no difference.
+    let (now, fresh) = (bench.now.floor_seconds().get(), FRESH.as_secs());
+    if now.abs_diff(signed_at.floor_seconds().get()) > fresh {
+        return Err(Refusal::Stale);
+    }
+    let event = event::read(body, bench.country).map_err(Refusal::Unreadable)?;
+    if !event.id.eq_ignore_ascii_case(&headers.id) {
+        return Err(Refusal::OtherId);
+    }
+    let told = match event.what {
+        What::Completed { uuid, leads } => Told::Completed { uuid, leads },
+        What::Lead(mut news) => {
+            // What is dated ahead would be the newest for ever.
+            news.at = news.at.min(bench.now.floor_seconds());
+            Told::Learn(news)
+        }
+        What::Nothing(why) => {
+            return Ok(Judged::Drop {
+                kind: event.kind,
+                why,
+            });
+        }
+    };
+    Ok(Judged::Keep {
+        kind: event.kind,
+        delivery: Box::new(Delivery {
+            installation: headers.installation.clone(),
+            event: event.id.to_ascii_lowercase(),
+            signature: headers.signature.bytes(),
+            company: event.company,
+            at: bench.now,
+            told,
+        }),
+        binds: whose == Whose::Unbound,
+    })
+}
+
+#[cfg(test)]
+#[path = "judge_tests.rs"]
+mod tests;

@@ -1,0 +1,213 @@
+//! What becomes of deliveries, right and wrong ones.
+
+use super::*;
+use crate::headers::{ID, INSTALLATION, SIGNATURE, TIMESTAMP};
+use crate::keyring::Connection;
+use callbridge_model::secret::Secret;
+use callbridge_model::webhook_signature::Key;
+use proptest::prelude::*;
+use serde_json::json;
+
+const SECRET: &str = "4f1a0c9d2b7e6058a3c1d4e5f60718293a4b5c6d7e8f90a1b2c3d4e5f6071829";
+const NOW: i64 = 1_795_151_317;
+const ID_OF_IT: &str = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e10";
+
+fn body() -> Vec<u8> {
+    let call = json!({"callId": "oapi-7960997f-d1f6-4443-b29d-16fae6d27ae1", "leadIds": [4001]});
+    let event = json!({
+        "eventId": ID_OF_IT, "eventType": "CALL_COMPLETED", "occurredAt": NOW,
+        "companyId": 77, "call": call,
+    });
+    event.to_string().into_bytes()
+}
+
+fn keyring() -> Keyring {
+    Keyring {
+        application: vec![Key::new(&Secret::from(SECRET))],
+        ..Keyring::default()
+    }
+}
+
+fn bench(seconds: i64) -> Bench {
+    Bench {
+        now: EventTime::from_seconds(seconds),
+        right_from: EventTime::from_seconds(NOW - 86_400),
+        country: None,
+    }
+}
+
+fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
+    let timestamp = signed_at.to_string();
+    let signature = Key::new(&Secret::from(secret)).sign(&timestamp, body);
+    let all = [
+        (ID, ID_OF_IT),
+        (INSTALLATION, "9001"),
+        (TIMESTAMP, &timestamp),
+        (SIGNATURE, &signature),
+    ];
+    Headers::read(all.map(|(name, value)| (name, value.as_bytes()))).expect("whole")
+}
+
+fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Judged, Refusal> {
+    let headers = headers(signed_at, body, secret);
+    judge(&headers, body, &keyring(), bench(NOW))
+}
+
+#[test]
+fn a_signed_and_fresh_event_is_kept_by_its_pair() {
+    let Ok(Judged::Keep {
+        kind,
+        delivery,
+        binds,
+    }) = judged(NOW - 3, &body(), SECRET)
+    else {
+        panic!("kept")
+    };
+    assert_eq!((kind, binds), ("CALL_COMPLETED", false));
+    assert_eq!(delivery.event, ID_OF_IT);
+    assert_eq!(
+        (&*delivery.installation, &*delivery.company),
+        ("9001", "77")
+    );
+}
+
+#[test]
+fn five_minutes_either_way_are_fresh_and_a_second_more_is_stale() {
+    for (off, fresh) in [(300, true), (301, false), (-300, true), (-301, false)] {
+        let judged = judged(NOW + off, &body(), SECRET);
+        assert_eq!(judged != Err(Refusal::Stale), fresh, "{off}: {judged:?}");
+    }
+    assert_eq!(judged(0, &body(), SECRET), Err(Refusal::Stale));
+    assert_eq!(
+        judged(999_999_999_999, &body(), SECRET),
+        Err(Refusal::Stale)
+    );
+    assert_eq!(judged(0, &body(), "another"), Err(Refusal::Forged));
+}
+
+#[test]
+fn a_wrong_clock_of_our_own_is_no_judge_of_times_but_of_signatures() {
+    let (body, early) = (body(), bench(NOW - 90_000));
+    let judged = |secret| judge(&headers(NOW, &body, secret), &body, &keyring(), early);
+    assert_eq!(judged(SECRET), Err(Refusal::Clock));
+    assert_eq!(judged("another"), Err(Refusal::Forged));
+}
+
+#[test]
+fn without_a_secret_it_cannot_be_judged() {
+    let (body, none) = (body(), Keyring::default());
+    let headers = headers(NOW, &body, SECRET);
+    let judged = judge(&headers, &body, &none, bench(NOW));
+    assert_eq!(judged, Err(Refusal::NoSecret));
+}
+
+#[test]
+fn a_body_that_was_written_anew_is_forged() {
+    let signed = headers(NOW, &body(), SECRET);
+    let anew = serde_json::from_slice::<serde_json::Value>(&body()).expect("JSON");
+    let anew = serde_json::to_vec_pretty(&anew).expect("JSON");
+    let judged = judge(&signed, &anew, &keyring(), bench(NOW));
+    assert_eq!(judged, Err(Refusal::Forged));
+}
+
+#[test]
+fn another_event_in_the_header_and_no_event_in_the_body_are_refused() {
+    let body = body();
+    let mut other = headers(NOW, &body, SECRET);
+    other.id = "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e11".into();
+    let refused = judge(&other, &body, &keyring(), bench(NOW));
+    assert_eq!(refused, Err(Refusal::OtherId));
+    other.id = ID_OF_IT.to_uppercase();
+    assert!(judge(&other, &body, &keyring(), bench(NOW)).is_ok());
+    let refused = judged(NOW, b"not json", SECRET);
+    assert!(
+        matches!(refused, Err(Refusal::Unreadable(_))),
+        "{refused:?}"
+    );
+}
+
+#[test]
+fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation() {
+    let (body, secret) = (body(), Secret::from(SECRET));
+    let mut keyring = Keyring {
+        connection: Some(Connection::new(&secret, None)),
+        ..Keyring::default()
+    };
+    let headers = headers(NOW, &body, SECRET);
+    let binds = |keyring: &Keyring| match judge(&headers, &body, keyring, bench(NOW)) {
+        Ok(Judged::Keep { binds, .. }) => Some(binds),
+        Ok(Judged::Drop { .. }) | Err(_) => None,
+    };
+    assert_eq!(binds(&keyring), Some(true));
+    let bound = Connection::new(&secret, None).binding("9001");
+    keyring.connection = Some(Connection::new(&secret, Some(&bound)));
+    assert_eq!(binds(&keyring), Some(false));
+}
+
+#[test]
+fn news_of_a_lead_is_never_newer_than_now() {
+    let event = |at: i64| {
+        let lead = json!({"id": 4001, "phone": "+998901110001"});
+        let event = json!({
+            "eventId": ID_OF_IT, "eventType": "LEAD_CREATED", "occurredAt": at, "companyId": 77,
+            "lead": lead,
+        });
+        match judged(NOW, event.to_string().as_bytes(), SECRET) {
+            Ok(Judged::Keep { delivery, .. }) => match delivery.told {
+                Told::Learn(news) => news.at.get(),
+                other => panic!("{other:?}"),
+            },
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(event(NOW - 3_600), NOW - 3_600);
+    assert_eq!(event(NOW + 3_600), NOW);
+}
+
+#[test]
+fn only_what_the_service_has_not_sent_is_lost() {
+    for (refusal, status) in [
+        (Refusal::NoHeaders, 400),
+        (Refusal::Malformed, 401),
+        (Refusal::Forged, 401),
+        (Refusal::OtherId, 401),
+        (Refusal::Unreadable(String::new()), 400),
+        (Refusal::NoSecret, 503),
+        (Refusal::Stale, 503),
+        (Refusal::Clock, 503),
+    ] {
+        assert_eq!(refusal.status(), status, "{refusal:?}");
+        assert!(Refusal::WORDS.contains(&refusal.word()));
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_taken_that_the_secret_did_not_sign(
+        flip in 0..200_usize, bit in 0..8_u8, at in -400_i64..400, by in "[0-9a-f]{64}",
+    ) {
+        let body = body();
+        let mut wrong = body.clone();
+        let place = flip % wrong.len();
+        wrong[place] ^= 1 << bit;
+        let signed = headers(NOW + at, &body, SECRET);
+        let judged_wrong = judge(&signed, &wrong, &keyring(), bench(NOW));
+        prop_assert_eq!(judged_wrong, Err(Refusal::Forged));
+        prop_assert_eq!(judged(NOW + at, &body, &by), Err(Refusal::Forged));
+        let taken = judge(&signed, &body, &keyring(), bench(NOW)).is_ok();
+        prop_assert_eq!(taken, at.abs() <= 300);
+    }
+
+    #[test]
+    fn any_headers_and_bodies_are_judged_without_panic(
+        values in prop::collection::vec(any::<Vec<u8>>(), 4), body in any::<Vec<u8>>(),
+    ) {
+        let names = [ID, INSTALLATION, TIMESTAMP, SIGNATURE];
+        let all = names.into_iter().zip(values.iter().map(Vec::as_slice));
+        if let Ok(headers) = Headers::read(all) {
+            prop_assert!(judge(&headers, &body, &keyring(), bench(NOW)).is_err());
+        }
+        let signed = headers(NOW, &body, SECRET);
+        let _ = judge(&signed, &body, &keyring(), bench(NOW));
+    }
+}

@@ -1,0 +1,219 @@
+//! Takes deliveries: judges them, has them kept, and says what to answer.
+
+use super::headers::Headers;
+use super::judge::{Bench, Judged, Refusal, judge_proved};
+pub use super::keyring::Proof;
+use super::secrets::Secrets;
+use super::tally::Tally;
+use callbridge_call::EventTime;
+use callbridge_model::clock;
+use callbridge_model::number::Country;
+use callbridge_spool::{Delivered, Delivery, Done, Handle, Op, Told};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::timeout;
+use tracing::{debug, info, warn};
+
+/// A commit that takes longer is answered with 503. The event may be kept all the same; then it is
+/// known when it comes again.
+const COMMIT_WITHIN: Duration = Duration::from_secs(1);
+const _: () = assert!(
+    COMMIT_WITHIN.as_secs() < 10,
+    "the service's patience, §6.9.2"
+);
+/// Under which name it is remembered which installation `connect`'s secret belongs to.
+pub const BOUND: &str = "webhook.installation";
+
+/// Takes deliveries.
+#[derive(Debug)]
+pub struct Receiver {
+    /// Where they are kept.
+    pub spool: Handle,
+    /// What proves them.
+    pub secrets: Arc<Secrets>,
+    /// Whose phones have no country's code.
+    pub country: Option<Country>,
+    /// Our own clock is plainly wrong while it shows an earlier time.
+    pub clock_right_from: EventTime,
+    /// What came of them.
+    pub tally: Arc<Tally>,
+}
+
+/// What is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// The HTTP status.
+    pub status: u16,
+    /// The word for it.
+    pub word: &'static str,
+}
+
+impl Receiver {
+    /// Begins to prove a delivery, by the secrets in force.
+    pub fn proof(&self, headers: &Headers) -> Proof {
+        self.secrets.current().begin(headers)
+    }
+
+    /// Judges a delivery, keeps it, and says what to answer.
+    pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
+        let now = clock::now().wall;
+        let bench = Bench {
+            now,
+            right_from: self.clock_right_from,
+            country: self.country,
+        };
+        match judge_proved(headers, body, proof, bench) {
+            Err(refusal) => self.refuse(&refusal),
+            Ok(Judged::Drop { kind, why }) => {
+                self.tally.count(Some(kind), why.word(), now);
+                let word = why.word();
+                debug!(
+                    event = kind,
+                    result = word,
+                    "an event that says nothing to us"
+                );
+                Answer { status: 200, word }
+            }
+            Ok(Judged::Keep {
+                kind,
+                delivery,
+                binds,
+            }) => {
+                let kept = self.keep(&delivery, now).await;
+                if let (true, Ok(delivered)) = (binds, &kept)
+                    && is_new(delivered)
+                {
+                    self.bind(&delivery.installation).await;
+                }
+                let answer = kept.map_or_else(|answer| answer, |it| told(&delivery, &it));
+                self.tally.count(Some(kind), answer.word, now);
+                answer
+            }
+        }
+    }
+
+    /// This installation is our connection's. Where that cannot be kept, the next proof tells it.
+    async fn bind(&self, installation: &str) {
+        let Some(value) = self.secrets.bind(installation) else {
+            return;
+        };
+        let op = Op::Meta {
+            key: BOUND.to_owned(),
+            value,
+        };
+        match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
+            Ok(Ok(_)) => info!(installation, "events of our connection come under this id"),
+            Ok(Err(error)) => debug!(%error, "a binding is not kept"),
+            Err(_) => debug!("a binding is kept late"),
+        }
+    }
+
+    /// Counts what is not taken, and tells of it now and then.
+    pub fn refuse(&self, refusal: &Refusal) -> Answer {
+        let (status, word) = (refusal.status(), refusal.word());
+        let words = match refusal {
+            Refusal::Unreadable(words) => words,
+            Refusal::NoHeaders
+            | Refusal::Malformed
+            | Refusal::NoSecret
+            | Refusal::Forged
+            | Refusal::Stale
+            | Refusal::Clock
+            | Refusal::OtherId => "",
+        };
+        self.turned_away(word, status, words);
+        Answer { status, word }
+    }
+
+    /// The same for what never came to be judged.
+    pub fn turned_away(&self, word: &'static str, status: u16, words: &str) {
+        let now = clock::now().wall;
+        self.tally.count(None, word, now);
+        if let Some(times) = self.tally.tell(word, now) {
+            warn!(reason = word, status, times, words, "a webhook is refused");
+        }
+    }
+
+    /// What became of it, or the answer where it is not kept.
+    async fn keep(&self, delivery: &Delivery, now: EventTime) -> Result<Delivered, Answer> {
+        let again = |word| Answer { status: 503, word };
+        let op = Op::Delivery(Box::new(delivery.clone()));
+        let done = match timeout(COMMIT_WITHIN, self.spool.write(vec![op])).await {
+            Ok(Ok(done)) => done,
+            Ok(Err(error)) => {
+                if let Some(times) = self.tally.tell("disk", now) {
+                    warn!(%error, times, "an event cannot be kept; it comes again");
+                }
+                return Err(again("disk"));
+            }
+            Err(_) => {
+                if let Some(times) = self.tally.tell("slow", now) {
+                    warn!(
+                        times,
+                        "the disk takes longer than a second for an event; it comes again"
+                    );
+                }
+                return Err(again("slow"));
+            }
+        };
+        match done.into_iter().next_back() {
+            Some(Done::Delivered(delivered)) => Ok(delivered),
+            // A delivery is answered as one.
+            Some(_) | None => Err(again("disk")),
+        }
+    }
+}
+
+/// Whether it told us something as the first: neither a replay, nor another company's.
+const fn is_new(delivered: &Delivered) -> bool {
+    match delivered {
+        Delivered::Repeat | Delivered::CompanyUnknown | Delivered::OtherCompany => false,
+        Delivered::Confirmed { .. }
+        | Delivered::Overtaken(_)
+        | Delivered::Settled(_)
+        | Delivered::NotOurs
+        | Delivered::Learned { .. } => true,
+    }
+}
+
+/// What became of a delivery: the line in the log, and the answer.
+fn told(delivery: &Delivery, delivered: &Delivered) -> Answer {
+    let (event, installation) = (&delivery.event, &delivery.installation);
+    let (uuid, lead) = match &delivery.told {
+        Told::Completed { uuid, .. } => (Some(uuid.to_string()), None),
+        Told::Learn(news) => (None, Some(news.lead.get())),
+    };
+    let (status, word) = match delivered {
+        Delivered::Repeat => (200, "repeat"),
+        Delivered::CompanyUnknown => {
+            debug!(%event, "whose events are ours is not known before the token's first answer");
+            (503, "company_unknown")
+        }
+        Delivered::OtherCompany => (200, "other_company"),
+        Delivered::Confirmed { row, elsewhere } => {
+            info!(call = uuid, id = row.0, %event, "journaled, a webhook says");
+            if *elsewhere {
+                warn!(
+                    call = uuid,
+                    id = row.0,
+                    "the CRM put it down to another lead than was sent"
+                );
+            }
+            (200, "confirmed")
+        }
+        Delivered::Overtaken(row) => {
+            warn!(reason = "conflict", call = uuid, id = row.0, %event, "dead letter");
+            (200, "overtaken")
+        }
+        Delivered::Settled(_) => (200, "settled"),
+        Delivered::NotOurs => (200, "not_ours"),
+        Delivered::Learned { new: true } => (200, "learned"),
+        Delivered::Learned { new: false } => (200, "known"),
+    };
+    debug!(%event, %installation, lead, result = word, "a webhook");
+    Answer { status, word }
+}
+
+#[cfg(test)]
+#[path = "receiver_tests.rs"]
+mod tests;

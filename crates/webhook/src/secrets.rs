@@ -1,0 +1,296 @@
+//! The secrets' files, watched: a secret that is changed in the CRM signs at once (§6.4.7), so its
+//! file is looked at each second.
+
+use super::keyring::{Connection, Keyring};
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret_source::{Error, Place};
+use callbridge_model::webhook_signature::Key;
+use callbridge_oauth::store;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Where secrets come from.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// The application's.
+    pub application: Option<Place>,
+    /// By installation.
+    pub installations: BTreeMap<String, Place>,
+    /// The state folder, in which `connect` keeps what it was given.
+    pub state: Option<PathBuf>,
+}
+
+/// The secrets as they were read.
+#[derive(Clone, Debug, Default)]
+struct Texts {
+    application: Option<Vec<Secret>>,
+    installations: BTreeMap<String, Vec<Secret>>,
+    connection: Option<Secret>,
+}
+
+impl Places {
+    /// Reads all of them; what cannot be read now stays as it was in `before`.
+    fn read(&self, before: &Texts) -> (Texts, Vec<Error>) {
+        let mut faults = Vec::new();
+        let mut lines = |place: &Place, before: Option<&Vec<Secret>>| match place.read_lines() {
+            Ok(lines) => Some(lines),
+            // A file that is there and holds none holds none any more.
+            Err(error @ Error::Empty(_)) => {
+                faults.push(error);
+                None
+            }
+            Err(error) => {
+                faults.push(error);
+                before.cloned()
+            }
+        };
+        let application = self.application.as_ref();
+        let application = application.and_then(|it| lines(it, before.application.as_ref()));
+        let mut installations = BTreeMap::new();
+        for (id, place) in &self.installations {
+            let read = lines(place, before.installations.get(id));
+            installations.extend(read.map(|read| (id.clone(), read)));
+        }
+        let texts = Texts {
+            application,
+            installations,
+            connection: self.connection(before),
+        };
+        (texts, faults)
+    }
+
+    /// The secret that `connect` was given. Whoever works with the connection tells of a file that
+    /// cannot be read.
+    fn connection(&self, before: &Texts) -> Option<Secret> {
+        match store::read(self.state.as_deref()?) {
+            Ok(connection) => connection?.webhook_secret,
+            Err(_) => before.connection.clone(),
+        }
+    }
+}
+
+impl Texts {
+    /// Tells one set from another without holding it.
+    fn print(&self) -> uuid::Uuid {
+        let mut bytes = Vec::new();
+        let mut add = |name: &str, all: &[Secret]| {
+            for secret in all {
+                for part in [name, secret.expose_secret()] {
+                    bytes.extend(part.len().to_be_bytes());
+                    bytes.extend(part.as_bytes());
+                }
+            }
+        };
+        add(
+            "application",
+            self.application.as_deref().unwrap_or_default(),
+        );
+        for (id, all) in &self.installations {
+            add(id, all);
+        }
+        add("connection", self.connection.as_slice());
+        uuid::Uuid::new_v5(&uuid::Uuid::nil(), &bytes)
+    }
+
+    fn keyring(&self, bound: Option<&str>) -> Keyring {
+        let keys = |all: &Vec<Secret>| all.iter().map(Key::new).collect();
+        let installations = self.installations.iter();
+        Keyring {
+            installations: installations
+                .map(|(id, all)| (id.clone(), keys(all)))
+                .collect(),
+            connection: self
+                .connection
+                .as_ref()
+                .map(|it| Connection::new(it, bound)),
+            application: self.application.as_ref().map(keys).unwrap_or_default(),
+        }
+    }
+}
+
+/// The secrets in force, and what keeps them so.
+#[derive(Debug)]
+pub struct Secrets {
+    places: Places,
+    current: RwLock<Arc<Keyring>>,
+    /// The text of [`Connection::binding`] as it is remembered.
+    bound: RwLock<Option<String>>,
+}
+
+impl Secrets {
+    /// Reads them for the first time. `bound` says which installation `connect`'s was found to
+    /// belong to.
+    pub fn new(places: Places, bound: Option<String>) -> (Arc<Self>, Vec<Error>) {
+        let (texts, faults) = places.read(&Texts::default());
+        let keyring = texts.keyring(bound.as_deref());
+        let secrets = Self {
+            places,
+            current: RwLock::new(Arc::new(keyring)),
+            bound: RwLock::new(bound),
+        };
+        (Arc::new(secrets), faults)
+    }
+
+    /// Those in force.
+    pub fn current(&self) -> Arc<Keyring> {
+        let current = self.current.read();
+        Arc::clone(&current.unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn set(&self, keyring: Keyring) {
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        *current = Arc::new(keyring);
+    }
+
+    /// `connect`'s secret was found to belong to this installation: under which text that is
+    /// remembered.
+    pub fn bind(&self, installation: &str) -> Option<String> {
+        let mut keyring = Keyring::clone(&self.current());
+        let connection = keyring.connection.as_mut()?;
+        connection.installation = Some(installation.to_owned());
+        let binding = connection.binding(installation);
+        let mut bound = self.bound.write().unwrap_or_else(PoisonError::into_inner);
+        *bound = Some(binding.clone());
+        drop(bound);
+        self.set(keyring);
+        Some(binding)
+    }
+
+    /// Looks at the files until it is dropped. A change is believed when it is seen twice: a file
+    /// may be being written.
+    pub async fn keep(self: Arc<Self>) {
+        let mut look = tokio::time::interval(LOOK_EVERY);
+        let mut texts = Texts::default();
+        let (mut used, mut seen) = (None, None);
+        let mut told = String::new();
+        loop {
+            look.tick().await;
+            let (places, before) = (self.places.clone(), texts.clone());
+            let reading = tokio::task::spawn_blocking(move || places.read(&before));
+            let Ok((read, faults)) = reading.await else {
+                continue;
+            };
+            let words: Vec<String> = faults.iter().map(ToString::to_string).collect();
+            let words = words.join("; ");
+            if words != told && !words.is_empty() {
+                tracing::warn!(error = %words, "the secrets that sign events");
+            }
+            told = words;
+            let print = Some(read.print());
+            if print == seen && print != used {
+                let bound = self.bound.read().unwrap_or_else(PoisonError::into_inner);
+                let bound = bound.clone();
+                self.set(read.keyring(bound.as_deref()));
+                if used.is_some() {
+                    tracing::info!("the secrets that sign events are read anew");
+                }
+                (used, texts) = (print, read);
+            }
+            seen = print;
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use callbridge_call::EpochSeconds;
+    use callbridge_oauth::connection::Client;
+    use std::path::Path;
+
+    /// As `connect` leaves it, with this secret.
+    pub fn connected(folder: &Path, secret: Option<&str>) {
+        let text = || "x".to_owned();
+        let at = EpochSeconds::new(0);
+        let connection = callbridge_oauth::Connection {
+            client: Client {
+                crm_url: text(),
+                auth_url: text(),
+                consent_url: text(),
+                redirect_uri: text(),
+                id: text(),
+                secret: Secret::from("x"),
+                secret_file: None,
+                ca_file: None,
+                proxy: None,
+            },
+            asked: text(),
+            granted: text(),
+            access: Secret::from("x"),
+            issued_at: at,
+            expires_at: at,
+            refresh: Secret::from("x"),
+            previous: None,
+            webhook_secret: secret.map(Secret::from),
+            embedded_secret: None,
+            company: None,
+            refresh_began: None,
+            refused_at: None,
+            over: None,
+            others: serde_json::Map::new(),
+        };
+        std::fs::write(store::path(folder), connection.to_json()).expect("written");
+    }
+
+    #[test]
+    fn the_connections_secret_is_known_by_itself_and_another_one_is_bound_anew() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let places = Places {
+            state: Some(folder.path().to_owned()),
+            ..Places::default()
+        };
+        let read = || Secrets::new(places.clone(), None).0;
+        assert!(read().current().is_empty());
+        connected(folder.path(), None);
+        assert!(
+            read().current().is_empty(),
+            "without a webhook configuration it has none"
+        );
+        connected(folder.path(), Some("first"));
+        let secrets = read();
+        let installation = |secrets: &Secrets| {
+            let connection = secrets.current().connection.clone();
+            connection.expect("a connection").installation
+        };
+        assert_eq!(installation(&secrets), None);
+        secrets.bind("7001");
+        assert_eq!(installation(&secrets).as_deref(), Some("7001"));
+        let bound = secrets.bound.read().expect("not poisoned").clone();
+        let again = Secrets::new(places.clone(), bound.clone()).0;
+        assert_eq!(
+            installation(&again).as_deref(),
+            Some("7001"),
+            "after a restart"
+        );
+        connected(folder.path(), Some("second"));
+        let anew = Secrets::new(places.clone(), bound).0;
+        assert_eq!(installation(&anew), None);
+    }
+
+    #[test]
+    fn a_file_that_goes_away_keeps_its_secrets_and_one_that_is_emptied_loses_them() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        std::fs::write(&file, "current\nprevious\n").expect("written");
+        let places = Places {
+            application: Some(Place::File(file.clone())),
+            installations: [("9".to_owned(), Place::File(folder.path().join("none")))].into(),
+            state: None,
+        };
+        let (first, faults) = places.read(&Texts::default());
+        assert_eq!(faults.len(), 1, "{faults:?}");
+        assert_eq!(first.keyring(None).application.len(), 2);
+        std::fs::remove_file(&file).expect("removed");
+        let (gone, _) = places.read(&first);
+        assert_eq!(gone.print(), first.print());
+        std::fs::write(&file, "\n").expect("written");
+        let (empty, faults) = places.read(&gone);
+        assert!(empty.keyring(None).is_empty(), "{faults:?}");
+        assert!(!format!("{first:?}").contains("current"));
+    }
+}

@@ -1,0 +1,152 @@
+//! `check`: tries each part that `run` would use, and says what is wrong and what to do.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`finding`] | one line of the answer, and the exit code of all |
+//! | [`place`] | state folder, clock, listener; [`trial`]: a state for the time of the check |
+//! | [`mod@file`] | whether a file is written in its format, and of when |
+//! | [`inward`] | sources, trunks, the queue for dead letters; [`lists`]: leads and employees |
+//! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
+//! | [`endpoints`] | the PBX's endpoints against the trunks |
+//! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
+//! | [`fields`] | the fields of `--lead-field` against those of the CRM |
+//! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
+
+pub mod account;
+pub mod endpoints;
+pub mod fields;
+pub mod file;
+pub mod finding;
+pub mod inward;
+pub mod lists;
+pub mod manager_conf;
+pub mod place;
+pub mod service;
+pub mod token;
+pub mod trial;
+pub mod webhooks;
+
+use crate::cli;
+use crate::cli::Failure;
+use crate::cli::command::Check;
+use crate::cli::config::Config;
+use crate::cli::dispatch::print;
+use crate::privilege;
+use callbridge_oauth::store;
+use endpoints::Told;
+use finding::{Finding, worst};
+use std::io::IsTerminal;
+use std::path::PathBuf;
+
+/// Prints what is found as it is found, and keeps it.
+struct Findings {
+    json: bool,
+    colour: bool,
+    all: Vec<Finding>,
+}
+
+impl Findings {
+    fn show(&mut self, found: impl IntoIterator<Item = Finding>) -> Result<(), Failure> {
+        for finding in found {
+            let line = match self.json {
+                true => finding.to_json(),
+                false => finding.to_text(self.colour),
+            };
+            print(format!("{line}\n").as_bytes())?;
+            self.all.push(finding);
+        }
+        Ok(())
+    }
+
+    /// The code of the worst fault, with their number.
+    fn verdict(&self) -> Result<(), Failure> {
+        let Some(code) = worst(&self.all) else {
+            return Ok(());
+        };
+        let faults = self.all.iter().filter(|finding| finding.fault.is_some());
+        let words = format!(
+            "{} of {} checks found a fault",
+            faults.count(),
+            self.all.len()
+        );
+        Err(Failure::new(code, words))
+    }
+}
+
+/// Looks at everything and prints a line each.
+///
+/// # Errors
+/// The code of the worst fault.
+pub async fn run(check: &Check) -> Result<(), Failure> {
+    let mut findings = Findings {
+        json: check.json,
+        colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),
+        all: Vec::new(),
+    };
+    let config = &check.config;
+    let (now, built) = (
+        callbridge_model::clock::now().wall,
+        crate::build_time::built_at(),
+    );
+    findings.show([place::clock(now, built)])?;
+    let (found, state) = place::state(config).await;
+    findings.show(found)?;
+    if let Some(addr) = config.listen {
+        findings.show([place::listener(addr, state.is_daemon()).await])?;
+    }
+    findings.show(doubts(config))?;
+    findings.show(open_secrets(config))?;
+    findings.show(inward::trunks(config))?;
+    findings.show(lists::look(config))?;
+    sources(config, &mut findings).await?;
+    findings.show(inward::dead_letters(config).await)?;
+    findings.show(webhooks::look(config, state.is_daemon()).await)?;
+    findings.show(service::look(config, state).await)?;
+    findings.verdict()
+}
+
+/// Each source, what its account may do and hear, and what the PBX says of its endpoints.
+async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure> {
+    let (mut told, mut unasked) = (Vec::new(), false);
+    for flag in &config.sources {
+        let (mut found, account) = inward::source(flag).await;
+        let well = found.fault.is_none();
+        if well {
+            found = file::look(config, flag).unwrap_or(found);
+        }
+        findings.show([found])?;
+        match account {
+            Some(account) => {
+                findings.show(account::judge(config, flag, &account))?;
+                told.push(Told { flag, account });
+            }
+            None if well => findings.show(account::unknown(flag))?,
+            None => unasked = true,
+        }
+    }
+    if unasked && told.is_empty() {
+        return Ok(());
+    }
+    let people = lists::people(config);
+    findings.show(endpoints::judge(config, &told, &people))
+}
+
+/// Secrets that every user of this machine can read. Of the connection its own check tells.
+fn open_secrets(config: &Config) -> Vec<Finding> {
+    let mut files = config.secret_files();
+    files.retain(|file| !file.ends_with(store::FILE) && privilege::is_open_to_all(file));
+    let advice = |file: PathBuf| {
+        let file = file.display();
+        let what = format!("{file} can be read by every user of this machine");
+        Finding::advice("secret", what, format!("chmod o-r {file}"))
+    };
+    files.into_iter().map(advice).collect()
+}
+
+/// What is likely to be a mistake, or can be read by others.
+fn doubts(config: &Config) -> Vec<Finding> {
+    let doubts = cli::doubts::of(config).into_iter();
+    doubts
+        .map(|it| Finding::advice(it.what, it.kind, it.words))
+        .collect()
+}

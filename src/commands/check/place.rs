@@ -1,0 +1,229 @@
+//! The place where `run` would live: clock, state folder, listener.
+
+use super::finding::Finding;
+use super::trial::Trial;
+use crate::cli::config::Config;
+use crate::control::patience::Patience;
+use crate::control::{Ask, Reply, socket};
+use crate::intake::identity::{self, Unsettled};
+use crate::privilege;
+use callbridge_call::EventTime;
+use callbridge_model::Status;
+use callbridge_model::exit::{Code, ExitCode as _};
+use callbridge_spool as spool;
+use callbridge_spool::{Error, Fit, Guard, Handle};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// What stands in the state folder.
+pub enum State {
+    /// The running daemon answers for it.
+    Daemon(Box<Status>),
+    /// Nobody has it: opened here. Where there is none yet, a trial's.
+    Ours(Handle, Guard, Option<Trial>),
+    /// It cannot be used.
+    Unusable,
+}
+
+impl State {
+    /// A daemon has it.
+    pub const fn is_daemon(&self) -> bool {
+        matches!(self, Self::Daemon(_))
+    }
+}
+
+/// A clock behind the build cannot be right.
+pub fn clock(now: EventTime, built: EventTime) -> Finding {
+    let shown = |at: EventTime| {
+        let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
+        at.map_or_else(|| "before all time".to_owned(), |at| at.to_string())
+    };
+    if now < built {
+        return Finding::fault(
+            Code::Configuration,
+            "clock",
+            format!(
+                "{} is before this program was built, {}",
+                shown(now),
+                shown(built)
+            ),
+            "set this machine's clock (timedatectl set-ntp true); calls would be journaled at \
+             wrong times",
+        );
+    }
+    Finding::well("clock", shown(now))
+}
+
+/// The address of `--listen` is free, or is the daemon's own.
+pub async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
+    match privilege::listener(addr).await {
+        Ok(_) => Finding::well("listen", format!("{addr} is free")),
+        Err(_) if daemon => Finding::well("listen", format!("{addr} is in use while it runs")),
+        Err(error) => Finding::fault(
+            Code::Usage,
+            "listen",
+            format!("{addr}: {error}"),
+            "give --listen an address of this machine that nobody else uses",
+        ),
+    }
+}
+
+/// The state folder as `run` would find it.
+pub async fn state(config: &Config) -> (Vec<Finding>, State) {
+    let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
+    let patience = Patience::begin();
+    loop {
+        match asked(&dir).await {
+            Ok(Some(status)) => {
+                let what = format!("{}: the daemon that uses it answers", dir.display());
+                let mut found = vec![Finding::well("state", what)];
+                found.extend(spool::refuse_shared(&dir).err().as_ref().map(unusable));
+                return (found, State::Daemon(Box::new(status)));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                let what = format!("{}: its daemon does not answer: {error}", dir.display());
+                let todo = "look at the daemon's log, or ask as the user it runs as";
+                let finding = Finding::fault(Code::Unreachable, "state", what, todo);
+                return (vec![finding], State::Unusable);
+            }
+        }
+        if let Err(error) = spool::refuse_shared(&dir) {
+            return (vec![unusable(&error)], State::Unusable);
+        }
+        match opened(&dir) {
+            Ok((handle, guard, trial)) => {
+                let new = match &trial {
+                    Some(_) => "; `run` begins it",
+                    None => "",
+                };
+                let what = format!("{} can be used{new}", dir.display());
+                let mut found = vec![Finding::well("state", what)];
+                found.extend(binding(config, &handle).await);
+                return (found, State::Ours(handle, guard, trial));
+            }
+            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(error) => return (vec![unusable(&error)], State::Unusable),
+        }
+    }
+}
+
+/// The state, or a trial's where there is none: a check leaves none behind.
+fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
+    let trial = match dir.join(spool::folder::FILE).symlink_metadata() {
+        Ok(_) => None,
+        Err(_) => Some(Trial::begin(dir)?),
+    };
+    let place = trial.as_ref().map_or(dir, Trial::path);
+    let (handle, guard) = spool::open(place, spool::Settings::default())?;
+    Ok((handle, guard, trial))
+}
+
+/// What the running daemon says; `None` without one.
+///
+/// # Errors
+/// When there is one and it cannot be spoken to.
+pub async fn asked(dir: &Path) -> std::io::Result<Option<Status>> {
+    let Some(mut replies) = socket::ask(dir, &Ask::Status).await? else {
+        return Ok(None);
+    };
+    while let Some(reply) = replies.next().await? {
+        match reply {
+            Reply::Item(item) => {
+                return serde_json::from_value(item)
+                    .map(Some)
+                    .map_err(std::io::Error::other);
+            }
+            Reply::Zone(_) | Reply::Ready | Reply::End { .. } => {}
+            Reply::Error { words, .. } => return Err(std::io::Error::other(words)),
+        }
+    }
+    Err(std::io::Error::other("it closed the line"))
+}
+
+fn unusable(error: &Error) -> Finding {
+    let code = Code::of_number(error.exit_code());
+    let text = error.to_string();
+    // The spool's messages say what, then what to do.
+    let (what, todo) = text
+        .rsplit_once(": ")
+        .unwrap_or((text.as_str(), "give another --state"));
+    Finding::fault(code, "state", what, todo)
+}
+
+/// The state belongs to the address and the PBX that the flags name.
+async fn binding(config: &Config, spool: &Handle) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let read = spool
+        .read(|store| Ok((store.binding()?, store.meta(identity::META_KEY)?)))
+        .await;
+    let (binding, pbx) = match read {
+        Ok(read) => read,
+        Err(error) => return vec![unusable(&error)],
+    };
+    if let Some(crm) = &config.crm
+        && binding.fits_address(crm.address.as_str()) == Fit::Other
+        && !config.rebind
+    {
+        let bound = binding.address.unwrap_or_default();
+        found.push(Finding::fault(
+            Code::Configuration,
+            "binding",
+            format!(
+                "the state is bound to {bound}, --crm-url is {}",
+                crm.address.as_str()
+            ),
+            "give the old --crm-url, another --state, or --rebind if the CRM has moved",
+        ));
+    }
+    found.extend(pbx_id(config, pbx));
+    found
+}
+
+/// The id of the PBX that nothing else names, as `run` would settle on it.
+fn pbx_id(config: &Config, stored: Option<String>) -> Option<Finding> {
+    let (given, derived) = (config.pbx_id.as_deref(), config.derived_pbx.as_ref());
+    Some(match identity::settle(stored, given, derived) {
+        Ok(settled) => {
+            let (id, origin) = settled?;
+            Finding::well("pbx-id", format!("{id}, {}", origin.in_words()))
+        }
+        Err(error) => {
+            let todo = match &error {
+                Unsettled::Changed(changed) => {
+                    format!("give --pbx-id {}, or another --state", changed.stored)
+                }
+                Unsettled::Unnamed(_) => "give --pbx-id NAME, and keep it for good".to_owned(),
+            };
+            Finding::fault(error.exit_code(), "pbx-id", error.to_string(), todo)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::TcpListener;
+
+    #[test]
+    fn a_clock_before_the_build_is_a_fault_and_one_after_it_is_not() {
+        let built = EventTime::from_seconds(1_795_000_000);
+        let before = clock(EventTime::from_seconds(1_794_999_999), built);
+        assert_eq!(before.fault, Some(Code::Configuration));
+        assert!(before.what.contains("2026-11-18"), "{}", before.what);
+        assert_eq!(
+            clock(EventTime::from_seconds(1_795_000_001), built).fault,
+            None
+        );
+    }
+
+    #[tokio::test]
+    async fn an_address_in_use_is_a_fault_unless_it_is_the_daemons() {
+        let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = taken.local_addr().expect("its address");
+        assert_eq!(listener(addr, false).await.fault, Some(Code::Usage));
+        assert_eq!(listener(addr, true).await.fault, None);
+        drop(taken);
+        assert_eq!(listener(addr, false).await.fault, None);
+    }
+}

@@ -1,0 +1,265 @@
+//! The CRM: its address, the token, the grant, the company, and with `--lead-field` its fields. A
+//! request or two, and they take slots of the budget like all others; a running daemon is asked
+//! instead of the CRM.
+
+use super::fields;
+use super::finding::Finding;
+use super::place::State;
+use super::token;
+use crate::cli::config::{Config, Crm};
+use crate::daemon::outward;
+use callbridge_crm::{Address, Answer, TokenInfo};
+use callbridge_leads::errand::due::{Errand, Job, Urgency};
+use callbridge_model::Status;
+use callbridge_model::exit::Code;
+use callbridge_sender::once::{Once, Unasked};
+use callbridge_sender::status::SAVE;
+use callbridge_spool::{Binding, Fit, Guard, Handle, Head};
+use std::path::Path;
+
+/// Everything about the CRM.
+pub async fn look(config: &Config, state: State) -> Vec<Finding> {
+    let Some(crm) = &config.crm else {
+        return Vec::new();
+    };
+    match state {
+        State::Daemon(status) => of_daemon(&status),
+        State::Ours(handle, guard, trial) => {
+            let dir = config.state.as_deref().unwrap_or(Path::new("."));
+            let found = ask(crm, dir, &handle).await;
+            close(handle, guard).await;
+            drop(trial);
+            found
+        }
+        State::Unusable => vec![Finding::fault(
+            Code::Unreachable,
+            "crm",
+            "not asked: without the state folder the request could not be counted",
+            "mend the state folder first",
+        )],
+    }
+}
+
+async fn close(handle: Handle, guard: Guard) {
+    drop(handle);
+    // Blocks until the spool's thread has ended, which is soon.
+    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+}
+
+fn of_daemon(status: &Status) -> Vec<Finding> {
+    let token = &status.token;
+    if let Some(pause) = &status.pause {
+        let code = match pause.reason.as_str() {
+            "token_missing" | "token_refused" | "reconnect" | "no_grant" | "wrong_company" => {
+                Code::NoPermission
+            }
+            "wrong_address" => Code::Configuration,
+            "disk" => Code::CannotWrite,
+            _ => Code::Unreachable,
+        };
+        let what = format!("the daemon is paused: {}", pause.reason.replace('_', " "));
+        return vec![Finding::fault(code, "crm", what, &pause.cure)];
+    }
+    let company = token.company.as_deref().unwrap_or("not known yet");
+    let mut found = vec![Finding::well(
+        "crm",
+        format!("the daemon sends; token {}, company {company}", token.state),
+    )];
+    found.extend(status.lead_fields.iter().flat_map(fields::of_daemon));
+    found
+}
+
+async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
+    let (mut found, token) = token::look(crm, dir).await;
+    if let Some(token) = token {
+        let (setup, rate) = (outward::setup(crm), Some(crm.rate));
+        let asked = match Once::open(setup, rate, spool, &token).await {
+            Ok(once) => all(crm, once).await,
+            Err(why) => Err(why),
+        };
+        found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
+    }
+    found
+}
+
+/// `token/info`, and with `--lead-field` the CRM's fields.
+async fn all(crm: &Crm, mut once: Once<'_>) -> Result<Vec<Finding>, Unasked> {
+    let answer = once.ask(&Head::default()).await?;
+    let good = matches!(answer, Answer::TokenInfo(_));
+    let mut found = judge(&crm.address, answer, once.binding());
+    if good && !crm.lead_fields.is_empty() {
+        let mut head = Head::default();
+        head.errands.due.push(Job {
+            urgency: Urgency::Soon,
+            errand: Errand::Catalogue,
+        });
+        match once.ask(&head).await {
+            Ok(answer) => found.extend(fields::judge(&crm.lead_fields, &answer)),
+            Err(why) => found.push(fields::not_asked(unasked(&why))),
+        }
+    }
+    Ok(found)
+}
+
+/// Why nothing was asked.
+fn unasked(why: &Unasked) -> Finding {
+    let (code, what) = (Code::Unreachable, "crm");
+    match why {
+        Unasked::Spool(error) => {
+            let code = Code::of_number(error.exit_code());
+            let todo = "mend the state folder first";
+            Finding::fault(code, "state", error.to_string(), todo)
+        }
+        Unasked::Restored => {
+            let todo = "start `callbridge run` on it, which waits a minute first; then check again";
+            Finding::fault(code, what, format!("not asked: {why}"), todo)
+        }
+        Unasked::Full(wait) => Finding::fault(
+            code,
+            what,
+            "not asked: all requests of the running window are used",
+            format!("ask again in {} s", wait.as_secs() + 1),
+        ),
+        Unasked::Not => Finding::fault(code, what, "not asked", "ask again in a minute"),
+    }
+}
+
+/// What the answer to `token/info` says.
+pub fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec<Finding> {
+    let address = address.as_str();
+    let refused = |what: &str| {
+        let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \
+                    company is blocked";
+        vec![
+            Finding::well("crm", address),
+            Finding::fault(Code::NoPermission, "token", what, todo),
+        ]
+    };
+    match answer {
+        Answer::TokenInfo(info) => {
+            let mut found = vec![Finding::well("crm", address)];
+            found.extend(of_token(&info, binding));
+            found
+        }
+        Answer::Unauthorized => refused("the CRM refuses it (401)"),
+        Answer::Told(_) => vec![works_not(address, "an answer to another question")],
+        Answer::TokenState { message } => refused(&format!("the CRM refuses it (406): {message}")),
+        Answer::TooMany => vec![Finding::fault(
+            Code::Unreachable,
+            "token",
+            "its limit is used up (429): somebody else uses it",
+            "give each program a token of its own, or divide --rate",
+        )],
+        Answer::NotFound { .. } | Answer::WrongAddress { .. } => vec![Finding::fault(
+            Code::Configuration,
+            "crm",
+            format!("{address} answers, and is not the Open API"),
+            "give --crm-url the host's address, without a path",
+        )],
+        Answer::NotConnected { why } => vec![not_reached(why)],
+        Answer::Lost { why } => vec![not_reached(format!("{address}: {why}"))],
+        Answer::TlsRefused { why } => {
+            let (why, todo) = why
+                .split_once("; ")
+                .unwrap_or((&why, "look at the CRM's TLS settings"));
+            let what = format!("{address}: {why}");
+            vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
+        }
+        Answer::TimedOut => vec![works_not(address, "no answer in time")],
+        Answer::ServerError {
+            status, message, ..
+        } => {
+            vec![works_not(address, &format!("{status} {message}"))]
+        }
+        Answer::NotAccepted { message } => {
+            vec![works_not(address, &format!("accept: false {message}"))]
+        }
+        Answer::BrokenBody { why } => vec![works_not(address, &why)],
+        Answer::Rejected { message, .. } => vec![works_not(address, &format!("400 {message}"))],
+        Answer::Forbidden { message } => vec![works_not(address, &format!("403 {message}"))],
+        Answer::Conflict { message, .. } => vec![works_not(address, &format!("409 {message}"))],
+        Answer::OtherClientError {
+            status, message, ..
+        } => vec![works_not(address, &format!("{status} {message}"))],
+        // Answers to other requests.
+        Answer::Accepted { .. }
+        | Answer::AcceptedWithoutId
+        | Answer::StatusSuccess
+        | Answer::StatusFailed { .. }
+        | Answer::StatusPending { .. }
+        | Answer::Page(_) => vec![works_not(address, "no record of a token")],
+    }
+}
+
+fn not_reached(why: String) -> Finding {
+    if why.starts_with("--crm-ca-file") {
+        let todo = "give --crm-ca-file the certificates of the CRM's authority, as PEM";
+        return Finding::fault(Code::Configuration, "crm", why, todo);
+    }
+    let todo = "look at the address, network, proxy and firewall";
+    Finding::fault(Code::Unreachable, "crm", why, todo)
+}
+
+fn works_not(address: &str, said: &str) -> Finding {
+    let todo = "ask again later; if it stays, ask the CRM's support";
+    let what = format!("{address} does not work: {}", said.trim());
+    Finding::fault(Code::Unreachable, "crm", what, todo)
+}
+
+fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let until = info
+        .expires_at
+        .and_then(|at| jiff::Timestamp::from_second(at.get()).ok());
+    let what = match until {
+        Some(at) => format!("{}, expires {at}", info.kind),
+        None => format!("{}, without an end", info.kind),
+    };
+    // an access token lives for an hour, and is renewed by itself
+    let lasts = info.kind != "ACCESS" && info.expires_at.is_some();
+    let soon = lasts && info.expires_in_days.is_some_and(|days| days <= 7);
+    let todo = if soon {
+        "issue a new one in the CRM soon"
+    } else {
+        ""
+    };
+    found.push(Finding::advice("token", what, todo));
+    let company = info.company.to_string();
+    let application = info
+        .application
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    found.push(match binding.fits_company(&company, &application) {
+        Fit::Unbound | Fit::Same => Finding::well(
+            "company",
+            format!(
+                "{} ({company}), application {application}",
+                info.company_name
+            ),
+        ),
+        Fit::Other => Finding::fault(
+            Code::NoPermission,
+            "company",
+            format!(
+                "the token is of company {} ({company}), application {application}; the state is \
+                 bound to company {}, application {}",
+                info.company_name,
+                binding.company.as_deref().unwrap_or("none"),
+                binding.application.as_deref().unwrap_or("none")
+            ),
+            "give the right token, another --state, or --rebind",
+        ),
+    });
+    found.push(if info.may("PERMISSION_OPEN_API_CALL", "SAVE") {
+        Finding::well("grant", SAVE)
+    } else {
+        let todo = format!("grant {SAVE} to the application in the CRM");
+        Finding::fault(
+            Code::NoPermission,
+            "grant",
+            format!("{SAVE} is missing"),
+            todo,
+        )
+    });
+    found
+}

@@ -1,0 +1,94 @@
+//! The token as `run` would have it: from its file, its command, or the stored connection. Nothing
+//! is refreshed here: a refresh changes the pair, and is the daemon's.
+
+use super::finding::Finding;
+use crate::cli::config::{Crm, TokenFrom};
+use crate::daemon::tokens;
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::Secret;
+use callbridge_oauth::{command, scope, store};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+/// What there is to say of where it comes from, and the token where it can be used.
+pub async fn look(crm: &Crm, dir: &Path) -> (Vec<Finding>, Option<Secret>) {
+    let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
+                connect`";
+    let none = || Finding::fault(Code::NoPermission, "token", "there is none", todo);
+    match &crm.token {
+        None => (vec![none()], None),
+        Some(TokenFrom::Connection) => connection(dir),
+        Some(TokenFrom::Command(text)) => match command::run(text).await {
+            Ok(token) => (Vec::new(), Some(token)),
+            Err(error) => {
+                let todo = "run the command by hand, as callbridge's user, and mend it";
+                let what = error.to_string();
+                let finding = Finding::fault(Code::NoPermission, "token", what, todo);
+                (vec![finding], None)
+            }
+        },
+        Some(TokenFrom::Place(place)) => match tokens::of_place(place).read() {
+            Ok(Some(tokens)) => (Vec::new(), Some(tokens.current)),
+            Ok(None) => (vec![none()], None),
+            Err(error) => {
+                let todo = "put the token into its file, on a line by itself";
+                let what = error.to_string();
+                let finding = Finding::fault(Code::NoPermission, "token", what, todo);
+                (vec![finding], None)
+            }
+        },
+    }
+}
+
+fn connection(dir: &Path) -> (Vec<Finding>, Option<Secret>) {
+    let path = store::path(dir);
+    let name = "connection";
+    let stored = match store::read(dir) {
+        Ok(Some(stored)) => stored,
+        Ok(None) => {
+            let what = format!("{} is not there any more", path.display());
+            let todo = "run `callbridge connect`";
+            return (
+                vec![Finding::fault(Code::NoPermission, name, what, todo)],
+                None,
+            );
+        }
+        Err(error) => {
+            let text = error.to_string();
+            let (what, todo) = text
+                .split_once("; ")
+                .unwrap_or((&text, "run connect again"));
+            return (
+                vec![Finding::fault(Code::Configuration, name, what, todo)],
+                None,
+            );
+        }
+    };
+    let mut found = Vec::new();
+    let mode = path
+        .symlink_metadata()
+        .map_or(0o600, |it| it.permissions().mode());
+    if mode & 0o077 != 0 {
+        let what = format!("{} can be read by others than its owner", path.display());
+        let todo = format!("chmod 600 {}", path.display());
+        found.push(Finding::advice(name, what, todo));
+    }
+    if let Some(over) = &stored.over {
+        let todo = format!("run: {}", stored.command(dir));
+        found.push(Finding::fault(Code::NoPermission, name, over, todo));
+        return (found, None);
+    }
+    let lacks = scope::compare(&stored.asked, &stored.granted).lacks;
+    let what = format!("client {}, {}", stored.client.id, stored.client.auth_url);
+    found.push(match lacks.is_empty() {
+        true => Finding::well(name, what),
+        false => Finding::advice(name, what, lacks.join("; ")),
+    });
+    if stored.expires_at <= clock::now().wall.floor_seconds() {
+        let what = "its access token has ended; `run` refreshes it when it starts";
+        found.push(Finding::well("token", what));
+        return (found, None);
+    }
+    (found, Some(stored.access))
+}

@@ -1,0 +1,330 @@
+//! The receiver of webhooks: its address, its certificate, its secrets.
+
+use super::finding::Finding;
+use crate::cli::config::{Config, Webhooks};
+use crate::daemon::webhooks::is_open_to_readers;
+use crate::privilege;
+use callbridge_model::clock;
+use callbridge_model::exit::{Code, ExitCode as _};
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret_source::{Kind, Place};
+use callbridge_oauth::store;
+use callbridge_webhook::tls;
+use callbridge_webhook::tls::Certificate;
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{CertificateError, Error, RootCertStore};
+use std::path::Path;
+use std::time::Duration;
+
+/// A certificate that ends sooner is told.
+const SOON: Duration = Duration::from_secs(14 * 86_400);
+/// A secret as the service makes it (§6.4.5).
+const SECRET_DIGITS: usize = 64;
+
+/// Everything about the receiver; nothing where none is asked for.
+pub async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
+    let Some(webhooks) = &config.webhooks else {
+        return Vec::new();
+    };
+    let mut found = vec![address(webhooks, daemon).await];
+    if let Some(files) = &webhooks.tls {
+        let now = u64::try_from(clock::now().wall.floor_seconds().get()).unwrap_or(0);
+        found.push(certificate(
+            files,
+            UnixTime::since_unix_epoch(Duration::from_secs(now)),
+        ));
+    }
+    found.extend(secrets(webhooks, config.state.as_deref()));
+    found
+}
+
+async fn address(webhooks: &Webhooks, daemon: bool) -> Finding {
+    let (name, addr) = ("webhook-listen", webhooks.listen);
+    if let Err(error) = privilege::listener(addr).await
+        && !daemon
+    {
+        let todo = "give --webhook-listen an address of this machine that nobody else uses";
+        return Finding::fault(Code::Usage, name, format!("{addr}: {error}"), todo);
+    }
+    if is_open_to_readers(webhooks) {
+        return Finding::advice(
+            name,
+            format!("{addr} takes plain HTTP from other machines"),
+            "the CRM sends to HTTPS alone: put a proxy with TLS on this machine and listen on \
+             127.0.0.1, or give --webhook-cert and --webhook-key; if the proxy is another machine, \
+             let nobody else reach this port",
+        );
+    }
+    let how = match webhooks.tls {
+        Some(_) => "HTTPS of its own",
+        None => "plain HTTP for a proxy on this machine, whose HTTPS the CRM sends to",
+    };
+    Finding::well(name, format!("{addr}, {how}"))
+}
+
+fn certificate(files: &Certificate, now: UnixTime) -> Finding {
+    let name = "webhook-cert";
+    let chain = match tls::look(files) {
+        Ok(chain) => chain,
+        Err(error) => {
+            let todo = "give the certificate with its chain, and its key, as PEM files that \
+                        callbridge's user can read";
+            return Finding::fault(Code::Configuration, name, error.to_string(), todo);
+        }
+    };
+    let Some((own, above)) = chain.split_first() else {
+        return Finding::fault(Code::Configuration, name, "no certificate", "");
+    };
+    let names = names(own);
+    let shown = match &names[..] {
+        [] => "no name".to_owned(),
+        names => names.join(", "),
+    };
+    let what = match validity(own, above, now) {
+        Validity::Is(until) => format!("for {shown}, until {until}"),
+        Validity::Ended(until) => {
+            let what = format!("for {shown}, has expired at {until}");
+            return Finding::fault(Code::Configuration, name, what, "renew it");
+        }
+        Validity::Begins(from) => {
+            let what = format!("for {shown}, begins only at {from}");
+            let todo = "wait, or set this machine's clock";
+            return Finding::fault(Code::Configuration, name, what, todo);
+        }
+        Validity::EndsSoon(until) => {
+            let what = format!("for {shown}, expires soon, at {until}");
+            return Finding::advice(name, what, "renew it; the new one is read by itself");
+        }
+    };
+    if names.iter().all(|name| is_inside(name)) {
+        let todo = "the CRM sends only to names that everybody can resolve (§6.9.7): give a \
+                    certificate for the public name in the webhook's targetUrl";
+        return Finding::fault(Code::Configuration, name, what, todo);
+    }
+    Finding::well(name, what)
+}
+
+/// The names that the certificate is for.
+fn names(own: &CertificateDer<'_>) -> Vec<String> {
+    let Ok(nobody) = ServerName::try_from("nobody.invalid") else {
+        return Vec::new();
+    };
+    let read = ParsedCertificate::try_from(own);
+    match read.map(|own| verify_server_name(&own, &nobody)) {
+        Ok(Err(Error::InvalidCertificate(CertificateError::NotValidForNameContext {
+            presented,
+            ..
+        }))) => presented.iter().map(|name| bare(name)).collect(),
+        Ok(_) | Err(_) => Vec::new(),
+    }
+}
+
+/// `DnsName("crm.example.com")` → `crm.example.com`
+fn bare(name: &str) -> String {
+    let inner = name.split('"').nth(1);
+    inner.unwrap_or(name).to_owned()
+}
+
+/// A name that the service never sends to.
+fn is_inside(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let ends = [".local", ".internal", ".localdomain", "localhost"];
+    ends.iter().any(|end| name.ends_with(end)) || !name.contains('.')
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Validity {
+    Is(String),
+    EndsSoon(String),
+    Ended(String),
+    Begins(String),
+}
+
+/// When the certificate begins and ends. Who vouches for it is the service's to judge.
+fn validity(own: &CertificateDer<'_>, above: &[CertificateDer<'_>], now: UnixTime) -> Validity {
+    let never = UnixTime::since_unix_epoch(Duration::from_secs(253_402_300_799));
+    let end = |at: UnixTime| match refused_at(own, above, at) {
+        Some(CertificateError::ExpiredContext { not_after, .. }) => Some(not_after),
+        _ => None,
+    };
+    if let Some(CertificateError::NotValidYetContext { not_before, .. }) =
+        refused_at(own, above, now)
+    {
+        return Validity::Begins(date(not_before));
+    }
+    if let Some(ended) = end(now) {
+        return Validity::Ended(date(ended));
+    }
+    let until = end(never).unwrap_or(never);
+    if until.as_secs() < now.as_secs() + SOON.as_secs() {
+        return Validity::EndsSoon(date(until));
+    }
+    Validity::Is(date(until))
+}
+
+fn date(at: UnixTime) -> String {
+    let seconds = i64::try_from(at.as_secs()).unwrap_or(i64::MAX);
+    let read = jiff::Timestamp::from_second(seconds);
+    read.map_or_else(|_| "the end of time".to_owned(), |at| at.to_string())
+}
+
+/// Why the certificate would be refused at that moment. Nobody's roots are asked: that it is
+/// unknown to them comes after its times were looked at.
+fn refused_at(
+    own: &CertificateDer<'_>,
+    above: &[CertificateDer<'_>],
+    at: UnixTime,
+) -> Option<CertificateError> {
+    let read = ParsedCertificate::try_from(own).ok()?;
+    let algorithms = rustls::crypto::ring::default_provider().signature_verification_algorithms;
+    let roots = RootCertStore::empty();
+    let looked =
+        verify_server_cert_signed_by_trust_anchor(&read, &roots, above, at, algorithms.all);
+    match looked {
+        Err(Error::InvalidCertificate(error)) => Some(error),
+        Ok(()) | Err(_) => None,
+    }
+}
+
+fn secrets(webhooks: &Webhooks, state: Option<&Path>) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(place) = &webhooks.application {
+        found.push(secret("webhook-secret".to_owned(), place));
+    }
+    for (id, place) in &webhooks.installations {
+        found.push(secret(format!("installation-secret {id}"), place));
+    }
+    let connection = state.and_then(|state| store::read(state).ok().flatten());
+    if connection.is_some_and(|connection| connection.webhook_secret.is_some()) {
+        found.push(Finding::well(
+            "webhook-secret",
+            "that of the stored connection",
+        ));
+    }
+    if found.is_empty() {
+        found.push(Finding::advice(
+            "webhook-secret",
+            "none is given: until there is one events are answered with 503",
+            format!(
+                "give --webhook-secret-file, the credential {} or --installation-secret, or let \
+                 `connect` store the one of the connection",
+                Kind::Webhook.credential()
+            ),
+        ));
+    }
+    found
+}
+
+fn secret(name: String, place: &Place) -> Finding {
+    let secrets = match place.read_lines() {
+        Ok(secrets) => secrets,
+        Err(error) => {
+            let todo = "put the secret into it as the CRM shows it, the previous one below";
+            return Finding::fault(error.exit_code(), name, error.to_string(), todo);
+        }
+    };
+    let usual = |secret: &Secret| {
+        let text = secret.expose_secret();
+        let hex = text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        text.len() == SECRET_DIGITS && hex
+    };
+    if !secrets.iter().all(usual) {
+        let what = "a line is not 64 lowercase hex digits, as the CRM's secrets are";
+        return Finding::advice(name, what, "compare it with what the CRM has shown");
+    }
+    let what = match secrets.len() {
+        1 => "one secret".to_owned(),
+        several => format!("{several} secrets: current and previous"),
+    };
+    Finding::well(name, what)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rcgen::{CertificateParams, KeyPair, date_time_ymd};
+
+    fn at(text: &str) -> UnixTime {
+        let seconds = text.parse::<jiff::Timestamp>().expect("a time").as_second();
+        UnixTime::since_unix_epoch(Duration::from_secs(seconds.try_into().expect("after 1970")))
+    }
+
+    fn files(folder: &std::path::Path, name: &str) -> Certificate {
+        let mut params = CertificateParams::new(vec![name.to_owned()]).expect("a name");
+        params.not_before = date_time_ymd(2026, 1, 1);
+        params.not_after = date_time_ymd(2026, 12, 31);
+        let key = KeyPair::generate().expect("a key");
+        let own = params.self_signed(&key).expect("a certificate");
+        let files = Certificate {
+            chain: folder.join("cert.pem"),
+            key: folder.join("key.pem"),
+        };
+        std::fs::write(&files.chain, own.pem()).expect("written");
+        std::fs::write(&files.key, key.serialize_pem()).expect("written");
+        files
+    }
+
+    #[test]
+    fn a_certificate_is_told_by_its_names_and_its_time() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let public = files(folder.path(), "crm.example.com");
+        let told = |when: &str| {
+            let found = certificate(&public, at(when));
+            format!("{} {}", found.fault.is_none(), found.what)
+        };
+        let shown: Vec<String> = [
+            "2025-11-20T00:00:00Z",
+            "2026-11-20T00:00:00Z",
+            "2026-12-20T00:00:00Z",
+            "2027-01-01T00:00:00Z",
+        ]
+        .map(told)
+        .into();
+        insta::assert_snapshot!(shown.join("\n"), @"
+        false for crm.example.com, begins only at 2026-01-01T00:00:00Z
+        true for crm.example.com, until 2026-12-31T00:00:00Z
+        true for crm.example.com, expires soon, at 2026-12-31T00:00:00Z
+        false for crm.example.com, has expired at 2026-12-31T00:00:00Z
+        ");
+    }
+
+    #[test]
+    fn files_that_do_not_serve_and_names_of_the_inside_are_faults() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let now = at("2026-11-20T00:00:00Z");
+        let inside = certificate(&files(folder.path(), "pbx.local"), now);
+        assert_eq!(inside.fault, Some(Code::Configuration), "{inside:?}");
+        let good = files(folder.path(), "crm.example.com");
+        assert_eq!(certificate(&good, now).fault, None);
+        let other = KeyPair::generate().expect("a key");
+        for bytes in [other.serialize_pem(), String::new()] {
+            std::fs::write(&good.key, bytes).expect("written");
+            let found = certificate(&good, now);
+            assert_eq!(found.fault, Some(Code::Configuration), "{found:?}");
+        }
+        std::fs::remove_file(&good.chain).expect("removed");
+        assert_eq!(certificate(&good, now).fault, Some(Code::Configuration));
+    }
+
+    #[test]
+    fn secrets_are_read_and_never_shown() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("secret");
+        let place = Place::File(file.clone());
+        let look = |text: &str| {
+            std::fs::write(&file, text).expect("written");
+            let found = secret("webhook-secret".into(), &place);
+            assert!(!found.what.contains("abc"), "{found:?}");
+            (found.fault, found.todo.is_empty())
+        };
+        let good = "0123456789abcdef".repeat(4);
+        assert_eq!(look(&format!("{good}\n{good}\n")), (None, true));
+        assert_eq!(look("abc"), (None, false), "told, but taken");
+        assert_eq!(look("\n").0, Some(Code::Configuration));
+        std::fs::remove_file(&file).expect("removed");
+        let gone = secret("webhook-secret".into(), &place);
+        assert_eq!(gone.fault, Some(Code::NoInput));
+    }
+}

@@ -1,0 +1,115 @@
+//! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the connection is
+//! taken away.
+
+use crate::cli::Failure;
+use crate::cli::dispatch::print;
+use crate::commands::check::place::asked;
+use crate::commands::connect::of_store;
+use callbridge_model::exit::Code;
+use callbridge_model::status::Books;
+use callbridge_oauth::exchange::Came;
+use callbridge_oauth::revoke;
+use callbridge_oauth::shown_once;
+use callbridge_oauth::store;
+use callbridge_oauth::store::Lock;
+use callbridge_spool as spool;
+use std::path::Path;
+
+/// Disconnects.
+///
+/// # Errors
+/// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
+/// secret is not known any more, 78 for a damaged file.
+pub async fn run(dir: &Path) -> Result<(), Failure> {
+    if !store::exists(dir) {
+        let words = format!("there is no connection in {}", dir.display());
+        return Err(Failure::new(Code::NoInput, words));
+    }
+    // a refresh that is under way is waited for: its new pair is what has to be revoked
+    let lock = Lock::take(dir).await.map_err(of_store)?;
+    let Some(stored) = store::read(dir).map_err(of_store)? else {
+        let words = format!("there is no connection in {}", dir.display());
+        return Err(Failure::new(Code::NoInput, words));
+    };
+    let exchange = revoke::way(&stored).map_err(|error| {
+        let words = error.to_string().replace("--crm-url", "--auth-url");
+        Failure::new(Code::Configuration, words)
+    })?;
+    let left = revoke::all(&exchange, &stored).await;
+    if let Some(first) = left.first() {
+        let words = format!(
+            "its {}; the connection stays: try again, or disconnect the application in the CRM \
+             (Connected apps), which ends all of its tokens, and delete {}",
+            revoke::words(&left),
+            store::path(dir).display()
+        );
+        return Err(Failure::new(code(&first.came), words));
+    }
+    shown_once::keep(dir, &stored).map_err(of_store)?;
+    lock.remove().map_err(of_store)?;
+    let rest = books(dir).await.map(|books| remains(&books));
+    let rest = rest.unwrap_or_default();
+    print(
+        format!(
+            "disconnected: client {}, its tokens are revoked\n{rest}",
+            stored.client.id
+        )
+        .as_bytes(),
+    )
+}
+
+/// The exit code of a token that could not be revoked.
+const fn code(came: &Came) -> Code {
+    match came {
+        Came::WrongClient(_) => Code::NoPermission,
+        Came::Refused(_) | Came::Elsewhere(_) => Code::Configuration,
+        Came::Unsure(_) | Came::NotSent(_) | Came::TooMany | Came::Pair(_) | Came::Revoked => {
+            Code::Unreachable
+        }
+    }
+}
+
+/// The books, from the daemon or the spool; `None` where there is neither.
+async fn books(dir: &Path) -> Option<Books> {
+    if let Ok(Some(status)) = asked(dir).await {
+        return Some(status.books);
+    }
+    let settings = spool::Settings {
+        create: false,
+        ..spool::Settings::default()
+    };
+    let (handle, guard) = spool::open(dir, settings).ok()?;
+    let books = handle.read(|store| Ok(store.books())).await.ok();
+    drop(handle);
+    // Blocks until the spool's thread has ended, which is soon.
+    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+    books
+}
+
+/// What is left to do for another connection.
+fn remains(books: &Books) -> String {
+    let waiting = books.ready + books.sending + books.submitted;
+    format!(
+        "{waiting} calls wait to be journaled or confirmed, {} are parked, {} dead letters: all \
+         are kept, and go on when it is connected again\n",
+        books.parked, books.dead
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_remains_is_told_in_figures() {
+        let books = Books {
+            ready: 2,
+            submitted: 1,
+            parked: 4,
+            dead: 5,
+            ..Books::default()
+        };
+        let words = "3 calls wait to be journaled or confirmed, 4 are parked, 5 dead letters: ";
+        assert!(remains(&books).starts_with(words), "{}", remains(&books));
+    }
+}

@@ -1,0 +1,469 @@
+//! `connect`: a company's consent, from the page to the stored connection.
+//!
+//! | step | what a kill after it leaves behind |
+//! |---|---|
+//! | the way back is awaited, its state compared | nothing |
+//! | the code is exchanged | a pair that nobody has; connect again |
+//! | the pair and the secrets that are shown once are stored | a connection |
+//! | token/info says whose it is, and a person agrees | the same, bound |
+//! | the tokens of the connection before it are revoked | the same, and no other |
+//!
+//! The connection of another company than the state's, or of one that nobody agrees to, is taken
+//! back: the new pair is revoked, and what was there before stands there again. One that lacks the
+//! needed grant is stored all the same: its secrets are shown once, and a grant that the company
+//! adds later counts, too.
+
+pub mod catcher;
+pub mod company;
+pub mod disconnect;
+pub mod typed;
+mod verify;
+
+use crate::cli::Failure;
+use crate::cli::dispatch::print;
+use crate::cli::logging::say;
+use crate::commands::connect::catcher::{Catcher, Unheard};
+use crate::commands::connect::company::{Consent, Wanted};
+use crate::commands::connect::typed::Typed;
+use crate::commands::connect::verify::Found;
+use crate::privilege::is_open_to_all;
+use callbridge_call::EventTime;
+use callbridge_crm::{Address, Setup};
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
+use callbridge_model::secret::{ExposeSecret as _, Secret};
+use callbridge_model::secret_source::Place;
+use callbridge_oauth::connection::{Client, Connection};
+use callbridge_oauth::consent::{Back, Redirect, address, pasted};
+use callbridge_oauth::exchange::{Ask, Came, Exchange, Pair};
+use callbridge_oauth::keeper::end_of;
+use callbridge_oauth::revoke;
+use callbridge_oauth::scope;
+use callbridge_oauth::shown_once::ShownOnce;
+use callbridge_oauth::store;
+use callbridge_oauth::store::Lock;
+use std::convert::Infallible;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
+use url::Url;
+
+/// Between two tries to exchange a code that brought no answer.
+const AGAIN: Duration = Duration::from_secs(2);
+/// Tries where no connection is made.
+const TRIES_MAX: u32 = 4;
+/// Tries to store what was given.
+const STORE_TRIES_MAX: u32 = 30;
+
+/// `connect`, checked.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// `--crm-url`
+    pub crm: Address,
+    /// `--auth-url`
+    pub auth: Address,
+    /// `--consent-url`
+    pub consent: Url,
+    /// `--redirect-uri`
+    pub redirect: Redirect,
+    /// `--client-id`
+    pub client_id: String,
+    /// Where its secret is: `--client-secret-file`, the credential, the variable.
+    pub secret: Place,
+    /// `--scope`
+    pub scope: String,
+    /// `--state`
+    pub state: PathBuf,
+    /// `--crm-ca-file`
+    pub ca_file: Option<PathBuf>,
+    /// `--crm-proxy`
+    pub proxy: Option<Url>,
+    /// `--within`: so long the consent is waited for.
+    pub within: Duration,
+    /// `--company`, `--yes`
+    pub wanted: Wanted,
+}
+
+/// Connects.
+///
+/// # Errors
+/// 77 when the consent was declined, did not come, is another company's, or is narrower than the
+/// need; 69 when the OAuth host cannot be reached; 73 and 78 for the state folder.
+pub async fn run(connect: Connect) -> Result<(), Failure> {
+    let client = connect.client(connect.secret.read()?);
+    if let Some(file) = connect.secret.file().filter(|it| is_open_to_all(it)) {
+        let file = file.display();
+        say(&format!(
+            "every user of this machine can read {file}, and act as the application with it: \
+             chmod o-r {file}"
+        ));
+    }
+    verify::prepare(&connect.state, &connect.crm).await?;
+    let mut typed = Typed::listen();
+    let code = consent(&connect, &mut typed).await?;
+    // a daemon that refreshes is waited for: one request at a time
+    let lock = Lock::take(&connect.state).await.map_err(of_store)?;
+    let sent = clock::now().wall;
+    let pair = exchanged(&connect, &client, code).await?;
+    let before = before(&lock, &connect.state)?;
+    let shown = match &before {
+        Some(before) => ShownOnce::of(before, &client),
+        None => ShownOnce::left(&connect.state, &client),
+    };
+    if pair.refresh.is_none() {
+        // nothing can be kept of it, so nothing of it is to live on
+        let ask = Ask::Revoke(pair.access.clone());
+        connect.auth().ask(&ask, &client).await;
+    }
+    let new = connection(client, &connect.scope, pair, sent, (before.as_ref(), shown))?;
+    if let Err(failure) = insist(&lock, &new).await {
+        drop(revoke::all(&connect.auth(), &new).await);
+        return Err(failure);
+    }
+    drop(lock);
+    let agrees = Consent {
+        wanted: connect.wanted,
+        typed: &mut typed,
+        within: connect.within,
+    };
+    let given = match verify::whose(&connect.state, connect.setup(), &new, agrees).await? {
+        Found::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
+        Found::Ours(whose, given) => {
+            print(format!("connected: {}\n", safe(&whose)).as_bytes())?;
+            given
+        }
+        Found::Unknown(why) => {
+            print(b"connected\n")?;
+            say(&format!(
+                "whose token it is could not be asked: {why}; `run` asks before it sends"
+            ));
+            None
+        }
+    };
+    if let Some(before) = before.filter(|it| !it.is_same_pair(&new)) {
+        revoke_before(&before).await;
+    }
+    let given = scope::compare(&new.asked, given.as_deref().unwrap_or(&new.granted));
+    for lack in &given.lacks {
+        say(lack);
+    }
+    match given.enough {
+        true => Ok(()),
+        false => Err(refused(
+            "the consent is narrower than what is needed. The connection is stored all the same: \
+             `run` waits, and goes on by itself once the company grants it; or connect again",
+        )),
+    }
+}
+
+impl Connect {
+    /// How the CRM is reached.
+    fn setup(&self) -> Setup {
+        Setup {
+            ca_file: self.ca_file.clone(),
+            proxy: self.proxy.clone(),
+            ..Setup::new(self.crm.clone())
+        }
+    }
+
+    /// How its OAuth host is.
+    fn auth(&self) -> Exchange {
+        Exchange::new(Setup {
+            address: self.auth.clone(),
+            ..self.setup()
+        })
+    }
+
+    fn client(&self, secret: Secret) -> Client {
+        let path = |path: &Path| path.display().to_string();
+        Client {
+            crm_url: self.crm.as_str().to_owned(),
+            auth_url: self.auth.as_str().to_owned(),
+            consent_url: self.consent.to_string(),
+            redirect_uri: self.redirect.text.clone(),
+            id: self.client_id.clone(),
+            secret,
+            secret_file: self.secret.file().map(path),
+            ca_file: self.ca_file.as_deref().map(path),
+            proxy: self.proxy.as_ref().map(Url::to_string),
+        }
+    }
+}
+
+fn refused(words: impl Into<String>) -> Failure {
+    Failure::new(Code::NoPermission, words.into())
+}
+
+pub(super) fn of_store(error: store::Error) -> Failure {
+    let code = match &error {
+        store::Error::Unreadable { .. }
+        | store::Error::NotPlain { .. }
+        | store::Error::Damaged { .. } => Code::Configuration,
+        store::Error::NotWritable { .. } => Code::CannotWrite,
+        store::Error::Locked(_) => Code::Locked,
+    };
+    Failure::of(code, error)
+}
+
+/// Shows the address and waits for the code.
+async fn consent(connect: &Connect, typed: &mut Typed) -> Result<Secret, Failure> {
+    let id = || uuid::Uuid::new_v4().simple().to_string();
+    let state = Secret::from(format!("{}{}", id(), id()));
+    let bare = state.expose_secret();
+    let catcher = match Catcher::listen(&connect.redirect).await {
+        Ok(catcher) => catcher,
+        Err(taken @ Unheard::Taken { .. }) => {
+            return Err(Failure::new(Code::Usage, taken.to_string()));
+        }
+        Err(closed @ Unheard::Closed { .. }) => {
+            say(&closed.to_string());
+            None
+        }
+    };
+    let open = address(
+        &connect.consent,
+        &connect.client_id,
+        &connect.redirect,
+        &connect.scope,
+        bare,
+    );
+    print(format!("open: {open}\n").as_bytes())?;
+    let caught = catcher.is_some();
+    match caught {
+        true => say(
+            "waiting for the browser to come back; the address it ends at can be pasted here, too",
+        ),
+        false => say("open it in a browser, and paste the address it ends at here, as a line"),
+    }
+    let (backs, mut hears) = mpsc::channel(8);
+    let serving = catcher.map(|it| tokio::spawn(it.serve(state.clone(), backs.clone())));
+    let pasting = paste(typed, &connect.redirect, state, backs);
+    let until = Instant::now() + connect.within;
+    let heard = async {
+        loop {
+            match hears.recv().await {
+                Some(Back::Wrong(why)) => say(&format!(
+                    "refused: a redirect that does not answer the question ({why}); nothing is \
+                     done with it, still waiting"
+                )),
+                back => return back,
+            }
+        }
+    };
+    let back = tokio::select! {
+        back = timeout_at(until, heard) => back,
+        never = pasting => match never {},
+    };
+    if let Some(serving) = serving {
+        serving.abort();
+    }
+    let back = back.map_err(|_| {
+        let words = format!("no consent came within {} s", connect.within.as_secs());
+        refused(format!("{words}; run connect again"))
+    })?;
+    match back {
+        Some(Back::Code(code)) => Ok(code),
+        Some(Back::Declined) => Err(refused("declined: the company did not give its consent")),
+        Some(Back::Failed(words)) => Err(refused(format!(
+            "the consent page refused to ask ({words}): see whether --client-id, --redirect-uri \
+             and --scope are as they were registered"
+        ))),
+        Some(Back::Wrong(_)) | None => Err(refused("no consent came: stdin has ended")),
+    }
+}
+
+/// Reads pasted addresses until stdin ends; then there is nothing more to come from here.
+async fn paste(
+    typed: &mut Typed,
+    redirect: &Redirect,
+    state: Secret,
+    backs: mpsc::Sender<Back>,
+) -> Infallible {
+    while let Some(line) = typed.line().await {
+        if line.trim().is_empty() {
+            continue;
+        }
+        if backs.send(pasted(&line, redirect, &state)).await.is_err() {
+            break;
+        }
+    }
+    drop(backs);
+    std::future::pending().await
+}
+
+/// The first pair. A code is used up by the first exchange that succeeds (§5.6.3): where an answer
+/// is lost it is tried once more, and where nothing was sent a few times.
+async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<Pair, Failure> {
+    let (exchange, ask) = (connect.auth(), Ask::Code(code));
+    let (mut unsure, mut missed) = (0, 0);
+    loop {
+        let words = match exchange.ask(&ask, client).await {
+            Came::Pair(pair) => return Ok(*pair),
+            Came::Refused(why) => {
+                return Err(refused(format!(
+                    "the code was refused ({why}): it lives for 10 minutes and is good once; run \
+                     connect again, with the --redirect-uri that is registered"
+                )));
+            }
+            Came::WrongClient(why) => {
+                return Err(refused(format!(
+                    "the application is not known ({why}): see whether --client-id and \
+                     --client-secret-file are right"
+                )));
+            }
+            Came::Elsewhere(why) => {
+                let words = format!("no OAuth endpoint answers at --auth-url ({why})");
+                return Err(Failure::new(Code::Configuration, words));
+            }
+            Came::Unsure(why) => {
+                unsure += 1;
+                why
+            }
+            Came::NotSent(why) => {
+                missed += 1;
+                why
+            }
+            Came::TooMany | Came::Revoked => {
+                missed += 1;
+                "429: too many requests".to_owned()
+            }
+        };
+        if unsure > 1 || missed >= TRIES_MAX {
+            let words = format!("the code could not be exchanged ({words}); run connect again");
+            return Err(Failure::new(Code::Unreachable, words));
+        }
+        say(&format!(
+            "the code could not be exchanged ({words}); trying again"
+        ));
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The connection that is replaced. One that cannot be read is put beside, and said.
+fn before(lock: &Lock, dir: &Path) -> Result<Option<Connection>, Failure> {
+    match store::read(dir) {
+        Ok(before) => Ok(before),
+        Err(error @ store::Error::Damaged { .. }) => {
+            let at = clock::now().wall.floor_seconds().get();
+            let aside = lock.put_aside(at).map_err(of_store)?;
+            say(&format!("{error}: it is kept as {}", aside.display()));
+            Ok(None)
+        }
+        Err(error) => Err(of_store(error)),
+    }
+}
+
+/// The new connection. Secrets that are shown once stay where an exchange brings none (§5.6.8),
+/// and a living token before it can read what it has asked for.
+fn connection(
+    client: Client,
+    asked: &str,
+    pair: Pair,
+    sent: EventTime,
+    (before, shown): (Option<&Connection>, ShownOnce),
+) -> Result<Connection, Failure> {
+    let refresh = pair.refresh.ok_or_else(|| {
+        let words = "the OAuth host gave no refresh token: the connection would end with its first";
+        Failure::new(Code::Configuration, words)
+    })?;
+    let issued_at = sent.floor_seconds();
+    let same = before.filter(|it| it.client.id == client.id && it.client.crm_url == client.crm_url);
+    let alive = same.filter(|it| it.over.is_none());
+    let previous = alive.map(|it| (it.access.clone(), it.expires_at));
+    Ok(Connection {
+        client,
+        asked: asked.to_owned(),
+        // as it was asked for, where nothing else is said
+        granted: pair.scope.unwrap_or_else(|| asked.to_owned()),
+        issued_at,
+        expires_at: end_of(sent, pair.life),
+        access: pair.access,
+        refresh,
+        previous: previous.filter(|(_, end)| *end > issued_at),
+        webhook_secret: pair.webhook_secret.or(shown.webhook),
+        embedded_secret: pair.embedded_secret.or(shown.embedded),
+        company: None,
+        refresh_began: None,
+        refused_at: None,
+        over: None,
+        others: same.map(|it| it.others.clone()).unwrap_or_default(),
+    })
+}
+
+/// Stores it; what is shown once is not given up at the first failure of the disk.
+async fn insist(lock: &Lock, new: &Connection) -> Result<(), Failure> {
+    for _ in 1..STORE_TRIES_MAX {
+        match lock.write(new).await {
+            Ok(()) => return Ok(()),
+            Err(error) => say(&format!("{error}; trying again: make room")),
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+    lock.write(new).await.map_err(of_store)
+}
+
+/// Another company's: what was there stands there again, and the new pair is revoked.
+async fn taken_back(
+    connect: &Connect,
+    new: &Connection,
+    before: Option<Connection>,
+    why: &str,
+) -> Failure {
+    let lock = match Lock::take(&connect.state).await {
+        Ok(lock) => lock,
+        Err(error) => return of_store(error),
+    };
+    // whatever stands there now, if a daemon has refreshed it meanwhile
+    let stored = store::read(&connect.state).ok().flatten();
+    let mut stored = stored.unwrap_or_else(|| new.clone());
+    // the token before it is that of the connection that stands there again
+    let theirs = |token: &Secret| {
+        let token = token.expose_secret();
+        before
+            .as_ref()
+            .is_some_and(|it| it.access.expose_secret() == token)
+    };
+    stored.previous.take_if(|(token, _)| theirs(token));
+    let restored = match &before {
+        Some(before) => lock.write(before).await,
+        None => lock.remove(),
+    };
+    if let Err(error) = restored {
+        return of_store(error);
+    }
+    let left = revoke::all(&connect.auth(), &stored).await;
+    let end = match &left[..] {
+        [] => "it was revoked".to_owned(),
+        left => format!(
+            "but its {}: disconnect the application in the CRM (Connected apps)",
+            revoke::words(left)
+        ),
+    };
+    refused(format!(
+        "{why}: not connected, {end}. Give another --state for another company"
+    ))
+}
+
+/// The tokens of the connection before are nobody's any more.
+async fn revoke_before(before: &Connection) {
+    let left = match revoke::way(before) {
+        Ok(exchange) => revoke::all(&exchange, before).await,
+        Err(error) => {
+            let why = error.to_string().replace("--crm-url", "--auth-url");
+            let (token, came) = ("refresh token", Came::Elsewhere(why));
+            vec![revoke::Unrevoked { token, came }]
+        }
+    };
+    let words = match &left[..] {
+        [] => "the tokens of the connection before are revoked".to_owned(),
+        left => format!(
+            "of the connection before, the {}: it ends by itself (an access token within the \
+             hour, a refresh token after 30 days), or at once when the application is \
+             disconnected in the CRM (Connected apps) and connected again",
+            revoke::words(left)
+        ),
+    };
+    say(&words);
+}

@@ -1,0 +1,220 @@
+//! Whose a new connection is: asked through the daemon's sender where one runs, for every request
+//! to the CRM passes it; else once, with a slot of the same budget.
+
+use super::company::Consent;
+use crate::cli::Failure;
+use crate::commands::check::place::asked;
+use crate::commands::check::service::judge;
+use crate::control::patience::Patience;
+use callbridge_crm::{Address, Answer, Setup, TokenInfo};
+use callbridge_model::Status;
+use callbridge_model::exit::Code;
+use callbridge_oauth::connection::Connection;
+use callbridge_oauth::store;
+use callbridge_oauth::store::Lock;
+use callbridge_sender::once;
+use callbridge_sender::once::Unasked;
+use callbridge_spool as spool;
+use callbridge_spool::{Binding, Fit, Guard, Handle, Op};
+use std::path::Path;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// So long the daemon may take to ask: its budget may be used up for a minute.
+const DAEMON_WITHIN: Duration = Duration::from_secs(100);
+/// Between two looks at it.
+const LOOK: Duration = Duration::from_millis(250);
+
+/// Whose it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The state's own, or the first: in words, and its grants as a scope where they are told.
+    Ours(String, Option<String>),
+    /// Another company's or application's than the state is bound to, or than is wanted.
+    Another(String),
+    /// It could not be asked.
+    Unknown(String),
+}
+
+/// The folder can be used, and is this CRM's: said before anybody is asked for consent.
+///
+/// # Errors
+/// 73, 75 or 78, as `run` would end.
+pub async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
+    spool::refuse_shared(dir).map_err(failure)?;
+    if let Some((spool, guard)) = open(dir).await? {
+        let address = crm.as_str().to_owned();
+        let bind = Op::BindAddress {
+            address,
+            rebind: false,
+        };
+        let bound = spool.write(vec![bind]).await;
+        close(spool, guard).await;
+        bound.map_err(failure)?;
+    }
+    let lock = Lock::take(dir)
+        .await
+        .map_err(crate::commands::connect::of_store)?;
+    drop(lock);
+    match store::read(dir) {
+        // a damaged one is put beside by the new one
+        Ok(_) | Err(store::Error::Damaged { .. }) => Ok(()),
+        Err(error) => Err(crate::commands::connect::of_store(error)),
+    }
+}
+
+/// Asks whose it is. A state that is bound to no company yet is bound to this one, once that is
+/// agreed to; no daemon can start meanwhile and bind it by itself.
+///
+/// # Errors
+/// The state folder's.
+pub async fn whose(
+    dir: &Path,
+    setup: Setup,
+    new: &Connection,
+    mut consent: Consent<'_>,
+) -> Result<Found, Failure> {
+    let Some((spool, guard)) = open(dir).await? else {
+        return Ok(through_daemon(dir, new).await);
+    };
+    let until = Instant::now() + DAEMON_WITHIN;
+    let found = loop {
+        let asked = once::token_info(setup.clone(), None, &spool, &new.access).await;
+        match asked {
+            Ok((Answer::TokenInfo(info), binding)) => {
+                break bound(&spool, &info, &binding, &mut consent).await;
+            }
+            Ok((answer, binding)) => break Ok(unknown(&setup.address, answer, &binding)),
+            Err(Unasked::Full(wait)) if Instant::now() + wait < until => {
+                tokio::time::sleep(wait + LOOK).await;
+            }
+            Err(why) => break Ok(Found::Unknown(why.to_string())),
+        }
+    };
+    close(spool, guard).await;
+    found
+}
+
+/// The spool of a folder without a daemon; `None` where a daemon has it.
+async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>, Failure> {
+    let patience = Patience::begin();
+    loop {
+        match spool::open(dir, spool::Settings::default()) {
+            Ok(opened) => return Ok(Some(opened)),
+            Err(error @ spool::Error::Locked { .. }) => {
+                if matches!(asked(dir).await, Ok(Some(_))) {
+                    return Ok(None);
+                }
+                if !patience.has_more().await {
+                    return Err(failure(error));
+                }
+            }
+            Err(error) => return Err(failure(error)),
+        }
+    }
+}
+
+async fn close(spool: Handle, guard: Guard) {
+    drop(spool);
+    // Blocks until the spool's thread has ended, which is soon.
+    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+}
+
+fn failure(error: spool::Error) -> Failure {
+    Failure::of(Code::of_number(error.exit_code()), error)
+}
+
+fn unknown(address: &Address, answer: Answer, binding: &Binding) -> Found {
+    if matches!(answer, Answer::Unauthorized | Answer::TokenState { .. }) {
+        return Found::Unknown("the CRM refuses the new token (401)".to_owned());
+    }
+    let findings = judge(address, answer, binding);
+    let fault = findings.into_iter().find(|it| it.fault.is_some());
+    Found::Unknown(fault.map(|it| it.what).unwrap_or_default())
+}
+
+/// Whose it is; bound to it where the state was bound to nobody.
+async fn bound(
+    spool: &Handle,
+    info: &TokenInfo,
+    binding: &Binding,
+    consent: &mut Consent<'_>,
+) -> Result<Found, Failure> {
+    let (company, whose) = (info.company.to_string(), named(info));
+    let application = info.application.map(|id| id.to_string());
+    let application = application.or_else(|| binding.application.clone());
+    let application = application.unwrap_or_default();
+    let fit = binding.fits_company(&company, &application);
+    let agreed = match fit {
+        Fit::Unbound => consent.binds(info, &whose).await,
+        Fit::Same => consent.fits(info, &whose),
+        Fit::Other => Err(format!(
+            "the consent is of {whose}, and this state is bound to company {}, application {}",
+            binding.company.as_deref().unwrap_or("none"),
+            binding.application.as_deref().unwrap_or("none"),
+        )),
+    };
+    if let Err(why) = agreed {
+        return Ok(Found::Another(why));
+    }
+    if fit == Fit::Unbound {
+        let bind = Op::BindCompany {
+            company,
+            application,
+        };
+        spool.write(vec![bind]).await.map_err(failure)?;
+    }
+    let grants = info.grants.as_ref().map(|all| {
+        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+        all.join(" ")
+    });
+    Ok(Found::Ours(whose, grants))
+}
+
+fn named(info: &TokenInfo) -> String {
+    let id = info.application.map(|id| format!(" ({id})"));
+    format!(
+        "company {} ({}), application {}{}",
+        info.company_name,
+        info.company,
+        info.application_name,
+        id.unwrap_or_default()
+    )
+}
+
+/// Waits until the daemon has asked with the new token.
+async fn through_daemon(dir: &Path, new: &Connection) -> Found {
+    let print = new.print().to_string();
+    let until = Instant::now() + DAEMON_WITHIN;
+    while Instant::now() < until {
+        let status = asked(dir).await;
+        if let Ok(Some(status)) = status
+            && status.token.print.as_deref() == Some(print.as_str())
+            && let Some(found) = shown(&status)
+        {
+            return found;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    Found::Unknown("the daemon has not asked yet".to_owned())
+}
+
+/// What the daemon says of the token; `None` before it knows.
+fn shown(status: &Status) -> Option<Found> {
+    let token = &status.token;
+    let cure = || status.pause.as_ref().map(|it| it.cure.clone());
+    match token.state.as_str() {
+        "ok" | "no_grant" => {
+            let company = token.company.as_deref().unwrap_or("unknown");
+            let application = token.application.as_deref().unwrap_or("unknown");
+            let grants = (!token.grants.is_empty()).then(|| token.grants.join(" "));
+            let whose = format!("company {company}, application {application}");
+            Some(Found::Ours(whose, grants))
+        }
+        "wrong_company" => Some(Found::Another(cure().unwrap_or_default())),
+        "refused" => Some(Found::Unknown(
+            "the CRM refuses the new token (401)".to_owned(),
+        )),
+        _ => None,
+    }
+}

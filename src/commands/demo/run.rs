@@ -1,0 +1,260 @@
+//! The demo's course: a CRM, a PBX and the sidecar between them, all on loopback.
+
+use super::pbx;
+use super::recording;
+use super::view::{Form, View};
+use crate::cli::Failure;
+use crate::cli::command;
+use crate::cli::command::Demo;
+use crate::cli::config::Config;
+use crate::cli::dispatch::print;
+use crate::daemon::Daemon;
+use callbridge_model::Status;
+use callbridge_model::clock;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::token::IdSet;
+use callbridge_spool::Row;
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::time::Instant;
+
+/// It ends by itself after this long at the latest.
+const ENDS_WITHIN: Duration = Duration::from_secs(55);
+/// Between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(150);
+/// Customer calls among the recordings.
+const CALLS: u64 = 7;
+/// Calls shown at most.
+const SHOWN_MAX: usize = 50;
+/// The leads the demo's CRM has: 4005, whom a recording calls, is gone.
+const LEADS: &str = "4001-4004";
+/// Extensions of the recordings and their employees.
+const EMPLOYEES: &str = "101:501;102:502;103:503";
+
+/// A folder of this process's own, removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn make() -> Result<Self, Failure> {
+        let name = format!("callbridge-demo-{}", uuid::Uuid::new_v4().simple());
+        let path = std::env::temp_dir().join(name);
+        let made = std::fs::create_dir(&path);
+        made.map_err(|error| {
+            let words = format!("cannot make the folder {}: {error}", path.display());
+            Failure::new(Code::CannotWrite, words)
+        })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system's cleaning of its temporary folder.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Plays the demo until all is settled; with `--stay` until `shutdown`.
+///
+/// # Errors
+/// 1 when the books do not balance or not everything settled in time.
+pub async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+    let scratch = Scratch::make()?;
+    let failed = |error: std::io::Error| Failure::of(Code::Failed, error);
+    let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;
+    let pbx_addr = listener.local_addr().map_err(failed)?;
+    let token = Secret::from(format!("svc_pat_{}", uuid::Uuid::new_v4().simple()));
+    let crm = start_crm(&token).await?;
+    let config = config(&scratch.0, pbx_addr, &crm.url(), &token)?;
+    let mut view = View::new(form(demo.json));
+    view.say(&format!(
+        "a PBX at ws://{pbx_addr}, a CRM at {},",
+        crm.url()
+    ))?;
+    view.say("callbridge between them; nothing leaves this machine")?;
+    for recording in recording::RECORDINGS {
+        view.say(&format!("  {}", recording.story))?;
+    }
+    let played = tokio::spawn(pbx::serve(
+        listener,
+        clock::now().wall.floor_seconds().get(),
+    ));
+    let mut daemon = Daemon::start(config).await?;
+    let mut shutdown = std::pin::pin!(shutdown);
+    let ended = tokio::select! {
+        ended = watch(&daemon, &mut view) => ended,
+        () = &mut shutdown => Err(Failure::new(Code::Failed, "interrupted")),
+    };
+    let ended = match ended {
+        Ok(status) => finish(&status, &crm, &view, demo, &mut daemon, shutdown).await,
+        Err(failure) => Err(failure),
+    };
+    daemon.stop().await;
+    played.abort();
+    let stopped = crm.stop().await;
+    ended.and(stopped.map_err(|error| Failure::of(Code::Failed, error)))
+}
+
+fn form(json: bool) -> Form {
+    let out = std::io::stdout();
+    if json {
+        return Form::Json;
+    }
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if !out.is_terminal() || no_colour || dumb {
+        return Form::Plain;
+    }
+    let size = rustix::termios::tcgetwinsize(&out).ok();
+    let width = size
+        .map(|size| usize::from(size.ws_col))
+        .filter(|width| *width >= 40);
+    Form::Live {
+        width: width.unwrap_or(80),
+    }
+}
+
+async fn start_crm(token: &Secret) -> Result<sandbox::server::Server, Failure> {
+    let mut config = sandbox::Config {
+        token: token.clone(),
+        ..sandbox::Config::default()
+    };
+    config.settings.company.name = "Demo company".to_owned();
+    config.settings.company.leads = IdSet::parse(LEADS).unwrap_or_default();
+    config.settings.persist_after = Duration::from_secs(1);
+    let started = sandbox::start(config).await;
+    started.map_err(|error| Failure::of(Code::Failed, error))
+}
+
+/// The flags an administrator would give, read the same way.
+fn config(
+    scratch: &Path,
+    pbx: std::net::SocketAddr,
+    crm: &str,
+    token: &Secret,
+) -> Result<Config, Failure> {
+    let state = scratch.join("state");
+    let trunk = |name: &str| format!("{name}=PJSIP/{name},country=UZ,strip=9,lead=var:LEAD_ID");
+    let arguments: Vec<OsString> = [
+        "callbridge".to_owned(),
+        "run".to_owned(),
+        format!("--source=ws://{pbx}/"),
+        format!("--trunk={}", trunk("city")),
+        format!("--trunk={}", trunk("gsm")),
+        format!("--employees={EMPLOYEES}"),
+        format!("--crm-url={crm}"),
+        "--pbx-id=demo".to_owned(),
+        format!("--state={}", state.display()),
+    ]
+    .into_iter()
+    .map(OsString::from)
+    .collect();
+    let environment = Environment::of([("CALLBRIDGE_TOKEN", token.expose_secret())]);
+    match command::read(arguments, &environment)? {
+        command::Asked::Command(asked) => match *asked {
+            command::Command::Run(config) => Ok(*config),
+            other => Err(Failure::new(
+                Code::Failed,
+                format!("no flags of run: {other:?}"),
+            )),
+        },
+        command::Asked::Show(text) => Err(Failure::new(Code::Failed, text)),
+    }
+}
+
+/// Shows what happens until every call has settled.
+async fn watch(daemon: &Daemon, view: &mut View) -> Result<Status, Failure> {
+    let begin = Instant::now();
+    let longest = recording::RECORDINGS
+        .iter()
+        .map(recording::Recording::seconds)
+        .max();
+    let ends = longest.unwrap_or(0) + 2;
+    let spool = daemon.observer().spool.clone();
+    let wrong =
+        |error: callbridge_spool::Error| Failure::of(Code::of_number(error.exit_code()), error);
+    let mut look = tokio::time::interval(LOOK_EVERY);
+    loop {
+        look.tick().await;
+        let rows: Vec<Row> = spool
+            .read(|store| store.oldest(SHOWN_MAX))
+            .await
+            .map_err(wrong)?;
+        let status = daemon.status().await.map_err(wrong)?;
+        let passed = i64::try_from(begin.elapsed().as_secs()).unwrap_or(i64::MAX);
+        view.update(&rows, &status, ends - passed)?;
+        let all = status.books.finished >= CALLS && status.books.internal >= 1;
+        if all && status.books.settled() {
+            return Ok(status);
+        }
+        if begin.elapsed() > ENDS_WITHIN {
+            return Ok(status);
+        }
+    }
+}
+
+/// What came of it, against the CRM's own journal.
+async fn finish(
+    status: &Status,
+    crm: &sandbox::server::Server,
+    view: &View,
+    demo: Demo,
+    daemon: &mut Daemon,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    let (books, journal, breaches) = (&status.books, crm.journal(), crm.breaches());
+    view.say(&format!(
+        "the CRM's journal has {} calls; callbridge's books say",
+        journal.len()
+    ))?;
+    view.say(&format!(
+        "{} journaled, {} dead, {} parked, and {} internal beside them",
+        books.journaled, books.dead, books.parked, books.internal
+    ))?;
+    let faults = [
+        (!books.balance(), "the books do not balance".to_owned()),
+        (
+            !books.settled() || books.finished < CALLS,
+            "not every call settled in time".to_owned(),
+        ),
+        (
+            journal.len() as u64 != books.journaled,
+            "the CRM's journal and the books differ".to_owned(),
+        ),
+        (
+            !breaches.is_empty(),
+            format!("the CRM counted breaches: {breaches:?}"),
+        ),
+    ];
+    let fault = faults
+        .into_iter()
+        .find(|(wrong, _)| *wrong)
+        .map(|(_, words)| words);
+    if fault.is_none() {
+        view.say("every call is in one place: the books balance")?;
+    }
+    if demo.stay && fault.is_none() {
+        view.say(&format!(
+            "staying until interrupted; the CRM's journal: {}/sandbox/journal",
+            crm.url()
+        ))?;
+        tokio::select! {
+            () = shutdown => {}
+            error = daemon.failed() => return Err(Failure::of(Code::Failed, error)),
+        }
+    }
+    if demo.json {
+        let line = serde_json::to_string(status).map_err(|e| Failure::of(Code::Failed, e))?;
+        print(format!("{line}\n").as_bytes())?;
+    }
+    match fault {
+        None => Ok(()),
+        Some(words) => Err(Failure::new(Code::Failed, words)),
+    }
+}

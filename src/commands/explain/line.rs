@@ -1,0 +1,161 @@
+//! A call in one line, as `demo` and `calls` show it.
+
+use callbridge_call::Direction;
+use callbridge_model::safe::safe;
+use callbridge_model::{ByHand, CallRecord, LeadId, Phone, Reason};
+use callbridge_spool::State;
+use serde::Deserialize;
+
+/// What of a call stands in its line; also read from a call in the shape of `calls --json`.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OneLine {
+    direction: Direction,
+    answered: bool,
+    lead_id: Option<LeadId>,
+    client_phone: Option<Phone>,
+    employee: Option<String>,
+    talk_time_sec: u32,
+    #[serde(default)]
+    by_hand: Option<ByHand>,
+    /// The word of its state; `internal` for a call between extensions.
+    state: String,
+    reason: Option<Reason>,
+}
+
+impl OneLine {
+    /// Of a stored call.
+    pub fn of(record: &CallRecord, state: State, reason: Option<Reason>) -> Self {
+        Self {
+            direction: record.direction,
+            answered: record.answered,
+            lead_id: record.lead_id,
+            client_phone: record.client_phone.clone(),
+            employee: record.employee.clone(),
+            talk_time_sec: record.talk_time_sec,
+            by_hand: record.by_hand,
+            state: state.word().to_owned(),
+            reason,
+        }
+    }
+
+    /// `in   +998901110001  lead 4001  101 talked 4 s  `
+    pub fn columns(&self) -> String {
+        let direction = match self.direction {
+            Direction::Inbound => "in",
+            Direction::Outbound => "out",
+            Direction::Internal => "internal",
+        };
+        let employee = self.employee.as_deref().map(safe);
+        let who = match (&employee, self.answered) {
+            (Some(employee), true) => format!("{employee} talked {} s", self.talk_time_sec),
+            (Some(employee), false) => format!("missed by {employee}"),
+            (None, true) => format!("talked {} s", self.talk_time_sec),
+            (None, false) => "missed".to_owned(),
+        };
+        let who = match self.by_hand {
+            Some(_) => format!("{who}, by hand"),
+            None => who,
+        };
+        if self.direction == Direction::Internal {
+            return format!("{direction:<4} {who:<36}");
+        }
+        let phone = self.client_phone.as_ref().map(Phone::as_str);
+        let phone = phone.map_or_else(|| "hidden".to_owned(), safe);
+        let lead = self
+            .lead_id
+            .map_or_else(|| "-".to_owned(), |lead| lead.to_string());
+        format!("{direction:<4} {phone:<14} lead {lead:<5} {who:<16}")
+    }
+
+    /// `journaled`, `failed: dead letter`, `no_lead: parked`
+    pub fn stand(&self) -> String {
+        match (self.known_state(), self.reason) {
+            (Some(State::Dead), Some(reason)) => format!("{reason}: dead letter"),
+            (Some(State::Parked), Some(reason)) => format!("{reason}: parked"),
+            (Some(state), _) => state.word().to_owned(),
+            (None, _) if self.state == "internal" => "not journaled".to_owned(),
+            (None, _) => safe(&self.state),
+        }
+    }
+
+    /// The colour (SGR) of how it stands.
+    pub fn colour(&self) -> &'static str {
+        match self.known_state() {
+            Some(State::Journaled) => "32",
+            Some(State::Dead) => "31",
+            Some(State::Parked) => "33",
+            Some(State::Ready | State::Sending | State::Submitted | State::Discarded) => "36",
+            None => "2",
+        }
+    }
+
+    fn known_state(&self) -> Option<State> {
+        State::from_word(&self.state)
+    }
+}
+
+/// No longer than the terminal is wide.
+pub fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    let mut cut: String = text.chars().take(width.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn line(direction: &str, state: &str, reason: Option<&str>) -> OneLine {
+        let line = json!({
+            "direction": direction, "answered": true, "leadId": 4001,
+            "clientPhone": "+998901110001", "employee": "101", "talkTimeSec": 4,
+            "state": state, "reason": reason, "another": "of a later release",
+        });
+        serde_json::from_value(line).expect("a line")
+    }
+
+    fn shown(line: &OneLine) -> String {
+        format!("{} {}", line.columns(), line.stand())
+    }
+
+    #[test]
+    fn a_call_is_a_line() {
+        let mut missed = line("OUTBOUND", "parked", Some("no_lead"));
+        (missed.answered, missed.lead_id) = (false, None);
+        let mut hidden = line("INBOUND", "dead", Some("failed"));
+        (hidden.client_phone, hidden.employee) = (None, None);
+        let lines = [
+            line("INBOUND", "journaled", None),
+            missed,
+            hidden,
+            line("INTERNAL", "internal", None),
+            line("INBOUND", "of a later release", None),
+        ];
+        let lines: Vec<String> = lines.iter().map(shown).collect();
+        insta::assert_snapshot!(lines.join("\n"), @r"
+        in   +998901110001  lead 4001  101 talked 4 s   journaled
+        out  +998901110001  lead -     missed by 101    no_lead: parked
+        in   hidden         lead 4001  talked 4 s       failed: dead letter
+        internal 101 talked 4 s                       not journaled
+        in   +998901110001  lead 4001  101 talked 4 s   of a later release
+        ");
+    }
+
+    #[test]
+    fn an_extension_gives_the_terminal_no_orders() {
+        let mut evil = line("INBOUND", "journaled", None);
+        evil.employee = Some("1\u{1b}[2J".to_owned());
+        assert!(shown(&evil).contains(r"1\u{1b}[2J talked"));
+    }
+
+    #[test]
+    fn a_line_is_cut_to_the_terminal() {
+        assert_eq!(cut("abcdef", 4), "abc…");
+        assert_eq!(cut("abcd", 4), "abcd");
+    }
+}
