@@ -23,17 +23,22 @@
 //! | [`privilege`] | root in a state folder of another's |
 
 pub mod build_time;
-pub mod cli;
 pub mod commands;
+pub mod config;
 pub mod control;
 pub mod daemon;
 pub mod dead_letter;
+pub mod explain;
+pub mod failure;
 #[cfg(test)]
 mod golden;
 pub mod intake;
+pub mod log;
 pub mod machine;
 pub mod ops;
 pub mod privilege;
+pub mod stdout;
+pub mod values;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,9 +1,10 @@
 //! The command line: one binary, `callbridge`.
 
-use callbridge::cli::Failure;
-use callbridge::cli::command::{Asked, read};
-use callbridge::cli::dispatch::{dispatch, print};
-use callbridge::cli::logging;
+use callbridge::commands::dispatch::dispatch;
+use callbridge::config::command::{Asked, read};
+use callbridge::failure::Failure;
+use callbridge::log;
+use callbridge::stdout::print;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use std::pin::Pin;
@@ -17,12 +18,12 @@ fn main() -> ExitCode {
         Err(failure) => {
             let words = failure.to_string();
             if !words.is_empty() {
-                logging::say(&words);
+                log::say(&words);
             }
             failure.exit_code()
         }
     };
-    logging::flush();
+    log::flush();
     code
 }
 
@@ -82,7 +83,7 @@ fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> 
             while first.elapsed() < SAME_ORDER {
                 again = heard().await;
             }
-            logging::say("told to stop again: ended at once");
+            log::say("told to stop again: ended at once");
             // As a shell says of a program that a signal has ended.
             std::process::exit(128 + again.as_raw_value());
         });

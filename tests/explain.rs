@@ -4,7 +4,7 @@
 #[path = "support/told.rs"]
 mod told;
 
-use callbridge::cli::command::{Asked, Command as Checked, read};
+use callbridge::config::command::{Asked, Command as Checked, read};
 use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::collections::BTreeSet;

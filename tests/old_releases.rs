@@ -6,7 +6,7 @@
 #[path = "support/told.rs"]
 mod told;
 
-use callbridge::cli::command::{Asked, Command, read};
+use callbridge::config::command::{Asked, Command, read};
 use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::ffi::OsString;

@@ -1,7 +1,7 @@
 //! `explain --call` and `--picture`, run as a program over every recording: what happened in a
 //! call, in text, as JSON and drawn.
 
-use callbridge::cli::command::{Asked, Command as Checked, read};
+use callbridge::config::command::{Asked, Command as Checked, read};
 use callbridge_model::environment::Environment;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};

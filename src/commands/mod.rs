@@ -4,10 +4,14 @@
 //! |---|---|
 //! | [`check`] | `check`: whether PBX, CRM and machine are as `run` needs them |
 //! | [`connect`] | `connect` and `disconnect`: tokens by consent |
+//! | [`control`] | `status`, `calls`, `dead …`, `lead …`: asks the daemon, and prints the answer |
 //! | [`demo`] | `demo`: recorded calls into the sandbox, shown as they go |
+//! | [`dispatch`] | each command to the part that does it |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
 
 pub mod check;
 pub mod connect;
+pub mod control;
 pub mod demo;
+pub mod dispatch;
 pub mod explain;

@@ -2,10 +2,11 @@
 //! itself, over the same spool, when no daemon runs.
 
 use super::lead_set::{LeadSet, Refusal};
-use super::protocol::{Ask, Reply, Selection};
+use super::protocol::{Ask, Reply};
 use super::socket::Answer;
 use crate::dead_letter::retry::{self, Asked};
 use crate::dead_letter::select::Letters;
+use crate::dead_letter::select::Selection;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::Reason;

@@ -4,14 +4,12 @@
 //!
 //! | module | what lives there |
 //! |---|---|
-//! | [`command`] | `status`, `dead …`, `lead …`: asks, and prints the answer |
 //! | [`protocol`] | what can be asked |
 //! | [`socket`] | carries it |
 //! | [`desk`] | answers it, in the daemon or over the spool alone |
 //! | [`lead_set`] | values for a lead's fields, given by hand |
 //! | [`patience`] | waits for the lock of a state folder |
 
-pub mod command;
 pub mod desk;
 pub mod lead_set;
 pub mod patience;
@@ -19,4 +17,4 @@ pub mod protocol;
 pub mod socket;
 
 pub use desk::Desk;
-pub use protocol::{Ask, Calls, Employee, Reply, Selection};
+pub use protocol::{Ask, Calls, Reply};

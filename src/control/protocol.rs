@@ -1,8 +1,10 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
+use crate::dead_letter::retry::Employee;
+use crate::dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
-use callbridge_model::{EmployeeId, LeadId, Reason, Said};
+use callbridge_model::{LeadId, Said};
 use callbridge_spool::State;
 use serde::{Deserialize, Serialize};
 
@@ -96,42 +98,6 @@ pub struct Calls {
     pub zone: Option<String>,
 }
 
-/// Which dead letters.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Selection {
-    /// By id; empty for all that the other rules let through.
-    pub ids: Vec<String>,
-    /// By reason.
-    pub reason: Option<Reason>,
-    /// Without any other rule: all of them. A change to letters asks for one of the three.
-    pub all: bool,
-}
-
-impl Selection {
-    /// Everything.
-    pub fn everything() -> Self {
-        Self {
-            all: true,
-            ..Self::default()
-        }
-    }
-
-    /// Nothing was chosen at all.
-    pub fn is_empty(&self) -> bool {
-        self.ids.is_empty() && self.reason.is_none() && !self.all
-    }
-}
-
-/// The employee to send instead.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Employee {
-    /// This one.
-    Is(EmployeeId),
-    /// None at all.
-    None,
-}
-
 /// One line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -159,6 +125,7 @@ pub enum Reply {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_model::Reason;
 
     #[test]
     fn questions_and_answers_survive_the_line() {

@@ -34,10 +34,11 @@ pub mod tokens;
 pub mod upkeep;
 pub mod webhooks;
 
-use crate::cli::Failure;
-use crate::cli::config::{Config, TokenFrom};
-use crate::cli::doubts::{self, Doubt};
+use crate::config::checked::{Config, TokenFrom};
+use crate::config::doubts;
+use crate::config::doubts::Doubt;
 use crate::control::{Desk, socket};
+use crate::failure::Failure;
 use crate::intake::run::{SharedPeople, Shell};
 use crate::intake::written::Files;
 use crate::ops::metrics::Durations;

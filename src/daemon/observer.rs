@@ -127,7 +127,7 @@ impl Observer {
             counters: counters.unwrap_or_default(),
             requests,
             dead_letters,
-            log_lines_lost: crate::cli::logging::lost_lines(),
+            log_lines_lost: crate::log::lost_lines(),
             webhooks: self.webhooks.as_ref().map(Shown::events),
             durations: self.durations.clone(),
         }

@@ -1,10 +1,10 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
 use crate::build_time;
-use crate::cli::Failure;
-use crate::cli::config::{Config, Source as SourceFlag};
+use crate::config::checked::{Config, Source as SourceFlag};
 use crate::control::patience::Patience;
 use crate::control::{Ask, socket};
+use crate::failure::Failure;
 use crate::intake::gap_log::{self, GapLog};
 use crate::intake::identity::{self, Origin};
 use crate::intake::unmatched::{self, UnmatchedLog};

@@ -4,7 +4,7 @@ use super::has_stopped;
 use super::open::source_secret;
 use super::tokens;
 use crate::build_time;
-use crate::cli::config::{Config, Crm, DeadLetters};
+use crate::config::checked::{Config, Crm, DeadLetters};
 use crate::dead_letter::queue::Queue;
 use crate::ops::metrics::Durations;
 use callbridge_crm::Client;

@@ -11,7 +11,7 @@
 //! on it; a process without the network namespace (or with another) is not met.
 
 use super::has_stopped;
-use crate::cli::config::Config;
+use crate::config::checked::Config;
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::safe::safe;
 use callbridge_model::status;

@@ -1,6 +1,6 @@
 //! With whose rights the daemon runs, and who else can read its secrets: said at the start.
 
-use crate::cli::config::Config;
+use crate::config::checked::Config;
 use crate::privilege::{self, is_open_to_all};
 use callbridge_model::secret_source::Place;
 use std::path::PathBuf;

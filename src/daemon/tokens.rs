@@ -1,7 +1,7 @@
 //! Where the sender's token comes from, and whoever keeps it.
 
 use super::has_stopped;
-use crate::cli::config::{Config, Crm, TokenFrom};
+use crate::config::checked::{Config, Crm, TokenFrom};
 use callbridge_model::secret_source::Place;
 use callbridge_model::status::Requests;
 use callbridge_oauth::{command, keeper};

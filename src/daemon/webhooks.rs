@@ -3,8 +3,8 @@
 
 use super::{has_stopped, until};
 use crate::build_time;
-use crate::cli::Failure;
-use crate::cli::config::{Config, Webhooks as Settings};
+use crate::config::checked::{Config, Webhooks as Settings};
+use crate::failure::Failure;
 use crate::privilege;
 use callbridge_mapping::trunk::Trunks;
 use callbridge_model::exit::Code;

@@ -1,12 +1,23 @@
 //! A letter is sent again: mapped anew by the rules in force, under its own uuid.
 
-use crate::control::Employee;
 use callbridge_call::EventTime;
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::{EmployeeWish, Rules, Wish};
 use callbridge_mapping::people::People;
+use callbridge_model::EmployeeId;
 use callbridge_model::{CallRecord, LeadId, Outcome, Reason, Said};
 use callbridge_spool::{Error, Row, State, Step};
+use serde::{Deserialize, Serialize};
+
+/// The employee to send instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Employee {
+    /// This one.
+    Is(EmployeeId),
+    /// None at all.
+    None,
+}
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug, Default)]

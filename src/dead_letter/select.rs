@@ -1,7 +1,34 @@
 //! Which letters a command means.
 
-use crate::control::Selection;
+use callbridge_model::Reason;
 use callbridge_spool::{Error, Handle, Letter, LetterFilter, RowId};
+use serde::{Deserialize, Serialize};
+
+/// Which dead letters.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Selection {
+    /// By id; empty for all that the other rules let through.
+    pub ids: Vec<String>,
+    /// By reason.
+    pub reason: Option<Reason>,
+    /// Without any other rule: all of them. A change to letters asks for one of the three.
+    pub all: bool,
+}
+
+impl Selection {
+    /// Everything.
+    pub fn everything() -> Self {
+        Self {
+            all: true,
+            ..Self::default()
+        }
+    }
+
+    /// Nothing was chosen at all.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty() && self.reason.is_none() && !self.all
+    }
+}
 
 /// Letters read from the spool at a time.
 const PAGE: usize = 200;

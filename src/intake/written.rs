@@ -1,7 +1,7 @@
 //! How a source is written, against how it is said to be: words for `run` and `check`.
 
-use crate::commands::explain::columns_seen;
-use callbridge_asterisk::{DecoderSettings, Fit, Format, Likeness};
+use callbridge_asterisk::{Columns, DecoderSettings, Fit, Format, Likeness};
+use callbridge_model::safe::safe;
 use callbridge_source::SourceId;
 use callbridge_source::url::{SourceUrl, Transport};
 use std::collections::BTreeMap;
@@ -89,4 +89,29 @@ impl Files {
         }
         found
     }
+}
+
+/// The columns of a file that could be CEL, and how to name them; `None` if it has none.
+pub(crate) fn columns_seen(beginning: &[u8]) -> Option<String> {
+    const SHOWN_CHARS_MAX: usize = 24;
+    let row = callbridge_asterisk::Frames::new(Format::CelCsv, beginning).next()?;
+    let callbridge_asterisk::Frame::Message(row) = row else {
+        return None;
+    };
+    let fields = Columns::seen(row);
+    if fields.len() < 3 {
+        return None;
+    }
+    let fields = fields.iter().enumerate().map(|(at, field)| {
+        let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
+        let more = if shown.len() < field.len() { "…" } else { "" };
+        format!("  {:2}  {}{more}", at + 1, safe(&shown))
+    });
+    Some(format!(
+        "its columns stand in no order known here. Its first row:\n{}\nName them in this order, \
+         `-` for what is not listed: --columns eventtype,eventtime,cid_num,exten,context,channame,\
+         appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, \
+         channame, uniqueid, linkedid)",
+        fields.collect::<Vec<_>>().join("\n")
+    ))
 }

@@ -2,8 +2,8 @@
 //! addresses that are root's are listened at, and the file of a picture is opened.
 
 use super::way::is_roots;
-use crate::cli::command::Command;
-use crate::cli::config::Config;
+use crate::config::checked::Config;
+use crate::config::command::Command;
 use callbridge_model::plain_file;
 use callbridge_model::secret::Secret;
 use callbridge_model::secret_source as secrets;

@@ -29,8 +29,8 @@ pub mod way;
 pub use held::{listener, write};
 pub use way::{Owner, is_open_to_all};
 
-use crate::cli::Failure;
-use crate::cli::command::Command;
+use crate::config::command::Command;
+use crate::failure::Failure;
 use callbridge_model::exit::Code;
 use callbridge_spool as spool;
 use held::Held;

@@ -3,7 +3,7 @@
 use crate::change::Chance;
 use crate::recording::{self, Message, Recording};
 use crate::told;
-use callbridge::cli::command::{Asked, Command, read};
+use callbridge::config::command::{Asked, Command, read};
 use callbridge_asterisk::Format;
 use callbridge_model::environment::Environment;
 use serde_json::Value;

@@ -1,7 +1,7 @@
 //! Every line that an administrator may copy from a page is run: what explains a recording is
 //! carried out, of all else the flags are checked as the program checks them.
 
-use callbridge::cli::command::{Asked, Command, read};
+use callbridge::config::command::{Asked, Command, read};
 use callbridge_model::environment::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;

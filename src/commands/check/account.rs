@@ -3,7 +3,7 @@
 
 use super::finding::Finding;
 use super::manager_conf::ManagerConf;
-use crate::cli::config::{Config, Source};
+use crate::config::checked::{Config, Source};
 use callbridge_asterisk::survey::Account;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;

@@ -3,8 +3,8 @@
 
 use super::account::short;
 use super::finding::Finding;
-use crate::cli::config::{Config, Source};
-use crate::cli::variables::letters_apart;
+use crate::config::checked::{Config, Source};
+use crate::config::variables::letters_apart;
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
 use callbridge_mapping::people::People;

@@ -2,7 +2,7 @@
 //! written in its format, and of when it is.
 
 use super::finding::Finding;
-use crate::cli::config::{Config, Source};
+use crate::config::checked::{Config, Source};
 use crate::intake::written;
 use callbridge_asterisk::{DecoderSettings, Fit};
 use callbridge_call::EventTime;

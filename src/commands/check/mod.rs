@@ -26,12 +26,12 @@ pub mod token;
 pub mod trial;
 pub mod webhooks;
 
-use crate::cli;
-use crate::cli::Failure;
-use crate::cli::command::Check;
-use crate::cli::config::Config;
-use crate::cli::dispatch::print;
+use crate::config as cli;
+use crate::config::checked::Config;
+use crate::config::command::Check;
+use crate::failure::Failure;
 use crate::privilege;
+use crate::stdout::print;
 use callbridge_oauth::store;
 use endpoints::Told;
 use finding::{Finding, worst};

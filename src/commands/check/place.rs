@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use super::trial::Trial;
-use crate::cli::config::Config;
+use crate::config::checked::Config;
 use crate::control::patience::Patience;
 use crate::control::{Ask, Reply, socket};
 use crate::intake::identity::{self, Unsettled};

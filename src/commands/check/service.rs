@@ -6,7 +6,7 @@ use super::fields;
 use super::finding::Finding;
 use super::place::State;
 use super::token;
-use crate::cli::config::{Config, Crm};
+use crate::config::checked::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_crm::{Address, Answer, TokenInfo};
 use callbridge_leads::errand::due::{Errand, Job, Urgency};

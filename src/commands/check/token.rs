@@ -2,7 +2,7 @@
 //! is refreshed here: a refresh changes the pair, and is the daemon's.
 
 use super::finding::Finding;
-use crate::cli::config::{Crm, TokenFrom};
+use crate::config::checked::{Crm, TokenFrom};
 use crate::daemon::tokens;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;

@@ -1,7 +1,7 @@
 //! The receiver of webhooks: its address, its certificate, its secrets.
 
 use super::finding::Finding;
-use crate::cli::config::{Config, Webhooks};
+use crate::config::checked::{Config, Webhooks};
 use crate::daemon::webhooks::is_open_to_readers;
 use crate::privilege;
 use callbridge_model::clock;

@@ -2,19 +2,11 @@
 //! answered the consent page may have been logged in as another one.
 
 use super::typed::Typed;
-use crate::cli::logging::say;
+use crate::config::checked::connect::Wanted;
+use crate::log::say;
 use callbridge_crm::TokenInfo;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
-
-/// What was said of the company beforehand.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wanted {
-    /// `--company`: this one alone.
-    pub company: Option<i64>,
-    /// `--yes`: whichever it is.
-    pub yes: bool,
-}
 
 /// Whether a state may be bound to a company.
 #[derive(Debug)]

@@ -1,10 +1,10 @@
-//! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the connection is
-//! taken away.
+//! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the
+//! connection is taken away.
 
-use crate::cli::Failure;
-use crate::cli::dispatch::print;
 use crate::commands::check::place::asked;
 use crate::commands::connect::of_store;
+use crate::failure::Failure;
+use crate::stdout::print;
 use callbridge_model::exit::Code;
 use callbridge_model::status::Books;
 use callbridge_oauth::exchange::Came;

@@ -19,21 +19,21 @@ pub mod disconnect;
 pub mod typed;
 mod verify;
 
-use crate::cli::Failure;
-use crate::cli::dispatch::print;
-use crate::cli::logging::say;
 use crate::commands::connect::catcher::{Catcher, Unheard};
-use crate::commands::connect::company::{Consent, Wanted};
+use crate::commands::connect::company::Consent;
 use crate::commands::connect::typed::Typed;
 use crate::commands::connect::verify::Found;
+use crate::config::checked::connect::Connect;
+use crate::failure::Failure;
+use crate::log::say;
 use crate::privilege::is_open_to_all;
+use crate::stdout::print;
 use callbridge_call::EventTime;
-use callbridge_crm::{Address, Setup};
+use callbridge_crm::Setup;
 use callbridge_model::clock;
 use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
-use callbridge_model::secret_source::Place;
 use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{Back, Redirect, address, pasted};
 use callbridge_oauth::exchange::{Ask, Came, Exchange, Pair};
@@ -44,7 +44,7 @@ use callbridge_oauth::shown_once::ShownOnce;
 use callbridge_oauth::store;
 use callbridge_oauth::store::Lock;
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, timeout_at};
@@ -56,35 +56,6 @@ const AGAIN: Duration = Duration::from_secs(2);
 const TRIES_MAX: u32 = 4;
 /// Tries to store what was given.
 const STORE_TRIES_MAX: u32 = 30;
-
-/// `connect`, checked.
-#[derive(Clone, Debug)]
-pub struct Connect {
-    /// `--crm-url`
-    pub crm: Address,
-    /// `--auth-url`
-    pub auth: Address,
-    /// `--consent-url`
-    pub consent: Url,
-    /// `--redirect-uri`
-    pub redirect: Redirect,
-    /// `--client-id`
-    pub client_id: String,
-    /// Where its secret is: `--client-secret-file`, the credential, the variable.
-    pub secret: Place,
-    /// `--scope`
-    pub scope: String,
-    /// `--state`
-    pub state: PathBuf,
-    /// `--crm-ca-file`
-    pub ca_file: Option<PathBuf>,
-    /// `--crm-proxy`
-    pub proxy: Option<Url>,
-    /// `--within`: so long the consent is waited for.
-    pub within: Duration,
-    /// `--company`, `--yes`
-    pub wanted: Wanted,
-}
 
 /// Connects.
 ///

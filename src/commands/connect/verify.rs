@@ -2,10 +2,10 @@
 //! to the CRM passes it; else once, with a slot of the same budget.
 
 use super::company::Consent;
-use crate::cli::Failure;
 use crate::commands::check::place::asked;
 use crate::commands::check::service::judge;
 use crate::control::patience::Patience;
+use crate::failure::Failure;
 use callbridge_crm::{Address, Answer, Setup, TokenInfo};
 use callbridge_model::Status;
 use callbridge_model::exit::Code;

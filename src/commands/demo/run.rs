@@ -3,12 +3,12 @@
 use super::pbx;
 use super::recording;
 use super::view::{Form, View};
-use crate::cli::Failure;
-use crate::cli::command;
-use crate::cli::command::Demo;
-use crate::cli::config::Config;
-use crate::cli::dispatch::print;
+use crate::config::checked::Config;
+use crate::config::command;
+use crate::config::command::Demo;
 use crate::daemon::Daemon;
+use crate::failure::Failure;
+use crate::stdout::print;
 use callbridge_model::Status;
 use callbridge_model::clock;
 use callbridge_model::environment::Environment;

@@ -2,8 +2,8 @@
 //! by the beginning of a uuid, or by the number of its customer.
 
 use super::reading::Heard;
-use super::shape::Other;
-use crate::cli::Failure;
+use crate::explain::shape::Other;
+use crate::failure::Failure;
 use callbridge_call::FinishedCall;
 use callbridge_model::exit::Code;
 use callbridge_model::safe::safe;
@@ -184,7 +184,7 @@ fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<Fit> {
 fn name(judged: &Judged) -> String {
     let record = &judged.record;
     let direction = format!("{:?}", record.direction).to_lowercase();
-    let mut words = vec![direction, super::text::outcome(judged)];
+    let mut words = vec![direction, crate::explain::text::outcome(judged)];
     words.extend(
         record
             .client_phone

@@ -1,9 +1,9 @@
 //! `explain --call ID` without a file: a call that the spool keeps, as it was put down.
 
-use super::shape::Other;
-use super::text;
-use crate::cli::Failure;
-use crate::cli::command::Explain;
+use crate::config::command::Explain;
+use crate::explain::shape::Other;
+use crate::explain::text;
+use crate::failure::Failure;
 use callbridge_call::{EventTime, FinishedCall};
 use callbridge_mapping::people::People;
 use callbridge_model::Zone;
@@ -74,7 +74,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cli::command::{Asked, Command, read};
+    use crate::config::command::{Asked, Command, read};
     use callbridge_mapping::journal::{Rules, judge};
     use callbridge_model::LeadId;
     use callbridge_model::environment::Environment;

@@ -4,28 +4,25 @@
 //! |---|---|
 //! | [`choice`] | which call `--call` means |
 //! | [`kept`] | a call out of the spool |
-//! | [`picture`] | a call as an SVG |
 //! | [`reading`] | bytes to finished calls, by the recording's own time |
-//! | [`shape`] | `--json` |
-//! | [`story`] | what happened in a call, a line an event |
 //! | `summary` | what was read, for stderr |
-//! | [`text`] | for people |
 
 pub mod choice;
 pub mod kept;
-pub mod line;
-pub mod picture;
 pub mod reading;
-pub mod shape;
-pub mod story;
 mod summary;
-pub mod text;
 
-use crate::cli::Failure;
-use crate::cli::command::Explain;
-use crate::cli::{Config, logging};
+use crate::config::Config;
+use crate::config::command::Explain;
+use crate::explain::shape::Other;
+use crate::explain::story::Times;
+use crate::explain::text::{Depth, Paint};
+use crate::explain::{PBX, picture, shape, text};
+use crate::failure::Failure;
+use crate::intake::written::columns_seen;
+use crate::log;
 use crate::privilege;
-use callbridge_asterisk::{Columns, Format, Likeness};
+use callbridge_asterisk::{Format, Likeness};
 use callbridge_call::{EventTime, Settings};
 use callbridge_mapping::journal;
 use callbridge_mapping::journal::Rules;
@@ -34,20 +31,13 @@ use callbridge_mapping::people::files::Watched;
 use callbridge_model::Zone;
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
-use callbridge_model::safe::safe;
 use callbridge_model::{Judged, TypedNumber};
 use choice::{Choice, Chosen};
 use reading::{Heard, Reading};
-use shape::Other;
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
-use story::Times;
 use summary::{Endpoints, Summary};
-use text::{Depth, Paint};
-
-/// The PBX's id where no flag gives one: the uuids are then not those of `run`.
-const PBX: &str = "explain";
 
 /// A file is read in pieces of so many bytes.
 const PIECE_BYTES: usize = 256 << 10;
@@ -100,7 +90,7 @@ pub fn run(
         zone: Zone::of(config.pbx_timezone.as_ref()),
         json: explain.json,
         paint: Paint {
-            colour: logging::colour(environment, terminal),
+            colour: log::colour(environment, terminal),
         },
         waiting: Vec::new(),
         endpoints: Endpoints::default(),
@@ -378,29 +368,4 @@ fn is_of_bus(format: Format, beginning: &[u8]) -> Option<Likeness> {
     let like = (format == Format::AmiJson).then(|| Likeness::of(beginning));
     like.flatten()
         .filter(|like| like.format == Some(Format::Wazo))
-}
-
-/// The columns of a file that could be CEL, and how to name them; `None` if it has none.
-pub(crate) fn columns_seen(beginning: &[u8]) -> Option<String> {
-    const SHOWN_CHARS_MAX: usize = 24;
-    let row = callbridge_asterisk::Frames::new(Format::CelCsv, beginning).next()?;
-    let callbridge_asterisk::Frame::Message(row) = row else {
-        return None;
-    };
-    let fields = Columns::seen(row);
-    if fields.len() < 3 {
-        return None;
-    }
-    let fields = fields.iter().enumerate().map(|(at, field)| {
-        let shown: String = field.chars().take(SHOWN_CHARS_MAX).collect();
-        let more = if shown.len() < field.len() { "…" } else { "" };
-        format!("  {:2}  {}{more}", at + 1, safe(&shown))
-    });
-    Some(format!(
-        "its columns stand in no order known here. Its first row:\n{}\nName them in this order, \
-         `-` for what is not listed: --columns eventtype,eventtime,cid_num,exten,context,channame,\
-         appname,appdata,uniqueid,linkedid,userfield,extra (needed: eventtype, eventtime, \
-         channame, uniqueid, linkedid)",
-        fields.collect::<Vec<_>>().join("\n")
-    ))
 }

@@ -1,7 +1,7 @@
 //! What was read of a recording, for stderr.
 
 use super::reading::{Counts, Reading};
-use crate::cli::Config;
+use crate::config::Config;
 use callbridge_call::FinishedCall;
 use callbridge_call::timeline::Role;
 use callbridge_call::trunk::extension;

@@ -1,9 +1,9 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
 use super::{Desk, Line, Stop};
-use crate::cli::values;
-use crate::commands::explain::shape::{Other, Shape};
 use crate::control::protocol::{Calls, Reply};
+use crate::explain::shape::{Other, Shape};
+use crate::values;
 use callbridge_call::EventTime;
 use callbridge_model::Zone;
 use callbridge_model::clock;

@@ -1,6 +1,5 @@
-//! Errands: requests beside the way of the calls, about leads. An answer in, operations for the
-//! spool out; which errand is due says the spool ([`crate::errand::due::Errands`]), when it goes out the
-//! sender.
+//! Errands: requests beside the way of the calls, about leads. An answer in, changes to be stored
+//! out; which errand is due says the spool ([`due::Errands`]), when it goes out the sender.
 //!
 //! An errand never stops the calls: what is refused is the errand's own affair. A dead token, a
 //! 429 and a lost connection are the sender's as well.

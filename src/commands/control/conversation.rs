@@ -1,0 +1,257 @@
+//! One question to the daemon, or to the spool where no daemon runs, and its answers.
+
+use crate::config::command::Asking;
+use crate::control::desk::Desk;
+use crate::control::patience::Patience;
+use crate::control::protocol::{Ask, Reply};
+use crate::control::socket::{self, Answer, Replies};
+use crate::daemon::open;
+use crate::failure::Failure;
+use crate::log::say;
+use crate::stdout::print;
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::files::Watched;
+use callbridge_model::Zone;
+use callbridge_model::clock;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::{safe_cell, safe_json, safe_lines};
+use callbridge_model::status::{Pause, findings};
+use callbridge_spool as spool;
+use callbridge_spool::{Error, Handle, LeadDirectory};
+use serde_json::Value;
+use std::path::Path;
+use std::sync::{Arc, RwLock};
+use tokio::sync::mpsc;
+
+/// Who answers.
+enum Source {
+    Daemon(Replies),
+    Spool {
+        replies: mpsc::Receiver<Reply>,
+        task: tokio::task::JoinHandle<()>,
+        zone: Option<Zone>,
+    },
+}
+
+impl Source {
+    async fn next(&mut self) -> Result<Option<Reply>, Failure> {
+        match self {
+            Self::Daemon(replies) => replies.next().await.map_err(|error| {
+                Failure::new(Code::Unreachable, format!("the daemon broke off: {error}"))
+            }),
+            Self::Spool { replies, zone, .. } => loop {
+                match replies.recv().await {
+                    Some(Reply::Zone(name)) => *zone = Zone::named(&name),
+                    reply => return Ok(reply),
+                }
+            },
+        }
+    }
+
+    fn zone(&self) -> Option<&Zone> {
+        match self {
+            Self::Daemon(replies) => replies.zone(),
+            Self::Spool { zone, .. } => zone.as_ref(),
+        }
+    }
+}
+
+/// The daemon of this state folder; else its spool, with these rules.
+async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
+    let patience = Patience::begin();
+    let (handle, guard) = loop {
+        let asked = socket::ask(state, &ask).await;
+        if let Some(replies) = asked.map_err(|error| mute(state, &error))? {
+            return Ok(Source::Daemon(replies));
+        }
+        let settings = spool::Settings {
+            create: false,
+            ..spool::Settings::default()
+        };
+        match spool::open(state, settings) {
+            Ok(opened) => break opened,
+            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(Error::Missing { dir }) => return Err(nobody(&dir)),
+            Err(error) => return Err(Failure::of(Code::of_number(error.exit_code()), error)),
+        }
+    };
+    let desk = offline(handle, rules, state).await?;
+    let (to, replies) = mpsc::channel(64);
+    let task = tokio::spawn(async move {
+        desk.answer(ask, to).await;
+        drop(desk);
+        // Blocks until the spool's thread has ended, which is soon.
+        let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+    });
+    let zone = None;
+    Ok(Source::Spool {
+        replies,
+        task,
+        zone,
+    })
+}
+
+/// There is a daemon, and it cannot be spoken to.
+pub(super) fn mute(state: &Path, error: &std::io::Error) -> Failure {
+    let words = format!("cannot speak to the daemon of {}: {error}", state.display());
+    Failure::new(Code::Unreachable, words)
+}
+
+/// There is neither daemon nor state.
+pub(super) fn nobody(state: &Path) -> Failure {
+    let words = format!(
+        "no daemon runs on {0} and there is no state in it: start `callbridge run --state {0}`, \
+         or name its folder with --state",
+        state.display()
+    );
+    Failure::new(Code::Unreachable, words)
+}
+
+/// A desk over the spool alone.
+async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Failure> {
+    let zone = spool.read(|store| store.meta(open::ZONE_KEY)).await;
+    let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
+    let mut lists = Watched::new(&rules.trunks);
+    match LeadDirectory::open(state) {
+        Ok(directory) => lists = lists.with_directory(Arc::new(directory)),
+        Err(error) => say(&error.to_string()),
+    }
+    for news in lists.reload(clock::now().wall) {
+        match (&news.result, news.about()) {
+            (Err(error), _) => say(&error.to_string()),
+            (Ok(_), Some(about)) if about.bad > 0 => {
+                let (file, bad) = (news.file.display(), about.bad);
+                say(&format!(
+                    "{file}: {bad} rows cannot be used; `callbridge check` names them"
+                ));
+            }
+            (Ok(_), _) => {}
+        }
+    }
+    let (books, folder) = (spool.clone(), state.display().to_string());
+    Ok(Desk {
+        asking: None,
+        zone,
+        field_list_wrapper: None,
+        spool,
+        rules,
+        people: Arc::new(RwLock::new(Arc::new(lists.people().clone()))),
+        status: Box::new(move || {
+            let (spool, folder) = (books.clone(), folder.clone());
+            Box::pin(async move {
+                let at = clock::now().wall.floor_seconds().get();
+                let kept = spool.read(move |store| crate::ops::kept::kept(store, at, &folder));
+                let mut status = kept.await?;
+                let books = &status.books;
+                status.backlog.calls = books.ready + books.sending + books.submitted;
+                status.token.state = "unknown".to_owned();
+                status.pause = Some(Pause {
+                    reason: findings::NO_DAEMON.to_owned(),
+                    cure: "start `callbridge run`, or its systemd unit".to_owned(),
+                });
+                Ok(status.judged())
+            })
+        }),
+    })
+}
+
+/// The zone in which times are shown: that of the flag, else the PBX's, else this machine's.
+pub(super) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
+    match (&at.zone, told) {
+        (None, Some(told)) => told.clone(),
+        (flag, _) => Zone::of(flag.as_ref()),
+    }
+}
+
+/// Asks, hands each item with the zone of its times to `each`, and returns how many there were.
+pub(super) async fn converse(
+    at: &Asking,
+    ask: Ask,
+    rules: Rules,
+    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let source = find(&at.state, ask, rules).await?;
+    listen(source, at, each).await
+}
+
+/// The daemon's replies, each item handed to `each`; how many there were.
+pub(super) async fn hear(
+    replies: Replies,
+    at: &Asking,
+    each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    listen(Source::Daemon(replies), at, each).await
+}
+
+async fn listen(
+    mut source: Source,
+    at: &Asking,
+    mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
+) -> Result<u64, Failure> {
+    let (mut items, mut zone) = (0, None);
+    let ended = loop {
+        match source.next().await? {
+            Some(Reply::Item(item)) => {
+                items += 1;
+                let zone = zone.get_or_insert_with(|| zone_of(at, source.zone()));
+                each(&item, zone)?;
+            }
+            Some(Reply::Ready | Reply::Zone(_)) => {}
+            Some(Reply::End { .. }) => break Ok(items),
+            Some(Reply::Error { code, words }) => {
+                break Err(Failure::new(Code::of_number(code), words));
+            }
+            None => {
+                let words = "the daemon ended before its answer; ask again";
+                break Err(Failure::new(Code::Unreachable, words));
+            }
+        }
+    };
+    if let Source::Spool { task, .. } = source {
+        let _ = task.await;
+    }
+    ended
+}
+
+/// Words for people, with whatever came from outside in them.
+pub(super) fn line(text: &str) -> Result<(), Failure> {
+    print(format!("{}\n", safe_lines(text)).as_bytes())
+}
+
+/// One answer as a line of JSON.
+pub(super) fn json_line(item: &Value) -> Result<(), Failure> {
+    print(format!("{}\n", safe_json(&item.to_string())).as_bytes())
+}
+
+/// One row as CSV, without formulas.
+pub(super) fn csv_line<T: AsRef<str>>(
+    row: impl IntoIterator<Item = T>,
+) -> Result<Vec<u8>, Failure> {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    writer
+        .write_record(row.into_iter().map(|cell| safe_cell(cell.as_ref())))
+        .map_err(|error| Failure::of(Code::Failed, error))?;
+    writer
+        .into_inner()
+        .map_err(|error| Failure::new(Code::Failed, error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_of_csv_brings_no_formula_in_any_locale_and_numbers_as_they_are() {
+        let row = [
+            "+998901110001",
+            "=1+1",
+            "a;@b\t-c",
+            "x\u{1b}[2J\n=2",
+            "4001",
+        ];
+        let line = csv_line(row).expect("a row");
+        let line = String::from_utf8(line).expect("text");
+        let wants = "+998901110001,'=1+1,a;'@b\t'-c,\"x\\u{1b}[2J\n'=2\",4001\n";
+        assert_eq!(line, wants);
+    }
+}

@@ -1,0 +1,153 @@
+//! `dead …`: letters listed, shown, sent again, discarded, exported, watched.
+
+use super::conversation::{converse, csv_line, json_line, line};
+use super::watch;
+use crate::config::command::{Asking, Dead};
+use crate::control::protocol::Ask;
+use crate::dead_letter::select::Selection;
+use crate::dead_letter::text;
+use crate::failure::Failure;
+use crate::stdout::{nobody_reads, print};
+use callbridge_mapping::journal::Rules;
+use callbridge_model::Zone;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
+use serde_json::Value;
+
+/// `dead …`. `shutdown` ends `dead watch`.
+///
+/// # Errors
+/// 65 when a letter was refused or is not there, 69 without daemon and state.
+pub async fn run(
+    what: Dead,
+    at: &Asking,
+    shutdown: impl Future<Output = ()>,
+) -> Result<(), Failure> {
+    match what {
+        Dead::List(which) => list(which, at).await,
+        Dead::Show(which) => {
+            let width = width();
+            let show = |item: &Value, zone: &Zone| match at.json {
+                true => json_line(item),
+                false => line(&text::show(item, width, zone)),
+            };
+            let ask = Ask::Letters { which, whole: true };
+            converse(at, ask, Rules::default(), show).await.map(drop)
+        }
+        Dead::Retry {
+            which,
+            lead,
+            employee,
+            said,
+            dry_run,
+        } => {
+            let ask = Ask::Retry {
+                which,
+                lead,
+                employee,
+                said,
+                dry_run,
+            };
+            change(ask, at).await
+        }
+        Dead::Discard(which) => change(Ask::Discard { which }, at).await,
+        Dead::Export { which, csv } => export(which, csv, at).await,
+        Dead::Watch => tokio::select! {
+            ended = watch::watch(at, width()) => ended,
+            () = shutdown => Ok(()),
+            () = nobody_reads() => Ok(()),
+        },
+    }
+}
+
+async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
+    let width = width();
+    let mut first = true;
+    let show = |item: &Value, zone: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        if std::mem::take(&mut first) {
+            line(&text::list_head(item, width, zone))?;
+        }
+        line(&text::list_line(item, width, zone))
+    };
+    let ask = Ask::Letters {
+        which,
+        whole: false,
+    };
+    let found = converse(at, ask, Rules::default(), show).await?;
+    if found == 0 && !at.json {
+        line("no dead letters")?;
+    }
+    Ok(())
+}
+
+/// Commands that change letters: what became of each, and 65 if one was refused.
+async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
+    let mut refused = 0;
+    let show = |item: &Value, _: &Zone| {
+        let result = item
+            .get("result")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        refused += u64::from(result == "refused");
+        if at.json {
+            return json_line(item);
+        }
+        let id = plain(item, "id");
+        let lead = match item.get("leadId").and_then(Value::as_i64) {
+            Some(lead) => format!(", lead {lead}"),
+            None => String::new(),
+        };
+        let said = match item.get("answered").and_then(Value::as_bool) {
+            Some(true) => format!(", {} s of talk, by hand", plain(item, "talkTimeSec")),
+            Some(false) => ", not answered, by hand".to_owned(),
+            None => String::new(),
+        };
+        let why = item.get("why").and_then(Value::as_str).unwrap_or_default();
+        let why = if why.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", safe(why))
+        };
+        line(&format!(
+            "{id:>6}  {}{lead}{said}{why}",
+            result.replace('_', " ")
+        ))
+    };
+    let all = converse(at, ask, Rules::default(), show).await?;
+    if refused > 0 {
+        let words = format!("{refused} of {all} letters were refused, for the reasons above");
+        return Err(Failure::new(Code::Input, words));
+    }
+    if all == 0 && !at.json {
+        line("no dead letters")?;
+    }
+    Ok(())
+}
+
+/// A number of an item.
+fn plain(item: &Value, name: &str) -> String {
+    item.get(name).map(Value::to_string).unwrap_or_default()
+}
+
+async fn export(which: Selection, csv: bool, at: &Asking) -> Result<(), Failure> {
+    let ask = Ask::Letters { which, whole: true };
+    if !csv {
+        let show = |item: &Value, _: &Zone| json_line(item);
+        return converse(at, ask, Rules::default(), show).await.map(drop);
+    }
+    print(&csv_line(text::CSV_COLUMNS)?)?;
+    let show = |item: &Value, _: &Zone| print(&csv_line(text::csv_row(item))?);
+    converse(at, ask, Rules::default(), show).await.map(drop)
+}
+
+/// The terminal's width; without one, lines are not cut.
+fn width() -> usize {
+    let size = rustix::termios::tcgetwinsize(std::io::stdout());
+    size.ok()
+        .map(|size| usize::from(size.ws_col))
+        .filter(|width| *width > 0)
+        .unwrap_or(usize::MAX)
+}

@@ -1,0 +1,178 @@
+//! `lead …`: numbers without a lead, and the lead of one number.
+
+use super::conversation::{converse, csv_line, hear, json_line, line, mute};
+use crate::config::command::Asking;
+use crate::control::protocol::Ask;
+use crate::control::socket;
+use crate::failure::Failure;
+use crate::stdout::print;
+use callbridge_call::EpochSeconds;
+use callbridge_leads::directory::words::moment;
+use callbridge_leads::lead_field::Item;
+use callbridge_mapping::journal::Rules;
+use callbridge_model::LeadId;
+use callbridge_model::Zone;
+use callbridge_model::exit::Code;
+use callbridge_model::safe::safe;
+use serde_json::Value;
+
+/// `lead missing`
+///
+/// # Errors
+/// 69 without daemon and state.
+pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
+    const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
+    if csv {
+        print(&csv_line(COLUMNS)?)?;
+    }
+    let show = |item: &Value, zone: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let field = |name: &str| match item.get(name) {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text.clone(),
+            Some(other) => other.to_string(),
+        };
+        let at = field("lastCallAt").parse().ok().map(EpochSeconds::new);
+        let at = at.map_or_else(String::new, |at| match csv {
+            true => moment(at),
+            false => zone.second(at.get()),
+        });
+        let row = [field("phone"), field("calls"), at, field("trunk")];
+        if csv {
+            return print(&csv_line(row)?);
+        }
+        let calls = if row[1] == "1" { "call, " } else { "calls," };
+        line(&format!(
+            "{:<16}  {:>4} {calls} last {}  {}",
+            safe(&row[0]),
+            row[1],
+            row[2],
+            safe(&row[3])
+        ))
+    };
+    let found = converse(at, Ask::LeadMissing, Rules::default(), show).await?;
+    if found == 0 && !csv && !at.json {
+        line("every number that called has a lead")?;
+    }
+    Ok(())
+}
+
+/// `lead list`
+///
+/// # Errors
+/// 69 without daemon and state.
+pub async fn list(at: &Asking) -> Result<(), Failure> {
+    let show = |item: &Value, zone: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let phone = item
+            .get("phone")
+            .and_then(Value::as_str)
+            .unwrap_or_default();
+        let leads = item
+            .get("leads")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten();
+        let leads: Vec<String> = leads.map(ToString::to_string).collect();
+        let learned = item.get("learnedAt").and_then(Value::as_i64);
+        let learned = learned.map_or_else(String::new, |at| zone.second(at));
+        line(&format!(
+            "{:<16}  lead {:<12}  since {learned}",
+            safe(phone),
+            leads.join(", ")
+        ))
+    };
+    let found = converse(at, Ask::LeadList, Rules::default(), show).await?;
+    if found == 0 && !at.json {
+        line("the directory knows no number yet: see --webhook-listen and --lead-directory")?;
+    }
+    Ok(())
+}
+
+/// `lead check PHONE`: the daemon's lists, or those that the flags name.
+///
+/// # Errors
+/// 69 without daemon, state and trunks.
+pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
+    let show = |item: &Value, _: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        let lead = match item.get("leadId").and_then(Value::as_i64) {
+            Some(lead) => format!("lead {lead}"),
+            None => text("result").replace('_', " "),
+        };
+        let trunk = item
+            .get("trunk")
+            .and_then(Value::as_str)
+            .unwrap_or("directory");
+        let (phone, why) = (safe(text("phone")), safe(text("why")));
+        let mut words = format!("{trunk}: {phone} {lead}: {why}");
+        for known in item
+            .get("known")
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+        {
+            let known = known
+                .get("words")
+                .and_then(Value::as_str)
+                .unwrap_or_default();
+            // Of one lead alone the answer has said it.
+            if !text("why").contains(known) {
+                words.push_str(&format!("\n    {}", safe(known)));
+            }
+        }
+        line(&words)
+    };
+    let ask = Ask::LeadCheck {
+        phone: phone.to_owned(),
+    };
+    let found = converse(at, ask, rules, show).await?;
+    if found == 0 {
+        let words = "no trunk is known here, and no lead by that number: no daemon runs, so \
+                     give the --trunk flags of `run`";
+        return Err(Failure::new(Code::Usage, words));
+    }
+    Ok(())
+}
+
+/// `lead set LEAD ID=VALUE…`: by the daemon alone, and waited for.
+///
+/// # Errors
+/// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
+pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
+    let show = |item: &Value, _: &Zone| {
+        if at.json {
+            return json_line(item);
+        }
+        let text = |name: &str| item.get(name).and_then(Value::as_str).unwrap_or_default();
+        if text("result") == "accepted" {
+            let notes = item.get("notes").and_then(Value::as_array);
+            for note in notes.into_iter().flatten().filter_map(Value::as_str) {
+                line(&format!("note: {}", safe(note)))?;
+            }
+        }
+        line(&format!(
+            "lead {lead}: {} (request {})",
+            text("result"),
+            text("requestId")
+        ))
+    };
+    let asked = socket::ask(&at.state, &Ask::LeadSet { lead, items }).await;
+    let replies = asked.map_err(|error| mute(&at.state, &error))?;
+    let Some(replies) = replies else {
+        let words = format!(
+            "no daemon runs on {0}: values go out through its budget alone; start `callbridge run \
+             --state {0}`, or name its folder with --state",
+            at.state.display()
+        );
+        return Err(Failure::new(Code::Unreachable, words));
+    };
+    hear(replies, at, show).await.map(drop)
+}

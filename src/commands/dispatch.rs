@@ -1,0 +1,70 @@
+//! Each command to the part that does it.
+
+use crate::commands::control as command;
+use crate::config::command::{Asking, Command};
+use crate::config::manual;
+use crate::explain::text::Paint;
+use crate::failure::Failure;
+use crate::log;
+use crate::stdout::print;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use callbridge_model::secret::forbid_dumps;
+use std::future::Future;
+use std::io::{self, IsTerminal as _};
+
+/// Does what was asked. `shutdown` ends when the process is asked to stop.
+pub async fn dispatch(
+    command: Command,
+    environment: &Environment,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> Result<(), Failure> {
+    if command.holds_secrets() {
+        forbid_dumps();
+    }
+    match command {
+        Command::Run(config) => {
+            log::set_up(config.log, environment);
+            crate::daemon::run(*config, shutdown).await
+        }
+        Command::Demo(demo) => {
+            log::set_up(demo.log, environment);
+            crate::commands::demo::run::run(demo, shutdown).await
+        }
+        Command::Check(check) => {
+            log::set_up(check.config.log, environment);
+            crate::commands::check::run(&check).await
+        }
+        Command::Explain(explain) if explain.file.is_none() => {
+            let colour = log::colour(environment, io::stdout().is_terminal());
+            command::kept_call(&explain, Paint { colour }).await
+        }
+        Command::Explain(explain) => {
+            let mut out = io::BufWriter::new(io::stdout().lock());
+            crate::commands::explain::run(&explain, environment, &mut out, &mut io::stderr().lock())
+        }
+        Command::Status { exit_code, at } => command::status(&at, exit_code).await,
+        Command::Calls(calls, at) => command::calls::run(calls, &at, shutdown).await,
+        Command::Dead(what, at) => command::dead::run(what, &at, shutdown).await,
+        Command::LeadMissing { csv, at } => command::lead::missing(csv, &at).await,
+        Command::LeadList(at) => command::lead::list(&at).await,
+        Command::LeadCheck(check) => {
+            let at = Asking {
+                state: check.config.state.clone().unwrap_or_default(),
+                json: check.json,
+                zone: check.config.pbx_timezone.clone(),
+            };
+            command::lead::check(&check.phone, &at, check.config.rules).await
+        }
+        Command::Connect(connect) => crate::commands::connect::run(*connect).await,
+        Command::Disconnect(state) => crate::commands::connect::disconnect::run(&state).await,
+        Command::LeadSet { lead, items, at } => command::lead::set(lead, items, &at).await,
+        Command::Sandbox(options) => {
+            log::set_up(Default::default(), environment);
+            let ended = callbridge_sandbox::run(*options, shutdown).await;
+            ended.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))
+        }
+        Command::Completions(shell) => print(&manual::completions(shell)),
+        Command::Man => print(&manual::page().map_err(|error| Failure::of(Code::Failed, error))?),
+    }
+}

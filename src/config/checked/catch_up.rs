@@ -1,0 +1,84 @@
+//! `--catch-up`: files in which the PBX itself writes down its calls.
+
+use super::Source;
+use crate::config::faults::Faults;
+use crate::config::options::SourceFlags;
+use crate::values;
+use callbridge_mapping::trunk;
+use callbridge_source::url::{Format, SourceUrl, Transport};
+
+const FLAG: &str = "--catch-up";
+
+/// Every `--catch-up`, in the order of the flags, for PBXs that these sources tell of.
+pub(super) fn check(flags: &SourceFlags, sources: &[Source], faults: &mut Faults) -> Vec<Source> {
+    let mut files = Vec::new();
+    for text in values::given(&flags.catch_up) {
+        match SourceUrl::parse(text) {
+            Err(wrong) => wrong.iter().for_each(|fault| faults.add(FLAG, fault)),
+            Ok(url) => {
+                let name = format!("{FLAG} {url}");
+                if let Some(words) = unfit(&url, sources) {
+                    faults.add(&name, words);
+                }
+                let pbx = url.pbx.clone().or_else(|| only(flags, sources));
+                match whose(pbx.as_deref(), sources) {
+                    Ok(()) => {}
+                    Err(words) => faults.add(&name, words),
+                }
+                files.push(Source {
+                    url,
+                    pbx,
+                    secret: None,
+                    catch_up: true,
+                });
+            }
+        }
+    }
+    files
+}
+
+/// Why this is no file of calls.
+fn unfit(url: &SourceUrl, sources: &[Source]) -> Option<String> {
+    let Transport::File { path, format, .. } = &url.transport else {
+        return Some("is no file: give file:///PATH?format=cel-csv".to_owned());
+    };
+    let same = |source: &&Source| match &source.url.transport {
+        Transport::File { path: other, .. } => path == other,
+        Transport::Ami { .. } | Transport::WebSocket { .. } | Transport::Amqp(_) => false,
+    };
+    if sources.iter().any(|source| same(&source)) {
+        return Some("is a --source, too: a file is read in one of both ways".to_owned());
+    }
+    match format {
+        Format::CelCsv | Format::CdrCsv => None,
+        Format::Ami | Format::AmiJson | Format::CelAmqp | Format::CdrAmqp | Format::Wazo => {
+            Some("is no file of CEL or CDRs: give format=cel-csv or cdr-csv".to_owned())
+        }
+    }
+}
+
+/// The PBX that a file without `pbx=` is of.
+fn only(flags: &SourceFlags, sources: &[Source]) -> Option<String> {
+    let first = sources.first()?;
+    let one = sources.iter().all(|source| source.pbx == first.pbx);
+    if one {
+        first.pbx.clone()
+    } else {
+        flags.pbx_id.clone()
+    }
+}
+
+fn whose(pbx: Option<&str>, sources: &[Source]) -> Result<(), String> {
+    if let Some(pbx) = pbx.filter(|pbx| !trunk::flag::is_name(pbx)) {
+        return Err(format!("pbx={pbx}: {}", super::sources::NAMES));
+    }
+    let of_pbx = |source: &Source| source.pbx.as_deref() == pbx;
+    if sources.is_empty() || sources.iter().any(of_pbx) {
+        return Ok(());
+    }
+    let known: Vec<&str> = sources.iter().filter_map(|it| it.pbx.as_deref()).collect();
+    Err(format!(
+        "no --source tells of its PBX: say which it is with pbx=NAME ({})",
+        known.join(", ")
+    ))
+}

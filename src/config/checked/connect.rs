@@ -1,0 +1,215 @@
+//! The flags of `connect`, checked.
+
+use super::crm::{address, path, proxy};
+use super::state_folder;
+use crate::config::faults::Faults;
+use crate::config::options::ConnectFlags;
+use crate::values;
+use callbridge_crm::Address;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source::{Kind, Place};
+use callbridge_oauth::consent::Redirect;
+use callbridge_oauth::scope;
+use std::path::PathBuf;
+use std::time::Duration;
+use url::Url;
+
+/// What was said of the company beforehand.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted {
+    /// `--company`: this one alone.
+    pub company: Option<i64>,
+    /// `--yes`: whichever it is.
+    pub yes: bool,
+}
+
+/// `connect`, checked.
+#[derive(Clone, Debug)]
+pub struct Connect {
+    /// `--crm-url`
+    pub crm: Address,
+    /// `--auth-url`
+    pub auth: Address,
+    /// `--consent-url`
+    pub consent: Url,
+    /// `--redirect-uri`
+    pub redirect: Redirect,
+    /// `--client-id`
+    pub client_id: String,
+    /// Where its secret is: `--client-secret-file`, the credential, the variable.
+    pub secret: Place,
+    /// `--scope`
+    pub scope: String,
+    /// `--state`
+    pub state: PathBuf,
+    /// `--crm-ca-file`
+    pub ca_file: Option<PathBuf>,
+    /// `--crm-proxy`
+    pub proxy: Option<Url>,
+    /// `--within`: so long the consent is waited for.
+    pub within: Duration,
+    /// `--company`, `--yes`
+    pub wanted: Wanted,
+}
+
+/// So long the consent is waited for; a code lives no longer either (§5.6.3).
+const WITHIN: Duration = Duration::from_secs(600);
+
+/// The command, or all that is wrong with its flags.
+pub fn check(
+    flags: &ConnectFlags,
+    environment: &Environment,
+    mut faults: Faults,
+) -> Result<Connect, Faults> {
+    let all = &mut faults;
+    let crm = given("--crm-url", flags.crm_url.as_deref(), all);
+    let crm = crm.and_then(|text| address(text, "--crm-url", all));
+    let auth = given("--auth-url", flags.auth_url.as_deref(), all);
+    let auth = auth.and_then(|text| address(text, "--auth-url", all));
+    let consent = given("--consent-url", flags.consent_url.as_deref(), all);
+    let consent = consent.and_then(|text| all.take("--consent-url", page(text)));
+    let redirect = given("--redirect-uri", flags.redirect_uri.as_deref(), all);
+    let redirect = redirect.and_then(|text| all.take("--redirect-uri", Redirect::parse(text)));
+    let client_id = given("--client-id", flags.client_id.as_deref(), all).map(str::to_owned);
+    let file = path(
+        "--client-secret-file",
+        flags.client_secret_file.as_deref(),
+        all,
+    );
+    let secret = Place::find(Kind::Client, file.as_deref(), environment);
+    let secret = all.take("--client-secret-file", secret);
+    let scope = flags.scope.as_deref();
+    let scope = scope.map_or_else(|| Ok(scope::usual()), scope::checked);
+    let scope = all.take("--scope", scope);
+    let within = flags.within.as_deref().map(values::duration);
+    let within = within.and_then(|read| all.take("--within", read));
+    let state = all.take("--state", state_folder(flags.state.as_deref(), environment));
+    let ca_file = path("--crm-ca-file", flags.crm_ca_file.as_deref(), all);
+    let way = flags.crm_proxy.as_deref();
+    let way = way.and_then(|text| all.take("--crm-proxy", proxy(text)));
+    let plain = crm.iter().chain(&auth).any(Address::is_plain);
+    if way.is_some() && plain {
+        all.add(
+            "--crm-proxy",
+            "would be given secrets in clear: with an http:// address no proxy is used",
+        );
+    }
+    let company = flags.company.as_deref().map(company);
+    let company = company.and_then(|read| all.take("--company", read));
+    let whole = crm.zip(auth).zip(consent).zip(redirect).zip(client_id);
+    let whole = whole.zip(secret).zip(scope).zip(state);
+    match whole {
+        Some(whole) if faults.is_empty() => {
+            let (((((((crm, auth), consent), redirect), client_id), secret), scope), state) = whole;
+            Ok(Connect {
+                crm,
+                auth,
+                consent,
+                redirect,
+                client_id,
+                secret,
+                scope,
+                state,
+                ca_file,
+                proxy: way,
+                within: within.unwrap_or(WITHIN),
+                wanted: Wanted {
+                    company,
+                    yes: flags.yes,
+                },
+            })
+        }
+        Some(_) | None => Err(faults),
+    }
+}
+
+fn given<'a>(flag: &str, text: Option<&'a str>, faults: &mut Faults) -> Option<&'a str> {
+    match text.map(str::trim) {
+        Some("") => faults.add(flag, "is empty"),
+        Some(text) => return Some(text),
+        None => faults.add(flag, "is missing"),
+    }
+    None
+}
+
+fn company(text: &str) -> Result<i64, String> {
+    let id = text.trim().parse().ok().filter(|id| *id > 0);
+    id.ok_or_else(|| format!("`{text}` is no company's id: digits, as `connected: …` shows it"))
+}
+
+/// A page for a browser: https, or http on this machine.
+fn page(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| format!("`{text}` is no URL ({error})"))?;
+    let mut bare = url.clone();
+    bare.set_query(None);
+    bare.set_fragment(None);
+    Address::parse(bare.as_str()).map_err(|error| {
+        let words = error.to_string();
+        words.replace("--crm-url ", "").replace("--crm-url: ", "")
+    })?;
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags() -> ConnectFlags {
+        let text = |text: &str| Some(text.to_owned());
+        ConnectFlags {
+            crm_url: text("https://crm.example"),
+            auth_url: text("https://auth.example"),
+            consent_url: text("https://crm.example/consent?lang=uz"),
+            client_id: text("svc_app_1"),
+            client_secret_file: text("/etc/secret"),
+            redirect_uri: text("http://127.0.0.1:8765/back"),
+            state: text("/s"),
+            ..ConnectFlags::default()
+        }
+    }
+
+    fn checked(flags: &ConnectFlags) -> Result<Connect, Faults> {
+        check(flags, &Environment::default(), Faults::default())
+    }
+
+    #[test]
+    fn whole_flags_are_a_command() {
+        let connect = checked(&flags()).expect("whole");
+        assert_eq!(connect.scope, scope::usual());
+        assert_eq!(connect.within, WITHIN);
+        assert_eq!(connect.consent.query(), Some("lang=uz"));
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let text = |text: &str| Some(text.to_owned());
+        let wrong = ConnectFlags {
+            crm_url: text("http://crm.example"),
+            consent_url: text("ftp://x"),
+            redirect_uri: text("back"),
+            scope: text("PERMISSION_OPEN_API_LEAD:READ"),
+            within: text("soon"),
+            client_id: text(" "),
+            company: text("Uy"),
+            ..ConnectFlags::default()
+        };
+        let faults = checked(&wrong).expect_err("faults").to_string();
+        let lines = faults.lines().map(|line| {
+            let cut: String = line.chars().take(70).collect();
+            cut.trim_end().to_owned()
+        });
+        insta::assert_snapshot!(lines.collect::<Vec<_>>().join("\n"), @r"
+        10 faults in the flags, and nothing was opened:
+          --crm-url http://crm.example: http is allowed to a loopback address
+          --auth-url: is missing
+          --consent-url: ftp://x/: the scheme must be https
+          --redirect-uri: `back` is no URL (relative URL without a base)
+          --client-id: is empty
+          --client-secret-file: no secret: give --client-secret-file FILE, the
+          --scope: lacks PERMISSION_OPEN_API_CALL:SAVE, without which nothing
+          --within: `soon` is no time: give it as 500ms, 10s or 12h
+          --state: is missing, and there is no $HOME to keep it in
+          --company: `Uy` is no company's id: digits, as `connected: …` shows
+        ");
+    }
+}

@@ -1,0 +1,162 @@
+//! The flags of `run` and `explain`, checked: all their faults are told at once, and nothing is
+//! opened before.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`typed`] | the way from [`Flags`](super::options::Flags) to a [`Config`] |
+//! | `catch_up` | `--catch-up` |
+//! | `sources` | `--source` and its secrets |
+//! | `trunks` | `--trunk` over its defaults, against each other and the sources |
+//! | `connect` | the flags of `connect` |
+//! | `pbx` | the id of the PBX that nothing names |
+//! | `crm` | `--crm-url`, its rate and field names; `token`: where its token comes from |
+//! | `secret_files` | every secret of the flags, wherever it was given |
+//! | `webhooks` | `--webhook-listen`, its certificate and secrets |
+
+mod catch_up;
+pub mod connect;
+mod crm;
+mod pbx;
+mod secret_files;
+mod sources;
+mod token;
+mod trunks;
+pub mod typed;
+mod webhooks;
+
+pub use connect::check as connect;
+pub use token::TokenFrom;
+pub use typed::{Purpose, Typed, logging, state_folder};
+
+use crate::log::Logging;
+use crate::machine::Unknown;
+use callbridge_asterisk::Columns;
+use callbridge_crm::{Address, FieldNames};
+use callbridge_leads::lead_field;
+use callbridge_mapping::journal::Rules;
+use callbridge_model::secret_source::Place;
+use callbridge_sender::rate::Rate;
+use callbridge_source::url::{QueueUrl, SourceUrl};
+use callbridge_webhook::tls::Certificate;
+use jiff::tz::TimeZone;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use url::Url;
+
+/// Checked flags.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
+    pub sources: Vec<Source>,
+    /// `--pbx-id`
+    pub pbx_id: Option<String>,
+    /// The id of the PBX that nothing names, in a state that has none yet, or why there is none;
+    /// `None` where every source's PBX is named.
+    pub derived_pbx: Option<Result<String, Unknown>>,
+    /// `--pbx-timezone`
+    pub pbx_timezone: Option<TimeZone>,
+    /// `--columns`
+    pub cel_columns: Option<Columns>,
+    /// Trunks, `--not-before`, `--require-employee`.
+    pub rules: Rules,
+    /// `--lead-directory`
+    pub lead_directory: bool,
+    /// Where calls are journaled; `None` in `explain` and dry runs without `--crm-url`.
+    pub crm: Option<Crm>,
+    /// Where events of the CRM are taken; `None` without `--webhook-listen`.
+    pub webhooks: Option<Webhooks>,
+    /// How calls are told apart.
+    pub calls: Calls,
+    /// The state folder; `None` only where it was not asked for and has no default.
+    pub state: Option<PathBuf>,
+    /// Where health and metrics are served.
+    pub listen: Option<SocketAddr>,
+    /// Where dead letters are published.
+    pub dead_letters: Option<DeadLetters>,
+    /// What is logged.
+    pub log: Logging,
+    /// `--rebind`
+    pub rebind: bool,
+    /// `--until-idle`
+    pub until_idle: bool,
+    /// `--dry-run`
+    pub dry_run: bool,
+    /// Variables that are called as ours are, and that nothing reads.
+    pub unread_variables: Vec<String>,
+}
+
+/// A source and its secret.
+#[derive(Clone, Debug)]
+pub struct Source {
+    /// `--source`
+    pub url: SourceUrl,
+    /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and
+    /// trunks.
+    pub pbx: Option<String>,
+    /// Where its secret is; `None` where it needs none.
+    pub secret: Option<Place>,
+    /// `--catch-up`: a second account of what another source tells.
+    pub catch_up: bool,
+}
+
+/// The CRM.
+#[derive(Clone, Debug)]
+pub struct Crm {
+    /// `--crm-url`
+    pub address: Address,
+    /// `--auth-url`
+    pub auth: Option<Address>,
+    /// Where the token comes from; `None` only in a dry run.
+    pub token: Option<TokenFrom>,
+    /// `--rate`
+    pub rate: Rate,
+    /// `--field`
+    pub fields: FieldNames,
+    /// `--lead-field`
+    pub lead_fields: lead_field::Fields,
+    /// `--field-list-wrapper`
+    pub field_list_wrapper: Option<String>,
+    /// `--failed-employee drop`
+    pub drop_employee: bool,
+    /// `--crm-ca-file`
+    pub ca_file: Option<PathBuf>,
+    /// `--crm-proxy`
+    pub proxy: Option<Url>,
+}
+
+/// Where events of the CRM are taken, and what proves them.
+#[derive(Clone, Debug)]
+pub struct Webhooks {
+    /// `--webhook-listen`
+    pub listen: SocketAddr,
+    /// `--webhook-cert` and `--webhook-key`; `None` for plain HTTP.
+    pub tls: Option<Certificate>,
+    /// The application's secrets.
+    pub application: Option<Place>,
+    /// `--installation-secret`: by installation.
+    pub installations: BTreeMap<String, Place>,
+}
+
+/// How calls are told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Calls {
+    /// `--settle`
+    pub settle: Duration,
+    /// `--cdr-wait`
+    pub cdr_wait: Duration,
+    /// `--max-call`
+    pub max_call: Duration,
+    /// `--max-open-calls`
+    pub max_open_calls: usize,
+}
+
+/// A queue for dead letters, and its secret.
+#[derive(Clone, Debug)]
+pub struct DeadLetters {
+    /// `--dead-letter-queue`
+    pub url: QueueUrl,
+    /// Where its secret is.
+    pub secret: Place,
+}

@@ -1,0 +1,114 @@
+//! The sources of a command line: formats that this release reads, names, secrets.
+
+use super::{Source, catch_up};
+use crate::config::faults::Faults;
+use crate::config::options::SourceFlags;
+use crate::values;
+use callbridge_asterisk::Columns;
+use callbridge_mapping::trunk;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
+use callbridge_source::url::{SourceUrl, Transport};
+
+/// What the name of a PBX is made of, for messages.
+pub(super) const NAMES: &str =
+    "a name has letters, digits, `-`, `_` and `.`, and at most 64 of them";
+
+/// Every `--source`, in the order of the flags.
+pub(super) fn check(
+    flags: &SourceFlags,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Vec<Source> {
+    if let Some(id) = flags
+        .pbx_id
+        .as_deref()
+        .filter(|id| !trunk::flag::is_name(id))
+    {
+        faults.add("--pbx-id", format!("`{id}`: {NAMES}"));
+    }
+    let mut sources = Vec::new();
+    for text in values::given(&flags.source) {
+        match SourceUrl::parse(text) {
+            Err(wrong) => wrong.iter().for_each(|fault| faults.add("--source", fault)),
+            Ok(url) => {
+                if let Some(pbx) = url.pbx.as_deref().filter(|pbx| !trunk::flag::is_name(pbx)) {
+                    faults.add(&format!("--source {url}"), format!("pbx={pbx}: {NAMES}"));
+                }
+                let pbx = url.pbx.clone().or_else(|| flags.pbx_id.clone());
+                let secret = source_secret(&url, needs, environment, faults);
+                sources.push(Source {
+                    url,
+                    pbx,
+                    secret,
+                    catch_up: false,
+                });
+            }
+        }
+    }
+    two_unnamed(&sources, faults);
+    if needs && flags.source.is_empty() {
+        faults.add(
+            "--source",
+            "is missing: give the PBX, as ami://USER@HOST or file:///PATH",
+        );
+    }
+    let files = catch_up::check(flags, &sources, faults);
+    sources.extend(files);
+    sources
+}
+
+/// Two managers, or two gateways, that no `pbx=` names: if they are of two PBXs, a unique id of the
+/// one may be one of the other, and the second call would be taken for the first.
+fn two_unnamed(sources: &[Source], faults: &mut Faults) {
+    let unnamed = || sources.iter().filter(|source| source.url.pbx.is_none());
+    let place = |source: &Source| match &source.url.transport {
+        Transport::Ami { endpoint, .. } => Some((true, endpoint.to_string())),
+        Transport::WebSocket { endpoint, .. } => Some((false, endpoint.to_string())),
+        Transport::Amqp(_) | Transport::File { .. } => None,
+    };
+    for (at, source) in unnamed().enumerate() {
+        let Some((manager, own)) = place(source) else {
+            continue;
+        };
+        let other = unnamed().take(at).find(|other| {
+            place(other).is_some_and(|(kind, theirs)| kind == manager && theirs != own)
+        });
+        if let Some(other) = other {
+            faults.add(
+                &format!("--source {}", source.url),
+                format!(
+                    "is it another PBX than {}? Calls of two PBXs may have the same ids: give each \
+                     pbx=NAME of its own, or both the same name if they are one PBX",
+                    other.url
+                ),
+            );
+        }
+    }
+}
+
+/// `--columns`
+pub(super) fn columns(text: &str) -> Result<Columns, String> {
+    text.parse().map_err(|missing| {
+        format!("{missing}; name every column of the file in its order, `-` for what has no name")
+    })
+}
+
+fn source_secret(
+    url: &SourceUrl,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Option<Place> {
+    let kind = match &url.transport {
+        Transport::Ami { .. } => secrets::Kind::Ami,
+        Transport::Amqp(_) => secrets::Kind::Amqp,
+        Transport::WebSocket { .. } | Transport::File { .. } => return None,
+    };
+    match Place::find(kind, url.secret_file.as_deref(), environment) {
+        Err(words) if needs => faults.take(&format!("--source {url}"), Err(words)),
+        found => found.ok(),
+    }
+}

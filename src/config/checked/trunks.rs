@@ -1,0 +1,96 @@
+//! The trunks of a command line, checked against each other and against the sources.
+
+use super::Source;
+use crate::config::faults::Faults;
+use crate::config::options::TrunkFlags;
+use crate::values;
+use callbridge_mapping::people::rule::{employee_rule, lead_rules};
+use callbridge_mapping::trunk::{Defaults, Trunk, Trunks, flag};
+use callbridge_model::number::Country;
+use callbridge_source::url::Format;
+
+/// Every `--trunk` over the defaults.
+pub(super) fn check(flags: &TrunkFlags, needs: bool, faults: &mut Faults) -> Trunks {
+    let defaults = defaults(flags, faults);
+    let mut trunks = Vec::new();
+    for text in values::given(&flags.trunk) {
+        match flag::parse(text, &defaults) {
+            Ok(trunk) => trunks.push(trunk),
+            Err(wrong) => {
+                let shown = text.split(',').next().unwrap_or_default();
+                wrong
+                    .iter()
+                    .for_each(|fault| faults.add(&format!("--trunk {shown}"), fault));
+            }
+        }
+    }
+    if needs && flags.trunk.is_empty() {
+        faults.add(
+            "--trunk",
+            "is missing: without one every call looks internal",
+        );
+    }
+    Trunks::new(trunks).unwrap_or_else(|wrong| {
+        for fault in wrong {
+            faults.add("--trunk", fault);
+        }
+        Trunks::default()
+    })
+}
+
+/// Whose the CRM's numbers are where they name no country.
+pub(super) fn country(flags: &TrunkFlags, trunks: &Trunks) -> Option<Country> {
+    let of_all = flags.country.as_deref().and_then(Country::parse);
+    let mut each = trunks.iter().map(|trunk| trunk.country);
+    of_all.or_else(|| {
+        let first = each.next()??;
+        each.all(|other| other == Some(first)).then_some(first)
+    })
+}
+
+fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
+    let text = |flag: &Option<String>| flag.clone().filter(|text| !text.is_empty());
+    let unanswered = flags.unanswered.as_deref();
+    Defaults {
+        country: text(&flags.country)
+            .and_then(|text| faults.take("--country", flag::country(&text))),
+        strip: text(&flags.strip).and_then(|text| faults.take("--strip", flag::strip(&text))),
+        leads: text(&flags.lead)
+            .and_then(|text| faults.take("--lead", lead_rules(&text)))
+            .unwrap_or_default(),
+        employees: text(&flags.employees)
+            .and_then(|text| faults.take("--employees", employee_rule(&text))),
+        unanswered: unanswered
+            .and_then(|text| faults.take("--unanswered", flag::yes_or_no(text)))
+            .unwrap_or(true),
+    }
+}
+
+/// A trunk's `pbx=` must be a PBX of which some source tells.
+pub(super) fn known_pbxs(
+    trunks: &Trunks,
+    sources: &[Source],
+    pbx_id: Option<&str>,
+    faults: &mut Faults,
+) {
+    // A gateway's stream may bring PBXs that no flag names (`server_name`).
+    let gateway = |source: &Source| source.url.format() == Format::AmiJson;
+    if sources.is_empty() || sources.iter().any(gateway) {
+        return;
+    }
+    let known = |pbx: &str| {
+        pbx_id == Some(pbx)
+            || sources
+                .iter()
+                .any(|source| source.pbx.as_deref() == Some(pbx))
+    };
+    let named = |trunk: &Trunk| Some((trunk.name.clone(), trunk.pbx.clone()?));
+    for (name, pbx) in trunks
+        .iter()
+        .filter_map(named)
+        .filter(|(_, pbx)| !known(pbx))
+    {
+        let words = format!("no source is of pbx={pbx}: give it to a --source, or as --pbx-id");
+        faults.add(&format!("--trunk {name}"), words);
+    }
+}

@@ -1,0 +1,247 @@
+//! From flags as typed to a [`Config`], or all that is wrong with them.
+
+use super::{Calls, Config, DeadLetters, crm, pbx, sources, trunks, webhooks};
+use crate::config::faults::Faults;
+use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags};
+use crate::config::variables;
+use crate::config::variables::Unread;
+use crate::log::Logging;
+use crate::values;
+use callbridge_call::EventTime;
+use callbridge_mapping::journal::Rules;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
+use callbridge_source::url::QueueUrl;
+use jiff::tz::TimeZone;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tracing::Level;
+
+/// What a command does with the flags, and so which must be there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Sources, trunks and, unless it is a dry run, a CRM and its token.
+    Run,
+    /// None: a recording is judged by what is known.
+    Explain,
+}
+
+/// Flags with what else decides about them.
+pub struct Typed<'a> {
+    /// As typed.
+    pub flags: Flags,
+    /// What was wrong with them before their values were looked at.
+    pub faults: Faults,
+    /// The environment.
+    pub environment: &'a Environment,
+    /// What for.
+    pub purpose: Purpose,
+}
+
+impl TryFrom<Typed<'_>> for Config {
+    type Error = Faults;
+
+    fn try_from(typed: Typed<'_>) -> Result<Self, Faults> {
+        let Typed {
+            flags,
+            mut faults,
+            environment,
+            purpose,
+        } = typed;
+        let needs = purpose == Purpose::Run;
+        let OperationFlags {
+            dry_run,
+            rebind,
+            until_idle,
+            ..
+        } = flags.operation;
+        let sources = sources::check(&flags.sources, needs, environment, &mut faults);
+        let pbx_timezone = flags.sources.pbx_timezone.as_deref();
+        let pbx_timezone =
+            pbx_timezone.and_then(|text| faults.take("--pbx-timezone", values::zone(text)));
+        let zone = pbx_timezone.clone().unwrap_or(TimeZone::UTC);
+        let columns = flags.sources.columns.as_deref();
+        let cel_columns = columns.and_then(|text| faults.take("--columns", sources::columns(text)));
+        let not_before = date(flags.calls.not_before.as_deref(), &zone, &mut faults);
+        let trunks = trunks::check(&flags.trunks, needs, &mut faults);
+        trunks::known_pbxs(
+            &trunks,
+            &sources,
+            flags.sources.pbx_id.as_deref(),
+            &mut faults,
+        );
+        let tokens = crm::Tokens {
+            needed: needs && !dry_run,
+            connected: needs && is_connected(&flags.operation, environment),
+        };
+        let crm = crm::check(&flags.crm, tokens, environment, &mut faults);
+        let webhooks = webhooks::check(&flags.webhooks, environment, &mut faults);
+        let calls = calls(&flags.calls, &mut faults);
+        let (state, listen) = place(&flags.operation, needs, environment, &mut faults);
+        let derived_pbx = pbx::derived(&flags.sources, needs, &sources, &trunks, environment);
+        pbx::check(derived_pbx.as_ref(), state.as_deref(), &mut faults);
+        let queue = flags.operation.dead_letter_queue.as_deref();
+        let dead_letters = queue.and_then(|url| dead_letters(url, needs, environment, &mut faults));
+        let log = logging(&flags.log, &mut faults);
+        let unread_variables = unread_variables(environment, &mut faults);
+        faults.or(Self {
+            sources,
+            pbx_id: flags.sources.pbx_id,
+            derived_pbx,
+            pbx_timezone,
+            cel_columns,
+            rules: Rules {
+                country: trunks::country(&flags.trunks, &trunks),
+                trunks,
+                not_before,
+                require_employee: flags.trunks.require_employee,
+                ..Rules::default()
+            },
+            lead_directory: flags.trunks.lead_directory,
+            crm,
+            webhooks,
+            calls,
+            state,
+            listen,
+            dead_letters,
+            log,
+            rebind,
+            until_idle,
+            dry_run,
+            unread_variables,
+        })
+    }
+}
+
+/// A variable that is nearly one of ours is a fault, as a flag that is: what it says would be left
+/// out. One that is nothing like ours may be somebody else's.
+fn unread_variables(environment: &Environment, faults: &mut Faults) -> Vec<String> {
+    let mut others = Vec::new();
+    for Unread { name, near } in variables::unread(environment) {
+        match near {
+            Some(near) => faults.add(&name, format!("no such variable; did you mean {near}?")),
+            None => others.push(name),
+        }
+    }
+    others
+}
+
+/// The state folder holds a connection. A recording is judged without a token, whatever lies there.
+fn is_connected(flags: &OperationFlags, environment: &Environment) -> bool {
+    let folder = state_folder(flags.state.as_deref(), environment);
+    folder.is_ok_and(|folder| callbridge_oauth::store::exists(&folder))
+}
+
+/// `--state` and `--listen`
+fn place(
+    flags: &OperationFlags,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> (Option<PathBuf>, Option<SocketAddr>) {
+    let state = match state_folder(flags.state.as_deref(), environment) {
+        Err(words) if needs => faults.take("--state", Err(words)),
+        found => found.ok(),
+    };
+    let listen = flags.listen.as_deref().and_then(|text| {
+        let read = text.parse().map_err(|_| format!("`{text}` is no IP:PORT"));
+        faults.take("--listen", read)
+    });
+    (state, listen)
+}
+
+fn calls(flags: &CallFlags, faults: &mut Faults) -> Calls {
+    let mut time = |flag: &str, text: Option<&str>, default: Duration| {
+        text.and_then(|text| faults.take(flag, values::duration(text)))
+            .unwrap_or(default)
+    };
+    let settle = time(
+        "--settle",
+        flags.settle.as_deref(),
+        Duration::from_millis(500),
+    );
+    let cdr_wait = time(
+        "--cdr-wait",
+        flags.cdr_wait.as_deref(),
+        Duration::from_secs(10),
+    );
+    let max_call = time(
+        "--max-call",
+        flags.max_call.as_deref(),
+        Duration::from_secs(12 * 3600),
+    );
+    let most = flags.max_open_calls.as_deref();
+    let most =
+        most.and_then(|text| faults.take("--max-open-calls", values::number(text, 1..=1_000_000)));
+    Calls {
+        settle,
+        cdr_wait,
+        max_call,
+        max_open_calls: most.unwrap_or(10_000),
+    }
+}
+
+fn date(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> Option<EventTime> {
+    faults.take("--not-before", values::date(text?, zone))
+}
+
+/// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
+pub fn state_folder(flag: Option<&str>, environment: &Environment) -> Result<PathBuf, String> {
+    match flag {
+        Some("") => return Err("is empty: give a folder".to_owned()),
+        Some(flag) => return Ok(PathBuf::from(flag)),
+        None => {}
+    }
+    // systemd names several folders with colons between them; ours is the first.
+    if let Some(first) = environment
+        .text("STATE_DIRECTORY")
+        .and_then(|all| all.split(':').next())
+    {
+        return Ok(PathBuf::from(first));
+    }
+    let home = environment
+        .path("HOME")
+        .ok_or("is missing, and there is no $HOME to keep it in")?;
+    Ok(home.join(".local/state/callbridge"))
+}
+
+fn dead_letters(
+    text: &str,
+    needs: bool,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Option<DeadLetters> {
+    let url = match QueueUrl::parse(text) {
+        Ok(url) => url,
+        Err(wrong) => {
+            wrong
+                .iter()
+                .for_each(|fault| faults.add("--dead-letter-queue", fault));
+            return None;
+        }
+    };
+    let file = url.secret_file.as_deref();
+    let secret = match Place::find(secrets::Kind::DeadLetter, file, environment) {
+        Err(words) if needs => faults.take("--dead-letter-queue", Err(words)),
+        found => found.ok(),
+    }?;
+    Some(DeadLetters { url, secret })
+}
+
+/// The flags about logs, checked.
+pub fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
+    let level = flags
+        .log
+        .as_deref()
+        .and_then(|text| faults.take("--log", values::level(text)));
+    let formats = [("text", false), ("json", true)];
+    let json = flags.log_format.as_deref();
+    let json = json.and_then(|text| faults.take("--log-format", values::word(text, &formats)));
+    Logging {
+        level: level.unwrap_or(Level::INFO),
+        json: json.unwrap_or(false),
+        phones: flags.log_phones,
+    }
+}

@@ -1,0 +1,161 @@
+//! The flags of the webhook receiver: where it listens, its certificate, its secrets.
+
+use super::Webhooks;
+use crate::config::faults::Faults;
+use crate::config::options::WebhookFlags;
+use crate::values;
+use callbridge_model::environment::Environment;
+use callbridge_model::secret_source as secrets;
+use callbridge_model::secret_source::Place;
+use callbridge_webhook::tls::Certificate;
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The receiver; `None` where it is not asked for, or wrongly.
+pub(super) fn check(
+    flags: &WebhookFlags,
+    environment: &Environment,
+    faults: &mut Faults,
+) -> Option<Webhooks> {
+    let tls = certificate(flags, faults);
+    let installations = installations(&flags.installation_secret, faults);
+    let file = path("--webhook-secret-file", &flags.webhook_secret_file, faults);
+    let Some(text) = flags.webhook_listen.as_deref() else {
+        alone(flags, faults);
+        return None;
+    };
+    let read = text.parse::<SocketAddr>();
+    let read = read.map_err(|_| format!("`{text}` is no IP:PORT, as 127.0.0.1:8481"));
+    let listen = faults.take("--webhook-listen", read)?;
+    Some(Webhooks {
+        listen,
+        tls,
+        application: Place::find(secrets::Kind::Webhook, file.as_deref(), environment).ok(),
+        installations,
+    })
+}
+
+/// Without an address the other flags do nothing, which nobody wants who gives them.
+fn alone(flags: &WebhookFlags, faults: &mut Faults) {
+    let given = [
+        ("--webhook-cert", flags.webhook_cert.is_some()),
+        ("--webhook-key", flags.webhook_key.is_some()),
+        ("--webhook-secret-file", flags.webhook_secret_file.is_some()),
+        (
+            "--installation-secret",
+            values::given(&flags.installation_secret).next().is_some(),
+        ),
+    ];
+    for (flag, _) in given.iter().filter(|(_, given)| *given) {
+        faults.add(flag, "does nothing without --webhook-listen ADDR");
+    }
+}
+
+fn path(flag: &str, text: &Option<String>, faults: &mut Faults) -> Option<PathBuf> {
+    let text = text.as_deref()?;
+    if text.is_empty() {
+        faults.add(flag, "is empty: give a path");
+        return None;
+    }
+    Some(PathBuf::from(text))
+}
+
+fn certificate(flags: &WebhookFlags, faults: &mut Faults) -> Option<Certificate> {
+    let chain = path("--webhook-cert", &flags.webhook_cert, faults);
+    let key = path("--webhook-key", &flags.webhook_key, faults);
+    match (&flags.webhook_cert, &flags.webhook_key) {
+        (Some(_), None) => faults.add("--webhook-cert", "needs --webhook-key, its private key"),
+        (None, Some(_)) => faults.add("--webhook-key", "needs --webhook-cert, its certificate"),
+        (Some(_), Some(_)) | (None, None) => {}
+    }
+    Some(Certificate {
+        chain: chain?,
+        key: key?,
+    })
+}
+
+fn installations(flags: &[String], faults: &mut Faults) -> BTreeMap<String, Place> {
+    let mut all = BTreeMap::new();
+    for text in values::given(flags) {
+        let flag = format!("--installation-secret {text}");
+        let Some((id, file)) = text.split_once('=') else {
+            faults.add(&flag, "is not ID=FILE");
+            continue;
+        };
+        let digits = (1..=20).contains(&id.len()) && id.bytes().all(|b| b.is_ascii_digit());
+        if !digits {
+            faults.add(&flag, format!("`{id}` is no installation's id: digits"));
+        } else if file.is_empty() {
+            faults.add(&flag, "its file is missing");
+        } else if all.contains_key(id) {
+            faults.add(
+                &flag,
+                "that installation has a file already; it may have more lines",
+            );
+        } else {
+            all.insert(id.to_owned(), Place::File(PathBuf::from(file)));
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(flags: &WebhookFlags) -> (Option<Webhooks>, String) {
+        let mut faults = Faults::default();
+        let environment = Environment::of([("CALLBRIDGE_WEBHOOK_SECRET", "hidden")]);
+        let webhooks = check(flags, &environment, &mut faults);
+        (webhooks, faults.to_string())
+    }
+
+    #[test]
+    fn an_address_alone_is_enough_and_secrets_are_not_printed() {
+        let flags = WebhookFlags {
+            webhook_listen: Some("127.0.0.1:8481".into()),
+            installation_secret: vec!["9001=/etc/a".into(), String::new()],
+            ..WebhookFlags::default()
+        };
+        let (webhooks, faults) = checked(&flags);
+        let webhooks = webhooks.expect("a receiver");
+        assert!(faults.starts_with("0 faults"), "{faults}");
+        assert!(webhooks.tls.is_none() && webhooks.application.is_some());
+        assert_eq!(webhooks.installations.len(), 1);
+        assert!(!format!("{webhooks:?}").contains("hidden"));
+        assert!(checked(&WebhookFlags::default()).0.is_none());
+    }
+
+    #[test]
+    fn all_faults_are_told_at_once() {
+        let flags = WebhookFlags {
+            webhook_listen: Some("everywhere".into()),
+            webhook_cert: Some("/etc/cert".into()),
+            webhook_secret_file: Some(String::new()),
+            installation_secret: ["x", "a=/f", "9=", "9=/f", "9=/g"].map(String::from).into(),
+            ..WebhookFlags::default()
+        };
+        insta::assert_snapshot!(checked(&flags).1, @"
+        7 faults in the flags, and nothing was opened:
+          --webhook-cert: needs --webhook-key, its private key
+          --installation-secret x: is not ID=FILE
+          --installation-secret a=/f: `a` is no installation's id: digits
+          --installation-secret 9=: its file is missing
+          --installation-secret 9=/g: that installation has a file already; it may have more lines
+          --webhook-secret-file: is empty: give a path
+          --webhook-listen: `everywhere` is no IP:PORT, as 127.0.0.1:8481
+        ");
+        let alone = WebhookFlags {
+            webhook_key: Some("/etc/key".into()),
+            webhook_secret_file: Some("/etc/secret".into()),
+            ..WebhookFlags::default()
+        };
+        insta::assert_snapshot!(checked(&alone).1, @"
+        3 faults in the flags, and nothing was opened:
+          --webhook-key: needs --webhook-cert, its certificate
+          --webhook-key: does nothing without --webhook-listen ADDR
+          --webhook-secret-file: does nothing without --webhook-listen ADDR
+        ");
+    }
+}

@@ -1,0 +1,341 @@
+//! From a verb with its flags to a [`Command`], or all that is wrong with them.
+
+mod calls;
+
+use super::command::{Asking, Check, Command, Dead, Demo, Explain, LeadCheck};
+use super::faults::Faults;
+use super::options::{
+    CheckFlags, DeadVerb, DemoFlags, ExplainFlags, Flags, LeadVerb, SelectFlags, StateFlags, Verb,
+};
+use crate::config::checked as config;
+use crate::config::checked::{Config, Purpose};
+use crate::dead_letter::retry::Employee;
+use crate::dead_letter::select::Selection;
+use crate::values;
+use callbridge_asterisk::Format;
+use callbridge_leads::lead_field::Item;
+use callbridge_leads::lead_field::item::ITEMS_MAX;
+use callbridge_model::environment::Environment;
+use callbridge_model::{EmployeeId, LeadId, Reason, Said};
+use clap_complete::Shell;
+use std::path::PathBuf;
+
+/// The faults so far, on the way from flags to a command.
+pub(super) struct Checking<'a> {
+    pub(super) environment: &'a Environment,
+    pub(super) faults: Faults,
+}
+
+impl Checking<'_> {
+    pub(super) fn check(self, verb: Verb) -> Result<Command, Faults> {
+        match verb {
+            Verb::Run(flags) => {
+                let config = self.config(*flags, Purpose::Run)?;
+                Ok(Command::Run(Box::new(config)))
+            }
+            Verb::Demo(flags) => self.demo(&flags),
+            Verb::Explain(flags) => self.explain(*flags),
+            Verb::Check(flags) => {
+                let CheckFlags { json, flags } = *flags;
+                let config = self.config(flags, Purpose::Run)?;
+                Ok(Command::Check(Box::new(Check { json, config })))
+            }
+            Verb::Status { exit_code, state } => {
+                let at = self.asking(state)?;
+                Ok(Command::Status { exit_code, at })
+            }
+            Verb::Calls(flags) => self.calls(flags),
+            Verb::Dead(verb) => self.dead(verb),
+            Verb::Lead(verb) => self.lead(verb),
+            Verb::Connect(flags) => {
+                let connect = config::connect(&flags, self.environment, self.faults)?;
+                Ok(Command::Connect(Box::new(connect)))
+            }
+            Verb::Disconnect(flags) => {
+                let state = flags.state;
+                let asking = self.asking(StateFlags {
+                    state,
+                    ..StateFlags::default()
+                })?;
+                Ok(Command::Disconnect(asking.state))
+            }
+            Verb::Sandbox(options) => self.faults.or(Command::Sandbox(options)),
+            Verb::Completions { shell } => self.completions(shell.as_deref()),
+            Verb::Man => self.faults.or(Command::Man),
+        }
+    }
+
+    fn config(self, flags: Flags, purpose: Purpose) -> Result<Config, Faults> {
+        let Self {
+            environment,
+            faults,
+        } = self;
+        Config::try_from(config::Typed {
+            flags,
+            faults,
+            environment,
+            purpose,
+        })
+    }
+
+    fn demo(mut self, flags: &DemoFlags) -> Result<Command, Faults> {
+        let mut log = config::logging(&flags.log, &mut self.faults);
+        if flags.log.log.is_none() {
+            // The demo's own table says what happens; log lines would run through it.
+            log.level = tracing::Level::ERROR;
+        }
+        self.faults.or(Command::Demo(Demo {
+            stay: flags.stay,
+            json: flags.json,
+            log,
+        }))
+    }
+
+    fn explain(mut self, flags: ExplainFlags) -> Result<Command, Faults> {
+        let ExplainFlags {
+            file,
+            format,
+            json,
+            call,
+            picture,
+            flags,
+        } = flags;
+        let read = format.as_deref().map(|text| text.parse::<Format>());
+        let format = read.and_then(|read| self.faults.take("--format", read));
+        let told = format.is_some() || !self.faults.is_empty();
+        let file = match (file, format) {
+            (Some(file), Some(format)) => Some((PathBuf::from(file), format)),
+            (Some(_), None) if !told => {
+                self.faults.add(
+                    "--format",
+                    "is missing: how is FILE written? ami, ami-json, …",
+                );
+                None
+            }
+            (None, _) if call.is_none() => {
+                self.faults.add(
+                    "FILE",
+                    "is missing: a recording, or --call ID for a call kept",
+                );
+                None
+            }
+            (Some(_) | None, _) => None,
+        };
+        let config = self.config(flags, Purpose::Explain)?;
+        Ok(Command::Explain(Box::new(Explain {
+            file,
+            call,
+            picture: picture.map(PathBuf::from),
+            json,
+            config,
+        })))
+    }
+
+    fn asking(mut self, flags: StateFlags) -> Result<Asking, Faults> {
+        let folder = config::state_folder(flags.state.as_deref(), self.environment);
+        let state = self.faults.take("--state", folder).unwrap_or_default();
+        let zone = flags.pbx_timezone.as_deref();
+        let zone = zone.and_then(|text| self.faults.take("--pbx-timezone", values::zone(text)));
+        self.faults.or(Asking {
+            state,
+            json: flags.json,
+            zone,
+        })
+    }
+
+    fn dead(mut self, verb: DeadVerb) -> Result<Command, Faults> {
+        let (dead, state) = match verb {
+            DeadVerb::List { which, state } => (Dead::List(self.look(which)), state),
+            DeadVerb::Show { which, state } => (Dead::Show(self.change("dead show", which)), state),
+            DeadVerb::Retry {
+                which,
+                lead,
+                employee,
+                answered,
+                talk,
+                dry_run,
+                state,
+            } => {
+                let which = self.change("dead retry", which);
+                let lead = lead.and_then(|text| self.lead_id(&text));
+                let employee = employee.and_then(|text| self.employee(&text));
+                let said = self.said(answered.as_deref(), talk.as_deref());
+                (
+                    Dead::Retry {
+                        which,
+                        lead,
+                        employee,
+                        said,
+                        dry_run,
+                    },
+                    state,
+                )
+            }
+            DeadVerb::Discard { which, state } => {
+                (Dead::Discard(self.change("dead discard", which)), state)
+            }
+            DeadVerb::Export {
+                which,
+                format,
+                state,
+            } => {
+                let words = [("csv", true), ("jsonl", false)];
+                let csv = match format.as_deref() {
+                    Some(text) => self.faults.take("--format", values::word(text, &words)),
+                    None => self
+                        .faults
+                        .take("--format", Err("is missing: give csv or jsonl")),
+                };
+                (
+                    Dead::Export {
+                        which: self.look(which),
+                        csv: csv == Some(true),
+                    },
+                    state,
+                )
+            }
+            DeadVerb::Watch { state } => (Dead::Watch, state),
+        };
+        let asking = self.asking(state)?;
+        Ok(Command::Dead(dead, asking))
+    }
+
+    /// A selection to look at: nothing chosen is everything.
+    fn look(&mut self, flags: SelectFlags) -> Selection {
+        let which = self.selection(flags);
+        if which.is_empty() {
+            Selection::everything()
+        } else {
+            which
+        }
+    }
+
+    /// A selection that is acted on: something must be chosen.
+    fn change(&mut self, command: &str, flags: SelectFlags) -> Selection {
+        let nothing = flags.ids.is_empty() && flags.reason.is_none() && !flags.all;
+        if nothing {
+            self.faults
+                .add(command, "which letters? Give ID…, --reason R or --all");
+        } else if flags.all && !(flags.ids.is_empty() && flags.reason.is_none()) {
+            self.faults
+                .add("--all", "stands beside ID or --reason; keep one");
+        }
+        self.selection(flags)
+    }
+
+    fn selection(&mut self, flags: SelectFlags) -> Selection {
+        let reason = flags.reason.and_then(|word| {
+            let read = Reason::from_word(&word).ok_or_else(|| {
+                let all: Vec<&str> = Reason::ALL.iter().map(|reason| reason.word()).collect();
+                format!("`{word}` is none; there are {}", all.join(", "))
+            });
+            self.faults.take("--reason", read)
+        });
+        Selection {
+            ids: flags.ids,
+            reason,
+            all: flags.all,
+        }
+    }
+
+    fn lead_id(&mut self, text: &str) -> Option<LeadId> {
+        let read = LeadId::parse(text).ok_or_else(|| format!("`{text}` is no lead id: digits"));
+        self.faults.take("--lead", read)
+    }
+
+    fn employee(&mut self, text: &str) -> Option<Employee> {
+        if text == "none" {
+            return Some(Employee::None);
+        }
+        let read = EmployeeId::parse(text).map(Employee::Is);
+        let words = || format!("`{text}` is neither an employee id nor `none`");
+        self.faults.take("--employee", read.ok_or_else(words))
+    }
+
+    /// What a person says of a call.
+    fn said(&mut self, answered: Option<&str>, talk: Option<&str>) -> Option<Said> {
+        let words = [("yes", true), ("no", false)];
+        let is_told = answered.is_some() || talk.is_some();
+        let answered = answered.and_then(|text| {
+            let read = values::word(text, &words);
+            self.faults.take("--answered", read)
+        });
+        let talk_sec = talk.and_then(|text| self.faults.take("--talk", values::talk(text)));
+        if answered == Some(false) && talk_sec.is_some_and(|talk| talk > 0) {
+            let words = "cannot be of a call that was not answered: leave one of the two out";
+            self.faults.take::<()>("--talk", Err(words));
+        }
+        is_told.then_some(Said { answered, talk_sec })
+    }
+
+    fn lead(mut self, verb: LeadVerb) -> Result<Command, Faults> {
+        match verb {
+            LeadVerb::Missing { csv, state } => {
+                let at = self.asking(state)?;
+                Ok(Command::LeadMissing { csv, at })
+            }
+            LeadVerb::List { state } => Ok(Command::LeadList(self.asking(state)?)),
+            LeadVerb::Set {
+                lead,
+                values,
+                state,
+            } => {
+                let missing = "is missing: the id of the lead";
+                let lead = match lead.as_deref().map(LeadId::parse) {
+                    Some(None) => self.faults.take("LEAD", Err("is no lead id: digits")),
+                    Some(Some(lead)) => Some(lead),
+                    None => self.faults.take("LEAD", Err(missing)),
+                };
+                let items = self.items(&values);
+                let at = self.asking(state)?;
+                // without a lead the faults have been told by now
+                let lead = lead
+                    .or_else(|| LeadId::new(1))
+                    .ok_or_else(Faults::default)?;
+                Ok(Command::LeadSet { lead, items, at })
+            }
+            LeadVerb::Check { phone, json, flags } => {
+                let phone = phone.ok_or("is missing: the number to look up");
+                let phone = self.faults.take("PHONE", phone).unwrap_or_default();
+                let config = self.config(*flags, Purpose::Explain)?;
+                Ok(Command::LeadCheck(Box::new(LeadCheck {
+                    phone,
+                    json,
+                    config,
+                })))
+            }
+        }
+    }
+
+    /// `ID=VALUE…`, each field once.
+    fn items(&mut self, values: &[String]) -> Vec<Item> {
+        let mut items: Vec<Item> = Vec::new();
+        if values.is_empty() || values.len() > ITEMS_MAX {
+            let words = format!("give 1 to {ITEMS_MAX} values, as 11=VIP or 12=null");
+            self.faults.add("ID=VALUE", words);
+        }
+        for text in values {
+            let Some(item) = self.faults.take("ID=VALUE", Item::parse(text)) else {
+                continue;
+            };
+            if items.iter().any(|other| other.id == item.id) {
+                let words = format!("field {} is given twice", item.id);
+                self.faults.add("ID=VALUE", words);
+            }
+            items.push(item);
+        }
+        items
+    }
+
+    fn completions(mut self, shell: Option<&str>) -> Result<Command, Faults> {
+        const SHELLS: &str = "bash, elvish, fish, powershell or zsh";
+        let read = match shell {
+            Some(text) => text
+                .parse()
+                .map_err(|_| format!("`{text}` is none: give {SHELLS}")),
+            None => Err(format!("is missing: give {SHELLS}")),
+        };
+        let shell = self.faults.take("SHELL", read).unwrap_or(Shell::Bash);
+        self.faults.or(Command::Completions(shell))
+    }
+}

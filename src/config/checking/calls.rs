@@ -1,0 +1,89 @@
+//! `calls`, checked.
+
+use super::Checking;
+use crate::config::command::{Command, ListCalls};
+use crate::config::faults::Faults;
+use crate::config::options::StateFlags;
+use crate::config::options::calls::CallsFlags;
+use crate::control::protocol::Calls;
+use crate::values;
+use callbridge_model::TypedNumber;
+use callbridge_spool::State;
+use jiff::tz::TimeZone;
+use std::path::Path;
+
+impl Checking<'_> {
+    pub(super) fn calls(mut self, flags: CallsFlags) -> Result<Command, Faults> {
+        let CallsFlags {
+            today,
+            from,
+            to,
+            phone,
+            trunk,
+            state,
+            internal,
+            follow,
+            json,
+            pbx_timezone,
+        } = flags;
+        // In which zone they are meant is known where they are looked up.
+        let utc = TimeZone::UTC;
+        if let Some(text) = &from {
+            self.faults.take("--from", values::date(text, &utc));
+        }
+        if let Some(text) = &to {
+            self.faults.take("--to", values::date_end(text, &utc));
+        }
+        if today && (from.is_some() || to.is_some()) {
+            let words = "stands beside --from or --to; keep one";
+            self.faults.add("--today", words);
+        }
+        if let Some(text) = &phone {
+            let read = TypedNumber::read(text, []);
+            let words = "is no number: give it in full, or its last four digits or more";
+            self.faults
+                .take("--phone", read.ok_or_else(|| format!("`{text}` {words}")));
+        }
+        let (state, folder) = self.state_or_folder(state);
+        if internal && (phone.is_some() || trunk.is_some() || state.is_some()) {
+            let words = "such calls have no --phone, no --trunk and no --state";
+            self.faults.add("--internal", words);
+        }
+        let at = self.asking(StateFlags {
+            state: folder,
+            json,
+            pbx_timezone,
+        })?;
+        let zone = at.zone.as_ref().and_then(|zone| zone.iana_name());
+        let which = Calls {
+            today,
+            from,
+            to,
+            phone,
+            trunk,
+            state,
+            internal,
+            zone: zone.map(str::to_owned),
+        };
+        Ok(Command::Calls(ListCalls { which, follow }, at))
+    }
+
+    /// `--state` is the word of a state, or a folder: a folder called `dead` is `./dead`.
+    fn state_or_folder(&mut self, given: Vec<String>) -> (Option<State>, Option<String>) {
+        let (mut state, mut folder) = (None, None);
+        for text in given {
+            if let Some(known) = State::from_word(&text) {
+                state = Some(known);
+            } else if text.contains('/') || Path::new(&text).is_dir() {
+                folder = Some(text);
+            } else {
+                let all = State::ALL.map(State::word).join(", ");
+                let words = format!("`{text}` is no folder, and none of {all}");
+                self.faults.add("--state", words);
+            }
+        }
+        // A word on the command line hides the folder of the environment.
+        let of_environment = || self.environment.text("CALLBRIDGE_STATE").map(str::to_owned);
+        (state, folder.or_else(of_environment))
+    }
+}

@@ -1,0 +1,296 @@
+//! Every command, checked: what its flags say is right, and nothing was opened yet.
+
+use super::arguments::{self, Typed};
+use super::checking::Checking;
+use crate::config::checked::Config;
+use crate::control::protocol::Calls;
+use crate::dead_letter::retry::Employee;
+use crate::dead_letter::select::Selection;
+use crate::failure::Failure;
+use crate::log::Logging;
+use callbridge_asterisk::Format;
+use callbridge_leads::lead_field::Item;
+use callbridge_model::environment::Environment;
+use callbridge_model::exit::Code;
+use callbridge_model::{LeadId, Said};
+use clap_complete::Shell;
+use jiff::tz::TimeZone;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+/// A command with its checked flags.
+#[derive(Debug)]
+pub enum Command {
+    /// `run`
+    Run(Box<Config>),
+    /// `demo`
+    Demo(Demo),
+    /// `explain`
+    Explain(Box<Explain>),
+    /// `check`
+    Check(Box<Check>),
+    /// `status`
+    Status {
+        /// `--exit-code`
+        exit_code: bool,
+        /// Where.
+        at: Asking,
+    },
+    /// `calls`
+    Calls(ListCalls, Asking),
+    /// `dead …`
+    Dead(Dead, Asking),
+    /// `lead missing`
+    LeadMissing {
+        /// `--csv`
+        csv: bool,
+        /// Where.
+        at: Asking,
+    },
+    /// `lead list`
+    LeadList(Asking),
+    /// `lead check`
+    LeadCheck(Box<LeadCheck>),
+    /// `connect`
+    Connect(Box<crate::config::checked::connect::Connect>),
+    /// `disconnect`, with its state folder.
+    Disconnect(PathBuf),
+    /// `lead set`
+    LeadSet {
+        /// The lead.
+        lead: LeadId,
+        /// Its fields.
+        items: Vec<Item>,
+        /// Where.
+        at: Asking,
+    },
+    /// `sandbox`
+    Sandbox(Box<callbridge_sandbox::Options>),
+    /// `completions`
+    Completions(Shell),
+    /// `man`
+    Man,
+}
+
+impl Command {
+    /// A signal is an order to stop in order, and not the end at once.
+    pub fn stops_in_order(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Demo(_) | Self::Sandbox(_) => true,
+            Self::Calls(calls, _) => calls.follow,
+            Self::Dead(dead, _) => matches!(dead, Dead::Watch),
+            Self::Explain(_)
+            | Self::Check(_)
+            | Self::Status { .. }
+            | Self::LeadMissing { .. }
+            | Self::LeadList(_)
+            | Self::LeadCheck(_)
+            | Self::Connect(_)
+            | Self::Disconnect(_)
+            | Self::LeadSet { .. }
+            | Self::Completions(_)
+            | Self::Man => false,
+        }
+    }
+
+    /// The state folder that it works in; `None` for commands without one.
+    pub fn state(&self) -> Option<&Path> {
+        match self {
+            Self::Run(config) => config.state.as_deref(),
+            Self::Check(check) => check.config.state.as_deref(),
+            Self::LeadCheck(check) => check.config.state.as_deref(),
+            Self::Explain(explain) if explain.file.is_none() => explain.config.state.as_deref(),
+            Self::Status { at, .. }
+            | Self::Calls(_, at)
+            | Self::Dead(_, at)
+            | Self::LeadMissing { at, .. }
+            | Self::LeadList(at)
+            | Self::LeadSet { at, .. } => Some(&at.state),
+            Self::Connect(connect) => Some(&connect.state),
+            Self::Disconnect(state) => Some(state),
+            Self::Explain(_)
+            | Self::Demo(_)
+            | Self::Sandbox(_)
+            | Self::Completions(_)
+            | Self::Man => None,
+        }
+    }
+
+    /// It works in this folder, where it works in one.
+    pub fn move_state(&mut self, to: PathBuf) {
+        match self {
+            Self::Run(config) => config.state = Some(to),
+            Self::Check(check) => check.config.state = Some(to),
+            Self::LeadCheck(check) => check.config.state = Some(to),
+            Self::Explain(explain) => explain.config.state = Some(to),
+            Self::Status { at, .. }
+            | Self::Calls(_, at)
+            | Self::Dead(_, at)
+            | Self::LeadMissing { at, .. }
+            | Self::LeadList(at)
+            | Self::LeadSet { at, .. } => at.state = to,
+            Self::Connect(connect) => connect.state = to,
+            Self::Disconnect(state) => *state = to,
+            Self::Demo(_) | Self::Sandbox(_) | Self::Completions(_) | Self::Man => {}
+        }
+    }
+
+    /// It reads secrets of the PBX or the CRM.
+    pub const fn holds_secrets(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Check(_) | Self::Connect(_) | Self::Disconnect(_) => true,
+            Self::Demo(_)
+            | Self::Sandbox(_)
+            | Self::Calls(..)
+            | Self::Dead(..)
+            | Self::Explain(_)
+            | Self::Status { .. }
+            | Self::LeadMissing { .. }
+            | Self::LeadList(_)
+            | Self::LeadCheck(_)
+            | Self::LeadSet { .. }
+            | Self::Completions(_)
+            | Self::Man => false,
+        }
+    }
+}
+
+/// `demo`
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Demo {
+    /// `--stay`
+    pub stay: bool,
+    /// `--json`
+    pub json: bool,
+    /// What is logged.
+    pub log: Logging,
+}
+
+/// `explain`
+#[derive(Debug)]
+pub struct Explain {
+    /// FILE and its `--format`; `None` asks the spool for `call`.
+    pub file: Option<(PathBuf, Format)>,
+    /// `--call`
+    pub call: Option<String>,
+    /// `--picture`
+    pub picture: Option<PathBuf>,
+    /// `--json`
+    pub json: bool,
+    /// The flags of `run`.
+    pub config: Config,
+}
+
+impl Explain {
+    /// One call is shown rather than all.
+    pub fn chooses(&self) -> bool {
+        self.call.is_some() || self.picture.is_some()
+    }
+}
+
+/// `check`
+#[derive(Debug)]
+pub struct Check {
+    /// `--json`
+    pub json: bool,
+    /// The flags of `run`.
+    pub config: Config,
+}
+
+/// Where the daemon, or its spool, is asked; and how the answer is printed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// `--state`
+    pub state: PathBuf,
+    /// `--json`
+    pub json: bool,
+    /// `--pbx-timezone`: the zone in which people read times, in place of the daemon's.
+    pub zone: Option<TimeZone>,
+}
+
+/// `calls`
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListCalls {
+    /// Which.
+    pub which: Calls,
+    /// `--follow`
+    pub follow: bool,
+}
+
+/// `dead …`
+#[derive(Clone, Debug, PartialEq)]
+pub enum Dead {
+    /// `dead list`
+    List(Selection),
+    /// `dead show`
+    Show(Selection),
+    /// `dead retry`
+    Retry {
+        /// Which.
+        which: Selection,
+        /// `--lead`
+        lead: Option<LeadId>,
+        /// `--employee`
+        employee: Option<Employee>,
+        /// `--answered`, `--talk`
+        said: Option<Said>,
+        /// `--dry-run`
+        dry_run: bool,
+    },
+    /// `dead discard`
+    Discard(Selection),
+    /// `dead export`
+    Export {
+        /// Which.
+        which: Selection,
+        /// CSV, or else JSON lines.
+        csv: bool,
+    },
+    /// `dead watch`
+    Watch,
+}
+
+/// `lead check`
+#[derive(Debug)]
+pub struct LeadCheck {
+    /// As a person writes it.
+    pub phone: String,
+    /// `--json`
+    pub json: bool,
+    /// The flags of `run`: the trunks, for when no daemon runs.
+    pub config: Config,
+}
+
+/// What the arguments ask for.
+#[derive(Debug)]
+pub enum Asked {
+    /// A command.
+    Command(Box<Command>),
+    /// Help or the version, for stdout.
+    Show(String),
+}
+
+/// Reads and checks the arguments, the program's name first.
+pub fn read(
+    arguments: impl IntoIterator<Item = OsString>,
+    environment: &Environment,
+) -> Result<Asked, Failure> {
+    let (options, faults) = match arguments::read(arguments) {
+        Typed::Command(options, faults) => (options, faults),
+        Typed::Show(text) => return Ok(Asked::Show(text)),
+        Typed::Refused(code, words) => return Err(Failure::new(code, words)),
+    };
+    let Some(verb) = options.command else {
+        let help = arguments::command().render_help().to_string();
+        return Err(Failure::new(
+            Code::Usage,
+            format!("no command is given\n\n{}", help.trim()),
+        ));
+    };
+    let command = Checking {
+        environment,
+        faults,
+    }
+    .check(verb)?;
+    Ok(Asked::Command(Box::new(command)))
+}

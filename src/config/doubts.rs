@@ -1,0 +1,180 @@
+//! What is no fault and still likely to be a mistake: said by `check`, and by `run` in its log.
+
+use crate::config::checked::{Config, TokenFrom};
+use callbridge_model::secret_source::Place;
+use callbridge_source::url::Transport;
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Doubt {
+    /// The flag or variable.
+    pub what: String,
+    /// What kind of thing it is.
+    pub kind: &'static str,
+    /// What is odd about it, and what to do. Never a secret.
+    pub words: String,
+}
+
+const MISTAKE: &str = "likely a mistake";
+const CLEAR: &str = "can be read on the network";
+
+/// All of them. Reads the files of secrets; one that cannot be read is told elsewhere.
+pub fn of(config: &Config) -> Vec<Doubt> {
+    let variables = config.unread_variables.iter().map(|name| Doubt {
+        what: name.clone(),
+        kind: MISTAKE,
+        words: "nothing reads this variable; remove it, or see `callbridge run --help` for the \
+                flag that was meant"
+            .to_owned(),
+    });
+    let quoted = places(config).filter(|(_, place)| place.is_quoted());
+    let quoted = quoted.map(|(what, _)| Doubt {
+        what: format!("secret of {what}"),
+        kind: MISTAKE,
+        words: "it stands in quotes, which are taken for a part of it; remove them if they are not"
+            .to_owned(),
+    });
+    let all = variables.chain(quoted).chain(wide(config));
+    all.chain(clear(config)).collect()
+}
+
+/// Lines to other machines on which nothing is encrypted.
+fn clear(config: &Config) -> impl Iterator<Item = Doubt> {
+    let sources = config.sources.iter().filter_map(|source| {
+        let url = &source.url;
+        url.endpoint().filter(|it| it.is_clear())?;
+        // The broker is told the password as it is; a manager's crosses as the answer to a
+        // challenge.
+        let (crosses, scheme) = match &url.transport {
+            Transport::Amqp(_) => ("the user's secret and all calls cross", "amqps"),
+            Transport::WebSocket { .. } => ("all calls cross", "wss"),
+            Transport::Ami { .. } => ("all calls cross", "amis"),
+            Transport::File { .. } => return None,
+        };
+        Some(crossing(format!("line {}", url.public()), crosses, scheme))
+    });
+    let letters = config.dead_letters.iter();
+    let letters = letters.filter(|it| it.url.broker.endpoint.is_clear());
+    let letters = letters.map(|it| {
+        let what = format!("line {}", it.url.public());
+        crossing(what, "the user's secret and all letters cross", "amqps")
+    });
+    sources.chain(letters)
+}
+
+fn crossing(what: String, crosses: &str, scheme: &str) -> Doubt {
+    Doubt {
+        what,
+        kind: CLEAR,
+        words: format!(
+            "{crosses} the network in clear text; write {scheme}:// (with ca-file= for a \
+             certificate of your own), or lead it through a tunnel that begins on this machine"
+        ),
+    }
+}
+
+/// Trunks whose pattern takes telephones in, too.
+fn wide(config: &Config) -> impl Iterator<Item = Doubt> {
+    config.rules.trunks.iter().filter_map(|trunk| {
+        let telephone = trunk.telephone_within()?;
+        Some(Doubt {
+            what: format!("endpoint of trunk {}", trunk.name),
+            kind: MISTAKE,
+            words: format!(
+                "{} takes in telephones, too, as {telephone}: calls between them would be taken \
+                 for customers'; name the lines to the outside alone, several with a --trunk each",
+                trunk.endpoint
+            ),
+        })
+    })
+}
+
+/// Every secret, by what it is for.
+fn places(config: &Config) -> impl Iterator<Item = (String, &Place)> {
+    let sources = config.sources.iter();
+    let sources = sources.filter_map(|it| Some((it.url.public(), it.secret.as_ref()?)));
+    let token = config.crm.as_ref().and_then(|crm| crm.token.as_ref());
+    let token = token.and_then(|from| match from {
+        TokenFrom::Place(place) => Some(("the CRM (token)".to_owned(), place)),
+        TokenFrom::Command(_) | TokenFrom::Connection => None,
+    });
+    let letters = config.dead_letters.iter();
+    let letters = letters.map(|it| (it.url.public(), &it.secret));
+    let webhooks = config.webhooks.iter();
+    let webhooks =
+        webhooks.filter_map(|it| Some(("webhooks".to_owned(), it.application.as_ref()?)));
+    sources.chain(token).chain(letters).chain(webhooks)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::command::{Asked, Command, read};
+    use callbridge_model::environment::Environment;
+    use std::ffi::OsString;
+
+    fn doubts(flags: &[&str]) -> Vec<Doubt> {
+        let environment = Environment::of([
+            ("CALLBRIDGE_AMI_SECRET", "hidden"),
+            ("CALLBRIDGE_AMQP_SECRET", "hidden"),
+            ("CALLBRIDGE_DEAD_LETTER_SECRET", "hidden"),
+        ]);
+        let own = [
+            "callbridge",
+            "run",
+            "--dry-run",
+            "--state=/nowhere",
+            "--pbx-id=pbx1",
+        ];
+        let trunk = "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
+        let all = own.iter().chain([&trunk]).chain(flags).map(OsString::from);
+        match read(all, &environment).expect("good flags") {
+            Asked::Command(command) => match *command {
+                Command::Run(config) => of(&config),
+                other => panic!("{other:?}"),
+            },
+            Asked::Show(text) => panic!("{text}"),
+        }
+    }
+
+    #[test]
+    fn lines_to_other_machines_without_tls_are_named_and_those_on_this_one_are_not() {
+        let found = doubts(&[
+            "--source=ami://a@127.0.0.1?secret-file=/run/hidden",
+            "--source=ami://a@pbx.example?secret-file=/run/hidden&pbx=b",
+            "--source=amis://a@pbx.example?pbx=c",
+            "--source=ws://gateway.example:8000/?pbx=d",
+            "--source=ws://[::1]:8000/?pbx=e",
+            "--source=wss://gateway.example/?pbx=f",
+            "--source=amqp://a@mq.example/v?queue=q&format=asterisk-cel&pbx=g",
+            "--source=amqp://a@localhost/v?queue=q&format=asterisk-cel&pbx=h",
+            "--source=amqps://a@mq.example/v?queue=q&format=asterisk-cel&pbx=i",
+            "--dead-letter-queue=amqp://a@mq.example/v?queue=d&secret-file=/run/hidden",
+        ]);
+        let found = found.iter().filter(|it| it.kind == CLEAR);
+        let found: Vec<String> = found
+            .map(|it| format!("{}\n  {}", it.what, it.words))
+            .collect();
+        let found = found.join("\n");
+        assert!(!found.contains("hidden"), "{found}");
+        let cure = "(with ca-file= for a certificate of your own), or lead it through a tunnel \
+                    that begins on this machine";
+        insta::assert_snapshot!(found.replace(cure, "…"), @r"
+        line ami://a@pbx.example?pbx=b
+          all calls cross the network in clear text; write amis:// …
+        line ws://gateway.example:8000/?pbx=d
+          all calls cross the network in clear text; write wss:// …
+        line amqp://a@mq.example/v?queue=q&format=asterisk-cel&pbx=g
+          the user's secret and all calls cross the network in clear text; write amqps:// …
+        line amqp://a@mq.example/v?queue=d
+          the user's secret and all letters cross the network in clear text; write amqps:// …
+        ");
+    }
+
+    #[test]
+    fn a_dead_letter_queue_on_this_machine_is_not_named() {
+        let queue = "--dead-letter-queue=amqp://a@127.0.0.1/v?queue=d";
+        let found = doubts(&["--source=ami://a@127.0.0.1", queue]);
+        assert!(!found.iter().any(|it| it.kind == CLEAR), "{found:?}");
+    }
+}

@@ -1,0 +1,574 @@
+//! The flags as they are typed: texts alone, checked in [`crate::config::checked`] all at once.
+
+pub mod calls;
+
+use clap::{Args, Parser, Subcommand};
+
+/// Puts every finished customer call of a PBX into a CRM's call journal, once.
+#[derive(Debug, Parser)]
+#[command(name = "callbridge", after_help = ABOUT)]
+pub struct Options {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Verb>,
+}
+
+const ABOUT: &str = "\
+Try it without a PBX or a CRM:  callbridge demo
+See what would be journaled:    callbridge explain --help
+Find out what is missing:       callbridge check @/etc/callbridge/flags
+Let it run:                     callbridge run @/etc/callbridge/flags
+
+@FILE reads one argument a line (# begins a comment; no quoting). Every flag
+of run, explain and check has an environment variable: --crm-url is
+CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Watch the PBX and journal its calls: the sidecar
+    #[command(after_help = RUN_EXAMPLES)]
+    Run(Box<Flags>),
+    /// Play recorded calls into a CRM of its own, on this machine alone, and show what happens
+    Demo(DemoFlags),
+    /// Say what would be journaled of a recording, and why; sends nothing
+    #[command(after_help = EXPLAIN_EXAMPLES)]
+    Explain(Box<ExplainFlags>),
+    /// Try each source, right, grant, folder and file, and say what to do about what is wrong
+    Check(Box<CheckFlags>),
+    /// Say whether all is well, what to do if not, and how all stands
+    #[command(after_help = STATUS_EXIT)]
+    Status {
+        /// End with 0 when all is well, 1 when something waits for a person, 2 when nothing
+        /// reaches the CRM or no source is up
+        #[arg(long)]
+        exit_code: bool,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// List calls, a line each, newest last: of a day, a number, a trunk; or follow them
+    #[command(after_help = calls::EXAMPLES)]
+    Calls(calls::CallsFlags),
+    /// Look at what the CRM did not take, mend it, and send it again
+    #[command(subcommand)]
+    Dead(DeadVerb),
+    /// Find numbers without a lead, and what a number maps to
+    #[command(subcommand)]
+    Lead(LeadVerb),
+    /// Ask a company for its consent, and keep the tokens that it gives
+    #[command(after_help = CONNECT_EXAMPLE)]
+    Connect(Box<ConnectFlags>),
+    /// Revoke the tokens of a connection and take it away
+    Disconnect(DisconnectFlags),
+    /// Serve a CRM to try against: the service's document, held to rule by rule
+    Sandbox(Box<callbridge_sandbox::Options>),
+    /// Print completions for a shell
+    Completions {
+        /// bash, elvish, fish, powershell or zsh
+        shell: Option<String>,
+    },
+    /// Print the manual page
+    Man,
+}
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  callbridge run --pbx-id office \\
+    --crm-url https://crm.example --token-file /etc/callbridge/token \\
+    --source 'ami://callbridge@10.0.0.5?secret-file=/etc/callbridge/ami' \\
+    --trunk city=PJSIP/city,country=UZ,strip=9,lead=csv:/etc/callbridge/leads
+  callbridge run @/etc/callbridge/flags --dry-run";
+
+const STATUS_EXIT: &str = "\
+Exit: 0 told, 69 no daemon and no state. With --exit-code: 0 all is well, 1 something waits for a
+person, 2 nothing reaches the CRM or no source is up, 69 as before.";
+
+const SET_EXAMPLES: &str = "\
+Examples:
+  callbridge lead set 4001 11=VIP 12=null
+  callbridge lead set 4001 '14=[gold, uz]' '11=\"null\"'
+  callbridge lead set 4001 15:=5 16:=true 14:='[\"gold\", \"uz\"]'
+
+Exit: 0 written, 64 what was typed, 65 refused or not a field of leads,
+69 no daemon, paused or not settled in time, 77 token or grant.";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  callbridge explain --format ami \\
+    --trunk city=PJSIP/city,country=UZ,lead=var:LEAD_ID ami.raw
+  callbridge explain --format ami-json --json @/etc/callbridge/flags amiws.jsonl
+  callbridge explain --call 1795151317.146 @/etc/callbridge/flags";
+
+const CONNECT_EXAMPLE: &str = "\
+Example:
+  callbridge connect --crm-url https://crm.example --auth-url https://auth.crm.example \\
+    --consent-url https://app.crm.example/consent --client-id svc_app_1 \\
+    --client-secret-file /etc/callbridge/client.secret \\
+    --redirect-uri http://127.0.0.1:8765/back --state /var/lib/callbridge";
+
+/// What `run`, `explain` and `check` share.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Flags {
+    /// Where calls come from.
+    #[command(flatten)]
+    pub sources: SourceFlags,
+    /// Trunks and people.
+    #[command(flatten)]
+    pub trunks: TrunkFlags,
+    /// The CRM.
+    #[command(flatten)]
+    pub crm: CrmFlags,
+    /// Events from the CRM.
+    #[command(flatten)]
+    pub webhooks: WebhookFlags,
+    /// Calls.
+    #[command(flatten)]
+    pub calls: CallFlags,
+    /// The rest.
+    #[command(flatten)]
+    pub operation: OperationFlags,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+/// The PBX.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "PBX")]
+pub struct SourceFlags {
+    /// ami(s)://USER@HOST, ws(s)://HOST, amqp(s)://USER@HOST/VHOST?queue=Q&format=F or
+    /// file:///PATH?format=F&from=end|start|DATE; each takes pbx=, secret-file=, ca-file=.
+    /// May be repeated: the first source of a PBX is its primary
+    #[arg(long, value_name = "URL")]
+    pub source: Vec<String>,
+    /// file:///PATH?format=cel-csv|cdr-csv: what the PBX itself writes of its calls. Fills what
+    /// the sources could not hear; takes pbx=. May be repeated
+    #[arg(long, value_name = "URL")]
+    pub catch_up: Vec<String>,
+    /// The PBX's name, part of every call's uuid: never change it. Without it one is made of this
+    /// machine's id, the first source's host and port, and the trunks' endpoints
+    #[arg(long, value_name = "NAME")]
+    pub pbx_id: Option<String>,
+    /// Zone of local times in CEL and CDR files, and of times as people read them, as
+    /// Asia/Tashkent [default: this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub pbx_timezone: Option<String>,
+    /// Names of the columns of CEL files without a header, where they are not recognised, as in
+    /// cel_custom.conf: eventtype,eventtime,channame,uniqueid,linkedid,…
+    #[arg(long, value_name = "LIST")]
+    pub columns: Option<String>,
+}
+
+/// The trunks.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Trunks and people")]
+pub struct TrunkFlags {
+    /// A line to the outside. ENDPOINT is what stands before the suffix in its channels' names,
+    /// and may hold *. Keys: pbx, country, strip, lead, employees, unanswered, journal=yes|no.
+    /// May be repeated
+    #[arg(long, value_name = "NAME=ENDPOINT[,key=value…]")]
+    pub trunk: Vec<String>,
+    /// Whose numbers have no country's code, by ISO 3166 [trunk default]
+    #[arg(long, value_name = "UZ")]
+    pub country: Option<String>,
+    /// What extensions dial to get out [trunk default]
+    #[arg(long, value_name = "PREFIX")]
+    pub strip: Option<String>,
+    /// Where a call's lead stands: var:NAME, userfield:REGEX, csv:FILE (phone,leadId), or
+    /// directory (leads learned from webhooks and --lead-directory, looked up by phone); several
+    /// separated by ; are asked in their order [trunk default]
+    #[arg(long, value_name = "RULES")]
+    pub lead: Option<String>,
+    /// Read the CRM's leads for the rule directory, with requests that no call needs
+    #[arg(long)]
+    pub lead_directory: bool,
+    /// 101:501;102:502, or a file (extension,employeeId) [trunk default]
+    #[arg(long, value_name = "LIST|FILE")]
+    pub employees: Option<String>,
+    /// Journal calls that nobody answered [trunk default: yes]
+    #[arg(long, value_name = "yes|no")]
+    pub unanswered: Option<String>,
+    /// Park calls whose extension has no employee
+    #[arg(long)]
+    pub require_employee: bool,
+}
+
+/// The CRM.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "CRM")]
+pub struct CrmFlags {
+    /// The API's address; http:// on this machine alone
+    #[arg(long, value_name = "URL")]
+    pub crm_url: Option<String>,
+    /// The address of its OAuth endpoints [default: as `connect` was given it]
+    #[arg(long, value_name = "URL")]
+    pub auth_url: Option<String>,
+    /// The token, in a file of its own (or the credential `token`, or CALLBRIDGE_TOKEN)
+    #[arg(long, value_name = "FILE")]
+    pub token_file: Option<String>,
+    /// A command for /bin/sh that prints the token: run at the start, before the token ends, and
+    /// when the CRM refuses it
+    #[arg(long, value_name = "CMD")]
+    pub token_command: Option<String>,
+    /// This process's share of the token's budget [default: 60/60s]
+    #[arg(long, value_name = "N/TIME")]
+    pub rate: Option<String>,
+    /// Names of fields the service does not publish: talk=NAME [default: talkTimeSec], phone=NAME
+    /// [default: not sent]
+    #[arg(long, value_name = "talk|phone=NAME")]
+    pub field: Vec<String>,
+    /// Fields of a lead that show its calls: last_call=ID,last_missed=ID (times as
+    /// 2026-11-20T17:58:31+05:00),last_employee=ID (the CRM's id) [default: none]
+    #[arg(long, value_name = "NAME=ID,…")]
+    pub lead_field: Option<String>,
+    /// The key that holds the list of fields in requests, where the CRM wants one [default: the
+    /// list alone]
+    #[arg(long, value_name = "KEY")]
+    pub field_list_wrapper: Option<String>,
+    /// A call that FAILED though its lead exists: keep it as a dead letter, or send it once more
+    /// without its employee [default: keep]
+    #[arg(long, value_name = "keep|drop")]
+    pub failed_employee: Option<String>,
+    /// Certificates (PEM) that replace the system's roots
+    #[arg(long, value_name = "FILE")]
+    pub crm_ca_file: Option<String>,
+    /// The only proxy that is used: those of the environment are ignored
+    #[arg(long, value_name = "URL")]
+    pub crm_proxy: Option<String>,
+}
+
+/// Events that the CRM sends to us.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Webhooks")]
+pub struct WebhookFlags {
+    /// Take the CRM's events here, at /webhooks: 127.0.0.1:8481 behind a proxy, or 0.0.0.0:8443
+    /// with a certificate [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub webhook_listen: Option<String>,
+    /// The certificate and its chain (PEM) for HTTPS of our own; read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub webhook_cert: Option<String>,
+    /// Its private key (PEM)
+    #[arg(long, value_name = "FILE")]
+    pub webhook_key: Option<String>,
+    /// The application's signing secrets, a line each: current, previous (or the credential
+    /// `webhook-secret`, or CALLBRIDGE_WEBHOOK_SECRET); read again when it changes
+    #[arg(long, value_name = "FILE")]
+    pub webhook_secret_file: Option<String>,
+    /// The signing secrets of an installation, as those of the application. May be repeated; the
+    /// one of `connect` is known by itself
+    #[arg(long, value_name = "ID=FILE")]
+    pub installation_secret: Vec<String>,
+}
+
+/// How calls are told apart.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Calls")]
+pub struct CallFlags {
+    /// Skip calls that began before (2026-11-20, with a time and zone if wanted)
+    #[arg(long, value_name = "DATE")]
+    pub not_before: Option<String>,
+    /// A call is over when all hung up and nothing new came for so long [default: 500ms]
+    #[arg(long, value_name = "TIME")]
+    pub settle: Option<String>,
+    /// How long to wait for a CDR whose user field names the lead [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    pub cdr_wait: Option<String>,
+    /// A call without an end is closed as incomplete after so long [default: 12h]
+    #[arg(long, value_name = "TIME")]
+    pub max_call: Option<String>,
+    /// Past so many, the call that is longest silent is closed as incomplete [default: 10000]
+    #[arg(long, value_name = "N")]
+    pub max_open_calls: Option<String>,
+}
+
+/// Running it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Operation")]
+pub struct OperationFlags {
+    /// Where calls are kept until they are journaled [default: $STATE_DIRECTORY, else
+    /// ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+    /// Serve /healthz, /readyz and /metrics here, as 127.0.0.1:9464 [default: off]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+    /// Publish dead letters here, too: amqp(s)://USER@HOST/VHOST?queue=Q
+    #[arg(long, value_name = "URL")]
+    pub dead_letter_queue: Option<String>,
+    /// Take the state folder along to another CRM address
+    #[arg(long)]
+    pub rebind: bool,
+    /// End when every file is read, other lines are quiet for 5 s, and the books are settled
+    #[arg(long)]
+    pub until_idle: bool,
+    /// Do all but send
+    #[arg(long)]
+    pub dry_run: bool,
+}
+
+/// What is logged; to stderr.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Logs")]
+pub struct LogFlags {
+    /// error, warn, info, debug or trace [default: info]
+    #[arg(long, value_name = "LEVEL")]
+    pub log: Option<String>,
+    /// text or json [default: text]
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<String>,
+    /// Write phone numbers in full, not their last four digits
+    #[arg(long)]
+    pub log_phones: bool,
+}
+
+/// `explain`
+#[derive(Args, Clone, Debug, Default)]
+pub struct ExplainFlags {
+    /// The recording
+    pub file: Option<String>,
+    /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr or wazo
+    #[arg(long, value_name = "F")]
+    pub format: Option<String>,
+    /// One JSON object a call
+    #[arg(long)]
+    pub json: bool,
+    /// This call alone and what happened in it, by linkedid, a channel's unique id, or uuid (its
+    /// beginning is enough), or the newest of a telephone number; without FILE, as the spool has it
+    #[arg(long, value_name = "ID|PHONE")]
+    pub call: Option<String>,
+    /// Draw that call, or the recording's only one, as an SVG
+    #[arg(long, value_name = "FILE.svg")]
+    pub picture: Option<String>,
+    /// The flags of run.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// `check`
+#[derive(Args, Clone, Debug, Default)]
+pub struct CheckFlags {
+    /// One JSON object a check: name, ok, what, todo
+    #[arg(long)]
+    pub json: bool,
+    /// The flags of run.
+    #[command(flatten)]
+    pub flags: Flags,
+}
+
+/// `demo`
+#[derive(Args, Clone, Debug, Default)]
+pub struct DemoFlags {
+    /// Keep serving when all calls are journaled, until interrupted
+    #[arg(long)]
+    pub stay: bool,
+    /// JSON lines; the last one has the books
+    #[arg(long)]
+    pub json: bool,
+    /// Logging.
+    #[command(flatten)]
+    pub log: LogFlags,
+}
+
+/// `connect`
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConnectFlags {
+    /// The API's address; http:// on this machine alone
+    #[arg(long, value_name = "URL")]
+    pub crm_url: Option<String>,
+    /// The address of its OAuth endpoints
+    #[arg(long, value_name = "URL")]
+    pub auth_url: Option<String>,
+    /// The address of its consent page
+    #[arg(long, value_name = "URL")]
+    pub consent_url: Option<String>,
+    /// The application, as svc_app_…
+    #[arg(long, value_name = "ID")]
+    pub client_id: Option<String>,
+    /// The application's secret, in a file of its own (or the credential `client-secret`, or
+    /// CALLBRIDGE_CLIENT_SECRET)
+    #[arg(long, value_name = "FILE")]
+    pub client_secret_file: Option<String>,
+    /// Where the browser comes back to, letter by letter as it is registered. On this machine
+    /// (127.0.0.1, ::1, localhost) it is caught; elsewhere paste the address into this terminal
+    #[arg(long, value_name = "URL")]
+    pub redirect_uri: Option<String>,
+    /// The grants to ask for [default: those that are needed or useful:
+    /// PERMISSION_OPEN_API_CALL:SAVE, CALL:READ, LEAD:READ, LEAD:SAVE]
+    #[arg(long, value_name = "PERMISSION:SCOPE …")]
+    pub scope: Option<String>,
+    /// How long the consent is waited for [default: 10m]
+    #[arg(long, value_name = "TIME")]
+    pub within: Option<String>,
+    /// The company to connect, as the number that `connect` shows; no other is. Without it a
+    /// terminal is asked before a state is bound to its first company
+    #[arg(long, value_name = "ID")]
+    pub company: Option<String>,
+    /// Bind the state to its first company without asking
+    #[arg(long)]
+    pub yes: bool,
+    /// Where the connection is kept: the state folder of `run` [default: $STATE_DIRECTORY, else
+    /// ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+    /// Certificates (PEM) that replace the system's roots
+    #[arg(long, value_name = "FILE")]
+    pub crm_ca_file: Option<String>,
+    /// The only proxy that is used: those of the environment are ignored
+    #[arg(long, value_name = "URL")]
+    pub crm_proxy: Option<String>,
+}
+
+/// `disconnect`
+#[derive(Args, Clone, Debug, Default)]
+pub struct DisconnectFlags {
+    /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+}
+
+/// Commands that look at the state folder, or ask the daemon in it.
+#[derive(Args, Clone, Debug, Default)]
+pub struct StateFlags {
+    /// The daemon's state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
+    #[arg(long, value_name = "DIR")]
+    pub state: Option<String>,
+    /// JSON
+    #[arg(long)]
+    pub json: bool,
+    /// The zone in which times are shown [default: that of the daemon's PBX, else this machine's]
+    #[arg(long, value_name = "ZONE")]
+    pub pbx_timezone: Option<String>,
+}
+
+/// `dead …`
+#[derive(Debug, Subcommand)]
+pub enum DeadVerb {
+    /// List dead letters and parked calls, oldest first
+    List {
+        /// Which.
+        #[command(flatten)]
+        which: SelectFlags,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Show letters with every attempt, the service's words and what to do
+    Show {
+        /// Which.
+        #[command(flatten)]
+        which: SelectFlags,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Send letters again, under their own uuids
+    Retry {
+        /// Which.
+        #[command(flatten)]
+        which: SelectFlags,
+        /// Put them down to this lead
+        #[arg(long, value_name = "ID")]
+        lead: Option<String>,
+        /// Put them down to this employee, or to none
+        #[arg(long, value_name = "ID|none")]
+        employee: Option<String>,
+        /// Of letters `incomplete`: whether customer and company talked
+        #[arg(long, value_name = "yes|no")]
+        answered: Option<String>,
+        /// Of letters `incomplete`: how long they talked, as 80 (seconds) or 1m20s
+        #[arg(long, value_name = "SECONDS")]
+        talk: Option<String>,
+        /// Only say what would be sent
+        #[arg(long)]
+        dry_run: bool,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Give letters up: they stay in the books as discarded
+    Discard {
+        /// Which.
+        #[command(flatten)]
+        which: SelectFlags,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Write letters as csv or jsonl
+    Export {
+        /// Which.
+        #[command(flatten)]
+        which: SelectFlags,
+        /// csv or jsonl
+        #[arg(long, value_name = "csv|jsonl")]
+        format: Option<String>,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Show letters as they come to be, until interrupted
+    Watch {
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+}
+
+/// Which letters.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SelectFlags {
+    /// By id
+    #[arg(value_name = "ID")]
+    pub ids: Vec<String>,
+    /// By reason, as no_lead
+    #[arg(long, value_name = "R")]
+    pub reason: Option<String>,
+    /// All of them
+    #[arg(long)]
+    pub all: bool,
+}
+
+/// `lead …`
+#[derive(Debug, Subcommand)]
+pub enum LeadVerb {
+    /// List numbers that called and have no lead, for the CRM's administrator
+    Missing {
+        /// As CSV
+        #[arg(long)]
+        csv: bool,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// List the numbers of the directory, and whose they are
+    List {
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Give fields of a lead their values through the running daemon, and say what came of it
+    #[command(after_help = SET_EXAMPLES)]
+    Set {
+        /// The lead's id
+        lead: Option<String>,
+        /// A text; null clears; `[a,b]` for a multi-select field; "null" in quotes is the text
+        #[arg(value_name = "ID=VALUE")]
+        values: Vec<String>,
+        /// Where.
+        #[command(flatten)]
+        state: StateFlags,
+    },
+    /// Say what a number maps to on each trunk, and why
+    Check {
+        /// The number, as people write it
+        phone: Option<String>,
+        /// JSON
+        #[arg(long)]
+        json: bool,
+        /// The flags of run, for when no daemon is running.
+        #[command(flatten)]
+        flags: Box<Flags>,
+    },
+}

@@ -1,0 +1,18 @@
+//! A call as `explain` and `calls` tell it: as JSON, as text and as a picture.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`shape`] | the JSON of one call |
+//! | [`line`] | a call in one line |
+//! | [`story`] | what happened, step by step |
+//! | [`text`] | the same for people |
+//! | [`picture`] | the same as SVG |
+
+pub mod line;
+pub mod picture;
+pub mod shape;
+pub mod story;
+pub mod text;
+
+/// The PBX's id where no flag gives one: the uuids are then not those of `run`.
+pub const PBX: &str = "explain";

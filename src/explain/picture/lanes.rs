@@ -1,0 +1,316 @@
+//! The channels: a lane each, with its life, its bridges, who dialled it and when it was talk.
+
+use super::canvas::Canvas;
+use super::scale::Scale;
+use super::{AXIS_RIGHT, MARGIN, WIDTH};
+use crate::explain::story::{Times, cause_words, label, party, seconds, short, unique_id};
+use callbridge_call::EventTime;
+use callbridge_call::timeline::{Channel, Role, Stay, Talk, Timeline, Way, What};
+
+/// A lane's height: for few channels, for many.
+const HEIGHTS: (f64, f64) = (40.0, 32.0);
+/// So many channels are many.
+const MANY: usize = 14;
+/// A bridge's bar.
+const BAR: f64 = 16.0;
+/// What is shorter is still seen.
+const LEAST: f64 = 2.5;
+/// Colours of bridges in the style.
+const COLOURS: u16 = 8;
+/// Characters of a name beside its lane.
+const NAME_MAX: usize = 38;
+
+/// All lanes, one below the other.
+pub struct Lanes<'a> {
+    timeline: &'a Timeline,
+    scale: &'a Scale,
+    top: f64,
+    height: f64,
+}
+
+impl<'a> Lanes<'a> {
+    pub fn new(timeline: &'a Timeline, scale: &'a Scale, top: f64) -> Self {
+        let many = timeline.channels.len() > MANY;
+        let height = if many { HEIGHTS.1 } else { HEIGHTS.0 };
+        Self {
+            timeline,
+            scale,
+            top,
+            height,
+        }
+    }
+
+    /// Below the last lane.
+    pub fn bottom(&self) -> f64 {
+        self.top + self.height * self.timeline.channels.len() as f64
+    }
+
+    /// A lane's middle.
+    fn y(&self, lane: usize) -> f64 {
+        self.top + self.height * (lane as f64 + 0.5)
+    }
+
+    fn span(&self, from: EventTime, to: EventTime) -> (f64, f64) {
+        let left = self.scale.x(from);
+        (left, (self.scale.x(to) - left).max(LEAST))
+    }
+
+    /// Every other lane's ground, beneath everything.
+    pub fn bands(&self, canvas: &mut Canvas) {
+        for lane in (0..self.timeline.channels.len()).step_by(2) {
+            let (y, height) = (self.y(lane) - self.height / 2.0, self.height);
+            let band = [
+                ("x", MARGIN / 2.0),
+                ("y", y),
+                ("width", WIDTH - MARGIN),
+                ("height", height),
+            ];
+            canvas.element("rect", "band", &band);
+        }
+    }
+
+    /// All of them.
+    pub fn draw(&self, canvas: &mut Canvas, times: &Times) {
+        self.talk(canvas, times);
+        for (lane, channel) in self.timeline.channels.iter().enumerate() {
+            canvas.open("g", "lane", &[]);
+            self.name(canvas, lane, channel);
+            self.life(canvas, lane, channel);
+            for stay in &channel.stays {
+                self.stay(canvas, lane, stay, times);
+            }
+            self.end(canvas, lane, channel, times);
+            canvas.close("g");
+        }
+        for (lane, channel) in self.timeline.channels.iter().enumerate() {
+            self.diallings(canvas, lane, channel, times);
+        }
+    }
+
+    fn name(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
+        let y = self.y(lane);
+        canvas.text("letter", MARGIN + 6.0, y + 4.0, &label(lane));
+        canvas.text(
+            "mono",
+            MARGIN + 26.0,
+            y - 3.0,
+            &short(&channel.name, NAME_MAX),
+        );
+        let whose = match unique_id(channel) {
+            Some(id) => format!("{}  ·  {id}", party(channel)),
+            None => party(channel),
+        };
+        canvas.text("party", MARGIN + 26.0, y + 11.0, &short(&whose, 54));
+    }
+
+    /// The customer's lane and that of whoever is heard, while they are connected.
+    fn talk(&self, canvas: &mut Canvas, times: &Times) {
+        let customers = self.timeline.channels.iter().enumerate();
+        let customers: Vec<usize> = customers
+            .filter(|(_, channel)| matches!(channel.party, Role::Customer(_)))
+            .map(|(lane, _)| lane)
+            .collect();
+        for talk in &self.timeline.talk {
+            self.talk_in(canvas, usize::from(talk.with), talk, times);
+        }
+        for whole in united(&self.timeline.talk) {
+            let here = customers
+                .iter()
+                .filter(|&&lane| self.is_bridged(lane, &whole));
+            for &lane in here {
+                self.talk_in(canvas, lane, &whole, times);
+            }
+        }
+    }
+
+    /// Of several channels of the customer, the one that talks is the one in a bridge.
+    fn is_bridged(&self, lane: usize, talk: &Talk) -> bool {
+        let channel = &self.timeline.channels[lane];
+        // CDRs tell of no bridges.
+        if self.timeline.bridges.is_empty() {
+            return channel.from < talk.to && talk.from < channel.to;
+        }
+        let stays = channel.stays.iter();
+        let mut open = stays.filter(|stay| !stay.holding);
+        open.any(|stay| stay.from < talk.to && talk.from < stay.to)
+    }
+
+    fn talk_in(&self, canvas: &mut Canvas, lane: usize, talk: &Talk, times: &Times) {
+        let (x, width) = self.span(talk.from, talk.to);
+        let (y, height) = (self.y(lane) - self.height / 2.0 + 1.0, self.height - 2.0);
+        canvas.open("g", "", &[]);
+        let lasted = seconds(talk.to.since(talk.from));
+        let (from, to) = (times.clock(talk.from), times.clock(talk.to));
+        canvas.title(&format!("talk, {lasted}: {from} to {to}"));
+        let shade = [
+            ("x", x),
+            ("y", y),
+            ("width", width),
+            ("height", height),
+            ("rx", 3.0),
+        ];
+        canvas.element("rect", "talk", &shade);
+        canvas.close("g");
+    }
+
+    /// From birth to hang-up: thin, dashed while it rings, thick from when it is up.
+    fn life(&self, canvas: &mut Canvas, lane: usize, channel: &Channel) {
+        let y = self.y(lane);
+        let line = |canvas: &mut Canvas, class: &str, from: EventTime, to: EventTime| {
+            let (x, width) = self.span(from, to);
+            let ends = [("x1", x), ("x2", x + width), ("y1", y), ("y2", y)];
+            canvas.element("line", class, &ends);
+        };
+        line(canvas, "life", channel.from, channel.to);
+        let of = |wanted: &What| {
+            let mut found = channel
+                .moments
+                .iter()
+                .filter(|moment| moment.what == *wanted);
+            found.next().map(|moment| moment.at)
+        };
+        let bridged = channel.stays.iter().map(|stay| stay.from).min();
+        let up = of(&What::Up).or(bridged);
+        let first = of(&What::Rings).filter(|_| channel.way == Way::Dialled);
+        if let Some(rings) = first.filter(|rings| up.is_none_or(|up| *rings < up)) {
+            line(canvas, "rings", rings, up.unwrap_or(channel.to));
+        }
+        if let Some(up) = up {
+            line(canvas, "up", up, channel.to);
+        }
+        if channel.way == Way::CameIn && channel.party != Role::Plumbing {
+            let x = self.scale.x(channel.from);
+            let arrow = [
+                ('M', x - 11.0, y - 5.0),
+                ('L', x - 2.0, y),
+                ('L', x - 11.0, y + 5.0),
+            ];
+            canvas.path("in", &arrow);
+        }
+    }
+
+    fn stay(&self, canvas: &mut Canvas, lane: usize, stay: &Stay, times: &Times) {
+        let (x, width) = self.span(stay.from, stay.to);
+        let y = self.y(lane);
+        let id = self.timeline.bridges.get(usize::from(stay.bridge));
+        let id = id.map_or("", String::as_str);
+        let number = u32::from(stay.bridge) + 1;
+        canvas.open("g", "", &[]);
+        let (from, to) = (times.clock(stay.from), times.clock(stay.to));
+        let lasted = seconds(stay.to.since(stay.from));
+        let kind = if stay.holding {
+            "waits in bridge"
+        } else {
+            "bridge"
+        };
+        canvas.title(&format!("{kind} {number} {id}, {lasted}: {from} to {to}"));
+        let class = match stay.holding {
+            true => "stay holding".to_owned(),
+            false => format!("stay b{}", stay.bridge % COLOURS),
+        };
+        let bar = [
+            ("x", x),
+            ("y", y - BAR / 2.0),
+            ("width", width),
+            ("height", BAR),
+            ("rx", 3.0),
+        ];
+        canvas.element("rect", &class, &bar);
+        let short_id = short(id, 9);
+        let words = match (stay.holding, width) {
+            (_, width) if width < 16.0 => String::new(),
+            (_, width) if width < 62.0 => number.to_string(),
+            (true, _) => format!("waits {number}"),
+            (false, width) if width < 128.0 || id.is_empty() => format!("bridge {number}"),
+            (false, _) => format!("bridge {number}  {short_id}"),
+        };
+        let class = if stay.holding { "waits" } else { "inside" };
+        if !words.is_empty() {
+            canvas.text(class, x + width / 2.0, y + 4.0, &words);
+        }
+        canvas.close("g");
+    }
+
+    /// A cross where it hung up; a question mark where it was heard of last.
+    fn end(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
+        let (x, y) = (self.scale.x(channel.to), self.y(lane));
+        if !channel.hung_up() {
+            canvas.text("unheard", x + 8.0, y + 4.0, "?");
+            return;
+        }
+        let cause = channel.moments.last().and_then(|moment| match moment.what {
+            What::HungUp { cause } => cause,
+            What::Dialled { .. } | What::Rings | What::Up | What::DialEnded(_) => None,
+        });
+        let words = match cause.map(|cause| (cause, cause_words(cause))) {
+            Some((cause, Some(words))) => format!(", {words} ({cause})"),
+            Some((cause, None)) => format!(", cause {cause}"),
+            None => String::new(),
+        };
+        canvas.open("g", "", &[]);
+        canvas.title(&format!("hangs up at {}{words}", times.clock(channel.to)));
+        let (near, far, up, down) = (x - 4.0, x + 4.0, y - 4.0, y + 4.0);
+        let cross = [
+            ('M', near, up),
+            ('L', far, down),
+            ('M', near, down),
+            ('L', far, up),
+        ];
+        canvas.path("hangup", &cross);
+        canvas.close("g");
+        // Plain clearing says nothing; busy, refused and the like say why nobody talked.
+        if let Some(words) = cause
+            .filter(|cause| !matches!(cause, 0 | 16))
+            .and_then(cause_words)
+            && x + 12.0 + 6.2 * words.len() as f64 <= AXIS_RIGHT + MARGIN
+        {
+            canvas.text("party", x + 9.0, y + 4.0, words);
+        }
+    }
+
+    /// An arrow from the channel that dials to the one that is dialled.
+    fn diallings(&self, canvas: &mut Canvas, lane: usize, channel: &Channel, times: &Times) {
+        for moment in &channel.moments {
+            let What::Dialled { by, string } = &moment.what else {
+                continue;
+            };
+            let x = self.scale.x(moment.at);
+            let to = self.y(lane);
+            let from = by
+                .map(usize::from)
+                .filter(|&by| by < self.timeline.channels.len());
+            let from = from.map_or(to - self.height / 2.0, |by| self.y(by));
+            let down = if to >= from { 1.0 } else { -1.0 };
+            canvas.open("g", "", &[]);
+            let who = by.map_or(String::new(), |by| {
+                format!(" by {}", label(usize::from(by)))
+            });
+            let at = times.clock(moment.at);
+            canvas.title(&format!(
+                "{} is dialled{who} at {at} as {string}",
+                label(lane)
+            ));
+            canvas.path("dial", &[('M', x, from), ('L', x, to - 5.0 * down)]);
+            let (wide, tip) = (4.0, to - 1.0 * down);
+            let head = [
+                ('M', x - wide, tip - 7.0 * down),
+                ('L', x + wide, tip - 7.0 * down),
+                ('L', x, tip),
+            ];
+            canvas.path("head", &head);
+            canvas.close("g");
+        }
+    }
+}
+
+/// Talks that overlap or touch, as one.
+fn united(talks: &[Talk]) -> Vec<Talk> {
+    let mut all: Vec<Talk> = Vec::new();
+    for talk in talks {
+        match all.last_mut().filter(|last| talk.from <= last.to) {
+            Some(last) => last.to = last.to.max(talk.to),
+            None => all.push(*talk),
+        }
+    }
+    all
+}

@@ -1,0 +1,327 @@
+//! The lines of the log: a field that says nothing (`reason=`) is left out, in text and in JSON.
+
+use crate::log::limit::LeftOut;
+use callbridge_model::safe::{is_hostile, safe, safe_json};
+use serde_json::{Map, Value};
+use std::fmt::{self, Debug, Write as _};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Subscriber};
+use tracing_subscriber::field::RecordFields;
+use tracing_subscriber::fmt::FmtContext;
+use tracing_subscriber::fmt::format::{FormatEvent, FormatFields, Writer};
+use tracing_subscriber::fmt::time::{FormatTime as _, SystemTime};
+use tracing_subscriber::registry::LookupSpan;
+
+/// What the line itself says; all others are named.
+const MESSAGE: &str = "message";
+
+/// Fields of a line of text: `words name=value …`, where no value can pass for more than one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextFields;
+
+impl<'w> FormatFields<'w> for TextFields {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
+        let mut said = Said::default();
+        fields.record(&mut said);
+        let (dim, plain) = match writer.has_ansi_escapes() {
+            true => ("\x1b[2m", "\x1b[0m"),
+            false => ("", ""),
+        };
+        for (at, (name, value)) in said.0.iter().enumerate() {
+            let space = if at == 0 { "" } else { " " };
+            let text = match value {
+                Value::String(text) if *name == MESSAGE => safe(text),
+                // Where a value ends has to be seen, and no value makes a field or a line.
+                Value::String(text) if is_quoted(text) => format!("{text:?}"),
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            };
+            match *name {
+                MESSAGE => write!(writer, "{space}{text}")?,
+                name => write!(writer, "{space}{dim}{name}={plain}{text}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A line of JSON: `{"timestamp", "level", "message", …}`
+#[derive(Clone, Copy, Debug, Default)]
+pub struct JsonLine;
+
+impl<S, N> FormatEvent<S, N> for JsonLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        _: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut said = Said::default();
+        event.record(&mut said);
+        let mut line = Map::new();
+        line.insert("timestamp".to_owned(), now_text().into());
+        line.insert("level".to_owned(), event.metadata().level().as_str().into());
+        line.extend(
+            said.0
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
+        writeln!(writer, "{}", safe_json(&Value::Object(line).to_string()))
+    }
+}
+
+/// Bare it could be read as something else.
+fn is_quoted(text: &str) -> bool {
+    text.contains(|c: char| is_hostile(c) || c.is_whitespace() || matches!(c, '"' | '=' | '\\'))
+}
+
+/// Beside the number of lines in a line about lost ones.
+const LOST: &str = "lines of the log are lost: stderr did not take them";
+
+fn now_text() -> String {
+    let mut at = String::new();
+    // Writing into a String does not fail.
+    let _ = SystemTime.format_time(&mut Writer::new(&mut at));
+    at
+}
+
+/// A line about lines that are lost, as text.
+pub fn lost_text(lines: u64) -> String {
+    format!("{}  WARN {LOST} lines={lines}\n", now_text())
+}
+
+/// A line about lines that are lost, as JSON.
+pub fn lost_json(lines: u64) -> String {
+    let line = serde_json::json!({
+        "timestamp": now_text(), "level": "WARN", "message": LOST, "lines": lines,
+    });
+    format!("{line}\n")
+}
+
+/// Beside the number of lines in a line about those of one kind that were too many.
+const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
+
+/// A line about lines that are left out, as text.
+pub fn left_out_text(it: &LeftOut) -> String {
+    let LeftOut {
+        level,
+        words,
+        lines,
+    } = it;
+    format!(
+        "{} {level:>5} {LEFT_OUT} kind={words:?} lines={lines}\n",
+        now_text()
+    )
+}
+
+/// A line about lines that are left out, as JSON.
+pub fn left_out_json(it: &LeftOut) -> String {
+    let line = serde_json::json!({
+        "timestamp": now_text(), "level": it.level.as_str(), "message": LEFT_OUT,
+        "kind": it.words, "lines": it.lines,
+    });
+    format!("{line}\n")
+}
+
+/// What an event says, without what is empty.
+#[derive(Debug, Default)]
+struct Said(Vec<(&'static str, Value)>);
+
+impl Said {
+    fn add(&mut self, field: &Field, value: Value) {
+        let name = field.name().trim_start_matches("r#");
+        let empty = matches!(&value, Value::String(text) if text.is_empty());
+        if empty {
+            return;
+        }
+        match name {
+            MESSAGE => self.0.insert(0, (MESSAGE, value)),
+            name => self.0.push((name, value)),
+        }
+    }
+}
+
+impl Visit for Said {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        let mut text = String::new();
+        // A value that cannot be written is shown as far as it could.
+        let _ = write!(text, "{value:?}");
+        self.add(field, text.into());
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.add(field, value.into());
+    }
+
+    fn record_bool(&mut self, field: &Field, value: bool) {
+        self.add(field, value.into());
+    }
+
+    fn record_i64(&mut self, field: &Field, value: i64) {
+        self.add(field, value.into());
+    }
+
+    fn record_u64(&mut self, field: &Field, value: u64) {
+        self.add(field, value.into());
+    }
+
+    fn record_f64(&mut self, field: &Field, value: f64) {
+        self.add(field, value.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+    use std::sync::{Arc, Mutex};
+    use tracing_subscriber::fmt::MakeWriter;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("ours alone").extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    impl<'a> MakeWriter<'a> for Paper {
+        type Writer = Self;
+
+        fn make_writer(&'a self) -> Self {
+            self.clone()
+        }
+    }
+
+    fn say() {
+        let (reason, nothing): (&str, Option<u64>) = ("", None);
+        tracing::info!(
+            source = "ami://x", reason, trunk = %"", id = 7, nothing, ok = true,
+            words = "two words", odd = "\u{1b}[2J", "done"
+        );
+    }
+
+    fn written(paper: &Paper) -> String {
+        String::from_utf8(paper.0.lock().expect("ours alone").clone()).expect("text")
+    }
+
+    #[test]
+    fn what_says_nothing_is_left_out_of_a_line_of_text() {
+        let paper = Paper::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(paper.clone())
+            .with_target(false)
+            .with_ansi(false)
+            .fmt_fields(TextFields)
+            .finish();
+        tracing::subscriber::with_default(subscriber, say);
+        let line = written(&paper);
+        let (_, line) = line.split_once("INFO ").expect("a level");
+        let wants = "done source=ami://x id=7 ok=true words=\"two words\" \
+                     odd=\"\\u{1b}[2J\"\n";
+        assert_eq!(line, wants);
+    }
+
+    #[test]
+    fn and_of_a_line_of_json() {
+        let paper = Paper::default();
+        let subscriber = tracing_subscriber::fmt()
+            .with_writer(paper.clone())
+            .event_format(JsonLine)
+            .finish();
+        tracing::subscriber::with_default(subscriber, say);
+        let line: Value = serde_json::from_str(&written(&paper)).expect("JSON");
+        let names: Vec<&str> = line
+            .as_object()
+            .expect("an object")
+            .keys()
+            .map(|it| &**it)
+            .collect();
+        let wants = [
+            "id",
+            "level",
+            "message",
+            "odd",
+            "ok",
+            "source",
+            "timestamp",
+            "words",
+        ];
+        let mut names = names;
+        names.sort_unstable();
+        assert_eq!(names, wants);
+        assert_eq!((&line["id"], &line["ok"]), (&7.into(), &true.into()));
+    }
+
+    #[test]
+    fn lines_that_are_left_out_are_told_in_a_line_like_others() {
+        let left_out = LeftOut {
+            level: tracing::Level::INFO,
+            words: "a \"kind\"\n".to_owned(),
+            lines: 7,
+        };
+        let text = left_out_text(&left_out);
+        let (_, words) = text.split_once("  INFO ").expect("a level");
+        let wants = format!("{LEFT_OUT} kind=\"a \\\"kind\\\"\\n\" lines=7\n");
+        assert_eq!(words, wants);
+        let line: Value = serde_json::from_str(&left_out_json(&left_out)).expect("JSON");
+        assert_eq!(
+            (&line["level"], &line["lines"], &line["kind"]),
+            (&"INFO".into(), &7.into(), &"a \"kind\"\n".into())
+        );
+    }
+
+    #[test]
+    fn no_value_passes_for_a_line_or_a_field_of_its_own() {
+        let evil = "x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9";
+        let told = |json: bool| {
+            let paper = Paper::default();
+            let written = paper.clone();
+            let builder = tracing_subscriber::fmt()
+                .with_writer(paper)
+                .with_target(false)
+                .with_ansi(false);
+            let say = || tracing::info!(reason = evil, words = evil.to_owned(), "{evil}");
+            if json {
+                let all = builder.event_format(JsonLine).finish();
+                tracing::subscriber::with_default(all, say);
+            } else {
+                let all = builder.fmt_fields(TextFields).finish();
+                tracing::subscriber::with_default(all, say);
+            }
+            self::written(&written)
+        };
+        for line in [told(false), told(true)] {
+            let (all, end) = line.split_at(line.len() - 1);
+            assert!(end == "\n" && !all.contains(is_hostile), "{all:?}");
+        }
+        let line = told(false);
+        let shown = r#"reason="x\u{85}2026\u{2028}INFO\u{202e}\nid=8\u{a0}id=9" words="x"#;
+        assert!(line.contains(shown), "{line}");
+        let line: Value = serde_json::from_str(&told(true)).expect("JSON");
+        assert_eq!(line["reason"], evil);
+    }
+
+    #[test]
+    fn lost_lines_are_told_in_a_line_like_others() {
+        let text = lost_text(7);
+        let (_, words) = text.split_once(" WARN ").expect("a level");
+        let wants = "lines of the log are lost: stderr did not take them lines=7\n";
+        assert_eq!(words, wants);
+        let line: Value = serde_json::from_str(&lost_json(7)).expect("JSON");
+        assert_eq!(
+            (&line["level"], &line["lines"]),
+            (&"WARN".into(), &7.into())
+        );
+    }
+}

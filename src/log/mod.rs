@@ -1,0 +1,184 @@
+//! Where log lines go: stderr, as text or JSON; colour on a terminal alone. A stderr that takes
+//! nothing costs its lines (see `writer`); of one kind ten are said a second (see `limit`).
+
+mod limit;
+mod lines;
+mod writer;
+
+use callbridge_model::environment::Environment;
+use callbridge_model::safe::safe_lines;
+use limit::{LeftOut, LogLimit};
+use lines::{JsonLine, TextFields, left_out_json, left_out_text, lost_json, lost_text};
+use std::backtrace::{Backtrace, BacktraceStatus};
+use std::io::{IsTerminal as _, Write as _};
+use std::panic::PanicHookInfo;
+use std::sync::{Arc, OnceLock};
+use tracing::Level;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+use writer::{LogWriter, Stderr};
+
+/// What is logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Logging {
+    /// `--log`
+    pub level: Level,
+    /// `--log-format json`
+    pub json: bool,
+    /// `--log-phones`
+    pub phones: bool,
+}
+
+impl Default for Logging {
+    fn default() -> Self {
+        Self {
+            level: Level::INFO,
+            json: false,
+            phones: false,
+        }
+    }
+}
+
+/// Parts of other crates that talk much; they keep to warnings below `debug`.
+const QUIET: [&str; 4] = ["hyper", "reqwest", "rustls", "tungstenite"];
+
+/// These write passwords into their lines at `trace`, as lists of numbers. What goes wrong on a
+/// broker's line comes to us as an error and is told in our words: they say nothing at any level.
+const SILENT: [&str; 4] = ["lapin", "amq_protocol", "amq_protocol_tcp", "tcp_stream"];
+
+/// The lines of this process, once its log is set up.
+static LOG: OnceLock<LogWriter> = OnceLock::new();
+/// How many of them there may be.
+static LIMIT: OnceLock<LogLimit> = OnceLock::new();
+
+/// Sets the log up for the whole process. A second call changes nothing.
+pub fn set_up(logging: Logging, environment: &Environment) {
+    let filter = filter(logging.level);
+    let says = if logging.json { lost_json } else { lost_text };
+    let Ok(log) = LogWriter::start(Stderr, says) else {
+        say("no thread can be had for the log: nothing is logged");
+        return;
+    };
+    let log = LOG.get_or_init(|| log);
+    let limit = LIMIT
+        .get_or_init(|| limit(log.clone(), logging.json))
+        .clone();
+    std::panic::set_hook(Box::new(tell_panic));
+    let builder = tracing_subscriber::fmt()
+        .with_writer(log.clone())
+        .log_internal_errors(false)
+        .with_max_level(logging.level)
+        .with_target(false);
+    // Ends in an error where a log is set up already: a test's, or a second call's.
+    let _ = if logging.json {
+        builder
+            .event_format(JsonLine)
+            .finish()
+            .with(filter)
+            .with(limit)
+            .try_init()
+    } else {
+        builder
+            .with_ansi(colour(environment, std::io::stderr().is_terminal()))
+            .fmt_fields(TextFields)
+            .finish()
+            .with(filter)
+            .with(limit)
+            .try_init()
+    };
+}
+
+fn limit(log: LogWriter, json: bool) -> LogLimit {
+    let line = if json { left_out_json } else { left_out_text };
+    LogLimit::new(Arc::new(move |it: &LeftOut| log.say(line(it).as_bytes())))
+}
+
+/// A word to whoever started the program, with whatever came from outside in it. Nobody has to hear
+/// it: with a stderr that takes nothing it is lost.
+pub fn say(words: &str) {
+    let line = format!("callbridge: {}\n", safe_lines(words));
+    match LOG.get() {
+        Some(log) => log.say(line.as_bytes()),
+        None => {
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
+    }
+}
+
+/// The last lines reach whoever still reads.
+pub fn flush() {
+    if let Some(limit) = LIMIT.get() {
+        limit.flush();
+    }
+    if let Some(log) = LOG.get() {
+        log.flush();
+    }
+}
+
+/// Lines of the log that nobody will read.
+pub fn lost_lines() -> u64 {
+    LOG.get().map_or(0, LogWriter::lost)
+}
+
+/// The standard library's own hook waits for a reader that has stopped.
+fn tell_panic(panic: &PanicHookInfo<'_>) {
+    let backtrace = Backtrace::capture();
+    let captured = backtrace.status() == BacktraceStatus::Captured;
+    let payload = panic.payload();
+    let fixed = payload.downcast_ref::<&str>().copied();
+    let words = fixed.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(
+        at = panic.location().map(ToString::to_string),
+        thread = std::thread::current().name(),
+        reason = words,
+        backtrace = captured.then(|| backtrace.to_string()),
+        "a part of callbridge has failed: this is a fault of the program, please report it"
+    );
+}
+
+/// What is told at a level. Only our own code tells more than `debug`: what others write at
+/// `trace` is nobody's to vouch for.
+fn filter(level: Level) -> Targets {
+    let targets = Targets::new().with_targets(SILENT.map(|name| (name, LevelFilter::OFF)));
+    if level < Level::DEBUG {
+        let quiet = QUIET.map(|name| (name, Level::WARN.min(level)));
+        targets.with_default(level).with_targets(quiet)
+    } else {
+        let own = targets.with_target("callbridge", level);
+        own.with_default(Level::DEBUG)
+    }
+}
+
+/// Colour on a terminal, unless `NO_COLOR` or a dumb terminal asks for none.
+pub fn colour(environment: &Environment, terminal: bool) -> bool {
+    terminal && environment.text("NO_COLOR").is_none() && environment.text("TERM") != Some("dumb")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_our_own_code_tells_more_than_debug_and_brokers_libraries_nothing() {
+        for level in [Level::ERROR, Level::INFO, Level::DEBUG, Level::TRACE] {
+            let filter = filter(level);
+            for silent in ["lapin::channel", "amq_protocol::frame", "tcp_stream::sys"] {
+                assert!(
+                    !filter.would_enable(silent, &Level::ERROR),
+                    "{silent} at {level}"
+                );
+            }
+            for own in ["callbridge_sender", "callbridge_source::amqp"] {
+                assert!(filter.would_enable(own, &level), "{own} at {level}");
+            }
+            assert!(
+                !filter.would_enable("hyper::proto", &Level::TRACE),
+                "at {level}"
+            );
+        }
+        assert!(!filter(Level::INFO).would_enable("callbridge_sender", &Level::DEBUG));
+        assert!(!filter(Level::INFO).would_enable("hyper::proto", &Level::INFO));
+        assert!(filter(Level::INFO).would_enable("hyper::proto", &Level::WARN));
+    }
+}

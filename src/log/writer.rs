@@ -1,0 +1,270 @@
+//! Lines on stderr, which is never a reason to end the program or to hold it up.
+//!
+//! A thread of its own writes them. Who says a line waits until it is written, so that it stands
+//! there before whatever comes next, but no longer than [`HELD_UP_MAX`]: where the reader of a
+//! pipe has stopped, lines wait in a queue of [`QUEUE_BYTES_MAX`] instead. What finds the queue
+//! full, and what stderr refuses (its reader is gone, its disk is full), is lost and counted; the
+//! first line that can be written again says how many were.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tracing_subscriber::fmt::MakeWriter;
+
+/// Lines that wait for a reader who has stopped: some 300, half a minute of one kind.
+pub const QUEUE_BYTES_MAX: usize = 64 * 1024;
+/// What takes longer to be written than this is not waited for, nor is anything after it until
+/// the queue is empty again. An AMI line bears pauses of a tenth of a second.
+const HELD_UP_MAX: Duration = Duration::from_millis(50);
+/// At the program's end: for a reader that has not read for so long nothing is waited for.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Between two tries where stderr would rather not block.
+const TRY_AGAIN: Duration = Duration::from_millis(20);
+
+/// A line about lines that were lost, with its line end.
+pub type LostLine = fn(u64) -> String;
+
+/// Takes lines from anywhere; clones share their thread.
+#[derive(Clone)]
+pub struct LogWriter(Arc<Shared>);
+
+struct Shared {
+    queue: Mutex<Queue>,
+    filled: Condvar,
+    emptied: Condvar,
+    lost: AtomicU64,
+}
+
+#[derive(Default)]
+struct Queue {
+    lines: VecDeque<Line>,
+    bytes: usize,
+    /// Lines taken so far, and those of them that have been written or refused.
+    taken: u64,
+    done: u64,
+    /// Lines that found it full since the last one that did not.
+    turned_away: u64,
+    /// The thread writes since then.
+    writing: Option<Instant>,
+    /// It took long, and lines have waited ever since.
+    stalled: bool,
+}
+
+struct Line {
+    bytes: Vec<u8>,
+    /// Lines that were turned away before this one.
+    lost_before: u64,
+}
+
+impl LogWriter {
+    /// Starts the thread.
+    ///
+    /// # Errors
+    /// When the system gives no thread.
+    pub fn start(out: impl io::Write + Send + 'static, says: LostLine) -> io::Result<Self> {
+        let shared = Arc::new(Shared {
+            queue: Mutex::default(),
+            filled: Condvar::new(),
+            emptied: Condvar::new(),
+            lost: AtomicU64::new(0),
+        });
+        let written = Arc::clone(&shared);
+        let writer = std::thread::Builder::new().name("log".to_owned());
+        writer.spawn(move || written.write(&mut Paper::new(out), says))?;
+        Ok(Self(shared))
+    }
+
+    /// Says a line, which has its line end.
+    pub fn say(&self, line: &[u8]) {
+        let shared = &self.0;
+        let mut queue = shared.lock();
+        if queue.bytes > 0 && queue.bytes + line.len() > QUEUE_BYTES_MAX {
+            queue.turned_away += 1;
+            shared.lost.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        queue.bytes += line.len();
+        queue.taken += 1;
+        let mine = queue.taken;
+        let lost_before = std::mem::take(&mut queue.turned_away);
+        queue.lines.push_back(Line {
+            bytes: line.to_vec(),
+            lost_before,
+        });
+        shared.filled.notify_one();
+        while queue.done < mine && !queue.stalled {
+            let held_up = queue.writing.map_or(Duration::ZERO, |it| it.elapsed());
+            match HELD_UP_MAX.checked_sub(held_up) {
+                None => queue.stalled = true,
+                Some(left) => queue = shared.wait(queue, left),
+            }
+        }
+    }
+
+    /// Waits for all that was said to be written, where somebody reads it.
+    pub fn flush(&self) {
+        self.flush_for(PATIENCE);
+    }
+
+    fn flush_for(&self, patience: Duration) {
+        let shared = &self.0;
+        let (mut queue, begun) = (shared.lock(), Instant::now());
+        while queue.done < queue.taken {
+            let stuck = queue.writing.map_or(Duration::ZERO, |it| it.elapsed());
+            let spent = stuck.max(begun.elapsed() / 2);
+            match patience.checked_sub(spent) {
+                None => return,
+                Some(left) => queue = shared.wait(queue, left),
+            }
+        }
+    }
+
+    /// Lines that nobody will read, since the start.
+    pub fn lost(&self) -> u64 {
+        self.0.lost.load(Ordering::Relaxed)
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wait<'q>(&self, queue: MutexGuard<'q, Queue>, time: Duration) -> MutexGuard<'q, Queue> {
+        let waited = self.emptied.wait_timeout(queue, time);
+        waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// What comes next; the lines that were lost before it are in `unsaid` then.
+    fn next(&self, unsaid: &mut u64) -> Option<Line> {
+        let mut queue = self.lock();
+        while queue.lines.is_empty() && queue.turned_away == 0 {
+            let filled = self.filled.wait(queue);
+            queue = filled.unwrap_or_else(PoisonError::into_inner);
+        }
+        queue.writing = Some(Instant::now());
+        match queue.lines.pop_front() {
+            Some(line) => {
+                *unsaid += line.lost_before;
+                Some(line)
+            }
+            None => {
+                *unsaid += std::mem::take(&mut queue.turned_away);
+                None
+            }
+        }
+    }
+
+    fn write(&self, paper: &mut Paper<impl io::Write>, says: LostLine) {
+        let mut unsaid = 0;
+        loop {
+            let line = self.next(&mut unsaid);
+            if unsaid > 0 && paper.write(says(unsaid).as_bytes()) {
+                unsaid = 0;
+            }
+            // Not before the lines that are lost have been spoken of.
+            if let Some(line) = &line
+                && (unsaid > 0 || !paper.write(&line.bytes))
+            {
+                unsaid += 1;
+                self.lost.fetch_add(1, Ordering::Relaxed);
+            }
+            self.done(line);
+        }
+    }
+
+    fn done(&self, line: Option<Line>) {
+        let mut queue = self.lock();
+        queue.writing = None;
+        if let Some(line) = line {
+            queue.bytes -= line.bytes.len();
+            queue.done += 1;
+        }
+        queue.stalled &= !queue.lines.is_empty();
+        self.emptied.notify_all();
+    }
+}
+
+/// Where lines go, and whether the last one broke off.
+struct Paper<W> {
+    out: W,
+    torn: bool,
+}
+
+impl<W: io::Write> Paper<W> {
+    const fn new(out: W) -> Self {
+        Self { out, torn: false }
+    }
+
+    /// Whether all of it was taken. After a line that broke off the next begins anew.
+    fn write(&mut self, line: &[u8]) -> bool {
+        if self.torn {
+            self.torn = self.push(b"\n") < 1;
+        }
+        if self.torn {
+            return false;
+        }
+        let taken = self.push(line);
+        self.torn = taken > 0 && taken < line.len();
+        taken == line.len()
+    }
+
+    /// How much of it was taken.
+    fn push(&mut self, bytes: &[u8]) -> usize {
+        let mut taken = 0;
+        while taken < bytes.len() {
+            match self.out.write(&bytes[taken..]) {
+                Ok(0) => break,
+                Ok(more) => taken += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // Somebody else has made our stderr so: whose turn it is nobody tells.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    std::thread::park_timeout(TRY_AGAIN);
+                }
+                Err(_) => break,
+            }
+        }
+        taken
+    }
+}
+
+/// The process's stderr without the standard library's lock, which a reader that has stopped
+/// would keep for ever.
+pub struct Stderr;
+
+impl io::Write for Stderr {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::write(io::stderr().as_fd(), bytes)?)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl io::Write for &LogWriter {
+    /// A line: that is how events come.
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.say(line);
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'a> MakeWriter<'a> for LogWriter {
+    type Writer = &'a Self;
+
+    fn make_writer(&'a self) -> Self::Writer {
+        self
+    }
+}
+
+#[cfg(test)]
+#[path = "writer_tests.rs"]
+mod tests;

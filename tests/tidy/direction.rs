@@ -1,0 +1,150 @@
+//! The direction of the flow: a crate uses those before it alone, and so does a module of the root.
+//! A change that reaches upstream is found here, or does not compile.
+
+use serde_json::Value;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The crates, each using those before it alone.
+const CRATES: [&str; 15] = [
+    "callbridge-call",
+    "callbridge-asterisk",
+    "callbridge-source",
+    "callbridge-model",
+    "callbridge-listener",
+    "callbridge-sandbox",
+    "callbridge-crm",
+    "callbridge-mapping",
+    "callbridge-leads",
+    "callbridge-spool",
+    "callbridge-sender",
+    "callbridge-oauth",
+    "callbridge-webhook",
+    "callbridge-testkit",
+    "callbridge",
+];
+
+/// The modules of the root, each using those before it alone.
+const MODULES: [&str; 15] = [
+    "build_time",
+    "machine",
+    "values",
+    "failure",
+    "stdout",
+    "log",
+    "dead_letter",
+    "intake",
+    "ops",
+    "explain",
+    "control",
+    "config",
+    "privilege",
+    "daemon",
+    "commands",
+];
+
+fn place(all: &[&str], name: &str) -> Option<usize> {
+    all.iter().position(|known| *known == name)
+}
+
+/// What `name` uses and may not, a line each; what stands in no order is a fault, too.
+fn faults<'a>(all: &[&str], name: &str, used: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let Some(own) = place(all, name) else {
+        return vec![format!("{name} stands in no order: give it a place")];
+    };
+    let wrong = used.filter(|used| *used != name);
+    let wrong = wrong.filter(|used| place(all, used).is_none_or(|at| at > own));
+    wrong
+        .map(|used| format!("{name} uses {used}, which comes later"))
+        .collect()
+}
+
+/// Every `crate::NAME` outside comments.
+fn named(text: &str) -> impl Iterator<Item = &str> {
+    let code = text
+        .lines()
+        .map(|line| line.split("//").next().unwrap_or_default());
+    code.flat_map(|line| line.split("crate::").skip(1))
+        .map(|rest| {
+            let end = rest.find(|c: char| !(c.is_ascii_lowercase() || c == '_'));
+            &rest[..end.unwrap_or(rest.len())]
+        })
+        .filter(|name| !name.is_empty())
+}
+
+fn rust_files(path: &Path, found: &mut Vec<PathBuf>) {
+    if path.is_dir() {
+        for entry in fs::read_dir(path).expect("a readable folder") {
+            rust_files(&entry.expect("a readable entry").path(), found);
+        }
+    } else if path.extension().is_some_and(|it| it == "rs") {
+        found.push(path.to_owned());
+    }
+}
+
+#[test]
+fn no_crate_uses_one_that_comes_after_it() {
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("Cargo.toml");
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut metadata = Command::new(cargo);
+    metadata.args([
+        "metadata",
+        "--no-deps",
+        "--offline",
+        "--format-version",
+        "1",
+    ]);
+    metadata.arg("--manifest-path").arg(manifest);
+    let output = metadata.output().expect("cargo runs");
+    let told: Value = serde_json::from_slice(&output.stdout).expect("the crates as JSON");
+    let packages = told["packages"].as_array().expect("packages");
+    let mut all = Vec::new();
+    for package in packages {
+        let name = package["name"].as_str().expect("a name");
+        let used = package["dependencies"].as_array().expect("dependencies");
+        // What tests alone use is in no program.
+        let used = used.iter().filter(|it| it["kind"].is_null());
+        let used = used.filter_map(|it| it["name"].as_str());
+        let ours = used.filter(|it| it.starts_with("callbridge"));
+        all.extend(faults(&CRATES, name, ours));
+    }
+    assert_eq!(packages.len(), CRATES.len(), "a crate is gone, or new");
+    assert!(all.is_empty(), "\n{}\n", all.join("\n"));
+}
+
+#[test]
+fn no_module_of_the_root_uses_one_that_comes_after_it() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut files = Vec::new();
+    rust_files(&root, &mut files);
+    let mut all = Vec::new();
+    for path in files {
+        let inside = path.strip_prefix(&root).expect("below src");
+        let first = inside.iter().next().expect("a name").to_string_lossy();
+        let module = first.trim_end_matches(".rs");
+        if matches!(module, "lib" | "main" | "golden") {
+            continue;
+        }
+        let text = fs::read_to_string(&path).expect("readable text");
+        let found = faults(&MODULES, module, named(&text));
+        all.extend(
+            found
+                .iter()
+                .map(|fault| format!("{}: {fault}", inside.display())),
+        );
+    }
+    assert!(all.is_empty(), "\n{}\n", all.join("\n"));
+}
+
+#[test]
+fn what_reaches_upstream_and_what_has_no_place_is_found() {
+    let text = "use crate::daemon::open; // crate::commands is not named here\ncrate::log::say(1)";
+    assert_eq!(named(text).collect::<Vec<_>>(), ["daemon", "log"]);
+    assert_eq!(
+        faults(&MODULES, "intake", named(text)),
+        ["intake uses daemon, which comes later"]
+    );
+    assert_eq!(faults(&MODULES, "daemon", named(text)), [] as [String; 0]);
+    assert_eq!(faults(&MODULES, "drawer", named(text)).len(), 1);
+}
