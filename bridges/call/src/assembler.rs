@@ -120,7 +120,9 @@ impl Assembler {
             }
             return;
         }
-        self.cel_bridges |= event.origin == Origin::Cel && event.kind.is_of_bridge();
+        if event.origin == Origin::Cel && event.kind.is_of_bridge() {
+            self.cel_tells_of_bridges();
+        }
         let Some(id) = self.calls.identify(&event.channel) else {
             self.counts.unidentified += 1;
             return;
@@ -172,6 +174,20 @@ impl Assembler {
         self.limit_open_bytes();
     }
 
+    /// CEL has told of a bridge: a call of which it tells none had none. Each open call keeps that
+    /// over a restart.
+    fn cel_tells_of_bridges(&mut self) {
+        if std::mem::replace(&mut self.cel_bridges, true) {
+            return;
+        }
+        for key in self.calls.keys() {
+            if let Some(call) = self.calls.get_mut(key) {
+                call.cel_bridges = true;
+                self.changed.insert(key);
+            }
+        }
+    }
+
     /// Takes in an event of the channel `id`, which belongs to the call `key`.
     fn take_in(
         &mut self,
@@ -188,6 +204,7 @@ impl Assembler {
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
+        call.cel_bridges = self.cel_bridges;
         let dropped = call.dropped;
         let outcome = call.hear(id, at, event);
         call.backwards = at < call.heard;
@@ -362,12 +379,15 @@ impl Assembler {
             self.give_early(key, early);
         }
         self.is_no_more(key);
-        let Some(call) = self.calls.close(key) else {
+        let Some(mut call) = self.calls.close(key) else {
             return;
         };
         if call.is_ghost() {
             self.counts.ghosts += 1;
             return;
+        }
+        if ended != Ended::HungUp {
+            call.is_cut();
         }
         self.counts.forced += u64::from(ended != Ended::HungUp);
         self.counts.oversized += u64::from(ended == Ended::TooLarge);
@@ -427,6 +447,7 @@ impl Assembler {
         let mut call: OpenCall =
             serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
         call.bytes = snapshot.len();
+        self.cel_bridges |= call.cel_bridges;
         self.calls.put_back(key, call);
         self.published.insert(key);
         self.settle_or_not(key);

@@ -232,11 +232,12 @@ impl Calls {
         self.key_is_used(key);
         self.point_to(key, &call.ties);
         let legs: Vec<UniqueId> = call.legs.keys().cloned().collect();
+        let named = call.named.clone();
         self.insert(key, Box::new(call));
         for id in legs {
             self.met(key, &id);
         }
-        self.know_names(key);
+        self.know_names(key, named);
     }
 
     fn insert(&mut self, key: u64, call: Box<OpenCall>) {
@@ -306,6 +307,9 @@ impl Calls {
         self.point_to(into, &absorbed.ties);
         let mut call = self.remove(into)?;
         call.absorb(*absorbed);
+        // Two calls may have had a name one after the other.
+        let names = &self.names;
+        call.named.retain(|name, id| names.get(name) == Some(id));
         self.insert(into, call);
         Some(from)
     }

@@ -122,15 +122,39 @@ impl OpenCall {
         Some(last.until?.max(self.heard_arrived).plus(after))
     }
 
-    /// Every channel that is up, or could be, is gone at `at`; at its own last sign of life if
-    /// `None`. `false` if there was none.
+    /// Every channel that is up, or could be, is gone at `at`; if `None`, when it was last known to
+    /// be there. `false` if there was none.
     fn all_gone(&mut self, at: Option<EventTime>) -> bool {
+        let cuts = self.cuts();
         let mut gone = false;
         for leg in self.legs.values_mut().filter(|leg| !leg.is_over()) {
-            leg.gone(at.unwrap_or(leg.last));
+            leg.gone(at.unwrap_or_else(|| there_until(leg.last, &cuts, leg.last)));
             gone = true;
         }
         gone
+    }
+
+    /// When nobody listened any more, by the clock of the events.
+    fn cuts(&self) -> Vec<EventTime> {
+        let (told, arrived) = (self.heard, self.heard_arrived);
+        let same = super::apart(told, arrived) <= super::CLOCK_TOLERANCE;
+        let of_events = |at: EventTime| match (same, told < arrived) {
+            (true, _) => at,
+            (false, true) => at.minus(arrived.since(told)),
+            (false, false) => at.plus(told.since(arrived)),
+        };
+        let cuts = self.blinds.iter().map(|blind| of_events(blind.from));
+        cuts.collect()
+    }
+
+    /// It is given out while channels are up: each was there until the first moment after its last
+    /// sign of life at which its end may have been missed; if there is none, until the last that
+    /// was heard of the call.
+    pub(super) fn is_cut(&mut self) {
+        let (cuts, heard) = (self.cuts(), self.heard);
+        for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
+            leg.last = there_until(leg.last, &cuts, heard.max(leg.last));
+        }
     }
 }
 
@@ -254,10 +278,11 @@ impl Assembler {
             let Some(call) = self.calls.get_mut(key).filter(|it| !it.blinds.is_empty()) else {
                 continue;
             };
+            let cuts = call.cuts();
             let mut ended = false;
             for leg in call.legs.values_mut() {
                 if !leg.is_over() && !live.contains(leg.id.as_str()) {
-                    leg.gone(leg.last);
+                    leg.gone(there_until(leg.last, &cuts, leg.last));
                     ended = true;
                 }
             }
@@ -310,7 +335,9 @@ impl Assembler {
             if call.is_ghost() {
                 continue;
             }
-            let mut known = resolve::resolve(call, &self.settings, Ended::Missed, self.cel_bridges);
+            let mut cut = call.clone();
+            cut.is_cut();
+            let mut known = resolve::resolve(&cut, &self.settings, Ended::Missed, self.cel_bridges);
             self.finished.append(&mut known);
         }
     }
@@ -330,6 +357,13 @@ impl Assembler {
             "a call in doubt is kept under a moment that it no longer has"
         );
     }
+}
+
+/// Until when a channel was there whose end was not heard: the first moment from its `last` sign of
+/// life on at which nobody listened any more, else until `whole`.
+fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTime {
+    let cuts = cuts.iter().copied();
+    cuts.filter(|&cut| cut >= last).min().unwrap_or(whole)
 }
 
 /// Unique ids of the channels listed since the last list ended.

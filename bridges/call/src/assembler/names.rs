@@ -7,7 +7,9 @@ use crate::event::Origin;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::trunk;
 use crate::units::UniqueId;
+use smol_str::SmolStr;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// AMI 1.x: the event calls a channel by a name that it was never told to have.
 pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
@@ -132,6 +134,7 @@ impl Calls {
         {
             self.names.insert(name, id.clone());
             call.renamed_to.insert(name.into());
+            call.named.insert(name.into(), id.clone());
         }
     }
 
@@ -161,9 +164,15 @@ impl Calls {
 
     /// A channel of an open call was met for the first time.
     pub(super) fn met(&mut self, key: u64, id: &UniqueId) {
-        let leg = self.calls.get(&key).and_then(|call| call.legs.get(id));
+        let Some(call) = self.calls.get_mut(&key) else {
+            return;
+        };
+        let leg = call.legs.get(id);
         if let Some(name) = leg.map(Leg::name).filter(|name| !name.is_empty()) {
-            self.names.insert(name, id.clone());
+            let before = self.names.insert(name, id.clone());
+            if before.is_some_and(|before| before != *id) {
+                call.named.insert(name.into(), id.clone());
+            }
         }
     }
 
@@ -183,8 +192,9 @@ impl Calls {
         holder.filter(|holder| holder != id)
     }
 
-    /// Learns who has which name in a call that was put back.
-    pub(super) fn know_names(&mut self, key: u64) {
+    /// Learns who has which name in a call that was put back: an earlier release kept the renamings
+    /// alone, and not the names that changed places with them.
+    pub(super) fn know_names(&mut self, key: u64, named: BTreeMap<SmolStr, UniqueId>) {
         let Some(call) = self.calls.get(&key) else {
             return;
         };
@@ -196,6 +206,9 @@ impl Calls {
             .collect();
         for (id, to) in renamed {
             self.renamed(key, &id, &to);
+        }
+        for (name, id) in named {
+            self.renamed(key, &id, &name);
         }
     }
 }

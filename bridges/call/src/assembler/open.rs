@@ -9,7 +9,7 @@ use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use smol_str::SmolStr;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
@@ -28,6 +28,9 @@ pub(crate) struct OpenCall {
     /// Names that its channels took on later.
     #[serde(default)]
     pub(crate) renamed_to: BTreeSet<SmolStr>,
+    /// Who has each of these names by now, where that is not who was met with it first.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub(crate) named: BTreeMap<SmolStr, UniqueId>,
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
     /// What leads to this call: unique ids and linkedids, bridges, Local channels.
@@ -84,6 +87,9 @@ pub(crate) struct OpenCall {
     /// It was in a conference, which anybody may join.
     #[serde(default)]
     pub(crate) conference: bool,
+    /// CEL had told of a bridge, in whatever call, when it was last heard of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) cel_bridges: bool,
     /// Bytes that it took when it was last written down.
     #[serde(skip)]
     pub(crate) bytes: usize,
@@ -124,6 +130,7 @@ impl OpenCall {
             legs: Legs::default(),
             joined: BTreeSet::new(),
             renamed_to: BTreeSet::new(),
+            named: BTreeMap::new(),
             userfields: Vec::new(),
             ties: Ties::default(),
             live,
@@ -148,6 +155,7 @@ impl OpenCall {
             overdue: false,
             rootless: false,
             conference: false,
+            cel_bridges: false,
             bytes: 0,
         }
     }
@@ -410,6 +418,7 @@ impl OpenCall {
         self.legs.absorb(other.legs);
         self.joined.extend(other.joined);
         self.renamed_to.extend(other.renamed_to);
+        self.named.extend(other.named);
         self.userfields.extend(other.userfields);
         self.ties.ids.extend(other.ties.ids);
         self.ties.bridges.extend(other.ties.bridges);
@@ -431,6 +440,7 @@ impl OpenCall {
         self.late = self.late.max(other.late);
         self.overdue |= other.overdue;
         self.conference |= other.conference;
+        self.cel_bridges |= other.cel_bridges;
         self.bytes += other.bytes;
     }
 }

@@ -1,8 +1,8 @@
 //! Open calls outlive a restart.
 
 use crate::story::{Story, answered_by_101, assembler, channel, customer, moment};
-use callbridge_call::event::ChannelState::Ring;
-use callbridge_call::{Assembler, FinishedCall};
+use callbridge_call::event::ChannelState::{Down, Ring, Up};
+use callbridge_call::{Assembler, FinishedCall, Origin};
 use std::collections::BTreeMap;
 
 /// A conference of two customers: two calls that become one group.
@@ -80,6 +80,27 @@ pub fn survives_restarts(story: &Story) -> usize {
         assert!(kept.is_empty(), "cut after {cut} events");
     }
     expected.len()
+}
+
+#[test]
+fn a_restart_forgets_neither_that_cel_tells_of_bridges() {
+    let (city, phone) = (customer(1), channel("PJSIP/101-00000002", 2));
+    let phone = phone.of(&city);
+    let mut story = Story::new();
+    story.by(Origin::Cel).at(0.0).born(&city, Ring);
+    story.born(&phone, Down);
+    for channel in [&phone, &city] {
+        story.at(1.0).state(channel, Up);
+    }
+    // Another call is in a bridge, and over before the restart.
+    let (stranger, other) = (customer(9), channel("PJSIP/102-00000010", 10));
+    let other = other.of(&stranger);
+    story.at(1.5).born(&stranger, Ring).born(&other, Down);
+    story.at(2.0).enter(&other, "b1").enter(&stranger, "b1");
+    story.at(3.0).leave(&other, "b1").leave(&stranger, "b1");
+    story.hangups(&[&other, &stranger]);
+    story.at(8.0).hangups(&[&phone, &city]);
+    assert_eq!(survives_restarts(&story), 2);
 }
 
 #[test]

@@ -40,7 +40,7 @@ fn a_pbx_that_has_booted_since_has_none_of_its_calls_any_more() {
     assembler.hear(&Told::Mark(Mark::FullyBooted { uptime }), moment(60.0));
     let calls = finished(&mut assembler, 61.0);
     assert_eq!((calls.len(), assembler.open_calls()), (1, 0));
-    assert_eq!(seconds(&calls[0]), (0.0, 1.0));
+    assert_eq!(seconds(&calls[0]), (1.0, 2.0), "as far as it was heard");
     assert!(calls[0].incomplete.is_some());
 }
 
@@ -64,6 +64,61 @@ fn a_channel_that_is_listed_no_more_has_ended_and_one_that_is_lives_on() {
         let calls = finished(&mut assembler, 31.0);
         assert_eq!(calls.len(), usize::from(!listed));
         assert_eq!(assembler.open_calls(), usize::from(listed));
+    }
+}
+
+#[test]
+fn the_talk_of_a_call_that_is_cut_lasts_until_nobody_listened() {
+    let (story, city, phone) = answered_by_101();
+    // Given out as overdue, listed no more, and told over by another account.
+    for way in 0..3 {
+        let mut assembler = assembler();
+        tell(&mut assembler, &story);
+        assembler.lost(moment(8.0));
+        assembler.back(moment(30.0));
+        match way {
+            0 => {}
+            1 => drop(assembler.hear(&Told::Mark(Mark::ListEnd), moment(30.1))),
+            _ => assembler.end_unheard(city.id()),
+        }
+        let calls = finished(&mut assembler, 600.0);
+        let (talk, lasted) = seconds(&calls[0]);
+        assert_eq!((calls.len(), talk, lasted), (1, 7.0, 8.0), "{way}");
+        assert!(calls[0].answered && calls[0].incomplete.is_some());
+    }
+    // It was listed after the first gap, so its end was missed in the second.
+    let mut assembler = assembler();
+    tell(&mut assembler, &story);
+    let mut list = Story::new();
+    for channel in [&city, &phone] {
+        let bridge = "b1".into();
+        list.at(10.0).tell(channel, Kind::Listed { bridge });
+    }
+    for (from, until) in [(8.0, 10.0), (20.0, 30.0)] {
+        assembler.lost(moment(from));
+        assembler.back(moment(until));
+        tell(&mut assembler, &list);
+        assembler.hear(&Told::Mark(Mark::ListEnd), moment(until));
+        list.events.clear();
+    }
+    let calls = finished(&mut assembler, 40.0);
+    assert_eq!(seconds(&calls[0]), (19.0, 20.0));
+}
+
+#[test]
+fn a_cut_is_told_by_the_clock_of_the_events() {
+    let (story, ..) = answered_by_101();
+    for off in [-3600.0, 3600.0] {
+        let mut assembler = assembler();
+        for (at, told) in &story.events {
+            let arrived = at.micros() as f64 / 1e6 - moment(0.0).micros() as f64 / 1e6;
+            assembler.hear(told, moment(arrived + off));
+        }
+        assembler.lost(moment(8.0 + off));
+        assembler.back(moment(30.0 + off));
+        assembler.hear(&Told::Mark(Mark::ListEnd), moment(30.1 + off));
+        let calls = finished(&mut assembler, 60.0 + off);
+        assert_eq!(seconds(&calls[0]), (7.0, 8.0), "{off}");
     }
 }
 

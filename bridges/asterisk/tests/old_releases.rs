@@ -1,0 +1,236 @@
+//! Calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`), told to an assembler
+//! that is started again, or that hears nothing more from some moment on.
+
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
+use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall};
+use callbridge_call::{Mark, Settings, Told};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+const RELEASES: [&str; 6] = [
+    "1.8",
+    "1.8-cel-on-ami",
+    "11",
+    "11-shipped-cel-conf",
+    "13",
+    "16",
+];
+
+/// Talk that is not told at all, by parts of the names of release, scenario and file.
+const UNTOLD: [(&str, &str, &str); 3] = [
+    ("1.8", "conference", ""),
+    ("11", "conference", "cel"),
+    ("11-shipped-cel-conf", "", "cel"),
+];
+/// Longer than what happens at once is told.
+const LONG: Duration = Duration::from_millis(500);
+
+/// A recording by one source: its messages with their times, in the order told.
+struct Recording {
+    name: String,
+    folder: PathBuf,
+    format: Format,
+    messages: Vec<(EventTime, Vec<u8>)>,
+}
+
+fn sorted(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let mut all: Vec<PathBuf> = entries.map(|it| it.expect("an entry").path()).collect();
+    all.sort();
+    all
+}
+
+/// Every recording of channel events and of CEL.
+fn recordings() -> Vec<Recording> {
+    let root = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/recordings/asterisk-old"
+    );
+    let mut all = Vec::new();
+    for release in RELEASES {
+        for folder in sorted(&Path::new(root).join(release)) {
+            for (file, format) in [("ami.raw", Format::Ami), ("cel.csv", Format::CelCsv)] {
+                if folder.join(file).is_file() {
+                    all.push(Recording::read(release, &folder, (file, format)));
+                }
+            }
+        }
+    }
+    assert!(all.len() > 200, "only {} recordings", all.len());
+    all
+}
+
+fn decoder(format: Format) -> Decoder {
+    Decoder::new(format, DecoderSettings::default())
+}
+
+impl Recording {
+    fn read(release: &str, folder: &Path, (file, format): (&str, Format)) -> Self {
+        let bytes = std::fs::read(folder.join(file)).expect("a recording");
+        let mut decoder = decoder(format);
+        let mut messages = Vec::new();
+        for frame in Frames::new(format, &bytes) {
+            let Frame::Message(message) = frame else {
+                panic!("a recorded message is too long");
+            };
+            if let Decoded::Event { heard, .. } = decoder.decode(message)
+                && let Told::Channel(event) = &heard.told
+            {
+                messages.push((event.at.expect("a time"), message.to_vec()));
+            }
+        }
+        let scene = folder.file_name().expect("a name").to_string_lossy();
+        Self {
+            name: format!("{release} {scene} {file}"),
+            folder: folder.to_owned(),
+            format,
+            messages,
+        }
+    }
+
+    fn tell(&self, assembler: &mut Assembler, (at, message): &(EventTime, Vec<u8>)) {
+        let mut decoder = decoder(self.format);
+        if let Decoded::Event { heard, .. } = decoder.decode(message) {
+            assembler.hear(&heard.told, *at);
+        }
+    }
+
+    /// The calls, with a restart after each event, or with none.
+    fn calls(&self, restarts: bool) -> Vec<FinishedCall> {
+        let (mut assembler, mut kept) = (assembler(), BTreeMap::new());
+        let mut calls = Vec::new();
+        for message in &self.messages {
+            self.tell(&mut assembler, message);
+            calls.append(&mut assembler.take_finished());
+            if restarts {
+                assembler = started_again(&mut assembler, &mut kept);
+            }
+        }
+        assembler.finish_all(EventTime::from_seconds(2_000_000_000));
+        calls.append(&mut assembler.take_finished());
+        calls.sort_by(|a, b| a.linkedid.cmp(&b.linkedid));
+        calls
+    }
+
+    /// The customers' calls as far as they were heard, where nobody listens any more half-way from
+    /// this message to the next: that moment, and the calls.
+    fn calls_until(&self, last: usize) -> (EventTime, Vec<FinishedCall>) {
+        let mut assembler = assembler();
+        for message in &self.messages[..=last] {
+            self.tell(&mut assembler, message);
+        }
+        let (at, next) = (self.messages[last].0, self.messages.get(last + 1));
+        let cut = next.map_or(at, |next| at.plus(next.0.since(at) / 2));
+        let back = cut.plus(Duration::from_secs(60));
+        assembler.lost(cut);
+        assembler.back(back);
+        if self.format == Format::Ami {
+            assembler.hear(&Told::Mark(Mark::ListEnd), back);
+        }
+        assembler.tick(back.plus(Duration::from_secs(1)));
+        assembler.tick(back.plus(Duration::from_secs(1000)));
+        let calls = assembler.take_finished().into_iter();
+        (cut, calls.filter(|call| call.trunk.is_some()).collect())
+    }
+
+    /// The messages after which nothing was told for long: people talk, or wait.
+    fn pauses(&self) -> Vec<usize> {
+        let pairs = self.messages.windows(2).enumerate();
+        let long = pairs.filter(|(_, pair)| pair[1].0.since(pair[0].0) > LONG);
+        long.map(|(last, _)| last).collect()
+    }
+
+    /// When customers and employees talked, by the telephones; `None` where the source does not
+    /// tell all of it, or where dialling a feature code counts as talk.
+    fn talks(&self) -> Option<Vec<(EventTime, EventTime)>> {
+        let text = std::fs::read_to_string(self.folder.join("expected.json"));
+        let expected: Value = serde_json::from_str(&text.expect("what is expected")).expect("JSON");
+        let calls = expected["calls"].as_array().expect("calls");
+        let by_rule = |call: &Value| call.get("talkTimeSecByBridgeRule").is_some();
+        let untold = |(release, scene, file): &(&str, &str, &str)| {
+            let mut words = self.name.split(' ');
+            [release, scene, file].iter().all(|part| {
+                let word = words.next().unwrap_or_default();
+                word.contains(**part)
+            })
+        };
+        if calls.iter().any(by_rule) || UNTOLD.iter().any(untold) {
+            return None;
+        }
+        let talks = calls.iter().flat_map(|call| {
+            let started = call["startedAtExact"].as_f64().expect("a start");
+            let talks = call["talks"].as_array().expect("talks").clone();
+            talks.into_iter().map(move |talk| {
+                let at = |i: usize| started + talk[i].as_f64().expect("a moment");
+                (moment(at(1)), moment(at(2)))
+            })
+        });
+        Some(talks.collect())
+    }
+}
+
+/// To the hundredth of a second.
+fn moment(seconds: f64) -> EventTime {
+    let text = format!("{seconds:.2}0000");
+    let micros = text.replace('.', "").parse().expect("a moment");
+    EventTime::from_micros(micros)
+}
+
+fn assembler() -> Assembler {
+    let trunks = [("city", "SIP/city"), ("gsm", "SIP/gsm")];
+    let endpoints = trunks.map(|(trunk, endpoint)| Endpoint::new(trunk, endpoint));
+    let endpoints = Endpoints::new(endpoints.to_vec()).expect("no conflict");
+    Assembler::new(Settings::new(endpoints))
+}
+
+/// What is kept of the open calls is all that the next run knows.
+fn started_again(ended: &mut Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
+    for change in ended.take_changes() {
+        match change.snapshot {
+            Some(snapshot) => kept.insert(change.key, snapshot),
+            None => kept.remove(&change.key),
+        };
+    }
+    let mut next = assembler();
+    for (key, snapshot) in kept {
+        next.restore(*key, snapshot).expect("a snapshot");
+    }
+    next
+}
+
+#[test]
+fn a_restart_after_each_event_changes_no_call() {
+    let mut wrong = String::new();
+    for recording in recordings() {
+        let (whole, restarted) = (recording.calls(false), recording.calls(true));
+        if whole != restarted {
+            let (a, b) = (format!("{whole:#?}"), format!("{restarted:#?}"));
+            let differ = a.lines().zip(b.lines()).find(|(a, b)| a != b);
+            wrong += &format!("{}: {differ:?}\n", recording.name);
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn a_call_that_is_cut_proposes_the_talk_that_was_heard_till_then() {
+    let mut wrong = String::new();
+    for recording in recordings() {
+        let Some(talks) = recording.talks() else {
+            continue;
+        };
+        for last in recording.pauses() {
+            let (cut, calls) = recording.calls_until(last);
+            let heard: Duration = talks.iter().map(|(a, b)| (*b).min(cut).since(*a)).sum();
+            let told: Duration = calls.iter().map(|call| call.talk).sum();
+            let off = heard.max(told) - heard.min(told);
+            if off > Duration::from_millis(600) {
+                let name = &recording.name;
+                wrong += &format!("{name} after {last}: {told:?} of {heard:?}\n");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
