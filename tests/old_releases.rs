@@ -3,6 +3,8 @@
 //! release does not tell at all is listed by name: there a call is `incomplete`, or the value is
 //! left empty. It is never wrong.
 
+#[path = "support/agents.rs"]
+mod agents;
 #[path = "support/told.rs"]
 mod told;
 
@@ -244,6 +246,32 @@ fn check(releases: &[&str], source: &str, scenarios: usize) {
 #[test]
 fn ami_tells_every_call_or_says_what_it_cannot_tell() {
     check(&RELEASES, "ami", SCENARIOS);
+}
+
+/// Where `eventwhencalled` is set, in `queues.conf`, and the account may hear the class `agent`.
+#[test]
+fn queues_that_tell_of_their_telephones_are_told_whole() {
+    let mut told_of = 0;
+    for release in BEFORE_12 {
+        for scene in names(&folder().join(release)) {
+            let scenario = folder().join(release).join(&scene);
+            let recorded = fs::read(scenario.join("ami.raw")).expect("a recording");
+            let ami = agents::called(&recorded);
+            if ami == recorded {
+                continue;
+            }
+            told_of += 1;
+            let file = Path::new(env!("CARGO_TARGET_TMPDIR"));
+            let file = file.join(format!("agents-{release}-{scene}.raw"));
+            fs::write(&file, ami).expect("written");
+            let told = explain("ami", &file, &["--json"]);
+            assert!(!told.contains("INTERNAL"), "{release} {scene}: {told}");
+            let told = explained("ami", &file);
+            let wrong = faults(&took_place(&scenario), &told, None);
+            assert!(wrong.is_empty(), "{release} {scene}: {wrong:?}");
+        }
+    }
+    assert!(told_of >= 7, "only {told_of}");
 }
 
 #[test]
