@@ -1,6 +1,8 @@
 //! The real program from end to end: recorded calls in, and a CRM that holds to its document as
 //! the judge.
 
+#[path = "../support/agents.rs"]
+mod agents;
 #[path = "../support/authority.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod authority;

@@ -4,7 +4,7 @@ use crate::cel_rows;
 use crate::expected::Expected;
 use jiff::tz::{Offset, TimeZone};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// Trunks whose leads stand in a variable of the call. Frames that were cut in the caller's name
@@ -242,6 +242,18 @@ impl Recording {
             leads.len() == 1 && leads.contains(call["leadId"].to_string().as_str())
         };
         !self.calls.is_empty() && self.calls.iter().all(named)
+    }
+
+    /// The unique id of the first channel that shows each number as its caller's.
+    pub fn ids_by_caller(&self) -> BTreeMap<String, String> {
+        let mut ids = BTreeMap::new();
+        for event in self.events().map(pairs) {
+            let text = |key: &str| event.get(key).and_then(Value::as_str).map(str::to_owned);
+            if let (Some(number), Some(id)) = (text("CallerIDNum"), text("Uniqueid")) {
+                ids.entry(number).or_insert(id);
+            }
+        }
+        ids
     }
 
     fn values<'a>(&'a self, key: &'a str) -> impl Iterator<Item = String> + 'a {
