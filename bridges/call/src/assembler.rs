@@ -158,8 +158,8 @@ impl Assembler {
             let held = holder.iter().map(|holder| Tie::Id(holder.as_str()));
             let key = self.tie(key, held, at);
             if let Some(holder) = &holder {
-                self.calls
-                    .change_names(key, (&id, holder), &event.channel.name);
+                let named = (at, event.channel.name.as_ref());
+                self.calls.change_names(key, (&id, holder), named);
             }
             self.tie(key, calls::ties(&id, event), at)
         };
@@ -225,7 +225,7 @@ impl Assembler {
             key
         };
         if let Kind::Renamed { to, .. } = &event.kind {
-            self.calls.renamed(key, id, to);
+            self.calls.renamed(key, id, (at, to));
         }
         if outcome.changed {
             self.changed.insert(key);

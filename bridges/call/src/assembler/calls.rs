@@ -307,9 +307,6 @@ impl Calls {
         self.point_to(into, &absorbed.ties);
         let mut call = self.remove(into)?;
         call.absorb(*absorbed);
-        // Two calls may have had a name one after the other.
-        let names = &self.names;
-        call.named.retain(|name, id| names.get(name) == Some(id));
         self.insert(into, call);
         Some(from)
     }

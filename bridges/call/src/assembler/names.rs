@@ -3,13 +3,16 @@
 
 use super::calls::Calls;
 use super::leg::{Leg, is_stand_in, unmarked};
+use super::open::{Named, OpenCall};
 use crate::event::Origin;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::trunk;
-use crate::units::UniqueId;
+use crate::units::{EventTime, UniqueId};
 use smol_str::SmolStr;
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+
+/// How often one name may go from channel to channel.
+const CHANGES_MAX: usize = 64;
 
 /// AMI 1.x: the event calls a channel by a name that it was never told to have.
 pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
@@ -47,7 +50,8 @@ impl Calls {
         let nameless = |it: &ChannelRef<'_>| !it.name.is_empty() && it.uniqueid.is_empty();
         let filled = |channel: &ChannelRef<'a>| {
             let mut channel = channel.clone();
-            let id = self.identify(&channel);
+            let id = self.named_at(unmarked(&channel.name), event.at);
+            let id = id.cloned().or_else(|| self.identify(&channel));
             channel.uniqueid = id.map_or_else(String::new, |id| id.to_string()).into();
             Box::new(channel)
         };
@@ -62,7 +66,8 @@ impl Calls {
                 dial_string: dial_string.clone(),
             },
             Kind::Joined { with } if with.iter().any(|other| other.contains('/')) => {
-                let with = with.iter().filter_map(|other| self.id_of(other)).collect();
+                let with = with.iter().filter_map(|other| self.id_of(other, event.at));
+                let with = with.collect();
                 Kind::Joined { with }
             }
             Kind::Renamed { to, .. } => {
@@ -99,12 +104,29 @@ impl Calls {
     }
 
     /// The unique id, where a name stands for it.
-    fn id_of<'a>(&self, other: &Text<'a>) -> Option<Text<'a>> {
+    fn id_of<'a>(&self, other: &Text<'a>, at: Option<EventTime>) -> Option<Text<'a>> {
         if !other.contains('/') {
             return Some(other.clone());
         }
-        let id = self.names.get(unmarked(other))?;
+        let id = self.named_at(unmarked(other), at)?;
         Some(Cow::Owned(id.to_string()))
+    }
+
+    /// Who had this name at that moment, which may be told again long after; who has it now, if the
+    /// moment is not told.
+    fn named_at(&self, name: &str, at: Option<EventTime>) -> Option<&UniqueId> {
+        let now = self.names.get(name)?;
+        let call = self.knows(now.as_str()).and_then(|key| self.get(key));
+        let (Some(at), Some(call)) = (at, call) else {
+            return Some(now);
+        };
+        let Some(changes) = call.named.get(name) else {
+            return Some(now);
+        };
+        let then = changes.iter().rev().find(|(from, _)| *from <= at);
+        let first = || call.legs.values().find(|leg| leg.name() == name);
+        let id = then.map(|(_, id)| id);
+        id.or_else(|| first().map(|leg| &leg.id)).or(Some(now))
     }
 
     /// Who gives up the name `to` to a channel that was called `from`. The two subchannels of one
@@ -126,15 +148,14 @@ impl Calls {
     }
 
     /// A channel goes on under another name; `<MASQ>` and `<ZOMBIE>` are steps on the way.
-    pub(super) fn renamed(&mut self, key: u64, id: &UniqueId, to: &str) {
+    pub(super) fn renamed(&mut self, key: u64, id: &UniqueId, (at, to): (EventTime, &str)) {
         let name = unmarked(to);
         if let Some(call) = self.calls.get_mut(&key)
             && !name.is_empty()
             && !to.ends_with('>')
         {
-            self.names.insert(name, id.clone());
             call.renamed_to.insert(name.into());
-            call.named.insert(name.into(), id.clone());
+            self.names.insert(name, call.is_named(name, at, id));
         }
     }
 
@@ -144,16 +165,16 @@ impl Calls {
         &mut self,
         key: u64,
         (id, holder): (&UniqueId, &UniqueId),
-        name: &str,
+        (at, name): (EventTime, &str),
     ) {
         let leg = self.get(key).and_then(|call| call.legs.get(id));
         let had = leg.and_then(|leg| leg.names.by_time().last().map(|name| name.text.clone()));
         if let Some(had) = had
             && self.names.get(&had) == Some(id)
         {
-            self.renamed(key, holder, &had);
+            self.renamed(key, holder, (at, &had));
         }
-        self.renamed(key, id, unmarked(name));
+        self.renamed(key, id, (at, unmarked(name)));
     }
 
     /// The stand-in under which a channel of this name was heard of.
@@ -167,12 +188,13 @@ impl Calls {
         let Some(call) = self.calls.get_mut(&key) else {
             return;
         };
-        let leg = call.legs.get(id);
-        if let Some(name) = leg.map(Leg::name).filter(|name| !name.is_empty()) {
-            let before = self.names.insert(name, id.clone());
-            if before.is_some_and(|before| before != *id) {
-                call.named.insert(name.into(), id.clone());
-            }
+        let Some(leg) = call.legs.get(id).filter(|leg| !leg.name().is_empty()) else {
+            return;
+        };
+        let (name, at) = (SmolStr::from(leg.name()), leg.first);
+        let before = self.names.insert(&name, id.clone());
+        if before.is_some_and(|before| before != *id) {
+            call.is_named(&name, at, id);
         }
     }
 
@@ -194,21 +216,36 @@ impl Calls {
 
     /// Learns who has which name in a call that was put back: an earlier release kept the renamings
     /// alone, and not the names that changed places with them.
-    pub(super) fn know_names(&mut self, key: u64, named: BTreeMap<SmolStr, UniqueId>) {
+    pub(super) fn know_names(&mut self, key: u64, named: Named) {
         let Some(call) = self.calls.get(&key) else {
             return;
         };
         let mut renamed = call.renamings();
         renamed.sort_by_key(|&(at, ..)| at);
-        let renamed: Vec<(UniqueId, String)> = renamed
+        let renamed: Vec<(EventTime, UniqueId, String)> = renamed
             .into_iter()
-            .map(|(_, id, to)| (id.clone(), to.to_owned()))
+            .map(|(at, id, to)| (at, id.clone(), to.to_owned()))
             .collect();
-        for (id, to) in renamed {
-            self.renamed(key, &id, &to);
+        for (at, id, to) in renamed {
+            self.renamed(key, &id, (at, &to));
         }
-        for (name, id) in named {
-            self.renamed(key, &id, &name);
+        for (name, changes) in named {
+            for (at, id) in changes {
+                self.renamed(key, &id, (at, &name));
+            }
         }
+    }
+}
+
+impl OpenCall {
+    /// A channel of it has this name from then on; who has it by now.
+    fn is_named(&mut self, name: &str, at: EventTime, id: &UniqueId) -> UniqueId {
+        let changes = self.named.entry(name.into()).or_default();
+        let after = changes.partition_point(|(from, _)| *from <= at);
+        let known = after.checked_sub(1).is_some_and(|i| changes[i].1 == *id);
+        if !known && changes.len() < CHANGES_MAX {
+            changes.insert(after, (at, id.clone()));
+        }
+        changes.last().map_or(id, |(_, id)| id).clone()
     }
 }

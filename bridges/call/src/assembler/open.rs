@@ -19,6 +19,9 @@ const RESTART: Duration = Duration::from_secs(2);
 /// Facts and channels one call may hold; a call with more is incomplete.
 pub(crate) const FACTS_MAX: usize = 4096;
 
+/// The channels that took on a name, and when each did, in the order of time.
+pub(crate) type Named = BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>;
+
 /// Channels that belong together. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
@@ -28,9 +31,9 @@ pub(crate) struct OpenCall {
     /// Names that its channels took on later.
     #[serde(default)]
     pub(crate) renamed_to: BTreeSet<SmolStr>,
-    /// Who has each of these names by now, where that is not who was met with it first.
+    /// Who had each of these names from when on, after who was met with it first.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) named: BTreeMap<SmolStr, UniqueId>,
+    pub(crate) named: Named,
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
     /// What leads to this call: unique ids and linkedids, bridges, Local channels.
@@ -418,7 +421,11 @@ impl OpenCall {
         self.legs.absorb(other.legs);
         self.joined.extend(other.joined);
         self.renamed_to.extend(other.renamed_to);
-        self.named.extend(other.named);
+        for (name, changes) in other.named {
+            let own = self.named.entry(name).or_default();
+            own.extend(changes);
+            own.sort();
+        }
         self.userfields.extend(other.userfields);
         self.ties.ids.extend(other.ties.ids);
         self.ties.bridges.extend(other.ties.bridges);

@@ -1,0 +1,109 @@
+//! Calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`), told to an assembler
+//! that is started again, that hears nothing more from some moment on, or that hears them otherwise.
+
+mod recording;
+
+use callbridge_call::{Assembler, EventTime, FinishedCall};
+use recording::{Message, assembler};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Messages arrive up to so much late.
+const LATE_MICROS: u64 = 400_000;
+
+/// What is kept of the open calls is all that the next run knows.
+fn started_again(mut ended: Assembler, kept: &mut BTreeMap<u64, Vec<u8>>) -> Assembler {
+    for change in ended.take_changes() {
+        match change.snapshot {
+            Some(snapshot) => kept.insert(change.key, snapshot),
+            None => kept.remove(&change.key),
+        };
+    }
+    let mut next = assembler();
+    for (key, snapshot) in kept {
+        next.restore(*key, snapshot).expect("a snapshot");
+    }
+    next
+}
+
+/// The first words in which two accounts of the same calls differ.
+fn difference(name: &str, before: &[FinishedCall], after: &[FinishedCall]) -> String {
+    if before == after {
+        return String::new();
+    }
+    let (a, b) = (format!("{before:#?}"), format!("{after:#?}"));
+    let differ = a.lines().zip(b.lines()).find(|(a, b)| a != b);
+    format!("{name}: {differ:?}\n")
+}
+
+/// The recordings of these files are the same calls after this change to their messages.
+fn unchanged(files: &str, change: impl Fn(&mut Vec<Message>)) {
+    let mut wrong = String::new();
+    let all = recording::all().into_iter();
+    for recording in all.filter(|it| it.name.ends_with(files)) {
+        let mut messages = recording.messages.clone();
+        change(&mut messages);
+        let before = recording.calls(&recording.messages);
+        wrong += &difference(&recording.name, &before, &recording.calls(&messages));
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn each_message_told_twice_changes_no_call() {
+    unchanged("", |messages| {
+        let twice = messages.iter().flat_map(|it| [it.clone(), it.clone()]);
+        *messages = twice.collect();
+    });
+}
+
+#[test]
+fn all_messages_told_again_change_no_call() {
+    unchanged("", |messages| messages.extend(messages.clone()));
+}
+
+#[test]
+fn rows_of_cel_out_of_order_change_no_call() {
+    unchanged("cel.csv", |messages| {
+        let mut chance = 7_u64;
+        let mut late = |at: EventTime| {
+            chance = chance
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            at.plus(Duration::from_micros((chance >> 33) % LATE_MICROS))
+        };
+        messages.sort_by_cached_key(|(at, _)| late(*at));
+    });
+}
+
+#[test]
+fn a_restart_after_each_event_changes_no_call() {
+    let mut wrong = String::new();
+    for recording in recording::all() {
+        let (messages, mut kept) = (&recording.messages, BTreeMap::new());
+        let restarted = recording.calls_over(messages, |it| started_again(it, &mut kept));
+        wrong += &difference(&recording.name, &recording.calls(messages), &restarted);
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn a_call_that_is_cut_proposes_the_talk_that_was_heard_till_then() {
+    let mut wrong = String::new();
+    for recording in recording::all() {
+        let Some(talks) = recording.talks() else {
+            continue;
+        };
+        for last in recording.pauses() {
+            let (cut, calls) = recording.calls_until(last);
+            let heard: Duration = talks.iter().map(|(a, b)| (*b).min(cut).since(*a)).sum();
+            let told: Duration = calls.iter().map(|call| call.talk).sum();
+            let off = heard.max(told) - heard.min(told);
+            if off > Duration::from_millis(600) {
+                let name = &recording.name;
+                wrong += &format!("{name} after {last}: {told:?} of {heard:?}\n");
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
