@@ -198,6 +198,17 @@ impl Intake {
         news.filter_map(named).collect()
     }
 
+    /// The process ends in order: a line that is up was listened to until now.
+    pub fn ends(&mut self, now: EventTime) {
+        for source in &mut self.sources {
+            let heard = source.settings.forgets && source.heard.is_some();
+            let up = source.status.state.is_up() && source.gap_since.is_none();
+            if heard && up {
+                source.whole(now);
+            }
+        }
+    }
+
     /// What was open when the process ended may have changed since: told once, when all that was
     /// open is restored.
     pub fn was_away(&mut self) {

@@ -76,6 +76,9 @@ impl Shell {
                 self.fill()?;
             }
             let now = clock::now().wall;
+            if over {
+                self.intake.ends(now);
+            }
             let held = self.intake.is_held();
             self.intake.tick(now);
             match (held, self.intake.is_held()) {

@@ -364,3 +364,57 @@ fn a_call_that_was_open_when_the_process_ended_is_one_whole_call() {
         );
     }
 }
+
+#[test]
+fn a_call_that_ends_while_nobody_runs_was_listened_to_until_the_stop() {
+    let line = SourceSettings {
+        shown: "ws://pbx/".to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::AmiJson,
+        file: false,
+        forgets: true,
+        catch_up: false,
+    };
+    let new = |memory| Intake::new(settings(), vec![line.clone()], memory).expect("an intake");
+    let lines: Vec<&str> = FRAMES.lines().collect();
+    let ends = |line: &&str| line.contains("HangupRequest");
+    let talks = lines.iter().position(ends).expect("the end of the talk");
+    let mut before = new(Memory::default());
+    before.up(SOURCE, now(lines[0]));
+    for (seq, line) in (1..).zip(&lines[..talks]) {
+        tell(&mut before, seq, line);
+    }
+    let stop = now(lines[talks - 1]).plus(Duration::from_secs(8));
+    before.ends(stop);
+    let ops = before.take(&People::default(), stop).ops;
+    let key = Intake::heard_key("ws://pbx/");
+    let heard = ops.iter().find_map(|op| match op {
+        Op::Meta { key: of, value } if *of == key => value.parse().ok(),
+        _ => None,
+    });
+    let mut memory = Memory::default();
+    let heard = EventTime::from_micros(heard.expect("stored"));
+    memory.heard.insert("ws://pbx/".to_owned(), heard);
+    let mut after = new(memory);
+    for op in ops {
+        if let Op::Open {
+            pbx,
+            key,
+            snapshot: Some(bytes),
+        } = op
+        {
+            after.restore(&pbx, key, &bytes).expect("restored");
+        }
+    }
+    after.was_away();
+    let back = stop.plus(Duration::from_secs(60));
+    after.up(SOURCE, back);
+    after.tick(back.plus(Duration::from_secs(3000)));
+    let batch = after.take(&People::default(), back.plus(Duration::from_secs(3000)));
+    let calls = finished(&batch);
+    let record = &calls[0].judged.record;
+    assert_eq!((record.answered, record.talk_time_sec), (true, 7));
+    assert!(record.incomplete);
+}

@@ -1,5 +1,6 @@
-//! Calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`), told to an assembler
-//! that is started again, that hears nothing more from some moment on, or that hears them otherwise.
+//! Calls of Asterisk 1.8 to 16 with chan_sip (`tests/recordings/asterisk-old`), told to an
+//! assembler that is started again, that hears nothing more from some moment on, or that hears
+//! them otherwise.
 
 mod recording;
 
