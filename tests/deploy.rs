@@ -285,6 +285,21 @@ fn the_manager_account_hears_calls_with_their_times_and_may_do_no_more_than_ask(
 }
 
 #[test]
+fn the_cel_settings_are_such_as_every_release_takes() {
+    let cel = text("asterisk/cel.conf");
+    let lines = cel.lines().filter_map(|line| line.split(';').next());
+    let settings: Vec<(&str, &str)> = lines
+        .filter_map(|line| line.split_once('='))
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .collect();
+    // A name that Asterisk 12 or later does not know turns all of CEL off.
+    assert!(settings.contains(&("events", "ALL")), "{settings:?}");
+    assert!(settings.contains(&("enable", "yes")), "{settings:?}");
+    // Whole seconds are not enough.
+    assert!(settings.iter().all(|(key, _)| *key != "dateformat"));
+}
+
+#[test]
 fn the_example_of_a_flags_file_has_no_fault() {
     let flags = format!("@{}", deploy("systemd/example.flags").display());
     let recording = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/pickup/ami.raw");

@@ -50,9 +50,8 @@ pub fn look(config: &Config, flag: &Source) -> Option<Finding> {
                  knows who talked: such calls become dead letters `incomplete`",
                 shown(*last)
             ),
-            "add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) and \
-             BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11) to events in cel.conf, then `module \
-             reload cel`",
+            "set events = ALL in cel.conf, or add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) \
+             or BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload cel`",
         ),
         (Fit::Reads { last, .. }, None) => {
             let of = if flag.catch_up { "row" } else { "event" };

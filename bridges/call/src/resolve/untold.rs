@@ -16,11 +16,12 @@ use crate::trunk::local_pair;
 use crate::units::EventTime;
 use std::time::Duration;
 
-/// What CEL needs to tell of talk, for all versions in one line.
+/// What CEL needs to tell of talk. One name that Asterisk 12 or later does not know turns CEL off.
 const NO_BRIDGES: &str = "its CEL tells that they answered, and of no bridge, so nobody knows \
-                          whether they talked: add BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and \
-                          later) and BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11) to events \
-                          in cel.conf, then `module reload cel`";
+                          whether they talked: set events = ALL in cel.conf, or add \
+                          BRIDGE_ENTER,BRIDGE_EXIT (Asterisk 12 and later) or \
+                          BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE (1.8 to 11), then `module reload \
+                          cel`";
 const CONFERENCE: &str = "they were led away together, and this Asterisk does not tell whether \
                           into a conference";
 const ROOM: &str = "the customer was in a conference, and its CEL does not tell who else was";
