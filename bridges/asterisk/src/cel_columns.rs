@@ -24,6 +24,9 @@ pub(crate) enum Column {
     Other,
 }
 
+/// What ties a row to its call.
+const IDS: [Column; 2] = [Column::Uniqueid, Column::Linkedid];
+
 /// Fewer columns make no CEL row.
 pub(crate) const COLUMNS_MIN: usize = 5;
 
@@ -120,20 +123,33 @@ impl Columns {
         Self::of((0..record.len()).map(|index| record.text(index))).ok()
     }
 
-    /// The layout that this record has, of those known.
+    /// The layout that this record has, of those known: by its ids, or by the number of its columns
+    /// where ARI or `Originate` chose the ids.
     pub(crate) fn recognised(record: &CsvRecord) -> Option<Self> {
-        let mut known = KNOWN.iter().map(|names| Self::listed(names));
-        known.find(|columns| columns.fit(record))
+        let known = || KNOWN.iter().map(|names| Self::listed(names));
+        let by_ids = known().find(|columns| columns.fit(record));
+        by_ids.or_else(|| known().find(|columns| columns.fit_in_number(record)))
     }
 
     /// Whether the record holds in these columns what they should.
     pub(crate) fn fit(&self, record: &CsvRecord) -> bool {
-        let text = |column| self.place(column).map_or("", |at| record.text(at));
+        let text = |column| self.text(record, column);
         is_event(text(Column::Event))
             && (text(Column::Channel).contains('/') || text(Column::Channel).is_empty())
-            && [Column::Uniqueid, Column::Linkedid]
-                .into_iter()
-                .all(|id| is_id(text(id)))
+            && IDS.into_iter().all(|id| is_id(text(id)))
+    }
+
+    /// Whether it holds them although its ids tell nothing.
+    fn fit_in_number(&self, record: &CsvRecord) -> bool {
+        let text = |column| self.text(record, column);
+        record.len() == self.0.len()
+            && is_event(text(Column::Event))
+            && text(Column::Channel).contains('/')
+            && IDS.into_iter().all(|id| !text(id).is_empty())
+    }
+
+    fn text<'r>(&self, record: &'r CsvRecord, column: Column) -> &'r str {
+        self.place(column).map_or("", |at| record.text(at))
     }
 
     /// Where a column stands.

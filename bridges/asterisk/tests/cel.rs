@@ -422,3 +422,30 @@ fn an_order_of_columns_that_nobody_has_is_said_to_be_unknown() {
     assert_eq!(event.channel.uniqueid, "1795151317.147");
     assert_eq!(event.kind, Kind::Hangup { cause: None });
 }
+
+/// Rows of Asterisk 16 with `cel_custom.conf` as ours is: a channel that ARI had made as `recorder`
+/// was unreadable, each of its rows a dead letter.
+#[test]
+fn a_row_of_a_channel_whose_id_somebody_chose_is_read_in_the_layout_of_the_others() {
+    let row = |event: &str, channel: &str, id: &str| {
+        let what = format!("{event},1795251588.226360,,,,,,s,default");
+        format!("{what},{channel},Stasis,live,3,,{id},{id},,,,")
+    };
+    let rows = [
+        row("CHAN_START", "Snoop/1795251588.1797-00000000", "recorder"),
+        row("CHAN_START", "SIP/city-00000084", "1795251588.1797"),
+        row("ANSWER", "SIP/101-00000085", "crm-call-17"),
+    ];
+    let mut told = Vec::new();
+    each(Format::CelCsv, rows.join("\n").as_bytes(), |event| {
+        let channel = &event.channel;
+        told.push((channel.name.to_string(), channel.linkedid.to_string()));
+    });
+    let expected = [
+        ("Snoop/1795251588.1797-00000000", "recorder"),
+        ("SIP/city-00000084", "1795251588.1797"),
+        ("SIP/101-00000085", "crm-call-17"),
+    ];
+    let expected = expected.map(|(name, id)| (name.to_owned(), id.to_owned()));
+    assert_eq!(told, expected);
+}
