@@ -17,7 +17,8 @@ pub(crate) struct Talk {
     /// When that began first, and ended last, and the channel connected first.
     pub(crate) first: Option<(EventTime, usize)>,
     pub(crate) last: Option<EventTime>,
-    /// Each time somebody became connected with the customer: when, and which channel.
+    /// Each time somebody became connected with the customer: when, and which channel; of those
+    /// of one moment first who was gone at once.
     pub(crate) began: Vec<(EventTime, usize)>,
     /// From when until when which channel was connected with the customer.
     pub(crate) spans: Vec<(EventTime, EventTime, usize)>,
@@ -60,7 +61,19 @@ impl Talk {
             talk.began.extend(new.map(|&channel| (from, channel)));
             before = with;
         }
+        talk.put_passers_first();
         talk
+    }
+
+    /// An attended transfer puts the customer into the place of the transferer: on Asterisk 13 he
+    /// is there an instant before the transferer is gone, who is not the last to talk.
+    fn put_passers_first(&mut self) {
+        let spans = &self.spans;
+        let stays = |&(at, channel): &(EventTime, usize)| {
+            let span = spans.iter().find(|it| it.0 == at && it.2 == channel);
+            span.is_some_and(|span| span.1.since(at) >= ANSWERED_FROM)
+        };
+        self.began.sort_by_cached_key(|it| (it.0, stays(it)));
     }
 
     /// These channels are connected with the customer in this span; `latest` is each one's last.

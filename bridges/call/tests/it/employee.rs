@@ -1,6 +1,6 @@
 //! Which extension a call is put down to.
 
-use crate::story::{Channel, Story, channel, customer, employee};
+use crate::story::{Channel, Story, channel, customer, employee, extensions};
 use callbridge_call::event::ChannelState::{Down, Ring, Ringing};
 
 /// A missed call that rang these extensions, one channel each.
@@ -68,4 +68,28 @@ fn an_unanswered_call_out_is_put_down_to_who_placed_it() {
         (employee(&call), call.employees_in_order.len()),
         (Some("101"), 0)
     );
+}
+
+/// Asterisk 13.1, a transfer by the telephone (REFER with Replaces): 101 was named.
+#[test]
+fn whose_place_the_customer_took_in_the_bridge_is_not_the_last_to_talk_with_him() {
+    let city = customer(1);
+    let agent = channel("SIP/101-00000002", 2).of(&city);
+    let asks = channel("SIP/101-00000003", 3);
+    let colleague = channel("SIP/102-00000004", 4).of(&asks);
+    let mut story = Story::new();
+    story.at(0.0).born(&city, Ring).born(&agent, Down);
+    story.dial(&city, &agent, "101");
+    story.at(1.0).enter(&agent, "one").enter(&city, "one");
+    story.at(3.0).born(&asks, Ring).born(&colleague, Down);
+    story.dial(&asks, &colleague, "102");
+    story.at(4.0).enter(&colleague, "two").enter(&asks, "two");
+    story.at(6.0).leave(&city, "one").enter(&city, "two");
+    story.at(6.000_006).leave(&asks, "two").leave(&agent, "one");
+    story.hangup(&agent).hangup(&asks);
+    story.at(8.0).leave(&colleague, "two").leave(&city, "two");
+    story.hangup(&colleague).hangup(&city);
+    let call = story.call();
+    assert_eq!(employee(&call), Some("102"));
+    assert_eq!(extensions(&call), ["101", "102"]);
 }
