@@ -1,6 +1,7 @@
 //! The program under test: the real binary, listening over AMI and writing into the sandbox CRM.
 
 use crate::pbx::SECRET;
+use crate::system::Driver;
 use crate::wait;
 use anyhow::{Context, Error, Result, bail, ensure};
 use callbridge_model::Status;
@@ -18,10 +19,10 @@ use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
 const TOKEN: &str = "svc_pat_live";
-/// Both carriers and everybody who has a phone.
-const FLAGS: [&str; 5] = [
-    "--trunk=city=PJSIP/city,country=UZ,strip=9",
-    "--trunk=gsm=PJSIP/gsm,country=UZ,strip=8",
+/// Both carriers, and the digit dialled for an outside line.
+const TRUNKS: [(&str, char); 2] = [("city", '9'), ("gsm", '8')];
+/// Everybody who has a phone.
+const FLAGS: [&str; 3] = [
     "--employees=101:501;102:502;103:503;104:504;105-desk:505",
     "--field=phone=clientPhone",
     // Pace is not what these tests are about.
@@ -45,7 +46,7 @@ pub struct Bridge {
 
 impl Bridge {
     /// Ready to [`start`](Self::starts), with these flags beside the usual ones.
-    pub async fn new(flags: &[String]) -> Result<Self> {
+    pub async fn new(driver: Driver, flags: &[String]) -> Result<Self> {
         // Whoever comes second finds it installed, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let folder = tempfile::tempdir()?;
@@ -70,6 +71,10 @@ impl Bridge {
         fs::write(folder.path().join("leads.csv"), leads)?;
         let leads = folder.path().join("leads.csv");
         all.push(format!("--lead=var:LEAD_ID;csv:{}", leads.display()));
+        all.extend(TRUNKS.map(|(trunk, strip)| {
+            let device = driver.device(trunk);
+            format!("--trunk={trunk}={device},country=UZ,strip={strip}")
+        }));
         all.extend(FLAGS.map(str::to_owned));
         all.extend_from_slice(flags);
         Ok(Self {

@@ -1,4 +1,4 @@
-//! An Asterisk of Debian in a chroot, with a configuration, ports and folders of its own.
+//! An Asterisk in a chroot, with a configuration, ports and folders of its own.
 //!
 //! ```text
 //! test ──pipe──▶ sh ──▶ chroot ROOT asterisk -f -C …
@@ -7,7 +7,9 @@
 //! panic, and after a `kill -9` of the test alike.
 
 use crate::ari::Ari;
+use crate::configuration;
 use crate::manager::Manager;
+use crate::system::System;
 use crate::wait;
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeMap;
@@ -18,10 +20,10 @@ use std::process::Stdio;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
-/// Where `tests/run asterisk` installs it.
-const ROOT: &str = "/var/cache/callbridge/asterisk-sid";
-/// Another place for it.
-const ROOT_VARIABLE: &str = "CALLBRIDGE_ASTERISK";
+/// The file of its CEL, in its own folder.
+pub const CELS: &str = "log/cel-custom/Master.csv";
+/// The file of its CDRs.
+pub const CDRS: &str = "log/cdr-csv/Master.csv";
 /// The secret of every account.
 pub const SECRET: &str = "secret of the live suite";
 
@@ -57,17 +59,14 @@ pub struct Plan {
 
 /// A running Asterisk.
 pub struct Pbx {
+    /// What it is.
+    pub system: System,
     folder: PathBuf,
     ami: u16,
     http: u16,
     words: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
     keeper: Child,
-}
-
-/// Where Asterisk is installed.
-pub fn root() -> PathBuf {
-    std::env::var_os(ROOT_VARIABLE).map_or_else(|| ROOT.into(), PathBuf::from)
 }
 
 fn free_tcp() -> Result<u16> {
@@ -81,14 +80,8 @@ pub fn free_udp() -> Result<u16> {
 
 impl Pbx {
     /// Writes the configuration and starts it; returns when it takes calls.
-    pub async fn start(plan: Plan, sip: SocketAddr) -> Result<Self> {
-        let root = root();
-        let program = root.join("usr/sbin/asterisk");
-        ensure!(
-            program.exists(),
-            "no Asterisk in {}: tests/run asterisk",
-            root.display()
-        );
+    pub async fn start(system: System, plan: Plan, sip: SocketAddr) -> Result<Self> {
+        let root = &system.root;
         let folders = root.join("var/lib/callbridge-live");
         fs::create_dir_all(&folders)?;
         let folder = tempfile::Builder::new()
@@ -96,8 +89,9 @@ impl Pbx {
             .tempdir_in(folders)?
             .keep();
         let (ami, http) = (free_tcp()?, free_tcp()?);
-        let inside = Path::new("/").join(folder.strip_prefix(&root)?);
-        configure(
+        let inside = Path::new("/").join(folder.strip_prefix(root)?);
+        configuration::write(
+            &system,
             plan,
             &folder,
             &inside,
@@ -109,7 +103,7 @@ impl Pbx {
         )?;
         let mut keeper = Command::new("sh")
             .args(["-c", KEEPER])
-            .env("ROOT", &root)
+            .env("ROOT", root)
             .env("FOLDER", &folder)
             .env("INSIDE", &inside)
             .stdin(Stdio::piped())
@@ -117,6 +111,7 @@ impl Pbx {
             .spawn()?;
         let answers = keeper.stdout.take().context("piped")?;
         let mut pbx = Self {
+            system,
             folder,
             ami,
             http,
@@ -195,57 +190,4 @@ impl Pbx {
         let read = |name: &str| fs::read_to_string(self.file(name)).unwrap_or_default();
         read("output") + &read("log/messages")
     }
-}
-
-/// Writes all files, the house's recommended ones (`deploy/asterisk`) among them.
-fn configure(
-    plan: Plan,
-    folder: &Path,
-    inside: &Path,
-    ports: &[(&'static str, String)],
-) -> Result<()> {
-    for name in [
-        "etc",
-        "run",
-        "log/cdr-csv",
-        "log/cel-custom",
-        "spool/outgoing",
-        "db",
-    ] {
-        fs::create_dir_all(folder.join(name))?;
-    }
-    // Asterisk makes it with its first call; callbridge looks for it before.
-    fs::write(folder.join("log/cel-custom/Master.csv"), "")?;
-    let project = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let mut values = plan.values;
-    values.insert("INSIDE", inside.display().to_string());
-    values.extend(ports.iter().cloned());
-    values.insert("SECRET", SECRET.to_owned());
-    values.insert("SYSTEMNAME", plan.system_name);
-    let yes = |is: bool| if is { "yes" } else { "no" }.to_owned();
-    values.insert("TIMESTAMPS", yes(!plan.without_timestamps));
-    for entry in fs::read_dir(project.join("tests/asterisk/conf"))? {
-        let path = entry?.path();
-        let mut text = fs::read_to_string(&path)?;
-        for (name, value) in &values {
-            text = text.replace(&format!("@{name}@"), value);
-        }
-        let name = path.file_name().context("a name")?;
-        fs::write(folder.join("etc").join(name), text)?;
-    }
-    let deployed = |name: &str| fs::read_to_string(project.join("deploy/asterisk").join(name));
-    let cel = deployed("cel.conf")?;
-    let over_ami = format!("[manager]\nenabled = {}", yes(plan.cel_over_ami));
-    let cel = cel.replace("[manager]\nenabled = no", &over_ami);
-    ensure!(
-        cel.contains(&over_ami),
-        "deploy/asterisk/cel.conf has another [manager]"
-    );
-    fs::write(folder.join("etc/cel.conf"), cel)?;
-    let manager = deployed("manager.conf")?.replace("CHANGE-ME", SECRET);
-    fs::write(folder.join("etc/manager-deployed.conf"), manager)?;
-    for name in ["cdr_manager.conf", "cel_custom.conf"] {
-        fs::write(folder.join("etc").join(name), deployed(name)?)?;
-    }
-    Ok(())
 }

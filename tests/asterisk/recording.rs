@@ -1,6 +1,6 @@
 //! Writes a scenario down as a recording, in the form of `tests/recordings`.
 
-use crate::pbx::{Pbx, SECRET};
+use crate::pbx::{CDRS, CELS, Pbx, SECRET};
 use crate::truth::Truth;
 use crate::wait::{self, within};
 use anyhow::{Context, Result};
@@ -16,9 +16,27 @@ use tokio::task::JoinHandle;
 pub struct Recorder {
     heard: Arc<Mutex<Vec<u8>>>,
     reader: JoinHandle<()>,
-    cdrs: PathBuf,
-    /// Where the CDRs of this scenario begin.
-    cdrs_from: usize,
+    cdrs: Tail,
+    cels: Tail,
+}
+
+/// What a file grows by in this scenario.
+struct Tail {
+    file: PathBuf,
+    from: usize,
+}
+
+impl Tail {
+    fn of(file: PathBuf) -> Self {
+        let from = fs::read(&file).map_or(0, |all| all.len());
+        Self { file, from }
+    }
+
+    fn bytes(&self) -> Vec<u8> {
+        let mut all = fs::read(&self.file).unwrap_or_default();
+        all.drain(..self.from.min(all.len()));
+        all
+    }
 }
 
 /// The first value of a key in a message.
@@ -42,12 +60,11 @@ impl Recorder {
                 all.extend_from_slice(&buffer[..read]);
             }
         });
-        let cdrs = pbx.file("log/cdr-csv/Master.csv");
         let recorder = Self {
-            cdrs_from: fs::read(&cdrs).map_or(0, |all| all.len()),
+            cdrs: Tail::of(pbx.file(CDRS)),
+            cels: Tail::of(pbx.file(CELS)),
             heard,
             reader,
-            cdrs,
         };
         recorder.hears("FullyBooted").await?;
         Ok(recorder)
@@ -67,7 +84,7 @@ impl Recorder {
         .await
     }
 
-    /// Writes `ami.raw`, `cdr.csv` and `expected.json`.
+    /// Writes `ami.raw`, `cel.csv`, `cdr.csv` and `expected.json`.
     pub async fn write(self, folder: &Path, story: &str, truths: &[Truth]) -> Result<()> {
         // The last CDR comes a moment after the last hang-up.
         let mut before = usize::MAX;
@@ -83,11 +100,8 @@ impl Recorder {
         let bytes = self.bytes();
         fs::create_dir_all(folder)?;
         fs::write(folder.join("ami.raw"), &bytes)?;
-        let cdrs = fs::read(&self.cdrs).unwrap_or_default();
-        fs::write(
-            folder.join("cdr.csv"),
-            cdrs.get(self.cdrs_from..).unwrap_or_default(),
-        )?;
+        fs::write(folder.join("cdr.csv"), self.cdrs.bytes())?;
+        fs::write(folder.join("cel.csv"), self.cels.bytes())?;
         let text = String::from_utf8_lossy(&bytes);
         let mut taken = Vec::new();
         let mut calls = Vec::new();
@@ -117,10 +131,16 @@ fn expected<'a>(text: &'a str, truth: &Truth, taken: &mut Vec<&'a str>) -> Resul
     });
     let born = born.with_context(|| format!("no leg of {}", truth.words()))?;
     taken.extend(value(born, "Channel"));
-    let linkedid = value(born, "Linkedid").context("no linkedid")?;
-    let first = messages
-        .iter()
-        .find(|message| value(message, "Linkedid") == Some(linkedid));
+    let unique = value(born, "Uniqueid").context("no id")?;
+    // Channel events tell it since 13.2 alone; CEL, which a recording has over AMI, always does.
+    let told = |message: &&&'a str| value(message, "UniqueID") == Some(unique);
+    let cel = || value(messages.iter().find(told)?, "LinkedID");
+    let linkedid = value(born, "Linkedid").or_else(cel);
+    let linkedid = linkedid.with_context(|| format!("no linkedid of {unique}"))?;
+    let first = messages.iter().find(|message| {
+        let ids = ["Linkedid", "LinkedID"].map(|key| value(message, key));
+        ids.contains(&Some(linkedid))
+    });
     let started = first.and_then(|message| at(message)).context("no time")?;
     Ok(truth.expected(linkedid, started.floor() as i64))
 }

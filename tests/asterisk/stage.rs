@@ -3,9 +3,10 @@
 use crate::bridge::{Bridge, line};
 use crate::line::Line;
 use crate::manager::{Heard, Manager};
-use crate::pbx::{Pbx, Plan, free_udp};
+use crate::pbx::{CELS, Pbx, Plan, free_udp};
 use crate::phone::Phone;
 use crate::relay::Relay;
+use crate::system::{Driver, System};
 use crate::truth::{Truth, number};
 use anyhow::{Context, Result};
 use callbridge_model::Status;
@@ -46,7 +47,7 @@ pub const fn seconds(seconds: f64) -> Duration {
 
 impl Stage {
     /// Starts everything.
-    pub async fn new(mut plan: Plan) -> Result<Self> {
+    pub async fn new(system: System, mut plan: Plan) -> Result<Self> {
         // Phones know the PBX's address before it runs, and it knows theirs.
         let sip = SocketAddr::from(([127, 0, 0, 1], free_udp()?));
         let mut phones = BTreeMap::new();
@@ -58,15 +59,15 @@ impl Stage {
         let silent = UdpSocket::bind("127.0.0.1:0")?;
         plan.values
             .insert("PORT104", silent.local_addr()?.port().to_string());
-        let pbx = Pbx::start(plan, sip).await?;
+        let pbx = Pbx::start(system, plan, sip).await?;
         let relay = Relay::start(pbx.ami()).await?;
-        let file = pbx.file("log/cel-custom/Master.csv");
+        let file = pbx.file(CELS);
         let flags = [
             format!("--source=ami://callbridge@127.0.0.1:{}", relay.port()),
             format!("--catch-up=file://{}?format=cel-csv", file.display()),
         ];
         let ami = pbx.manager().await?;
-        let mut bridge = Bridge::new(&flags).await?;
+        let mut bridge = Bridge::new(pbx.system.driver, &flags).await?;
         bridge.starts().await?;
         Ok(Self {
             pbx,
@@ -116,14 +117,21 @@ impl Stage {
     pub async fn fetches(&mut self, extension: &str) -> Result<Line> {
         // What this account has heard of others who were fetched does not count.
         self.ami = self.pbx.manager().await?;
-        let line = self.dials(extension, "701").await?;
+        self.joins(extension, "701", "UnParkedCall").await
+    }
+
+    /// The employee of this extension picks up what rings elsewhere: returns when they are joined,
+    /// with chan_sip half a second after she is answered.
+    pub async fn picks_up(&mut self, extension: &str, code: &str) -> Result<Line> {
+        self.ami = self.pbx.manager().await?;
+        self.joins(extension, code, "Pickup").await
+    }
+
+    async fn joins(&mut self, extension: &str, number: &str, event: &str) -> Result<Line> {
+        let line = self.dials(extension, number).await?;
         line.is_up().await?;
-        let unparked = |heard: &Heard| {
-            heard
-                .get("Event")
-                .is_some_and(|event| event == "UnParkedCall")
-        };
-        self.ami.hears("UnParkedCall", unparked).await?;
+        let told = |heard: &Heard| heard.get("Event").is_some_and(|its| its == event);
+        self.ami.hears(event, told).await?;
         Ok(line)
     }
 
@@ -147,9 +155,20 @@ impl Stage {
         Ok(line)
     }
 
+    /// By which phones and carriers are reached.
+    pub fn driver(&self) -> Driver {
+        self.pbx.system.driver
+    }
+
+    /// The name of the channel of this phone or carrier, waited for.
+    pub async fn channel(&mut self, user: &str) -> Result<String> {
+        let begins = self.driver().device(user) + "-";
+        self.ami.channel(&begins).await
+    }
+
     /// Does something to the channel of this phone by AMI.
     pub async fn act(&mut self, action: &str, user: &str, more: &[(&str, &str)]) -> Result<()> {
-        let channel = self.ami.channel(&format!("PJSIP/{user}-")).await?;
+        let channel = self.channel(user).await?;
         let mut fields = vec![("Channel", channel.as_str())];
         fields.extend_from_slice(more);
         self.ami.asks(action, &fields).await.map(drop)

@@ -155,8 +155,8 @@ impl Truth {
 
     /// Whether a channel of this name is a leg of its trunk.
     pub fn is_leg(&self, channel: &str) -> bool {
-        let leg = channel.strip_prefix("PJSIP/");
-        let leg = leg.and_then(|leg| leg.strip_prefix(self.trunk));
+        let leg = channel.split_once('/');
+        let leg = leg.and_then(|(_driver, leg)| leg.strip_prefix(self.trunk));
         leg.is_some_and(|suffix| suffix.starts_with('-'))
     }
 

@@ -1,6 +1,6 @@
 //! More than two at once: conferences, listeners, second calls.
 
-use super::{Scenario, scenario};
+use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
@@ -22,7 +22,9 @@ pub const SCENARIOS: [Scenario; 8] = [
     scenario!(
         customer_thrown_out,
         "101, 102 and the customer are in a conference; the customer is thrown out (kick), \
-         the colleagues stay 1 s."
+         the colleagues stay 1 s.",
+        // ConfbridgeKick.
+        Some(Need::Release(10))
     ),
     scenario!(
         listener,
@@ -30,11 +32,14 @@ pub const SCENARIOS: [Scenario; 8] = [
     ),
     scenario!(
         recorder_snoops,
-        "An announcement of 6 s answers; a recorder snoops on it by ARI for 2 s: missed."
+        "An announcement of 6 s answers; a recorder snoops on it by ARI for 2 s: missed.",
+        Some(Need::Release(12))
     ),
     scenario!(
         page_all,
-        "The customer speaks through the loudspeakers of 101 and 102 for 2 s (Page, both ways)."
+        "The customer speaks through the loudspeakers of 101 and 102 for 2 s (Page, both ways).",
+        // Page is made of MeetMe before, which needs hardware.
+        Some(Need::Release(11))
     ),
     scenario!(
         second_call_waits,
@@ -50,8 +55,8 @@ pub const SCENARIOS: [Scenario; 8] = [
 
 /// Moves a carrier's leg and the phone that it talks with into the conference, both at once.
 async fn into_conference(stage: &mut Stage, carrier: &str, phone: &str) -> Result<()> {
-    let leg = stage.ami.channel(&format!("PJSIP/{carrier}-")).await?;
-    let other = stage.ami.channel(&format!("PJSIP/{phone}-")).await?;
+    let leg = stage.channel(carrier).await?;
+    let other = stage.channel(phone).await?;
     let fields = [
         ("Channel", leg.as_str()),
         ("Context", "internal"),
@@ -103,10 +108,8 @@ async fn second_customer_dialled_in(stage: &mut Stage) -> Result<Vec<Truth>> {
     let dial = [("Context", "internal"), ("Exten", "601"), ("Priority", "1")];
     let lead = [("Variable", "LEAD_ID=4002"), ("CallerID", "712000000")];
     let fields: Vec<_> = dial.into_iter().chain(lead).collect();
-    stage
-        .ami
-        .originates("PJSIP/998901110002@gsm", &fields)
-        .await?;
+    let outside = stage.driver().outside("gsm", "998901110002");
+    stage.ami.originates(&outside, &fields).await?;
     let two = stage.answers("gsm").await?;
     two.goes_on(seconds(2.0)).await?;
     one.hangs_up().await?;
@@ -127,7 +130,7 @@ async fn customer_thrown_out(stage: &mut Stage) -> Result<Vec<Truth>> {
     bekzod.is_up().await?;
     bekzod.goes_on(seconds(2.0)).await?;
     call.with("102");
-    let city = stage.ami.channel("PJSIP/city-").await?;
+    let city = stage.channel("city").await?;
     let kick = [("Conference", "601"), ("Channel", city.as_str())];
     stage.ami.asks("ConfbridgeKick", &kick).await?;
     one.is_over().await?;
@@ -156,7 +159,8 @@ async fn listener(stage: &mut Stage) -> Result<Vec<Truth>> {
 async fn recorder_snoops(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(5, "7032").await?;
     customer.is_up().await?;
-    let leg = stage.ami.living("PJSIP/city-", Some("Up")).await?;
+    let begins = stage.driver().device("city-");
+    let leg = stage.ami.living(&begins, Some("Up")).await?;
     let id = leg.get("Uniqueid").cloned().unwrap_or_default();
     let ari = stage.pbx.ari();
     // An application has to listen before anything can be given to it.

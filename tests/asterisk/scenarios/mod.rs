@@ -11,6 +11,7 @@ mod tangles;
 mod transfers;
 
 use crate::stage::Stage;
+use crate::system::System;
 use crate::truth::Truth;
 use anyhow::Result;
 use std::pin::Pin;
@@ -18,12 +19,37 @@ use std::pin::Pin;
 /// A scenario at play: the calls that it placed.
 pub type Play<'a> = Pin<Box<dyn Future<Output = Result<Vec<Truth>>> + 'a>>;
 
+/// What a scenario takes of an Asterisk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// This release or a later one.
+    Release(u32),
+    /// This module, which packages may have beside the rest.
+    Module(&'static str),
+}
+
+impl Need {
+    /// Why it cannot be played there, if it cannot.
+    pub fn missing(self, system: &System) -> Option<String> {
+        match self {
+            Self::Release(since) => {
+                (system.major < since).then(|| format!("it needs Asterisk {since}"))
+            }
+            Self::Module(module) => {
+                (!system.has(module)).then(|| format!("it needs the module {module}"))
+            }
+        }
+    }
+}
+
 /// A scenario.
 pub struct Scenario {
     /// Its name on the command line.
     pub name: &'static str,
     /// What happens.
     pub story: &'static str,
+    /// What not every Asterisk has.
+    pub needs: Option<Need>,
     /// Makes it happen.
     pub play: for<'a> fn(&'a mut Stage) -> Play<'a>,
 }
@@ -31,9 +57,13 @@ pub struct Scenario {
 /// A scenario of the function of the same name.
 macro_rules! scenario {
     ($name:ident, $story:expr) => {
+        scenario!($name, $story, None)
+    };
+    ($name:ident, $story:expr, $needs:expr) => {
         crate::scenarios::Scenario {
             name: stringify!($name),
             story: $story,
+            needs: $needs,
             play: |stage| Box::pin($name(stage)),
         }
     };

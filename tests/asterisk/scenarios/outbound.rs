@@ -145,7 +145,8 @@ async fn click_to_call(stage: &mut Stage) -> Result<Vec<Truth>> {
         ("CallerID", "101"),
         ("Variable", "LEAD_ID=4005"),
     ];
-    stage.ami.originates("PJSIP/101", &fields).await?;
+    let phone = stage.driver().device("101");
+    stage.ami.originates(&phone, &fields).await?;
     let employee = stage.answers("101").await?;
     let customer = stage.answers("city").await?;
     call.with("101");
@@ -164,10 +165,8 @@ async fn click_to_call_customer_first(stage: &mut Stage) -> Result<Vec<Truth>> {
         ("CallerID", "712000000"),
         ("Variable", "LEAD_ID=4004"),
     ];
-    stage
-        .ami
-        .originates("PJSIP/998901110004@city", &fields)
-        .await?;
+    let outside = stage.driver().outside("city", "998901110004");
+    stage.ami.originates(&outside, &fields).await?;
     let customer = stage.answers("city").await?;
     let employee = stage.answers("102").await?;
     call.with("102");
@@ -186,14 +185,18 @@ async fn click_to_call_in_vain(stage: &mut Stage) -> Result<Vec<Truth>> {
         ("Timeout", "2000"),
         ("Variable", "LEAD_ID=4005"),
     ];
-    stage.ami.originates("PJSIP/101", &fields).await?;
+    let phone = stage.driver().device("101");
+    stage.ami.originates(&phone, &fields).await?;
     stage.rings("101").await?.is_over().await?;
     Ok(Vec::new())
 }
 
 async fn call_file(stage: &mut Stage) -> Result<Vec<Truth>> {
-    let text = "Channel: PJSIP/998901110003@city\nCallerID: 712000000\nContext: internal\n\
-                Extension: 611\nPriority: 1\nSetvar: LEAD_ID=4003\nWaitTime: 20\n";
+    let outside = stage.driver().outside("city", "998901110003");
+    let text = format!(
+        "Channel: {outside}\nCallerID: 712000000\nContext: internal\n\
+         Extension: 611\nPriority: 1\nSetvar: LEAD_ID=4003\nWaitTime: 20\n"
+    );
     // Written beside and moved, for Asterisk reads a file as soon as it is there.
     let (draft, file) = (
         stage.pbx.file("spool/call"),

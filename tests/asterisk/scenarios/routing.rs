@@ -1,6 +1,6 @@
 //! What the dialplan does with a call: menus, announcements, forwarding, voicemail.
 
-use super::{Scenario, scenario};
+use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
@@ -25,11 +25,13 @@ pub const SCENARIOS: [Scenario; 19] = [
     ),
     scenario!(
         voicemail,
-        "102 rings in vain; the customer speaks to her voicemail: missed."
+        "102 rings in vain; the customer speaks to her voicemail: missed.",
+        Some(Need::Module("app_voicemail"))
     ),
     scenario!(
         queue_then_voicemail,
-        "A queue whose only member does not answer, then her voicemail: missed."
+        "A queue whose only member does not answer, then her voicemail: missed.",
+        Some(Need::Module("app_voicemail"))
     ),
     scenario!(
         forward_to_mobile,
@@ -191,8 +193,7 @@ async fn pickup_of_a_forwarded_call(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7029").await?;
     let ringing = stage.rings("102").await?;
     ringing.goes_on(seconds(1.0)).await?;
-    let third = stage.dials("103", "*8").await?;
-    third.is_up().await?;
+    let third = stage.picks_up("103", "*8").await?;
     call.with("103");
     ringing.is_over().await?;
     third.goes_on(seconds(2.0)).await?;

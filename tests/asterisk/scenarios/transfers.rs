@@ -1,6 +1,6 @@
 //! A customer is handed from one to the next: transfers, pickup, parking, hold.
 
-use super::{Scenario, scenario};
+use super::{Need, Scenario, scenario};
 use crate::stage::{Stage, seconds};
 use crate::truth::Truth;
 use anyhow::Result;
@@ -35,7 +35,9 @@ pub const SCENARIOS: [Scenario; 15] = [
     scenario!(
         transfer_chain,
         "101 talks 2 s, transfers blindly to 102, she talks 2 s, consults 103 and hands the \
-         customer over; 103 talks 2 s."
+         customer over; 103 talks 2 s.",
+        // The action BlindTransfer.
+        Some(Need::Release(12))
     ),
     scenario!(
         transfer_back,
@@ -230,8 +232,7 @@ async fn pickup_group(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(1, "7001").await?;
     let ringing = stage.rings("101").await?;
     ringing.goes_on(seconds(1.0)).await?;
-    let second = stage.dials("102", "*8").await?;
-    second.is_up().await?;
+    let second = stage.picks_up("102", "*8").await?;
     call.with("102");
     ringing.is_over().await?;
     second.goes_on(seconds(2.0)).await?;
@@ -244,8 +245,7 @@ async fn pickup_directed(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(2, "7001").await?;
     let ringing = stage.rings("101").await?;
     ringing.goes_on(seconds(1.0)).await?;
-    let third = stage.dials("103", "*8101").await?;
-    third.is_up().await?;
+    let third = stage.picks_up("103", "*8101").await?;
     call.with("103");
     third.goes_on(seconds(2.0)).await?;
     third.hangs_up().await?;
@@ -258,8 +258,7 @@ async fn pickup_then_transfer(stage: &mut Stage) -> Result<Vec<Truth>> {
     let (customer, mut call) = stage.customer(3, "7001").await?;
     let ringing = stage.rings("101").await?;
     ringing.goes_on(seconds(1.0)).await?;
-    let second = stage.dials("102", "*8").await?;
-    second.is_up().await?;
+    let second = stage.picks_up("102", "*8").await?;
     call.with("102");
     second.goes_on(seconds(2.0)).await?;
     second.refers("103").await?;
