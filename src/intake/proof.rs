@@ -153,7 +153,7 @@ fn holds(bytes: &[u8], part: &[u8]) -> bool {
 
 /// The words for what a line has found out.
 fn words(lack: Lack) -> (status::Lacking, String) {
-    const READ: &str = "set read = call,cdr,system,user for it in manager.conf, `manager \
+    const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, `manager \
                         reload`, and restart callbridge";
     match lack {
         Lack::Calls(born) => {
@@ -172,6 +172,13 @@ fn words(lack: Lack) -> (status::Lacking, String) {
             status::Lacking::Filter,
             "no event came through the filter that the PBX took, so it was logged in anew without \
              one: it is asked for all events of the classes call, cdr, system, agent and user"
+                .to_owned(),
+        ),
+        Lack::Echo => (
+            status::Lacking::Echo,
+            "an event of its own was sent and did not come back: add user to its read in \
+             manager.conf, or the account's eventfilter lets nothing through (Asterisk 10 to 12 \
+             read `(A|B)` in it as text: give a line for each event)"
                 .to_owned(),
         ),
         Lack::List => (
@@ -200,6 +207,22 @@ impl Intake {
         if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
             let (lacking, what) = words(lack);
             source.proof.lacks(lacking, what);
+            // An event of our own came, and those of calls do not.
+            let state = &mut source.status.state;
+            if lacking == status::Lacking::Calls && *state == SourceState::Up {
+                *state = SourceState::Connected;
+            }
+        }
+    }
+
+    /// An event of our own came back over the line of a source, and births on it are watched: it is
+    /// up, though nobody calls.
+    pub fn comes(&mut self, id: SourceId) {
+        if let Some(source) = self.sources.get_mut(usize::from(id.0)) {
+            let state = &mut source.status.state;
+            if *state == SourceState::Connected && !source.proof.is_deaf() {
+                *state = SourceState::Up;
+            }
         }
     }
 

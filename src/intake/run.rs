@@ -146,6 +146,7 @@ impl Shell {
                 self.intake.down(source, why, since);
             }
             Item::Lacks(lack) => self.intake.lacks(source, lack),
+            Item::Comes => self.intake.comes(source),
             Item::Gap { why } => {
                 self.intake.gap(source, &why, clock::now().wall);
             }

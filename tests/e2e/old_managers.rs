@@ -5,6 +5,8 @@ use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
+use callbridge::ops::Status;
+use callbridge::ops::status::{Lacking, SourceState, Verdict};
 use futures_util::future::join_all;
 
 const TRUNKS: [&str; 2] = [
@@ -41,6 +43,14 @@ fn told(name: &str) -> Vec<Recording> {
     told
 }
 
+/// The recordings of a release of which AMI tells all.
+fn told(release: &str) -> Vec<Recording> {
+    let mut told = recordings::of_release(release);
+    told.retain(|recording| !APART.contains(&recording.name.as_str()));
+    assert!(told.len() >= 17, "only {} recordings", told.len());
+    told
+}
+
 /// Every recording of a release, told by a manager of it.
 async fn hears(name: &str, release: Release) {
     let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
@@ -64,6 +74,12 @@ async fn hears(name: &str, release: Release) {
     crm::judge(&crm, &place.letters().await, &expected);
 }
 
+/// How often these were asked for.
+fn asked(pbx: &Pbx, action: &str) -> usize {
+    let asked = pbx.asked().into_iter();
+    asked.filter(|it| it.starts_with(action)).count()
+}
+
 #[tokio::test]
 async fn every_recording_is_journaled_from_a_manager_that_treats_filters_as_its_release_does() {
     let releases = [
@@ -72,4 +88,43 @@ async fn every_recording_is_journaled_from_a_manager_that_treats_filters_as_its_
         ("13", Release::V13),
     ];
     join_all(releases.map(|(name, release)| hears(name, release))).await;
+}
+
+#[tokio::test]
+async fn a_filter_that_lets_nothing_through_is_found_named_and_done_without_on_a_silent_pbx() {
+    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    pbx.is_of(Release::Mute);
+    pbx.lists_no_channels();
+    let secret = place.write("secret", pbx::SECRET);
+    let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
+    let flags = [source.as_str(), TRUNKS[0], TRUNKS[1], RATE_FLAG];
+    let mut program = place.run(&crm.url(), &flags);
+    pbx.logged_in(1).await;
+    pbx.logged_in(2).await;
+    // Pings are 20 s apart, the first at once: the third is 40 s after the login.
+    assert!(asked(&pbx, "Action: Ping") <= 3, "{:?}", pbx.asked());
+    let filters = asked(&pbx, "Action: Filter");
+    assert!(filters > 30, "the first login asked for filters");
+    let named = |it: &Status| {
+        let lacks = &it.sources[0].lacks;
+        lacks.iter().any(|lack| lack.kind == Lacking::Filter)
+    };
+    let status = program.until("the filter named", named).await;
+    assert_eq!(status.verdict, Verdict::Well, "it is mended by itself");
+    // Without a filter an event of its own comes back, though nobody calls.
+    let up = |it: &Status| it.sources[0].state == SourceState::Up && named(it);
+    program.until("a line that is up", up).await;
+    assert_eq!(asked(&pbx, "Action: Filter"), filters, "and asks for none");
+    assert!(place.logs().contains("logged in anew without one"));
+
+    let told = told("11");
+    for recording in &told {
+        let events: Vec<u8> = Recording::events(recording).collect::<Vec<_>>().concat();
+        pbx.say(&events).await;
+    }
+    let expected = recordings::expected(&told);
+    let finished = u64::try_from(expected.len()).expect("few");
+    program.settled(finished).await;
+    program.terminate().await;
+    crm::judge(&crm, &place.letters().await, &expected);
 }

@@ -11,6 +11,8 @@ pub enum Release {
     V11,
     /// Reads it as an extended one.
     V13,
+    /// Says `Success` to any filter, and lets nothing through.
+    Mute,
 }
 
 /// One line to such a manager.
@@ -25,7 +27,7 @@ impl Release {
     pub const fn banner(self) -> &'static str {
         match self {
             Self::V1_8 => "Asterisk Call Manager/1.1\r\n",
-            Self::V11 => "Asterisk Call Manager/1.3\r\n",
+            Self::V11 | Self::Mute => "Asterisk Call Manager/1.3\r\n",
             Self::V13 => "Asterisk Call Manager/2.10.6\r\n",
         }
     }
@@ -55,7 +57,17 @@ impl Manager {
                 return says("Response: Error\r\nMessage: Invalid/unknown command");
             }
             "filter" => self.filters.push(self.expression(get("Filter"))),
-            "userevent" => return says("Response: Error\r\nMessage: Permission denied"),
+            "userevent" => {
+                let event = format!(
+                    "Event: UserEvent\nPrivilege: user,all\nUserEvent: {}\nAction: UserEvent\n\
+                     ActionID: {}",
+                    get("UserEvent"),
+                    get("ActionID")
+                );
+                let sent = String::from_utf8(self.lets_through(event.as_bytes()));
+                let sent = sent.expect("what was put in");
+                return says("Response: Success\r\nMessage: Event Sent").map(|it| it + &sent);
+            }
             _ => {}
         }
         None
@@ -64,6 +76,9 @@ impl Manager {
     /// As this release compiles it; it is matched against the whole event, line ends included.
     fn expression(&self, filter: &str) -> Regex {
         let mut text = String::from("(?s)");
+        if self.release == Release::Mute {
+            return Regex::new("[^\\s\\S]").expect("an expression");
+        }
         for letter in filter.chars() {
             if self.release == Release::V11 && "(){}|+?".contains(letter) {
                 text.push('\\');

@@ -24,8 +24,8 @@ pub const SECRET: &str = "secret of the manager";
 /// What an MD5 login hashes together with the secret.
 const CHALLENGE: &str = "471147114";
 /// The end of a list of live channels that has none.
-const NO_CHANNELS: &str =
-    "Event: CoreShowChannelsComplete\r\nEventList: Complete\r\nListItems: 0\r\n\r\n";
+const NO_CHANNELS: &str = "Event: CoreShowChannelsComplete\r\nActionID: {id}\r\n\
+                           EventList: Complete\r\nListItems: 0\r\n\r\n";
 /// What follows a login of an account that may hear `system`.
 const BOOTED: &str = "Event: FullyBooted\r\nStatus: Fully Booted\r\n\r\n";
 const LOGIN_WITHIN: Duration = Duration::from_secs(180);
@@ -233,7 +233,8 @@ async fn ami_line(line: Line) {
                     answer = shared.scripted(&action).or(own).unwrap_or(answer);
                     let list = action.iter().any(|line| line == "Action: CoreShowChannels");
                     if list && shared.lists.load(std::sync::atomic::Ordering::Relaxed) {
-                        answer.push_str(NO_CHANNELS);
+                        let id = value(&action, "ActionID");
+                        answer.push_str(&NO_CHANNELS.replace("{id}", id));
                     }
                     shared.ask(action.join("\n"));
                     open |= login;

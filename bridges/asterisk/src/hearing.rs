@@ -4,7 +4,9 @@
 //! An event of a channel proves it; the answer to a question does not. Until then the PBX is asked
 //! which channels live from time to time: one that was not there before was born meanwhile, and its
 //! birth should have been heard. And an event of our own, where the account may make one, has to
-//! come back: a filter that the PBX takes and reads in another way lets nothing through.
+//! come back: a filter that the PBX takes and reads in another way lets nothing through. One that
+//! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it shows
+//! nothing, so it counts only where births are watched as well.
 
 use crate::login::{Login, Outgoing, is_own_event};
 use crate::pairs::Pairs;
@@ -26,6 +28,9 @@ pub enum Lack {
     List,
     /// Nothing: no event came through the filter, so the line is read without one.
     Filter,
+    /// An event of our own, which the PBX has sent: the class `user`, or it is the account's own
+    /// filter that lets nothing through.
+    Echo,
 }
 
 /// What a frame was.
@@ -35,6 +40,8 @@ pub struct Heard {
     pub ours: bool,
     /// What it shows to be lacking, once each.
     pub lack: Option<Lack>,
+    /// It shows that events come: one of our own is back, and births are watched. Once.
+    pub comes: bool,
 }
 
 /// One line.
@@ -56,6 +63,9 @@ pub struct Hearing {
     born: usize,
     told: bool,
     echo: Echo,
+    /// The event of our own came back; and that was said.
+    back: bool,
+    said: bool,
 }
 
 /// What became of the event of our own.
@@ -91,6 +101,8 @@ impl Hearing {
             born: 0,
             told: false,
             echo: Echo::default(),
+            back: false,
+            said: false,
         }
     }
 
@@ -101,13 +113,13 @@ impl Hearing {
         outgoing
     }
 
-    /// From time to time: the event of our own was sent and has not come back.
+    /// From time to time: the event of our own was sent and has not come back. Said once.
     pub fn misses_own_event(&mut self) -> bool {
         if let Echo::Missing(looks) = &mut self.echo
             && !self.proved
         {
             *looks = looks.saturating_add(1);
-            return *looks >= LOOKS;
+            return *looks == LOOKS;
         }
         false
     }
@@ -136,6 +148,13 @@ impl Hearing {
 
     /// Takes a frame, the one that accepted the login included.
     pub fn hear(&mut self, frame: &[u8]) -> Heard {
+        let mut heard = self.look_at(frame);
+        heard.comes = self.back && self.listed && !self.said;
+        self.said |= heard.comes;
+        heard
+    }
+
+    fn look_at(&mut self, frame: &[u8]) -> Heard {
         let settled = self.echo == Echo::Settled || self.proved && !self.is_asked();
         if self.proved && self.first.is_none() && self.own.is_none() && settled {
             return Heard::default();
@@ -147,7 +166,7 @@ impl Hearing {
         if self.hear_own_event(&pairs) {
             return Heard {
                 ours: true,
-                lack: None,
+                ..Heard::default()
             };
         }
         let Some(event) = pairs.get("Event") else {
@@ -156,7 +175,11 @@ impl Hearing {
             } else {
                 None
             };
-            return Heard { ours, lack };
+            return Heard {
+                ours,
+                lack,
+                ..Heard::default()
+            };
         };
         if first || ours {
             self.hear_channel(event, &pairs);
@@ -166,7 +189,10 @@ impl Hearing {
             self.proved = true;
             (self.before, self.now) = (BTreeSet::new(), BTreeSet::new());
         }
-        Heard { ours, lack: None }
+        Heard {
+            ours,
+            ..Heard::default()
+        }
     }
 
     fn is_asked(&self) -> bool {
@@ -176,7 +202,7 @@ impl Hearing {
     /// Whether it is the event of our own, or the answer to it.
     fn hear_own_event(&mut self, pairs: &Pairs<'_>) -> bool {
         if is_own_event(pairs) {
-            self.echo = Echo::Settled;
+            (self.echo, self.back) = (Echo::Settled, true);
             return true;
         }
         let Echo::Asked(id) = &self.echo else {
@@ -317,6 +343,24 @@ mod tests {
         let mut heard = asked("Success\r\nMessage: Event Sent");
         heard.hear(b"Event: Newchannel\r\nUniqueid: 17.2\r\n");
         assert!(!heard.misses_own_event() && !heard.misses_own_event());
+    }
+
+    #[test]
+    fn an_event_of_our_own_shows_that_events_come_where_births_are_watched() {
+        let echo = b"Event: UserEvent\r\nUserEvent: CallbridgeHears\r\nActionID: callbridge-2\r\n";
+        let (mut hearing, mut login) = line(BANNER, true);
+        let _ = hearing.event(&mut login);
+        assert!(!hearing.hear(echo).comes, "the list is under way");
+        let done = "Event: CoreShowChannelsComplete\r\nActionID: callbridge-1\r\n";
+        assert!(hearing.hear(done.as_bytes()).comes);
+        assert!(!hearing.hear(BOOTED.as_bytes()).comes, "said once");
+        assert!(hearing.ask(&mut login).0.is_some(), "births are watched on");
+        // Of an account that may not list it shows nothing of calls.
+        let (mut hearing, mut login) = line(BANNER, true);
+        let _ = hearing.event(&mut login);
+        let denied = "Response: Error\r\nActionID: callbridge-1\r\nMessage: Permission denied\r\n";
+        hearing.hear(denied.as_bytes());
+        assert!(!hearing.hear(echo).comes);
     }
 
     #[test]

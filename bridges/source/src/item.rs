@@ -41,6 +41,8 @@ pub enum Item {
     },
     /// The account of the line turns out to lack a right; told once each time the line is up.
     Lacks(Lack),
+    /// An event of our own came back over the line, so events come, though nobody calls.
+    Comes,
     /// A file is read to its present end, and has not grown for a second; it is followed on. Told
     /// once for each time that there was something to read, and at the beginning.
     Idle {

@@ -102,6 +102,13 @@ impl Line {
         }
     }
 
+    /// Events come, though none of a call did yet. Without waiting, as [`Line::lacks`].
+    pub(crate) fn comes(&self) {
+        if self.ring.try_tell(self.id, Item::Comes).is_err() {
+            tracing::debug!(source = %self.shown, "no room to tell that events come");
+        }
+    }
+
     pub(crate) async fn tell(&self, item: Item) -> Result<(), Gone> {
         self.ring.tell(self.id, item).await
     }

@@ -117,9 +117,12 @@ impl Ami {
                     if let Some(lack) = lack {
                         context.line.lacks(lack);
                     }
-                    let deaf = lack.is_some() || hearing.misses_own_event();
-                    if deaf && open.login.is_filtered() {
+                    let missed = hearing.misses_own_event();
+                    if (missed || lack.is_some()) && open.login.is_filtered() {
                         return Err(open.target.deaf());
+                    }
+                    if missed {
+                        context.line.lacks(Lack::Echo);
                     }
                 }
                 () = tokio::time::sleep_until(heard + silent_after) => {
@@ -150,6 +153,9 @@ impl Ami {
         }
         if let Some(lack) = told.lack {
             line.lacks(lack);
+        }
+        if told.comes {
+            line.comes();
         }
         Ok(())
     }

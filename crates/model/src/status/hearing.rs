@@ -24,6 +24,8 @@ pub enum Lacking {
     Times,
     /// The PBX reads filters of events in another way, so there is none.
     Filter,
+    /// An event of its own does not come back.
+    Echo,
 }
 
 /// The same with what to do.
@@ -44,10 +46,10 @@ pub fn hearing(status: &Status, found: &mut Vec<Todo>) {
         for lack in &source.lacks {
             match lack.kind {
                 Lacking::Calls => deaf.push(&*lack.what),
-                Lacking::System if silent => deaf.push(&*lack.what),
                 Lacking::Variables | Lacking::List => lacks.push(&*lack.what),
-                // One is told beside the source, the others are mended without a person.
-                Lacking::System | Lacking::Times | Lacking::Filter => {}
+                // Told beside the source, as `check` tells them without a fault: calls may be heard
+                // all the same, and if not, the first one shows it.
+                Lacking::System | Lacking::Times | Lacking::Filter | Lacking::Echo => {}
             }
         }
         let since = source.connected_since.filter(|_| silent);
