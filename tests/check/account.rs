@@ -2,7 +2,7 @@
 //! the endpoints that the PBX has.
 
 use crate::findings::{Checked, check, with};
-use crate::pbx::Pbx;
+use crate::pbx::{Pbx, Release};
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use std::collections::BTreeSet;
@@ -128,6 +128,7 @@ async fn the_recommended_account_is_well_and_what_no_call_has_shown_is_said_to_b
     let asked: Vec<String> = stage.actions().into_iter().collect();
     let only_asked = [
         "Action: Challenge",
+        "Action: CoreSettings",
         "Action: CoreShowChannels",
         "Action: DeviceStateList",
         "Action: ListCommands",
@@ -175,7 +176,7 @@ async fn an_account_that_hears_calls_alone_is_no_fault() {
     let events = checked.well("events of");
     let words = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
     assert!(words("what").contains("cannot be proved"), "{events}");
-    assert!(words("todo").contains("read = call,cdr,system,user"));
+    assert!(words("todo").contains("read = call,cdr,system,agent,user"));
     // With a call in it is heard, though the PBX's start and stop are not.
     let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
                   Timestamp: 1795226443.028147\nUniqueid: 17.1\nChanVariable: LEAD_ID=\n\n";
@@ -218,7 +219,7 @@ async fn an_account_without_rights_is_77_though_it_is_let_in() {
 
 #[tokio::test]
 async fn an_account_that_hears_nothing_of_a_channel_that_is_born_is_77() {
-    let words = "read = call,cdr,system,user";
+    let words = "read = call,cdr,system,agent,user";
     let stage = Stage::new().await;
     let shown = "ChanVariable: LEAD_ID=";
     let before = channels(&[("17.1", shown)], "");
@@ -349,4 +350,71 @@ async fn what_an_account_may_not_ask_is_said_to_be_unknown_or_read_from_the_devi
     let checked = stage.check_trunk("PJSIP/citty").await;
     checked.is_clean();
     assert!(what(&checked, "endpoints of ami://").contains("not known"));
+}
+
+/// What Asterisk 11 names to an account as that of deploy/.
+const OLD: &str = "Response: Success\nActionID: {id}\n\
+    CoreSettings: Show PBX core settings (version etc).  (Priv: system,reporting,all)\n\
+    CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
+    QueueSummary: Show queue summary.  (Priv: <none>)\n\
+    UserEvent: Send an arbitrary event.  (Priv: user,all)\n\n";
+
+#[tokio::test]
+async fn the_release_is_named_with_what_each_source_tells_of_it_and_what_it_wants_for_that() {
+    let stage = Stage::new().await;
+    stage.pbx.is_of(Release::V11);
+    stage.pbx.answers("ListCommands", &[OLD]);
+    let settings = "Response: Success\nActionID: {id}\nAMIversion: 1.3\n\
+                    AsteriskVersion: 11.25.3\n\n";
+    stage.pbx.answers("CoreSettings", &[settings]);
+    let summary = "Response: Success\nActionID: {id}\nMessage: Queue summary will follow\n\n\
+                   Event: QueueSummary\nActionID: {id}\nQueue: sales\n\n\
+                   Event: QueueSummaryComplete\nActionID: {id}\n\n";
+    stage.pbx.answers("QueueSummary", &[summary]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    let version = checked.well("version of ami://");
+    assert_eq!(version["version"], "11.25.3");
+    let how = |path: &str| version["tells"].pointer(path).cloned().unwrap_or_default();
+    assert_eq!(how("/ami/talk/how"), "exact");
+    assert_eq!(how("/ami/conference/how"), "exact");
+    assert_eq!(how("/cel/conference/how"), "no");
+    assert_eq!(how("/cel/lead/how"), "partly");
+    assert_eq!(how("/cdr/talk/how"), "estimate");
+    let but = how("/ami/queue/but");
+    assert!(
+        but.as_str()
+            .is_some_and(|it| it.contains("eventwhencalled = yes")),
+        "{but}"
+    );
+    let wanted = version["settings"].to_string();
+    for (file, line) in [
+        ("manager.conf", "read = call,cdr,system,agent,user"),
+        ("manager.conf", "channelvars = LEAD_ID"),
+        ("cel.conf", "BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE"),
+        ("queues.conf", "eventwhencalled = yes"),
+    ] {
+        assert!(
+            wanted.contains(file) && wanted.contains(line),
+            "{line} in {wanted}"
+        );
+    }
+    let queues = checked.well("queues of ami://");
+    let todo = queues["todo"].as_str().unwrap_or_default();
+    assert!(
+        todo.contains("queues.conf has eventwhencalled = yes"),
+        "{queues}"
+    );
+}
+
+#[tokio::test]
+async fn of_a_later_release_no_queue_is_asked_for_and_its_manager_names_it() {
+    let stage = Stage::new().await;
+    let checked = stage.check().await;
+    checked.is_clean();
+    let version = checked.well("version of ami://");
+    assert_eq!(version["version"], "22, by its manager 11.0.0");
+    assert_eq!(version["tells"]["ami"]["queue"]["how"], "exact");
+    assert!(!version["settings"].to_string().contains("queues.conf"));
+    assert!(!stage.actions().contains("Action: QueueSummary"));
 }

@@ -5,8 +5,8 @@
 //! which channels live from time to time: one that was not there before was born meanwhile, and its
 //! birth should have been heard. And an event of our own, where the account may make one, has to
 //! come back: a filter that the PBX takes and reads in another way lets nothing through. One that
-//! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it shows
-//! nothing, so it counts only where births are watched as well.
+//! came back shows, on a PBX on which nobody calls, that events come; of the class of calls it
+//! shows nothing, so it counts only where births are watched as well.
 
 use crate::login::{Login, Outgoing, is_own_event};
 use crate::pairs::Pairs;

@@ -5,6 +5,7 @@
 //! ```text
 //! ▶ ListCommands                     which of the following may be asked
 //! ▶ UserEvent                        an event of our own, which must come back
+//! ▶ CoreSettings, before 12 QueueSummary    which release it is, and whether it has queues
 //! ▶ PJSIPShowEndpoints, SIPpeers, IAXpeers, DeviceStateList
 //! ▶ CoreShowChannels, and once more a while later: a channel that is new there was born meanwhile
 //! ```
@@ -32,6 +33,10 @@ const CHANNELS_MAX: usize = 20_000;
 pub struct Account {
     /// AMI's version, as the banner has it: `11.0.0`.
     pub version: String,
+    /// The PBX's release, as it calls itself: `11.25.3`; `None` where it does not say.
+    pub release: Option<String>,
+    /// Its queues; `None` where it was not asked, which it is before Asterisk 12.
+    pub queues: Option<usize>,
     /// Actions that it may do; `None` where the PBX did not say.
     pub actions: Option<BTreeSet<String>>,
     /// `PJSIP/city` each.
@@ -54,6 +59,13 @@ pub struct Account {
     pub variables: Option<BTreeSet<String>>,
 }
 
+impl Account {
+    /// Up to Asterisk 11 (AMI 1.x) not every action is there, nor every event.
+    pub fn is_old(&self) -> bool {
+        self.version.starts_with("1.")
+    }
+}
+
 /// The asking.
 #[derive(Debug)]
 pub struct Survey {
@@ -69,6 +81,8 @@ pub struct Survey {
 enum Asked {
     Commands,
     Echo,
+    Settings,
+    Queues,
     Endpoints(&'static str),
     Channels,
 }
@@ -101,6 +115,15 @@ impl Survey {
             self.account.echoed = Some(false);
             let own = [("Action", "UserEvent"), ("UserEvent", "CallbridgeCheck")];
             outgoing.push(self.asks(login, Asked::Echo, &own));
+        }
+        if self.may("CoreSettings") {
+            let settings = [("Action", "CoreSettings")];
+            outgoing.push(self.asks(login, Asked::Settings, &settings));
+        }
+        // Later releases tell of a queue's telephones by themselves.
+        if self.account.is_old() && self.may("QueueSummary") {
+            let queues = [("Action", "QueueSummary")];
+            outgoing.push(self.asks(login, Asked::Queues, &queues));
         }
         for (action, technology) in LISTS {
             if self.may(action) {
@@ -189,9 +212,21 @@ impl Survey {
                 // A PBX that only says "done" has told nothing.
                 self.account.actions = Some(names).filter(|names| !names.is_empty());
             }
-            Asked::Endpoints(_) | Asked::Channels if !refused && list_follows(pairs) => return,
+            Asked::Settings => self.account.release = pairs.get("AsteriskVersion").map(text),
+            Asked::Endpoints(_) | Asked::Channels | Asked::Queues
+                if !refused && list_follows(pairs) =>
+            {
+                if asked == Asked::Queues {
+                    self.account.queues = Some(0);
+                }
+                return;
+            }
             Asked::Echo if !refused => return,
-            Asked::Commands | Asked::Echo | Asked::Endpoints(_) | Asked::Channels => {}
+            Asked::Commands
+            | Asked::Echo
+            | Asked::Endpoints(_)
+            | Asked::Channels
+            | Asked::Queues => {}
         }
         self.waiting.remove(at);
     }
@@ -205,6 +240,10 @@ impl Survey {
                 self.waiting.remove(at);
             }
             _ if event.ends_with(b"complete") => self.hear_end(at, asked),
+            Asked::Queues => {
+                let count = self.account.queues.get_or_insert_default();
+                *count = count.saturating_add(1);
+            }
             Asked::Endpoints(technology) => self.hear_endpoint(technology, pairs),
             Asked::Channels => {
                 let id = pairs
@@ -213,7 +252,7 @@ impl Survey {
                 self.listing.extend(id.map(<[u8]>::to_vec));
                 self.hear_variables(pairs);
             }
-            Asked::Commands => {}
+            Asked::Commands | Asked::Settings => {}
         }
     }
 
@@ -232,19 +271,14 @@ impl Survey {
                     None => self.first = Some(listed),
                 }
             }
-            Asked::Commands | Asked::Echo => {}
+            Asked::Commands | Asked::Echo | Asked::Settings | Asked::Queues => {}
         }
     }
 
     fn hear_endpoint(&mut self, technology: &str, pairs: &Pairs<'_>) {
-        let text = |key| {
-            pairs
-                .get(key)
-                .map(|text| String::from_utf8_lossy(text).into_owned())
-        };
         let name = match technology {
-            "" => text("Device"),
-            technology => text("ObjectName").map(|name| {
+            "" => pairs.get("Device").map(text),
+            technology => pairs.get("ObjectName").map(text).map(|name| {
                 // A peer is listed with its login behind a slash, in old releases.
                 let name = name.split('/').next().unwrap_or_default();
                 format!("{technology}/{name}")
@@ -286,6 +320,10 @@ impl Survey {
     pub fn account(self) -> Account {
         self.account
     }
+}
+
+fn text(value: &[u8]) -> String {
+    String::from_utf8_lossy(value).into_owned()
 }
 
 /// `EventList: start`; old releases say in words that peers or channels will follow.

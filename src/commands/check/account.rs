@@ -3,6 +3,7 @@
 
 use super::finding::Finding;
 use super::manager_conf::ManagerConf;
+use super::release;
 use crate::config::checked::{Config, Source};
 use callbridge_asterisk::survey::Account;
 use callbridge_mapping::people::rule::LeadRule;
@@ -12,18 +13,23 @@ use callbridge_source::url::Transport;
 use std::collections::BTreeSet;
 
 /// The account's lines as `manager.conf` should have them.
-const READ: &str = "set read = call,cdr,system,user for it in manager.conf, then `manager reload`";
+const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf, then `manager \
+                    reload`";
 const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
 
 /// Everything that is found of the account.
 pub fn judge(config: &Config, flag: &Source, account: &Account) -> Vec<Finding> {
     let conf = local(flag);
     let url = short(flag);
-    let mut found = vec![
+    let wanted = wanted(config, flag);
+    let wanted: Vec<&str> = wanted.iter().map(|(name, _)| name.as_str()).collect();
+    let mut found = release::judge(config, flag, account, conf.as_ref(), &wanted);
+    found.extend([
         rights(&url, account),
-        events(&url, account, conf.as_ref()),
+        filter(&url, account, conf.as_ref())
+            .unwrap_or_else(|| events(&url, account, conf.as_ref())),
         times(&url, account, conf.as_ref()),
-    ];
+    ]);
     found.extend(variables(config, flag, account, conf.as_ref()));
     found
 }
@@ -60,11 +66,6 @@ fn local(flag: &Source) -> Option<ManagerConf> {
         .then(|| ManagerConf::find(user, endpoint.port))?
 }
 
-/// Up to Asterisk 11 (AMI 1.x) not every action is there, nor every event.
-fn is_old(account: &Account) -> bool {
-    account.version.starts_with("1.")
-}
-
 fn rights(url: &str, account: &Account) -> Finding {
     let name = format!("rights of {url}");
     let Some(actions) = &account.actions else {
@@ -79,7 +80,7 @@ fn rights(url: &str, account: &Account) -> Finding {
                         PBX's configuration with all secrets (GetConfig)";
             Finding::advice(name, what, WRITE)
         }
-        (false, _) if !is_old(account) => Finding::fault(
+        (false, _) if !account.is_old() => Finding::fault(
             Code::NoPermission,
             name,
             "it may not ask which channels live (CoreShowChannels): of a call whose end was missed \
@@ -97,11 +98,30 @@ fn rights(url: &str, account: &Account) -> Finding {
     }
 }
 
+/// A filter in `manager.conf` that Asterisk 10 to 12 read as text, and that lets nothing through.
+fn filter(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Option<Finding> {
+    let literal = ["1.2", "1.3", "2.0", "2.1", "2.2", "2.3", "2.4"];
+    let literal = literal.iter().any(|it| {
+        let rest = account.version.strip_prefix(it);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    });
+    let conf = conf.filter(|conf| literal && !account.calls_heard && conf.is_deafened())?;
+    let what = format!(
+        "this release reads the `(A|B)` of the account's eventfilter in {} as text: nothing is let \
+         through",
+        conf.path.display()
+    );
+    let todo = "give an eventfilter line for each event, as deploy/asterisk/manager.conf has them, \
+                then `manager reload`";
+    let name = format!("events of {url}");
+    Some(Finding::fault(Code::NoPermission, name, what, todo))
+}
+
 fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
     let name = format!("events of {url}");
     let deaf = |what: String| Finding::fault(Code::NoPermission, &*name, what, READ);
     if account.calls_heard {
-        return match account.booted || is_old(account) {
+        return match account.booted || account.is_old() {
             true => Finding::well(&*name, "calls are heard"),
             false => {
                 let what = "calls are heard, but not the start and stop of the PBX";
@@ -133,7 +153,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
         (Some(false) | None, true) => {
             "it hears that the PBX runs (FullyBooted), but whether it hears calls is"
         }
-        (Some(false) | None, false) if is_old(account) => "whether it hears calls is",
+        (Some(false) | None, false) if account.is_old() => "whether it hears calls is",
         (Some(false) | None, false) => {
             "nothing came to it: neither that the PBX runs (FullyBooted, read = system), nor an \
              event of its own (read and write = user); whether it hears calls cannot be proved, \
@@ -152,7 +172,7 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
         &*name,
         what,
         "place a call while this command runs, or see that manager.conf gives it \
-         read = call,cdr,system,user and write = reporting,user",
+         read = call,cdr,system,agent,user and write = reporting,user",
     )
 }
 

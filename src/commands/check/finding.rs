@@ -2,7 +2,16 @@
 
 use callbridge_model::exit::Code;
 use callbridge_model::safe::{safe, safe_json};
-use serde_json::json;
+use serde_json::{Map, Value, json};
+
+/// What does not fit into words: a table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Extra {
+    /// Fields beside those of every finding.
+    pub json: Map<String, Value>,
+    /// The same as lines for people.
+    pub text: String,
+}
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,6 +24,8 @@ pub struct Finding {
     pub todo: String,
     /// The exit code it asks for; `None` when it is well.
     pub fault: Option<Code>,
+    /// More than words.
+    pub extra: Option<Box<Extra>>,
 }
 
 impl Finding {
@@ -25,6 +36,7 @@ impl Finding {
             what: what.into(),
             todo: String::new(),
             fault: None,
+            extra: None,
         }
     }
 
@@ -39,6 +51,7 @@ impl Finding {
             what: what.into(),
             todo: todo.into(),
             fault: None,
+            extra: None,
         }
     }
 
@@ -55,19 +68,22 @@ impl Finding {
             what: what.into(),
             todo: todo.into(),
             fault,
+            extra: None,
         }
     }
 
-    /// `{name, ok, what, todo}`
+    /// `{name, ok, what, todo}`, and what is more than words.
     pub fn to_json(&self) -> String {
-        let json = json!({
+        let mut json = json!({
             "name": self.name, "ok": self.fault.is_none(), "what": self.what, "todo": self.todo,
-        })
-        .to_string();
-        safe_json(&json)
+        });
+        if let (Some(extra), Some(object)) = (&self.extra, json.as_object_mut()) {
+            object.extend(extra.json.clone());
+        }
+        safe_json(&json.to_string())
     }
 
-    /// One line, or two with what to do.
+    /// One line, or two with what to do; a table below it.
     pub fn to_text(&self, colour: bool) -> String {
         let mark = match (self.fault.is_none(), colour) {
             (true, true) => "\x1b[32mok   \x1b[0m",
@@ -76,6 +92,10 @@ impl Finding {
             (false, false) => "fault",
         };
         let mut text = format!("{mark} {}: {}", safe(&self.name), safe(&self.what));
+        let lines = self.extra.as_ref().map_or("", |extra| &extra.text).lines();
+        for line in lines {
+            text.push_str(&format!("\n      {}", safe(line)));
+        }
         if !self.todo.is_empty() {
             text.push_str("\n      to do: ");
             text.push_str(&safe(&self.todo));

@@ -23,6 +23,8 @@ pub struct ManagerConf {
     pub read: BTreeSet<String>,
     /// `write`: what it may do.
     pub write: BTreeSet<String>,
+    /// `eventfilter`, each line.
+    pub filters: Vec<String>,
     /// `timestampevents`
     pub timed: bool,
     /// `channelvars`
@@ -64,10 +66,19 @@ impl ManagerConf {
                 ("general", "channelvars") => conf.variables = words(value),
                 (of, "read") if of == user => conf.read = words(&value.to_ascii_lowercase()),
                 (of, "write") if of == user => conf.write = words(&value.to_ascii_lowercase()),
+                (of, "eventfilter") if of == user => conf.filters.push(value.to_owned()),
                 _ => {}
             }
         }
         (known && its_port == port).then_some(conf)
+    }
+
+    /// Read as basic regular expressions its filters let nothing through: what lets something
+    /// through stands in `(A|B)`.
+    pub fn is_deafened(&self) -> bool {
+        let mut passes = self.filters.iter().filter(|it| !it.starts_with('!'));
+        let extended = |it: &String| it.contains('(') || it.contains('|');
+        self.filters.iter().any(|it| !it.starts_with('!')) && passes.all(extended)
     }
 
     /// The account hears events of this class.
@@ -165,11 +176,12 @@ mod tests {
         write(
             "manager.d/bridge.conf",
             "[general](+)\nbindaddr=127.0.0.1\n[bridge]\nsecret = hunter2\nread => Call,cdr\n\
-             write=\n",
+             write=\neventfilter = ^Event: (Newchannel|Hangup)[[:space:]]\n",
         );
         let path = folder.path().join("manager.conf");
         let conf = ManagerConf::read(&path, "bridge", 5038).expect("the account");
         assert!(conf.hears("call") && !conf.hears("system") && conf.write.is_empty());
+        assert!(conf.is_deafened() && !ManagerConf::default().is_deafened());
         assert!(conf.timed && conf.variables.contains("LEAD_ID"));
         assert!(!format!("{conf:?}").contains("hunter2"));
         // Another PBX on another port, and an account of another.

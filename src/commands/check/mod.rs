@@ -7,12 +7,14 @@
 //! | [`mod@file`] | whether a file is written in its format, and of when |
 //! | [`inward`] | sources, trunks, the queue for dead letters; [`lists`]: leads and employees |
 //! | [`account`] | what a manager account may do and hear; [`manager_conf`]: its file |
+//! | [`release`] | which release it is and what it wants; [`coverage`]: what each source tells |
 //! | [`endpoints`] | the PBX's endpoints against the trunks |
 //! | [`service`] | the CRM: address, token, grant, company; [`token`]: where the token comes from |
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
 pub mod account;
+pub mod coverage;
 pub mod endpoints;
 pub mod fields;
 pub mod file;
@@ -21,6 +23,7 @@ pub mod inward;
 pub mod lists;
 pub mod manager_conf;
 pub mod place;
+pub mod release;
 pub mod service;
 pub mod token;
 pub mod trial;

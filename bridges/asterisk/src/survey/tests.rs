@@ -59,6 +59,8 @@ fn only_what_the_account_may_do_is_asked_and_no_configuration_ever() {
     ));
     let asked = survey.ask(&mut login);
     let lists = [
+        "CoreSettings",
+        "QueueSummary",
         "PJSIPShowEndpoints",
         "SIPpeers",
         "IAXpeers",
@@ -151,4 +153,33 @@ fn an_event_of_a_channel_proves_that_calls_are_heard() {
     assert!(survey.is_settled());
     let account = survey.account();
     assert_eq!((account.calls_heard, account.timed), (true, Some(false)));
+}
+
+#[test]
+fn the_release_and_before_12_the_queues_are_asked_for() {
+    let may = "CoreSettings: Show PBX core settings.  (Priv: system,reporting,all)\n\
+        QueueSummary: Show queue summary.  (Priv: <none>)\n";
+    assert_eq!(with(may).2, ["CoreSettings"], "Asterisk 22");
+    let (mut login, mut survey) = (login(), Survey::new("Asterisk Call Manager/1.3"));
+    let _ = survey.begin(&mut login);
+    let named = format!("Response: Success\nActionID: callbridge-1\n{may}");
+    survey.hear(&frame(&named));
+    assert_eq!(
+        actions(&survey.ask(&mut login)),
+        ["CoreSettings", "QueueSummary"]
+    );
+    for lines in [
+        "Response: Success\nActionID: callbridge-2\nAMIversion: 1.3\nAsteriskVersion: 11.25.3\n",
+        "Response: Success\nActionID: callbridge-3\nMessage: Queue summary will follow\n",
+        "Event: QueueSummary\nActionID: callbridge-3\nQueue: sales\n",
+        "Event: QueueSummary\nActionID: callbridge-3\nQueue: support\n",
+        "Event: QueueSummaryComplete\nActionID: callbridge-3\n",
+    ] {
+        assert!(!survey.is_answered(), "{lines}");
+        survey.hear(&frame(lines));
+    }
+    assert!(survey.is_answered());
+    let account = survey.account();
+    assert_eq!(account.release.as_deref(), Some("11.25.3"));
+    assert_eq!(account.queues, Some(2));
 }
