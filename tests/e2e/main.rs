@@ -31,6 +31,7 @@ mod identity;
 mod kills;
 mod leads;
 mod log;
+mod old_files;
 mod old_managers;
 mod operations;
 mod pauses;

@@ -216,6 +216,13 @@ impl Recording {
         cel.flat_map(line).collect()
     }
 
+    /// What CEL wrote of one of [`of_release`].
+    pub fn cel_of_release(&self, release: &str) -> Vec<u8> {
+        let folder = folder().join("asterisk-old").join(release);
+        let rows = std::fs::read(folder.join(&self.name).join("cel.csv"));
+        shift(&rows.expect("rows of CEL"), self.moved)
+    }
+
     /// AMI's own events, as a PBX without CEL over AMI tells them.
     pub fn channel_events(&self) -> Vec<&[u8]> {
         let own = |event: &&[u8]| !event.starts_with(b"Event: CEL");
