@@ -2,6 +2,7 @@
 
 use super::{Batch, Intake, Memory, Settings, SourceSettings};
 use callbridge_asterisk::Format;
+use callbridge_asterisk::hearing::Lack;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
@@ -417,4 +418,37 @@ fn a_call_that_ends_while_nobody_runs_was_listened_to_until_the_stop() {
     let record = &calls[0].judged.record;
     assert_eq!((record.answered, record.talk_time_sec), (true, 7));
     assert!(record.incomplete);
+}
+
+#[test]
+fn a_silent_line_is_up_by_an_event_of_its_own_until_a_birth_is_not_heard() {
+    let line = SourceSettings {
+        shown: "ami://pbx/".to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
+        pbx: "hq".to_owned(),
+        format: Format::Ami,
+        file: false,
+        forgets: true,
+        catch_up: false,
+    };
+    let intake = Intake::new(settings(), vec![line], Memory::default());
+    let mut intake = intake.expect("an intake");
+    let state = |intake: &Intake| intake.statuses()[0].state;
+    intake.comes(SOURCE);
+    assert_eq!(
+        state(&intake),
+        status::SourceState::Down,
+        "it is not let in"
+    );
+    intake.up(SOURCE, now(""));
+    assert_eq!(state(&intake), status::SourceState::Connected);
+    intake.comes(SOURCE);
+    assert_eq!(state(&intake), status::SourceState::Up);
+    intake.lacks(SOURCE, Lack::System);
+    assert_eq!(state(&intake), status::SourceState::Up);
+    intake.lacks(SOURCE, Lack::Calls(1));
+    assert_eq!(state(&intake), status::SourceState::Connected);
+    intake.comes(SOURCE);
+    assert_eq!(state(&intake), status::SourceState::Connected, "it is deaf");
 }

@@ -150,9 +150,12 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
     // No event of a call can be made to come without a call, and one of its own proves that much.
     let own = match (account.echoed, account.booted) {
         (Some(true), _) => "an event of its own came back, but whether it hears calls is",
-        (Some(false) | None, true) => {
-            "it hears that the PBX runs (FullyBooted), but whether it hears calls is"
+        // Filters let FullyBooted pass, which is an answer to the login.
+        (Some(false), true) => {
+            "it hears that the PBX runs (FullyBooted), and an event of its own did not come back: \
+             its read lacks user, or its eventfilter lets nothing through; whether it hears calls is"
         }
+        (None, true) => "it hears that the PBX runs (FullyBooted), but whether it hears calls is",
         (Some(false) | None, false) if account.is_old() => "whether it hears calls is",
         (Some(false) | None, false) => {
             "nothing came to it: neither that the PBX runs (FullyBooted, read = system), nor an \
@@ -165,9 +168,11 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
         Some(_) => "nothing happened in the calls that are up",
         None => "it may not ask which channels live",
     };
-    let what = format!(
-        "{own} not known: {why}; the first call shows it, and until then `status` says connected"
-    );
+    let until = match (account.echoed, account.channels) {
+        (Some(true), Some(_)) => "",
+        _ => ", and until then `status` says connected",
+    };
+    let what = format!("{own} not known: {why}; the first call shows it{until}");
     Finding::advice(
         &*name,
         what,

@@ -5,7 +5,7 @@ use super::account::short;
 use super::coverage::Generation;
 use super::finding::{Extra, Finding};
 use super::manager_conf::ManagerConf;
-use crate::cli::config::{Config, Source};
+use crate::config::checked::{Config, Source};
 use callbridge_asterisk::Format;
 use callbridge_asterisk::survey::Account;
 use serde_json::{Map, json};

@@ -187,3 +187,52 @@ async fn filters_that_are_taken_by_half_end_the_line_and_the_next_asks_for_none(
         .any(|item| matches!(item, Item::Down { why, .. } if why.contains("out of memory")));
     assert!(down, "{told:?}");
 }
+
+/// The next event of our own that is asked for is sent; its id.
+async fn sends(line: &mut Line) -> String {
+    loop {
+        let asked = action(line).await;
+        if asked.starts_with("Action: UserEvent") {
+            let id = id(&asked);
+            let sent = format!("Response: Success\r\n{id}\r\nMessage: Event Sent\r\n\r\n");
+            say(line, sent.as_bytes()).await;
+            return id.to_owned();
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_event_of_our_own_is_told_of_when_it_does_not_come_back_and_when_it_does() {
+    let listener = Listener::plain().await;
+    let url = format!("ami://bridge@127.0.0.1:{}", listener.port());
+    let mut stage = Stage::start(&url, often());
+    // The account's own filter lets nothing through: the login has none to leave out.
+    let mut line = listener.ami().await;
+    stage.up().await;
+    say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
+    lists(&mut line, &[]).await;
+    sends(&mut line).await;
+    let answering = async {
+        loop {
+            lists(&mut line, &[]).await;
+        }
+    };
+    tokio::select! {
+        () = answering => {}
+        (lack, _) = lack(&mut stage) => assert_eq!(lack, Lack::Echo),
+    }
+    drop(line);
+    let mut line = listener.ami().await;
+    say(&mut line, b"Event: FullyBooted\r\n\r\n").await;
+    lists(&mut line, &[]).await;
+    let id = sends(&mut line).await;
+    let event = format!("Event: UserEvent\r\nUserEvent: CallbridgeHears\r\n{id}\r\n\r\n");
+    say(&mut line, event.as_bytes()).await;
+    loop {
+        match stage.next().await {
+            Item::Comes => break,
+            Item::Frame(_) | Item::Up | Item::Down { .. } | Item::Gap { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
