@@ -115,7 +115,9 @@ impl Proof {
             return;
         }
         self.heard = true;
+        // Whoever hears calls needs no event of its own.
         self.lacks.remove(&status::Lacking::Calls);
+        self.lacks.remove(&status::Lacking::Echo);
         if *state == SourceState::Connected {
             *state = SourceState::Up;
         }

@@ -153,7 +153,8 @@ fn events(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
         // Filters let FullyBooted pass, which is an answer to the login.
         (Some(false), true) => {
             "it hears that the PBX runs (FullyBooted), and an event of its own did not come back: \
-             its read lacks user, or its eventfilter lets nothing through; whether it hears calls is"
+             its read lacks user, or its eventfilter lets nothing through; whether it hears calls \
+             is"
         }
         (None, true) => "it hears that the PBX runs (FullyBooted), but whether it hears calls is",
         (Some(false) | None, false) if account.is_old() => "whether it hears calls is",
