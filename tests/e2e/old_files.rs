@@ -6,8 +6,8 @@ use crate::expected::Expected;
 use crate::pbx::{self, Pbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, LEADS, Recording};
-use callbridge::ops::Status;
-use callbridge::sandbox::Server;
+use callbridge_model::Status;
+use callbridge_sandbox::Server;
 use futures_util::future::join_all;
 
 /// CEL as a `cel.conf` that names no bridge before Asterisk 12 writes it: nobody knows who talked.
@@ -30,7 +30,7 @@ type Calls = (&'static str, [&'static str; 3]);
 
 /// These recordings, taking place in a moment: what began before anybody listened is no gap.
 fn soon((release, names): Calls) -> [Recording; 3] {
-    let now = callbridge::clock::now().wall.floor_seconds().get();
+    let now = callbridge_model::clock::now().wall.floor_seconds().get();
     let all = recordings::of_release(release);
     names.map(|name| {
         let one = all.iter().find(|it| it.name == name);

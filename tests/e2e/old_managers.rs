@@ -5,8 +5,8 @@ use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
-use callbridge::ops::Status;
-use callbridge::ops::status::{Lacking, SourceState, Verdict};
+use callbridge_model::Status;
+use callbridge_model::status::{Lacking, SourceState, Verdict};
 use futures_util::future::join_all;
 
 const TRUNKS: [&str; 2] = [
@@ -40,14 +40,6 @@ fn told(name: &str) -> Vec<Recording> {
             }
         }
     }
-    told
-}
-
-/// The recordings of a release of which AMI tells all.
-fn told(release: &str) -> Vec<Recording> {
-    let mut told = recordings::of_release(release);
-    told.retain(|recording| !APART.contains(&recording.name.as_str()));
-    assert!(told.len() >= 17, "only {} recordings", told.len());
     told
 }
 
