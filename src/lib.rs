@@ -1,40 +1,39 @@
 //! callbridge stands beside a PBX and puts every finished customer call into a CRM's call
 //! journal: once, correctly, within 60 requests a minute, and with nothing lost.
 //!
-//! Data flows one way; each module can be tested alone. The cores (intake, journal, spool
-//! transitions, sender, sandbox) take events and `now` and return actions; only shells touch the
-//! world.
+//! Data flows one way, through crates that each use only those before them; the cores (intake,
+//! mapping, spool transitions, sender, sandbox) take events and `now` and return actions, and only
+//! shells touch the world. This crate reads the command line, opens everything and joins it.
 //!
 //! ```text
-//! source ─▶ decoder ─▶ assembler ─▶ journal ─▶ spool ─▶ sender ─▶ CRM
-//! (bridges/source, asterisk, call)  (src/journal, spool, sender, crm)
+//! source ─▶ decoder ─▶ assembler ─▶ intake ─▶ mapping ─▶ spool ─▶ sender ─▶ CRM
+//! (bridges/source, asterisk, call)  (crates/intake, mapping, spool, sender, crm)
 //! ```
 //!
-//! | module | what lives there, in the order of the flow |
+//! | module | what lives there; each uses those above it alone |
 //! |---|---|
-//! | [`cli`] | arguments, environment and secrets, checked; exit codes, logging |
-//! | [`commands`] | what each command does, and with which answer |
-//! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
-//! | [`intake`] | frames of the sources to finished calls; a verdict on each after the commit |
-//! | [`dead_letter`] | calls that could not be journaled: shown, tried again, published |
-//! | [`control`] | commands to the running daemon: `status`, `dead …`, `lead …` |
-//! | [`ops`] | health, metrics, status, systemd |
-//! | [`machine`] | which machine this is, hashed |
+//! | [`build_time`] | when this program was made |
+//! | [`values`] | single values that people type: times, dates, words, numbers |
+//! | [`failure`], [`stdout`] | why a command ended, and with which code; what it prints |
+//! | [`mod@log`] | log lines on stderr, as text or JSON |
+//! | [`ops`] | health, metrics, what the spool knows for `status`, systemd |
+//! | [`explain`] | a call as `explain` and `calls` tell it |
+//! | [`control`] | questions of the commands to the running daemon, and its answers |
+//! | [`config`] | arguments, environment and secrets, checked |
 //! | [`privilege`] | root in a state folder of another's |
+//! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
+//! | [`commands`] | what each command does |
 
 pub mod build_time;
 pub mod commands;
 pub mod config;
 pub mod control;
 pub mod daemon;
-pub mod dead_letter;
 pub mod explain;
 pub mod failure;
 #[cfg(test)]
 mod golden;
-pub mod intake;
 pub mod log;
-pub mod machine;
 pub mod ops;
 pub mod privilege;
 pub mod stdout;

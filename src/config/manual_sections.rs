@@ -1,7 +1,7 @@
 //! What a manual page says beside the flags: exit codes, files, variables, examples.
 
-use crate::machine;
 use ::{callbridge_oauth as oauth, callbridge_spool as spool};
+use callbridge_intake::machine;
 use callbridge_model::exit::Code;
 use callbridge_model::secret_source::Kind;
 

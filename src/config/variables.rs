@@ -2,7 +2,7 @@
 //! be left out without a word.
 
 use super::arguments;
-use crate::machine;
+use callbridge_intake::machine;
 use callbridge_model::environment::Environment;
 use callbridge_model::secret_source::Kind;
 use clap::error::{ContextKind, ContextValue};

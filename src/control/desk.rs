@@ -4,9 +4,10 @@
 use super::lead_set::{LeadSet, Refusal};
 use super::protocol::{Ask, Reply};
 use super::socket::Answer;
-use crate::dead_letter::retry::{self, Asked};
-use crate::dead_letter::select::Letters;
-use crate::dead_letter::select::Selection;
+use callbridge_dead_letter::retry;
+use callbridge_dead_letter::retry::Asked;
+use callbridge_dead_letter::select::Letters;
+use callbridge_dead_letter::select::Selection;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::Reason;
@@ -83,8 +84,8 @@ impl From<Refusal> for Stop {
     }
 }
 
-impl From<crate::dead_letter::select::Fault> for Stop {
-    fn from(fault: crate::dead_letter::select::Fault) -> Self {
+impl From<callbridge_dead_letter::select::Fault> for Stop {
+    fn from(fault: callbridge_dead_letter::select::Fault) -> Self {
         Self::Error {
             code: 64,
             words: fault.to_string(),

@@ -1,8 +1,8 @@
 //! What a command asks the daemon, and what it answers: one JSON line a question, one or more
 //! JSON lines back, the last of them `{"end":…}` or `{"error":…}`.
 
-use crate::dead_letter::retry::Employee;
-use crate::dead_letter::select::Selection;
+use callbridge_dead_letter::retry::Employee;
+use callbridge_dead_letter::select::Selection;
 use callbridge_leads::lead_field::Item;
 use callbridge_model::{LeadId, Said};
 use callbridge_spool::State;

@@ -1,8 +1,8 @@
 //! Lets waiting calls go when something is learned of their numbers.
 
 use super::lists::passed;
-use crate::dead_letter::release::release;
-use crate::intake::run::SharedPeople;
+use callbridge_dead_letter::release::release;
+use callbridge_intake::run::SharedPeople;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_model::clock;

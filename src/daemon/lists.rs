@@ -1,8 +1,8 @@
 //! Keeps the lists of leads and employees in force, and lets parked calls go when they change.
 
-use crate::dead_letter::release::release;
-use crate::intake::run::SharedPeople;
 use crate::ops::kept::unknown_employees;
+use callbridge_dead_letter::release::release;
+use callbridge_intake::run::SharedPeople;
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::Directory;
 use callbridge_mapping::people::People;

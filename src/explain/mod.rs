@@ -3,7 +3,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`shape`] | the JSON of one call |
-//! | [`line`] | a call in one line |
+//! | [`mod@line`] | a call in one line |
 //! | [`story`] | what happened, step by step |
 //! | [`text`] | the same for people |
 //! | [`picture`] | the same as SVG |

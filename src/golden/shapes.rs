@@ -1,7 +1,7 @@
 //! The shapes of this crate that others may see.
 
-use crate::intake::gap_log::GapLog;
 use callbridge_call::FinishedCall;
+use callbridge_intake::gap_log::GapLog;
 use callbridge_leads::directory::backfill::Backfill;
 use callbridge_leads::errand::failed::Been;
 use callbridge_leads::lead_field::Catalogue;

@@ -1,7 +1,9 @@
 //! What the spool alone knows of how everything stands: with a daemon and without.
 
-use crate::intake::gap_log::{self, GapLog};
-use crate::intake::unmatched::{self, UnmatchedLog};
+use callbridge_intake::gap_log;
+use callbridge_intake::gap_log::GapLog;
+use callbridge_intake::unmatched;
+use callbridge_intake::unmatched::UnmatchedLog;
 use callbridge_model::status::{Employees, Status, UnknownEmployee};
 use callbridge_spool::{Error, Store};
 

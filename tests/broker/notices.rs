@@ -2,7 +2,7 @@
 
 use crate::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
 use crate::stage::{holds, soon};
-use callbridge::dead_letter::queue::Queue;
+use callbridge_dead_letter::queue::Queue;
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Bounds, EventTime, Secret};
 use callbridge_spool as spool;

@@ -4,7 +4,7 @@ use crate::crm::{self, RATE_FLAG};
 use crate::pbx::{self, Pbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
-use callbridge::machine::VARIABLE;
+use callbridge_intake::machine::VARIABLE;
 use callbridge_model::status::other_reader::Effect;
 use callbridge_sandbox::Server;
 use std::collections::BTreeSet;

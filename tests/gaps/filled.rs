@@ -2,9 +2,9 @@
 
 use crate::cut::cuts;
 use crate::recorded::{Recording, all, cel};
-use callbridge::intake::{Intake, Memory, Settings, SourceSettings};
 use callbridge_asterisk::Format;
 use callbridge_call::EventTime;
+use callbridge_intake::{Intake, Memory, Settings, SourceSettings};
 use callbridge_mapping::journal::Rules;
 use callbridge_mapping::people::People;
 use callbridge_mapping::trunk;

@@ -21,7 +21,6 @@
 //! | `beside` | the connection of both |
 //! | [`binding`] | whose calls these are |
 //! | [`mod@hint`] | what to do about a letter |
-//! | [`errand`] | requests beside the way of the calls |
 //! | [`error`] | what can go wrong, with exit codes |
 //!
 //! | file in the state folder | what it is |

@@ -158,14 +158,6 @@ impl Generation {
         }
     }
 
-    /// The events of bridges that `cel.conf` has to name.
-    pub const fn bridges(self) -> &'static str {
-        match self {
-            Self::UpToTen | Self::Eleven => "BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE",
-            Self::Twelve => "BRIDGE_ENTER,BRIDGE_EXIT",
-        }
-    }
-
     /// Queues tell which of their telephones ring only where they are told to.
     pub const fn has_quiet_queues(self) -> bool {
         !matches!(self, Self::Twelve)

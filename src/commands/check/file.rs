@@ -3,9 +3,9 @@
 
 use super::finding::Finding;
 use crate::config::checked::{Config, Source};
-use crate::intake::written;
 use callbridge_asterisk::{DecoderSettings, Fit};
 use callbridge_call::EventTime;
+use callbridge_intake::written;
 use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 

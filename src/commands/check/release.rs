@@ -100,8 +100,8 @@ fn settings(generation: Generation, cel: bool, variables: &[&str]) -> Vec<Settin
         true => "talk by CEL",
         false => "talk by CEL, once it is a source or --catch-up",
     };
-    let line = format!("events = …,{}", generation.bridges());
-    all.push(setting("cel.conf", &line, why));
+    // A list with one name that the release does not know turns CEL off, from Asterisk 12 on.
+    all.push(setting("cel.conf", "events = ALL", why));
     if generation.has_quiet_queues() {
         let line = "eventwhencalled = yes";
         let why = "which telephones a queue rings, by AMI; in each queue";
@@ -201,18 +201,12 @@ mod tests {
         let old = files(Generation::Eleven, &["LEAD_ID"]);
         let new = files(Generation::Twelve, &[]);
         assert!(old.contains("queues.conf: eventwhencalled = yes"), "{old}");
-        assert!(
-            old.contains("BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE"),
-            "{old}"
-        );
+        assert!(old.contains("cel.conf: events = ALL"), "{old}");
         assert!(old.contains("channelvars = LEAD_ID"), "{old}");
         assert!(
             !new.contains("queues.conf") && !new.contains("channelvars"),
             "{new}"
         );
-        assert!(
-            new.contains("cel.conf: events = …,BRIDGE_ENTER,BRIDGE_EXIT"),
-            "{new}"
-        );
+        assert!(new.contains("cel.conf: events = ALL"), "{new}");
     }
 }

@@ -29,9 +29,9 @@ pub use token::TokenFrom;
 pub use typed::{Purpose, Typed, logging, state_folder};
 
 use crate::log::Logging;
-use crate::machine::Unknown;
 use callbridge_asterisk::Columns;
 use callbridge_crm::{Address, FieldNames};
+use callbridge_intake::machine::Unknown;
 use callbridge_leads::lead_field;
 use callbridge_mapping::journal::Rules;
 use callbridge_model::secret_source::Place;

@@ -3,8 +3,8 @@
 use super::Source;
 use crate::config::faults::Faults;
 use crate::config::options::SourceFlags;
-use crate::intake::identity;
-use crate::machine::{MachineId, Unknown};
+use callbridge_intake::identity;
+use callbridge_intake::machine::{MachineId, Unknown};
 use callbridge_mapping::trunk::{Trunk, Trunks};
 use callbridge_model::environment::Environment;
 use callbridge_spool as spool;

@@ -181,7 +181,7 @@ fn a_call_that_is_known_by_now_is_not_told_again_by_its_records() {
 
 #[test]
 fn records_wait_until_the_events_have_come_past_their_call() {
-    let events = include_str!("../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
+    let events = include_str!("../../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
     let mut intake = intake(&[Format::AmiJson, Format::CdrAmqp]);
     let lines: Vec<&str> = events.lines().collect();
     // The events of another call, then the records of this one: its own events may be on their way.
@@ -207,7 +207,7 @@ fn records_wait_until_the_events_have_come_past_their_call() {
 
 #[test]
 fn an_account_that_hears_cdr_events_alone_has_its_calls_folded() {
-    let events = include_str!("../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
+    let events = include_str!("../../../tests/recordings/forwarded_to_mobile/amiws.jsonl");
     let mut intake = intake(&[Format::AmiJson]);
     let records = events
         .lines()

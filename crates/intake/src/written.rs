@@ -92,7 +92,7 @@ impl Files {
 }
 
 /// The columns of a file that could be CEL, and how to name them; `None` if it has none.
-pub(crate) fn columns_seen(beginning: &[u8]) -> Option<String> {
+pub fn columns_seen(beginning: &[u8]) -> Option<String> {
     const SHOWN_CHARS_MAX: usize = 24;
     let row = callbridge_asterisk::Frames::new(Format::CelCsv, beginning).next()?;
     let callbridge_asterisk::Frame::Message(row) = row else {

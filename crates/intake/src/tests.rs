@@ -16,7 +16,7 @@ use callbridge_spool::{Done, Finished, Known, Op, Store};
 use std::time::Duration;
 
 const TRUNK: &str = "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID";
-const FRAMES: &str = include_str!("../../tests/recordings/inbound_answered/amiws.jsonl");
+const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 const SOURCE: SourceId = SourceId(0);
 
 fn settings() -> Settings {

@@ -12,7 +12,7 @@ use callbridge_source::{Frame, SourceId};
 use callbridge_spool::{Finished, Op};
 use std::time::Duration;
 
-const FRAMES: &str = include_str!("../../tests/recordings/inbound_answered/amiws.jsonl");
+const FRAMES: &str = include_str!("../../../tests/recordings/inbound_answered/amiws.jsonl");
 const SOURCE: SourceId = SourceId(0);
 /// The recording was made at 1795151317.
 const RIGHT_FROM: i64 = 1_795_000_000;

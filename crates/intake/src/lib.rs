@@ -23,6 +23,7 @@ pub mod core;
 pub mod gap_log;
 mod gaps;
 pub mod identity;
+pub mod machine;
 mod pbx;
 mod proof;
 mod records;
