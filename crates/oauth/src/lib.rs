@@ -10,9 +10,7 @@
 //! | [`connection`] | what one consent gave; [`store`]: its file |
 //! | [`shown_once`] | secrets that outlive a connection |
 //! | [`scope`] | the grants that are needed and useful |
-//! | [`consent`] | pure: the consent page and the way back; [`catcher`]: caught on this machine |
-//! | [`connect`], [`disconnect`] | the commands; `verify`: whose a new connection is |
-//! | [`company`], [`typed`] | the first company is asked for; what a person types |
+//! | [`consent`] | pure: the consent page and the way back |
 //! | [`revoke`] | every token of a connection is revoked |
 //! | [`exchange`] | the OAuth endpoints: forms out, pairs back |
 //! | [`refresh`] | pure: when a refresh is due, and what its end means |
