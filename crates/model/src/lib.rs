@@ -12,6 +12,7 @@
 //! | [`environment`] | the environment variables, read once |
 //! | [`exit`] | how a command ends |
 //! | [`clock`], [`zone`] | the only clock; times as people read them |
+//! | [`file_version`] | whether a file is another than it was |
 //! | [`heartbeat`] | whether the loops still turn |
 //! | [`plain_file`] | files that stand where others may write |
 //! | [`safe`] | texts from outside, before they are shown |
@@ -20,6 +21,7 @@
 pub mod clock;
 pub mod environment;
 pub mod exit;
+pub mod file_version;
 pub mod heartbeat;
 pub mod number;
 pub mod plain_file;
@@ -33,6 +35,7 @@ pub mod typed_number;
 pub mod webhook_signature;
 pub mod zone;
 
+pub use file_version::FileVersion;
 pub use record::{
     ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
 };

@@ -7,9 +7,10 @@
 use super::connection::Connection;
 use super::exchange::{Ask, Came, Exchange, Pair};
 use super::refresh::{Ended, Facts, Next, Refresher};
-use super::store::{self, Lock, Stamp};
+use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Setup};
+use callbridge_model::FileVersion;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
 use callbridge_model::clock::Now;
@@ -53,7 +54,7 @@ struct Work {
     keeper: Keeper,
     core: Refresher,
     connection: Option<Connection>,
-    stamp: Option<Stamp>,
+    version: Option<FileVersion>,
     /// Why the file cannot be used.
     unread: Option<String>,
     /// Why the last refresh brought nothing.
@@ -76,7 +77,7 @@ impl Keeper {
             keeper: self,
             core: Refresher::default(),
             connection: None,
-            stamp: None,
+            version: None,
             unread: None,
             failure: None,
             shown: None,
@@ -125,14 +126,14 @@ impl Work {
 
     /// Reads the file where it is another now, and tells what there is to tell.
     fn look(&mut self, now: Now) {
-        if Stamp::now(&self.keeper.dir) != self.stamp {
+        if store::version(&self.keeper.dir) != self.version {
             self.read(now);
         }
         self.tell(now);
     }
 
     fn read(&mut self, now: Now) {
-        self.stamp = Stamp::now(&self.keeper.dir);
+        self.version = store::version(&self.keeper.dir);
         let read = store::read(&self.keeper.dir).map_err(|error| error.to_string());
         match read.and_then(|found| self.fits(found)) {
             Ok(Some(connection)) => {
@@ -251,7 +252,7 @@ impl Work {
         let lock = Lock::take(&self.keeper.dir).await.map_err(said)?;
         let stored = store::read(&self.keeper.dir).map_err(said)?;
         let Some(mut stored) = stored.filter(|it| it.is_same_pair(&connection)) else {
-            self.stamp = None;
+            self.version = None;
             return Err("the connection was changed meanwhile".to_owned());
         };
         let sent = clock::now().wall;
@@ -345,7 +346,7 @@ impl Work {
 
     async fn store(&mut self, lock: &Lock, connection: &Connection) -> Result<(), store::Error> {
         let stored = lock.write(connection).await;
-        self.stamp = Stamp::now(&self.keeper.dir);
+        self.version = store::version(&self.keeper.dir);
         stored
     }
 

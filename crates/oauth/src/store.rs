@@ -7,11 +7,12 @@
 //! next holder takes it: its pair is the only one that the service still knows.
 
 use super::connection::Connection;
+use callbridge_model::FileVersion;
 use callbridge_model::plain_file;
 use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -80,16 +81,9 @@ pub fn exists(dir: &Path) -> bool {
     path(dir).symlink_metadata().is_ok()
 }
 
-/// A file's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stamp(u64, u64, i64, i64);
-
-impl Stamp {
-    /// Of the file as it is now; `None` when it is not there.
-    pub fn now(dir: &Path) -> Option<Self> {
-        let of = |it: Metadata| Self(it.ino(), it.size(), it.ctime(), it.ctime_nsec());
-        path(dir).symlink_metadata().ok().map(of)
-    }
+/// The version of the stored connection; `None` when there is none.
+pub fn version(dir: &Path) -> Option<FileVersion> {
+    FileVersion::now(&path(dir))
 }
 
 /// The stored connection; `None` when there is none.
@@ -280,13 +274,13 @@ mod tests {
         let lock = Lock::take(dir).await.expect("the lock");
         std::fs::write(dir.join("connection.json.new"), "torn").expect("written");
         lock.write(&connection()).await.expect("written");
-        let first = Stamp::now(dir);
+        let first = version(dir);
         let mode = path(dir).metadata().expect("there").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
         let stored = read(dir).expect("readable").expect("there");
         assert!(stored.is_same_pair(&connection()));
         lock.write(&connection()).await.expect("written");
-        assert_ne!(Stamp::now(dir), first, "seen by whoever watches");
+        assert_ne!(version(dir), first, "seen by whoever watches");
         assert!(!dir.join("connection.json.new").exists());
         lock.remove().expect("removed");
         lock.remove().expect("removed already");

@@ -2,11 +2,11 @@
 //! somebody who keeps it ([`super::told`]).
 
 use super::told::{Tokens, Told};
+use callbridge_model::FileVersion;
 use callbridge_model::TokenPrint;
 use callbridge_model::secret::{ExposeSecret, Secret};
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use tokio::sync::watch;
 
@@ -110,31 +110,13 @@ pub enum Look {
 #[derive(Debug)]
 pub struct Watch {
     source: TokenSource,
-    seen: Option<Stamp>,
+    seen: Option<FileVersion>,
     /// The current token, and the one before it.
     current: Option<(TokenPrint, Option<TokenPrint>)>,
     /// A look in which the file was gone or torn: it may be being written.
     doubted: bool,
     /// It was said that the file cannot be read.
     told: bool,
-}
-
-/// A file's version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    inode: u64,
-    size: u64,
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(metadata: &Metadata) -> Self {
-        Self {
-            inode: metadata.ino(),
-            size: metadata.size(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        }
-    }
 }
 
 impl Watch {
@@ -178,16 +160,16 @@ impl Watch {
 
     /// One look. A file that is gone or torn is believed at the second look alone.
     pub fn look(&mut self) -> Look {
-        let stamp = match &self.source {
-            TokenSource::File(path) => std::fs::metadata(path).ok().map(|it| Stamp::of(&it)),
+        let version = match &self.source {
+            TokenSource::File(path) => std::fs::metadata(path).ok().map(|it| FileVersion::of(&it)),
             TokenSource::Fixed(_) | TokenSource::Kept(_) | TokenSource::Missing => None,
         };
-        if stamp.is_some() && stamp == self.seen && !self.doubted {
+        if version.is_some() && version == self.seen && !self.doubted {
             return Look::Same;
         }
         match self.source.read() {
             Ok(token) => {
-                self.seen = stamp;
+                self.seen = version;
                 self.doubted = false;
                 self.told = false;
                 let prints = token.as_ref().map(|it| {
@@ -210,11 +192,7 @@ impl Watch {
             }
             Err(error) => {
                 let first = self.current.take().is_some() || self.seen.is_none();
-                self.seen = stamp.or(Some(Stamp {
-                    inode: 0,
-                    size: 0,
-                    changed: (0, 0),
-                }));
+                self.seen = version.or(Some(FileVersion::default()));
                 if first {
                     Look::Changed(None, Some(error))
                 } else {

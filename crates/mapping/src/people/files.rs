@@ -7,12 +7,11 @@ use super::{LeadFile, People};
 use crate::people::Directory;
 use crate::trunk::Trunks;
 use callbridge_call::EventTime;
-use callbridge_model::Phone;
 use callbridge_model::number::Country;
+use callbridge_model::{FileVersion, Phone};
 use std::collections::BTreeMap;
-use std::fs::{File, Metadata};
+use std::fs::File;
 use std::io::{self, Read as _};
-use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,34 +164,12 @@ impl List {
     }
 }
 
-/// A version of a file: inodes are reused at once and sizes stay, so all of it counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Stamp {
-    fn of(about: &Metadata) -> Self {
-        Self {
-            device: about.dev(),
-            inode: about.ino(),
-            bytes: about.len(),
-            modified: (about.mtime(), about.mtime_nsec()),
-            changed: (about.ctime(), about.ctime_nsec()),
-        }
-    }
-}
-
 /// What was seen of a file last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Seen {
     Never,
     Missing,
-    Version { stamp: Stamp, settled: bool },
+    Version { version: FileVersion, settled: bool },
 }
 
 /// What is known of a list's file.
@@ -200,7 +177,7 @@ enum Seen {
 struct Known {
     seen: Seen,
     /// A newer version that is not read yet, and at how many looks the file was another.
-    newer: Option<(Stamp, u32)>,
+    newer: Option<(FileVersion, u32)>,
 }
 
 impl Known {
@@ -210,16 +187,16 @@ impl Known {
     };
 
     /// Whether this version has rested since the last look.
-    fn rests(&mut self, stamp: Stamp) -> bool {
-        if matches!(self.seen, Seen::Version { stamp: old, .. } if old == stamp) {
+    fn rests(&mut self, version: FileVersion) -> bool {
+        if matches!(self.seen, Seen::Version { version: old, .. } if old == version) {
             return true;
         }
         match self.newer {
-            Some((newer, _)) if newer == stamp => true,
+            Some((newer, _)) if newer == version => true,
             Some((_, LOOKS_MAX..)) => true,
             newer => {
                 let looks = newer.map_or(1, |(_, looks)| looks + 1);
-                self.newer = Some((stamp, looks));
+                self.newer = Some((version, looks));
                 false
             }
         }
@@ -297,8 +274,8 @@ impl Watched {
             };
             // Read once more for its youth alone, and the same: no news.
             let again = matches!((before, version), (
-                Seen::Version { stamp: a, settled: false },
-                Seen::Version { stamp: b, .. },
+                Seen::Version { version: a, settled: false },
+                Seen::Version { version: b, .. },
             ) if a == b);
             *known = Known {
                 seen: version,
@@ -358,8 +335,8 @@ enum Read {
 
 fn read(path: &Path, known: &mut Known, in_force: bool, now: EventTime) -> Read {
     let seen = known.seen;
-    let opened = File::open(path).and_then(|file| Ok((Stamp::of(&file.metadata()?), file)));
-    let (stamp, file) = match opened {
+    let opened = File::open(path).and_then(|file| Ok((FileVersion::of(&file.metadata()?), file)));
+    let (version, file) = match opened {
         Ok(opened) => opened,
         Err(_) if seen == Seen::Missing => return Read::Same,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -369,35 +346,35 @@ fn read(path: &Path, known: &mut Known, in_force: bool, now: EventTime) -> Read 
             return Read::Failed(Seen::Missing, Error::Unreadable(path.to_owned(), error));
         }
     };
-    if matches!(seen, Seen::Version { stamp: old, settled: true } if old == stamp) {
+    if matches!(seen, Seen::Version { version: old, settled: true } if old == version) {
         return Read::Same;
     }
-    if in_force && !known.rests(stamp) {
+    if in_force && !known.rests(version) {
         return Read::Same;
     }
-    let written = EventTime::from_seconds(stamp.modified.0.max(stamp.changed.0));
-    let mut version = Seen::Version {
-        stamp,
+    let written = version.written();
+    let mut seen = Seen::Version {
+        version,
         settled: now.since(written) > YOUNG,
     };
-    if stamp.bytes > FILE_BYTES_MAX {
-        return Read::Failed(version, Error::TooLarge(path.to_owned()));
+    if version.bytes() > FILE_BYTES_MAX {
+        return Read::Failed(seen, Error::TooLarge(path.to_owned()));
     }
     let mut bytes = Vec::new();
     let mut limited = file.take(FILE_BYTES_MAX);
     if let Err(error) = limited.read_to_end(&mut bytes) {
-        return Read::Failed(version, Error::Unreadable(path.to_owned(), error));
+        return Read::Failed(seen, Error::Unreadable(path.to_owned(), error));
     }
     // Written to meanwhile: what was read may be torn, so it is read once more.
     let after = limited
         .into_inner()
         .metadata()
-        .map(|about| Stamp::of(&about));
-    if after.ok() != Some(stamp) {
-        version = Seen::Version {
-            stamp,
+        .map(|about| FileVersion::of(&about));
+    if after.ok() != Some(version) {
+        seen = Seen::Version {
+            version,
             settled: false,
         };
     }
-    Read::Bytes(version, bytes)
+    Read::Bytes(seen, bytes)
 }
