@@ -8,6 +8,7 @@
 //! | [`socket`] | carries it |
 //! | [`desk`] | answers it, in the daemon or over the spool alone |
 //! | [`lead_set`] | values for a lead's fields, given by hand |
+//! | [`state_access`] | a state folder, through the daemon or opened here |
 //! | [`patience`] | waits for the lock of a state folder |
 
 pub mod desk;
@@ -15,6 +16,7 @@ pub mod lead_set;
 pub mod patience;
 pub mod protocol;
 pub mod socket;
+pub mod state_access;
 
 pub use desk::Desk;
 pub use protocol::{Ask, Calls, Reply};

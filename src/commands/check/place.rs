@@ -4,7 +4,7 @@ use super::finding::Finding;
 use super::trial::Trial;
 use crate::config::checked::Config;
 use crate::control::patience::Patience;
-use crate::control::{Ask, Reply, socket};
+use crate::control::state_access::status;
 use crate::privilege;
 use callbridge_call::EventTime;
 use callbridge_intake::identity;
@@ -74,7 +74,7 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
     let patience = Patience::begin();
     loop {
-        match asked(&dir).await {
+        match status(&dir).await {
             Ok(Some(status)) => {
                 let what = format!("{}: the daemon that uses it answers", dir.display());
                 let mut found = vec![Finding::well("state", what)];
@@ -118,28 +118,6 @@ fn opened(dir: &Path) -> Result<(Handle, Guard, Option<Trial>), Error> {
     let place = trial.as_ref().map_or(dir, Trial::path);
     let (handle, guard) = spool::open(place, spool::Settings::default())?;
     Ok((handle, guard, trial))
-}
-
-/// What the running daemon says; `None` without one.
-///
-/// # Errors
-/// When there is one and it cannot be spoken to.
-pub async fn asked(dir: &Path) -> std::io::Result<Option<Status>> {
-    let Some(mut replies) = socket::ask(dir, &Ask::Status).await? else {
-        return Ok(None);
-    };
-    while let Some(reply) = replies.next().await? {
-        match reply {
-            Reply::Item(item) => {
-                return serde_json::from_value(item)
-                    .map(Some)
-                    .map_err(std::io::Error::other);
-            }
-            Reply::Zone(_) | Reply::Ready | Reply::End { .. } => {}
-            Reply::Error { words, .. } => return Err(std::io::Error::other(words)),
-        }
-    }
-    Err(std::io::Error::other("it closed the line"))
 }
 
 fn unusable(error: &Error) -> Finding {

@@ -1,8 +1,8 @@
 //! `disconnect`: every token that is known is revoked ([`callbridge_oauth::revoke`]); then the
 //! connection is taken away.
 
-use crate::commands::check::place::asked;
 use crate::commands::connect::of_store;
+use crate::control::state_access::{close, status};
 use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_model::exit::Code;
@@ -71,7 +71,7 @@ const fn code(came: &Came) -> Code {
 
 /// The books, from the daemon or the spool; `None` where there is neither.
 async fn books(dir: &Path) -> Option<Books> {
-    if let Ok(Some(status)) = asked(dir).await {
+    if let Ok(Some(status)) = status(dir).await {
         return Some(status.books);
     }
     let settings = spool::Settings {
@@ -80,9 +80,7 @@ async fn books(dir: &Path) -> Option<Books> {
     };
     let (handle, guard) = spool::open(dir, settings).ok()?;
     let books = handle.read(|store| Ok(store.books())).await.ok();
-    drop(handle);
-    // Blocks until the spool's thread has ended, which is soon.
-    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+    close(handle, guard).await;
     books
 }
 

@@ -2,9 +2,8 @@
 //! to the CRM passes it; else once, with a slot of the same budget.
 
 use super::company::Consent;
-use crate::commands::check::place::asked;
 use crate::commands::check::service::judge;
-use crate::control::patience::Patience;
+use crate::control::state_access::{Access, ask_or_open, close, status};
 use crate::failure::Failure;
 use callbridge_crm::{Address, Answer, Setup, TokenInfo};
 use callbridge_model::Status;
@@ -97,27 +96,13 @@ pub async fn whose(
 
 /// The spool of a folder without a daemon; `None` where a daemon has it.
 async fn open(dir: &Path) -> Result<Option<(Handle, Guard)>, Failure> {
-    let patience = Patience::begin();
-    loop {
-        match spool::open(dir, spool::Settings::default()) {
-            Ok(opened) => return Ok(Some(opened)),
-            Err(error @ spool::Error::Locked { .. }) => {
-                if matches!(asked(dir).await, Ok(Some(_))) {
-                    return Ok(None);
-                }
-                if !patience.has_more().await {
-                    return Err(failure(error));
-                }
-            }
-            Err(error) => return Err(failure(error)),
-        }
+    // One that cannot be spoken to has the lock: that is told of.
+    let asked = async || Ok::<_, spool::Error>(status(dir).await.ok().flatten());
+    let opened = || spool::open(dir, spool::Settings::default());
+    match ask_or_open(asked, opened).await.map_err(failure)? {
+        Access::Daemon(_) => Ok(None),
+        Access::Spool(spool, guard) => Ok(Some((spool, guard))),
     }
-}
-
-async fn close(spool: Handle, guard: Guard) {
-    drop(spool);
-    // Blocks until the spool's thread has ended, which is soon.
-    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
 }
 
 fn failure(error: spool::Error) -> Failure {
@@ -187,7 +172,7 @@ async fn through_daemon(dir: &Path, new: &Connection) -> Found {
     let print = new.print().to_string();
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
-        let status = asked(dir).await;
+        let status = status(dir).await;
         if let Ok(Some(status)) = status
             && status.token.print.as_deref() == Some(print.as_str())
             && let Some(found) = shown(&status)

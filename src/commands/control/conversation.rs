@@ -2,9 +2,9 @@
 
 use crate::config::command::Asking;
 use crate::control::desk::Desk;
-use crate::control::patience::Patience;
 use crate::control::protocol::{Ask, Reply};
 use crate::control::socket::{self, Answer, Replies};
+use crate::control::state_access::{Access, ask_or_open};
 use crate::daemon::open;
 use crate::failure::Failure;
 use crate::log::say;
@@ -56,23 +56,36 @@ impl Source {
     }
 }
 
+/// Why nobody answers for a state folder.
+enum Unanswered {
+    Daemon(std::io::Error),
+    Spool(Error),
+}
+
+impl From<Error> for Unanswered {
+    fn from(error: Error) -> Self {
+        Self::Spool(error)
+    }
+}
+
 /// The daemon of this state folder; else its spool, with these rules.
 async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
-    let patience = Patience::begin();
-    let (handle, guard) = loop {
-        let asked = socket::ask(state, &ask).await;
-        if let Some(replies) = asked.map_err(|error| mute(state, &error))? {
-            return Ok(Source::Daemon(replies));
-        }
-        let settings = spool::Settings {
-            create: false,
-            ..spool::Settings::default()
-        };
-        match spool::open(state, settings) {
-            Ok(opened) => break opened,
-            Err(Error::Locked { .. }) if patience.has_more().await => {}
-            Err(Error::Missing { dir }) => return Err(nobody(&dir)),
-            Err(error) => return Err(Failure::of(Code::of_number(error.exit_code()), error)),
+    let settings = spool::Settings {
+        create: false,
+        ..spool::Settings::default()
+    };
+    let asked = async || match socket::ask(state, &ask).await {
+        Ok(replies) => Ok(replies),
+        Err(error) => Err(Unanswered::Daemon(error)),
+    };
+    let access = ask_or_open(asked, || spool::open(state, settings.clone())).await;
+    let (handle, guard) = match access {
+        Ok(Access::Daemon(replies)) => return Ok(Source::Daemon(replies)),
+        Ok(Access::Spool(handle, guard)) => (handle, guard),
+        Err(Unanswered::Daemon(error)) => return Err(mute(state, &error)),
+        Err(Unanswered::Spool(Error::Missing { dir })) => return Err(nobody(&dir)),
+        Err(Unanswered::Spool(error)) => {
+            return Err(Failure::of(Code::of_number(error.exit_code()), error));
         }
     };
     let desk = offline(handle, rules, state).await?;

@@ -1,0 +1,69 @@
+//! A state folder as a command comes to it: through the daemon that has it, else opened here.
+
+use super::patience::Patience;
+use super::protocol::{Ask, Reply};
+use super::socket;
+use callbridge_model::Status;
+use callbridge_spool::{Error, Guard, Handle};
+use std::io;
+use std::path::Path;
+
+/// Who has the state folder.
+#[derive(Debug)]
+pub enum Access<T> {
+    /// The daemon, which answered so.
+    Daemon(T),
+    /// This command: nobody else had it.
+    Spool(Handle, Guard),
+}
+
+/// Asks the daemon, and where there is none opens the spool. A lock without an answer is waited
+/// for: who holds it starts, stops, or is another command.
+///
+/// # Errors
+/// Those of `ask`, and those of the spool.
+pub async fn ask_or_open<T, E: From<Error>>(
+    ask: impl AsyncFn() -> Result<Option<T>, E>,
+    open: impl Fn() -> Result<(Handle, Guard), Error>,
+) -> Result<Access<T>, E> {
+    let patience = Patience::begin();
+    loop {
+        if let Some(answer) = ask().await? {
+            return Ok(Access::Daemon(answer));
+        }
+        match open() {
+            Ok((spool, guard)) => return Ok(Access::Spool(spool, guard)),
+            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Lets an opened state folder go.
+pub async fn close(spool: Handle, guard: Guard) {
+    drop(spool);
+    // Blocks until the spool's thread has ended, which is soon.
+    let _ = tokio::task::spawn_blocking(move || guard.close()).await;
+}
+
+/// The `status` of the running daemon; `None` without one.
+///
+/// # Errors
+/// When there is one and it cannot be spoken to.
+pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
+    let Some(mut replies) = socket::ask(dir, &Ask::Status).await? else {
+        return Ok(None);
+    };
+    while let Some(reply) = replies.next().await? {
+        match reply {
+            Reply::Item(item) => {
+                return serde_json::from_value(item)
+                    .map(Some)
+                    .map_err(io::Error::other);
+            }
+            Reply::Zone(_) | Reply::Ready | Reply::End { .. } => {}
+            Reply::Error { words, .. } => return Err(io::Error::other(words)),
+        }
+    }
+    Err(io::Error::other("it closed the line"))
+}
