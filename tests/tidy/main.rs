@@ -3,6 +3,7 @@
 
 mod direction;
 mod promises;
+mod shape;
 
 use std::fs;
 use std::path::{Path, PathBuf};
