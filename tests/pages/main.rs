@@ -10,8 +10,18 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The pages, and how many lines of ours each has at least.
-const PAGES: [(&str, usize); 5] = [
+const PAGES: [(&str, usize); 15] = [
     ("README.md", 6),
+    ("ARCHITECTURE.md", 0),
+    ("CONTRIBUTING.md", 0),
+    ("docs/dead-letters.md", 9),
+    ("docs/gaps.md", 1),
+    ("docs/leads.md", 4),
+    ("docs/operations.md", 5),
+    ("docs/sandbox.md", 4),
+    ("docs/tokens.md", 2),
+    ("docs/webhooks.md", 1),
+    ("deploy/README.md", 0),
     ("deploy/asterisk/README.md", 10),
     ("deploy/freepbx/README.md", 7),
     ("deploy/mikopbx/README.md", 4),
@@ -107,7 +117,9 @@ fn folder(page: &str) -> tempfile::TempDir {
     ] {
         write(name, text);
     }
-    for (name, text) in flags_files(page) {
+    // The pages of `docs` name those that the README begins with.
+    let readme = fs::read_to_string(root("README.md")).expect("a page");
+    for (name, text) in flags_files(&readme).into_iter().chain(flags_files(page)) {
         write(&name, &replaced(&text, folder.path()));
     }
     folder
@@ -216,4 +228,26 @@ fn links_between_pages_lead_somewhere() {
             assert!(folder.join(file).exists(), "{page}: {target} leads nowhere");
         }
     }
+}
+
+#[test]
+fn every_file_of_ours_that_a_page_names_is_there() {
+    const OURS: [&str; 7] = [
+        "src/", "crates/", "bridges/", "tests/", "benches/", "deploy/", "docs/",
+    ];
+    let mut named = 0;
+    for (page, _) in PAGES {
+        let text = fs::read_to_string(root(page)).expect("a page");
+        for word in text.split('`').skip(1).step_by(2) {
+            let ours = OURS.iter().any(|folder| word.starts_with(folder));
+            let plain = word
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || "/._-".contains(c));
+            if ours && plain {
+                named += 1;
+                assert!(root(word).exists(), "{page}: there is no {word}");
+            }
+        }
+    }
+    assert!(named > 50, "only {named} files are named");
 }
