@@ -391,7 +391,7 @@ async fn the_release_is_named_with_what_each_source_tells_of_it_and_what_it_want
     for (file, line) in [
         ("manager.conf", "read = call,cdr,system,agent,user"),
         ("manager.conf", "channelvars = LEAD_ID"),
-        ("cel.conf", "BRIDGE_START,BRIDGE_END,BRIDGE_UPDATE"),
+        ("cel.conf", "events = ALL"),
         ("queues.conf", "eventwhencalled = yes"),
     ] {
         assert!(

@@ -142,7 +142,11 @@ fn are_closed(letters: &[Value], notices: &[Taken]) {
         let wants = format!("{id}:1:{state}");
         assert_eq!(message_id.map(|it| it.as_str()), Some(wants.as_str()));
         assert_eq!(body["call"]["leadId"], 4001, "as it is sent now");
-        closed.entry(id).or_default().push(state);
+        let told = closed.entry(id).or_default();
+        // One may come twice where its confirmation was late, under the same message id.
+        if told.last() != Some(&state) {
+            told.push(state);
+        }
     }
     let wants = letters.iter().map(|letter| {
         let states = ["retried", "journaled"].map(str::to_owned);

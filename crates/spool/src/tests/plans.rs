@@ -60,7 +60,7 @@ fn every_operation_costs_the_same_in_a_large_spool_as_in_a_small_one() {
 
 /// Lines of `store/` that ask SQLite something.
 fn asking_lines() -> BTreeSet<(String, u32)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/spool/src/store");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store");
     let mut lines = BTreeSet::new();
     for entry in folder.read_dir().expect("readable") {
         let path = entry.expect("an entry").path();
