@@ -11,8 +11,7 @@ mod core_time;
 mod table;
 
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames, Pairs};
-use callbridge_call::assembler::{Assembler, Settings};
-use callbridge_call::{Endpoints, EventTime, Told};
+use callbridge_call::{Assembler, Endpoints, EventTime, Settings, Told};
 use core_time::on_core;
 use std::collections::BTreeMap;
 use std::hint::black_box;

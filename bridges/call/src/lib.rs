@@ -9,32 +9,39 @@
 //! |---|---|
 //! | [`units`] | times, ids and durations as types |
 //! | [`event`] | [`Told`], [`ChannelEvent`], [`Cdr`]: what comes in |
-//! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`timeline`] | what happened in it, small enough to be kept and enough to draw |
+//! | [`call`] | [`FinishedCall`]: what goes out |
 //! | [`trunk`] | which channel names belong to which trunk |
-//! | [`assembler`] | [`Assembler`]: groups channels into open calls, and says when one is over |
-//! | [`fold`] | [`Folder`]: call detail records alone to finished calls |
-//! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
-//! | `resolve` | the facts of an open call's channels to finished calls |
-//! | `unmatched` | channels of no trunk that carried somebody from outside |
 //! | `talk` | when the customer was connected with whom |
+//! | `unmatched` | channels of no trunk that carried somebody from outside |
+//! | `settings` | [`Settings`]: what is to be known of the PBX, and the administrator's wishes |
+//! | `facts` | what is known of an open call and each of its channels |
+//! | `resolve` | the facts of an open call's channels to finished calls |
+//! | [`assemble`] | [`Assembler`]: groups channels into open calls, and says when one is over |
+//! | [`records`] | [`Folder`]: call detail records alone to finished calls |
+//! | [`reconcile`] | what a second account of the same calls (`--catch-up`) adds to the first |
+//!
+//! Each uses those before it alone.
 
-pub mod assembler;
+pub mod assemble;
 pub mod call;
 pub mod event;
-pub mod fold;
+mod facts;
 pub mod reconcile;
+pub mod records;
 mod resolve;
+mod settings;
 mod talk;
 pub mod timeline;
 pub mod trunk;
 pub mod units;
 mod unmatched;
 
-pub use assembler::{Assembler, Counts, OpenChange, Settings};
+pub use assemble::{Assembler, Counts, OpenChange};
 pub use call::{Direction, FinishedCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
-pub use fold::Folder;
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
+pub use records::Folder;
+pub use settings::Settings;
 pub use trunk::{Endpoint, Endpoints};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

@@ -16,7 +16,7 @@
 //! ```
 //! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
 
-use crate::assembler::{Error, OpenChange};
+use crate::assemble::{Error, OpenChange};
 use crate::call::FinishedCall;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};

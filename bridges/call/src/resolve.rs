@@ -30,10 +30,10 @@ mod untold;
 mod variables;
 mod view;
 
-use crate::assembler::Settings;
-use crate::assembler::leg::Leg;
-use crate::assembler::open::{FACTS_MAX, OpenCall};
 use crate::call::FinishedCall;
+use crate::facts::leg::Leg;
+use crate::facts::open::{FACTS_MAX, OpenCall};
+use crate::settings::Settings;
 use crate::units::UniqueId;
 use view::{Told, View};
 

@@ -9,10 +9,10 @@
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
 use super::view::passage;
-use crate::assembler::gaps::Blind;
-use crate::assembler::leg::{Fact, Leg, What};
-use crate::assembler::open::OpenCall;
 use crate::event::{ChannelState, Origin};
+use crate::facts::blind::Blind;
+use crate::facts::leg::{Fact, Leg, What};
+use crate::facts::open::OpenCall;
 use crate::trunk::local_pair;
 
 /// Why something of the call may be missing; `None` if nothing is.

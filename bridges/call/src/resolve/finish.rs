@@ -3,10 +3,10 @@
 use super::customers::Plan;
 use super::view::{View, Way};
 use super::{employee, number, talk, timeline, variables};
-use crate::assembler::CLOCK_TOLERANCE;
-use crate::assembler::leg::What;
-use crate::assembler::open::OpenCall;
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
+use crate::facts::leg::What;
+use crate::facts::open::OpenCall;
+use crate::settings::CLOCK_TOLERANCE;
 use crate::units::{EventTime, Extension, UniqueId};
 use crate::unmatched::{Carried, Unmatched};
 use std::collections::BTreeSet;

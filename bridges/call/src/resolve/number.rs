@@ -8,8 +8,8 @@
 //! ```
 
 use super::view::View;
-use crate::assembler::leg::{DialHeard, What};
 use crate::call::HeardNumber;
+use crate::facts::leg::{DialHeard, What};
 use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;

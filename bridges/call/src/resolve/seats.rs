@@ -14,9 +14,9 @@
 //!
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
 
-use crate::assembler::leg::{Fact, Leg, What};
-use crate::assembler::open::OpenCall;
 use crate::event::Origin;
+use crate::facts::leg::{Fact, Leg, What};
+use crate::facts::open::OpenCall;
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,8 +7,8 @@
 //! dialling channel alone tells of its bridge, and without `Peer` the other side is whoever
 //! answered last.
 
-use crate::assembler::leg::{Fact, Leg, What};
 use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
+use crate::facts::leg::{Fact, Leg, What};
 use crate::trunk;
 use crate::units::EventTime;
 use std::collections::BTreeSet;

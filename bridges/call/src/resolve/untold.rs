@@ -8,9 +8,9 @@
 
 use super::customers::Plan;
 use super::view::{Stay, View};
-use crate::assembler::leg::{Leg, What};
 use crate::call::Direction;
 use crate::event::{ChannelState, Origin};
+use crate::facts::leg::{Leg, What};
 use crate::talk::ANSWERED_FROM;
 use crate::trunk::local_pair;
 use crate::units::EventTime;

@@ -2,8 +2,8 @@
 
 use super::customers::Plan;
 use super::view::View;
-use crate::assembler::leg::VariableHeard;
 use crate::call::{Direction, Variable};
+use crate::facts::leg::VariableHeard;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// A value, and the channel and event it was told by.

@@ -14,7 +14,7 @@ pub struct Fault {
 pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "strangers in a parking lot hear each other",
-        file: "assembler/leg.rs",
+        file: "facts/leg.rs",
         old: "technology.eq_ignore_ascii_case(\"holding_bridge\")",
         new: "technology == \"holding\"",
     },
@@ -68,7 +68,7 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "a call is over when its first channel hangs up",
-        file: "assembler/open.rs",
+        file: "facts/open.rs",
         old: "self.is_ghost() || !self.legs.values().any(Leg::is_up)",
         new: "self.is_ghost() || !self.legs.values().all(Leg::is_up)",
     },
@@ -92,7 +92,7 @@ pub const FAULTS: [Fault; 16] = [
     },
     Fault {
         name: "a transfer or pickup ties nothing",
-        file: "assembler/calls.rs",
+        file: "assemble/calls.rs",
         old: "Kind::Joined { with: others } => with = others,",
         new: "Kind::Joined { with: others } => with = &others[..0],",
     },

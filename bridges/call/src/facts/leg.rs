@@ -308,7 +308,7 @@ impl Leg {
 
     /// It ended, though nobody heard it.
     pub(crate) fn gone(&mut self, at: EventTime) {
-        self.facts.push(super::gaps::gone(at));
+        self.facts.push(gone(at));
     }
 
     /// Its birth was heard.
@@ -566,4 +566,14 @@ pub(crate) fn clip(text: &str, most: usize) -> String {
         end -= 1;
     }
     text[..end].to_owned()
+}
+
+/// The fact that a channel is gone, though nobody heard it go.
+fn gone(at: EventTime) -> crate::facts::leg::Fact {
+    crate::facts::leg::Fact {
+        at,
+        origin: Origin::Channel,
+        what: What::Gone,
+        note: None,
+    }
 }

@@ -1,7 +1,7 @@
 //! One call detail record, as far as a call depends on it.
 
-use crate::assembler::leg::unmarked;
 use crate::event::Cdr;
+use crate::facts::leg::unmarked;
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};

@@ -3,6 +3,9 @@
 use crate::trunk::Endpoints;
 use std::time::Duration;
 
+/// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
+pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
+
 /// What the assembler has to know about the PBX and its administrator's wishes.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -41,7 +44,7 @@ const OPEN_BYTES_MIN: usize = 64 << 20;
 
 impl Settings {
     /// Bytes that all open calls may take.
-    pub(super) fn open_bytes_max(&self) -> usize {
+    pub(crate) fn open_bytes_max(&self) -> usize {
         let many = self.max_open_calls.saturating_mul(BYTES_A_CALL);
         self.max_open_bytes.unwrap_or(many.max(OPEN_BYTES_MIN))
     }

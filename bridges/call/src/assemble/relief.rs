@@ -12,9 +12,9 @@
 
 use super::Assembler;
 use super::calls::Calls;
-use super::leg::{Leg, What};
-use super::open::OpenCall;
 use crate::call::{Direction, FinishedCall};
+use crate::facts::leg::{Leg, What};
+use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
 use crate::trunk::{self, Endpoints};
 use crate::units::{EventTime, UniqueId};

@@ -2,7 +2,7 @@
 //! a look at the others, however many they are.
 
 use super::Assembler;
-use super::open::OpenCall;
+use crate::facts::open::OpenCall;
 use crate::units::EventTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

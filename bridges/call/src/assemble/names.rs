@@ -2,10 +2,10 @@
 //! where a masquerade moves names from one unique id to another.
 
 use super::calls::Calls;
-use super::leg::{Leg, is_stand_in, unmarked};
-use super::open::{Named, OpenCall};
 use crate::event::Origin;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
+use crate::facts::leg::{Leg, is_stand_in, unmarked};
+use crate::facts::open::{Named, OpenCall};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use smol_str::SmolStr;

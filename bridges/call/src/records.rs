@@ -39,9 +39,10 @@ mod seats;
 mod talk;
 mod timeline;
 
-use crate::assembler::{Counts, Error, OpenChange, Settings};
+use crate::assemble::{Counts, Error, OpenChange};
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
+use crate::settings::Settings;
 use crate::units::EventTime;
 use group::{Group, Groups, LIVE};
 use record::Record;

@@ -1,9 +1,9 @@
 //! The open calls, and what leads from an event to one of them.
 
 use super::index::Index;
-use super::leg::{Leg, is_holding};
 use super::names::is_renamed;
-use super::open::{OpenCall, Ties};
+use crate::facts::leg::{Leg, is_holding};
+use crate::facts::open::{OpenCall, Ties};
 
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};
 use crate::trunk;

@@ -2,36 +2,28 @@
 
 mod calls;
 mod cdrs;
-pub(crate) mod gaps;
+mod gaps;
 mod hold;
 mod index;
-pub(crate) mod leg;
-mod legs;
 mod names;
-pub(crate) mod open;
 mod relief;
 mod report;
 mod room;
-mod settings;
 mod settling;
-mod texts;
 
 pub use report::{Counts, Error, OpenChange};
-pub use settings::Settings;
 
 use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, Kind, Origin, Told};
+use crate::facts::leg::{Effect, unmarked};
+use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
+use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
-use leg::Effect;
-use open::OpenCall;
 use std::collections::BTreeSet;
 use std::time::Duration;
-
-/// Event and arrival times that differ by more belong to a backlog, or to a wrong clock.
-pub(crate) const CLOCK_TOLERANCE: Duration = Duration::from_secs(5);
 
 /// Groups channel events into calls, and gives each out when it is over.
 #[derive(Debug)]
@@ -249,10 +241,10 @@ impl Assembler {
     /// A channel was met for the first time, the event's or the one that dials it: what was told by
     /// its name alone is its own.
     fn met(&mut self, mut key: u64, id: &UniqueId, event: &ChannelEvent<'_>, at: EventTime) -> u64 {
-        let mut met = vec![(id.clone(), leg::unmarked(&event.channel.name))];
+        let mut met = vec![(id.clone(), unmarked(&event.channel.name))];
         if let Some(other) = event.kind.other() {
             let id = UniqueId::new(other.uniqueid.as_ref());
-            met.extend(id.map(|id| (id, leg::unmarked(&other.name))));
+            met.extend(id.map(|id| (id, unmarked(&other.name))));
         }
         for (id, name) in met {
             if let Some(stand_in) = self.calls.stand_in(name).filter(|other| *other != id) {

@@ -46,7 +46,7 @@ impl Legs {
     }
 
     /// The channel, first heard of at `at` if it was not yet.
-    pub(super) fn met(&mut self, id: UniqueId, at: EventTime) -> &mut Leg {
+    pub(crate) fn met(&mut self, id: UniqueId, at: EventTime) -> &mut Leg {
         let place = self.find(&id).unwrap_or_else(|place| {
             let leg = Box::new(Leg::new(id.clone(), at));
             self.0.insert(place, (id, leg));
@@ -55,18 +55,18 @@ impl Legs {
         &mut self.0[place].1
     }
 
-    pub(super) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {
+    pub(crate) fn remove(&mut self, id: &UniqueId) -> Option<Leg> {
         let place = self.find(id).ok()?;
         Some(*self.0.remove(place).1)
     }
 
-    pub(super) fn retain(&mut self, mut keep: impl FnMut(&UniqueId, &Leg) -> bool) {
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&UniqueId, &Leg) -> bool) {
         self.0.retain(|(id, leg)| keep(id, leg));
     }
 
     /// Takes over the channels of another call. One channel is in one call only; a merge that
     /// finds it in both keeps what is known.
-    pub(super) fn absorb(&mut self, other: Self) {
+    pub(crate) fn absorb(&mut self, other: Self) {
         for (id, leg) in other.0 {
             if let Err(place) = self.find(&id) {
                 self.0.insert(place, (id, leg));

@@ -9,39 +9,20 @@
 //! A touched call is complete only if it is plain that nothing of it was missed (`resolve::doubt`).
 
 use super::Assembler;
-use super::leg::What;
-use super::open::OpenCall;
-use crate::event::{Mark, Origin};
+use crate::event::Mark;
+use crate::facts::blind::Blind;
+use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
+use crate::settings::CLOCK_TOLERANCE;
 use crate::units::{EventTime, UniqueId};
-use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Gaps remembered of one call; more are one with the last.
 const BLINDS_MAX: usize = 32;
-/// Nobody leaves a conversation, calls somebody and comes back within this.
-const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
 /// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
 /// longer.
 const SHORT_WAITS: u32 = 10;
-
-/// A time in which nobody listened, by our own clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Blind {
-    /// The last moment at which the stream was whole.
-    pub(crate) from: EventTime,
-    /// When it went on; `None` while it has not.
-    pub(crate) until: Option<EventTime>,
-}
-
-impl Blind {
-    /// It was so short that nobody can have left a conversation, called somebody and come back.
-    pub(crate) fn is_short(&self) -> bool {
-        self.until
-            .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
-    }
-}
 
 /// What the assembler remembers of gaps beside its open calls.
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,7 +118,7 @@ impl OpenCall {
     /// When nobody listened any more, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
         let (told, arrived) = (self.heard, self.heard_arrived);
-        let same = super::apart(told, arrived) <= super::CLOCK_TOLERANCE;
+        let same = super::apart(told, arrived) <= CLOCK_TOLERANCE;
         let of_events = |at: EventTime| match (same, told < arrived) {
             (true, _) => at,
             (false, true) => at.minus(arrived.since(told)),
@@ -241,9 +222,7 @@ impl Assembler {
     /// What our clock's `arrived` is by the clock of the events.
     fn there(&self, arrived: EventTime) -> EventTime {
         match (self.stream, self.stream_told) {
-            (Some(stream), Some(told)) if super::apart(stream, told) > super::CLOCK_TOLERANCE => {
-                stream
-            }
+            (Some(stream), Some(told)) if super::apart(stream, told) > CLOCK_TOLERANCE => stream,
             _ => arrived,
         }
     }
@@ -368,13 +347,3 @@ fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTi
 
 /// Unique ids of the channels listed since the last list ended.
 pub(super) type Listed = BTreeSet<String>;
-
-/// The fact that a channel is gone, though nobody heard it go.
-pub(super) fn gone(at: EventTime) -> super::leg::Fact {
-    super::leg::Fact {
-        at,
-        origin: Origin::Channel,
-        what: What::Gone,
-        note: None,
-    }
-}

@@ -1,6 +1,6 @@
 //! An open call: channels that belong together, as far as is known by now.
 
-use super::gaps::Blind;
+use super::blind::Blind;
 use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
 use super::legs::Legs;
 use super::texts::Texts;
@@ -62,7 +62,7 @@ pub(crate) struct OpenCall {
     pub(crate) untimed: u32,
     /// Facts that found no room.
     pub(crate) dropped: u32,
-    pub(super) facts: usize,
+    pub(crate) facts: usize,
     /// Parts of it were given out already.
     #[serde(default)]
     pub(crate) relieved: bool,
@@ -74,7 +74,7 @@ pub(crate) struct OpenCall {
     pub(crate) given: BTreeSet<UniqueId>,
     /// The facts it held when it was last looked through for what is past.
     #[serde(default)]
-    pub(super) looked_through: usize,
+    pub(crate) looked_through: usize,
     /// Times in which nobody listened while it was open.
     #[serde(default)]
     pub(crate) blinds: Vec<Blind>,
@@ -92,7 +92,7 @@ pub(crate) struct OpenCall {
     pub(crate) conference: bool,
     /// CEL had told of a bridge, in whatever call, when it was last heard of.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(super) cel_bridges: bool,
+    pub(crate) cel_bridges: bool,
     /// Bytes that it took when it was last written down.
     #[serde(skip)]
     pub(crate) bytes: usize,
@@ -365,7 +365,7 @@ impl OpenCall {
     }
 
     /// A linkedid whose own channel was never heard of.
-    pub(super) fn unheard_root(&self) -> Option<&str> {
+    pub(crate) fn unheard_root(&self) -> Option<&str> {
         let linkedids = self.legs.values().flat_map(|leg| leg.linkedids.iter());
         let heard = |linkedid: &&str| self.legs.keys().any(|id| id.as_str() == *linkedid);
         let mut texts = linkedids.map(|linkedid| linkedid.text.as_str());

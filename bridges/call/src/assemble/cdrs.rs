@@ -2,9 +2,9 @@
 //! call, for a queue of CDRs is read faster than one of channel events.
 
 use super::Assembler;
-use super::open::OpenCall;
-use super::texts::Texts;
 use crate::event::Cdr;
+use crate::facts::open::OpenCall;
+use crate::facts::texts::Texts;
 use crate::trunk::Endpoint;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};

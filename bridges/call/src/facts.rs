@@ -1,0 +1,8 @@
+//! What is known of an open call and each of its channels: what the assembler gathers, and the
+//! resolver makes finished calls of.
+
+pub(crate) mod blind;
+pub(crate) mod leg;
+mod legs;
+pub(crate) mod open;
+pub(crate) mod texts;
