@@ -13,7 +13,7 @@
 use super::Assembler;
 use super::calls::Calls;
 use crate::call::{Direction, FinishedCall};
-use crate::facts::leg::{Leg, What};
+use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
 use crate::trunk::{self, Endpoints};
@@ -35,13 +35,9 @@ impl OpenCall {
     /// A telephone waits in a bridge of it.
     fn is_room(&self) -> bool {
         let waits = |leg: &Leg| {
-            let passages = leg.facts.iter().rev();
-            let mut passages = passages.filter_map(|fact| match &fact.what {
-                What::Enter { holding, .. } => Some(!holding),
-                What::Leave { .. } => Some(false),
-                _ => None,
-            });
-            passages.next() == Some(true)
+            let mut latest = leg.facts.iter().rev();
+            let last = latest.find_map(|fact| fact.what.passage());
+            last.is_some_and(|last| last.enters && !last.holding)
         };
         let up = self.legs.values().filter(|leg| leg.is_up());
         up.into_iter()

@@ -71,7 +71,39 @@ pub(crate) enum What {
     Gone,
 }
 
+/// A channel comes into a bridge or leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passage<'a> {
+    pub(crate) bridge: &'a str,
+    /// In this bridge nobody hears anybody.
+    pub(crate) holding: bool,
+    pub(crate) enters: bool,
+}
+
 impl What {
+    /// The bridge that the channel comes into or leaves by this.
+    pub(crate) fn passage(&self) -> Option<Passage<'_>> {
+        let (bridge, &holding, enters) = match self {
+            Self::Enter { bridge, holding } => (bridge, holding, true),
+            Self::Leave { bridge, holding } => (bridge, holding, false),
+            Self::Born(_)
+            | Self::State(_)
+            | Self::Dialled { .. }
+            | Self::DialEnded
+            | Self::App
+            | Self::Linked { .. }
+            | Self::Unlinked { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup
+            | Self::Gone => return None,
+        };
+        Some(Passage {
+            bridge,
+            holding,
+            enters,
+        })
+    }
+
     /// Whom the channel was dialled by or linked with.
     pub(crate) fn partner(&self) -> Option<&UniqueId> {
         match self {
@@ -278,22 +310,9 @@ impl Leg {
 
     /// The PBX lists it in this bridge.
     pub(crate) fn is_in(&mut self, at: EventTime, bridge: &str) {
-        let passages = self.facts.iter().rev().filter_map(|fact| match &fact.what {
-            What::Enter { bridge, .. } => Some(Some(bridge)),
-            What::Leave { .. } => Some(None),
-            What::Born(_)
-            | What::State(_)
-            | What::Dialled { .. }
-            | What::DialEnded
-            | What::App
-            | What::Linked { .. }
-            | What::Unlinked { .. }
-            | What::Renamed { .. }
-            | What::Hangup
-            | What::Gone => None,
-        });
-        let known = { passages }.next().flatten();
-        if known.is_none_or(|known| known != bridge) {
+        let mut latest = self.facts.iter().rev();
+        let last = latest.find_map(|fact| fact.what.passage());
+        if last.is_none_or(|last| !last.enters || last.bridge != bridge) {
             self.facts.push(Fact {
                 at,
                 origin: Origin::Channel,

@@ -8,10 +8,9 @@
 //! A consultation that was begun and broken off meanwhile does not show. So where another account
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
-use super::view::passage;
 use crate::event::{ChannelState, Origin};
 use crate::facts::blind::Blind;
-use crate::facts::leg::{Fact, Leg, What};
+use crate::facts::leg::{Fact, Leg, Passage, What};
 use crate::facts::open::OpenCall;
 use crate::trunk::local_pair;
 
@@ -94,7 +93,7 @@ fn is_well_told(
     sure: &impl Fn(&str) -> bool,
     unbridged: &impl Fn(&Leg) -> bool,
 ) -> bool {
-    let bridged = leg.facts.iter().any(|fact| passage(&fact.what).is_some());
+    let bridged = leg.facts.iter().any(|fact| fact.what.passage().is_some());
     if !bridged && unbridged(leg) && leg.facts.iter().any(|fact| fact.what == What::Hangup) {
         return true;
     }
@@ -107,7 +106,7 @@ fn is_well_told(
         let mut told = [Origin::Channel, Origin::Cel].into_iter().filter(|origin| {
             leg.facts
                 .iter()
-                .any(|fact| fact.origin == *origin && passage(&fact.what).is_some())
+                .any(|fact| fact.origin == *origin && fact.what.passage().is_some())
         });
         let mut goes_on = told.by_ref().map(|origin| {
             let (last, next) = (
@@ -135,7 +134,7 @@ fn is_begun(facts: &[Fact]) -> bool {
     facts.iter().any(|fact| begun(&fact.what))
 }
 
-fn passages(facts: &[Fact], origin: Origin) -> impl Iterator<Item = super::view::Passage<'_>> {
+fn passages(facts: &[Fact], origin: Origin) -> impl Iterator<Item = Passage<'_>> {
     let told = facts.iter().filter(move |fact| fact.origin == origin);
-    told.filter_map(|fact| passage(&fact.what))
+    told.filter_map(|fact| fact.what.passage())
 }

@@ -8,7 +8,7 @@
 //! answered last.
 
 use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::leg::{Fact, Leg, What};
+use crate::facts::leg::{Fact, Leg, Passage, What};
 use crate::trunk;
 use crate::units::EventTime;
 use std::collections::BTreeSet;
@@ -86,19 +86,8 @@ fn steps<'a>(legs: &[&'a Leg]) -> Vec<Step<'a>> {
     let mut steps = Vec::new();
     for (leg, it) in legs.iter().enumerate() {
         for (fact, told) in it.facts.iter().enumerate() {
-            let (bridge, enters) = match &told.what {
-                What::Enter { bridge, .. } => (bridge, true),
-                What::Leave { bridge, .. } => (bridge, false),
-                What::Born(_)
-                | What::State(_)
-                | What::Dialled { .. }
-                | What::DialEnded
-                | What::App
-                | What::Linked { .. }
-                | What::Unlinked { .. }
-                | What::Renamed { .. }
-                | What::Hangup
-                | What::Gone => continue,
+            let Some(Passage { bridge, enters, .. }) = told.what.passage() else {
+                continue;
             };
             let unnamed = if bridge.is_empty() {
                 Some("")

@@ -192,7 +192,7 @@ fn end(leg: &Leg, facts: &[&Fact]) -> EventTime {
 fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>>) {
     let mut bridges: Vec<(&str, bool)> = facts
         .iter()
-        .filter_map(|fact| passage(&fact.what))
+        .filter_map(|fact| fact.what.passage())
         .map(|p| (p.bridge, p.holding))
         .collect();
     // Holding first: a bridge that one event calls so is so, whatever the others leave out.
@@ -216,37 +216,6 @@ fn stays<'a>(facts: &[&'a Fact], end: EventTime) -> (Vec<Stay<'a>>, Vec<Stay<'a>
     (only(stays), only(waits))
 }
 
-pub(super) struct Passage<'a> {
-    pub(super) bridge: &'a str,
-    holding: bool,
-    pub(super) enters: bool,
-}
-
-pub(super) fn passage(what: &What) -> Option<Passage<'_>> {
-    match what {
-        What::Enter { bridge, holding } => Some(Passage {
-            bridge,
-            holding: *holding,
-            enters: true,
-        }),
-        What::Leave { bridge, holding } => Some(Passage {
-            bridge,
-            holding: *holding,
-            enters: false,
-        }),
-        What::Born(_)
-        | What::State(_)
-        | What::Dialled { .. }
-        | What::DialEnded
-        | What::App
-        | What::Linked { .. }
-        | What::Unlinked { .. }
-        | What::Renamed { .. }
-        | What::Hangup
-        | What::Gone => None,
-    }
-}
-
 /// The stays in one bridge as one vocabulary tells them, and how many comings and goings that are.
 fn stays_in<'a>(
     name: &'a str,
@@ -257,7 +226,7 @@ fn stays_in<'a>(
     let mut stays = Vec::new();
     let mut since = None;
     for fact in facts.iter().filter(|fact| fact.origin == origin) {
-        let Some(passage) = passage(&fact.what).filter(|p| p.bridge == name) else {
+        let Some(passage) = fact.what.passage().filter(|p| p.bridge == name) else {
             continue;
         };
         if passage.enters {
