@@ -123,8 +123,12 @@ impl<'a> ChannelEvent<'a> {
             channel.variables.retain(|(name, _)| wanted(name));
         };
         of_channel(&mut self.channel);
-        if let Some(other) = self.kind.other_mut() {
-            of_channel(other);
+        if let Kind::DialBegin { by: Some(it), .. }
+        | Kind::DialEnd { by: Some(it), .. }
+        | Kind::Linked { with: it }
+        | Kind::Unlinked { with: it } = &mut self.kind
+        {
+            of_channel(it);
         }
     }
 }
@@ -273,25 +277,6 @@ impl<'a> Kind<'a> {
     pub fn other(&self) -> Option<&ChannelRef<'a>> {
         match self {
             Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref(),
-            Self::Linked { with } | Self::Unlinked { with } => Some(with),
-            Self::Born { .. }
-            | Self::State { .. }
-            | Self::App { .. }
-            | Self::BridgeEnter { .. }
-            | Self::BridgeLeave { .. }
-            | Self::Joined { .. }
-            | Self::Renamed { .. }
-            | Self::Hangup { .. }
-            | Self::Gone
-            | Self::LinkedidEnd
-            | Self::Listed { .. }
-            | Self::Seen => None,
-        }
-    }
-
-    fn other_mut(&mut self) -> Option<&mut ChannelRef<'a>> {
-        match self {
-            Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref_mut(),
             Self::Linked { with } | Self::Unlinked { with } => Some(with),
             Self::Born { .. }
             | Self::State { .. }
