@@ -45,7 +45,7 @@ const MODULES: [&str; 12] = [
 ];
 
 /// The modules of `bridges/call`, each using those before it alone.
-const CALL_MODULES: [&str; 13] = [
+const CALL_MODULES: [&str; 14] = [
     "units",
     "event",
     "timeline",
@@ -54,6 +54,7 @@ const CALL_MODULES: [&str; 13] = [
     "talk",
     "unmatched",
     "settings",
+    "snapshots",
     "facts",
     "resolve",
     "assemble",

@@ -11,7 +11,7 @@ mod report;
 mod room;
 mod settling;
 
-pub use report::{Counts, Error, OpenChange};
+pub use report::Counts;
 
 use crate::call::FinishedCall;
 use crate::event::{ChannelEvent, Kind, Origin, Told};
@@ -19,6 +19,7 @@ use crate::facts::leg::{Effect, unmarked};
 use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
 use crate::settings::{CLOCK_TOLERANCE, Settings};
+use crate::snapshots::{Error, OpenChange};
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};

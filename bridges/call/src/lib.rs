@@ -15,6 +15,7 @@
 //! | `talk` | when the customer was connected with whom |
 //! | `unmatched` | channels of no trunk that carried somebody from outside |
 //! | `settings` | [`Settings`]: what is to be known of the PBX, and the administrator's wishes |
+//! | [`snapshots`] | what survives a restart |
 //! | `facts` | what is known of an open call and each of its channels |
 //! | `resolve` | the facts of an open call's channels to finished calls |
 //! | [`assemble`] | [`Assembler`]: groups channels into open calls, and says when one is over |
@@ -31,17 +32,19 @@ pub mod reconcile;
 pub mod records;
 mod resolve;
 mod settings;
+pub mod snapshots;
 mod talk;
 pub mod timeline;
 pub mod trunk;
 pub mod units;
 mod unmatched;
 
-pub use assemble::{Assembler, Counts, OpenChange};
+pub use assemble::{Assembler, Counts};
 pub use call::{Direction, FinishedCall};
 pub use event::{Cdr, ChannelEvent, ChannelRef, Kind, Mark, Origin, Told};
 pub use reconcile::{Decision, Knowledge, Patience, Reconciler};
 pub use records::Folder;
 pub use settings::Settings;
+pub use snapshots::OpenChange;
 pub use trunk::{Endpoint, Endpoints};
 pub use units::{EpochSeconds, EventTime, Extension, Linkedid, UniqueId};

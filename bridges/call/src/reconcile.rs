@@ -16,8 +16,8 @@
 //! ```
 //! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
 
-use crate::assemble::{Error, OpenChange};
 use crate::call::FinishedCall;
+use crate::snapshots::{Error, OpenChange};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};

@@ -39,10 +39,11 @@ mod seats;
 mod talk;
 mod timeline;
 
-use crate::assemble::{Counts, Error, OpenChange};
+use crate::assemble::Counts;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
 use crate::settings::Settings;
+use crate::snapshots::{Error, OpenChange};
 use crate::units::EventTime;
 use group::{Group, Groups, LIVE};
 use record::Record;

@@ -91,7 +91,7 @@ impl Second {
         name: &str,
         key: u64,
         bytes: &[u8],
-    ) -> Option<Result<(), callbridge_call::assemble::Error>> {
+    ) -> Option<Result<(), callbridge_call::snapshots::Error>> {
         match name {
             OPEN => Some(self.assembler.restore(key, bytes)),
             RECORDS => Some(self.folder.restore(key, bytes)),
