@@ -1,22 +1,15 @@
 //! Which request is the best one now, in the order of [`Lane`]; its slot is taken.
 
 use super::cause::Permit;
-use super::core::{Core, Flight};
-use super::pacer::Pace;
-use super::plan::{Decision, Lane, Plan, Task};
+use super::core::Core;
+use super::plan::{Decision, Lane, Task};
 use super::schedule::{DEADLINE, OLD_POLL, PROBE, TOGETHER};
 use super::sweep::WORTH;
-use super::troubles::{Flying, Gate, Part, SLOW};
+use super::troubles::{Flying, Gate, Part};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Due, Head, RowId, Unconfirmed};
+use callbridge_spool::{Due, Head, Unconfirmed};
 use std::time::Duration;
-
-/// Requests under way at one time…
-const UNDER_WAY_MAX: usize = 4;
-
-/// …and those whose answers are slow, which hold up no others: as many with them.
-const UNDER_WAY_SLOW_MAX: usize = 12;
 
 /// A clock that is wrong is looked at this often.
 const CLOCK_LOOK: Duration = Duration::from_secs(1);
@@ -63,34 +56,34 @@ impl Core {
         if self.clock_is_wrong(now) {
             return Decision::WaitUntil(now.boot + CLOCK_LOOK);
         }
-        self.look_at_clock(now);
+        self.budget.look_at_clock(now);
         self.look_at(head);
         let barred = self.rights.polls_barred(now.boot);
         self.sweeper.only_way = barred || self.line.troubles().next(Part::Polls).is_some();
         self.look_for_ways(now);
-        let flying = self.flying();
+        let flying = self.flights.flying();
         let permit = self.line.permit(now.boot, &flying);
         match permit {
-            Permit::Calls | Permit::Probe if !self.has_room(now) => {
+            Permit::Calls | Permit::Probe if !self.flights.has_room(now) => {
                 return Decision::WaitUntil(now.boot + ROOM_LOOK);
             }
             Permit::Calls | Permit::Probe | Permit::Trial { .. } => {}
-            Permit::Ask => return self.take(now, Lane::Token, Task::TokenInfo),
+            Permit::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
             Permit::Until(at) => return Decision::WaitUntil(at),
             Permit::Answer | Permit::Token => return Decision::Idle,
         }
         // its token may have ended while a poll is under way: the answer comes first
         let orphan = head.orphan.as_ref();
-        let orphan = orphan.filter(|it| !self.may_look(now) && !self.is_under_way(it.row));
+        let orphan = orphan.filter(|it| !self.may_look(now) && !self.flights.has_call(it.row));
         if let Some(orphan) = orphan.or_else(|| self.untold(now, head)) {
             return Decision::Revive(Box::new(orphan.clone()));
         }
         match self.choose(now, head, permit, &flying) {
-            Some((Lane::Spare, task)) => match (self.take(now, Lane::Spare, task), head) {
+            Some((Lane::Spare, task)) => match (self.budget.take(now, Lane::Spare, task), head) {
                 (Decision::WaitUntil(at), head) => self.wait_no_longer(now, head, at),
                 (decision, _) => decision,
             },
-            Some((lane, task)) => self.take(now, lane, task),
+            Some((lane, task)) => self.budget.take(now, lane, task),
             None => self.wait(now, head),
         }
     }
@@ -181,53 +174,6 @@ impl Core {
         errand.or(call)
     }
 
-    /// Another request may be under way.
-    fn has_room(&self, now: Now) -> bool {
-        let slow = |flight: &&Flight| now.boot.saturating_sub(flight.sent) >= SLOW;
-        let slow = self.flights.values().filter(slow).count();
-        self.flights.len() < UNDER_WAY_SLOW_MAX && self.flights.len() - slow < UNDER_WAY_MAX
-    }
-
-    /// The answer to a page is long in coming: what it was to tell is asked for alone.
-    fn sweep_is_slow(&self, now: Now) -> bool {
-        let slow = |flight: &Flight| {
-            let sweeps = matches!(flight.plan.task, Task::Sweep { .. });
-            sweeps && now.boot.saturating_sub(flight.sent) >= SLOW
-        };
-        self.flights.values().any(slow)
-    }
-
-    /// The requests under way.
-    fn flying(&self) -> Vec<Flying> {
-        let flights = self.flights.values();
-        let flying = flights.map(|flight| Flying {
-            part: flight.part(),
-            sent: flight.sent,
-        });
-        flying.collect()
-    }
-
-    fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
-        let pace = match lane {
-            Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
-            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::Errand => {
-                Pace::Even
-            }
-            Lane::Spare => Pace::Spare,
-        };
-        match self.pacer.take(now.boot, pace) {
-            Ok(slot) => Decision::Send(Plan { slot, lane, task }),
-            Err(Some(at)) => Decision::WaitUntil(at),
-            Err(None) => Decision::Idle,
-        }
-    }
-
-    pub(super) fn is_under_way(&self, row: RowId) -> bool {
-        self.flights
-            .values()
-            .any(|flight| flight.plan.row() == Some(row))
-    }
-
     /// The journal can be read for what nothing else can find.
     fn may_look(&self, now: Now) -> bool {
         let troubles = self.line.troubles();
@@ -301,8 +247,8 @@ impl Core {
     }
 
     fn may_poll(&self, now: Now, call: &Unconfirmed) -> bool {
-        let seeks = || self.sweeper.seeks(call) && !self.sweep_is_slow(now);
-        call.request_id.is_some() && !self.is_under_way(call.row) && !seeks()
+        let seeks = || self.sweeper.seeks(call) && !self.flights.sweep_is_slow(now);
+        call.request_id.is_some() && !self.flights.has_call(call.row) && !seeks()
     }
 
     /// A call that is due, and that no webhook is expected for.
@@ -318,22 +264,20 @@ impl Core {
 
     /// Ripe calls that no request of ours asks for just now.
     fn ripe(&self, head: &Head) -> u32 {
-        let polled = self.flights.values();
-        let polled = polled.filter(|it| matches!(it.plan.task, Task::Poll(_)));
-        let polled = u32::try_from(polled.count()).unwrap_or(u32::MAX);
-        head.ripe.calls.saturating_sub(polled)
+        head.ripe.calls.saturating_sub(self.flights.polls())
     }
 
     /// One sweep at a time.
     fn free_to_sweep(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
-        let mut under_way = self.flights.values();
-        let swept = under_way.any(|it| matches!(it.plan.task, Task::Sweep { .. }));
         let begins = !self.sweeper.is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
         let on = self.sweeper.ways.is_on(now.wall) && !self.settings.dry_run;
         let needs = self.sweeper.only_way || head.orphan.is_some();
         let may = on || needs && self.may_look(now);
-        let free = may && open.sweeps && !swept && (!begins || self.sweep_from <= now.boot);
+        let free = may
+            && open.sweeps
+            && !self.flights.has_sweep()
+            && (!begins || self.sweep_from <= now.boot);
         free.then_some(Task::Sweep { begins })
     }
 
@@ -393,7 +337,7 @@ impl Core {
             let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);
             now.boot + wait
         });
-        let flying = self.flying();
+        let flying = self.flights.flying();
         let gates = Part::ALL.into_iter().filter_map(|part| {
             match self.line.troubles().gate(now.boot, part, &flying) {
                 Gate::From(at) => Some(at),

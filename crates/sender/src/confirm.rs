@@ -1,6 +1,7 @@
 //! What polls and pages of the journal tell of the calls that wait to be confirmed.
 
-use super::core::{Core, Flight};
+use super::core::Core;
+use super::flight::Flight;
 use super::orphan;
 use super::outcome::swept;
 use super::plan::Task;

@@ -1,11 +1,15 @@
 //! What the journal's silence means for a call, and what one that was confirmed says of others.
 
 use super::tests::{at, due, lane, print, ready, submitted};
-use super::*;
-use crate::plan::{About, Decision, Lane, Launch};
+use crate::core::Core;
+use crate::memory;
+use crate::memory::Memory;
+use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use crate::sweep::Findings;
-use callbridge_crm::{Heard, Page};
-use callbridge_spool::Ripe;
+use callbridge_crm::{Answer, Heard, Page};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Head, Op, Ripe, Step, Unconfirmed};
 
 fn telling(complete: bool) -> Findings {
     Findings {

@@ -5,12 +5,14 @@
 //! makes it and gives the operations to commit **before** it leaves; [`Core::answered`] judges
 //! its answer and gives the operations to commit after it.
 
+use super::budget::Budget;
 use super::errands::Errands;
+use super::flight::{Flight, Flights};
 use super::flow::Flow;
 use super::line::Line;
-use super::memory::{self, Memory, Recollection, Refused, Shared, Silence};
-use super::pacer::{Pacer, Past, STRAGGLER, Use};
-use super::plan::{Known, Plan, Settings, Task};
+use super::memory::{self, Memory, Recollection, Refused};
+use super::pacer::STRAGGLER;
+use super::plan::{Known, Settings, Task};
 use super::rights::Rights;
 use super::schedule::{Jitter, PROBE, TOKEN_END};
 use super::status::{self, SenderStatus};
@@ -18,7 +20,7 @@ use super::sweep::Sweeper;
 use super::troubles::Part;
 use super::verdict::Context;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{Answer, TokenInfo};
+use callbridge_crm::TokenInfo;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};
@@ -30,35 +32,6 @@ use std::time::Duration;
 
 /// Calls whose failures are remembered.
 const BLAMED_MAX: usize = 10_000;
-
-/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
-/// was put back to an earlier state, and what it sent since is not known.
-const JUMP: Duration = Duration::from_secs(2);
-
-/// The longest silence there is: after the longest window of a rate.
-const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
-
-/// A request under way.
-#[derive(Clone, Debug)]
-pub(super) struct Flight {
-    pub(super) plan: Plan,
-    pub(super) token: TokenPrint,
-    /// Since boot.
-    pub(super) sent: Duration,
-    pub(super) wall_sent: EventTime,
-}
-
-impl Flight {
-    /// The part of the service that it asks; `None` for an errand.
-    pub(super) fn part(&self) -> Option<Part> {
-        match &self.plan.task {
-            Task::Errand(_) => None,
-            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => {
-                Part::of(self.plan.task.endpoint())
-            }
-        }
-    }
-}
 
 /// A token that was replaced and lives on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,8 +59,7 @@ pub(super) struct Blame {
 #[derive(Debug)]
 pub struct Core {
     pub(super) settings: Settings,
-    pub(super) boot_id: String,
-    pub(super) pacer: Pacer,
+    pub(super) budget: Budget,
     pub(super) line: Line,
     pub(super) jitter: Jitter,
     pub(super) token: Option<TokenPrint>,
@@ -97,7 +69,7 @@ pub struct Core {
     pub(super) token_end: Duration,
     pub(super) info: Option<TokenInfo>,
     pub(super) binding: Binding,
-    pub(super) flights: BTreeMap<u32, Flight>,
+    pub(super) flights: Flights,
     pub(super) blamed: BTreeMap<RowId, Blame>,
     pub(super) requests: Requests,
     pub(super) expires_in_days: Option<u32>,
@@ -118,8 +90,6 @@ pub struct Core {
     pub(super) waiting: u64,
     /// The latest acceptance of a call that is journaled.
     pub(super) settled_to: EventTime,
-    /// How the wall clock stood to the time since boot.
-    offset: i64,
     /// The last token there was, over restarts.
     pub(super) last_token: Option<TokenPrint>,
     /// The token that was refused last, and when, since boot.
@@ -134,20 +104,19 @@ impl Core {
     /// A sender at its start, and what to commit before its first request.
     pub fn start(settings: Settings, known: Known, now: Now) -> (Self, Vec<Op>) {
         let found = Memory::read(known.memory.as_deref());
-        let pacer = pacer(&settings, &known, &found, now);
+        let (budget, mut ops) = Budget::start(settings.rate, &known, &found, now);
         let Recollection { memory, doubts } = found;
         let mut core = Self {
             jitter: Jitter::new(settings.seed),
             settings,
-            boot_id: known.boot_id.unwrap_or_default(),
-            pacer,
+            budget,
             line: Line::new(memory.streaks),
             token: None,
             before: None,
             token_end: TOKEN_END,
             info: None,
             binding: known.binding,
-            flights: BTreeMap::new(),
+            flights: Flights::default(),
             blamed: BTreeMap::new(),
             requests: Requests::new(),
             expires_in_days: None,
@@ -167,23 +136,8 @@ impl Core {
             unsent: 0,
             waiting: 0,
             settled_to: EventTime::from_micros(0),
-            offset: offset(now.wall, now.boot),
         };
         core.line.token(false);
-        let kept: BTreeMap<u32, Use> = core.pacer.uses(now.boot).collect();
-        let ops = known
-            .slots
-            .into_iter()
-            .map(|row| match kept.get(&row.slot) {
-                Some(one) => Op::Slot(SlotRow {
-                    boot_id: core.boot_id.clone(),
-                    sent: one.sent,
-                    answered: one.ended,
-                    ..row
-                }),
-                None => Op::SlotGone { slot: row.slot },
-            });
-        let mut ops = ops.collect();
         core.remember(now, &mut ops);
         (core, ops)
     }
@@ -191,10 +145,9 @@ impl Core {
     /// What was under way when the process ended may have arrived: the journal is asked before
     /// anything is sent twice.
     pub fn interrupted(&self, rows: &[Row], now: Now) -> Vec<Op> {
-        let under_way: Vec<RowId> = self.flights.values().filter_map(|f| f.plan.row()).collect();
         let lost = rows
             .iter()
-            .filter(|row| row.state == State::Sending && !under_way.contains(&row.id));
+            .filter(|row| row.state == State::Sending && !self.flights.has_call(row.id));
         let mut ops: Vec<Op> = lost
             .map(|row| {
                 let why = "callbridge ended while the request was under way".to_owned();
@@ -285,22 +238,11 @@ impl Core {
 
     /// What is to be remembered, where it is no longer what is stored.
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
-        let shared = self.pacer.shared().map(|(allowed, since)| Shared {
-            allowed,
-            since: now.wall.minus(now.boot.saturating_sub(since)),
-        });
         let memory = Memory {
             ways: self.sweeper.ways.clone(),
-            window: Some(self.settings.rate.window()),
-            silence: self
-                .pacer
-                .silent_until()
-                .filter(|until| *until > now.boot)
-                .map(|until| Silence {
-                    boot_id: self.boot_id.clone(),
-                    until,
-                }),
-            shared,
+            window: Some(self.budget.window()),
+            silence: self.budget.silence(now),
+            shared: self.budget.shared(now),
             streaks: self.line.streaks(),
             token: self.last_token.clone(),
             refused: self.refused.as_ref().map(|(refused, _)| refused.clone()),
@@ -315,18 +257,9 @@ impl Core {
         }
     }
 
-    /// Looks whether the wall clock was set forward.
-    pub(super) fn look_at_clock(&mut self, now: Now) {
-        let offset = offset(now.wall, now.boot);
-        if jumped(self.offset, offset) {
-            self.pacer.doubt(now.boot);
-        }
-        self.offset = offset;
-    }
-
     /// Requests under way.
     pub fn under_way(&self) -> usize {
-        self.flights.len()
+        self.flights.count()
     }
 
     /// Nothing is sent: times of ours would be wrong, in the journal as in the token's.
@@ -366,12 +299,11 @@ impl Core {
             pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),
-            backlog: status::backlog(head, &self.pacer, self.calls_a_sweep(now), now.boot),
+            backlog: self.budget.backlog(head, self.calls_a_sweep(now), now),
             expires_in_days: self.expires_in_days,
-            under_way: self.flights.len(),
-            ..SenderStatus::default()
+            under_way: self.flights.count(),
+            ..self.budget.status(now)
         }
-        .with_pacer(&self.pacer, now.boot)
     }
 
     /// What fails while the rest works, in words.
@@ -385,46 +317,6 @@ impl Core {
             since: trouble.since.floor_seconds().get(),
         });
         told.chain(barred).collect()
-    }
-
-    pub(super) fn slot_row(&self, slot: u32, flight: &Flight, one: Use) -> Op {
-        Op::Slot(SlotRow {
-            slot,
-            token: flight.token.clone(),
-            boot_id: self.boot_id.clone(),
-            sent: one.sent,
-            answered: one.ended,
-            wall_sent: flight.wall_sent,
-        })
-    }
-
-    /// The moment from which the request of an answer no longer counts as under way.
-    pub(super) fn end_of(answer: &Answer, now: Now) -> Duration {
-        match answer {
-            Answer::TimedOut | Answer::Lost { .. } => now.boot + STRAGGLER,
-            Answer::Accepted { .. }
-            | Answer::AcceptedWithoutId
-            | Answer::NotAccepted { .. }
-            | Answer::StatusSuccess
-            | Answer::StatusFailed { .. }
-            | Answer::StatusPending { .. }
-            | Answer::Page(_)
-            | Answer::TokenInfo(_)
-            | Answer::Told(_)
-            | Answer::Rejected { .. }
-            | Answer::Unauthorized
-            | Answer::TokenState { .. }
-            | Answer::Forbidden { .. }
-            | Answer::NotFound { .. }
-            | Answer::WrongAddress { .. }
-            | Answer::Conflict { .. }
-            | Answer::OtherClientError { .. }
-            | Answer::TooMany
-            | Answer::ServerError { .. }
-            | Answer::BrokenBody { .. }
-            | Answer::NotConnected { .. }
-            | Answer::TlsRefused { .. } => now.boot,
-        }
     }
 
     /// Calls that one request confirms.
@@ -475,48 +367,6 @@ impl Core {
     }
 }
 
-/// The budget as it was left, and silence for what is not known of it.
-fn pacer(settings: &Settings, known: &Known, found: &Recollection, now: Now) -> Pacer {
-    let Recollection { memory, doubts } = found;
-    let past = past(known, now);
-    let mut pacer = Pacer::start(settings.rate, past, now.boot);
-    let window = settings.rate.window();
-    if known.restored || !doubts.is_empty() {
-        pacer.doubt(now.boot);
-    }
-    if let Some(before) = memory.window.filter(|before| *before != window) {
-        // slots of a shorter window forget too soon, and a shorter one forgets too much
-        let longer = before.max(window);
-        pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
-    }
-    match &memory.silence {
-        // none was ever longer than from the longest window to this one
-        Some(it)
-            if Some(&it.boot_id) == known.boot_id.as_ref()
-                && it.until <= now.boot + SILENCE_MAX =>
-        {
-            pacer.silence(it.until);
-        }
-        Some(_) => pacer.doubt(now.boot),
-        None => {}
-    }
-    if let Some(Shared { allowed, since }) = memory.shared {
-        pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
-    }
-    pacer
-}
-
-/// The wall clock less the time since boot, in microseconds.
-fn offset(wall: EventTime, boot: Duration) -> i64 {
-    let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
-    wall.micros().saturating_sub(boot)
-}
-
-fn jumped(before: i64, after: i64) -> bool {
-    let by = after.saturating_sub(before);
-    u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
-}
-
 /// When the token was refused last. A request of it that a kill cut short may have arrived until
 /// now, however long before it was meant to leave.
 fn refused(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
@@ -528,39 +378,6 @@ fn refused(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refuse
     }
     let since = now.wall.since(last.at);
     Some((last, now.boot.saturating_sub(since)))
-}
-
-/// The slots of this boot are known exactly; any of another one, ahead of our clock, or from
-/// before the clock was set forward, makes all of them doubtful.
-fn past(known: &Known, now: Now) -> Past {
-    if known.slots.is_empty() {
-        return Past::Fresh;
-    }
-    let sure = known.slots.iter().all(|row| {
-        known
-            .boot_id
-            .as_deref()
-            .is_some_and(|boot| !boot.is_empty() && boot == row.boot_id)
-            && row.sent <= now.boot
-            && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
-            && !jumped(offset(row.wall_sent, row.sent), offset(now.wall, now.boot))
-    });
-    if !sure {
-        return Past::Doubtful(known.slots.iter().map(|row| row.slot).collect());
-    }
-    let uses = known.slots.iter();
-    Past::Known(
-        uses.map(|row| {
-            (
-                row.slot,
-                Use {
-                    sent: row.sent,
-                    ended: row.answered,
-                },
-            )
-        })
-        .collect(),
-    )
 }
 
 #[cfg(test)]

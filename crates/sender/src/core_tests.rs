@@ -1,10 +1,14 @@
 //! What is sent before what, with heads made by hand.
 
-use super::*;
+use crate::core::Core;
 use crate::outcome::Ended;
-use crate::plan::{About, Decision, Lane, Launch, Task};
-use callbridge_crm::{Grant, Heard};
-use callbridge_spool::Due;
+use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
+use callbridge_call::EventTime;
+use callbridge_crm::{Answer, Grant, Heard, TokenInfo};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Due, FIRST_POLL, Fate, Head, Op, RowId, Step, Unconfirmed};
+use std::time::Duration;
 
 pub(super) const T0: EventTime = EventTime::from_seconds(1_795_151_000);
 

@@ -1,8 +1,10 @@
 //! What was remembered and cannot be read is in doubt.
 
 use super::tests::{at, print, stored};
-use super::*;
-use crate::plan::Decision;
+use crate::core::Core;
+use crate::plan::{Decision, Known, Settings};
+use callbridge_model::clock::Now;
+use callbridge_spool::Head;
 
 /// A rollback, a renamed word, a torn text: 60 requests may have left just now.
 #[test]

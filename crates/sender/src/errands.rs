@@ -3,7 +3,8 @@
 //! [`callbridge_leads::errand`].
 
 use super::cause::Cause;
-use super::core::{Core, Flight};
+use super::core::Core;
+use super::flight::Flight;
 use super::kind::Kind;
 use super::outcome::{Ended, Outcome};
 use super::plan::{Lane, Task};
@@ -93,7 +94,7 @@ impl Core {
                 Lane::Errand => {
                     before >= Lane::Backlog && (!self.loaded || self.errands.from <= now.boot)
                 }
-                _ => before == Lane::Spare && self.flights.is_empty(),
+                _ => before == Lane::Spare && self.flights.count() == 0,
             };
             (turn && self.may_go(now, &job.errand)).then_some((lane, &job.errand))
         });
@@ -102,17 +103,13 @@ impl Core {
     }
 
     fn may_go(&self, now: Now, errand: &Errand) -> bool {
-        let mut under_way = self.flights.values().filter_map(|it| match &it.plan.task {
-            Task::Errand(other) => Some(&**other),
-            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => None,
-        });
         let just = |(it, at): &(Errand, Duration)| it == errand && *at + AGAIN > now.boot;
         // a command is told by the service itself that it may not ask
         let asks = matches!(errand, Errand::FieldPoll(_));
         errand.token().is_none_or(|token| self.reads(now, token))
             && !(asks && self.rights.polls_barred(now.boot))
             && self.is_granted(errand)
-            && !under_way.any(|other| other.is_like(errand))
+            && !self.flights.errands().any(|other| other.is_like(errand))
             && !self.errands.answered.iter().any(just)
     }
 

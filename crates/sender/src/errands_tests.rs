@@ -1,14 +1,16 @@
 //! When errands go out, and what their answers do to the line.
 
 use super::tests::{at, due, lane, ready, submitted};
-use super::*;
+use crate::core::Core;
 use crate::outcome::{Ended, Outcome};
-use crate::plan::{About, Decision, Lane, Launch};
-use callbridge_crm::{Endpoint, Heard, LeadsPage, Request};
+use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
+use callbridge_crm::{Answer, Endpoint, Heard, LeadsPage, Request, TokenInfo};
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::due::{Asked, Errand, Errands, Job, Ticket, Urgency};
 use callbridge_model::LeadId;
-use callbridge_spool::Hooked;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Head, Hooked, Op};
+use std::time::Duration;
 
 fn lead() -> LeadId {
     LeadId::new(4001).expect("positive")
@@ -120,9 +122,8 @@ fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_els
 fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
     let mut core = ready(Settings::default());
     for _ in 0..29 {
-        core.pacer
-            .take(at(1).boot, crate::pacer::Pace::AtOnce)
-            .expect("room");
+        let taken = core.budget.take(at(1), Lane::Token, Task::TokenInfo);
+        assert!(matches!(taken, Decision::Send(_)), "room");
     }
     let head = Head {
         next_poll: Some(at(3).wall),
@@ -241,7 +242,7 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
     let Decision::Send(plan) = core.next(at(1), &head) else {
         panic!("it goes");
     };
-    let used = core.pacer.used(at(1).boot);
+    let used = core.budget.used(at(1));
     let launch = core.launch(at(1), plan, About::default());
     let Launch::Not { ops } = launch else {
         panic!("nothing is left to write");
@@ -250,7 +251,7 @@ fn a_write_that_is_no_longer_to_be_made_costs_nothing() {
         matches!(ops[..], [Op::Lead(LeadChange::Request { .. })]),
         "due later: {ops:?}"
     );
-    assert_eq!(core.pacer.used(at(1).boot), used - 1);
+    assert_eq!(core.budget.used(at(1)), used - 1);
 }
 
 #[test]

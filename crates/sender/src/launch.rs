@@ -1,8 +1,8 @@
 //! Makes the chosen request, and what is to be committed before it leaves.
 
-use super::core::{Blame, Core, Flight};
+use super::core::{Blame, Core};
+use super::flight::Flight;
 use super::orphan;
-use super::pacer::Use;
 use super::plan::{About, Launch, Plan, Task};
 use callbridge_crm::{Request, request};
 use callbridge_leads::errand::failed::Onward;
@@ -25,7 +25,7 @@ impl Core {
             Some((token, request))
         });
         let Some((token, request)) = request else {
-            self.pacer.never_sent(slot);
+            self.budget.never_sent(slot);
             return Launch::Not { ops };
         };
         self.polled_last = matches!(plan.task, Task::Poll(_));
@@ -38,11 +38,7 @@ impl Core {
             sent: now.boot,
             wall_sent: now.wall,
         };
-        let one = Use {
-            sent: now.boot,
-            ended: None,
-        };
-        ops.push(self.slot_row(slot, &flight, one));
+        ops.push(self.budget.launched(now, slot, &flight));
         if let Some((refused, at)) = self
             .refused
             .as_mut()
@@ -88,7 +84,7 @@ impl Core {
 
     /// The operations of a launch could not be committed: nothing was sent.
     pub fn grounded(&mut self, slot: u32) {
-        let flight = self.flights.remove(&slot);
+        let flight = self.flights.remove(slot);
         let beside = self.rights.ended(slot);
         if let Some(flight) = flight.as_ref().filter(|_| beside) {
             self.rights.unread(flight.sent);
@@ -96,7 +92,7 @@ impl Core {
         if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
             self.sweeper.dropped();
         }
-        self.pacer.never_sent(slot);
+        self.budget.never_sent(slot);
         self.remembered.clear(); // what the launch remembered is not stored
     }
 
@@ -132,7 +128,7 @@ impl Core {
         let ripe_before = self.ripe_before(now);
         let sought = sought
             .into_iter()
-            .filter(|call| !self.is_under_way(call.row));
+            .filter(|call| !self.flights.has_call(call.row));
         let sought = sought.collect();
         let page = self.sweeper.page(now.wall, ripe_before, &tokens, sought);
         if page.is_none() {

@@ -13,7 +13,8 @@
 //! | [`run`] | the loop: spool, clock, token and client around the core; `log`: its lines |
 //! | [`core`] | the state machine; `choice`: which request is next; [`outcome`]: its answer |
 //! | [`plan`] | what the core is told, and what it decides |
-//! | [`pacer`], [`rate`] | the budget: may a request go now? |
+//! | `budget`, [`pacer`], [`rate`] | may a request go now? |
+//! | `flight` | the requests under way |
 //! | [`mod@line`], [`cause`] | open, paused or on trial, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
@@ -33,11 +34,13 @@
 //! | [`token`] | where the token comes from, and whether it is another now; [`told`]: of a keeper |
 
 pub mod asking;
+mod budget;
 pub mod cause;
 mod choice;
 mod confirm;
 pub mod core;
 mod errands;
+mod flight;
 mod flow;
 pub mod kind;
 mod launch;

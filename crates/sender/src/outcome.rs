@@ -1,6 +1,7 @@
 //! What an answer changes: steps and slots for the spool, the line, the counters.
 
-use super::core::{Core, Flight};
+use super::core::Core;
+use super::flight::Flight;
 use super::kind::Kind;
 use super::line::Passed;
 use super::memory::Refused;
@@ -83,12 +84,9 @@ impl Ended {
 impl Core {
     /// Judges the answer to the request of a slot. `None` when no request is under way there.
     pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Outcome> {
-        let flight = self.flights.remove(&slot)?;
+        let flight = self.flights.remove(slot)?;
         let mut ops = Vec::new();
-        let end = Self::end_of(&heard.answer, now);
-        if let Some(one) = self.pacer.ended(slot, end) {
-            ops.push(self.slot_row(slot, &flight, one));
-        }
+        ops.extend(self.budget.answered(now, slot, &flight, &heard.answer));
         if let Some(expiry) = heard.expiry {
             self.expires_in_days = Some(expiry.days);
         }
@@ -236,8 +234,8 @@ impl Core {
     }
 
     pub(super) fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
-        let window = self.settings.rate.window();
-        self.pacer.refused(now.boot);
+        let window = self.budget.window();
+        self.budget.refused(now);
         self.line.too_many(now.boot, window, &mut self.jitter);
         self.back(flight, now, "429", ops);
     }

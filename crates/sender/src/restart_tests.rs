@@ -1,9 +1,14 @@
 //! What a sender knows again after a restart, and what it must not take for known.
 
 use super::tests::{T0, at, due, lane, print, ready, stored};
-use super::*;
-use crate::plan::{About, Decision, Lane, Launch};
-use callbridge_crm::Heard;
+use crate::core::Core;
+use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
+use callbridge_call::EventTime;
+use callbridge_crm::{Answer, Heard};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Head, Op, SlotRow};
+use std::time::Duration;
 
 #[test]
 fn slots_of_another_boot_are_stored_as_this_boot_s_and_silence_follows() {

@@ -2,7 +2,8 @@
 //! may give a right, or take one, at any time (§5.4.1); and where it may not ask with its
 //! requestIds (403), what else confirms calls.
 
-use super::core::{Core, Flight};
+use super::core::Core;
+use super::flight::Flight;
 use super::schedule::{DEADLINE, OLD_POLL, PROBE};
 use super::verdict::Halt;
 use callbridge_call::EventTime;
@@ -226,7 +227,7 @@ impl Core {
         let oldest = head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
-        all.find(|it| !self.is_under_way(it.row))
+        all.find(|it| !self.flights.has_call(it.row))
     }
 
     /// The call with the reason why nobody could be asked about it.

@@ -1,15 +1,16 @@
 //! When the token's record is read again, and what goes on without polls.
 
 use super::tests::{at, due, info, lane, ready, submitted};
-use super::*;
+use crate::core::Core;
 use crate::outcome::Outcome;
-use crate::plan::{About, Decision, Lane, Launch};
-use callbridge_crm::{Grant, Heard, Page, Request};
-use callbridge_leads::errand::LeadChange;
-use callbridge_leads::errand::Told;
+use crate::plan::{About, Decision, Lane, Launch, Settings};
+use callbridge_crm::{Answer, Grant, Heard, Page, Request, TokenInfo};
 use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
+use callbridge_leads::errand::{LeadChange, Told};
 use callbridge_model::LeadId;
-use callbridge_spool::{Hooked, Ripe};
+use callbridge_model::clock::Now;
+use callbridge_spool::{Head, Hooked, Op, Ripe, Step, Unconfirmed};
+use std::time::Duration;
 
 fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
     let Decision::Send(plan) = core.next(now, head) else {

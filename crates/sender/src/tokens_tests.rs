@@ -1,9 +1,12 @@
 //! A token that was replaced and lives on reads the requestIds that it was given (§4.6).
 
 use super::tests::{at, due, lane, print, ready, submitted};
-use super::*;
-use crate::plan::{About, Decision, Lane, Launch, Task};
-use callbridge_crm::{Heard, Request};
+use crate::core::{Before, Core};
+use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
+use callbridge_crm::{Answer, Heard, Request, TokenInfo};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Head, Unconfirmed};
 
 fn second() -> TokenPrint {
     TokenPrint::of("svc_at_two")
@@ -126,14 +129,8 @@ fn a_new_token_without_the_older_one_reads_nothing_of_it() {
         "itself is none before"
     );
     let poll = Task::Poll(Box::new(submitted(3, at(90))));
-    let slot = core
-        .pacer
-        .take(at(101).boot, crate::pacer::Pace::AtOnce)
-        .expect("room");
-    let plan = Plan {
-        slot,
-        lane: Lane::Confirm,
-        task: poll,
+    let Decision::Send(plan) = core.budget.take(at(101), Lane::Deadline, poll) else {
+        panic!("room");
     };
     let launch = core.launch(at(101), plan, About::default());
     assert_eq!(launch, Launch::Not { ops: Vec::new() });

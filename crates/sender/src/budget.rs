@@ -1,0 +1,271 @@
+//! The budget of requests: the slots, what is stored of them, and the silence for what is not
+//! known to have been sent.
+
+use super::flight::Flight;
+use super::memory::{Recollection, Shared, Silence};
+use super::pacer::{Pace, Pacer, Past, STRAGGLER, Use};
+use super::plan::{Decision, Known, Lane, Plan, Task};
+use super::rate::Rate;
+use super::status::{self, SenderStatus};
+use callbridge_call::EventTime;
+use callbridge_crm::Answer;
+use callbridge_model::clock::Now;
+use callbridge_model::status::Backlog;
+use callbridge_spool::{Head, Op, SlotRow};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A wall clock that moves forward by more, against the time since boot, was set; or the machine
+/// was put back to an earlier state, and what it sent since is not known.
+const JUMP: Duration = Duration::from_secs(2);
+
+/// The longest silence there is: after the longest window of a rate.
+const SILENCE_MAX: Duration = Duration::from_secs(3600 + 3600 / 2000 + 1 + STRAGGLER.as_secs());
+
+/// The budget of requests.
+#[derive(Debug)]
+pub(super) struct Budget {
+    pacer: Pacer,
+    boot_id: String,
+    /// How the wall clock stood to the time since boot.
+    offset: i64,
+}
+
+impl Budget {
+    /// The budget as it was left, and its slots as they are to be stored now.
+    pub(super) fn start(
+        rate: Rate,
+        known: &Known,
+        found: &Recollection,
+        now: Now,
+    ) -> (Self, Vec<Op>) {
+        let budget = Self {
+            pacer: pacer(rate, known, found, now),
+            boot_id: known.boot_id.clone().unwrap_or_default(),
+            offset: offset(now.wall, now.boot),
+        };
+        let kept: BTreeMap<u32, Use> = budget.pacer.uses(now.boot).collect();
+        let ops = known.slots.iter().map(|row| match kept.get(&row.slot) {
+            Some(one) => Op::Slot(SlotRow {
+                boot_id: budget.boot_id.clone(),
+                sent: one.sent,
+                answered: one.ended,
+                ..row.clone()
+            }),
+            None => Op::SlotGone { slot: row.slot },
+        });
+        let ops = ops.collect();
+        (budget, ops)
+    }
+
+    /// Takes a slot for a request of this lane, or says when to ask again.
+    pub(super) fn take(&mut self, now: Now, lane: Lane, task: Task) -> Decision {
+        let pace = match lane {
+            Lane::Token | Lane::Deadline | Lane::Live => Pace::AtOnce,
+            Lane::OldPoll | Lane::Sweep | Lane::Backlog | Lane::Confirm | Lane::Errand => {
+                Pace::Even
+            }
+            Lane::Spare => Pace::Spare,
+        };
+        match self.pacer.take(now.boot, pace) {
+            Ok(slot) => Decision::Send(Plan { slot, lane, task }),
+            Err(Some(at)) => Decision::WaitUntil(at),
+            Err(None) => Decision::Idle,
+        }
+    }
+
+    /// The slot of a request that leaves now, as it is stored.
+    pub(super) fn launched(&self, now: Now, slot: u32, flight: &Flight) -> Op {
+        let one = Use {
+            sent: now.boot,
+            ended: None,
+        };
+        self.row(slot, flight, one)
+    }
+
+    /// The request of a slot was never sent.
+    pub(super) fn never_sent(&mut self, slot: u32) {
+        self.pacer.never_sent(slot);
+    }
+
+    /// The request of a slot was answered like this: the slot as it is stored.
+    pub(super) fn answered(
+        &mut self,
+        now: Now,
+        slot: u32,
+        flight: &Flight,
+        answer: &Answer,
+    ) -> Option<Op> {
+        let one = self.pacer.ended(slot, end_of(answer, now))?;
+        Some(self.row(slot, flight, one))
+    }
+
+    /// A 429 came although the cap was kept.
+    pub(super) fn refused(&mut self, now: Now) {
+        self.pacer.refused(now.boot);
+    }
+
+    /// Looks whether the wall clock was set forward.
+    pub(super) fn look_at_clock(&mut self, now: Now) {
+        let offset = offset(now.wall, now.boot);
+        if jumped(self.offset, offset) {
+            self.pacer.doubt(now.boot);
+        }
+        self.offset = offset;
+    }
+
+    /// The window of the rate.
+    pub(super) fn window(&self) -> Duration {
+        self.pacer.rate().window()
+    }
+
+    /// The silence that is to outlive a restart.
+    pub(super) fn silence(&self, now: Now) -> Option<Silence> {
+        let until = self.pacer.silent_until();
+        let until = until.filter(|until| *until > now.boot)?;
+        Some(Silence {
+            boot_id: self.boot_id.clone(),
+            until,
+        })
+    }
+
+    /// The pace since a 429 that came below our cap, to outlive a restart.
+    pub(super) fn shared(&self, now: Now) -> Option<Shared> {
+        let (allowed, since) = self.pacer.shared()?;
+        Some(Shared {
+            allowed,
+            since: now.wall.minus(now.boot.saturating_sub(since)),
+        })
+    }
+
+    /// What waits, and how long it takes at this pace.
+    pub(super) fn backlog(&self, head: &Head, confirmed_at_once: u32, now: Now) -> Backlog {
+        status::backlog(head, &self.pacer, confirmed_at_once, now.boot)
+    }
+
+    /// What is shown of the budget.
+    pub(super) fn status(&self, now: Now) -> SenderStatus {
+        SenderStatus::default().with_pacer(&self.pacer, now.boot)
+    }
+
+    fn row(&self, slot: u32, flight: &Flight, one: Use) -> Op {
+        Op::Slot(SlotRow {
+            slot,
+            token: flight.token.clone(),
+            boot_id: self.boot_id.clone(),
+            sent: one.sent,
+            answered: one.ended,
+            wall_sent: flight.wall_sent,
+        })
+    }
+
+    /// Slots that count now.
+    #[cfg(test)]
+    pub(super) fn used(&self, now: Now) -> u32 {
+        self.pacer.used(now.boot)
+    }
+}
+
+/// The budget as it was left, and silence for what is not known of it.
+fn pacer(rate: Rate, known: &Known, found: &Recollection, now: Now) -> Pacer {
+    let Recollection { memory, doubts } = found;
+    let past = past(known, now);
+    let mut pacer = Pacer::start(rate, past, now.boot);
+    let window = rate.window();
+    if known.restored || !doubts.is_empty() {
+        pacer.doubt(now.boot);
+    }
+    if let Some(before) = memory.window.filter(|before| *before != window) {
+        // slots of a shorter window forget too soon, and a shorter one forgets too much
+        let longer = before.max(window);
+        pacer.silence(now.boot + STRAGGLER + longer + longer / 2000);
+    }
+    match &memory.silence {
+        // none was ever longer than from the longest window to this one
+        Some(it)
+            if Some(&it.boot_id) == known.boot_id.as_ref()
+                && it.until <= now.boot + SILENCE_MAX =>
+        {
+            pacer.silence(it.until);
+        }
+        Some(_) => pacer.doubt(now.boot),
+        None => {}
+    }
+    if let Some(Shared { allowed, since }) = memory.shared {
+        pacer.share(allowed, now.boot.saturating_sub(now.wall.since(since)));
+    }
+    pacer
+}
+
+/// The moment from which the request of an answer no longer counts as under way.
+fn end_of(answer: &Answer, now: Now) -> Duration {
+    match answer {
+        Answer::TimedOut | Answer::Lost { .. } => now.boot + STRAGGLER,
+        Answer::Accepted { .. }
+        | Answer::AcceptedWithoutId
+        | Answer::NotAccepted { .. }
+        | Answer::StatusSuccess
+        | Answer::StatusFailed { .. }
+        | Answer::StatusPending { .. }
+        | Answer::Page(_)
+        | Answer::TokenInfo(_)
+        | Answer::Told(_)
+        | Answer::Rejected { .. }
+        | Answer::Unauthorized
+        | Answer::TokenState { .. }
+        | Answer::Forbidden { .. }
+        | Answer::NotFound { .. }
+        | Answer::WrongAddress { .. }
+        | Answer::Conflict { .. }
+        | Answer::OtherClientError { .. }
+        | Answer::TooMany
+        | Answer::ServerError { .. }
+        | Answer::BrokenBody { .. }
+        | Answer::NotConnected { .. }
+        | Answer::TlsRefused { .. } => now.boot,
+    }
+}
+
+/// The wall clock less the time since boot, in microseconds.
+fn offset(wall: EventTime, boot: Duration) -> i64 {
+    let boot = i64::try_from(boot.as_micros()).unwrap_or(i64::MAX);
+    wall.micros().saturating_sub(boot)
+}
+
+fn jumped(before: i64, after: i64) -> bool {
+    let by = after.saturating_sub(before);
+    u64::try_from(by).is_ok_and(|by| Duration::from_micros(by) > JUMP)
+}
+
+/// The slots of this boot are known exactly; any of another one, ahead of our clock, or from
+/// before the clock was set forward, makes all of them doubtful.
+fn past(known: &Known, now: Now) -> Past {
+    if known.slots.is_empty() {
+        return Past::Fresh;
+    }
+    let sure = known.slots.iter().all(|row| {
+        known
+            .boot_id
+            .as_deref()
+            .is_some_and(|boot| !boot.is_empty() && boot == row.boot_id)
+            && row.sent <= now.boot
+            && row.answered.is_none_or(|at| at <= now.boot + STRAGGLER)
+            && !jumped(offset(row.wall_sent, row.sent), offset(now.wall, now.boot))
+    });
+    if !sure {
+        return Past::Doubtful(known.slots.iter().map(|row| row.slot).collect());
+    }
+    let uses = known.slots.iter();
+    Past::Known(
+        uses.map(|row| {
+            (
+                row.slot,
+                Use {
+                    sent: row.sent,
+                    ended: row.answered,
+                },
+            )
+        })
+        .collect(),
+    )
+}

@@ -1,0 +1,122 @@
+//! The requests under way, each in its slot.
+
+use super::plan::{Plan, Task};
+use super::troubles::{Flying, Part, SLOW};
+use callbridge_call::EventTime;
+use callbridge_leads::errand::due::Errand;
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::RowId;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Requests under way at one time…
+const UNDER_WAY_MAX: usize = 4;
+
+/// …and those whose answers are slow, which hold up no others: as many with them.
+const UNDER_WAY_SLOW_MAX: usize = 12;
+
+/// A request under way.
+#[derive(Clone, Debug)]
+pub(super) struct Flight {
+    pub(super) plan: Plan,
+    pub(super) token: TokenPrint,
+    /// Since boot.
+    pub(super) sent: Duration,
+    pub(super) wall_sent: EventTime,
+}
+
+impl Flight {
+    /// The part of the service that it asks; `None` for an errand.
+    pub(super) fn part(&self) -> Option<Part> {
+        match &self.plan.task {
+            Task::Errand(_) => None,
+            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => {
+                Part::of(self.plan.task.endpoint())
+            }
+        }
+    }
+
+    fn is_sweep(&self) -> bool {
+        matches!(self.plan.task, Task::Sweep { .. })
+    }
+
+    fn is_slow(&self, now: Now) -> bool {
+        now.boot.saturating_sub(self.sent) >= SLOW
+    }
+}
+
+/// All requests under way.
+#[derive(Debug, Default)]
+pub(super) struct Flights {
+    by_slot: BTreeMap<u32, Flight>,
+}
+
+impl Flights {
+    /// A request leaves.
+    pub(super) fn insert(&mut self, slot: u32, flight: Flight) {
+        self.by_slot.insert(slot, flight);
+    }
+
+    /// The request of a slot is under way no more.
+    pub(super) fn remove(&mut self, slot: u32) -> Option<Flight> {
+        self.by_slot.remove(&slot)
+    }
+
+    /// How many there are.
+    pub(super) fn count(&self) -> usize {
+        self.by_slot.len()
+    }
+
+    /// Another request may leave.
+    pub(super) fn has_room(&self, now: Now) -> bool {
+        let slow = self.by_slot.values().filter(|it| it.is_slow(now)).count();
+        self.count() < UNDER_WAY_SLOW_MAX && self.count() - slow < UNDER_WAY_MAX
+    }
+
+    /// A request about this call is under way.
+    pub(super) fn has_call(&self, row: RowId) -> bool {
+        self.calls().any(|it| it == row)
+    }
+
+    /// The calls that requests under way are about.
+    pub(super) fn calls(&self) -> impl Iterator<Item = RowId> + '_ {
+        self.by_slot.values().filter_map(|it| it.plan.row())
+    }
+
+    /// The errands under way.
+    pub(super) fn errands(&self) -> impl Iterator<Item = &Errand> {
+        self.by_slot.values().filter_map(|it| match &it.plan.task {
+            Task::Errand(errand) => Some(&**errand),
+            Task::Submit(_) | Task::Poll(_) | Task::Sweep { .. } | Task::TokenInfo => None,
+        })
+    }
+
+    /// How many polls there are.
+    pub(super) fn polls(&self) -> u32 {
+        let polls = self.by_slot.values();
+        let polls = polls.filter(|it| matches!(it.plan.task, Task::Poll(_)));
+        u32::try_from(polls.count()).unwrap_or(u32::MAX)
+    }
+
+    /// A page of the journal is asked for.
+    pub(super) fn has_sweep(&self) -> bool {
+        self.by_slot.values().any(Flight::is_sweep)
+    }
+
+    /// The answer to a page is long in coming: what it was to tell is asked for alone.
+    pub(super) fn sweep_is_slow(&self, now: Now) -> bool {
+        let mut all = self.by_slot.values();
+        all.any(|it| it.is_sweep() && it.is_slow(now))
+    }
+
+    /// What each asks, and since when.
+    pub(super) fn flying(&self) -> Vec<Flying> {
+        let flights = self.by_slot.values();
+        let flying = flights.map(|flight| Flying {
+            part: flight.part(),
+            sent: flight.sent,
+        });
+        flying.collect()
+    }
+}
