@@ -13,8 +13,9 @@ use super::line::Line;
 use super::memory::{self, Memory, Recollection, Refused};
 use super::pacer::STRAGGLER;
 use super::plan::{Known, Settings, Task};
+use super::retry::Retry;
 use super::rights::Rights;
-use super::schedule::{Jitter, PROBE, TOKEN_END};
+use super::schedule::{PROBE, TOKEN_END};
 use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
 use super::troubles::Part;
@@ -27,11 +28,7 @@ use callbridge_model::status::{Pause, Requests, Trouble};
 use callbridge_spool::{
     Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, Unconfirmed,
 };
-use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// Calls whose failures are remembered.
-const BLAMED_MAX: usize = 10_000;
 
 /// A token that was replaced and lives on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,26 +39,13 @@ pub struct Before {
     pub until: EpochSeconds,
 }
 
-/// Failures of one call.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Blame {
-    /// Those at a time when others passed, as far as was known.
-    pub(super) tries: u32,
-    /// Those after which others passed.
-    pub(super) alone: u32,
-    /// Those since others passed last.
-    pub(super) together: u32,
-    /// None has passed since the last.
-    pub(super) open: bool,
-}
-
 /// The sender's state.
 #[derive(Debug)]
 pub struct Core {
     pub(super) settings: Settings,
     pub(super) budget: Budget,
     pub(super) line: Line,
-    pub(super) jitter: Jitter,
+    pub(super) retry: Retry,
     pub(super) token: Option<TokenPrint>,
     /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
     pub(super) before: Option<Before>,
@@ -70,7 +54,6 @@ pub struct Core {
     pub(super) info: Option<TokenInfo>,
     pub(super) binding: Binding,
     pub(super) flights: Flights,
-    pub(super) blamed: BTreeMap<RowId, Blame>,
     pub(super) requests: Requests,
     pub(super) expires_in_days: Option<u32>,
     pub(super) polled_last: bool,
@@ -107,7 +90,7 @@ impl Core {
         let (budget, mut ops) = Budget::start(settings.rate, &known, &found, now);
         let Recollection { memory, doubts } = found;
         let mut core = Self {
-            jitter: Jitter::new(settings.seed),
+            retry: Retry::new(settings.seed),
             settings,
             budget,
             line: Line::new(memory.streaks),
@@ -117,7 +100,6 @@ impl Core {
             info: None,
             binding: known.binding,
             flights: Flights::default(),
-            blamed: BTreeMap::new(),
             requests: Requests::new(),
             expires_in_days: None,
             polled_last: false,
@@ -333,36 +315,9 @@ impl Core {
         };
         let troubles = self.line.troubles();
         Context {
-            failures: self.failures(row),
+            failures: self.retry.failures(row),
             share: troubles.feared(row),
             trouble: troubles.next(Part::Submissions).is_some(),
-        }
-    }
-
-    /// Failures of this call while others passed.
-    pub(super) fn failures(&self, row: RowId) -> u32 {
-        self.blamed.get(&row).map_or(0, |blame| blame.alone)
-    }
-
-    /// A call failed once more, by itself or with others.
-    pub(super) fn blame(&mut self, row: RowId, itself: bool) -> Blame {
-        if self.blamed.len() >= BLAMED_MAX && !self.blamed.contains_key(&row) {
-            self.blamed.pop_first();
-        }
-        let blame = self.blamed.entry(row).or_default();
-        blame.tries = blame.tries.saturating_add(u32::from(itself));
-        blame.together = blame.together.saturating_add(1);
-        blame.open = true;
-        *blame
-    }
-
-    /// A submission passed: those that failed before it failed alone.
-    pub(super) fn others_passed(&mut self, row: RowId) {
-        self.blamed.remove(&row);
-        for blame in self.blamed.values_mut().filter(|blame| blame.open) {
-            blame.open = false;
-            blame.together = 0;
-            blame.alone = blame.alone.saturating_add(1);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Makes the chosen request, and what is to be committed before it leaves.
 
-use super::core::{Blame, Core};
+use super::core::Core;
 use super::flight::Flight;
 use super::orphan;
 use super::plan::{About, Launch, Plan, Task};
@@ -156,17 +156,7 @@ impl Core {
             step,
             at: now.wall,
         });
-        if row.failures > 0 && !self.blamed.contains_key(&id) {
-            self.blamed.insert(
-                id,
-                Blame {
-                    tries: row.failures,
-                    alone: row.failures,
-                    together: 0,
-                    open: false,
-                },
-            );
-        }
+        self.retry.recall(id, row.failures);
         body.map(Request::Submit)
     }
 }

@@ -22,6 +22,7 @@
 //! | [`sweep`], `confirm` | confirming many calls with one request |
 //! | [`orphan`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
+//! | `retry` | which calls failed, and when each is tried again |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
 //! | [`mod@asking`] | the way for commands to ask something of the CRM |
@@ -55,6 +56,7 @@ pub mod pacer;
 pub mod plan;
 pub mod probes;
 pub mod rate;
+mod retry;
 mod rights;
 pub mod run;
 pub mod schedule;

@@ -13,7 +13,7 @@
 
 use super::cause::{Cause, Permit, phase, trial};
 use super::outage::Failure;
-use super::schedule::{Jitter, PROBE};
+use super::schedule::PROBE;
 use super::troubles::{Flying, Gate, Part, Trouble, Troubles};
 use super::verdict::Halt;
 use callbridge_crm::Endpoint;
@@ -281,17 +281,17 @@ impl Line {
         }
     }
 
-    /// A request failed by no fault of its call; so many calls wait for what it asked.
+    /// A request failed by no fault of its call; so many calls wait for what it asked. Waits are
+    /// `shorter` by so much, in 1024.
     pub fn failed(
         &mut self,
         now: Now,
         endpoint: Endpoint,
         failure: Failure,
         waiting: u64,
-        jitter: &mut Jitter,
+        shorter: u32,
     ) {
         if let Some(part) = Part::of(endpoint) {
-            let shorter = jitter.shorter();
             self.troubles.failed(now, part, failure, waiting, shorter);
         }
         match &mut self.state {
@@ -335,10 +335,10 @@ impl Line {
         self.pause(now, Cause::Halt(halt), why.to_owned());
     }
 
-    /// 429: nothing goes out until the moment that is given back.
-    pub fn too_many(&mut self, now: Duration, window: Duration, jitter: &mut Jitter) {
+    /// 429: nothing goes out for as long as `wait` says of so many in a row.
+    pub fn too_many(&mut self, now: Duration, wait: impl FnOnce(u32) -> Duration) {
         self.too_many = self.too_many.saturating_add(1);
-        let next = now + jitter.after_429(self.too_many, window);
+        let next = now + wait(self.too_many);
         let by = if self.known {
             Probe::Call
         } else {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::outage::Failure;
+use crate::schedule::Jitter;
 use crate::troubles::Extent;
 use crate::verdict::Fault;
 use callbridge_call::EventTime;
@@ -36,7 +37,7 @@ fn fails(line: &mut Line, at: Duration, endpoint: Endpoint, fault: Fault) {
         boot: at,
     };
     line.sent(at, Part::of(endpoint));
-    line.failed(now, endpoint, failure, 1, &mut Jitter::new(7));
+    line.failed(now, endpoint, failure, 1, Jitter::new(7).shorter());
 }
 
 fn submitted(now: Duration) -> Passed {
@@ -129,7 +130,7 @@ fn an_outage_within_another_pause_is_what_is_shown() {
 #[test]
 fn a_trial_after_a_429_that_fails_opens_the_line_to_what_a_trouble_allows() {
     let mut line = open();
-    line.too_many(5 * S, 60 * S, &mut Jitter::new(7));
+    line.too_many(5 * S, |times| Jitter::new(7).after_429(times, 60 * S));
     assert_eq!(permit(&line, 8 * S), Permit::Trial { polls_first: false });
     line.sent(8 * S, Some(Part::Submissions));
     fails(&mut line, 8 * S, Endpoint::Submit, Fault::Request);

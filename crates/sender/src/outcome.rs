@@ -7,7 +7,7 @@ use super::line::Passed;
 use super::memory::Refused;
 use super::outage::Failure;
 use super::plan::Task;
-use super::schedule::{OTHERS_FIRST, TOKEN_END, next_poll};
+use super::schedule::{TOKEN_END, next_poll};
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
 use callbridge_call::EventTime;
 use callbridge_crm::{Answer, Endpoint, Heard, TokenInfo};
@@ -17,10 +17,6 @@ use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{FIRST_POLL, Fate, Fit, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
-use std::time::Duration;
-
-/// In an outage a call is a probe once in so many.
-const PROBES_MAX: u32 = 4;
 
 /// So often a poll that failed is made again soon.
 const FAULTY_POLLS: u32 = 5;
@@ -236,7 +232,9 @@ impl Core {
     pub(super) fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
         let window = self.budget.window();
         self.budget.refused(now);
-        self.line.too_many(now.boot, window, &mut self.jitter);
+        let retry = &mut self.retry;
+        self.line
+            .too_many(now.boot, |times| retry.after_429(times, window));
         self.back(flight, now, "429", ops);
     }
 
@@ -252,7 +250,7 @@ impl Core {
     fn passed(&mut self, now: Now, flight: &Flight, good: bool) {
         let passed = self.is_passed(now, flight);
         if let Task::Submit(row) = flight.plan.task {
-            self.others_passed(row);
+            self.retry.others_passed(row);
         }
         if good {
             self.line.good(passed);
@@ -267,7 +265,7 @@ impl Core {
             now: now.boot,
             endpoint: flight.plan.task.endpoint(),
             call,
-            first: call.is_none_or(|row| self.failures(row) == 0),
+            first: call.is_none_or(|row| self.retry.failures(row) == 0),
         }
     }
 
@@ -279,15 +277,15 @@ impl Core {
             sent: flight.sent,
             fault,
             why,
-            alone: call.map_or(0, |row| self.failures(row)),
+            alone: call.map_or(0, |row| self.retry.failures(row)),
         };
         let endpoint = flight.plan.task.endpoint();
         let waiting = match endpoint {
             Endpoint::Submit => self.unsent,
             _ => self.waiting,
         };
-        self.line
-            .failed(now, endpoint, failure, waiting, &mut self.jitter);
+        let shorter = self.retry.shorter();
+        self.line.failed(now, endpoint, failure, waiting, shorter);
     }
 
     fn died(
@@ -305,7 +303,7 @@ impl Core {
             self.failing(now, flight, Fault::Request, &message);
         }
         if let Some(row) = flight.plan.row() {
-            self.blamed.remove(&row);
+            self.retry.forget(row);
         }
         if reason == Reason::ServerError {
             if let Some(row) = flight
@@ -318,7 +316,7 @@ impl Core {
             }
         } else {
             if let Task::Submit(row) = flight.plan.task {
-                self.others_passed(row);
+                self.retry.others_passed(row);
             }
             match &flight.plan.task {
                 // calls after it are journaled: the fault is its own
@@ -350,7 +348,9 @@ impl Core {
     fn failed(&mut self, flight: &Flight, now: Now, fault: Fault, why: &str, ops: &mut Vec<Op>) {
         match &flight.plan.task {
             Task::Submit(row) => {
-                let wait = self.wait_after_failure(now, *row);
+                let until_probe = self.line.until_probe(now.boot);
+                let share = self.line.troubles().expected();
+                let wait = self.retry.wait(*row, until_probe, share, self.unsent);
                 let not_before = now.wall.plus(wait);
                 step(
                     flight,
@@ -358,7 +358,7 @@ impl Core {
                     Step::Returned {
                         not_before,
                         why: why.to_owned(),
-                        failures: self.failures(*row),
+                        failures: self.retry.failures(*row),
                     },
                     ops,
                 );
@@ -380,22 +380,6 @@ impl Core {
         }
     }
 
-    /// In a trouble a call waits until the next probe, or one after it: that takes another call
-    /// where there is one. Else it waits as long as its failures are unlikely.
-    fn wait_after_failure(&mut self, now: Now, row: RowId) -> Duration {
-        let Some(until) = self.line.until_probe(now.boot) else {
-            let share = self.line.troubles().expected();
-            let tries = self.blame(row, true).tries;
-            return self.jitter.backoff(tries, share);
-        };
-        let together = self.blame(row, false).together;
-        let others = u32::try_from(self.unsent.saturating_sub(1)).unwrap_or(u32::MAX);
-        match together.min(others).min(PROBES_MAX) {
-            0 => until,
-            probes => until * probes + OTHERS_FIRST,
-        }
-    }
-
     /// Stopped by no fault of the call: it keeps its place.
     fn back(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
         match &flight.plan.task {
@@ -403,7 +387,7 @@ impl Core {
                 let returned = Step::Returned {
                     not_before: now.wall,
                     why: why.to_owned(),
-                    failures: self.failures(*row),
+                    failures: self.retry.failures(*row),
                 };
                 step(flight, now, returned, ops);
             }
