@@ -3,10 +3,11 @@
 use super::cause::Permit;
 use super::core::Core;
 use super::plan::{Decision, Lane, Task};
-use super::schedule::{DEADLINE, OLD_POLL, PROBE, TOGETHER};
+use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::sweep::WORTH;
 use super::troubles::{Flying, Gate, Part};
-use callbridge_model::TokenPrint;
+use super::verdict::Halt;
+use callbridge_crm::Endpoint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Head, Unconfirmed};
 use std::time::Duration;
@@ -142,6 +143,34 @@ impl Core {
         }
     }
 
+    /// The ways that were left are gone, too.
+    fn look_for_ways(&mut self, now: Now) {
+        let gone = self.rights.polls_barred(now.boot)
+            && self.waiting > 0
+            && self.line.is_open()
+            && !self.confirms_otherwise(now);
+        if gone && let Some(why) = self.rights.take_bar() {
+            let halt = Halt::NoGrant(Endpoint::Poll);
+            self.line.halted(now.boot, halt, &why);
+        }
+    }
+
+    /// A call that neither polls, which are refused, nor sweeps will ever tell of: it was left to
+    /// the polls before, or no page can be read and a webhook was waited for as long as a requestId
+    /// lives.
+    fn untold<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
+        if !self.rights.polls_barred(now.boot) {
+            return None;
+        }
+        let old = |call: &Unconfirmed, age| call.age(now.wall) >= age;
+        let alone = head.alone.as_ref().filter(|it| old(it, OLD_POLL));
+        let pages = self.sweeper.ways.is_readable(now.wall);
+        let oldest = head.oldest_submitted.iter().filter(|_| !pages);
+        let oldest = oldest.filter(|it| old(it, DEADLINE));
+        let mut all = alone.into_iter().chain(oldest);
+        all.find(|it| !self.flights.has_call(it.row))
+    }
+
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
     fn pick_probe(&self, now: Now, head: &Head, flying: &[Flying]) -> Option<(Lane, Task)> {
         let troubles = self.line.troubles();
@@ -226,24 +255,10 @@ impl Core {
     fn ending<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
         let mut ending = head.oldest_submitted.iter().filter(|it| {
             let old = it.age(now.wall) >= DEADLINE;
-            let ends = old || self.token_ends(now, &it.token);
+            let ends = old || self.tokens.ends_soon(now, &it.token);
             ends && it.next_poll <= now.wall && self.may_poll(now, it)
         });
         ending.next()
-    }
-
-    /// The token ends soon, and with it all that can be asked of its requestIds.
-    fn token_ends(&self, now: Now, token: &TokenPrint) -> bool {
-        let (expires, soon) = match self.before.as_ref().filter(|it| it.token == *token) {
-            Some(before) => (Some(before.until), self.token_end.min(PROBE)),
-            None => {
-                let expires = self.info.as_ref().and_then(|info| info.expires_at);
-                (expires, self.token_end)
-            }
-        };
-        expires.is_some_and(|at| {
-            now.wall.plus(soon).floor_seconds() >= at && now.wall.floor_seconds() < at
-        })
     }
 
     fn may_poll(&self, now: Now, call: &Unconfirmed) -> bool {

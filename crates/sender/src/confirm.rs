@@ -92,7 +92,7 @@ impl Core {
         let apart = call.absent_at.is_none_or(apart);
         let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
-        let orphan = !self.reads(now, &call.token);
+        let orphan = !self.tokens.reads(now, &call.token);
         let age = call.age(now.wall);
         if orphan && (findings.complete && findings.telling || times >= 2) {
             let given_time = age >= self.sweeper.ways.persisting + PATIENCE;
@@ -102,7 +102,7 @@ impl Core {
         }
         let barred = self.rights.polls_barred(now.boot);
         if barred && !orphan && times >= 2 && age >= OLD_POLL {
-            return orphan::absent(&self.with_bar(call), true);
+            return orphan::absent(&self.rights.with_bar(call), true);
         }
         // an orphan is never left to the polls, nor is anything to polls that are refused
         let (times, alone) = match orphan || barred {

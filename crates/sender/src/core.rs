@@ -10,24 +10,21 @@ use super::errands::Errands;
 use super::flight::{Flight, Flights};
 use super::flow::Flow;
 use super::line::Line;
-use super::memory::{self, Memory, Recollection, Refused};
+use super::memory::{Memory, Recollection, Remembered};
 use super::pacer::STRAGGLER;
 use super::plan::{Known, Settings, Task};
 use super::retry::Retry;
 use super::rights::Rights;
-use super::schedule::{PROBE, TOKEN_END};
 use super::status::{self, SenderStatus};
 use super::sweep::Sweeper;
+use super::tokens::KnownTokens;
 use super::troubles::Part;
 use super::verdict::Context;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::TokenInfo;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};
-use callbridge_spool::{
-    Ask, Binding, FIRST_POLL, Fate, Head, Op, Row, RowId, SlotRow, State, Step, Unconfirmed,
-};
+use callbridge_spool::{Ask, FIRST_POLL, Fate, Head, Op, Row, RowId, State, Step, Unconfirmed};
 use std::time::Duration;
 
 /// A token that was replaced and lives on.
@@ -46,16 +43,9 @@ pub struct Core {
     pub(super) budget: Budget,
     pub(super) line: Line,
     pub(super) retry: Retry,
-    pub(super) token: Option<TokenPrint>,
-    /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
-    pub(super) before: Option<Before>,
-    /// When the token in use is asked about before all else, since it ends soon.
-    pub(super) token_end: Duration,
-    pub(super) info: Option<TokenInfo>,
-    pub(super) binding: Binding,
+    pub(super) tokens: KnownTokens,
     pub(super) flights: Flights,
     pub(super) requests: Requests,
-    pub(super) expires_in_days: Option<u32>,
     pub(super) polled_last: bool,
     pub(super) sweeper: Sweeper,
     pub(super) errands: Errands,
@@ -73,14 +63,7 @@ pub struct Core {
     pub(super) waiting: u64,
     /// The latest acceptance of a call that is journaled.
     pub(super) settled_to: EventTime,
-    /// The last token there was, over restarts.
-    pub(super) last_token: Option<TokenPrint>,
-    /// The token that was refused last, and when, since boot.
-    pub(super) refused: Option<(Refused, Duration)>,
-    /// [`Memory`] as it is stored.
-    pub(super) remembered: String,
-    /// What could not be read of it at the start.
-    pub(super) doubts: Vec<String>,
+    pub(super) memory: Remembered,
 }
 
 impl Core {
@@ -94,20 +77,16 @@ impl Core {
             settings,
             budget,
             line: Line::new(memory.streaks),
-            token: None,
-            before: None,
-            token_end: TOKEN_END,
-            info: None,
-            binding: known.binding,
+            tokens: KnownTokens::new(
+                known.binding,
+                memory.token,
+                memory.refused,
+                &known.slots,
+                now,
+            ),
             flights: Flights::default(),
             requests: Requests::new(),
-            expires_in_days: None,
             polled_last: false,
-            // what can be read in part only is written anew before anything is sent
-            remembered: known.memory.unwrap_or_default(),
-            doubts,
-            last_token: memory.token.clone(),
-            refused: refused(memory.refused.clone(), &known.slots, now),
             sweeper: Sweeper::new(memory.ways),
             errands: Errands::default(),
             rights: Rights::default(),
@@ -118,6 +97,7 @@ impl Core {
             unsent: 0,
             waiting: 0,
             settled_to: EventTime::from_micros(0),
+            memory: Remembered::new(known.memory, doubts),
         };
         core.line.token(false);
         core.remember(now, &mut ops);
@@ -163,22 +143,15 @@ impl Core {
     pub fn ask(&self, now: Now) -> Ask {
         Ask {
             now: now.wall,
-            tokens: self.tokens(now).cloned().collect(),
+            tokens: self.tokens.living(now).cloned().collect(),
             ripe_before: self.ripe_before(now),
             untried_first: self.line.troubles().next(Part::Submissions).is_some(),
         }
     }
 
-    /// The tokens whose requestIds can be read, the one in use first.
-    pub(super) fn tokens(&self, now: Now) -> impl Iterator<Item = &TokenPrint> {
-        let lives = |it: &&Before| now.wall.floor_seconds() < it.until;
-        let before = self.before.as_ref().filter(lives).map(|it| &it.token);
-        self.token.iter().chain(before)
-    }
-
-    /// A requestId of this token can be read.
-    pub(super) fn reads(&self, now: Now, token: &TokenPrint) -> bool {
-        self.tokens(now).any(|it| it == token)
+    /// Pages of the journal, or webhooks.
+    pub(super) fn confirms_otherwise(&self, now: Now) -> bool {
+        self.sweeper.ways.is_readable(now.wall) || !self.flow.left(now.wall).is_zero()
     }
 
     /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
@@ -193,29 +166,24 @@ impl Core {
 
     /// The token before the one in use, while it lives on.
     pub fn before(&mut self, before: Option<Before>) {
-        self.before = before.filter(|it| Some(&it.token) != self.token.as_ref());
+        self.tokens.set_before(before);
     }
 
     /// The token in use; `None` when there is none. The same one again changes nothing.
     pub fn token(&mut self, token: Option<TokenPrint>) {
-        if self.token != token {
-            self.line.token(token.is_some());
-            let refused = self.refused.as_ref();
-            if let Some((_, at)) = refused.filter(|(it, _)| token.as_ref() == Some(&it.token)) {
-                self.line.refused_before(*at + PROBE);
-            }
-            if token.is_some() && self.last_token != token {
-                self.sweeper.renewed();
-                self.last_token.clone_from(&token);
-            }
-            self.token = token;
-            self.before = None;
-            self.token_end = TOKEN_END;
-            self.info = None;
-            self.expires_in_days = None;
-            self.probe = None;
-            self.rights.forget_token();
+        let present = token.is_some();
+        let Some(replaced) = self.tokens.replace(token) else {
+            return;
+        };
+        self.line.token(present);
+        if let Some(until) = replaced.refused_until {
+            self.line.refused_before(until);
         }
+        if replaced.renewed {
+            self.sweeper.renewed();
+        }
+        self.probe = None;
+        self.rights.forget_token();
     }
 
     /// What is to be remembered, where it is no longer what is stored.
@@ -226,17 +194,15 @@ impl Core {
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
             streaks: self.line.streaks(),
-            token: self.last_token.clone(),
-            refused: self.refused.as_ref().map(|(refused, _)| refused.clone()),
+            token: self.tokens.last().cloned(),
+            refused: self.tokens.refused().cloned(),
         };
-        let text = memory.text();
-        if text != self.remembered {
-            self.remembered.clone_from(&text);
-            ops.push(Op::Meta {
-                key: memory::KEY.to_owned(),
-                value: text,
-            });
-        }
+        ops.extend(self.memory.update(&memory));
+    }
+
+    /// What could not be read of what was remembered.
+    pub fn doubts(&self) -> &[String] {
+        self.memory.doubts()
     }
 
     /// Requests under way.
@@ -275,14 +241,14 @@ impl Core {
                 cure: "start without --dry-run: until then nothing is submitted".to_owned(),
             });
         }
-        let present = self.token.is_some();
+        let present = self.tokens.current().is_some();
         SenderStatus {
-            token: status::token(self.info.as_ref(), cause.map(|(cause, _)| cause), present),
+            token: status::token(self.tokens.info(), cause.map(|(cause, _)| cause), present),
             pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),
             backlog: self.budget.backlog(head, self.calls_a_sweep(now), now),
-            expires_in_days: self.expires_in_days,
+            expires_in_days: self.tokens.expires_in_days(),
             under_way: self.flights.count(),
             ..self.budget.status(now)
         }
@@ -290,7 +256,10 @@ impl Core {
 
     /// What fails while the rest works, in words.
     fn troubles(&self, now: Now) -> Vec<Trouble> {
-        let (beside, barred) = (self.line.beside(), self.barred_polls(now));
+        let (beside, barred) = (
+            self.line.beside(),
+            self.rights.trouble(self.sweeper.ways.is_readable(now.wall)),
+        );
         let other_works = beside.len() == 1 && barred.is_none();
         let told = beside.into_iter().map(|trouble| Trouble {
             part: trouble.part.word().to_owned(),
@@ -320,19 +289,6 @@ impl Core {
             trouble: troubles.next(Part::Submissions).is_some(),
         }
     }
-}
-
-/// When the token was refused last. A request of it that a kill cut short may have arrived until
-/// now, however long before it was meant to leave.
-fn refused(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
-    let mut last = last?;
-    let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;
-    if slots.iter().any(cut) {
-        last.at = now.wall.plus(STRAGGLER);
-        return Some((last, now.boot + STRAGGLER));
-    }
-    let since = now.wall.since(last.at);
-    Some((last, now.boot.saturating_sub(since)))
 }
 
 #[cfg(test)]

@@ -106,7 +106,9 @@ impl Core {
         let just = |(it, at): &(Errand, Duration)| it == errand && *at + AGAIN > now.boot;
         // a command is told by the service itself that it may not ask
         let asks = matches!(errand, Errand::FieldPoll(_));
-        errand.token().is_none_or(|token| self.reads(now, token))
+        errand
+            .token()
+            .is_none_or(|token| self.tokens.reads(now, token))
             && !(asks && self.rights.polls_barred(now.boot))
             && self.is_granted(errand)
             && !self.flights.errands().any(|other| other.is_like(errand))
@@ -123,8 +125,7 @@ impl Core {
                 return true;
             }
         };
-        let info = self.info.as_ref();
-        info.is_none_or(|info| info.may("PERMISSION_OPEN_API_LEAD", scope))
+        self.tokens.may_with_leads(scope)
     }
 
     /// Makes its request.
@@ -192,8 +193,8 @@ impl Core {
         match &answer {
             Answer::Unauthorized | Answer::TokenState { .. } => {
                 kind = Kind::TokenRefused;
-                self.over(&flight.token);
-                if self.token.as_ref() == Some(&flight.token) {
+                self.tokens.over(&flight.token);
+                if self.tokens.is_current(&flight.token) {
                     let words = answer.words();
                     self.halted(now, &flight.token, Halt::TokenRefused, &words);
                 }

@@ -207,13 +207,13 @@ fn what_the_token_s_record_does_not_grant_is_not_tried() {
         if let Some(grants) = &mut info.grants {
             grants.retain(|it| it.permission != "PERMISSION_OPEN_API_LEAD" || it.scope != scope);
         }
-        core.info = Some(info);
+        core.tokens.show(info);
         assert_eq!(lane(&mut core, at(2), &head(errand.clone())), None);
         let silent = TokenInfo {
             grants: None,
             ..super::tests::info()
         };
-        core.info = Some(silent);
+        core.tokens.show(silent);
         assert_eq!(lane(&mut core, at(2), &head(errand)), Some(Lane::Errand));
     }
 }
@@ -309,7 +309,7 @@ fn while_webhooks_flow_a_call_is_left_to_them_for_two_minutes() {
 fn a_deadline_does_not_wait_for_webhooks() {
     let mut core = ready(Settings::default());
     let hour = at(3600).wall.floor_seconds();
-    core.info = Some(TokenInfo {
+    core.tokens.show(TokenInfo {
         expires_at: Some(hour),
         ..super::tests::info()
     });

@@ -20,7 +20,7 @@ impl Core {
     pub fn launch(&mut self, now: Now, plan: Plan, about: About) -> Launch {
         let slot = plan.slot;
         let mut ops = Vec::new();
-        let request = self.token_for(now, &plan.task).and_then(|token| {
+        let request = self.tokens.fitting(now, &plan.task).and_then(|token| {
             let request = self.request(now, &plan.task, about, &mut ops)?;
             Some((token, request))
         });
@@ -39,13 +39,7 @@ impl Core {
             wall_sent: now.wall,
         };
         ops.push(self.budget.launched(now, slot, &flight));
-        if let Some((refused, at)) = self
-            .refused
-            .as_mut()
-            .filter(|(it, _)| it.token == flight.token)
-        {
-            // a kill may keep its answer from us: the next one counts from here
-            (refused.at, *at) = (now.wall, now.boot);
+        if self.tokens.launched(now, &flight.token) {
             self.remember(now, &mut ops);
         }
         if flight.plan.task == Task::TokenInfo {
@@ -59,20 +53,6 @@ impl Core {
             request,
             token,
             ops,
-        }
-    }
-
-    /// A requestId is asked for with the token that it was given to (§4.6), all else with the one
-    /// in use.
-    fn token_for(&self, now: Now, task: &Task) -> Option<TokenPrint> {
-        let own = match task {
-            Task::Poll(call) => Some(&call.token),
-            Task::Errand(errand) => errand.token(),
-            Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo => None,
-        };
-        match own {
-            Some(own) => self.reads(now, own).then(|| own.clone()),
-            None => self.token.clone(),
         }
     }
 
@@ -93,7 +73,7 @@ impl Core {
             self.sweeper.dropped();
         }
         self.budget.never_sent(slot);
-        self.remembered.clear(); // what the launch remembered is not stored
+        self.memory.not_stored();
     }
 
     fn request(
@@ -124,7 +104,7 @@ impl Core {
     fn sweep(&mut self, now: Now, sought: Vec<Unconfirmed>) -> Option<Request> {
         // while polls are refused nothing but a sweep finds a call, whatever its token
         let polls = !self.rights.polls_barred(now.boot);
-        let tokens: Vec<TokenPrint> = self.tokens(now).filter(|_| polls).cloned().collect();
+        let tokens: Vec<TokenPrint> = self.tokens.living(now).filter(|_| polls).cloned().collect();
         let ripe_before = self.ripe_before(now);
         let sought = sought
             .into_iter()

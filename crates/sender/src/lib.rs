@@ -29,6 +29,7 @@
 //! | `flow` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
+//! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
 //! | [`once`] | `token/info` where no daemon runs |
 //! | [`status`] | what is shown |
@@ -64,6 +65,7 @@ pub mod share;
 pub mod status;
 pub mod sweep;
 pub mod token;
+mod tokens;
 pub mod told;
 pub mod troubles;
 pub mod verdict;

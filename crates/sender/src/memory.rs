@@ -4,6 +4,7 @@ use super::line::Streak;
 use super::sweep::ways::Ways;
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
+use callbridge_spool::Op;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -109,6 +110,43 @@ impl Memory {
     pub fn text(&self) -> String {
         // numbers, words and options of them; and an empty text would be read as doubt
         serde_json::to_string(self).unwrap_or_default()
+    }
+}
+
+/// [`Memory`] as the spool holds it.
+#[derive(Debug)]
+pub(super) struct Remembered {
+    stored: String,
+    doubts: Vec<String>,
+}
+
+impl Remembered {
+    /// What is stored at a start, and what could not be read of it: that is written anew before
+    /// anything is sent.
+    pub(super) fn new(stored: Option<String>, doubts: Vec<String>) -> Self {
+        let stored = stored.unwrap_or_default();
+        Self { stored, doubts }
+    }
+
+    /// What could not be read at the start.
+    pub(super) fn doubts(&self) -> &[String] {
+        &self.doubts
+    }
+
+    /// What is to be stored, where it is no longer what is.
+    pub(super) fn update(&mut self, memory: &Memory) -> Option<Op> {
+        let value = memory.text();
+        if value == self.stored {
+            return None;
+        }
+        self.stored.clone_from(&value);
+        let key = KEY.to_owned();
+        Some(Op::Meta { key, value })
+    }
+
+    /// The last update could not be committed: the next one is stored whatever it says.
+    pub(super) fn not_stored(&mut self) {
+        self.stored.clear();
     }
 }
 

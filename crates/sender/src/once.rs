@@ -84,7 +84,7 @@ impl<'a> Once<'a> {
             ..Settings::default()
         };
         let (mut core, ops) = Core::start(settings, known, clock::now());
-        super::log::doubted(&core.doubts);
+        super::log::doubted(core.doubts());
         core.token(Some(print(token)));
         Ok(Self {
             core,

@@ -4,18 +4,17 @@ use super::core::Core;
 use super::flight::Flight;
 use super::kind::Kind;
 use super::line::Passed;
-use super::memory::Refused;
 use super::outage::Failure;
 use super::plan::Task;
-use super::schedule::{TOKEN_END, next_poll};
+use super::schedule::next_poll;
+use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
-use callbridge_call::EventTime;
 use callbridge_crm::{Answer, Endpoint, Heard, TokenInfo};
 use callbridge_leads::errand::due::Errand;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{FIRST_POLL, Fate, Fit, Op, RowId, Step, Unconfirmed};
+use callbridge_spool::{FIRST_POLL, Fate, Op, RowId, Step, Unconfirmed};
 use serde_json::Value;
 
 /// So often a poll that failed is made again soon.
@@ -84,7 +83,7 @@ impl Core {
         let mut ops = Vec::new();
         ops.extend(self.budget.answered(now, slot, &flight, &heard.answer));
         if let Some(expiry) = heard.expiry {
-            self.expires_in_days = Some(expiry.days);
+            self.tokens.warned(expiry.days);
         }
         let beside = self.rights.ended(slot);
         if let Task::Errand(errand) = &flight.plan.task {
@@ -148,7 +147,7 @@ impl Core {
     /// The verdict's consequences; the words to log.
     fn apply(&mut self, now: Now, flight: &Flight, verdict: Verdict, ops: &mut Vec<Op>) -> String {
         // what an old token was told says nothing about the new one
-        let current = self.token.as_ref() == Some(&flight.token);
+        let current = self.tokens.is_current(&flight.token);
         match verdict {
             Verdict::Submitted { request_id } => {
                 self.passed(now, flight, true);
@@ -203,7 +202,7 @@ impl Core {
                 if current {
                     self.halted(now, &flight.token, halt, &why);
                 } else if halt == Halt::TokenRefused {
-                    self.over(&flight.token);
+                    self.tokens.over(&flight.token);
                 }
                 self.back(flight, now, &why, ops);
                 why
@@ -405,64 +404,55 @@ impl Core {
         }
     }
 
-    /// The token before the one in use is dead: what it made can only be looked for.
-    pub(super) fn over(&mut self, token: &TokenPrint) {
-        self.before.take_if(|before| before.token == *token);
-    }
-
     pub(super) fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
         if halt == Halt::TokenRefused {
-            self.info = None;
-            let (token, at) = (token.clone(), now.wall);
-            self.refused = Some((Refused { token, at }, now.boot));
+            self.tokens.refuse(now, token);
         }
         self.line.halted(now.boot, halt, why);
     }
 
     /// The token's record: is it ours, and may it do what we do?
     fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
-        let company = info.company.to_string();
-        // a record without its application is taken to be of the one that is bound
-        let application = info.application.map(|id| id.to_string());
-        let application = application.or_else(|| self.binding.application.clone());
-        let application = application.unwrap_or_default();
-        let fit = self.binding.fits_company(&company, &application);
-        let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
-        let whose = format!("it is of {} ({company})", info.company_name);
-        let left = info
-            .expires_at
-            .map(|at| EventTime::from_seconds(at.get()).since(now.wall));
-        self.token_end = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
-        self.rights_read(now, &info, ops);
-        self.info = Some(info);
-        self.refused = None;
-        match fit {
-            Fit::Other => {
-                let bound = self.binding.company.as_deref().unwrap_or("none");
-                let bound_application = self.binding.application.as_deref().unwrap_or("none");
-                self.line.wrong_company(format!(
-                    "{whose}, application {application}; bound to company {bound}, \
-                     application {bound_application}"
-                ));
-                return;
-            }
-            Fit::Unbound => {
-                self.binding.company = Some(company.clone());
-                self.binding.application = Some(application.clone());
-                ops.push(Op::BindCompany {
-                    company,
-                    application,
-                });
-            }
-            Fit::Same => {}
+        if self.rights.read(now, &info, ops) {
+            self.sweeper.granted();
         }
-        if may {
-            if self.line.is_open() || !self.rights.was_beside() {
-                self.line.fine(now.boot);
+        match self.tokens.read(now, info, ops) {
+            Standing::Good => {
+                if self.line.is_open() || !self.rights.was_beside() {
+                    self.line.fine(now.boot);
+                }
             }
-        } else {
-            self.line
-                .halted(now.boot, Halt::NoGrant(Endpoint::Submit), "");
+            Standing::Foreign(why) => self.line.wrong_company(why),
+            Standing::NoGrant => {
+                let halt = Halt::NoGrant(Endpoint::Submit);
+                self.line.halted(now.boot, halt, "");
+            }
+        }
+    }
+
+    /// An answer says something else of the token's rights than its record.
+    fn rights_doubted(&mut self, now: Now, errand: Option<&Errand>, answer: &Answer) {
+        if self.tokens.is_doubted_by(errand, answer) {
+            self.rights.doubt(now.boot);
+        }
+    }
+
+    /// A poll was refused for want of a right: calls are confirmed in other ways, where there are
+    /// any; else nothing goes out, for what is sent could not be confirmed.
+    fn unpolled(&mut self, now: Now, flight: &Flight, why: &str) -> bool {
+        if self.confirms_otherwise(now) {
+            self.rights.bar_polls(now, why);
+            return true;
+        }
+        self.rights.polls_work(); // the pause itself asks again
+        self.halted(now, &flight.token, Halt::NoGrant(Endpoint::Poll), why);
+        false
+    }
+
+    /// The same of a write of fields: calls that wait are not asked for in vain either.
+    pub(super) fn errand_unpolled(&mut self, now: Now, why: &str) {
+        if self.confirms_otherwise(now) {
+            self.rights.bar_polls(now, why);
         }
     }
 }

@@ -2,18 +2,14 @@
 //! may give a right, or take one, at any time (§5.4.1); and where it may not ask with its
 //! requestIds (403), what else confirms calls.
 
-use super::core::Core;
-use super::flight::Flight;
-use super::schedule::{DEADLINE, OLD_POLL, PROBE};
-use super::verdict::Halt;
+use super::schedule::PROBE;
 use callbridge_call::EventTime;
-use callbridge_crm::{Answer, Endpoint, TokenInfo};
+use callbridge_crm::TokenInfo;
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::Told;
-use callbridge_leads::errand::due::{Asked, Errand};
 use callbridge_model::clock::Now;
 use callbridge_model::status::Trouble;
-use callbridge_spool::{Head, Op, Unconfirmed};
+use callbridge_spool::{Op, Unconfirmed};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -95,9 +91,24 @@ impl Rights {
         }
     }
 
-    /// The record was read. The rights that it shows and the one before did not; all of them where
-    /// none was read yet.
-    fn read(&mut self, now: Duration, info: &TokenInfo) -> BTreeSet<String> {
+    /// The record was read: what rested for want of a right that is there now goes on at once.
+    /// Whether the journal's pages may be read that could not be before.
+    pub(super) fn read(&mut self, now: Now, info: &TokenInfo, ops: &mut Vec<Op>) -> bool {
+        let first = self.seen.is_none();
+        let gained = self.gained(now.boot, info);
+        if gained.is_empty() {
+            return false;
+        }
+        let at = now.wall;
+        let told = Box::new(Told::Granted);
+        ops.push(Op::Lead(LeadChange::Request { told, at }));
+        self.polls_work();
+        !first && gained.contains(CALL_READ)
+    }
+
+    /// The rights that the record shows and the one before did not; all of them where none was
+    /// read yet.
+    fn gained(&mut self, now: Duration, info: &TokenInfo) -> BTreeSet<String> {
         self.due = Some(now + HOURLY);
         let Some(grants) = &info.grants else {
             return BTreeSet::new();
@@ -112,13 +123,19 @@ impl Rights {
         self.barred.as_ref().is_some_and(|it| now < it.until)
     }
 
-    fn bar_polls(&mut self, now: Now, why: &str) {
+    /// A poll was refused.
+    pub(super) fn bar_polls(&mut self, now: Now, why: &str) {
         let since = self.barred.as_ref().map_or(now.wall, |it| it.since);
         self.barred = Some(Barred {
             why: why.to_owned(),
             since,
             until: now.boot + HOURLY,
         });
+    }
+
+    /// Polls are no longer barred, and this was why they were.
+    pub(super) fn take_bar(&mut self) -> Option<String> {
+        self.barred.take().map(|barred| barred.why)
     }
 
     /// A poll was answered.
@@ -135,119 +152,21 @@ impl Rights {
         let barred = self.barred.as_ref().map(|_| now + PROBE);
         [due, barred].into_iter().flatten().min()
     }
-}
-
-impl Core {
-    /// The record was read: what rested for want of a right that is there now goes on at once.
-    pub(super) fn rights_read(&mut self, now: Now, info: &TokenInfo, ops: &mut Vec<Op>) {
-        let first = self.rights.seen.is_none();
-        let gained = self.rights.read(now.boot, info);
-        if gained.is_empty() {
-            return;
-        }
-        let at = now.wall;
-        let told = Box::new(Told::Granted);
-        ops.push(Op::Lead(LeadChange::Request { told, at }));
-        self.rights.polls_work();
-        if !first && gained.contains(CALL_READ) {
-            self.sweeper.granted();
-        }
-    }
-
-    /// An answer says something else of the token's rights than its record.
-    pub(super) fn rights_doubted(&mut self, now: Now, errand: Option<&Errand>, answer: &Answer) {
-        let may = |scope| {
-            let info = self.info.as_ref();
-            info.is_none_or(|info| info.may("PERMISSION_OPEN_API_LEAD", scope))
-        };
-        let against = answer.is_good()
-            && match errand {
-                Some(Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. })) => {
-                    !may("SAVE")
-                }
-                Some(Errand::LookUp(_) | Errand::Backfill(_)) => !may("READ"),
-                Some(
-                    Errand::Catalogue
-                    | Errand::FieldPoll(_)
-                    | Errand::Asked(_, Asked::CrmFields | Asked::Poll { .. }),
-                )
-                | None => false,
-            };
-        if against || matches!(answer, Answer::Forbidden { .. }) {
-            self.rights.doubt(now.boot);
-        }
-    }
-
-    /// A poll was refused for want of a right: calls are confirmed in other ways, where there are
-    /// any; else nothing goes out, for what is sent could not be confirmed.
-    pub(super) fn unpolled(&mut self, now: Now, flight: &Flight, why: &str) -> bool {
-        if self.confirms_otherwise(now) {
-            self.rights.bar_polls(now, why);
-            return true;
-        }
-        self.rights.polls_work(); // the pause itself asks again
-        self.halted(now, &flight.token, Halt::NoGrant(Endpoint::Poll), why);
-        false
-    }
-
-    /// The same of a write of fields: calls that wait are not asked for in vain either.
-    pub(super) fn errand_unpolled(&mut self, now: Now, why: &str) {
-        if self.confirms_otherwise(now) {
-            self.rights.bar_polls(now, why);
-        }
-    }
-
-    /// Pages of the journal, or webhooks.
-    pub(super) fn confirms_otherwise(&self, now: Now) -> bool {
-        self.sweeper.ways.is_readable(now.wall) || !self.flow.left(now.wall).is_zero()
-    }
-
-    /// The ways that were left are gone, too.
-    pub(super) fn look_for_ways(&mut self, now: Now) {
-        let gone = self.rights.polls_barred(now.boot)
-            && self.waiting > 0
-            && self.line.is_open()
-            && !self.confirms_otherwise(now);
-        if let Some(barred) = self.rights.barred.take_if(|_| gone) {
-            let halt = Halt::NoGrant(Endpoint::Poll);
-            self.line.halted(now.boot, halt, &barred.why);
-        }
-    }
-
-    /// A call that neither polls, which are refused, nor sweeps will ever tell of: it was left to
-    /// the polls before, or no page can be read and a webhook was waited for as long as a requestId
-    /// lives.
-    pub(super) fn untold<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
-        if !self.rights.polls_barred(now.boot) {
-            return None;
-        }
-        let old = |call: &Unconfirmed, age| call.age(now.wall) >= age;
-        let alone = head.alone.as_ref().filter(|it| old(it, OLD_POLL));
-        let pages = self.sweeper.ways.is_readable(now.wall);
-        let oldest = head.oldest_submitted.iter().filter(|_| !pages);
-        let oldest = oldest.filter(|it| old(it, DEADLINE));
-        let mut all = alone.into_iter().chain(oldest);
-        all.find(|it| !self.flights.has_call(it.row))
-    }
 
     /// The call with the reason why nobody could be asked about it.
     pub(super) fn with_bar(&self, call: &Unconfirmed) -> Unconfirmed {
         let mut call = call.clone();
-        if let Some(barred) = self
-            .rights
-            .barred
-            .as_ref()
-            .filter(|_| call.message.is_empty())
-        {
+        if let Some(barred) = self.barred.as_ref().filter(|_| call.message.is_empty()) {
             call.message.clone_from(&barred.why);
         }
         call
     }
 
-    /// As `status` shows it: polls are refused while the rest works.
-    pub(super) fn barred_polls(&self, now: Now) -> Option<Trouble> {
-        let barred = self.rights.barred.as_ref()?;
-        let instead = match self.sweeper.ways.is_readable(now.wall) {
+    /// As `status` shows it: polls are refused while the rest works; `pages` where the journal can
+    /// be read.
+    pub(super) fn trouble(&self, pages: bool) -> Option<Trouble> {
+        let barred = self.barred.as_ref()?;
+        let instead = match pages {
             true => "pages of the CRM's journal are read instead",
             false => "webhooks alone tell whether calls are journaled",
         };

@@ -180,7 +180,7 @@ impl Sender {
             .await?;
         let now = clock::now();
         let (core, mut ops) = Core::start(self.settings, known, now);
-        doubted(&core.doubts);
+        doubted(core.doubts());
         ops.extend(core.interrupted(&sending, now));
         if !sending.is_empty() {
             info!(

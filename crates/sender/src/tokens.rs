@@ -1,0 +1,284 @@
+//! The token in use and the one before it: what their requestIds can be asked with, what the
+//! record says, and which token was refused.
+
+use super::core::Before;
+use super::memory::Refused;
+use super::pacer::STRAGGLER;
+use super::plan::Task;
+use super::schedule::{PROBE, TOKEN_END};
+use callbridge_call::EventTime;
+use callbridge_crm::{Answer, TokenInfo};
+use callbridge_leads::errand::due::{Asked, Errand};
+use callbridge_model::TokenPrint;
+use callbridge_model::clock::Now;
+use callbridge_spool::{Binding, Fit, Op, SlotRow};
+use std::time::Duration;
+
+/// What is known of the tokens.
+#[derive(Debug)]
+pub(super) struct KnownTokens {
+    current: Option<TokenPrint>,
+    /// The one before it, and its end: nothing but its own requestIds is asked with it (§4.6).
+    before: Option<Before>,
+    /// The token in use is asked with before all else so long before its end.
+    ends_within: Duration,
+    info: Option<TokenInfo>,
+    binding: Binding,
+    expires_in_days: Option<u32>,
+    /// The last token there was, over restarts.
+    last: Option<TokenPrint>,
+    /// The token that was refused last, and when, since boot.
+    refused: Option<(Refused, Duration)>,
+}
+
+/// The token in use is another one now.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replaced {
+    /// It is not the last one there was, be it before a restart.
+    pub(super) renewed: bool,
+    /// It was refused before, and is asked about again at this moment since boot.
+    pub(super) refused_until: Option<Duration>,
+}
+
+/// What the token's record says of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Ours, and it may submit.
+    Good,
+    /// Another company's or application's, in words.
+    Foreign(String),
+    /// Ours, and it may not submit.
+    NoGrant,
+}
+
+impl KnownTokens {
+    /// None yet; `last` and `refused` are remembered, `slots` those of the requests before.
+    pub(super) fn new(
+        binding: Binding,
+        last: Option<TokenPrint>,
+        refused: Option<Refused>,
+        slots: &[SlotRow],
+        now: Now,
+    ) -> Self {
+        Self {
+            current: None,
+            before: None,
+            ends_within: TOKEN_END,
+            info: None,
+            binding,
+            expires_in_days: None,
+            last,
+            refused: refused_at(refused, slots, now),
+        }
+    }
+
+    /// The token in use.
+    pub(super) fn current(&self) -> Option<&TokenPrint> {
+        self.current.as_ref()
+    }
+
+    /// It is this one.
+    pub(super) fn is_current(&self, token: &TokenPrint) -> bool {
+        self.current.as_ref() == Some(token)
+    }
+
+    /// The record of the token in use.
+    pub(super) fn info(&self) -> Option<&TokenInfo> {
+        self.info.as_ref()
+    }
+
+    /// Days until the token ends, when the service warned of it.
+    pub(super) fn expires_in_days(&self) -> Option<u32> {
+        self.expires_in_days
+    }
+
+    /// The last token there was, to be remembered.
+    pub(super) fn last(&self) -> Option<&TokenPrint> {
+        self.last.as_ref()
+    }
+
+    /// The token that was refused last, to be remembered.
+    pub(super) fn refused(&self) -> Option<&Refused> {
+        self.refused.as_ref().map(|(refused, _)| refused)
+    }
+
+    /// The tokens whose requestIds can be read, the one in use first.
+    pub(super) fn living(&self, now: Now) -> impl Iterator<Item = &TokenPrint> {
+        let lives = |it: &&Before| now.wall.floor_seconds() < it.until;
+        let before = self.before.as_ref().filter(lives).map(|it| &it.token);
+        self.current.iter().chain(before)
+    }
+
+    /// A requestId of this token can be read.
+    pub(super) fn reads(&self, now: Now, token: &TokenPrint) -> bool {
+        self.living(now).any(|it| it == token)
+    }
+
+    /// A requestId is asked for with the token that it was given to (§4.6), all else with the one
+    /// in use.
+    pub(super) fn fitting(&self, now: Now, task: &Task) -> Option<TokenPrint> {
+        let own = match task {
+            Task::Poll(call) => Some(&call.token),
+            Task::Errand(errand) => errand.token(),
+            Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo => None,
+        };
+        match own {
+            Some(own) => self.reads(now, own).then(|| own.clone()),
+            None => self.current.clone(),
+        }
+    }
+
+    /// The token ends soon, and with it all that can be asked of its requestIds.
+    pub(super) fn ends_soon(&self, now: Now, token: &TokenPrint) -> bool {
+        let (expires, soon) = match self.before.as_ref().filter(|it| it.token == *token) {
+            Some(before) => (Some(before.until), self.ends_within.min(PROBE)),
+            None => {
+                let expires = self.info.as_ref().and_then(|info| info.expires_at);
+                (expires, self.ends_within)
+            }
+        };
+        expires.is_some_and(|at| {
+            now.wall.plus(soon).floor_seconds() >= at && now.wall.floor_seconds() < at
+        })
+    }
+
+    /// Nothing in its record speaks against this right about leads.
+    pub(super) fn may_with_leads(&self, scope: &str) -> bool {
+        let info = self.info.as_ref();
+        info.is_none_or(|info| info.may("PERMISSION_OPEN_API_LEAD", scope))
+    }
+
+    /// An answer says something else of the token's rights than its record.
+    pub(super) fn is_doubted_by(&self, errand: Option<&Errand>, answer: &Answer) -> bool {
+        let against = answer.is_good()
+            && match errand {
+                Some(Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. })) => {
+                    !self.may_with_leads("SAVE")
+                }
+                Some(Errand::LookUp(_) | Errand::Backfill(_)) => !self.may_with_leads("READ"),
+                Some(
+                    Errand::Catalogue
+                    | Errand::FieldPoll(_)
+                    | Errand::Asked(_, Asked::CrmFields | Asked::Poll { .. }),
+                )
+                | None => false,
+            };
+        against || matches!(answer, Answer::Forbidden { .. })
+    }
+
+    /// The token before the one in use, while it lives on.
+    pub(super) fn set_before(&mut self, before: Option<Before>) {
+        self.before = before.filter(|it| Some(&it.token) != self.current.as_ref());
+    }
+
+    /// The token in use; `None` where it is the same one again.
+    pub(super) fn replace(&mut self, token: Option<TokenPrint>) -> Option<Replaced> {
+        if self.current == token {
+            return None;
+        }
+        let refused = self.refused.as_ref();
+        let refused = refused.filter(|(it, _)| token.as_ref() == Some(&it.token));
+        let replaced = Replaced {
+            renewed: token.is_some() && self.last != token,
+            refused_until: refused.map(|(_, at)| *at + PROBE),
+        };
+        if replaced.renewed {
+            self.last.clone_from(&token);
+        }
+        self.current = token;
+        self.before = None;
+        self.ends_within = TOKEN_END;
+        self.info = None;
+        self.expires_in_days = None;
+        Some(replaced)
+    }
+
+    /// A request goes out with this token. Where it was refused a kill may keep the answer from
+    /// us: the next one counts from here, and that is to be remembered.
+    pub(super) fn launched(&mut self, now: Now, token: &TokenPrint) -> bool {
+        let refused = self.refused.as_mut().filter(|(it, _)| it.token == *token);
+        let Some((refused, at)) = refused else {
+            return false;
+        };
+        (refused.at, *at) = (now.wall, now.boot);
+        true
+    }
+
+    /// The service warned that the token ends.
+    pub(super) fn warned(&mut self, days: u32) {
+        self.expires_in_days = Some(days);
+    }
+
+    /// The token before the one in use is dead: what it made can only be looked for.
+    pub(super) fn over(&mut self, token: &TokenPrint) {
+        self.before.take_if(|before| before.token == *token);
+    }
+
+    /// The token in use was refused.
+    pub(super) fn refuse(&mut self, now: Now, token: &TokenPrint) {
+        self.info = None;
+        let (token, at) = (token.clone(), now.wall);
+        self.refused = Some((Refused { token, at }, now.boot));
+    }
+
+    /// The token's record was read: is it ours, and may it do what we do?
+    pub(super) fn read(&mut self, now: Now, info: TokenInfo, ops: &mut Vec<Op>) -> Standing {
+        let company = info.company.to_string();
+        // a record without its application is taken to be of the one that is bound
+        let application = info.application.map(|id| id.to_string());
+        let application = application.or_else(|| self.binding.application.clone());
+        let application = application.unwrap_or_default();
+        let fit = self.binding.fits_company(&company, &application);
+        let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
+        let whose = format!("it is of {} ({company})", info.company_name);
+        let left = info
+            .expires_at
+            .map(|at| EventTime::from_seconds(at.get()).since(now.wall));
+        self.ends_within = left.map_or(TOKEN_END, |left| TOKEN_END.min(left / 4));
+        self.info = Some(info);
+        self.refused = None;
+        match fit {
+            Fit::Other => {
+                let bound = self.binding.company.as_deref().unwrap_or("none");
+                let bound_application = self.binding.application.as_deref().unwrap_or("none");
+                return Standing::Foreign(format!(
+                    "{whose}, application {application}; bound to company {bound}, \
+                     application {bound_application}"
+                ));
+            }
+            Fit::Unbound => {
+                self.binding.company = Some(company.clone());
+                self.binding.application = Some(application.clone());
+                ops.push(Op::BindCompany {
+                    company,
+                    application,
+                });
+            }
+            Fit::Same => {}
+        }
+        if may {
+            Standing::Good
+        } else {
+            Standing::NoGrant
+        }
+    }
+
+    /// As if this record had been read.
+    #[cfg(test)]
+    pub(super) fn show(&mut self, info: TokenInfo) {
+        self.info = Some(info);
+    }
+}
+
+/// When the token was refused last. A request of it that a kill cut short may have arrived until
+/// now, however long before it was meant to leave.
+fn refused_at(last: Option<Refused>, slots: &[SlotRow], now: Now) -> Option<(Refused, Duration)> {
+    let mut last = last?;
+    let cut = |row: &SlotRow| row.answered.is_none() && row.token == last.token;
+    if slots.iter().any(cut) {
+        last.at = now.wall.plus(STRAGGLER);
+        return Some((last, now.boot + STRAGGLER));
+    }
+    let since = now.wall.since(last.at);
+    Some((last, now.boot.saturating_sub(since)))
+}
