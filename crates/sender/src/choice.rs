@@ -2,7 +2,7 @@
 
 use super::cause::Permit;
 use super::core::Core;
-use super::plan::{Decision, Lane, Task};
+use super::plan::{Decision, Lane, Load, Task};
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::sweep::WORTH;
 use super::troubles::{Flying, Gate, Part};
@@ -60,7 +60,8 @@ impl Core {
         self.budget.look_at_clock(now);
         self.look_at(head);
         let barred = self.rights.polls_barred(now.boot);
-        self.sweeper.only_way = barred || self.line.troubles().next(Part::Polls).is_some();
+        let only_sweeps = barred || self.line.troubles().next(Part::Polls).is_some();
+        self.confirmation.look(head.hooked, only_sweeps);
         self.look_for_ways(now);
         let flying = self.flights.flying();
         let permit = self.line.permit(now.boot, &flying);
@@ -134,11 +135,12 @@ impl Core {
     /// What the spool says of the calls that wait.
     fn look_at(&mut self, head: &Head) {
         let ready = head.live.is_some() || head.backlog.is_some();
-        self.loaded = ready && !self.line.troubles().fails(Part::Submissions);
-        self.unsent = head.ready + head.sending;
-        self.waiting = head.submitted;
-        self.flow.seen(head.hooked);
-        if !ready && self.unsent == 0 {
+        self.load = Load {
+            loaded: ready && !self.line.troubles().fails(Part::Submissions),
+            unsent: head.ready + head.sending,
+            waiting: head.submitted,
+        };
+        if !ready && self.load.unsent == 0 {
             self.line.nothing_waits(Part::Submissions);
         }
     }
@@ -146,9 +148,9 @@ impl Core {
     /// The ways that were left are gone, too.
     fn look_for_ways(&mut self, now: Now) {
         let gone = self.rights.polls_barred(now.boot)
-            && self.waiting > 0
+            && self.load.waiting > 0
             && self.line.is_open()
-            && !self.confirms_otherwise(now);
+            && !self.confirmation.works_without_polls(now);
         if gone && let Some(why) = self.rights.take_bar() {
             let halt = Halt::NoGrant(Endpoint::Poll);
             self.line.halted(now.boot, halt, &why);
@@ -164,7 +166,7 @@ impl Core {
         }
         let old = |call: &Unconfirmed, age| call.age(now.wall) >= age;
         let alone = head.alone.as_ref().filter(|it| old(it, OLD_POLL));
-        let pages = self.sweeper.ways.is_readable(now.wall);
+        let pages = self.confirmation.ways().is_readable(now.wall);
         let oldest = head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
@@ -185,7 +187,7 @@ impl Core {
         let mut picked =
             open_parts.filter_map(|part| self.pick(now, head, false, Open::only(*part)));
         let picked = picked.next();
-        let waits = head.submitted > 0 || self.unsent > 0 && !self.settings.dry_run;
+        let waits = head.submitted > 0 || self.load.unsent > 0 && !self.settings.dry_run;
         match picked {
             None if !waits && open(&Part::Token) => Some((Lane::Token, Task::TokenInfo)),
             picked => picked,
@@ -209,13 +211,13 @@ impl Core {
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| now.boot.saturating_sub(since) >= OLD_POLL);
-        self.sweeper.ways.is_readable(now.wall) && !fails && !self.settings.dry_run
+        self.confirmation.ways().is_readable(now.wall) && !fails && !self.settings.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_sweep(&self, now: Now) -> bool {
         let fails = self.line.troubles().fails(Part::Sweeps);
-        self.sweeper.ways.is_on(now.wall) && !fails && !self.settings.dry_run
+        self.confirmation.ways().is_on(now.wall) && !fails && !self.settings.dry_run
     }
 
     fn pick(&self, now: Now, head: &Head, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
@@ -231,7 +233,9 @@ impl Core {
                 .filter(|it| open.polls && self.may_poll(now, it)),
             false => due,
         };
-        let turn = turn.filter(old).filter(|_| !self.polled_last);
+        let turn = turn
+            .filter(old)
+            .filter(|_| !self.confirmation.polled_last());
         if let Some(turn) = turn.or(due.filter(|_| polls_first)) {
             return Some((Lane::OldPoll, poll(turn)));
         }
@@ -262,7 +266,7 @@ impl Core {
     }
 
     fn may_poll(&self, now: Now, call: &Unconfirmed) -> bool {
-        let seeks = || self.sweeper.seeks(call) && !self.flights.sweep_is_slow(now);
+        let seeks = || self.confirmation.sweeper().seeks(call) && !self.flights.sweep_is_slow(now);
         call.request_id.is_some() && !self.flights.has_call(call.row) && !seeks()
     }
 
@@ -274,7 +278,7 @@ impl Core {
 
     /// A webhook may still confirm it, for nothing.
     fn is_left(&self, now: Now, call: &Unconfirmed) -> bool {
-        call.age(now.wall) < self.flow.left(now.wall)
+        call.age(now.wall) < self.confirmation.webhooks_wait(now)
     }
 
     /// Ripe calls that no request of ours asks for just now.
@@ -284,28 +288,28 @@ impl Core {
 
     /// One sweep at a time.
     fn free_to_sweep(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
-        let begins = !self.sweeper.is_running();
+        let begins = !self.confirmation.sweeper().is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
-        let on = self.sweeper.ways.is_on(now.wall) && !self.settings.dry_run;
-        let needs = self.sweeper.only_way || head.orphan.is_some();
+        let on = self.confirmation.ways().is_on(now.wall) && !self.settings.dry_run;
+        let needs = self.confirmation.sweeper().only_way || head.orphan.is_some();
         let may = on || needs && self.may_look(now);
         let free = may
             && open.sweeps
             && !self.flights.has_sweep()
-            && (!begins || self.sweep_from <= now.boot);
+            && (!begins || self.confirmation.sweep_from() <= now.boot);
         free.then_some(Task::Sweep { begins })
     }
 
     /// A sweep that pays even while calls wait, or what tells whether it would.
     fn sweep_that_pays(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
-        let probe = self.probe.as_ref().filter(|_| open.polls);
+        let probe = self.confirmation.probe().filter(|_| open.polls);
         if let Some(probe) = probe.filter(|it| self.may_poll(now, it)) {
             return Some(poll(probe));
         }
         let sweep = self.free_to_sweep(now, head, open)?;
         let oldest = head.ripe.oldest;
-        let pays = self.sweeper.is_running()
-            || self.ripe(head) >= self.sweeper.worth_under_load()
+        let pays = self.confirmation.sweeper().is_running()
+            || self.ripe(head) >= self.confirmation.sweeper().worth_under_load()
             || oldest.is_some_and(|at| now.wall.since(at) >= OLD_POLL) && self.ripe(head) > 0;
         pays.then_some(sweep)
     }
@@ -332,7 +336,7 @@ impl Core {
     /// poll for each, and soon.
     fn has_company(&self, now: Now, call: &Unconfirmed) -> bool {
         let young = call.age(now.wall) < TOGETHER && call.polls == 0;
-        self.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
+        self.load.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
     }
 
     /// What can wait for this moment does not make calls wait for it.
@@ -361,7 +365,7 @@ impl Core {
         });
         let looks = [
             gates.min(),
-            (self.sweep_from > now.boot).then_some(self.sweep_from),
+            Some(self.confirmation.sweep_from()).filter(|from| *from > now.boot),
             company.then_some(now.boot + COMPANY_LOOK),
             (!head.errands.due.is_empty()).then_some(now.boot + ERRAND_LOOK),
             self.rights.look(now.boot),

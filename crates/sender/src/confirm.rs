@@ -1,17 +1,21 @@
-//! What polls and pages of the journal tell of the calls that wait to be confirmed.
+//! The calls that wait to be confirmed: what polls, pages of the journal and webhooks tell of
+//! them, and what is looked for how.
 
-use super::core::Core;
-use super::flight::Flight;
+use super::flow::Flow;
 use super::orphan;
-use super::outcome::swept;
-use super::plan::Task;
+use super::pacer::STRAGGLER;
+use super::plan::{Load, Task};
+use super::rights::Rights;
 use super::schedule::{OLD_POLL, next_look};
-use super::sweep::{Findings, WORTH};
-use super::verdict::Verdict;
+use super::sweep::ways::Ways;
+use super::sweep::{Findings, Sweeper};
+use super::tokens::KnownTokens;
+use super::verdict::{Bar, Verdict};
 use callbridge_call::EventTime;
-use callbridge_crm::Page;
+use callbridge_crm::{FilterPage, Page};
+use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
-use callbridge_spool::{Step, Unconfirmed};
+use callbridge_spool::{FIRST_POLL, Fate, Hooked, Op, RowId, Step, Unconfirmed};
 use std::time::Duration;
 
 /// Between two sweeps that both count a call as absent.
@@ -20,27 +24,193 @@ const APART: Duration = Duration::from_secs(60);
 /// How much longer than persisting lasts an orphan is looked for before it is given up.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-impl Core {
-    /// Nothing waits to be submitted, and little to be confirmed.
-    pub(super) fn is_idle(&self) -> bool {
-        !self.loaded && self.waiting < u64::from(WORTH)
+/// How long a sweep that could not begin is not tried again.
+const SWEEP_AGAIN: Duration = Duration::from_secs(1);
+
+/// What is known of the ways to confirm calls.
+#[derive(Debug)]
+pub(super) struct Confirmation {
+    sweeper: Sweeper,
+    webhooks: Flow,
+    /// Its outcome tells whether the journal can be swept the way it was.
+    probe: Option<Unconfirmed>,
+    /// No sweep begins before.
+    sweep_from: Duration,
+    polled_last: bool,
+    /// The latest acceptance of a call that is journaled.
+    settled_to: EventTime,
+}
+
+/// What else decides of a call that no page shows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Circumstances<'a> {
+    pub(super) load: Load,
+    pub(super) tokens: &'a KnownTokens,
+    pub(super) rights: &'a Rights,
+}
+
+impl Confirmation {
+    /// With what is remembered of the journal.
+    pub(super) fn new(ways: Ways) -> Self {
+        Self {
+            sweeper: Sweeper::new(ways),
+            webhooks: Flow::default(),
+            probe: None,
+            sweep_from: Duration::ZERO,
+            polled_last: false,
+            settled_to: EventTime::from_micros(0),
+        }
+    }
+
+    /// How the journal lets itself be read.
+    pub(super) fn ways(&self) -> &Ways {
+        &self.sweeper.ways
+    }
+
+    /// The sweep that is running, if one is.
+    pub(super) fn sweeper(&self) -> &Sweeper {
+        &self.sweeper
+    }
+
+    /// The poll that tells whether sweeps work.
+    pub(super) fn probe(&self) -> Option<&Unconfirmed> {
+        self.probe.as_ref()
+    }
+
+    /// No sweep begins before this moment since boot.
+    pub(super) fn sweep_from(&self) -> Duration {
+        self.sweep_from
+    }
+
+    /// The last request that left was a poll.
+    pub(super) fn polled_last(&self) -> bool {
+        self.polled_last
+    }
+
+    /// So long after its acceptance a call is left to webhooks.
+    pub(super) fn webhooks_wait(&self, now: Now) -> Duration {
+        self.webhooks.left(now.wall)
+    }
+
+    /// Calls that were accepted after this one are journaled.
+    pub(super) fn is_overtaken(&self, call: &Unconfirmed) -> bool {
+        call.submitted_at < self.settled_to
+    }
+
+    /// Pages of the journal, or webhooks.
+    pub(super) fn works_without_polls(&self, now: Now) -> bool {
+        self.ways().is_readable(now.wall) || !self.webhooks_wait(now).is_zero()
+    }
+
+    /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
+    pub(super) fn ripe_before(&self, now: Now, load: Load) -> EventTime {
+        let age = if load.loaded {
+            self.ways().persisting
+        } else {
+            FIRST_POLL
+        };
+        now.wall.minus(age.max(self.webhooks_wait(now)))
+    }
+
+    /// A call that may have arrived, or may yet.
+    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: Fate, why: String) -> Op {
+        let persisting = self.ways().persisting.max(FIRST_POLL);
+        let next_look = now.wall.plus(STRAGGLER + persisting);
+        let step = Step::Orphaned {
+            next_look,
+            fate,
+            why,
+        };
+        let at = now.wall;
+        Op::Step { row, step, at }
+    }
+
+    /// What the spool says of webhooks, and whether nothing but sweeps will do.
+    pub(super) fn look(&mut self, hooked: Option<Hooked>, only_sweeps: bool) {
+        self.webhooks.seen(hooked);
+        self.sweeper.only_way = only_sweeps;
+    }
+
+    /// A request about this leaves.
+    pub(super) fn launched(&mut self, task: &Task) {
+        self.polled_last = matches!(task, Task::Poll(_));
+        if let Task::Poll(call) = task {
+            self.sweeper.asked_for(call);
+        }
+    }
+
+    /// The page to ask for; `None` where none is worth it now.
+    pub(super) fn page(
+        &mut self,
+        now: Now,
+        load: Load,
+        tokens: &[TokenPrint],
+        sought: Vec<Unconfirmed>,
+    ) -> Option<FilterPage> {
+        let ripe_before = self.ripe_before(now, load);
+        let page = self.sweeper.page(now.wall, ripe_before, tokens, sought);
+        if page.is_none() {
+            self.sweep_from = now.boot + SWEEP_AGAIN;
+        }
+        page
+    }
+
+    /// Another token; `renewed`: what the old one was refused says nothing.
+    pub(super) fn token_replaced(&mut self, renewed: bool) {
+        if renewed {
+            self.sweeper.renewed();
+        }
+        self.probe = None;
+    }
+
+    /// The token may read the journal now.
+    pub(super) fn granted(&mut self) {
+        self.sweeper.granted();
+    }
+
+    /// The sweep's request was refused.
+    pub(super) fn unswept(&mut self, now: Now, bar: Bar) {
+        match bar {
+            Bar::TooLarge => self.sweeper.too_large(now.wall),
+            Bar::Refused => self.sweeper.refused(now.wall),
+            Bar::Barred => self.sweeper.barred(now.wall),
+        }
+    }
+
+    /// The sweep's request failed; `unreadable`: pages that cannot be read are no better in a
+    /// minute.
+    pub(super) fn sweep_failed(&mut self, now: Now, unreadable: bool) {
+        if unreadable {
+            self.sweeper.failed(now.wall);
+        } else {
+            self.sweeper.dropped();
+        }
+    }
+
+    /// The sweep's request never left, or nothing can be said of it.
+    pub(super) fn sweep_dropped(&mut self) {
+        self.sweeper.dropped();
     }
 
     /// A poll found its call in the journal: what that says of the sweeps.
-    pub(super) fn polled(&mut self, flight: &Flight, now: Now) {
-        let Task::Poll(call) = &flight.plan.task else {
-            return;
-        };
-        self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
-        self.flow.asked_for(now.wall, call.age(now.wall));
+    pub(super) fn polled(&mut self, now: Now, call: &Unconfirmed) {
+        self.settled(now, call);
         self.sweeper.polled(now.wall, call);
     }
 
-    /// The poll came that tells why a sweep missed so much.
-    pub(super) fn probed(&mut self, now: Now, probe: &Unconfirmed, verdict: &Verdict) {
+    fn settled(&mut self, now: Now, call: &Unconfirmed) {
+        self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
+        self.webhooks.asked_for(now.wall, call.age(now.wall));
+    }
+
+    /// This call was answered: that tells why a sweep missed so much, where it is the probe.
+    pub(super) fn answered(&mut self, now: Now, row: Option<RowId>, verdict: &Verdict) {
+        let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) else {
+            return;
+        };
         match verdict {
             Verdict::Journaled => self.sweeper.probe_was_written(now.wall),
-            Verdict::NotYet => self.sweeper.probe_was_not(now.wall, probe),
+            Verdict::NotYet => self.sweeper.probe_was_not(now.wall, &probe),
             Verdict::Submitted { .. }
             | Verdict::Known(_)
             | Verdict::Swept(_)
@@ -54,55 +224,59 @@ impl Core {
         }
     }
 
-    /// The steps that a page of the journal means for the calls it shows, and for those it should
-    /// show and does not.
-    pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
-        let mut findings = self.sweeper.heard(now.wall, page, self.loaded);
-        let (found, absent) = (
-            std::mem::take(&mut findings.found),
-            std::mem::take(&mut findings.absent),
-        );
+    /// The steps that a page of the journal means for the calls it shows, which come first, and
+    /// for those it should show and does not; and whether it shows any.
+    pub(super) fn swept(
+        &mut self,
+        now: Now,
+        page: &Page,
+        around: Circumstances<'_>,
+    ) -> (Vec<(Unconfirmed, Step)>, bool) {
+        let mut findings = self.sweeper.heard(now.wall, page, around.load.loaded);
+        let found = std::mem::take(&mut findings.found);
+        let absent = std::mem::take(&mut findings.absent);
         for call in &found {
-            self.settled_to = self.settled_to.max(call.submitted_at).min(now.wall);
-            self.flow.asked_for(now.wall, call.age(now.wall));
+            self.settled(now, call);
         }
-        if found.is_empty() {
-            self.line.passed(swept(now));
-        } else {
-            self.line.good(swept(now));
-        }
+        let any = !found.is_empty();
         let found = found.into_iter().map(|call| {
             let step = orphan::found(&call);
             (call, step)
         });
         let absent = absent.into_iter().map(|call| {
-            let step = self.absent(now, &call, &findings);
+            let step = self.absent(now, &call, &findings, around);
             (call, step)
         });
         let told = found.chain(absent).collect();
         self.probe = findings.probe;
-        told
+        (told, any)
     }
 
     /// A sweep did not show this call. That proves nothing: after two of them, a minute apart, it
     /// is polled alone. An orphan cannot be polled.
-    pub(super) fn absent(&self, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
+    pub(super) fn absent(
+        &self,
+        now: Now,
+        call: &Unconfirmed,
+        findings: &Findings,
+        around: Circumstances<'_>,
+    ) -> Step {
         let ahead = |at: EventTime| at > now.wall; // the clock was set back since
         let apart = |at| now.wall.since(at) >= APART || ahead(at);
         let apart = call.absent_at.is_none_or(apart);
         let counts = apart && findings.telling;
         let times = call.absent.saturating_add(u32::from(counts));
-        let orphan = !self.tokens.reads(now, &call.token);
+        let orphan = !around.tokens.reads(now, &call.token);
         let age = call.age(now.wall);
         if orphan && (findings.complete && findings.telling || times >= 2) {
-            let given_time = age >= self.sweeper.ways.persisting + PATIENCE;
+            let given_time = age >= self.ways().persisting + PATIENCE;
             if given_time {
                 return orphan::absent(call, true);
             }
         }
-        let barred = self.rights.polls_barred(now.boot);
+        let barred = around.rights.polls_barred(now.boot);
         if barred && !orphan && times >= 2 && age >= OLD_POLL {
-            return orphan::absent(&self.rights.with_bar(call), true);
+            return orphan::absent(&around.rights.with_bar(call), true);
         }
         // an orphan is never left to the polls, nor is anything to polls that are refused
         let (times, alone) = match orphan || barred {
@@ -113,9 +287,15 @@ impl Core {
             now.wall
         } else {
             // where absence says nothing another range may show it soon
-            let soon = !self.loaded || !findings.telling;
+            let soon = !around.load.loaded || !findings.telling;
             next_look(age, soon, now.wall)
         };
         Step::Absent { next_look, times }
+    }
+
+    /// For what a test wants it to be.
+    #[cfg(test)]
+    pub(super) fn sweeper_mut(&mut self) -> &mut Sweeper {
+        &mut self.sweeper
     }
 }

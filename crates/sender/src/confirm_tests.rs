@@ -1,6 +1,7 @@
 //! What the journal's silence means for a call, and what one that was confirmed says of others.
 
 use super::tests::{at, due, lane, print, ready, submitted};
+use crate::confirm::Circumstances;
 use crate::core::Core;
 use crate::memory;
 use crate::memory::Memory;
@@ -19,6 +20,15 @@ fn telling(complete: bool) -> Findings {
     }
 }
 
+fn absent(core: &Core, now: Now, call: &Unconfirmed, findings: &Findings) -> Step {
+    let around = Circumstances {
+        load: core.load,
+        tokens: &core.tokens,
+        rights: &core.rights,
+    };
+    core.confirmation.absent(now, call, findings, around)
+}
+
 fn times(step: Step) -> u32 {
     match step {
         Step::Absent { times, .. } => times,
@@ -35,13 +45,13 @@ fn a_second_sweep_counts_a_minute_after_the_first_and_where_silence_says_somethi
         ..submitted(3, at(0))
     };
     let call = missed_at(100);
-    assert_eq!(times(core.absent(at(159), &call, &telling(true))), 1);
-    assert_eq!(times(core.absent(at(160), &call, &telling(true))), 2);
+    assert_eq!(times(absent(&core, at(159), &call, &telling(true))), 1);
+    assert_eq!(times(absent(&core, at(160), &call, &telling(true))), 2);
     let silent = Findings::default();
-    assert_eq!(times(core.absent(at(160), &call, &silent)), 1);
+    assert_eq!(times(absent(&core, at(160), &call, &silent)), 1);
     // the clock was set back since
     let ahead = missed_at(9_000);
-    assert_eq!(times(core.absent(at(160), &ahead, &telling(true))), 2);
+    assert_eq!(times(absent(&core, at(160), &ahead, &telling(true))), 2);
 }
 
 #[test]
@@ -53,30 +63,30 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
         ..submitted(3, at(0))
     };
     // persisting is taken to last two seconds, and five are waited beyond that
-    assert_eq!(times(core.absent(at(6), &orphan, &telling(true))), 1);
+    assert_eq!(times(absent(&core, at(6), &orphan, &telling(true))), 1);
     let sent_again = |step| assert!(matches!(step, Step::Resubmit { .. }), "{step:?}");
-    sent_again(core.absent(at(7), &orphan, &telling(true)));
+    sent_again(absent(&core, at(7), &orphan, &telling(true)));
     let blind = Findings {
         complete: true,
         ..Findings::default()
     };
-    assert_eq!(times(core.absent(at(7), &orphan, &blind)), 0);
+    assert_eq!(times(absent(&core, at(7), &orphan, &blind)), 0);
     // where not all of it could be read: a second time, a minute apart
-    assert_eq!(times(core.absent(at(7), &orphan, &telling(false))), 1);
+    assert_eq!(times(absent(&core, at(7), &orphan, &telling(false))), 1);
     let missed = Unconfirmed {
         absent: 1,
         absent_at: Some(at(7).wall),
         ..orphan.clone()
     };
-    assert_eq!(times(core.absent(at(66), &missed, &telling(false))), 1);
-    sent_again(core.absent(at(67), &missed, &telling(false)));
+    assert_eq!(times(absent(&core, at(66), &missed, &telling(false))), 1);
+    sent_again(absent(&core, at(67), &missed, &telling(false)));
     // never left to the polls, which cannot ask for it
     let young = Unconfirmed {
         absent: 1,
         absent_at: Some(at(9_000).wall),
         ..orphan
     };
-    assert_eq!(times(core.absent(at(6), &young, &telling(true))), 1);
+    assert_eq!(times(absent(&core, at(6), &young, &telling(true))), 1);
 }
 
 /// Polls this call, and hears that.
@@ -136,7 +146,8 @@ fn failures_of_calls_before_one_that_a_sweep_found_are_their_own() {
             current: Some(1),
             total: Some(1),
         };
-        core.sweeper
+        core.confirmation
+            .sweeper_mut()
             .page(now.wall, now.wall, &[print()], vec![call]);
         let told = core.swept(now, &page);
         assert!(matches!(told[..], [(_, Step::Confirmed)]));
@@ -167,12 +178,15 @@ fn under_load_ninety_ripe_calls_are_worth_a_page_of_a_hundred() {
 fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
     let mut core = ready(Settings::default());
     core.token(Some(print()));
-    core.sweeper.barred(at(0).wall);
+    core.confirmation.sweeper_mut().barred(at(0).wall);
     core.token(None);
     core.token(Some(print()));
-    assert!(!core.sweeper.ways.is_on(at(1).wall), "the same one again");
+    assert!(
+        !core.confirmation.ways().is_on(at(1).wall),
+        "the same one again"
+    );
     core.token(Some(TokenPrint::of("svc_pat_two")));
-    assert!(core.sweeper.ways.is_on(at(1).wall));
+    assert!(core.confirmation.ways().is_on(at(1).wall));
 }
 
 #[test]

@@ -6,26 +6,23 @@
 //! its answer and gives the operations to commit after it.
 
 use super::budget::Budget;
+use super::confirm::Confirmation;
 use super::errands::Errands;
 use super::flight::{Flight, Flights};
-use super::flow::Flow;
 use super::line::Line;
 use super::memory::{Memory, Recollection, Remembered};
-use super::pacer::STRAGGLER;
-use super::plan::{Known, Settings, Task};
+use super::plan::{Known, Load, Settings, Task};
 use super::retry::Retry;
 use super::rights::Rights;
 use super::status::{self, SenderStatus};
-use super::sweep::Sweeper;
 use super::tokens::KnownTokens;
 use super::troubles::Part;
 use super::verdict::Context;
-use callbridge_call::{EpochSeconds, EventTime};
+use callbridge_call::EpochSeconds;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};
-use callbridge_spool::{Ask, FIRST_POLL, Fate, Head, Op, Row, RowId, State, Step, Unconfirmed};
-use std::time::Duration;
+use callbridge_spool::{Ask, Fate, Head, Op, Row, State};
 
 /// A token that was replaced and lives on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -46,23 +43,10 @@ pub struct Core {
     pub(super) tokens: KnownTokens,
     pub(super) flights: Flights,
     pub(super) requests: Requests,
-    pub(super) polled_last: bool,
-    pub(super) sweeper: Sweeper,
+    pub(super) confirmation: Confirmation,
     pub(super) errands: Errands,
     pub(super) rights: Rights,
-    pub(super) flow: Flow,
-    /// Its outcome tells whether the journal can be swept the way it was.
-    pub(super) probe: Option<Unconfirmed>,
-    /// No sweep begins before.
-    pub(super) sweep_from: Duration,
-    /// Calls wait to be submitted, and can be.
-    pub(super) loaded: bool,
-    /// Calls that wait to be submitted, those under way among them.
-    pub(super) unsent: u64,
-    /// Calls that wait to be confirmed.
-    pub(super) waiting: u64,
-    /// The latest acceptance of a call that is journaled.
-    pub(super) settled_to: EventTime,
+    pub(super) load: Load,
     pub(super) memory: Remembered,
 }
 
@@ -86,17 +70,10 @@ impl Core {
             ),
             flights: Flights::default(),
             requests: Requests::new(),
-            polled_last: false,
-            sweeper: Sweeper::new(memory.ways),
+            confirmation: Confirmation::new(memory.ways),
             errands: Errands::default(),
             rights: Rights::default(),
-            flow: Flow::default(),
-            probe: None,
-            sweep_from: Duration::ZERO,
-            loaded: false,
-            unsent: 0,
-            waiting: 0,
-            settled_to: EventTime::from_micros(0),
+            load: Load::default(),
             memory: Remembered::new(known.memory, doubts),
         };
         core.line.token(false);
@@ -113,7 +90,7 @@ impl Core {
         let mut ops: Vec<Op> = lost
             .map(|row| {
                 let why = "callbridge ended while the request was under way".to_owned();
-                self.orphaned(now, row.id, Fate::Resubmit, why)
+                self.confirmation.orphaned(now, row.id, Fate::Resubmit, why)
             })
             .collect();
         if !ops.is_empty() {
@@ -126,42 +103,14 @@ impl Core {
         ops
     }
 
-    /// A call that may have arrived, or may yet.
-    pub(super) fn orphaned(&self, now: Now, row: RowId, fate: Fate, why: String) -> Op {
-        let persisting = self.sweeper.ways.persisting.max(FIRST_POLL);
-        let next_look = now.wall.plus(STRAGGLER + persisting);
-        let step = Step::Orphaned {
-            next_look,
-            fate,
-            why,
-        };
-        let at = now.wall;
-        Op::Step { row, step, at }
-    }
-
     /// What the next decision has to know of the spool.
     pub fn ask(&self, now: Now) -> Ask {
         Ask {
             now: now.wall,
             tokens: self.tokens.living(now).cloned().collect(),
-            ripe_before: self.ripe_before(now),
+            ripe_before: self.confirmation.ripe_before(now, self.load),
             untried_first: self.line.troubles().next(Part::Submissions).is_some(),
         }
-    }
-
-    /// Pages of the journal, or webhooks.
-    pub(super) fn confirms_otherwise(&self, now: Now) -> bool {
-        self.sweeper.ways.is_readable(now.wall) || !self.flow.left(now.wall).is_zero()
-    }
-
-    /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
-    pub(super) fn ripe_before(&self, now: Now) -> EventTime {
-        let age = if self.loaded {
-            self.sweeper.ways.persisting
-        } else {
-            FIRST_POLL
-        };
-        now.wall.minus(age.max(self.flow.left(now.wall)))
     }
 
     /// The token before the one in use, while it lives on.
@@ -179,17 +128,14 @@ impl Core {
         if let Some(until) = replaced.refused_until {
             self.line.refused_before(until);
         }
-        if replaced.renewed {
-            self.sweeper.renewed();
-        }
-        self.probe = None;
+        self.confirmation.token_replaced(replaced.renewed);
         self.rights.forget_token();
     }
 
     /// What is to be remembered, where it is no longer what is stored.
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
-            ways: self.sweeper.ways.clone(),
+            ways: self.confirmation.ways().clone(),
             window: Some(self.budget.window()),
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
@@ -258,7 +204,8 @@ impl Core {
     fn troubles(&self, now: Now) -> Vec<Trouble> {
         let (beside, barred) = (
             self.line.beside(),
-            self.rights.trouble(self.sweeper.ways.is_readable(now.wall)),
+            self.rights
+                .trouble(self.confirmation.ways().is_readable(now.wall)),
         );
         let other_works = beside.len() == 1 && barred.is_none();
         let told = beside.into_iter().map(|trouble| Trouble {
@@ -273,7 +220,7 @@ impl Core {
     /// Calls that one request confirms.
     fn calls_a_sweep(&self, now: Now) -> u32 {
         match self.may_sweep(now) {
-            true => self.sweeper.worth_under_load(),
+            true => self.confirmation.sweeper().worth_under_load(),
             false => 1,
         }
     }

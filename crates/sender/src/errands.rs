@@ -92,7 +92,7 @@ impl Core {
             let turn = match lane {
                 Lane::Deadline => before > Lane::Deadline,
                 Lane::Errand => {
-                    before >= Lane::Backlog && (!self.loaded || self.errands.from <= now.boot)
+                    before >= Lane::Backlog && (!self.load.loaded || self.errands.from <= now.boot)
                 }
                 _ => before == Lane::Spare && self.flights.count() == 0,
             };

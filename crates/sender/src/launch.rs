@@ -10,10 +10,6 @@ use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Op, Row, RowId, State, Step, Unconfirmed};
-use std::time::Duration;
-
-/// How long a sweep that could not begin is not tried again.
-const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 
 impl Core {
     /// Makes the chosen request; `about` is what is stored of it ([`Task::about`]).
@@ -28,10 +24,7 @@ impl Core {
             self.budget.never_sent(slot);
             return Launch::Not { ops };
         };
-        self.polled_last = matches!(plan.task, Task::Poll(_));
-        if let Task::Poll(call) = &plan.task {
-            self.sweeper.asked_for(call);
-        }
+        self.confirmation.launched(&plan.task);
         let flight = Flight {
             plan,
             token,
@@ -70,7 +63,7 @@ impl Core {
             self.rights.unread(flight.sent);
         }
         if flight.is_some_and(|flight| matches!(flight.plan.task, Task::Sweep { .. })) {
-            self.sweeper.dropped();
+            self.confirmation.sweep_dropped();
         }
         self.budget.never_sent(slot);
         self.memory.not_stored();
@@ -105,15 +98,11 @@ impl Core {
         // while polls are refused nothing but a sweep finds a call, whatever its token
         let polls = !self.rights.polls_barred(now.boot);
         let tokens: Vec<TokenPrint> = self.tokens.living(now).filter(|_| polls).cloned().collect();
-        let ripe_before = self.ripe_before(now);
         let sought = sought
             .into_iter()
             .filter(|call| !self.flights.has_call(call.row));
         let sought = sought.collect();
-        let page = self.sweeper.page(now.wall, ripe_before, &tokens, sought);
-        if page.is_none() {
-            self.sweep_from = now.boot + SWEEP_AGAIN;
-        }
+        let page = self.confirmation.page(now, self.load, &tokens, sought);
         page.map(Request::Filter)
     }
 

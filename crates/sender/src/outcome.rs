@@ -1,5 +1,6 @@
 //! What an answer changes: steps and slots for the spool, the line, the counters.
 
+use super::confirm::Circumstances;
 use super::core::Core;
 use super::flight::Flight;
 use super::kind::Kind;
@@ -9,7 +10,7 @@ use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
-use callbridge_crm::{Answer, Endpoint, Heard, TokenInfo};
+use callbridge_crm::{Answer, Endpoint, Heard, Page, TokenInfo};
 use callbridge_leads::errand::due::Errand;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
@@ -103,9 +104,7 @@ impl Core {
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &flight.plan.task);
         let row = flight.plan.row();
-        if let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) {
-            self.probed(now, &probe, &verdict);
-        }
+        self.confirmation.answered(now, row, &verdict);
         let mut swept = Vec::new();
         if let Verdict::Swept(page) = &verdict {
             swept = self.swept(now, page);
@@ -158,7 +157,9 @@ impl Core {
             Verdict::Journaled => {
                 self.rights.polls_work();
                 self.passed(now, flight, true);
-                self.polled(flight, now);
+                if let Task::Poll(call) = &flight.plan.task {
+                    self.confirmation.polled(now, call);
+                }
                 step(flight, now, Step::Confirmed, ops);
                 String::new()
             }
@@ -239,11 +240,23 @@ impl Core {
 
     fn unswept(&mut self, now: Now, bar: Bar) {
         self.line.passed(swept(now));
-        match bar {
-            Bar::TooLarge => self.sweeper.too_large(now.wall),
-            Bar::Refused => self.sweeper.refused(now.wall),
-            Bar::Barred => self.sweeper.barred(now.wall),
+        self.confirmation.unswept(now, bar);
+    }
+
+    /// What a page of the journal tells of the calls it was about.
+    pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
+        let around = Circumstances {
+            load: self.load,
+            tokens: &self.tokens,
+            rights: &self.rights,
+        };
+        let (told, any) = self.confirmation.swept(now, page, around);
+        if any {
+            self.line.good(swept(now));
+        } else {
+            self.line.passed(swept(now));
         }
+        told
     }
 
     fn passed(&mut self, now: Now, flight: &Flight, good: bool) {
@@ -280,8 +293,8 @@ impl Core {
         };
         let endpoint = flight.plan.task.endpoint();
         let waiting = match endpoint {
-            Endpoint::Submit => self.unsent,
-            _ => self.waiting,
+            Endpoint::Submit => self.load.unsent,
+            _ => self.load.waiting,
         };
         let shorter = self.retry.shorter();
         self.line.failed(now, endpoint, failure, waiting, shorter);
@@ -308,10 +321,13 @@ impl Core {
             if let Some(row) = flight
                 .plan
                 .row()
-                .filter(|_| self.sweeper.ways.is_readable(now.wall))
+                .filter(|_| self.confirmation.ways().is_readable(now.wall))
             {
                 // it may have been written all the same
-                return ops.push(self.orphaned(now, row, Fate::ServerError, message));
+                return ops.push(
+                    self.confirmation
+                        .orphaned(now, row, Fate::ServerError, message),
+                );
             }
         } else {
             if let Task::Submit(row) = flight.plan.task {
@@ -319,7 +335,7 @@ impl Core {
             }
             match &flight.plan.task {
                 // calls after it are journaled: the fault is its own
-                Task::Poll(poll) if poll.submitted_at < self.settled_to => {
+                Task::Poll(poll) if self.confirmation.is_overtaken(poll) => {
                     self.line.passed(passed);
                 }
                 Task::Poll(_)
@@ -349,7 +365,7 @@ impl Core {
             Task::Submit(row) => {
                 let until_probe = self.line.until_probe(now.boot);
                 let share = self.line.troubles().expected();
-                let wait = self.retry.wait(*row, until_probe, share, self.unsent);
+                let wait = self.retry.wait(*row, until_probe, share, self.load.unsent);
                 let not_before = now.wall.plus(wait);
                 step(
                     flight,
@@ -367,14 +383,15 @@ impl Core {
                     true => now.wall.plus(FIRST_POLL),
                     false => {
                         let polls = poll.polls.saturating_add(1);
-                        next_poll(poll.submitted_at, polls, self.is_idle(), now.wall)
+                        next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall)
                     }
                 };
                 step(flight, now, Step::NotYet { next_poll }, ops);
             }
-            // pages that cannot be read are no better in a minute
-            Task::Sweep { .. } if fault == Fault::Unreadable => self.sweeper.failed(now.wall),
-            Task::Sweep { .. } => self.sweeper.dropped(),
+            Task::Sweep { .. } => {
+                let unreadable = fault == Fault::Unreadable;
+                self.confirmation.sweep_failed(now, unreadable);
+            }
             Task::TokenInfo | Task::Errand(_) => {}
         }
     }
@@ -391,7 +408,7 @@ impl Core {
                 step(flight, now, returned, ops);
             }
             Task::Poll(_) => self.ask_later(flight, now, ops),
-            Task::Sweep { .. } => self.sweeper.dropped(),
+            Task::Sweep { .. } => self.confirmation.sweep_dropped(),
             Task::TokenInfo | Task::Errand(_) => {}
         }
     }
@@ -399,7 +416,7 @@ impl Core {
     fn ask_later(&self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
         if let Task::Poll(poll) = &flight.plan.task {
             let polls = poll.polls.saturating_add(1);
-            let next_poll = next_poll(poll.submitted_at, polls, self.is_idle(), now.wall);
+            let next_poll = next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall);
             step(flight, now, Step::NotYet { next_poll }, ops);
         }
     }
@@ -414,7 +431,7 @@ impl Core {
     /// The token's record: is it ours, and may it do what we do?
     fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
         if self.rights.read(now, &info, ops) {
-            self.sweeper.granted();
+            self.confirmation.granted();
         }
         match self.tokens.read(now, info, ops) {
             Standing::Good => {
@@ -440,7 +457,7 @@ impl Core {
     /// A poll was refused for want of a right: calls are confirmed in other ways, where there are
     /// any; else nothing goes out, for what is sent could not be confirmed.
     fn unpolled(&mut self, now: Now, flight: &Flight, why: &str) -> bool {
-        if self.confirms_otherwise(now) {
+        if self.confirmation.works_without_polls(now) {
             self.rights.bar_polls(now, why);
             return true;
         }
@@ -451,7 +468,7 @@ impl Core {
 
     /// The same of a write of fields: calls that wait are not asked for in vain either.
     pub(super) fn errand_unpolled(&mut self, now: Now, why: &str) {
-        if self.confirms_otherwise(now) {
+        if self.confirmation.works_without_polls(now) {
             self.rights.bar_polls(now, why);
         }
     }
@@ -487,7 +504,7 @@ const fn says_nothing(verdict: &Verdict) -> bool {
 }
 
 /// A sweep was answered.
-pub(super) const fn swept(now: Now) -> Passed {
+const fn swept(now: Now) -> Passed {
     Passed {
         now: now.boot,
         endpoint: Endpoint::Filter,

@@ -1,6 +1,7 @@
 //! What the core is told, and what it decides: settings, the past, plans.
 
 use super::rate::Rate;
+use super::sweep::WORTH;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, FieldNames, Request};
 use callbridge_leads::errand::FieldWrite;
@@ -53,6 +54,24 @@ impl Known {
             memory: store.meta(super::memory::KEY)?,
             restored: store.restored(),
         })
+    }
+}
+
+/// What waits, as the spool said last.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    /// Calls wait to be submitted, and can be.
+    pub(super) loaded: bool,
+    /// Calls that wait to be submitted, those under way among them.
+    pub(super) unsent: u64,
+    /// Calls that wait to be confirmed.
+    pub(super) waiting: u64,
+}
+
+impl Load {
+    /// Nothing waits to be submitted, and little to be confirmed.
+    pub(super) fn is_idle(self) -> bool {
+        !self.loaded && self.waiting < u64::from(WORTH)
     }
 }
 

@@ -210,7 +210,7 @@ fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
 fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(0));
     core.token(Some(print()));
-    core.sweeper.barred(at(0).wall);
+    core.confirmation.sweeper_mut().barred(at(0).wall);
     let mut ops = Vec::new();
     core.remember(at(0), &mut ops);
     let [Op::Meta { value, .. }] = ops.as_slice() else {
@@ -222,6 +222,6 @@ fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     };
     let (mut core, _) = Core::start(Settings::default(), known, at(3));
     core.token(Some(print()));
-    assert!(!core.sweeper.ways.is_on(at(3).wall));
-    assert!(core.sweeper.ways.is_on(at(3_700).wall));
+    assert!(!core.confirmation.ways().is_on(at(3).wall));
+    assert!(core.confirmation.ways().is_on(at(3_700).wall));
 }

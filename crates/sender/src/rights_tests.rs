@@ -274,7 +274,7 @@ fn webhooks_are_a_way_as_long_as_they_come() {
         hooked: hooked(came),
         ..waits(&call)
     };
-    core.sweeper.barred(at(11).wall);
+    core.confirmation.sweeper_mut().barred(at(11).wall);
     answered(&mut core, at(200), &head(at(190)), forbidden());
     assert_eq!(pause(&core, at(200)), None);
     let troubles = core.status(at(200), &head(at(190))).troubles;
