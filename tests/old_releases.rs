@@ -3,13 +3,12 @@
 //! release does not tell at all is listed by name: there a call is `incomplete`, or the value is
 //! left empty. It is never wrong.
 
-#[path = "support/agents.rs"]
-mod agents;
 #[path = "support/told.rs"]
 mod told;
 
 use callbridge::config::command::{Asked, Command, read};
 use callbridge_model::environment::Environment;
+use callbridge_testbed::agents;
 use serde_json::Value;
 use std::ffi::OsString;
 use std::fs;

@@ -1,9 +1,9 @@
 //! What is consumed, acknowledged, refused and given back.
 
-use crate::broker::{ADMINISTRATOR, Broker};
-use crate::proxy::Proxy;
 use crate::stage::{Stage, holds, settings, soon};
 use callbridge_source::{Item, Settings, Verdict};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
+use callbridge_testbed::proxy::Proxy;
 use lapin::types::{AMQPValue, FieldTable};
 
 /// Numbered CEL bodies.

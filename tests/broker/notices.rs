@@ -1,12 +1,12 @@
 //! Dead letters into a queue: none missing, whatever the broker does meanwhile.
 
-use crate::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
 use crate::stage::{holds, soon};
 use callbridge_dead_letter::queue::Queue;
 use callbridge_source::url::QueueUrl;
 use callbridge_source::{Bounds, EventTime, Secret};
 use callbridge_spool as spool;
 use callbridge_spool::{Guard, Handle, Op, Settings};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
 use lapin::types::{AMQPValue, FieldTable};
 use std::time::Duration;
 use tokio::sync::oneshot;

@@ -1,11 +1,11 @@
 //! Runs an AMQP source and takes what it tells.
 
-use crate::broker::{Broker, SECRET};
 use callbridge_source::url::SourceUrl;
 use callbridge_source::{
     Bounds, EventTime, Frame, Intake, Item, Limits, Secret, Settings, Source, SourceId, Verdicts,
     ring, verdicts,
 };
+use callbridge_testbed::broker::{Broker, SECRET};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -59,7 +59,7 @@ pub struct Stage {
 impl Stage {
     /// Consumes `queue` as the administrator.
     pub fn consume(broker: &Broker, queue: &str, settings: Settings) -> Self {
-        let base = broker.url(crate::broker::ADMINISTRATOR);
+        let base = broker.url(callbridge_testbed::broker::ADMINISTRATOR);
         Self::start(
             &format!("{base}?queue={queue}&format=asterisk-cel"),
             settings,

@@ -1,8 +1,8 @@
 //! amqps against a real broker, and the certificates that must be refused.
 
-use crate::authority::{Authority, Flaw};
-use crate::broker::{ADMINISTRATOR, Broker, VHOST};
 use crate::stage::{Stage, settings};
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

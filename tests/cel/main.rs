@@ -1,17 +1,14 @@
 //! CEL alone tells the same calls as channel events, whatever carries it and however it is torn.
 
 mod carriers;
-#[path = "../support/cel_rows.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod cel_rows;
 #[path = "../support/recorded.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod recorded;
 
 use callbridge_asterisk::Format;
 use callbridge_call::Origin;
+use callbridge_testbed::cel_rows::COLUMNS;
 use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
-use cel_rows::COLUMNS;
 use recorded::{Arrival, Hear, as_it_is, check_each, late_by_chance};
 use std::path::Path;
 

@@ -4,19 +4,10 @@
 //! A short version of each scenario runs with every test run; `tests/run soak --chaos` runs them as
 //! long as the promise says: 300 calls, `kill -9` every 2 to 4 s, 60 requests in 6 s.
 
-#[path = "../support/cel_rows.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod cel_rows;
 mod crm;
-#[path = "../support/expected.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod expected;
 mod judge;
 mod live;
 mod outages;
-#[path = "../support/pbx.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod pbx;
 #[path = "../e2e/program.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod program;
@@ -29,7 +20,6 @@ mod shapes;
 mod spool;
 mod stage;
 mod tokens;
-#[path = "../support/wait.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod wait;
 mod weather;
+
+use callbridge_testbed::{cel_rows, expected, pbx, wait};

@@ -2,9 +2,9 @@
 //! the endpoints that the PBX has.
 
 use crate::findings::{Checked, check, with};
-use crate::pbx::{Pbx, Release};
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
+use callbridge_testbed::pbx::{Pbx, Release};
 use std::collections::BTreeSet;
 
 /// What the account of deploy/ may do, as Asterisk 22 names it.

@@ -1,9 +1,9 @@
 //! Queues, virtual hosts and rights of a real RabbitMQ node.
 
-use crate::broker::{ADMINISTRATOR, Broker, VHOST};
 use crate::findings::check;
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
 
 async fn stage(more: &str) -> (Place, Server, Vec<String>) {
     let (place, crm) = (Place::new(), crm(|_| ()).await);
@@ -109,7 +109,7 @@ async fn a_right_that_the_user_lacks_is_77() {
     let todo = "rabbitmqctl list_user_permissions callbridge";
     checked.fails(77, "source amqp://", "check_other", todo);
     // This one may read and not write.
-    let url = broker.url(crate::broker::READER);
+    let url = broker.url(callbridge_testbed::broker::READER);
     let (place, _crm, flags) = stage(&format!("--dead-letter-queue={url}?queue=check_other")).await;
     check(&place, &flags)
         .await

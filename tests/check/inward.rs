@@ -1,10 +1,10 @@
 //! Sources and trunks.
 
-use crate::authority::{Authority, Flaw};
 use crate::findings::{check, with};
-use crate::pbx::Pbx;
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::pbx::Pbx;
 use std::path::Path;
 use tokio::net::TcpListener;
 

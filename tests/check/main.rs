@@ -11,21 +11,10 @@
 //! | `place` | state folder, binding, clock, listener |
 
 mod account;
-#[path = "../support/authority.rs"]
-mod authority;
-#[path = "../support/broker.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod broker;
 mod broker_parts;
-#[path = "../support/calls.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod calls;
 mod findings;
 mod inward;
 mod lists;
-#[path = "../support/pbx.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod pbx;
 mod place;
 mod service;
 #[path = "../support/sidecar.rs"]

@@ -1,10 +1,10 @@
 //! The state folder, what it is bound to, and the listener.
 
-use crate::calls::Call;
 use crate::findings::{check, with};
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_spool as spool;
+use callbridge_testbed::calls::Call;
 use tokio::net::TcpListener;
 
 async fn stage() -> (Place, Server, Vec<String>) {

@@ -1,12 +1,12 @@
 //! The CRM: its address, the token, the grant, the company, and what the question costs.
 
-use crate::authority::{Authority, Flaw};
-use crate::calls::Call;
 use crate::findings::{check, with};
 use crate::sidecar::{Place, TOKEN, crm};
 use callbridge_sandbox::token::TokenKind;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::calls::Call;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

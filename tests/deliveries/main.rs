@@ -1,12 +1,9 @@
 //! Webhooks of the sandbox over real sockets, to a receiver that is not callbridge's.
 
-#[path = "../support/authority.rs"]
-#[allow(dead_code)] // not every test needs every flaw
-mod authority;
 mod receiver;
 
-use authority::Authority;
 use callbridge_sandbox::{Config, Server, start};
+use callbridge_testbed::authority::Authority;
 use receiver::{Answer, Receiver};
 use serde_json::{Value, json};
 use std::time::Duration;

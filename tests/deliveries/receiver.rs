@@ -1,6 +1,6 @@
 //! An HTTPS endpoint that writes down what it is sent and answers as it is told.
 
-use crate::authority::{Authority, Flaw};
+use callbridge_testbed::authority::{Authority, Flaw};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use std::collections::VecDeque;

@@ -1,8 +1,8 @@
 //! Recordings as decoded events, told to an assembler with a part left out.
 
-use crate::cel_rows;
 use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
 use callbridge_call::{Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Settings, Told};
+use callbridge_testbed::cel_rows;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! `dead list`, `show`, `retry`, `discard`, `export`: the same with a daemon and without.
 
-use crate::calls::{Call, recording};
 use crate::sidecar::{PBX, Place, crm, json_lines};
 use callbridge_sandbox::Server;
+use callbridge_testbed::calls::{Call, recording};
 use serde_json::{Value, json};
 
 /// Two calls failed for their lead, one is parked without any, one is journaled.

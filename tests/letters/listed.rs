@@ -1,7 +1,7 @@
 //! `calls` and `explain --call PHONE`: what is kept, and what comes.
 
-use crate::calls::Call;
 use crate::sidecar::{Place, Running, crm, json_lines, until};
+use callbridge_testbed::calls::Call;
 use rustix::process::Signal;
 use serde_json::Value;
 use std::io::Write;

@@ -9,20 +9,9 @@
 //! | `reasons` | does each reason come to be, with its hint and its cure? |
 //! | `unread` | is what cannot be read kept, and the line not lost? |
 
-#[path = "../support/authority.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod authority;
-#[path = "../support/broker.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod broker;
-#[path = "../support/calls.rs"]
-mod calls;
 mod commands;
 mod listed;
 mod ninety_calls;
-#[path = "../support/pbx.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod pbx;
 mod reasons;
 mod seed;
 #[path = "../support/sidecar.rs"]

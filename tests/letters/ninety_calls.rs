@@ -1,11 +1,11 @@
 //! 90 calls of which every third has a lead that the CRM does not know: the rest is journaled,
 //! the 30 are dead letters, and after a retry with another lead they are journaled, too.
 
-use crate::broker::{Broker, Taken};
-use crate::calls::{Call, recording};
 use crate::sidecar::{PBX, Place, crm, until};
 use callbridge_sandbox::Server;
 use callbridge_sandbox::window::Rate;
+use callbridge_testbed::broker::{Broker, Taken};
+use callbridge_testbed::calls::{Call, recording};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

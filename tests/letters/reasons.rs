@@ -1,12 +1,12 @@
 //! Each reason comes to be, says its hint, and leaves or stays as its hint promises.
 
-use crate::calls::{Call, now, recording};
-use crate::pbx::Pbx;
 use crate::seed;
 use crate::sidecar::{PBX, Place, crm};
 use callbridge_model::Reason;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_spool::hint;
+use callbridge_testbed::calls::{Call, now, recording};
+use callbridge_testbed::pbx::Pbx;
 use serde_json::{Value, json};
 
 /// The one letter there is, of this reason.

@@ -1,7 +1,6 @@
 //! Letters that no source brings about in a test's time, put into the state as intake and sender
 //! would.
 
-use crate::calls::Call;
 use crate::sidecar::{PBX, Place};
 use callbridge_call::{EpochSeconds, Linkedid};
 use callbridge_mapping::journal::figures;
@@ -9,6 +8,7 @@ use callbridge_model::clock;
 use callbridge_model::{Judged, Outcome, Reason};
 use callbridge_spool as spool;
 use callbridge_spool::{Finished, Handle, Op, Row, RowId, Step};
+use callbridge_testbed::calls::Call;
 use std::time::Duration;
 
 /// Works on the state while no daemon has it.

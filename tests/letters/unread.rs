@@ -1,12 +1,12 @@
 //! What a source says and nobody can read: counted, kept, and never the end of the line.
 
-use crate::broker::{ADMINISTRATOR, Broker};
-use crate::calls::{Call, recording};
-use crate::pbx::Pbx;
 use crate::seed;
 use crate::sidecar::{PBX, Place, Running, crm, until};
 use callbridge_model::Reason;
 use callbridge_spool::{UNREADABLE_BYTES_MAX, hint};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
+use callbridge_testbed::calls::{Call, recording};
+use callbridge_testbed::pbx::Pbx;
 use serde_json::{Value, json};
 
 async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
@@ -145,7 +145,7 @@ async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
     };
     until("three logins", async || (logins() >= 3).then_some(())).await;
     assert_eq!(times(&daemon, "the source is down"), 1, "{}", daemon.log());
-    place.write("secret", crate::pbx::SECRET);
+    place.write("secret", callbridge_testbed::pbx::SECRET);
     pbx.logged_in(1).await;
     place.reaches("/books/finished", 0).await;
     let up = async || {

@@ -1,7 +1,7 @@
 //! `dead watch`: letters as they come to be.
 
-use crate::calls::Call;
 use crate::sidecar::{PBX, Place, Running, crm, json_lines, until};
+use callbridge_testbed::calls::Call;
 use rustix::process::Signal;
 use std::io::Write;
 use tokio::io::{AsyncBufReadExt as _, BufReader};

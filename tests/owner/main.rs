@@ -7,9 +7,6 @@
 //! | `service` | the service's own folder, also where root alone can go, serves root's commands |
 //! | `shared` | folders that others may write, secrets that all can read |
 
-#[path = "../support/calls.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod calls;
 mod planted;
 mod service;
 mod shared;

@@ -1,10 +1,10 @@
 //! A folder of the service's user, a CRM, and commands as root and as that user.
 
-use crate::calls::Call;
 use crate::sidecar::{PBX, Place, TRUNK, crm, soon};
 use callbridge_sandbox::Server;
 use callbridge_sandbox::oauth::Application;
 use callbridge_sandbox::token::TokenKey;
+use callbridge_testbed::calls::Call;
 use std::io::Write as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown};
 use std::path::{Path, PathBuf};

@@ -8,32 +8,14 @@
 //!  a file ─────┘
 //! ```
 
-#[path = "../support/authority.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod authority;
-#[path = "../support/broker.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod broker;
-#[path = "../support/calls.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod calls;
-#[path = "../support/cel_rows.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod cel_rows;
 #[path = "../chaos/crm.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod crm;
-#[path = "../support/expected.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod expected;
 mod gauge;
 #[path = "../chaos/judge/mod.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod judge;
 mod load;
-#[path = "../support/pbx.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod pbx;
 #[path = "../e2e/program.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of it")]
 mod program;
@@ -43,9 +25,8 @@ mod recordings;
 mod side;
 #[path = "../chaos/spool.rs"]
 mod spool;
-#[path = "../support/wait.rs"]
-#[allow(dead_code, reason = "each test binary uses its own part of it")]
-mod wait;
+
+use callbridge_testbed::{broker, calls, cel_rows, expected, pbx, wait};
 
 use self::gauge::Windows;
 use self::load::Soak;

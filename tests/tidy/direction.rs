@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The crates, each using those before it alone.
-const CRATES: [&str; 17] = [
+const CRATES: [&str; 18] = [
     "callbridge-call",
     "callbridge-asterisk",
     "callbridge-source",
@@ -25,6 +25,7 @@ const CRATES: [&str; 17] = [
     "callbridge-dead-letter",
     "callbridge-intake",
     "callbridge-testkit",
+    "callbridge-testbed",
     "callbridge",
 ];
 

@@ -1,9 +1,9 @@
 //! AMI over TCP.
 
 use crate::listener::{ACCEPTED, Listener, action, closed, say};
-use crate::proxy::Proxy;
 use crate::stage::{Stage, impatient, settings, until};
 use callbridge_source::Item;
+use callbridge_testbed::proxy::Proxy;
 
 fn url(port: u16) -> String {
     format!("ami://bridge@127.0.0.1:{port}")

@@ -1,7 +1,7 @@
 //! A listener of a test's own, plain or TLS, and what a PBX says to begin with.
 
-use crate::authority::Identity;
 use crate::stage::soon;
+use callbridge_testbed::authority::Identity;
 use rustls::ServerConfig;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};

@@ -1,9 +1,9 @@
 //! TLS of AMI and WebSocket lines: a test CA is trusted by `ca-file=` alone, and what must be
 //! refused is refused by name. The broker's is tested beside a real broker.
 
-use crate::authority::{Authority, Flaw};
 use crate::listener::Listener;
 use crate::stage::{Stage, settings};
+use callbridge_testbed::authority::{Authority, Flaw};
 
 fn url(scheme: &str, host: &str, port: u16, authority: &Authority) -> String {
     let user = if scheme == "amis" { "bridge@" } else { "" };

@@ -1,8 +1,8 @@
 //! AMI as JSON over a WebSocket, with the faults of real gateways.
 
 use crate::listener::{Line, Listener, action, closed, say, upgrade};
-use crate::proxy::Proxy;
 use crate::stage::{Stage, impatient, settings, soon};
+use callbridge_testbed::proxy::Proxy;
 use tokio::io::AsyncReadExt;
 
 fn url(port: u16) -> String {

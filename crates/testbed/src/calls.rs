@@ -1,11 +1,10 @@
 //! Calls as an Asterisk 22 tells them: a recorded one, with other ids, times, numbers and leads.
 
-use callbridge_call::Linkedid;
-use callbridge_mapping::journal::figures;
+use crate::expected;
 use callbridge_model::clock;
 use regex::{Captures, Regex};
 
-const RECORDED: &str = include_str!("../recordings/inbound_answered/ami.raw");
+const RECORDED: &str = include_str!("../../../tests/recordings/inbound_answered/ami.raw");
 /// Where the recording's first event stands in time.
 const RECORDED_AT: i64 = 1_795_151_317;
 
@@ -52,8 +51,7 @@ impl Call {
 
     /// Its uuid, where the PBX is called `pbx`.
     pub fn uuid(&self, pbx: &str) -> String {
-        let linkedid = Linkedid::new(self.linkedid()).expect("not empty");
-        figures::uuid(pbx, &linkedid).to_string()
+        expected::uuid(pbx, &self.linkedid())
     }
 
     /// Its events, in AMI's text.

@@ -9,14 +9,21 @@ const NAMESPACE: Uuid = Uuid::from_u128(0x7960_997f_d1f6_4443_b29d_16fa_e6d2_7ae
 /// A call as it took place.
 #[derive(Clone, Debug)]
 pub struct Expected {
+    /// Its id in the PBX.
     pub linkedid: String,
+    /// Its id in the journal.
     pub uuid: String,
+    /// The CRM's lead.
     pub lead: Option<i64>,
     /// Why it is a dead letter; `None` for a call of the journal.
     pub reason: Option<String>,
+    /// The CRM's employee.
     pub employee: Option<i64>,
+    /// As `expected.json` has it: `INBOUND` or `OUTBOUND`.
     pub direction: String,
+    /// Whether anybody talked.
     pub answered: bool,
+    /// Epoch seconds.
     pub started_at: i64,
     /// Exact seconds.
     pub duration: f64,

@@ -41,6 +41,12 @@ pub struct Authority {
     folder: tempfile::TempDir,
 }
 
+impl Default for Authority {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Authority {
     /// A new one.
     pub fn new() -> Self {

@@ -408,7 +408,7 @@ fn configure(folder: &std::path::Path, port: u16, tls_port: u16, authority: &Aut
 fn definitions() -> serde_json::Value {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/deploy/rabbitmq/definitions.json"
+        "/../../deploy/rabbitmq/definitions.json"
     );
     let text = std::fs::read_to_string(path).expect("the definitions");
     let mut all: serde_json::Value = serde_json::from_str(&text).expect("JSON");

@@ -1,7 +1,8 @@
 //! PBXs on loopback that say what a test tells them to: one speaks AMI on TCP, one AMI as JSON
 //! over a WebSocket. Each remembers who logged in and what was asked of it.
 
-#[path = "manager.rs"]
+#[allow(missing_docs, reason = "each says what it does by its name")]
+#[path = "../../../tests/support/manager.rs"]
 mod manager;
 
 use futures_util::{SinkExt, StreamExt};

@@ -1,0 +1,24 @@
+//! What stands around the program in its tests: a PBX, a broker, an authority, a bad line. No crate
+//! uses it but in its tests; what tests need without sockets lives in `testkit`.
+//!
+//! | module | what lives there |
+//! |---|---|
+//! | [`agents`] | the telephones that a queue of AMI 1.x rings, put into a recording |
+//! | [`authority`] | a certificate authority, and certificates to refuse |
+//! | [`broker`] | a private RabbitMQ node |
+//! | [`calls`] | a recorded call with other ids, times, numbers and leads |
+//! | [`cel_rows`] | CEL events of AMI as rows of `cel_custom` |
+//! | [`expected`] | what has to become of a recorded call |
+//! | [`pbx`] | PBXs on loopback, over AMI and over a WebSocket |
+//! | [`proxy`] | a line that goes dead |
+//! | [`wait`] | waiting for the event itself |
+
+pub mod agents;
+pub mod authority;
+pub mod broker;
+pub mod calls;
+pub mod cel_rows;
+pub mod expected;
+pub mod pbx;
+pub mod proxy;
+pub mod wait;
