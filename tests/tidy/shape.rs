@@ -134,7 +134,7 @@ fn measured(root: &Path) -> Found {
                 .unwrap_or_default()
                 .to_string_lossy()
                 .into_owned();
-            if name != "testkit" {
+            if name != "testkit" && name != "testbed" {
                 krates.push((name, path.join("src")));
             }
         }

@@ -2,7 +2,7 @@
 //! over a WebSocket. Each remembers who logged in and what was asked of it.
 
 #[allow(missing_docs, reason = "each says what it does by its name")]
-#[path = "../../../tests/support/manager.rs"]
+#[path = "manager.rs"]
 mod manager;
 
 use futures_util::{SinkExt, StreamExt};
