@@ -1,22 +1,20 @@
-//! Which request is the best one now, in the order of [`Lane`]; its slot is taken.
+//! Which request is the best one now, in the order of [`Lane`].
 
 use super::cause::Permit;
-use super::core::Core;
+use super::confirm::Confirmation;
+use super::errands::Errands;
+use super::flight::Flights;
+use super::line::Line;
 use super::plan::{Decision, Lane, Load, Task};
+use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::sweep::WORTH;
+use super::tokens::KnownTokens;
 use super::troubles::{Flying, Gate, Part};
-use super::verdict::Halt;
-use callbridge_crm::Endpoint;
+use callbridge_leads::errand::due::{Errand, Urgency};
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Head, Unconfirmed};
 use std::time::Duration;
-
-/// A clock that is wrong is looked at this often.
-const CLOCK_LOOK: Duration = Duration::from_secs(1);
-
-/// Whether an answer is slow is looked at this often.
-const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 /// Calls that wait for company are looked at this often.
 const COMPANY_LOOK: Duration = Duration::from_secs(1);
@@ -51,69 +49,48 @@ impl Open {
     }
 }
 
-impl Core {
-    /// The best request now.
-    pub fn next(&mut self, now: Now, head: &Head) -> Decision {
-        if self.clock_is_wrong(now) {
-            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
-        }
-        self.budget.look_at_clock(now);
-        self.look_at(head);
-        let barred = self.rights.polls_barred(now.boot);
-        let only_sweeps = barred || self.line.troubles().next(Part::Polls).is_some();
-        self.confirmation.look(head.hooked, only_sweeps);
-        self.look_for_ways(now);
-        let flying = self.flights.flying();
-        let permit = self.line.permit(now.boot, &flying);
-        match permit {
-            Permit::Calls | Permit::Probe if !self.flights.has_room(now) => {
-                return Decision::WaitUntil(now.boot + ROOM_LOOK);
-            }
-            Permit::Calls | Permit::Probe | Permit::Trial { .. } => {}
-            Permit::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
-            Permit::Until(at) => return Decision::WaitUntil(at),
-            Permit::Answer | Permit::Token => return Decision::Idle,
-        }
+/// What the choice depends on, none of which it changes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Choice<'a> {
+    pub(super) now: Now,
+    pub(super) head: &'a Head,
+    pub(super) load: Load,
+    pub(super) dry_run: bool,
+    pub(super) line: &'a Line,
+    pub(super) tokens: &'a KnownTokens,
+    pub(super) rights: &'a Rights,
+    pub(super) flights: &'a Flights,
+    pub(super) confirmation: &'a Confirmation,
+    pub(super) errands: &'a Errands,
+}
+
+impl<'a> Choice<'a> {
+    /// A call that nobody can be asked about.
+    pub(super) fn orphan(&self) -> Option<&'a Unconfirmed> {
         // its token may have ended while a poll is under way: the answer comes first
-        let orphan = head.orphan.as_ref();
-        let orphan = orphan.filter(|it| !self.may_look(now) && !self.flights.has_call(it.row));
-        if let Some(orphan) = orphan.or_else(|| self.untold(now, head)) {
-            return Decision::Revive(Box::new(orphan.clone()));
-        }
-        match self.choose(now, head, permit, &flying) {
-            Some((Lane::Spare, task)) => match (self.budget.take(now, Lane::Spare, task), head) {
-                (Decision::WaitUntil(at), head) => self.wait_no_longer(now, head, at),
-                (decision, _) => decision,
-            },
-            Some((lane, task)) => self.budget.take(now, lane, task),
-            None => self.wait(now, head),
-        }
+        let orphan = self.head.orphan.as_ref();
+        let orphan = orphan.filter(|it| !self.may_look() && !self.flights.has_call(it.row));
+        orphan.or_else(|| self.untold())
     }
 
     /// The best of what may go out.
-    fn choose(
-        &self,
-        now: Now,
-        head: &Head,
-        permit: Permit,
-        flying: &[Flying],
-    ) -> Option<(Lane, Task)> {
+    pub(super) fn choose(&self, permit: Permit, flying: &[Flying]) -> Option<(Lane, Task)> {
         let picked = match permit {
             Permit::Trial { polls_first } => {
                 let open = Open {
-                    polls: !self.rights.polls_barred(now.boot),
+                    polls: !self.rights.polls_barred(self.now.boot),
                     ..Open::ALL
                 };
-                self.pick(now, head, polls_first, open)
+                self.pick(polls_first, open)
             }
             Permit::Probe => {
-                let asked = self.asked_in_outage(now);
-                asked.or_else(|| self.pick_probe(now, head, flying))
+                let asked = self.asked_in_outage();
+                asked.or_else(|| self.pick_probe(flying))
             }
-            _ => self.pick_any(now, head, self.open(now, flying)),
+            _ => self.pick_any(self.open(flying)),
         };
         // what the token may do now can wait for what cannot
-        let looks = permit == Permit::Calls && self.rights.is_due(now.boot);
+        let looks = permit == Permit::Calls && self.rights.is_due(self.now.boot);
         let first = picked.as_ref().is_some_and(|(lane, _)| *lane <= Lane::Live);
         match looks && !first {
             true => Some((Lane::Token, Task::TokenInfo)),
@@ -122,72 +99,46 @@ impl Core {
     }
 
     /// What works of the service, as far as is known.
-    fn open(&self, now: Now, flying: &[Flying]) -> Open {
+    fn open(&self, flying: &[Flying]) -> Open {
         let troubles = self.line.troubles();
-        let open = |part| troubles.gate(now.boot, part, flying) == Gate::Open;
+        let open = |part| troubles.gate(self.now.boot, part, flying) == Gate::Open;
         Open {
             submissions: open(Part::Submissions),
-            polls: open(Part::Polls) && !self.rights.polls_barred(now.boot),
+            polls: open(Part::Polls) && !self.rights.polls_barred(self.now.boot),
             sweeps: open(Part::Sweeps),
-        }
-    }
-
-    /// What the spool says of the calls that wait.
-    fn look_at(&mut self, head: &Head) {
-        let ready = head.live.is_some() || head.backlog.is_some();
-        self.load = Load {
-            loaded: ready && !self.line.troubles().fails(Part::Submissions),
-            unsent: head.ready + head.sending,
-            waiting: head.submitted,
-        };
-        if !ready && self.load.unsent == 0 {
-            self.line.nothing_waits(Part::Submissions);
-        }
-    }
-
-    /// The ways that were left are gone, too.
-    fn look_for_ways(&mut self, now: Now) {
-        let gone = self.rights.polls_barred(now.boot)
-            && self.load.waiting > 0
-            && self.line.is_open()
-            && !self.confirmation.works_without_polls(now);
-        if gone && let Some(why) = self.rights.take_bar() {
-            let halt = Halt::NoGrant(Endpoint::Poll);
-            self.line.halted(now.boot, halt, &why);
         }
     }
 
     /// A call that neither polls, which are refused, nor sweeps will ever tell of: it was left to
     /// the polls before, or no page can be read and a webhook was waited for as long as a requestId
     /// lives.
-    fn untold<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
-        if !self.rights.polls_barred(now.boot) {
+    fn untold(&self) -> Option<&'a Unconfirmed> {
+        if !self.rights.polls_barred(self.now.boot) {
             return None;
         }
-        let old = |call: &Unconfirmed, age| call.age(now.wall) >= age;
-        let alone = head.alone.as_ref().filter(|it| old(it, OLD_POLL));
-        let pages = self.confirmation.ways().is_readable(now.wall);
-        let oldest = head.oldest_submitted.iter().filter(|_| !pages);
+        let old = |call: &Unconfirmed, age| call.age(self.now.wall) >= age;
+        let alone = self.head.alone.as_ref().filter(|it| old(it, OLD_POLL));
+        let pages = self.confirmation.ways().is_readable(self.now.wall);
+        let oldest = self.head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
         all.find(|it| !self.flights.has_call(it.row))
     }
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
-    fn pick_probe(&self, now: Now, head: &Head, flying: &[Flying]) -> Option<(Lane, Task)> {
+    fn pick_probe(&self, flying: &[Flying]) -> Option<(Lane, Task)> {
         let troubles = self.line.troubles();
-        let barred = self.rights.polls_barred(now.boot);
+        let barred = self.rights.polls_barred(self.now.boot);
         let open = |part: &Part| {
             let may = *part != Part::Polls || !barred;
-            may && troubles.gate(now.boot, *part, flying) == Gate::Open
+            may && troubles.gate(self.now.boot, *part, flying) == Gate::Open
         };
         let mut parts = [Part::Submissions, Part::Polls, Part::Sweeps];
         parts.sort_by_key(|part| troubles.asked(*part));
         let open_parts = parts.iter().filter(|part| open(part));
-        let mut picked =
-            open_parts.filter_map(|part| self.pick(now, head, false, Open::only(*part)));
+        let mut picked = open_parts.filter_map(|part| self.pick(false, Open::only(*part)));
         let picked = picked.next();
-        let waits = head.submitted > 0 || self.load.unsent > 0 && !self.settings.dry_run;
+        let waits = self.head.submitted > 0 || self.load.unsent > 0 && !self.dry_run;
         match picked {
             None if !waits && open(&Part::Token) => Some((Lane::Token, Task::TokenInfo)),
             picked => picked,
@@ -195,42 +146,43 @@ impl Core {
     }
 
     /// A call, or an errand beside them.
-    fn pick_any(&self, now: Now, head: &Head, open: Open) -> Option<(Lane, Task)> {
-        let call = self.pick(now, head, false, open);
+    fn pick_any(&self, open: Open) -> Option<(Lane, Task)> {
+        let call = self.pick(false, open);
         let before = match call {
             Some((lane, _)) => lane,
             None => Lane::Spare,
         };
-        let errand = self.errand(now, head, before);
+        let errand = self.errand(before);
         errand.or(call)
     }
 
     /// The journal can be read for what nothing else can find.
-    fn may_look(&self, now: Now) -> bool {
+    fn may_look(&self) -> bool {
         let troubles = self.line.troubles();
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
-        let fails = fails.is_some_and(|since| now.boot.saturating_sub(since) >= OLD_POLL);
-        self.confirmation.ways().is_readable(now.wall) && !fails && !self.settings.dry_run
+        let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
+        self.confirmation.ways().is_readable(self.now.wall) && !fails && !self.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
-    pub(super) fn may_sweep(&self, now: Now) -> bool {
+    pub(super) fn may_sweep(&self) -> bool {
         let fails = self.line.troubles().fails(Part::Sweeps);
-        self.confirmation.ways().is_on(now.wall) && !fails && !self.settings.dry_run
+        self.confirmation.ways().is_on(self.now.wall) && !fails && !self.dry_run
     }
 
-    fn pick(&self, now: Now, head: &Head, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
-        if let Some(ending) = self.ending(now, head).filter(|_| open.polls) {
+    fn pick(&self, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
+        if let Some(ending) = self.ending().filter(|_| open.polls) {
             return Some((Lane::Deadline, poll(ending)));
         }
-        let due = self.due(now, head).filter(|_| open.polls);
-        let old = |it: &&Unconfirmed| it.age(now.wall) >= OLD_POLL;
-        let turn = match self.may_sweep(now) {
-            true => head
+        let due = self.due().filter(|_| open.polls);
+        let old = |it: &&Unconfirmed| it.age(self.now.wall) >= OLD_POLL;
+        let turn = match self.may_sweep() {
+            true => self
+                .head
                 .alone
                 .as_ref()
-                .filter(|it| open.polls && self.may_poll(now, it)),
+                .filter(|it| open.polls && self.may_poll(it)),
             false => due,
         };
         let turn = turn
@@ -240,88 +192,89 @@ impl Core {
             return Some((Lane::OldPoll, poll(turn)));
         }
         let submit = |due: &Due| Task::Submit(due.row);
-        let submits = open.submissions && !self.settings.dry_run;
-        if let Some(live) = head.live.as_ref().filter(|_| submits) {
+        let submits = open.submissions && !self.dry_run;
+        if let Some(live) = self.head.live.as_ref().filter(|_| submits) {
             return Some((Lane::Live, submit(live)));
         }
-        if let Some(sweep) = self.sweep_that_pays(now, head, open) {
+        if let Some(sweep) = self.sweep_that_pays(open) {
             return Some((Lane::Sweep, sweep));
         }
-        if let Some(backlog) = head.backlog.as_ref().filter(|_| submits) {
+        if let Some(backlog) = self.head.backlog.as_ref().filter(|_| submits) {
             return Some((Lane::Backlog, submit(backlog)));
         }
-        let confirm = self.confirm(now, head, open);
+        let confirm = self.confirm(open);
         confirm.map(|task| (Lane::Confirm, task))
     }
 
     /// A call whose requestId cannot be asked for much longer: after 24 hours (§4.6), or when the
     /// token ends.
-    fn ending<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
-        let mut ending = head.oldest_submitted.iter().filter(|it| {
-            let old = it.age(now.wall) >= DEADLINE;
-            let ends = old || self.tokens.ends_soon(now, &it.token);
-            ends && it.next_poll <= now.wall && self.may_poll(now, it)
+    fn ending(&self) -> Option<&'a Unconfirmed> {
+        let mut ending = self.head.oldest_submitted.iter().filter(|it| {
+            let old = it.age(self.now.wall) >= DEADLINE;
+            let ends = old || self.tokens.ends_soon(self.now, &it.token);
+            ends && it.next_poll <= self.now.wall && self.may_poll(it)
         });
         ending.next()
     }
 
-    fn may_poll(&self, now: Now, call: &Unconfirmed) -> bool {
-        let seeks = || self.confirmation.sweeper().seeks(call) && !self.flights.sweep_is_slow(now);
+    fn may_poll(&self, call: &Unconfirmed) -> bool {
+        let seeks =
+            || self.confirmation.sweeper().seeks(call) && !self.flights.sweep_is_slow(self.now);
         call.request_id.is_some() && !self.flights.has_call(call.row) && !seeks()
     }
 
     /// A call that is due, and that no webhook is expected for.
-    fn due<'head>(&self, now: Now, head: &'head Head) -> Option<&'head Unconfirmed> {
-        let mut due = head.polls.iter().filter(|it| !self.is_left(now, it));
-        due.find(|it| self.may_poll(now, it))
+    fn due(&self) -> Option<&'a Unconfirmed> {
+        let mut due = self.head.polls.iter().filter(|it| !self.is_left(it));
+        due.find(|it| self.may_poll(it))
     }
 
     /// A webhook may still confirm it, for nothing.
-    fn is_left(&self, now: Now, call: &Unconfirmed) -> bool {
-        call.age(now.wall) < self.confirmation.webhooks_wait(now)
+    fn is_left(&self, call: &Unconfirmed) -> bool {
+        call.age(self.now.wall) < self.confirmation.webhooks_wait(self.now)
     }
 
     /// Ripe calls that no request of ours asks for just now.
-    fn ripe(&self, head: &Head) -> u32 {
-        head.ripe.calls.saturating_sub(self.flights.polls())
+    fn ripe(&self) -> u32 {
+        self.head.ripe.calls.saturating_sub(self.flights.polls())
     }
 
     /// One sweep at a time.
-    fn free_to_sweep(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
+    fn free_to_sweep(&self, open: Open) -> Option<Task> {
         let begins = !self.confirmation.sweeper().is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
-        let on = self.confirmation.ways().is_on(now.wall) && !self.settings.dry_run;
-        let needs = self.confirmation.sweeper().only_way || head.orphan.is_some();
-        let may = on || needs && self.may_look(now);
+        let on = self.confirmation.ways().is_on(self.now.wall) && !self.dry_run;
+        let needs = self.confirmation.sweeper().only_way || self.head.orphan.is_some();
+        let may = on || needs && self.may_look();
         let free = may
             && open.sweeps
             && !self.flights.has_sweep()
-            && (!begins || self.confirmation.sweep_from() <= now.boot);
+            && (!begins || self.confirmation.sweep_from() <= self.now.boot);
         free.then_some(Task::Sweep { begins })
     }
 
     /// A sweep that pays even while calls wait, or what tells whether it would.
-    fn sweep_that_pays(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
+    fn sweep_that_pays(&self, open: Open) -> Option<Task> {
         let probe = self.confirmation.probe().filter(|_| open.polls);
-        if let Some(probe) = probe.filter(|it| self.may_poll(now, it)) {
+        if let Some(probe) = probe.filter(|it| self.may_poll(it)) {
             return Some(poll(probe));
         }
-        let sweep = self.free_to_sweep(now, head, open)?;
-        let oldest = head.ripe.oldest;
+        let sweep = self.free_to_sweep(open)?;
+        let oldest = self.head.ripe.oldest;
         let pays = self.confirmation.sweeper().is_running()
-            || self.ripe(head) >= self.confirmation.sweeper().worth_under_load()
-            || oldest.is_some_and(|at| now.wall.since(at) >= OLD_POLL) && self.ripe(head) > 0;
+            || self.ripe() >= self.confirmation.sweeper().worth_under_load()
+            || oldest.is_some_and(|at| self.now.wall.since(at) >= OLD_POLL) && self.ripe() > 0;
         pays.then_some(sweep)
     }
 
     /// Nothing is to be submitted: what waits is confirmed, several at once where they are.
-    fn confirm(&self, now: Now, head: &Head, open: Open) -> Option<Task> {
-        let sweep = self.free_to_sweep(now, head, open);
+    fn confirm(&self, open: Open) -> Option<Task> {
+        let sweep = self.free_to_sweep(open);
         // where polls fail a page is read for one call, too
         let worth = if open.polls { WORTH } else { 1 };
-        let enough = self.ripe(head) >= worth || head.orphan.is_some();
-        let due = head.alone.as_ref().filter(|it| self.may_poll(now, it));
-        let due = due.or_else(|| self.due(now, head));
+        let enough = self.ripe() >= worth || self.head.orphan.is_some();
+        let due = self.head.alone.as_ref().filter(|it| self.may_poll(it));
+        let due = due.or_else(|| self.due());
         let due = due.filter(|_| open.polls);
         // and now and then one is asked for all the same, to see whether they still fail
         let probes = due.is_some() && self.line.troubles().fails(Part::Polls);
@@ -329,52 +282,123 @@ impl Core {
             return Some(sweep);
         }
         let due = due?;
-        (!self.has_company(now, due)).then(|| poll(due))
+        (!self.has_company(due)).then(|| poll(due))
     }
 
     /// Others were accepted about when this call was: a sweep for all of them is cheaper than a
     /// poll for each, and soon.
-    fn has_company(&self, now: Now, call: &Unconfirmed) -> bool {
-        let young = call.age(now.wall) < TOGETHER && call.polls == 0;
-        self.load.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep(now)
+    fn has_company(&self, call: &Unconfirmed) -> bool {
+        let young = call.age(self.now.wall) < TOGETHER && call.polls == 0;
+        self.load.waiting >= u64::from(WORTH) && call.absent == 0 && young && self.may_sweep()
     }
 
     /// What can wait for this moment does not make calls wait for it.
-    fn wait_no_longer(&self, now: Now, head: &Head, at: Duration) -> Decision {
-        match self.wait(now, head) {
+    pub(super) fn wait_no_longer(&self, at: Duration) -> Decision {
+        match self.wait() {
             Decision::WaitUntil(sooner) => Decision::WaitUntil(at.min(sooner)),
             Decision::Idle | Decision::Send(_) | Decision::Revive(_) => Decision::WaitUntil(at),
         }
     }
 
-    fn wait(&self, now: Now, head: &Head) -> Decision {
-        let waits = |it: &Unconfirmed| self.has_company(now, it) || self.is_left(now, it);
-        let company = head.polls.iter().any(waits);
-        let moments = [head.next_not_before, head.next_poll, head.errands.next];
+    /// Nothing goes out: when to look again.
+    pub(super) fn wait(&self) -> Decision {
+        let waits = |it: &Unconfirmed| self.has_company(it) || self.is_left(it);
+        let company = self.head.polls.iter().any(waits);
+        let moments = [
+            self.head.next_not_before,
+            self.head.next_poll,
+            self.head.errands.next,
+        ];
         let moment = moments.into_iter().flatten().min().map(|at| {
             // the wall clock may be set meanwhile: look again within a minute
-            let wait = at.since(now.wall).clamp(Duration::from_millis(1), LOOK);
-            now.boot + wait
+            let wait = at
+                .since(self.now.wall)
+                .clamp(Duration::from_millis(1), LOOK);
+            self.now.boot + wait
         });
         let flying = self.flights.flying();
         let gates = Part::ALL.into_iter().filter_map(|part| {
-            match self.line.troubles().gate(now.boot, part, &flying) {
+            match self.line.troubles().gate(self.now.boot, part, &flying) {
                 Gate::From(at) => Some(at),
                 Gate::Open | Gate::Answer => None,
             }
         });
         let looks = [
             gates.min(),
-            Some(self.confirmation.sweep_from()).filter(|from| *from > now.boot),
-            company.then_some(now.boot + COMPANY_LOOK),
-            (!head.errands.due.is_empty()).then_some(now.boot + ERRAND_LOOK),
-            self.rights.look(now.boot),
+            Some(self.confirmation.sweep_from()).filter(|from| *from > self.now.boot),
+            company.then_some(self.now.boot + COMPANY_LOOK),
+            (!self.head.errands.due.is_empty()).then_some(self.now.boot + ERRAND_LOOK),
+            self.rights.look(self.now.boot),
             moment,
         ];
         match looks.into_iter().flatten().min() {
             Some(at) => Decision::WaitUntil(at),
             None => Decision::Idle,
         }
+    }
+
+    /// What a command asks while calls are tried one by one, for none is taken.
+    fn asked_in_outage(&self) -> Option<(Lane, Task)> {
+        let errand = self.errands.first_asked()?;
+        let asks = self.line.refuses_calls_alone() && !self.dry_run;
+        let may = asks && self.may_go(&errand);
+        may.then(|| (Lane::Errand, Task::Errand(Box::new(errand))))
+    }
+
+    /// The errand that goes before a call of this lane; the one that can wait where none goes out.
+    fn errand(&self, before: Lane) -> Option<(Lane, Task)> {
+        if self.dry_run {
+            return None;
+        }
+        if before > Lane::Live
+            && let Some(errand) = self.errands.first_asked()
+            && self.may_go(&errand)
+        {
+            return Some((Lane::Errand, Task::Errand(Box::new(errand))));
+        }
+        let mut due = self.head.errands.due.iter().filter_map(|job| {
+            let lane = match job.urgency {
+                Urgency::Ending => Lane::Deadline,
+                Urgency::Soon => Lane::Errand,
+                Urgency::Spare => Lane::Spare,
+            };
+            let turn = match lane {
+                Lane::Deadline => before > Lane::Deadline,
+                Lane::Errand => {
+                    before >= Lane::Backlog
+                        && (!self.load.loaded || self.errands.is_due_under_load(self.now))
+                }
+                _ => before == Lane::Spare && self.flights.count() == 0,
+            };
+            (turn && self.may_go(&job.errand)).then_some((lane, &job.errand))
+        });
+        let (lane, errand) = due.next()?;
+        Some((lane, Task::Errand(Box::new(errand.clone()))))
+    }
+
+    fn may_go(&self, errand: &Errand) -> bool {
+        // a command is told by the service itself that it may not ask
+        let asks = matches!(errand, Errand::FieldPoll(_));
+        errand
+            .token()
+            .is_none_or(|token| self.tokens.reads(self.now, token))
+            && !(asks && self.rights.polls_barred(self.now.boot))
+            && self.is_granted(errand)
+            && !self.flights.errands().any(|other| other.is_like(errand))
+            && !self.errands.rests(self.now, errand)
+    }
+
+    /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
+    /// the service itself.
+    fn is_granted(&self, errand: &Errand) -> bool {
+        let scope = match errand {
+            Errand::LookUp(_) => "READ",
+            Errand::FieldWrite(_) => "SAVE",
+            Errand::Catalogue | Errand::FieldPoll(_) | Errand::Backfill(_) | Errand::Asked(..) => {
+                return true;
+            }
+        };
+        self.tokens.may_with_leads(scope)
     }
 }
 

@@ -6,23 +6,34 @@
 //! its answer and gives the operations to commit after it.
 
 use super::budget::Budget;
+use super::cause::Permit;
+use super::choice::Choice;
 use super::confirm::Confirmation;
 use super::errands::Errands;
 use super::flight::{Flight, Flights};
 use super::line::Line;
 use super::memory::{Memory, Recollection, Remembered};
-use super::plan::{Known, Load, Settings, Task};
+use super::plan::{Decision, Known, Lane, Load, Settings, Task};
 use super::retry::Retry;
 use super::rights::Rights;
 use super::status::{self, SenderStatus};
 use super::tokens::KnownTokens;
 use super::troubles::Part;
-use super::verdict::Context;
+use super::verdict::{Context, Halt};
 use callbridge_call::EpochSeconds;
+use callbridge_crm::Endpoint;
+use callbridge_leads::errand::due::{Asked, Ticket};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_model::status::{Pause, Requests, Trouble};
 use callbridge_spool::{Ask, Fate, Head, Op, Row, State};
+use std::time::Duration;
+
+/// A clock that is wrong is looked at this often.
+const CLOCK_LOOK: Duration = Duration::from_secs(1);
+
+/// Whether an answer is slow is looked at this often.
+const ROOM_LOOK: Duration = Duration::from_secs(1);
 
 /// A token that was replaced and lives on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -113,6 +124,98 @@ impl Core {
         }
     }
 
+    /// The best request now; its slot is taken.
+    pub fn next(&mut self, now: Now, head: &Head) -> Decision {
+        if self.clock_is_wrong(now) {
+            return Decision::WaitUntil(now.boot + CLOCK_LOOK);
+        }
+        self.budget.look_at_clock(now);
+        self.look_at(head);
+        let barred = self.rights.polls_barred(now.boot);
+        let only_sweeps = barred || self.line.troubles().next(Part::Polls).is_some();
+        self.confirmation.look(head.hooked, only_sweeps);
+        self.look_for_ways(now);
+        let flying = self.flights.flying();
+        let permit = self.line.permit(now.boot, &flying);
+        match permit {
+            Permit::Calls | Permit::Probe if !self.flights.has_room(now) => {
+                return Decision::WaitUntil(now.boot + ROOM_LOOK);
+            }
+            Permit::Calls | Permit::Probe | Permit::Trial { .. } => {}
+            Permit::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
+            Permit::Until(at) => return Decision::WaitUntil(at),
+            Permit::Answer | Permit::Token => return Decision::Idle,
+        }
+        let choice = self.choice(now, head);
+        if let Some(orphan) = choice.orphan() {
+            return Decision::Revive(Box::new(orphan.clone()));
+        }
+        let Some((lane, task)) = choice.choose(permit, &flying) else {
+            return choice.wait();
+        };
+        match self.budget.take(now, lane, task) {
+            Decision::WaitUntil(at) if lane == Lane::Spare => {
+                self.choice(now, head).wait_no_longer(at)
+            }
+            decision => decision,
+        }
+    }
+
+    fn choice<'a>(&'a self, now: Now, head: &'a Head) -> Choice<'a> {
+        Choice {
+            now,
+            head,
+            load: self.load,
+            dry_run: self.settings.dry_run,
+            line: &self.line,
+            tokens: &self.tokens,
+            rights: &self.rights,
+            flights: &self.flights,
+            confirmation: &self.confirmation,
+            errands: &self.errands,
+        }
+    }
+
+    /// Somebody asks for this, and waits; `false` when too many do.
+    pub fn asked(&mut self, ticket: Ticket, asked: Asked) -> bool {
+        self.errands.ask(ticket, asked)
+    }
+
+    /// They wait no longer; `false` when it is under way already.
+    pub fn not_asked(&mut self, ticket: Ticket) -> bool {
+        self.errands.drop_asked(ticket)
+    }
+
+    /// The CRM takes no calls, and what commands ask is asked all the same.
+    pub fn asks_all_the_same(&self) -> bool {
+        self.line.refuses_calls_alone() && !self.settings.dry_run
+    }
+
+    /// What the spool says of the calls that wait.
+    fn look_at(&mut self, head: &Head) {
+        let ready = head.live.is_some() || head.backlog.is_some();
+        self.load = Load {
+            loaded: ready && !self.line.troubles().fails(Part::Submissions),
+            unsent: head.ready + head.sending,
+            waiting: head.submitted,
+        };
+        if !ready && self.load.unsent == 0 {
+            self.line.nothing_waits(Part::Submissions);
+        }
+    }
+
+    /// The ways that were left are gone, too.
+    fn look_for_ways(&mut self, now: Now) {
+        let gone = self.rights.polls_barred(now.boot)
+            && self.load.waiting > 0
+            && self.line.is_open()
+            && !self.confirmation.works_without_polls(now);
+        if gone && let Some(why) = self.rights.take_bar() {
+            let halt = Halt::NoGrant(Endpoint::Poll);
+            self.line.halted(now.boot, halt, &why);
+        }
+    }
+
     /// The token before the one in use, while it lives on.
     pub fn before(&mut self, before: Option<Before>) {
         self.tokens.set_before(before);
@@ -193,7 +296,9 @@ impl Core {
             pause,
             troubles: self.troubles(now),
             requests: self.requests.clone(),
-            backlog: self.budget.backlog(head, self.calls_a_sweep(now), now),
+            backlog: self
+                .budget
+                .backlog(head, self.calls_a_sweep(now, head), now),
             expires_in_days: self.tokens.expires_in_days(),
             under_way: self.flights.count(),
             ..self.budget.status(now)
@@ -218,8 +323,8 @@ impl Core {
     }
 
     /// Calls that one request confirms.
-    fn calls_a_sweep(&self, now: Now) -> u32 {
-        match self.may_sweep(now) {
+    fn calls_a_sweep(&self, now: Now, head: &Head) -> u32 {
+        match self.choice(now, head).may_sweep() {
             true => self.confirmation.sweeper().worth_under_load(),
             false => 1,
         }

@@ -2,20 +2,12 @@
 //! line. What is due of them says the spool; what an answer means for the errand itself says
 //! [`callbridge_leads::errand`].
 
-use super::cause::Cause;
-use super::core::Core;
-use super::flight::Flight;
-use super::kind::Kind;
-use super::outcome::{Ended, Outcome};
-use super::plan::{Lane, Task};
-use super::troubles::Extent;
-use super::verdict::Halt;
-use callbridge_crm::{Answer, Endpoint, Request};
+use callbridge_crm::{Answer, Request};
 use callbridge_leads::errand;
 use callbridge_leads::errand::FieldWrite;
-use callbridge_leads::errand::due::{Asked, Errand, Ticket, Urgency};
+use callbridge_leads::errand::due::{Asked, Errand, Ticket};
 use callbridge_model::clock::Now;
-use callbridge_spool::{Head, Op};
+use callbridge_spool::Op;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -36,100 +28,53 @@ pub(super) struct Errands {
     /// None goes out before, while calls wait.
     from: Duration,
     /// The last ones answered, and when.
-    pub(super) answered: VecDeque<(Errand, Duration)>,
+    answered: VecDeque<(Errand, Duration)>,
 }
 
-impl Core {
+impl Errands {
     /// Somebody asks for this, and waits; `false` when too many do.
-    pub fn asked(&mut self, ticket: Ticket, asked: Asked) -> bool {
-        let room = self.errands.asked.len() < ASKED_MAX;
+    pub(super) fn ask(&mut self, ticket: Ticket, asked: Asked) -> bool {
+        let room = self.asked.len() < ASKED_MAX;
         if room {
-            self.errands.asked.push_back((ticket, asked));
+            self.asked.push_back((ticket, asked));
         }
         room
     }
 
     /// They wait no longer; `false` when it is under way already.
-    pub fn not_asked(&mut self, ticket: Ticket) -> bool {
-        let before = self.errands.asked.len();
-        self.errands.asked.retain(|(it, _)| *it != ticket);
-        self.errands.asked.len() < before
+    pub(super) fn drop_asked(&mut self, ticket: Ticket) -> bool {
+        let before = self.asked.len();
+        self.asked.retain(|(it, _)| *it != ticket);
+        self.asked.len() < before
     }
 
-    /// The CRM takes no calls, and what commands ask is asked all the same.
-    pub fn asks_all_the_same(&self) -> bool {
-        let cause = self.line.pause_cause().map(|(cause, _)| cause);
-        cause == Some(Cause::Outage(Extent::Submissions)) && !self.settings.dry_run
+    /// What was asked for first.
+    pub(super) fn first_asked(&self) -> Option<Errand> {
+        let (ticket, asked) = self.asked.front()?;
+        Some(Errand::Asked(*ticket, asked.clone()))
     }
 
-    /// What a command asks while calls are tried one by one, for none is taken.
-    pub(super) fn asked_in_outage(&self, now: Now) -> Option<(Lane, Task)> {
-        let (ticket, asked) = self.errands.asked.front()?;
-        let errand = Errand::Asked(*ticket, asked.clone());
-        let may = self.asks_all_the_same() && self.may_go(now, &errand);
-        may.then(|| (Lane::Errand, Task::Errand(Box::new(errand))))
+    /// One may go out although calls wait.
+    pub(super) fn is_due_under_load(&self, now: Now) -> bool {
+        self.from <= now.boot
     }
 
-    /// The errand that goes before a call of this lane; the one that can wait where none goes out.
-    pub(super) fn errand(&self, now: Now, head: &Head, before: Lane) -> Option<(Lane, Task)> {
-        if self.settings.dry_run {
-            return None;
-        }
-        if before > Lane::Live
-            && let Some((ticket, asked)) = self.errands.asked.front()
-        {
-            let errand = Errand::Asked(*ticket, asked.clone());
-            if self.may_go(now, &errand) {
-                return Some((Lane::Errand, Task::Errand(Box::new(errand))));
-            }
-        }
-        let mut due = head.errands.due.iter().filter_map(|job| {
-            let lane = match job.urgency {
-                Urgency::Ending => Lane::Deadline,
-                Urgency::Soon => Lane::Errand,
-                Urgency::Spare => Lane::Spare,
-            };
-            let turn = match lane {
-                Lane::Deadline => before > Lane::Deadline,
-                Lane::Errand => {
-                    before >= Lane::Backlog && (!self.load.loaded || self.errands.from <= now.boot)
-                }
-                _ => before == Lane::Spare && self.flights.count() == 0,
-            };
-            (turn && self.may_go(now, &job.errand)).then_some((lane, &job.errand))
-        });
-        let (lane, errand) = due.next()?;
-        Some((lane, Task::Errand(Box::new(errand.clone()))))
-    }
-
-    fn may_go(&self, now: Now, errand: &Errand) -> bool {
+    /// It was answered just now, and that changed nothing of what is due.
+    pub(super) fn rests(&self, now: Now, errand: &Errand) -> bool {
         let just = |(it, at): &(Errand, Duration)| it == errand && *at + AGAIN > now.boot;
-        // a command is told by the service itself that it may not ask
-        let asks = matches!(errand, Errand::FieldPoll(_));
-        errand
-            .token()
-            .is_none_or(|token| self.tokens.reads(now, token))
-            && !(asks && self.rights.polls_barred(now.boot))
-            && self.is_granted(errand)
-            && !self.flights.errands().any(|other| other.is_like(errand))
-            && !self.errands.answered.iter().any(just)
+        self.answered.iter().any(just)
     }
 
-    /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
-    /// the service itself.
-    fn is_granted(&self, errand: &Errand) -> bool {
-        let scope = match errand {
-            Errand::LookUp(_) => "READ",
-            Errand::FieldWrite(_) => "SAVE",
-            Errand::Catalogue | Errand::FieldPoll(_) | Errand::Backfill(_) | Errand::Asked(..) => {
-                return true;
-            }
-        };
-        self.tokens.may_with_leads(scope)
+    /// It was answered; `unchanged`: with nothing of what is due changed by that.
+    pub(super) fn answered(&mut self, now: Now, errand: &Errand, unchanged: bool) {
+        self.answered.retain(|(_, at)| *at + AGAIN > now.boot);
+        if unchanged && !matches!(errand, Errand::Asked(..)) {
+            self.answered.push_back((errand.clone(), now.boot));
+        }
     }
 
     /// Makes its request.
-    pub(super) fn run_errand(
+    pub(super) fn request(
         &mut self,
         now: Now,
         errand: &Errand,
@@ -167,9 +112,9 @@ impl Core {
             Errand::Backfill(page) => Request::Leads(*page),
         };
         if let Errand::Asked(ticket, _) = errand {
-            self.not_asked(*ticket);
+            self.drop_asked(*ticket);
         }
-        self.errands.from = now.boot + LOADED_EVERY;
+        self.from = now.boot + LOADED_EVERY;
         ops.extend(
             errand::launched(now.wall, errand, write)
                 .into_iter()
@@ -177,69 +122,10 @@ impl Core {
         );
         Some(request)
     }
-
-    /// Judges the answer to an errand: a dead token and a 429 stop the line, all else is the
-    /// errand's own affair.
-    pub(super) fn errand_answered(
-        &mut self,
-        now: Now,
-        flight: &Flight,
-        errand: Errand,
-        answer: Answer,
-        mut ops: Vec<Op>,
-    ) -> Outcome {
-        let endpoint = flight.plan.task.endpoint();
-        let mut kind = Kind::Errand;
-        match &answer {
-            Answer::Unauthorized | Answer::TokenState { .. } => {
-                kind = Kind::TokenRefused;
-                self.tokens.over(&flight.token);
-                if self.tokens.is_current(&flight.token) {
-                    let words = answer.words();
-                    self.halted(now, &flight.token, Halt::TokenRefused, &words);
-                }
-            }
-            Answer::Forbidden { .. } if endpoint == Endpoint::Poll => {
-                self.errand_unpolled(now, &answer.words());
-            }
-            Answer::TooMany => {
-                kind = Kind::TooMany;
-                self.too_many(flight, now, &mut ops);
-            }
-            _ => {}
-        }
-        let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
-        let unchanged = settled.changes.is_empty();
-        ops.extend(settled.changes.into_iter().map(Op::Lead));
-        let answered = &mut self.errands.answered;
-        answered.retain(|(_, at)| *at + AGAIN > now.boot);
-        if unchanged && !matches!(errand, Errand::Asked(..)) {
-            answered.push_back((errand.clone(), now.boot));
-        }
-        let verdict = word(&answer);
-        self.count(endpoint, verdict);
-        self.remember(now, &mut ops);
-        Outcome {
-            ops,
-            row: None,
-            request_id: None,
-            endpoint,
-            ended: if settled.done {
-                Ended::Well
-            } else {
-                Ended::Again
-            },
-            verdict,
-            kind,
-            words: settled.words,
-            swept: Vec::new(),
-            errand: Some((errand, answer, flight.token.clone())),
-        }
-    }
 }
 
 /// The label of metrics: fixed words.
-const fn word(answer: &Answer) -> &'static str {
+pub(super) const fn word(answer: &Answer) -> &'static str {
     match answer {
         Answer::Told(_) | Answer::Page(_) | Answer::TokenInfo(_) => "told",
         Answer::Accepted { .. } => "submitted",

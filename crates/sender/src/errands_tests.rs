@@ -190,7 +190,7 @@ fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
     // nothing came of it that the spool would know
     let errand = Errand::LookUp(lead());
-    core.errands.answered.push_back((errand, at(12).boot));
+    core.errands.answered(at(12), &errand, true);
     assert_eq!(lane(&mut core, at(71), &look_up()), None);
     assert_eq!(lane(&mut core, at(72), &look_up()), Some(Lane::Errand));
 }

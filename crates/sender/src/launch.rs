@@ -90,7 +90,7 @@ impl Core {
                 }
                 self.submit(now, *id, row, ops)
             }
-            Task::Errand(errand) => self.run_errand(now, errand, about.write, ops),
+            Task::Errand(errand) => self.errands.request(now, errand, about.write, ops),
         }
     }
 

@@ -14,7 +14,7 @@
 use super::cause::{Cause, Permit, phase, trial};
 use super::outage::Failure;
 use super::schedule::PROBE;
-use super::troubles::{Flying, Gate, Part, Trouble, Troubles};
+use super::troubles::{Extent, Flying, Gate, Part, Trouble, Troubles};
 use super::verdict::Halt;
 use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
@@ -389,6 +389,12 @@ impl Line {
             .outage()
             .filter(|_| !own.is_some_and(|it| first(it.0)));
         outage.map_or(own, |(extent, why)| Some((Cause::Outage(extent), why)))
+    }
+
+    /// The service takes no calls, and nothing else stands in the way.
+    pub fn refuses_calls_alone(&self) -> bool {
+        let cause = self.pause_cause().map(|(cause, _)| cause);
+        cause == Some(Cause::Outage(Extent::Submissions))
     }
 
     /// What fails while the rest works.

@@ -2,6 +2,7 @@
 
 use super::confirm::Circumstances;
 use super::core::Core;
+use super::errands;
 use super::flight::Flight;
 use super::kind::Kind;
 use super::line::Passed;
@@ -11,6 +12,7 @@ use super::schedule::next_poll;
 use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
 use callbridge_crm::{Answer, Endpoint, Heard, Page, TokenInfo};
+use callbridge_leads::errand;
 use callbridge_leads::errand::due::Errand;
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
@@ -137,8 +139,63 @@ impl Core {
         })
     }
 
+    /// Judges the answer to an errand: a dead token and a 429 stop the line, all else is the
+    /// errand's own affair.
+    fn errand_answered(
+        &mut self,
+        now: Now,
+        flight: &Flight,
+        errand: Errand,
+        answer: Answer,
+        mut ops: Vec<Op>,
+    ) -> Outcome {
+        let endpoint = flight.plan.task.endpoint();
+        let mut kind = Kind::Errand;
+        match &answer {
+            Answer::Unauthorized | Answer::TokenState { .. } => {
+                kind = Kind::TokenRefused;
+                self.tokens.over(&flight.token);
+                if self.tokens.is_current(&flight.token) {
+                    let words = answer.words();
+                    self.halted(now, &flight.token, Halt::TokenRefused, &words);
+                }
+            }
+            Answer::Forbidden { .. } if endpoint == Endpoint::Poll => {
+                self.errand_unpolled(now, &answer.words());
+            }
+            Answer::TooMany => {
+                kind = Kind::TooMany;
+                self.too_many(flight, now, &mut ops);
+            }
+            _ => {}
+        }
+        let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
+        let unchanged = settled.changes.is_empty();
+        ops.extend(settled.changes.into_iter().map(Op::Lead));
+        self.errands.answered(now, &errand, unchanged);
+        let verdict = errands::word(&answer);
+        self.count(endpoint, verdict);
+        self.remember(now, &mut ops);
+        Outcome {
+            ops,
+            row: None,
+            request_id: None,
+            endpoint,
+            ended: if settled.done {
+                Ended::Well
+            } else {
+                Ended::Again
+            },
+            verdict,
+            kind,
+            words: settled.words,
+            swept: Vec::new(),
+            errand: Some((errand, answer, flight.token.clone())),
+        }
+    }
+
     /// One more request with this verdict.
-    pub(super) fn count(&mut self, endpoint: Endpoint, verdict: &str) {
+    fn count(&mut self, endpoint: Endpoint, verdict: &str) {
         let key = (endpoint.word().to_owned(), verdict.to_owned());
         *self.requests.entry(key).or_insert(0) += 1;
     }
@@ -229,7 +286,7 @@ impl Core {
         why
     }
 
-    pub(super) fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
+    fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
         let window = self.budget.window();
         self.budget.refused(now);
         let retry = &mut self.retry;
@@ -421,7 +478,7 @@ impl Core {
         }
     }
 
-    pub(super) fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
+    fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
         if halt == Halt::TokenRefused {
             self.tokens.refuse(now, token);
         }
@@ -467,7 +524,7 @@ impl Core {
     }
 
     /// The same of a write of fields: calls that wait are not asked for in vain either.
-    pub(super) fn errand_unpolled(&mut self, now: Now, why: &str) {
+    fn errand_unpolled(&mut self, now: Now, why: &str) {
         if self.confirmation.works_without_polls(now) {
             self.rights.bar_polls(now, why);
         }
