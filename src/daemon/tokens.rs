@@ -7,7 +7,7 @@ use callbridge_model::status::Requests;
 use callbridge_oauth::{command, keeper};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::TokenSource;
-use callbridge_sender::told::Told;
+use callbridge_sender::token_update::Told;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 

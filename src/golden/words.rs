@@ -6,7 +6,7 @@ use callbridge_leads::lead_field::Name;
 use callbridge_leads::lead_field::shows::{Asks, Stands};
 use callbridge_model::{Outcome, Reason};
 use callbridge_sandbox::Kind;
-use callbridge_sender::sweep::ways::{End, Range};
+use callbridge_sender::reconciliation::page_strategy::{End, Range};
 use callbridge_spool::{Fate, Left, State};
 use serde::Serialize;
 use serde_json::Value;

@@ -15,7 +15,7 @@ use callbridge_model::secret::{ExposeSecret, Secret};
 use callbridge_model::secret_source::Kind;
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::print;
-use callbridge_sender::told::{Tokens, Told, Trouble};
+use callbridge_sender::token_update::{Tokens, Told, Trouble};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;

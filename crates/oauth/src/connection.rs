@@ -4,7 +4,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_model::TokenPrint;
 use callbridge_model::secret::{ExposeSecret, Secret};
 use callbridge_sender::token::print;
-use callbridge_sender::told::Tokens;
+use callbridge_sender::token_update::Tokens;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::Path;

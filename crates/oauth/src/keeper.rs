@@ -16,7 +16,7 @@ use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::status::Requests;
 use callbridge_sender::status::SenderStatus;
-use callbridge_sender::told::{RECONNECT, Told, Trouble};
+use callbridge_sender::token_update::{RECONNECT, Told, Trouble};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;

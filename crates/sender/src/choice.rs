@@ -1,14 +1,14 @@
 //! Which request is the best one now, in the order of [`Lane`].
 
-use super::cause::Permit;
-use super::confirm::Confirmation;
+use super::confirmation::Confirmation;
 use super::errands::Errands;
 use super::flight::Flights;
-use super::line::Line;
+use super::gate::Line;
+use super::pause_cause::Permit;
 use super::plan::{Decision, Lane, Load, Task};
+use super::reconciliation::WORTH;
 use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
-use super::sweep::WORTH;
 use super::tokens::KnownTokens;
 use super::troubles::{Flying, Gate, Part};
 use callbridge_leads::errand::due::{Errand, Urgency};

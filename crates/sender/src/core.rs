@@ -6,13 +6,13 @@
 //! its answer and gives the operations to commit after it.
 
 use super::budget::Budget;
-use super::cause::Permit;
 use super::choice::Choice;
-use super::confirm::Confirmation;
+use super::confirmation::Confirmation;
 use super::errands::Errands;
 use super::flight::{Flight, Flights};
-use super::line::Line;
+use super::gate::Line;
 use super::memory::{Memory, Recollection, Remembered};
+use super::pause_cause::Permit;
 use super::plan::{Decision, Known, Lane, Load, Settings, Task};
 use super::retry::Retry;
 use super::rights::Rights;
@@ -348,8 +348,8 @@ impl Core {
 mod tests;
 
 #[cfg(test)]
-#[path = "confirm_tests.rs"]
-mod confirm_tests;
+#[path = "confirmation_tests.rs"]
+mod confirmation_tests;
 
 #[cfg(test)]
 #[path = "doubt_tests.rs"]

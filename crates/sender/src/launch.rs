@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use super::flight::Flight;
-use super::orphan;
 use super::plan::{About, Launch, Plan, Task};
+use super::unresolved;
 use callbridge_crm::{Request, request};
 use callbridge_leads::errand::failed::Onward;
 use callbridge_model::Reason;
@@ -52,7 +52,7 @@ impl Core {
     /// An orphan that no sweep can find: sent again with its uuid, which makes no second record
     /// (§4.5.4), or given up.
     pub fn revive(call: &Unconfirmed) -> Step {
-        orphan::absent(call, false)
+        unresolved::absent(call, false)
     }
 
     /// The operations of a launch could not be committed: nothing was sent.

@@ -15,60 +15,60 @@
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
 //! | `flight` | the requests under way |
-//! | [`mod@line`], [`cause`] | open, paused or on trial, and why |
+//! | [`gate`], [`pause_cause`] | open, paused or on trial, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
 //! | [`probes`] | when the next request goes out in an outage |
-//! | [`sweep`], `confirm` | confirming many calls with one request |
-//! | [`orphan`] | what becomes of calls whose outcome nobody can ask for |
+//! | [`reconciliation`], `confirmation` | confirming many calls with one request |
+//! | [`unresolved`] | what becomes of calls whose outcome nobody can ask for |
 //! | [`memory`] | what is remembered over restarts |
 //! | `retry` | which calls failed, and when each is tried again |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
 //! | [`mod@asking`] | the way for commands to ask something of the CRM |
-//! | `flow` | webhooks that confirm calls, and how long they are waited for |
+//! | `webhook_expectation` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
 //! | `tokens` | the token in use and the one before it, and what is known of them |
 //! | `rights` | what the token may do, looked at again and again |
-//! | [`once`] | `token/info` where no daemon runs |
+//! | [`token_probe`] | `token/info` where no daemon runs |
 //! | [`status`] | what is shown |
-//! | [`token`] | where the token comes from, and whether it is another now; [`told`]: of a keeper |
+//! | [`token`] | where the token comes from, and whether it is another now; [`token_update`]: of a keeper |
 
 pub mod asking;
 mod budget;
-pub mod cause;
 mod choice;
-mod confirm;
+mod confirmation;
 pub mod core;
 mod errands;
 mod flight;
-mod flow;
+pub mod gate;
 pub mod kind;
 mod launch;
-pub mod line;
 mod log;
 pub mod memory;
-pub mod once;
-pub mod orphan;
 pub mod outage;
 pub mod outcome;
 pub mod pacer;
+pub mod pause_cause;
 pub mod plan;
 pub mod probes;
 pub mod rate;
+pub mod reconciliation;
 mod retry;
 mod rights;
 pub mod run;
 pub mod schedule;
 pub mod share;
 pub mod status;
-pub mod sweep;
 pub mod token;
+pub mod token_probe;
+pub mod token_update;
 mod tokens;
-pub mod told;
 pub mod troubles;
+pub mod unresolved;
 pub mod verdict;
+mod webhook_expectation;
 
 pub use self::core::{Before, Core};
 pub use asking::{Asking, Questions, Reply, asking};
@@ -77,4 +77,4 @@ pub use rate::{Rate, RateError};
 pub use run::Sender;
 pub use status::SenderStatus;
 pub use token::{TokenError, TokenSource};
-pub use told::{Tokens, Told, Trouble};
+pub use token_update::{Tokens, Told, Trouble};

@@ -1,7 +1,7 @@
 //! What the sender remembers over restarts beside its slots: one small JSON text in the spool.
 
-use super::line::Streak;
-use super::sweep::ways::Ways;
+use super::gate::Streak;
+use super::reconciliation::page_strategy::Ways;
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
 use callbridge_spool::Op;

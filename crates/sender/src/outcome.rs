@@ -1,11 +1,11 @@
 //! What an answer changes: steps and slots for the spool, the line, the counters.
 
-use super::confirm::Circumstances;
+use super::confirmation::Circumstances;
 use super::core::Core;
 use super::errands;
 use super::flight::Flight;
+use super::gate::Passed;
 use super::kind::Kind;
-use super::line::Passed;
 use super::outage::Failure;
 use super::plan::Task;
 use super::schedule::next_poll;

@@ -1,7 +1,7 @@
 //! What the core is told, and what it decides: settings, the past, plans.
 
 use super::rate::Rate;
-use super::sweep::WORTH;
+use super::reconciliation::WORTH;
 use callbridge_call::EventTime;
 use callbridge_crm::{Endpoint, FieldNames, Request};
 use callbridge_leads::errand::FieldWrite;

@@ -1,13 +1,13 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
 use super::asking::{Question, Questions, Reply};
-use super::cause::Cause;
 use super::core::{Before, Core};
 use super::log::{Call, doubted, settled, told, troubles};
+use super::pause_cause::Cause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
-use super::told::Tokens;
+use super::token_update::Tokens;
 use super::troubles::Extent;
 use callbridge_crm::{Answer, Client, Heard};
 use callbridge_leads::errand::due::{Errand, Ticket};

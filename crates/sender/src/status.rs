@@ -1,7 +1,7 @@
 //! What the sender shows of itself: for `status`, metrics and the log.
 
-use super::cause::Cause;
 use super::pacer::Pacer;
+use super::pause_cause::Cause;
 use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};

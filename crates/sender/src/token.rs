@@ -1,7 +1,7 @@
 //! Where the token comes from: a file that is read again when it changes, a value for good, or
-//! somebody who keeps it ([`super::told`]).
+//! somebody who keeps it ([`super::token_update`]).
 
-use super::told::{Tokens, Told};
+use super::token_update::{Tokens, Told};
 use callbridge_model::FileVersion;
 use callbridge_model::TokenPrint;
 use callbridge_model::secret::{ExposeSecret, Secret};

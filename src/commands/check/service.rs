@@ -12,8 +12,8 @@ use callbridge_crm::{Address, Answer, TokenInfo};
 use callbridge_leads::errand::due::{Errand, Job, Urgency};
 use callbridge_model::Status;
 use callbridge_model::exit::Code;
-use callbridge_sender::once::{Once, Unasked};
 use callbridge_sender::status::SAVE;
+use callbridge_sender::token_probe::{Once, Unasked};
 use callbridge_spool::{Binding, Fit, Guard, Handle, Head};
 use std::path::Path;
 

@@ -11,8 +11,8 @@ use callbridge_model::exit::Code;
 use callbridge_oauth::connection::Connection;
 use callbridge_oauth::store;
 use callbridge_oauth::store::Lock;
-use callbridge_sender::once;
-use callbridge_sender::once::Unasked;
+use callbridge_sender::token_probe;
+use callbridge_sender::token_probe::Unasked;
 use callbridge_spool as spool;
 use callbridge_spool::{Binding, Fit, Guard, Handle, Op};
 use std::path::Path;
@@ -78,7 +78,7 @@ pub async fn whose(
     };
     let until = Instant::now() + DAEMON_WITHIN;
     let found = loop {
-        let asked = once::token_info(setup.clone(), None, &spool, &new.access).await;
+        let asked = token_probe::token_info(setup.clone(), None, &spool, &new.access).await;
         match asked {
             Ok((Answer::TokenInfo(info), binding)) => {
                 break bound(&spool, &info, &binding, &mut consent).await;

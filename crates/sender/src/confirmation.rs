@@ -1,16 +1,16 @@
 //! The calls that wait to be confirmed: what polls, pages of the journal and webhooks tell of
 //! them, and what is looked for how.
 
-use super::flow::Flow;
-use super::orphan;
 use super::pacer::STRAGGLER;
 use super::plan::{Load, Task};
+use super::reconciliation::page_strategy::Ways;
+use super::reconciliation::{Findings, Sweeper};
 use super::rights::Rights;
 use super::schedule::{OLD_POLL, next_look};
-use super::sweep::ways::Ways;
-use super::sweep::{Findings, Sweeper};
 use super::tokens::KnownTokens;
+use super::unresolved;
 use super::verdict::{Bar, Verdict};
+use super::webhook_expectation::Flow;
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::TokenPrint;
@@ -240,7 +240,7 @@ impl Confirmation {
         }
         let any = !found.is_empty();
         let found = found.into_iter().map(|call| {
-            let step = orphan::found(&call);
+            let step = unresolved::found(&call);
             (call, step)
         });
         let absent = absent.into_iter().map(|call| {
@@ -271,12 +271,12 @@ impl Confirmation {
         if orphan && (findings.complete && findings.telling || times >= 2) {
             let given_time = age >= self.ways().persisting + PATIENCE;
             if given_time {
-                return orphan::absent(call, true);
+                return unresolved::absent(call, true);
             }
         }
         let barred = around.rights.polls_barred(now.boot);
         if barred && !orphan && times >= 2 && age >= OLD_POLL {
-            return orphan::absent(&around.rights.with_bar(call), true);
+            return unresolved::absent(&around.rights.with_bar(call), true);
         }
         // an orphan is never left to the polls, nor is anything to polls that are refused
         let (times, alone) = match orphan || barred {

@@ -1,12 +1,12 @@
 //! What the journal's silence means for a call, and what one that was confirmed says of others.
 
 use super::tests::{at, due, lane, print, ready, submitted};
-use crate::confirm::Circumstances;
+use crate::confirmation::Circumstances;
 use crate::core::Core;
 use crate::memory;
 use crate::memory::Memory;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
-use crate::sweep::Findings;
+use crate::reconciliation::Findings;
 use callbridge_crm::{Answer, Heard, Page};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;

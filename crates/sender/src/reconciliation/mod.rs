@@ -10,16 +10,16 @@
 //! it shows none of ours, the last one, and from then on the end that showed some. A sweep never
 //! proves a failure.
 
-pub mod ways;
+pub mod page_strategy;
 
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::CallUuid;
 use callbridge_model::TokenPrint;
 use callbridge_spool::{HELD_MAX, Unconfirmed};
+use page_strategy::{End, Range, Ways};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
-use ways::{End, Range, Ways};
 
 /// On an idle line so many are cheaper to sweep than to poll.
 pub const WORTH: u32 = 3;

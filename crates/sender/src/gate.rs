@@ -11,8 +11,8 @@
 //! Requests that fail pause nothing here: what they mean for the next ones say the
 //! [`super::troubles`].
 
-use super::cause::{Cause, Permit, phase, trial};
 use super::outage::Failure;
+use super::pause_cause::{Cause, Permit, phase, trial};
 use super::schedule::PROBE;
 use super::troubles::{Extent, Flying, Gate, Part, Trouble, Troubles};
 use super::verdict::Halt;
@@ -462,5 +462,5 @@ const fn index(endpoint: Endpoint) -> usize {
 }
 
 #[cfg(test)]
-#[path = "line_tests.rs"]
+#[path = "gate_tests.rs"]
 mod tests;
