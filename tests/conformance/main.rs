@@ -6,8 +6,8 @@
 //! how      one or more of these with " + " between, or `not shown`, or `explained: why`, or
 //!          `duty`: it binds the client, and stands in duties.tsv at the same place
 //!   row: TEXT          a row of the tables in crates/sandbox/src/tests/rules_of_*.rs
-//!   http: TEST         a test of tests/sandbox.rs
-//!   deliveries: TEST   a test of tests/deliveries/main.rs
+//!   http: TEST         a test of tests/service/sandbox.rs
+//!   deliveries: TEST   a test of tests/service/deliveries/mod.rs
 //!   FILE: TEST         a test of crates/sandbox/src/tests/FILE.rs
 //! ```
 //! `place` is a numbered rule (`3`), a row of a table (`row 3`), an item of a list or a paragraph;
@@ -80,8 +80,16 @@ impl Tests {
                 self.fault("rules", "every_rule_of_the_document_is_answered_as_it_says")
             }
             "row" => Some(format!("no table has the row `{test}`")),
-            "http" => self.of_file("tests/sandbox.rs", test, test),
-            "deliveries" => self.of_file("tests/deliveries/main.rs", test, test),
+            "http" => self.of_file(
+                "tests/service/sandbox.rs",
+                test,
+                &format!("sandbox::{test}"),
+            ),
+            "deliveries" => self.of_file(
+                "tests/service/deliveries/mod.rs",
+                test,
+                &format!("deliveries::{test}"),
+            ),
             _ => {
                 let path = format!("crates/sandbox/src/tests/{file}.rs");
                 let full = format!("tests::{}::{test}", file.replace('/', "::"));

@@ -1,0 +1,420 @@
+//! A manager account that lets us in: what it may do and hear, and whether the trunks are meant by
+//! the endpoints that the PBX has.
+
+use super::findings::{Checked, check, with};
+use crate::sidecar::{Place, crm};
+use callbridge_sandbox::Server;
+use callbridge_testbed::pbx::{Pbx, Release};
+use std::collections::BTreeSet;
+
+/// What the account of deploy/ may do, as Asterisk 22 names it.
+const RECOMMENDED: &str = "Response: Success\nActionID: {id}\n\
+    CoreSettings: Show PBX core settings (version etc).  (Priv: system,reporting,all)\n\
+    CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
+    DeviceStateList: List the current known device states.  (Priv: call,reporting,all)\n\
+    Ping: Keepalive command.  (Priv: <none>)\n\
+    UserEvent: Send an arbitrary event.  (Priv: user,all)\n\n";
+/// What one with `write = system` may, as earlier pages had it.
+const WITH_SYSTEM: &str = "Response: Success\nActionID: {id}\n\
+    CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
+    Filter: Dynamically add filters for the current manager session.  (Priv: system,all)\n\
+    GetConfig: Retrieve configuration.  (Priv: system,config,all)\n\
+    PJSIPShowEndpoints: Lists PJSIP endpoints.  (Priv: system,all)\n\
+    Ping: Keepalive command.  (Priv: <none>)\n\n";
+const ECHO: &str = "Response: Success\nActionID: {id}\nMessage: Event Sent\n\n\
+    Event: UserEvent\nPrivilege: user,all\nUserEvent: CallbridgeCheck\nActionID: {id}\n\n";
+const NO_CHANNELS: &str = "Response: Success\nActionID: {id}\nEventList: start\n\
+    Message: Channels will follow\n\n\
+    Event: CoreShowChannelsComplete\nActionID: {id}\nEventList: Complete\nListItems: 0\n\n";
+const DEVICES: &str = "Response: Success\nActionID: {id}\nEventList: start\n\n\
+    Event: DeviceStateChange\nActionID: {id}\nDevice: Queue:sales\nState: INUSE\n\n\
+    Event: DeviceStateChange\nActionID: {id}\nDevice: PJSIP/city\nState: INUSE\n\n\
+    Event: DeviceStateListComplete\nActionID: {id}\n\n";
+const DENIED: &str = "Response: Error\nActionID: {id}\nMessage: Permission denied\n\n";
+
+/// A list of these channels; what each shows stands behind its id.
+fn channels(of: &[(&str, &str)], behind: &str) -> String {
+    let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
+    for (id, shows) in of {
+        answer.push_str(&format!(
+            "Event: CoreShowChannel\nActionID: {{id}}\nChannel: PJSIP/101-00000001\n\
+             Uniqueid: {id}\n{shows}\n\n"
+        ));
+    }
+    answer + "Event: CoreShowChannelsComplete\nActionID: {id}\n\n" + behind
+}
+
+fn endpoints(names: &[&str]) -> String {
+    let mut answer = "Response: Success\nActionID: {id}\nEventList: start\n\n".to_owned();
+    for name in names {
+        answer.push_str(&format!(
+            "Event: EndpointList\nActionID: {{id}}\nObjectType: endpoint\nObjectName: {name}\n\n"
+        ));
+    }
+    answer + "Event: EndpointListComplete\nActionID: {id}\n\n"
+}
+
+struct Stage {
+    place: Place,
+    _crm: Server,
+    pbx: Pbx,
+    flags: Vec<String>,
+}
+
+impl Stage {
+    /// A PBX on which no call is up, with an account that may ask for its endpoints.
+    async fn new() -> Self {
+        let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+        pbx.answers("ListCommands", &[WITH_SYSTEM]);
+        pbx.answers("CoreShowChannels", &[NO_CHANNELS]);
+        pbx.answers(
+            "PJSIPShowEndpoints",
+            &[&endpoints(&["101", "102", "city", "gsm"])],
+        );
+        place.write("calls.ami", "");
+        let flags = place.flags_of_file(&crm.url(), "calls.ami");
+        let source = format!("ami://bridge@{}", pbx.addr());
+        let flags = with(flags, "--source", &source);
+        Self {
+            place,
+            _crm: crm,
+            pbx,
+            flags,
+        }
+    }
+
+    async fn check(&self) -> Checked {
+        check(&self.place, &self.flags).await
+    }
+
+    /// The same with this trunk alone.
+    async fn check_trunk(&self, trunk: &str) -> Checked {
+        let trunk = format!("city={trunk},country=UZ,lead=var:LEAD_ID");
+        check(&self.place, &with(self.flags.clone(), "--trunk", &trunk)).await
+    }
+
+    fn actions(&self) -> BTreeSet<String> {
+        let asked = self.pbx.asked();
+        let first = |action: &String| action.lines().next().unwrap_or_default().to_owned();
+        asked.iter().map(first).collect()
+    }
+}
+
+fn what<'a>(checked: &'a Checked, name: &str) -> &'a str {
+    checked.well(name)["what"].as_str().expect("words")
+}
+
+#[tokio::test]
+async fn the_recommended_account_is_well_and_what_no_call_has_shown_is_said_to_be_unknown() {
+    let stage = Stage::new().await;
+    stage.pbx.answers("ListCommands", &[RECOMMENDED]);
+    stage.pbx.answers("UserEvent", &[ECHO]);
+    stage.pbx.answers("DeviceStateList", &[DEVICES]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    assert_eq!(
+        what(&checked, "rights of"),
+        "it may ask which channels live, and no more than it needs"
+    );
+    let events = what(&checked, "events of");
+    let own = "an event of its own came back, but whether it hears calls is not known: no call";
+    assert!(events.starts_with(own), "{events}");
+    assert_eq!(
+        what(&checked, "endpoint PJSIP/city"),
+        "the PBX has PJSIP/city"
+    );
+    assert!(what(&checked, "times of").contains("no time"));
+    assert!(what(&checked, "variables of").contains("LEAD_ID: not known"));
+    let asked: Vec<String> = stage.actions().into_iter().collect();
+    let only_asked = [
+        "Action: Challenge",
+        "Action: CoreSettings",
+        "Action: CoreShowChannels",
+        "Action: DeviceStateList",
+        "Action: ListCommands",
+        "Action: Login",
+        "Action: Logoff",
+        "Action: UserEvent",
+    ];
+    assert_eq!(
+        asked, only_asked,
+        "nothing that changes the PBX, and no configuration"
+    );
+}
+
+#[tokio::test]
+async fn an_account_that_may_read_the_pbxs_secrets_is_told_what_is_enough() {
+    let stage = Stage::new().await;
+    let checked = stage.check().await;
+    checked.is_clean();
+    let rights = checked.well("rights of");
+    let has = |key: &str, words: &str| rights[key].as_str().is_some_and(|it| it.contains(words));
+    assert!(has("what", "GetConfig"), "{rights}");
+    assert!(has("todo", "write = reporting,user"), "{rights}");
+    let events = what(&checked, "events of");
+    assert!(
+        events.starts_with("it hears that the PBX runs (FullyBooted), but whether"),
+        "{events}"
+    );
+    assert!(
+        !stage.actions().contains("Action: GetConfig"),
+        "it is not asked"
+    );
+}
+
+#[tokio::test]
+async fn an_account_that_hears_calls_alone_is_no_fault() {
+    let stage = Stage::new().await;
+    stage.pbx.hides_boot();
+    stage.pbx.answers("ListCommands", &[RECOMMENDED]);
+    // `read = call,cdr`: the event is sent, and not heard.
+    let sent = "Response: Success\nActionID: {id}\nMessage: Event Sent\n\n";
+    stage.pbx.answers("UserEvent", &[sent]);
+    stage.pbx.answers("DeviceStateList", &[DEVICES]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    let events = checked.well("events of");
+    let words = |key: &str| events[key].as_str().unwrap_or_default().to_owned();
+    assert!(words("what").contains("cannot be proved"), "{events}");
+    assert!(words("todo").contains("read = call,cdr,system,agent,user"));
+    // With a call in it is heard, though the PBX's start and stop are not.
+    let hangup = "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
+                  Timestamp: 1795226443.028147\nUniqueid: 17.1\nChanVariable: LEAD_ID=\n\n";
+    let live = channels(&[("17.1", "ChanVariable: LEAD_ID=")], hangup);
+    stage.pbx.answers("CoreShowChannels", &[&live]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    let events = what(&checked, "events of");
+    assert_eq!(
+        events,
+        "calls are heard, but not the start and stop of the PBX"
+    );
+}
+
+#[tokio::test]
+async fn an_account_without_rights_is_77_though_it_is_let_in() {
+    let stage = Stage::new().await;
+    stage.pbx.hides_boot();
+    let ping = "Response: Success\nActionID: {id}\nPing: Keepalive command.  (Priv: <none>)\n\n";
+    stage.pbx.answers("ListCommands", &[ping]);
+    let checked = stage.check().await;
+    assert_eq!(checked.code, 77, "{checked:#?}");
+    let faults = checked.faults();
+    assert_eq!(faults.len(), 1, "{checked:#?}");
+    assert!(faults[0].starts_with("rights of ami://"), "{faults:?}");
+    assert!(
+        what(&checked, "events of").contains("cannot be proved"),
+        "{checked:#?}"
+    );
+    let said = format!("{checked:?}");
+    assert!(
+        said.contains("read = call,cdr,system") && said.contains("write = reporting,user"),
+        "{said}"
+    );
+    assert!(
+        !stage.actions().contains("Action: CoreShowChannels"),
+        "it may not"
+    );
+}
+
+#[tokio::test]
+async fn an_account_that_hears_nothing_of_a_channel_that_is_born_is_77() {
+    let words = "read = call,cdr,system,agent,user";
+    let stage = Stage::new().await;
+    let shown = "ChanVariable: LEAD_ID=";
+    let before = channels(&[("17.1", shown)], "");
+    let after = channels(&[("17.1", shown), ("17.2", shown)], "");
+    // Twice, for a check runs twice here.
+    stage
+        .pbx
+        .answers("CoreShowChannels", &[&before, &after, &before, &after]);
+    let checked = stage.check().await;
+    checked.fails(
+        77,
+        "events of ami://",
+        "a channel was born while it listened",
+        words,
+    );
+}
+
+#[tokio::test]
+async fn an_event_of_a_channel_proves_that_calls_are_heard_and_shows_times_and_variables() {
+    let stage = Stage::new().await;
+    let hangup = |more: &str| {
+        let event = format!(
+            "Event: Hangup\nPrivilege: call,all\nChannel: PJSIP/101-00000001\n\
+             Uniqueid: 17.1\n{more}\n"
+        );
+        channels(&[("17.1", "ChanVariable: CAMPAIGN=")], &event)
+    };
+    let time = "Timestamp: 1795226443.028147\nChanVariable: LEAD_ID=\n";
+    stage.pbx.answers("CoreShowChannels", &[&hangup(time)]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    assert_eq!(what(&checked, "events of"), "calls are heard");
+    assert!(what(&checked, "times of").contains("the PBX's own time"));
+    assert_eq!(what(&checked, "variables of"), "LEAD_ID is shown");
+    stage.pbx.answers("CoreShowChannels", &[&hangup("")]);
+    let checked = stage.check().await;
+    let todo = "add LEAD_ID to channelvars";
+    checked.fails(
+        78,
+        "variables of ami://",
+        "channels do not show LEAD_ID",
+        todo,
+    );
+    let times = checked.well("times of");
+    assert!(
+        times["todo"]
+            .as_str()
+            .is_some_and(|it| it.contains("timestampevents")),
+        "{times}"
+    );
+}
+
+#[tokio::test]
+async fn a_trunk_that_no_endpoint_is_meant_by_is_78_with_the_one_that_is() {
+    let stage = Stage::new().await;
+    for misspelt in ["PJSIP/citty", "pjsip/City", "PJSIP/ciyt", "SIP/city"] {
+        let checked = stage.check_trunk(misspelt).await;
+        let todo = "did you mean PJSIP/city? Give --trunk city=PJSIP/city";
+        checked.fails(
+            78,
+            &format!("endpoint {misspelt}"),
+            "none of this name",
+            todo,
+        );
+    }
+    let checked = stage.check_trunk("PJSIP/provider").await;
+    checked.fails(
+        78,
+        "endpoint PJSIP/provider",
+        "it has PJSIP/city, PJSIP/gsm",
+        "core show channels",
+    );
+    // Not every technology's devices are listed.
+    for unlisted in ["Dongle/MTS", "DAHDI/i1", "PJSIP/*-out"] {
+        let checked = stage.check_trunk(unlisted).await;
+        match unlisted {
+            "PJSIP/*-out" => checked.fails(78, "endpoint PJSIP/*-out", "none of this name", ""),
+            _ => checked.is_clean(),
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_endpoint_that_no_trunk_takes_is_a_note_unless_it_is_a_telephone() {
+    let mut stage = Stage::new().await;
+    let checked = stage.check_trunk("PJSIP/city").await;
+    checked.is_clean();
+    assert_eq!(
+        what(&checked, "endpoint PJSIP/city"),
+        "the PBX has PJSIP/city"
+    );
+    assert_eq!(
+        what(&checked, "endpoints of ami://"),
+        "no trunk takes PJSIP/gsm"
+    );
+    let wide = stage.check_trunk("PJSIP/*").await;
+    wide.is_clean();
+    let said = "takes in telephones, too: PJSIP/101, PJSIP/102";
+    assert_eq!(what(&wide, "endpoint PJSIP/*"), said);
+    let staff = stage
+        .place
+        .write("staff.csv", "extension,employeeId\ngsm,501\n");
+    stage.flags.push(format!("--employees={}", staff.display()));
+    let checked = stage.check_trunk("PJSIP/city").await;
+    checked.is_clean();
+    assert!(
+        !format!("{checked:?}").contains("no trunk takes"),
+        "{checked:#?}"
+    );
+}
+
+#[tokio::test]
+async fn what_an_account_may_not_ask_is_said_to_be_unknown_or_read_from_the_devices() {
+    let stage = Stage::new().await;
+    let reporting = "Response: Success\nActionID: {id}\n\
+        CoreShowChannels: List.  (Priv: system,reporting,all)\n\
+        DeviceStateList: List.  (Priv: call,reporting,all)\n\n";
+    stage.pbx.answers("ListCommands", &[reporting]);
+    stage.pbx.answers("DeviceStateList", &[DEVICES]);
+    let checked = stage.check_trunk("PJSIP/citty").await;
+    checked.fails(
+        78,
+        "endpoint PJSIP/citty",
+        "none of this name",
+        "did you mean PJSIP/city?",
+    );
+    stage.pbx.answers("DeviceStateList", &[DENIED]);
+    let checked = stage.check_trunk("PJSIP/citty").await;
+    checked.is_clean();
+    assert!(what(&checked, "endpoints of ami://").contains("not known"));
+}
+
+/// What Asterisk 11 names to an account as that of deploy/.
+const OLD: &str = "Response: Success\nActionID: {id}\n\
+    CoreSettings: Show PBX core settings (version etc).  (Priv: system,reporting,all)\n\
+    CoreShowChannels: List currently active channels.  (Priv: system,reporting,all)\n\
+    QueueSummary: Show queue summary.  (Priv: <none>)\n\
+    UserEvent: Send an arbitrary event.  (Priv: user,all)\n\n";
+
+#[tokio::test]
+async fn the_release_is_named_with_what_each_source_tells_of_it_and_what_it_wants_for_that() {
+    let stage = Stage::new().await;
+    stage.pbx.is_of(Release::V11);
+    stage.pbx.answers("ListCommands", &[OLD]);
+    let settings = "Response: Success\nActionID: {id}\nAMIversion: 1.3\n\
+                    AsteriskVersion: 11.25.3\n\n";
+    stage.pbx.answers("CoreSettings", &[settings]);
+    let summary = "Response: Success\nActionID: {id}\nMessage: Queue summary will follow\n\n\
+                   Event: QueueSummary\nActionID: {id}\nQueue: sales\n\n\
+                   Event: QueueSummaryComplete\nActionID: {id}\n\n";
+    stage.pbx.answers("QueueSummary", &[summary]);
+    let checked = stage.check().await;
+    checked.is_clean();
+    let version = checked.well("version of ami://");
+    assert_eq!(version["version"], "11.25.3");
+    let how = |path: &str| version["tells"].pointer(path).cloned().unwrap_or_default();
+    assert_eq!(how("/ami/talk/how"), "exact");
+    assert_eq!(how("/ami/conference/how"), "exact");
+    assert_eq!(how("/cel/conference/how"), "no");
+    assert_eq!(how("/cel/lead/how"), "partly");
+    assert_eq!(how("/cdr/talk/how"), "estimate");
+    let but = how("/ami/queue/but");
+    assert!(
+        but.as_str()
+            .is_some_and(|it| it.contains("eventwhencalled = yes")),
+        "{but}"
+    );
+    let wanted = version["settings"].to_string();
+    for (file, line) in [
+        ("manager.conf", "read = call,cdr,system,agent,user"),
+        ("manager.conf", "channelvars = LEAD_ID"),
+        ("cel.conf", "events = ALL"),
+        ("queues.conf", "eventwhencalled = yes"),
+    ] {
+        assert!(
+            wanted.contains(file) && wanted.contains(line),
+            "{line} in {wanted}"
+        );
+    }
+    let queues = checked.well("queues of ami://");
+    let todo = queues["todo"].as_str().unwrap_or_default();
+    assert!(
+        todo.contains("queues.conf has eventwhencalled = yes"),
+        "{queues}"
+    );
+}
+
+#[tokio::test]
+async fn of_a_later_release_no_queue_is_asked_for_and_its_manager_names_it() {
+    let stage = Stage::new().await;
+    let checked = stage.check().await;
+    checked.is_clean();
+    let version = checked.well("version of ami://");
+    assert_eq!(version["version"], "22, by its manager 11.0.0");
+    assert_eq!(version["tells"]["ami"]["queue"]["how"], "exact");
+    assert!(!version["settings"].to_string().contains("queues.conf"));
+    assert!(!stage.actions().contains("Action: QueueSummary"));
+}

@@ -1,0 +1,145 @@
+//! Queues, virtual hosts and rights of a real RabbitMQ node.
+
+use super::findings::check;
+use crate::sidecar::{Place, crm};
+use callbridge_sandbox::Server;
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, VHOST};
+
+async fn stage(more: &str) -> (Place, Server, Vec<String>) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.push(more.to_owned());
+    (place, crm, flags)
+}
+
+fn source(url: &str, queue: &str) -> String {
+    format!("--source={url}?queue={queue}&format=asterisk-cel&pbx=second")
+}
+
+#[tokio::test]
+async fn a_queue_that_is_there_is_found_and_nothing_is_taken_from_it() {
+    let broker = Broker::shared();
+    broker.declare("check_there").await;
+    broker.publish("check_there", &["one"]).await;
+    let url = broker.url(ADMINISTRATOR);
+    let (place, _crm, mut flags) = stage(&source(&url, "check_there")).await;
+    flags.push(format!("--dead-letter-queue={url}?queue=check_there"));
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    checked.well("source amqp://");
+    checked.well("dead");
+    assert_eq!(
+        broker.depth("check_there").await,
+        1,
+        "nothing taken, nothing put"
+    );
+}
+
+#[tokio::test]
+async fn a_queue_that_the_daemon_consumes_is_no_fault() {
+    let broker = Broker::shared();
+    broker.declare("check_consumed").await;
+    let url = broker.url(ADMINISTRATOR);
+    let (place, _crm, flags) = stage(&source(&url, "check_consumed")).await;
+    let daemon = place.run(&flags).await;
+    let up = async || {
+        let status = place.status().await?;
+        (status["sources"][1]["state"] == "connected").then_some(())
+    };
+    crate::sidecar::until("the queue consumed", up).await;
+    check(&place, &flags).await.is_clean();
+    let status = place.status().await.expect("a status");
+    assert_eq!(
+        status["sources"][1]["state"], "connected",
+        "it still consumes"
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_missing_queue_is_named_with_the_command_that_makes_it() {
+    let url = Broker::shared().url(ADMINISTRATOR);
+    let (place, _crm, flags) = stage(&source(&url, "not_there")).await;
+    let checked = check(&place, &flags).await;
+    let command = format!("rabbitmqadmin --vhost={VHOST} declare queue name=not_there");
+    checked.fails(
+        69,
+        "source amqp://",
+        "there is no queue not_there",
+        &command,
+    );
+    let queue = format!("--dead-letter-queue={url}?queue=not_there");
+    let (place, _crm, flags) = stage(&queue).await;
+    check(&place, &flags)
+        .await
+        .fails(69, "dead", "not_there", &command);
+}
+
+#[tokio::test]
+async fn a_missing_virtual_host_is_77_with_the_commands_that_make_it() {
+    let url = Broker::shared()
+        .url(ADMINISTRATOR)
+        .replace(VHOST, "nowhere");
+    let todo = "rabbitmqctl add_vhost nowhere";
+    let (place, _crm, flags) = stage(&source(&url, "cel")).await;
+    let checked = check(&place, &flags).await;
+    checked.fails(77, "source amqp://", "vhost nowhere not found", todo);
+    checked.fails(
+        77,
+        "source amqp://",
+        "",
+        "set_permissions -p nowhere administrator",
+    );
+    let queue = format!("--dead-letter-queue={url}?queue=letters");
+    let (place, _crm, flags) = stage(&queue).await;
+    check(&place, &flags)
+        .await
+        .fails(77, "dead", "vhost nowhere not found", todo);
+}
+
+#[tokio::test]
+async fn a_right_that_the_user_lacks_is_77() {
+    let broker = Broker::shared();
+    broker.declare("check_other").await;
+    // The definitions let callbridge read the CEL and CDR queues alone.
+    let url = broker.url("callbridge");
+    let (place, _crm, flags) = stage(&source(&url, "check_other")).await;
+    let checked = check(&place, &flags).await;
+    let todo = "rabbitmqctl list_user_permissions callbridge";
+    checked.fails(77, "source amqp://", "check_other", todo);
+    // This one may read and not write.
+    let url = broker.url(callbridge_testbed::broker::READER);
+    let (place, _crm, flags) = stage(&format!("--dead-letter-queue={url}?queue=check_other")).await;
+    check(&place, &flags)
+        .await
+        .fails(77, "dead", "amq.default", "set_permissions");
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_77_and_a_broker_that_is_not_there_69() {
+    let url = Broker::shared().url(ADMINISTRATOR);
+    let (place, _crm, mut flags) = stage(&source(&url, "cel")).await;
+    let secret = place.write("secret", "wrong").display().to_string();
+    flags.pop();
+    flags.push(format!("{}&secret-file={secret}", source(&url, "cel")));
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        77,
+        "source amqp://",
+        "login refused",
+        "check the user in the URL",
+    );
+    flags.pop();
+    flags.push(format!(
+        "--dead-letter-queue={url}?queue=cel&secret-file={secret}"
+    ));
+    check(&place, &flags)
+        .await
+        .fails(77, "dead", "login refused", "check the user in the URL");
+    flags.pop();
+    flags.push("--dead-letter-queue=amqp://a@127.0.0.1:9/v?queue=cel".to_owned());
+    check(&place, &flags)
+        .await
+        .fails(69, "dead", "connection refused", "is it running");
+}

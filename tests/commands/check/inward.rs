@@ -1,0 +1,232 @@
+//! Sources and trunks.
+
+use super::findings::{check, with};
+use crate::sidecar::{Place, crm};
+use callbridge_sandbox::Server;
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::pbx::Pbx;
+use std::path::Path;
+use tokio::net::TcpListener;
+
+pub async fn stage() -> (Place, Server, Vec<String>) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", "");
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    (place, crm, flags)
+}
+
+#[tokio::test]
+async fn both_lines_to_a_pbx_are_tried() {
+    let (place, _crm, mut flags) = stage().await;
+    let (ami, amiws) = (Pbx::ami().await, Pbx::websocket().await);
+    flags.push(format!("--source=ami://bridge@{}", ami.addr()));
+    flags.push(format!("--source=ws://{}/", amiws.addr()));
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    checked.well("source ami://");
+    checked.well("source ws://");
+    assert_eq!(amiws.asked(), [] as [String; 0], "nothing is said to amiws");
+}
+
+#[tokio::test]
+async fn a_wrong_secret_is_77() {
+    let (place, _crm, flags) = stage().await;
+    let pbx = Pbx::ami().await;
+    let secret = place.write("secret", "wrong");
+    let source = format!(
+        "ami://bridge@{}?secret-file={}",
+        pbx.addr(),
+        secret.display()
+    );
+    let flags = with(flags, "--source", &source);
+    let checked = check(&place, &flags).await;
+    checked.fails(77, "source ami://bridge@", "refused", "manager.conf");
+    std::fs::remove_file(secret).expect("removed");
+    check(&place, &flags)
+        .await
+        .fails(77, "source ami://bridge@", "secret-file=", "");
+}
+
+#[tokio::test]
+async fn a_refused_connection_and_an_unknown_host_are_69() {
+    let (place, _crm, flags) = stage().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = nobody.local_addr().expect("bound");
+    drop(nobody);
+    for (source, what, todo) in [
+        (
+            format!("ami://bridge@{addr}"),
+            "connection refused",
+            "is it running",
+        ),
+        (
+            format!("ws://{addr}/"),
+            "connection refused",
+            "is it running",
+        ),
+        (
+            "ami://bridge@pbx.invalid".into(),
+            "unknown host",
+            "check the name",
+        ),
+        (
+            "ws://pbx.invalid:8000/".into(),
+            "unknown host",
+            "check the name",
+        ),
+    ] {
+        let flags = with(flags.clone(), "--source", &source);
+        check(&place, &flags).await.fails(69, "source", what, todo);
+    }
+}
+
+#[tokio::test]
+async fn a_port_where_something_else_answers_is_69() {
+    let (place, crm, flags) = stage().await;
+    let (http, ami) = (crm.addr(), Pbx::ami().await);
+    for (source, todo) in [
+        (format!("ami://bridge@{http}"), ""),
+        (format!("ws://{}/", ami.addr()), ""),
+        (format!("ws://{http}/"), ""),
+    ] {
+        let flags = with(flags.clone(), "--source", &source);
+        let checked = check(&place, &flags).await;
+        checked.fails(69, &format!("source {source}"), "", todo);
+    }
+}
+
+#[tokio::test]
+async fn a_line_whose_certificate_cannot_be_trusted_is_refused_by_name() {
+    let (place, _crm, flags) = stage().await;
+    let authority = Authority::new();
+    let ca_file = authority.ca_file().display().to_string();
+    for (flaw, words) in Flaw::REFUSED {
+        let port = super::service::tls_listener(&authority, flaw).await;
+        let code = if flaw == Flaw::SelfSigned { 78 } else { 69 };
+        for line in ["amis://bridge@localhost", "wss://localhost"] {
+            let source = format!("{line}:{port}/?ca-file={ca_file}");
+            let flags = with(flags.clone(), "--source", &source);
+            check(&place, &flags).await.fails(code, "source", words, "");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_file_is_66() {
+    let (place, _crm, flags) = stage().await;
+    std::fs::remove_file(place.path("calls.ami")).expect("removed");
+    let checked = check(&place, &flags).await;
+    checked.fails(66, "source file://", "calls.ami", "");
+}
+
+#[tokio::test]
+async fn a_lead_rule_that_can_never_give_a_lead_is_78() {
+    let (place, _crm, flags) = stage().await;
+    let cel = place.write("cel.csv", "").display().to_string();
+    let source = format!("file://{cel}?format=cel-csv&from=start");
+    let flags = with(flags, "--source", &source);
+    let checked = check(&place, &flags).await;
+    let what = "CEL carries no channel variables";
+    checked.fails(78, "trunk city", what, "lead=csv:FILE");
+    let flags = with(flags, "--trunk", "city=PJSIP/city,country=UZ");
+    let checked = check(&place, &flags).await;
+    checked.fails(78, "trunk city", "no lead rule", "lead=var:NAME");
+}
+
+#[tokio::test]
+async fn the_worst_fault_of_several_gives_the_code() {
+    let (place, _crm, mut flags) = stage().await;
+    flags.push("--source=ami://bridge@pbx.invalid".to_owned());
+    place.write("token", "svc_pat_unknown");
+    let checked = check(&place, &flags).await;
+    assert_eq!(checked.code, 77, "{checked:#?}");
+    assert_eq!(
+        checked.faults(),
+        ["source ami://bridge@pbx.invalid", "token"]
+    );
+}
+
+#[tokio::test]
+async fn a_file_of_another_format_than_said_is_65_and_named() {
+    let (place, _crm, flags) = stage().await;
+    // A list gives leads whatever the file's format.
+    let leads = place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
+    let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{}", leads.display());
+    let flags = with(flags, "--trunk", &trunk);
+    let recorded = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests")
+            .join(name);
+        std::fs::read(path).expect("readable")
+    };
+    let cdr = place.write("cdr.csv", recorded("recordings/inbound_answered/cdr.csv"));
+    let ami = place.write("ami.raw", recorded("recordings/inbound_answered/ami.raw"));
+    for (path, said, looks) in [
+        (&cdr, "ami", "CDR rows of cdr_csv; use format=cdr-csv"),
+        (&cdr, "cel-csv", "CDR rows of cdr_csv; use format=cdr-csv"),
+        (
+            &ami,
+            "ami-json",
+            "AMI 11.0.0 of Asterisk 22; use format=ami",
+        ),
+        (&ami, "cdr-csv", "AMI 11.0.0 of Asterisk 22; use format=ami"),
+    ] {
+        for from in ["start", "end"] {
+            let url = format!("file://{}?format={said}&from={from}", path.display());
+            let flags = with(flags.clone(), "--source", &url);
+            check(&place, &flags)
+                .await
+                .fails(65, "source", looks, "give the format");
+        }
+    }
+    let url = format!("file://{}?format=ami&from=start", ami.display());
+    let flags = with(flags, "--source", &url);
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    checked.well("source file://");
+}
+
+#[tokio::test]
+async fn a_file_of_cel_that_tells_of_no_bridge_is_named_with_the_line_to_add() {
+    let (place, _crm, flags) = stage().await;
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/asterisk-old");
+    let file = folder.join("11-shipped-cel-conf/inbound_answered/cel.csv");
+    let source = format!("file://{}?format=cel-csv&from=start", file.display());
+    let checked = check(&place, &with(flags, "--source", &source)).await;
+    let name = format!("source file://{}", file.display());
+    let told = checked.well(&name).to_string();
+    assert!(told.contains("no bridge is told"), "{told}");
+    assert!(told.contains("BRIDGE_START,BRIDGE_END"), "{told}");
+}
+
+#[tokio::test]
+async fn what_is_no_regular_file_is_named_and_not_opened() {
+    let (place, _crm, flags) = stage().await;
+    let fifo = place.path("fifo");
+    let mode = rustix::fs::Mode::from_raw_mode(0o600);
+    rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, mode, 0)
+        .expect("a FIFO");
+    let folder = place.path("");
+    for path in [&fifo, &folder] {
+        let url = format!("file://{}?format=ami&from=start", path.display());
+        let flags = with(flags.clone(), "--source", url.trim_end_matches('/'));
+        let checked = check(&place, &flags).await;
+        checked.fails(69, "source file://", "no regular file", "give the path");
+    }
+}
+
+#[tokio::test]
+async fn quotes_around_a_secret_and_variables_that_nothing_reads_are_said() {
+    let (place, _crm, flags) = stage().await;
+    let pbx = Pbx::ami().await;
+    let secret = place.write("quoted", "\u{feff}\"hunter2\"\r\n");
+    let source = format!(
+        "ami://bridge@{}?secret-file={}",
+        pbx.addr(),
+        secret.display()
+    );
+    let checked = check(&place, &with(flags, "--source", &source)).await;
+    let said = format!("{checked:?}");
+    assert!(said.contains("it stands in quotes"), "{said}");
+    assert!(!said.contains("hunter2"), "{said}");
+}

@@ -1,0 +1,109 @@
+//! Lists of leads and employees.
+
+use super::findings::{Checked, check, with};
+use super::inward::stage;
+use crate::sidecar::Place;
+
+/// Flags whose trunk finds leads in this list.
+fn listed(flags: Vec<String>, place: &Place) -> Vec<String> {
+    let leads = place.path("leads.csv").display().to_string();
+    let trunk = format!("city=PJSIP/city,country=UZ,lead=csv:{leads}");
+    with(flags, "--trunk", &trunk)
+}
+
+async fn of_leads(text: &str) -> Checked {
+    let (place, _crm, flags) = stage().await;
+    place.write("leads.csv", text);
+    check(&place, &listed(flags, &place)).await
+}
+
+#[tokio::test]
+async fn a_missing_list_is_66_and_one_without_its_columns_65() {
+    let (place, _crm, flags) = stage().await;
+    let flags = listed(flags, &place);
+    let checked = check(&place, &flags).await;
+    checked.fails(66, "list", "leads.csv", "put the file there");
+    place.write("leads.csv", "number,lead\n+998901110001,4001\n");
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        65,
+        "list",
+        "must name the columns `phone,leadId`",
+        "mend the file",
+    );
+    place.write("leads.csv", "phone,leadId\n+998901110001,4001\n");
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    assert_eq!(checked.well("list")["what"], "leads: 1");
+}
+
+#[tokio::test]
+async fn every_bad_row_is_named_with_its_line_and_reason_and_ends_with_65() {
+    let text = "phone,leadId\n+998901110001,4001\n+998901110002,none\n101,4003\n\
+        \"+998901110004, +998901110005\",4004\n+998901110001,4009\n";
+    let checked = of_leads(text).await;
+    assert_eq!(checked.code, 65, "{checked:#?}");
+    assert_eq!(checked.well("list")["what"], "leads: 2");
+    let faults = checked.faults();
+    let lines: Vec<&str> = faults
+        .iter()
+        .map(|name| name.rsplit_once(' ').expect("a line").1)
+        .collect();
+    assert_eq!(lines, ["3", "4", "5", "6"]);
+    let said = format!("{checked:?}");
+    for words in [
+        "`none` is no lead id",
+        "`101` is no telephone number of UZ",
+        "holds several numbers: give each a row of its own",
+        "has two leads, 4001 (line 2) and 4009",
+    ] {
+        assert!(said.contains(words), "{words} is missing in {said}");
+    }
+}
+
+#[tokio::test]
+async fn semicolons_and_repeats_are_said_and_are_no_fault_and_so_is_a_list_without_rows() {
+    let checked = of_leads("phone;leadId\n+998901110001;4001\n998901110001;4001\n").await;
+    checked.is_clean();
+    let what = "leads: 1 (separated by `;`, 1 told twice)";
+    assert_eq!(checked.well("list")["what"], what);
+    let checked = of_leads("phone,leadId\n").await;
+    checked.is_clean();
+    let list = checked.well("list");
+    assert_eq!(list["what"], "leads: 0");
+    let todo = list["todo"].as_str().expect("words");
+    assert!(todo.contains("no row"), "{todo}");
+}
+
+#[tokio::test]
+async fn bad_rows_of_employees_are_named_like_those_of_leads() {
+    let (place, _crm, mut flags) = stage().await;
+    let text = "extension;employeeId\n101;501\n102;x\nPJSIP/103;503\n";
+    let employees = place.write("staff.csv", text);
+    flags.push(format!("--employees={}", employees.display()));
+    let checked = check(&place, &flags).await;
+    assert_eq!(checked.code, 65, "{checked:#?}");
+    assert_eq!(checked.faults().len(), 2, "{checked:#?}");
+    let what = "employees: 1 (separated by `;`)";
+    assert_eq!(checked.well("list")["what"], what);
+    place.write("staff.csv", "extension,employeeId\n101,x\n");
+    let checked = check(&place, &flags).await;
+    let names = checked.faults();
+    assert!(
+        names.len() == 2 && names[1].ends_with("line 2"),
+        "{names:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_employee_at_what_no_extension_is_is_65_with_what_may_be_meant() {
+    let (place, _crm, mut flags) = stage().await;
+    flags.push("--employees=1O1:501;10B:502".to_owned());
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        65,
+        "employee at 1O1",
+        "letters among its digits",
+        "did you mean 101?",
+    );
+}

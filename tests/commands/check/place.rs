@@ -1,0 +1,189 @@
+//! The state folder, what it is bound to, and the listener.
+
+use super::findings::{check, with};
+use crate::sidecar::{Place, crm};
+use callbridge_sandbox::Server;
+use callbridge_spool as spool;
+use callbridge_testbed::calls::Call;
+use tokio::net::TcpListener;
+
+async fn stage() -> (Place, Server, Vec<String>) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    (place, crm, flags)
+}
+
+/// A state that has been opened once.
+pub async fn begun(place: &Place) {
+    let opened = spool::open(&place.path("state"), spool::Settings::default());
+    let (handle, guard) = opened.expect("the state");
+    drop(handle);
+    tokio::task::spawn_blocking(move || guard.close())
+        .await
+        .expect("closed");
+}
+
+/// Everything below a folder, by name.
+fn below(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let mut all = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path.clone());
+            }
+            all.push(path);
+        }
+    }
+    all.sort();
+    all
+}
+
+#[tokio::test]
+async fn a_check_leaves_no_state_behind() {
+    let (place, _crm, flags) = stage().await;
+    let deep = place.path("not/there/yet").display().to_string();
+    let all = place.path("");
+    let before = below(&all);
+    check(&place, &with(flags.clone(), "--state", &deep))
+        .await
+        .is_clean();
+    assert_eq!(below(&all), before, "the folder was not there");
+    std::fs::create_dir_all(&deep).expect("made");
+    let before = below(&all);
+    check(&place, &with(flags.clone(), "--state", &deep))
+        .await
+        .is_clean();
+    assert_eq!(below(&all), before, "the folder was empty");
+    begun(&place).await;
+    let before = below(&all);
+    check(&place, &flags).await.is_clean();
+    assert_eq!(below(&all), before, "a state that is in use");
+}
+
+#[tokio::test]
+async fn a_state_folder_that_cannot_be_written_is_73_and_the_crm_is_not_asked() {
+    let (place, crm, flags) = stage().await;
+    place.write("in-the-way", "");
+    // Of these two not even root can make a folder.
+    for folder in [
+        place.path("in-the-way").display().to_string(),
+        "/proc/callbridge".into(),
+    ] {
+        let flags = with(flags.clone(), "--state", &folder);
+        let checked = check(&place, &flags).await;
+        assert_eq!(checked.code, 73, "{checked:#?}");
+        assert_eq!(checked.faults(), ["state", "crm"]);
+        let said = format!("{checked:?}");
+        assert!(
+            said.contains(&folder) && said.contains("another --state"),
+            "{said}"
+        );
+    }
+    let asked = crm.admin(|core, _| core.counts().values().sum::<u64>());
+    assert_eq!(asked, 0, "a request that could not be counted");
+}
+
+#[tokio::test]
+async fn a_state_that_another_process_holds_is_75_where_no_daemon_answers() {
+    let (place, _crm, flags) = stage().await;
+    let opened = spool::open(&place.path("state"), spool::Settings::default());
+    let (handle, guard) = opened.expect("the state");
+    let checked = check(&place, &flags).await;
+    assert_eq!(
+        (checked.code, checked.faults()),
+        (75, vec!["state".into(), "crm".into()])
+    );
+    let said = format!("{checked:?}");
+    let holder = format!("in use by process {}", std::process::id());
+    assert!(said.contains(&holder) && said.contains("stop it"), "{said}");
+    drop(handle);
+    tokio::task::spawn_blocking(move || guard.close())
+        .await
+        .expect("closed");
+    check(&place, &flags).await.is_clean();
+}
+
+#[tokio::test]
+async fn a_newer_and_a_foreign_state_are_78_and_left_as_they_are() {
+    let (place, _crm, flags) = stage().await;
+    begun(&place).await;
+    check(&place, &flags).await.is_clean();
+    let file = place.path("state").join(spool::folder::FILE);
+    let newer = |file: &std::path::Path| {
+        let db = rusqlite::Connection::open(file).expect("SQLite");
+        db.pragma_update(None, "user_version", 1_000).expect("set");
+    };
+    newer(&file);
+    let before = std::fs::read(&file).expect("a file");
+    let checked = check(&place, &flags).await;
+    assert_eq!(
+        (checked.code, checked.faults()),
+        (78, vec!["state".into(), "crm".into()])
+    );
+    let said = format!("{checked:?}");
+    assert!(
+        said.contains("schema 1000") && said.contains("newer callbridge"),
+        "{said}"
+    );
+    assert_eq!(std::fs::read(&file).expect("a file"), before);
+    std::fs::write(&file, "a letter to my aunt, not a database").expect("written");
+    let checked = check(&place, &flags).await;
+    assert_eq!(checked.code, 78, "{checked:#?}");
+    let kept = std::fs::read_to_string(&file).expect("a file");
+    assert!(kept.starts_with("a letter"), "{kept}");
+}
+
+#[tokio::test]
+async fn a_state_bound_to_another_address_is_78_until_it_is_bound_anew() {
+    let (place, first, flags) = stage().await;
+    place.run_until_idle(&flags).await;
+    let second = crm(|_| ()).await;
+    let mut flags = with(flags, "--crm-url", &second.url());
+    let checked = check(&place, &flags).await;
+    checked.fails(78, "binding", first.url().as_str(), "--rebind");
+    flags.push("--rebind".to_owned());
+    check(&place, &flags).await.is_clean();
+}
+
+#[tokio::test]
+async fn another_pbx_id_than_the_stored_one_is_78() {
+    let (place, _crm, flags) = stage().await;
+    place.run_until_idle(&flags).await;
+    let flags = with(flags, "--pbx-id", "another");
+    check(&place, &flags)
+        .await
+        .fails(78, "pbx-id", "another", "--pbx-id test");
+}
+
+#[tokio::test]
+async fn an_address_that_is_taken_is_64_unless_the_daemon_has_it() {
+    let (place, _crm, flags) = stage().await;
+    let taken = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = taken.local_addr().expect("bound").to_string();
+    let flags = with(flags, "--listen", &addr);
+    check(&place, &flags)
+        .await
+        .fails(64, "listen", &addr, "--listen");
+    drop(taken);
+    check(&place, &flags).await.is_clean();
+    let daemon = place.run(&flags).await;
+    check(&place, &flags).await.is_clean();
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn with_a_copy_of_a_state_nothing_is_asked_before_the_daemon_has_waited() {
+    let (place, _crm, flags) = stage().await;
+    begun(&place).await;
+    check(&place, &flags).await.is_clean();
+    let file = place.path("state").join(spool::folder::FILE);
+    std::fs::copy(&file, place.path("backup")).expect("copied");
+    std::fs::rename(place.path("backup"), &file).expect("put back");
+    for _ in 0..2 {
+        let checked = check(&place, &flags).await;
+        checked.fails(69, "crm", "the state is a copy", "callbridge run");
+    }
+}

@@ -1,0 +1,300 @@
+//! The CRM: its address, the token, the grant, the company, and what the question costs.
+
+use super::findings::{check, with};
+use crate::sidecar::{Place, TOKEN, crm};
+use callbridge_sandbox::token::TokenKind;
+use callbridge_sandbox::window::Rate;
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_testbed::authority::{Authority, Flaw};
+use callbridge_testbed::calls::Call;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+
+async fn stage() -> (Place, Server, Vec<String>) {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    (place, crm, flags)
+}
+
+/// Requests for the token's record that were answered with this status.
+fn asked(crm: &Server, status: u16) -> u64 {
+    crm.admin(|core, _| core.counts().get(&(Endpoint::TokenInfo, status)).copied())
+        .unwrap_or(0)
+}
+
+#[tokio::test]
+async fn a_clean_setup_ends_with_0_and_names_company_and_grant() {
+    let (place, crm, flags) = stage().await;
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    for name in [
+        "clock",
+        "state",
+        "trunk city",
+        "source file://",
+        "crm",
+        "token",
+    ] {
+        checked.well(name);
+    }
+    assert!(
+        checked.well("company")["what"]
+            .as_str()
+            .expect("text")
+            .contains("Sandbox company")
+    );
+    assert_eq!(
+        checked.well("grant")["what"],
+        "PERMISSION_OPEN_API_CALL:SAVE"
+    );
+    assert_eq!(
+        (asked(&crm, 200), crm.journal().len()),
+        (2, 0),
+        "one question a check"
+    );
+}
+
+#[tokio::test]
+async fn a_token_without_the_grant_is_77() {
+    let (place, crm, flags) = stage().await;
+    crm.admin(|core, now| core.set_grants(now, Vec::new()));
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        77,
+        "grant",
+        "PERMISSION_OPEN_API_CALL:SAVE is missing",
+        "grant",
+    );
+    checked.well("token");
+}
+
+#[tokio::test]
+async fn a_refused_token_is_77() {
+    let (place, crm, flags) = stage().await;
+    crm.admin(|core, now| core.revoke(now, TOKEN));
+    check(&place, &flags)
+        .await
+        .fails(77, "token", "401", "issue a new token");
+    crm.admin(|core, now| core.issue_pat(now, "svc_pat_new", None));
+    crm.admin(|core, _| {
+        let rule = Rule::always(Endpoint::TokenInfo, Action::Status(406));
+        core.set_faults(vec![rule]);
+    });
+    place.write("token", "svc_pat_new");
+    check(&place, &flags)
+        .await
+        .fails(77, "token", "406", "issue a new token");
+}
+
+#[tokio::test]
+async fn a_missing_token_is_77() {
+    let (place, _crm, flags) = stage().await;
+    std::fs::remove_file(place.path("token")).expect("removed");
+    check(&place, &flags)
+        .await
+        .fails(77, "token", "token", "into its file");
+    place.write("token", "\n");
+    check(&place, &flags)
+        .await
+        .fails(77, "token", "empty", "into its file");
+}
+
+#[tokio::test]
+async fn another_companys_token_is_77_where_the_state_is_bound_to_the_first() {
+    let (place, crm, flags) = stage().await;
+    place.run_until_idle(&flags).await;
+    crm.admin(|core, now| core.issue(now, "svc_pat_other", TokenKind::Pat, 2, None));
+    place.write("token", "svc_pat_other");
+    let checked = check(&place, &flags).await;
+    checked.fails(77, "company", "Company 2", "give the right token");
+    let daemon = place.run(&flags).await;
+    place.ask("status").await.well();
+    let paused = async || {
+        let status = place.status().await?;
+        status["pause"]["reason"].as_str().map(str::to_owned)
+    };
+    let reason = crate::sidecar::until("a pause", paused).await;
+    assert_eq!(reason, "wrong_company");
+    let checked = check(&place, &flags).await;
+    checked.fails(
+        77,
+        "crm",
+        "the daemon is paused: wrong company",
+        "--token-file",
+    );
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn a_running_daemon_is_asked_instead_of_the_crm() {
+    let (place, crm, flags) = stage().await;
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/journaled", 1).await;
+    let before = asked(&crm, 200);
+    let checked = check(&place, &flags).await;
+    checked.is_clean();
+    let state = checked.well("state")["what"]
+        .as_str()
+        .expect("text")
+        .to_owned();
+    assert!(state.contains("the daemon that uses it answers"), "{state}");
+    assert_eq!(asked(&crm, 200), before, "no request of its own");
+    daemon.stop().await;
+}
+
+#[tokio::test]
+async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
+    let narrow = Rate {
+        requests: 2,
+        window: Duration::from_secs(600),
+    };
+    let crm = crm(|config| config.settings.rate = narrow).await;
+    let place = Place::new();
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let flags = with(flags, "--rate", "2/600s");
+    super::place::begun(&place).await;
+    // The text's check and the JSON's take both slots there are.
+    check(&place, &flags).await.is_clean();
+    let third = check(&place, &flags).await;
+    third.fails(
+        69,
+        "crm",
+        "all requests of the running window are used",
+        "ask again in",
+    );
+    assert_eq!(asked(&crm, 200), 2);
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/ready", 1).await;
+    assert_eq!(place.number("/budget/used").await, Some(2));
+    daemon.stop().await;
+    assert_eq!(crm.breaches(), []);
+}
+
+#[tokio::test]
+async fn a_crm_that_nobody_answers_for_is_69() {
+    let (place, _crm, flags) = stage().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = nobody.local_addr().expect("bound");
+    drop(nobody);
+    let flags = with(flags, "--crm-url", &format!("http://{addr}"));
+    check(&place, &flags)
+        .await
+        .fails(69, "crm", "refused", "look at the address");
+    let flags = with(flags, "--crm-url", "https://crm.invalid");
+    let flags = with(flags, "--rate", "60/60s");
+    check(&place, &flags)
+        .await
+        .fails(69, "crm", "crm.invalid", "look at the address");
+}
+
+#[tokio::test]
+async fn a_crm_that_fails_is_69_with_its_words() {
+    let (place, crm, flags) = stage().await;
+    for (action, words) in [
+        (Action::Status(503), "503"),
+        (Action::Status(429), "429"),
+        (Action::Gateway(502), "502"),
+        (Action::Broken, "does not work"),
+        (Action::AcceptFalse, "accept: false"),
+        (Action::Status(403), "403"),
+    ] {
+        let rule = Rule::always(Endpoint::TokenInfo, action);
+        crm.admin(|core, _| core.set_faults(vec![rule]));
+        let checked = check(&place, &flags).await;
+        let name = if words == "429" { "token" } else { "crm" };
+        checked.fails(69, name, words, "");
+        let said = format!("{checked:?}");
+        assert!(
+            !said.contains("ServerError {"),
+            "in words, not as code: {said}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_address_that_is_not_the_open_api_is_78() {
+    let (place, _crm, flags) = stage().await;
+    let other = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = other.local_addr().expect("bound");
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = other.accept().await {
+            let mut asked = [0_u8; 4096];
+            let _ = stream.read(&mut asked).await;
+            let page = "HTTP/1.1 404 Not Found\r\ncontent-type: text/html\r\n\
+                        content-length: 2\r\nconnection: close\r\n\r\nno";
+            let _ = stream.write_all(page.as_bytes()).await;
+        }
+    });
+    let flags = with(flags, "--crm-url", &format!("http://{addr}"));
+    let checked = check(&place, &flags).await;
+    checked.fails(78, "crm", "is not the Open API", "--crm-url");
+}
+
+#[tokio::test]
+async fn a_crm_whose_certificate_nobody_vouches_for_is_69() {
+    let (place, _crm, flags) = stage().await;
+    let authority = Authority::new();
+    let todo = |flaw: Flaw| match flaw {
+        Flaw::WrongName => "give --crm-url the name",
+        Flaw::Expired => "renewed",
+        Flaw::SelfSigned | Flaw::None => "--crm-ca-file",
+    };
+    for (flaw, words) in Flaw::REFUSED {
+        let port = tls_listener(&authority, flaw).await;
+        let url = format!("https://localhost:{port}");
+        let flags = with(flags.clone(), "--crm-url", &url);
+        let ca_file = authority.ca_file().display().to_string();
+        let flags = with(flags, "--crm-ca-file", &ca_file);
+        let checked = check(&place, &flags).await;
+        checked.fails(69, "crm", words, todo(flaw));
+    }
+}
+
+#[tokio::test]
+async fn what_stands_between_is_named() {
+    let (place, _crm, flags) = stage().await;
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let proxy = format!("http://{}", nobody.local_addr().expect("bound"));
+    drop(nobody);
+    let authority = Authority::new();
+    let ca_file = authority.ca_file().display().to_string();
+    let by_proxy = with(flags.clone(), "--crm-proxy", &proxy);
+    let refused = check(&place, &by_proxy).await;
+    refused.is_refused("--crm-proxy: would be given the token in clear");
+    let by_proxy = with(by_proxy, "--crm-url", "https://crm.example.uz");
+    let by_proxy = with(by_proxy, "--crm-ca-file", &ca_file);
+    let by_proxy = with(by_proxy, "--rate", "60/60s");
+    let checked = check(&place, &by_proxy).await;
+    checked.fails(69, "crm", &format!("by way of {proxy}"), "proxy");
+    let flags = with(flags, "--crm-url", "https://localhost:1");
+    let flags = with(flags, "--crm-ca-file", "/nowhere/ca.pem");
+    let checked = check(&place, &flags).await;
+    checked.fails(78, "crm", "/nowhere/ca.pem", "give --crm-ca-file");
+}
+
+/// Greets with a certificate and says nothing more.
+pub async fn tls_listener(authority: &Authority, flaw: Flaw) -> u16 {
+    use rustls::pki_types::pem::PemObject;
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+    let identity = authority.identity(flaw);
+    let certificate = CertificateDer::from_pem_slice(identity.certificate.as_bytes());
+    let key = PrivateKeyDer::from_pem_slice(identity.key.as_bytes()).expect("a key");
+    let config = rustls::ServerConfig::builder()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate.expect("a certificate")], key)
+        .expect("a server");
+    let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let port = listener.local_addr().expect("bound").port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            // Refused by the client: that is what it is there for.
+            let _ = acceptor.accept(stream).await;
+        }
+    });
+    port
+}

@@ -1,0 +1,25 @@
+//! `demo --stay`, run as a program.
+
+use crate::sidecar::{Place, json_lines, until};
+use rustix::process::Signal;
+use serde_json::json;
+
+#[tokio::test]
+async fn one_that_stays_ends_when_it_is_told_to() {
+    let place = Place::new();
+    for (name, signal) in [("one", Signal::TERM), ("two", Signal::INT)] {
+        let demo = place.start_as(name, &["demo", "--stay", "--json"]);
+        let staying = async || {
+            demo.out()
+                .contains("staying until interrupted")
+                .then_some(())
+        };
+        until("a demo that stays", staying).await;
+        let out = place.path(&format!("{name}.out"));
+        assert_eq!(demo.log(), "", "the log would run through the table");
+        assert_eq!(demo.end(signal).await, 0, "{signal:?}");
+        let said = json_lines(&std::fs::read_to_string(out).expect("its output"));
+        let last = said.last().expect("a line");
+        assert_eq!(last["books"]["finished"], json!(7));
+    }
+}

@@ -1,0 +1,365 @@
+//! Each reason comes to be, says its hint, and leaves or stays as its hint promises.
+
+use super::seed;
+use crate::sidecar::{PBX, Place, crm};
+use callbridge_model::Reason;
+use callbridge_sandbox::{Action, Endpoint, Rule, Server};
+use callbridge_spool::hint;
+use callbridge_testbed::calls::{Call, now, recording};
+use callbridge_testbed::pbx::Pbx;
+use serde_json::{Value, json};
+
+/// The one letter there is, of this reason.
+async fn only_letter(place: &Place, reason: Reason) -> Value {
+    let mut letters = place.letters("").await;
+    assert_eq!(letters.len(), 1, "{letters:?}");
+    let letter = letters.remove(0);
+    assert_eq!(letter["reason"], json!(reason.word()), "{letter}");
+    let hint = hint(reason).replace(" ID", &format!(" {}", letter["id"]));
+    let says = letter["hint"].as_str().unwrap_or_default();
+    assert!(says.starts_with(&hint), "{letter}");
+    let message = letter["message"].as_str().unwrap_or_default();
+    assert!(!message.is_empty(), "{letter}");
+    letter
+}
+
+/// Runs these calls to their end.
+async fn run_calls(place: &Place, crm: &Server, calls: &[Call], more: &[String]) {
+    place.write("calls.ami", recording(calls));
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.extend_from_slice(more);
+    place.run_until_idle(&flags).await;
+}
+
+async fn run_again(place: &Place, crm: &Server) {
+    place
+        .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+}
+
+fn message(letter: &Value) -> &str {
+    letter["message"].as_str().unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_lead_waits_and_leaves_when_the_list_learns_the_number() {
+    let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::without_lead(1));
+    let leads = place.write("leads.csv", "phone,leadId\n");
+    let list = format!(
+        "--trunk=city=PJSIP/city,country=UZ,lead=csv:{}",
+        leads.display()
+    );
+    place.write("calls.ami", call.ami());
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.retain(|flag| !flag.starts_with("--trunk="));
+    flags.push(list);
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/parked", 1).await;
+    let letter = only_letter(&place, Reason::NoLead).await;
+    assert_eq!(letter["call"]["clientPhone"], json!(call.phone()));
+    place.write(
+        "leads.csv",
+        format!("phone,leadId\n{},4005\n", call.phone()),
+    );
+    place.reaches("/books/journaled", 1).await;
+    daemon.stop().await;
+    assert_eq!(crm.journal()[0].call.lead_id, 4005);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ambiguous_lead_is_not_guessed_and_leaves_with_the_lead_chosen() {
+    let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::without_lead(1));
+    let rows = format!("phone,leadId\n{0},4001\n{0},4002\n", call.phone());
+    let leads = place.write("leads.csv", rows);
+    place.write("calls.ami", call.ami());
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.retain(|flag| !flag.starts_with("--trunk="));
+    flags.push(format!(
+        "--trunk=city=PJSIP/city,country=UZ,lead=csv:{}",
+        leads.display()
+    ));
+    place.run_until_idle(&flags).await;
+    let letter = only_letter(&place, Reason::AmbiguousLead).await;
+    assert!(
+        message(&letter).contains("4001") && message(&letter).contains("4002"),
+        "{letter}"
+    );
+    let refused = place.ask("dead retry --all").await;
+    assert_eq!(refused.code, 65, "{refused:?}");
+    place.ask("dead retry --all --lead 4002").await.well();
+    place.run_until_idle(&flags).await;
+    assert_eq!(crm.journal()[0].call.lead_id, 4002);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rejected_keeps_the_services_words_and_errors() {
+    let strict = Rule::next(Endpoint::CallHistory, 1, Action::Status(400));
+    let crm = crm(|config| config.rules = vec![strict]).await;
+    let place = Place::new();
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+    let letter = only_letter(&place, Reason::Rejected).await;
+    assert!(message(&letter).starts_with("400: "), "{letter}");
+    assert_eq!(
+        letter["attempts"].as_array().map(Vec::len),
+        Some(1),
+        "never repeated unchanged"
+    );
+    place.ask("dead retry --all --lead 4002").await.well();
+    run_again(&place, &crm).await;
+    assert_eq!(crm.journal()[0].call.lead_id, 4002);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conflict_is_a_letter_and_can_be_given_up() {
+    let taken = Rule::next(Endpoint::CallHistory, 1, Action::Status(409));
+    let crm = crm(|config| config.rules = vec![taken]).await;
+    let place = Place::new();
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+    let letter = only_letter(&place, Reason::Conflict).await;
+    assert!(message(&letter).starts_with("409: "), "{letter}");
+    place.ask("dead discard --all").await.well();
+    run_again(&place, &crm).await;
+    assert_eq!(
+        (crm.journal().len(), place.number("/books/discarded").await),
+        (0, Some(1))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_call_under_one_id_is_a_letter_that_no_retry_can_send() {
+    let (place, crm, first) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
+    run_calls(&place, &crm, std::slice::from_ref(&first), &[]).await;
+    seed::twin(&place, &first).await;
+    let letter = only_letter(&place, Reason::UuidConflict).await;
+    assert_eq!(letter["uuid"], json!(first.uuid(PBX)));
+    assert_eq!(letter["call"]["startedAt"], json!(first.begins + 60));
+    for more in ["--dry-run", "", "--lead 4003"] {
+        let said = place.ask(&format!("dead retry --all {more}")).await;
+        assert_eq!(said.code, 65, "{more}: {said:?}");
+        assert!(
+            said.out.contains("another call has the uuid"),
+            "{more}: {said:?}"
+        );
+    }
+    place.ask("dead discard --all").await.well();
+    run_again(&place, &crm).await;
+    assert_eq!(crm.journal().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_error_is_sent_with_another_lead_when_the_journal_does_not_show_it() {
+    let (place, crm, call) = (Place::new(), crm(|_| ()).await, Call::new(1, 4001));
+    run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
+    let id = seed::server_error(&place, &call).await;
+    let letter = only_letter(&place, Reason::ServerError).await;
+    assert_eq!(letter["id"], json!(id));
+    let flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let daemon = place.run(&flags).await;
+    let said = place
+        .ask("dead retry --all --lead 4002 --json")
+        .await
+        .well();
+    assert!(
+        said.contains("it may stand in the journal with lead 4001"),
+        "{said}"
+    );
+    place.reaches("/books/journaled", 2).await;
+    daemon.stop().await;
+    let sent = crm.journal();
+    assert_eq!(json!(sent[1].call.uuid), letter["uuid"]);
+    assert_eq!(sent[1].call.lead_id, 4002);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn another_lead_comes_too_late_when_the_journal_shows_the_call() {
+    let rules = "request times 4 status 404; filter times 1 status 403";
+    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
+    let crm = crm(|config| config.rules = rules).await;
+    let place = Place::new();
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+    let letter = only_letter(&place, Reason::Unconfirmed).await;
+    assert!(message(&letter).contains("sent 4 times"), "{letter}");
+    place.ask("dead retry --all --lead 4002").await.well();
+    // a start knows nothing of the grant's return for an hour: another token does
+    place.write(
+        "token",
+        crm.admin(|core, now| {
+            core.issue_pat(now, "svc_pat_other", None);
+            "svc_pat_other"
+        }),
+    );
+    run_again(&place, &crm).await;
+    let letter = only_letter(&place, Reason::Conflict).await;
+    assert!(message(&letter).contains("lead 4001"), "{letter}");
+    assert_eq!(crm.journal().len(), 1, "its uuid made no second record");
+    place.ask("dead retry --all").await.well();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unconfirmed_is_sent_again_under_its_uuid() {
+    let rules = "request times 4 status 404; filter times 1 status 403";
+    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
+    let crm = crm(|config| config.rules = rules).await;
+    let place = Place::new();
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+    only_letter(&place, Reason::Unconfirmed).await;
+    place.ask("dead retry --all --lead 4001").await.well();
+    run_again(&place, &crm).await;
+    assert_eq!(place.number("/books/journaled").await, Some(1));
+    assert_eq!(crm.journal().len(), 1, "its uuid made no second record");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_retried_call_has_all_its_chances_again() {
+    let rules = "request times 5 status 404; filter times 1 status 403";
+    let rules = callbridge_sandbox::faults::parse(rules).expect("rules").0;
+    let crm = crm(|config| config.rules = rules).await;
+    let place = Place::new();
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &[]).await;
+    only_letter(&place, Reason::Unconfirmed).await;
+    place.ask("dead retry --all").await.well();
+    // The fifth poll finds nothing either; that is this life's first.
+    run_again(&place, &crm).await;
+    assert_eq!(place.number("/books/journaled").await, Some(1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() {
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
+    flags.push("--max-call=2s".to_owned());
+    let daemon = place.run(&flags).await;
+    pbx.logged_in(1).await;
+    let call = Call {
+        begins: now(),
+        ..Call::new(1, 4001)
+    };
+    let events = call.ami();
+    let hangup = events.find("Event: Hangup\r\n").expect("a hang-up");
+    pbx.say(&events.as_bytes()[..hangup]).await;
+    place.reaches("/books/dead", 1).await;
+    let letter = only_letter(&place, Reason::Incomplete).await;
+    assert_eq!(letter["call"]["incomplete"], json!(true));
+    assert_eq!(
+        letter["call"]["leadId"],
+        json!(4001),
+        "its best values are kept"
+    );
+    place.ask("dead retry --all").await.well();
+    place.reaches("/books/journaled", 1).await;
+    daemon.stop().await;
+    assert_eq!(crm.journal()[0].call.uuid, call.uuid(PBX));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
+    flags.push("--max-call=2s".to_owned());
+    let daemon = place.run(&flags).await;
+    pbx.logged_in(1).await;
+    let call = Call {
+        begins: now(),
+        ..Call::new(1, 4001)
+    };
+    let events = call.ami();
+    let bridge = events.find("Event: BridgeEnter\r\n").expect("a bridge");
+    pbx.say(&events.as_bytes()[..bridge]).await;
+    place.reaches("/books/dead", 1).await;
+    let letter = only_letter(&place, Reason::Incomplete).await;
+    assert_eq!(letter["call"]["answered"], json!(false), "{letter}");
+    let hint = letter["hint"].as_str().unwrap_or_default();
+    assert!(hint.contains("--answered yes|no"), "{hint}");
+    let long = place.ask("dead retry --all --talk 2h").await;
+    assert_eq!(long.code, 65, "{long:?}");
+    assert!(long.out.contains("7200 s of talk in a call of"), "{long:?}");
+    let said = place.ask("dead retry --all --answered yes --talk 1s").await;
+    let said = said.well();
+    assert!(said.contains("1 s of talk, by hand"), "{said}");
+    place.reaches("/books/journaled", 1).await;
+    let sent = crm.journal()[0].call.clone();
+    assert_eq!((sent.answered, sent.talk_time_sec), (true, Some(1)));
+    let words = "answered, 1 s of talk; the PBX told: not answered";
+    let story = place
+        .ask(&format!("explain --call {}", call.uuid(PBX)))
+        .await;
+    let story = story.well();
+    assert!(
+        story.contains("by hand") && story.contains(words),
+        "{story}"
+    );
+    let line = place.ask("calls").await.well();
+    assert!(line.contains("talked 1 s, by hand"), "{line}");
+    let kept = place.ask("calls --json").await.lines();
+    assert_eq!(kept[0]["byHand"]["toldAnswered"], json!(false), "{kept:?}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_crm_refused_is_named_and_only_missed_facts_are_told_by_hand() {
+    let rules = callbridge_sandbox::faults::parse("call-history times 1 status 400");
+    let rules = rules.expect("rules").0;
+    let (place, crm) = (Place::new(), crm(|config| config.rules = rules).await);
+    let employees = ["--employees=101:777".to_owned()];
+    run_calls(&place, &crm, &[Call::new(1, 4001)], &employees).await;
+    let letter = only_letter(&place, Reason::Rejected).await;
+    let show = place.ask("dead show --all").await.well();
+    for words in [
+        "101, in the CRM 777",
+        "callbridge dead retry 1",
+        "employee 777",
+    ] {
+        assert!(
+            show.replace("\n               ", " ").contains(words),
+            "{words}: {show}"
+        );
+    }
+    let refused = place.ask("dead retry --all --answered yes").await;
+    assert_eq!(refused.code, 65, "{refused:?}");
+    assert!(refused.out.contains("this one is rejected"), "{refused:?}");
+    assert_eq!(place.letters("").await, [letter]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_cannot_be_true_is_proposed_anew() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let call = Call {
+        begins: now() + 7_200,
+        ..Call::new(1, 4001)
+    };
+    run_calls(&place, &crm, std::slice::from_ref(&call), &[]).await;
+    let letter = only_letter(&place, Reason::InvalidEpoch).await;
+    let proposed = letter["call"]["startedAt"].as_i64().expect("a proposal");
+    assert!((now() - proposed).abs() < 120, "{letter}");
+    assert!(message(&letter).contains("ahead of our clock"), "{letter}");
+    place.ask("dead retry --all").await.well();
+    run_again(&place, &crm).await;
+    assert_eq!(crm.journal()[0].call.started_at, proposed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_employee_waits_where_one_is_required() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let required = "--require-employee".to_owned();
+    let listed = "--employees=102:502".to_owned();
+    let call = Call::new(1, 4001);
+    run_calls(
+        &place,
+        &crm,
+        std::slice::from_ref(&call),
+        &[required.clone(), listed],
+    )
+    .await;
+    let letter = only_letter(&place, Reason::NoEmployee).await;
+    assert!(message(&letter).contains("101"), "{letter}");
+    assert_eq!(place.number("/books/parked").await, Some(1));
+    // The next start brings a list that knows the extension.
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    flags.extend([required, "--employees=101:501".to_owned()]);
+    let daemon = place.run(&flags).await;
+    place.reaches("/books/journaled", 1).await;
+    daemon.stop().await;
+    assert_eq!(crm.journal()[0].call.employee_id, Some(501));
+}

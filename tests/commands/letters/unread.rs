@@ -1,0 +1,236 @@
+//! What a source says and nobody can read: counted, kept, and never the end of the line.
+
+use super::seed;
+use crate::sidecar::{PBX, Place, Running, crm, until};
+use callbridge_model::Reason;
+use callbridge_spool::{UNREADABLE_BYTES_MAX, hint};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
+use callbridge_testbed::calls::{Call, recording};
+use callbridge_testbed::pbx::Pbx;
+use serde_json::{Value, json};
+
+async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
+    place.reaches("/books/unreadable", count).await;
+    let letters = place.letters("--reason unreadable").await;
+    assert_eq!(letters.len() as u64, count);
+    for letter in &letters {
+        let hint = hint(Reason::Unreadable).replace(" ID", &format!(" {}", letter["id"]));
+        assert_eq!(letter["hint"], json!(hint));
+        assert_eq!(
+            (&letter["uuid"], &letter["call"]),
+            (&Value::Null, &Value::Null)
+        );
+    }
+    letters
+}
+
+/// How often the log says these words.
+fn times(daemon: &Running, words: &str) -> usize {
+    daemon.log().matches(words).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_lines_of_a_file_are_letters_and_the_calls_around_them_are_journaled() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let calls = [Call::new(1, 4001), Call::new(2, 4002)];
+    let long = "x".repeat(2 * UNREADABLE_BYTES_MAX);
+    let mut bytes = calls[0].ami().into_bytes();
+    bytes.extend_from_slice(b"\xff\xfe\x00 no colon at all\r\n\r\n");
+    bytes.extend_from_slice(format!("Noise: {long}\r\n\r\n").as_bytes());
+    bytes.extend_from_slice(b"Event: Hangup\r\nCause: 16\r\n\r\n");
+    bytes.extend_from_slice(calls[1].ami().as_bytes());
+    place.write("calls.ami", bytes);
+    place
+        .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
+        .await;
+    let letters = unreadable(&place, 3).await;
+    assert_eq!(crm.journal().len(), 2);
+    assert!(
+        letters[0]["text"]
+            .as_str()
+            .expect("text")
+            .contains("no colon at all")
+    );
+    let length = long.len() as u64 + "Noise: ".len() as u64;
+    assert_eq!(letters[1]["length"], json!(length));
+    let listed = letters[1]["text"].as_str().expect("text").len();
+    assert!(listed < 2_000, "a list has the first of them: {listed}");
+    let id = &letters[1]["id"];
+    let shown = place
+        .ask(&format!("dead show {id} --json"))
+        .await
+        .lines()
+        .remove(0);
+    let all = shown["text"].as_str().expect("text").len();
+    assert_eq!(all, UNREADABLE_BYTES_MAX, "all that is kept");
+    let people = place
+        .ask(&format!("dead show {}", letters[0]["id"]))
+        .await
+        .well();
+    assert!(people.contains("no colon at all"), "{people}");
+    let retry = place.ask("dead retry --reason unreadable --dry-run").await;
+    assert_eq!(retry.code, 65);
+    assert!(retry.out.contains("discard it"), "{retry:?}");
+    place.ask("dead discard --reason unreadable").await.well();
+    assert_eq!(
+        place.number("/books/unreadable").await,
+        Some(3),
+        "counted for good"
+    );
+    assert_eq!(place.letters("").await, [] as [Value; 0]);
+}
+
+/// As after a rollback: what a later version has kept of a call.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_call_that_cannot_be_restored_is_a_letter_once() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write("calls.ami", Call::new(1, 4001).ami());
+    seed::open_call(&place, br#"{"of": "another version"}"#).await;
+    for _ in 0..2 {
+        place
+            .run_until_idle(&place.flags_of_file(&crm.url(), "calls.ami"))
+            .await;
+        let letters = unreadable(&place, 1).await;
+        assert_eq!(letters[0]["text"], json!(r#"{"of": "another version"}"#));
+        let shown = letters[0].to_string();
+        assert!(shown.contains("cannot be restored"), "{shown}");
+    }
+    assert_eq!(crm.journal().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frame_that_is_no_json_does_not_end_a_websocket() {
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::websocket().await);
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!("--source=ws://{}/", pbx.addr()));
+    let daemon = place.run(&flags).await;
+    pbx.logged_in(1).await;
+    for frame in ["{\"type\":3,\"data\"", "hello", "[]", "\u{b}"] {
+        pbx.say(frame.as_bytes()).await;
+    }
+    let letters = unreadable(&place, 4).await;
+    assert_eq!(letters[1]["text"], "hello");
+    let source = place.status().await.expect("a status")["sources"][0].clone();
+    assert_eq!(
+        (&source["state"], &source["unreadable"]),
+        (&json!("connected"), &json!(4))
+    );
+    assert_eq!(source["gaps"], json!(0));
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let secret = place.write("secret", "wrong");
+    let mut flags = place.flags(&crm.url());
+    flags.push(format!(
+        "--source=ami://bridge@{}?secret-file={}",
+        pbx.addr(),
+        secret.display()
+    ));
+    let daemon = place.run(&flags).await;
+    let why = |status: &Value| status["sources"][0]["why"].as_str().map(str::to_owned);
+    let told = async || place.status().await.as_ref().and_then(why);
+    let why = until("why it is down", told).await;
+    assert!(why.contains("secret"), "{why}");
+    let text = place.ask("status").await.well();
+    assert!(text.contains("down") && text.contains(&why), "{text}");
+    // Twice more it is refused, and nothing is added to the log.
+    let logins = || {
+        pbx.asked()
+            .iter()
+            .filter(|asked| asked.contains("ction: Login"))
+            .count()
+    };
+    until("three logins", async || (logins() >= 3).then_some(())).await;
+    assert_eq!(times(&daemon, "the source is down"), 1, "{}", daemon.log());
+    place.write("secret", callbridge_testbed::pbx::SECRET);
+    pbx.logged_in(1).await;
+    place.reaches("/books/finished", 0).await;
+    let up = async || {
+        let status = place.status().await?;
+        (status["sources"][0]["state"] == json!("connected")).then_some(())
+    };
+    until("the source let in", up).await;
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_connection_and_an_unknown_host_are_said_once_and_shown() {
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let mut flags = place.flags(&crm.url());
+    flags.push("--source=ami://bridge@127.0.0.1:9".to_owned());
+    flags.push("--source=ws://pbx.invalid:8000/?pbx=second".to_owned());
+    let daemon = place.run(&flags).await;
+    let told = async || {
+        let status = place.status().await?;
+        let sources = status["sources"].as_array()?.clone();
+        sources
+            .iter()
+            .all(|source| source["why"].is_string())
+            .then_some(sources)
+    };
+    let sources = until("why both are down", told).await;
+    let why = |at: usize| sources[at]["why"].as_str().unwrap_or_default();
+    assert!(why(0).contains("connection refused"), "{}", why(0));
+    assert!(why(1).contains("unknown host"), "{}", why(1));
+    assert_eq!(times(&daemon, "the source is down"), 2, "{}", daemon.log());
+    let ready = place.ask("status").await.well();
+    assert!(ready.contains("connection refused"), "{ready}");
+    daemon.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn messages_that_cannot_be_read_are_kept_and_reach_the_brokers_own_dead_letters() {
+    let broker = Broker::shared();
+    broker
+        .declare_with_refused("cel_unread", "cel_refused")
+        .await;
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    let mut flags = place.flags(&crm.url());
+    let url = broker.url(ADMINISTRATOR);
+    flags.push(format!(
+        "--source={url}?queue=cel_unread&format=asterisk-cel"
+    ));
+    broker
+        .publish(
+            "cel_unread",
+            &[&b"\xff\xfe"[..], b"{\"event_name\":", b"{}"],
+        )
+        .await;
+    let daemon = place.run(&flags).await;
+    unreadable(&place, 3).await;
+    let refused = async || (broker.depth("cel_refused").await == 3).then_some(());
+    until("three refused messages", refused).await;
+    assert_eq!(broker.depth("cel_unread").await, 0);
+    // The line goes on: what comes after is read.
+    broker.publish("cel_unread", &[&b"neither"[..]]).await;
+    unreadable(&place, 4).await;
+    daemon.stop().await;
+    assert_eq!(broker.take("cel_refused").await.len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_of_bytes_goes_to_rabbitmq_without_a_uuid() {
+    let broker = Broker::shared();
+    broker.declare("unread_letters").await;
+    let (place, crm) = (Place::new(), crm(|_| ()).await);
+    place.write(
+        "calls.ami",
+        format!("no event\r\n\r\n{}", recording(&[Call::new(1, 9001)])),
+    );
+    let mut flags = place.flags_of_file(&crm.url(), "calls.ami");
+    let url = broker.url("callbridge");
+    flags.push(format!("--dead-letter-queue={url}?queue=unread_letters"));
+    place.run_until_idle(&flags).await;
+    let notices = broker.take("unread_letters").await;
+    let said: Vec<(String, String)> = notices
+        .iter()
+        .map(|notice| (notice.header("reason"), notice.header("uuid")))
+        .collect();
+    let failed = ("failed".to_owned(), Call::new(1, 9001).uuid(PBX));
+    assert_eq!(said[0], ("unreadable".to_owned(), String::new()));
+    assert_eq!(said[1].0, failed.0);
+    assert_eq!(said.len(), 2, "a stop sends what is in the outbox");
+}

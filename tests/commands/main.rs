@@ -1,0 +1,19 @@
+//! Commands, run as an administrator runs them.
+//!
+//! | module | its question |
+//! |---|---|
+//! | `cli` | are all faults named at once, and codes, environment and help right? |
+//! | `check` | does every check fail where it should, and say what to do? |
+//! | `letters` | do dead letters come to be, and leave as the commands say? |
+//! | `demo_stay` | does `demo --stay` end when it is told to? |
+//! | `owner` | is root safe in another user's folder? |
+//! | `deploy`, `pages` | does what is installed, or copied from a page, do what it says? |
+
+mod check;
+mod cli;
+mod demo_stay;
+mod deploy;
+mod letters;
+mod owner;
+mod pages;
+mod sidecar;

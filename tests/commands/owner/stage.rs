@@ -1,0 +1,166 @@
+//! A folder of the service's user, a CRM, and commands as root and as that user.
+
+use crate::sidecar::{PBX, Place, TRUNK, crm, soon};
+use callbridge_sandbox::Server;
+use callbridge_sandbox::oauth::Application;
+use callbridge_sandbox::token::TokenKey;
+use callbridge_testbed::calls::Call;
+use std::io::Write as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown, lchown};
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+
+/// The service's user and group: of nobody else's.
+pub const UID: u32 = 61_234;
+pub const GID: u32 = 61_235;
+/// The application whose connection stands in the folder, and its secret.
+const CLIENT: &str = "svc_app_1";
+const SECRET: &str = "svc_sec_1";
+
+/// Whether a test that needs root can be run; where not, the run lists it.
+pub fn is_root(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        not_run(test, "needs root");
+    }
+    root
+}
+
+/// Says so past the harness, which keeps what a good test prints to itself.
+pub fn not_run(test: &str, why: &str) {
+    let line = format!("\nnot run: {test} ({why})\n");
+    let said = std::io::stderr().write_all(line.as_bytes());
+    said.expect("stderr");
+}
+
+/// A place that the service's user can enter, and a CRM.
+pub struct Stage {
+    pub place: Place,
+    pub crm: Server,
+}
+
+impl Stage {
+    /// With a call to be read, and the secrets as files that only root can read.
+    pub async fn new() -> Self {
+        let crm = crm(|config| {
+            let application = Application {
+                secret: TokenKey::of(SECRET),
+                redirect_uris: vec!["http://127.0.0.1:8700/".to_owned()],
+                ..Application::new(CLIENT.to_owned())
+            };
+            config.settings.oauth.application = Some(application);
+        });
+        let stage = Self {
+            crm: crm.await,
+            place: Place::new(),
+        };
+        set_mode(&stage.place.path(""), 0o755);
+        set_mode(&stage.place.path("token"), 0o600);
+        let secret = stage.place.write("client.secret", SECRET);
+        set_mode(&secret, 0o600);
+        let calls = stage.place.write("calls.ami", Call::new(1, 4001).ami());
+        set_mode(&calls, 0o644);
+        stage
+    }
+
+    /// An empty folder of the service's user.
+    pub fn folder(&self, name: &str) -> PathBuf {
+        let path = self.place.path(name);
+        std::fs::create_dir_all(&path).expect("made");
+        set_mode(&path, 0o700);
+        own(&path);
+        path
+    }
+
+    /// The flags of `run` for this folder, without a token.
+    pub fn flags(&self, state: &Path) -> Vec<String> {
+        vec![
+            format!("--crm-url={}", self.crm.url()),
+            format!("--auth-url={}", self.crm.auth_url()),
+            format!("--state={}", state.display()),
+            format!("--pbx-id={PBX}"),
+            format!("--trunk={TRUNK}"),
+            "--rate=1000/1s".to_owned(),
+            self.place.source("calls.ami"),
+        ]
+    }
+
+    /// The same with the token that only root can read.
+    pub fn token_flags(&self, state: &Path) -> Vec<String> {
+        let mut flags = self.flags(state);
+        let token = self.place.path("token");
+        flags.push(format!("--token-file={}", token.display()));
+        flags
+    }
+
+    /// The flags of a `connect` that waits for nobody.
+    pub fn connect(&self, state: &Path) -> Vec<String> {
+        let secret = self.place.path("client.secret");
+        vec![
+            "connect".to_owned(),
+            format!("--crm-url={}", self.crm.url()),
+            format!("--auth-url={}", self.crm.auth_url()),
+            format!("--consent-url={}/consent", self.crm.url()),
+            format!("--client-id={CLIENT}"),
+            format!("--client-secret-file={}", secret.display()),
+            "--redirect-uri=https://elsewhere.example/back".to_owned(),
+            format!("--state={}", state.display()),
+        ]
+    }
+
+    /// A connection of the application, as it is stored.
+    pub fn connection(&self) -> String {
+        let golden = include_str!("../../golden/connection.json");
+        let mut stored: serde_json::Value = serde_json::from_str(golden).expect("JSON");
+        stored["crmUrl"] = format!("{}/", self.crm.url()).into();
+        stored["authUrl"] = format!("{}/", self.crm.auth_url()).into();
+        for gone in ["over", "caFile", "proxy", "refreshBeganAt", "refusedAt"] {
+            stored.as_object_mut().expect("an object").remove(gone);
+        }
+        stored.to_string()
+    }
+}
+
+/// Gives it to the service's user, itself and not what it leads to.
+pub fn own(path: &Path) {
+    lchown(path, Some(UID), Some(GID)).expect("given");
+}
+
+/// Gives a file, as it may be through a link, to the service's user.
+pub fn own_file(path: &Path) {
+    chown(path, Some(UID), Some(GID)).expect("given");
+}
+
+pub fn set_mode(path: &Path, mode: u32) {
+    let mode = std::fs::Permissions::from_mode(mode);
+    std::fs::set_permissions(path, mode).expect("set");
+}
+
+/// Runs the program to its end as the service's user. It is copied to where he can reach it.
+pub async fn as_the_user(place: &Place, arguments: &[String]) -> Output {
+    let program = place.path("callbridge");
+    if !program.exists() {
+        std::fs::copy(env!("CARGO_BIN_EXE_callbridge"), &program).expect("copied");
+        set_mode(&program, 0o755);
+    }
+    let running = tokio::process::Command::new(program)
+        .args(arguments)
+        .env_clear()
+        .current_dir("/")
+        .uid(UID)
+        .gid(GID)
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    soon("its end", running).await.expect("it runs")
+}
+
+/// Everything in the folder is the service's user's, the folder too.
+pub fn is_the_users(folder: &Path) {
+    let entries = std::fs::read_dir(folder).expect("a folder");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    for path in paths.chain([folder.to_path_buf()]) {
+        let about = path.symlink_metadata().expect("there");
+        assert_eq!((about.uid(), about.gid()), (UID, GID), "{}", path.display());
+    }
+}

@@ -1,0 +1,143 @@
+//! CEL alone tells the same calls as channel events, whatever carries it and however it is torn.
+
+mod carriers;
+
+use crate::recorded::{Arrival, Hear, as_it_is, check_each, late_by_chance};
+use callbridge_asterisk::Format;
+use callbridge_call::Origin;
+use callbridge_testbed::cel_rows::COLUMNS;
+use carriers::{Message, ami, as_ami, as_amqp, as_csv, as_wazo, cel, set, value};
+use std::path::Path;
+
+const CEL: Hear = Hear::Only(Origin::Cel);
+
+/// Checks all recordings by their CEL events as `change` leaves them.
+fn check_changed(change: impl Fn(&mut Vec<Message>)) {
+    let read = |folder: &Path| {
+        let mut rows = cel(folder);
+        change(&mut rows);
+        as_ami(&rows)
+    };
+    check_each(Format::Ami, read, CEL, as_it_is);
+}
+
+/// What arrived arrives in one batch, the last event first.
+fn reversed(arrivals: &mut Vec<Arrival<'_>>) {
+    let last = arrivals.last().map(|&(at, _)| at);
+    arrivals.reverse();
+    for (at, _) in arrivals {
+        *at = last.unwrap_or(*at);
+    }
+}
+
+#[test]
+fn the_bus_of_wazo_tells_what_happened_in_order_and_in_reverse() {
+    let read = |folder: &Path| as_wazo(&ami(folder));
+    check_each(Format::Wazo, read, Hear::Both, as_it_is);
+    check_each(Format::Wazo, read, Hear::Both, late_by_chance);
+    check_each(Format::Wazo, read, Hear::Both, reversed);
+    check_each(Format::Wazo, read, CEL, as_it_is);
+    check_each(Format::Wazo, read, CEL, reversed);
+}
+
+#[test]
+fn a_broker_tells_what_happened_in_order_and_in_reverse() {
+    // Milliseconds cannot tell of two that were joined for less than one.
+    let read = |folder: &Path| match folder.ends_with("missed_by_a_hair") {
+        true => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%6f%z"),
+        false => as_amqp(&cel(folder), "%Y-%m-%dT%H:%M:%S.%3f%z"),
+    };
+    check_each(Format::CelAmqp, read, CEL, as_it_is);
+    check_each(Format::CelAmqp, read, CEL, late_by_chance);
+    check_each(Format::CelAmqp, read, CEL, reversed);
+}
+
+#[test]
+fn a_file_with_the_columns_of_the_sample_tells_what_happened() {
+    let read = |folder: &Path| as_csv(&cel(folder), &COLUMNS);
+    check_each(Format::CelCsv, read, CEL, as_it_is);
+    check_each(Format::CelCsv, read, CEL, reversed);
+}
+
+#[test]
+fn one_of_hangup_and_chan_end_is_enough() {
+    for gone in ["HANGUP", "CHAN_END", "LINKEDID_END"] {
+        check_changed(|rows| rows.retain(|row| value(row, "EventName") != gone));
+    }
+}
+
+#[test]
+fn chan_end_may_precede_hangup() {
+    check_changed(|rows| {
+        for at in 1..rows.len() {
+            if value(&rows[at], "EventName") == "CHAN_END"
+                && value(&rows[at - 1], "EventName") == "HANGUP"
+            {
+                rows.swap(at - 1, at);
+            }
+        }
+    });
+}
+
+#[test]
+fn linkedid_end_says_nothing_however_early_it_comes() {
+    check_changed(|rows| {
+        let ends = |row: &Message| value(row, "EventName") == "LINKEDID_END";
+        let (mut first, rest): (Vec<_>, Vec<_>) = rows.drain(..).partition(ends);
+        first.iter_mut().for_each(|row| {
+            let begun = rest.first().map_or("", |row| value(row, "Timestamp"));
+            set(row, "Timestamp", begun);
+        });
+        *rows = first.into_iter().chain(rest).collect();
+    });
+}
+
+fn takes_a_bridge(row: &Message) -> bool {
+    value(row, "EventName").starts_with("BRIDGE_")
+}
+
+#[test]
+fn bridges_without_ids_are_known_by_those_who_are_in_them() {
+    check_changed(|rows| {
+        let bridges = rows.iter_mut().filter(|row| takes_a_bridge(row));
+        bridges.for_each(|row| set(row, "Extra", ""));
+    });
+}
+
+#[test]
+fn bridges_without_ids_and_peers_are_known_by_who_enters_when() {
+    check_changed(|rows| {
+        for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
+            set(row, "Extra", "");
+            set(row, "Peer", "");
+        }
+    });
+}
+
+/// Asterisk 11 and older, without `Peer`, where the call is a dialling and a bridge and no more.
+#[test]
+fn bridges_told_by_the_dialling_side_alone_are_talk_with_who_answered() {
+    check_changed(|rows| {
+        let simple = ["Dial", ""];
+        let dials = |row: &&Message| value(row, "EventName") == "APP_START";
+        let entered = rows
+            .iter()
+            .filter(|row| value(row, "EventName") == "BRIDGE_ENTER");
+        let plain = rows
+            .iter()
+            .filter(dials)
+            .all(|row| simple.contains(&value(row, "Application")));
+        if entered.count() != 2 || !plain {
+            return;
+        }
+        rows.retain(|row| !takes_a_bridge(row) || value(row, "Application") == "Dial");
+        for row in rows.iter_mut().filter(|row| takes_a_bridge(row)) {
+            let old = value(row, "EventName")
+                .replace("ENTER", "START")
+                .replace("EXIT", "END");
+            for (key, new) in [("EventName", old.as_str()), ("Extra", ""), ("Peer", "")] {
+                set(row, key, new);
+            }
+        }
+    });
+}

@@ -1,0 +1,321 @@
+//! `callbridge explain`, run as a program: every recording comes out as its `expected.json` says,
+//! and what cannot be read ends with the code that scripts rely on.
+
+use crate::told;
+use callbridge::config::command::{Asked, Command as Checked, read};
+use callbridge_model::environment::Environment;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const TRUNKS: [&str; 4] = [
+    "--trunk",
+    "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
+    "--trunk",
+    "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",
+];
+
+fn recording(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/recordings")
+        .join(name)
+}
+
+/// Runs `explain` with nothing of our own environment but what it needs.
+fn explain(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_callbridge"))
+        .env_clear()
+        .arg("explain")
+        .args(arguments)
+        .output()
+        .expect("the program runs")
+}
+
+fn calls(output: &Output) -> Vec<Value> {
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let text = String::from_utf8(output.stdout.clone()).expect("UTF-8");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// The same without a process of its own: the tables of numbering plans are loaded once.
+fn explained(arguments: &[&str]) -> Vec<Value> {
+    let environment = Environment::default();
+    let all = ["callbridge", "explain", "--json"]
+        .iter()
+        .chain(arguments)
+        .map(OsString::from);
+    let command = match read(all, &environment).expect("good flags") {
+        Asked::Command(command) => *command,
+        Asked::Show(text) => panic!("{text}"),
+    };
+    let Checked::Explain(explain) = command else {
+        panic!("{command:?}")
+    };
+    let (mut out, mut notes) = (Vec::new(), Vec::new());
+    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
+        .expect("explained");
+    let text = String::from_utf8(out).expect("UTF-8");
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect()
+}
+
+/// What is wrong with the calls told of one recording.
+fn faults(expected: &Value, told: &[Value]) -> Vec<String> {
+    let expected = expected["calls"].as_array().expect("calls");
+    let mut wrong = Vec::new();
+    if told.len() != expected.len() {
+        wrong.push(format!(
+            "{} calls instead of {}",
+            told.len(),
+            expected.len()
+        ));
+    }
+    for call in expected {
+        match told
+            .iter()
+            .find(|told| told["linkedid"] == call["linkedid"])
+        {
+            None => wrong.push(format!("{} is missing", call["linkedid"])),
+            Some(told) => wrong.extend(told::differences(call, told)),
+        }
+    }
+    wrong
+}
+
+fn json(path: &Path) -> Value {
+    let text = fs::read_to_string(path).expect("readable");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// The names of all recordings of whole lines.
+fn recordings() -> Vec<String> {
+    let entries = fs::read_dir(recording("")).expect("the recordings");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            entry
+                .expect("an entry")
+                .file_name()
+                .into_string()
+                .expect("UTF-8")
+        })
+        .filter(|name| recording(name).join("expected.json").exists())
+        .collect();
+    names.sort();
+    assert!(names.len() >= 16, "only {} recordings", names.len());
+    names
+}
+
+#[test]
+fn every_recording_comes_out_as_expected_in_both_formats() {
+    // Frames that were cut in the caller's name hold no variables; the CDR's user field does.
+    let cut = TRUNKS.map(|text| text.replace("var:LEAD_ID", r"var:LEAD_ID;userfield:lead=(\d+)"));
+    let cut: Vec<&str> = cut.iter().map(String::as_str).collect();
+    let names = recordings();
+    let mut wrong = Vec::new();
+    for name in &names {
+        let expected = json(&recording(name).join("expected.json"));
+        for (format, file) in [("ami", "ami.raw"), ("ami-json", "amiws.jsonl")] {
+            let hostile = format == "ami-json" && name.starts_with("hostile_name_c");
+            let path = recording(name).join(file);
+            let path = path.to_str().expect("UTF-8");
+            let trunks = if hostile { &cut[..] } else { &TRUNKS[..] };
+            let mut told = explained(&[&["--format", format, path], trunks].concat());
+            told.retain(|call| call["outcome"] != "internal");
+            let faults = faults(&expected, &told);
+            wrong.extend(
+                faults
+                    .iter()
+                    .map(|words| format!("{name} {format}: {words}")),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// As `timestampevents=no` tells it, neither is there a time in CEL's fields: how long things
+/// lasted is lost with it, who talked with whom is not.
+#[test]
+fn recordings_without_times_tell_direction_answer_and_people_and_are_incomplete() {
+    const KEPT: [&str; 6] = [
+        "linkedid",
+        "direction",
+        "answered",
+        "trunk",
+        "employee",
+        "employeesInOrder",
+    ];
+    let folder = tempfile::tempdir().expect("a folder");
+    let timeless = folder.path().join("ami.raw");
+    let mut wrong = Vec::new();
+    // There two are joined for less than half a second: without times, that is an answer.
+    for name in recordings().iter().filter(|it| *it != "missed_by_a_hair") {
+        let bytes = fs::read(recording(name).join("ami.raw")).expect("readable");
+        let lines = bytes.split_inclusive(|byte| *byte == b'\n');
+        let timed =
+            |line: &&[u8]| line.starts_with(b"Timestamp:") || line.starts_with(b"EventTime:");
+        let kept: Vec<u8> = lines
+            .filter(|line| !timed(line))
+            .flatten()
+            .copied()
+            .collect();
+        fs::write(&timeless, kept).expect("written");
+        let path = timeless.to_str().expect("UTF-8");
+        let mut told = explained(&[&["--format=ami", path], &TRUNKS[..]].concat());
+        told.retain(|call| call["outcome"] != "internal");
+        let expected = json(&recording(name).join("expected.json"));
+        let of = |call: &Value| KEPT.map(|key| call[key].to_string());
+        let expected = expected["calls"].as_array().expect("calls");
+        let wanted: BTreeSet<_> = expected.iter().map(of).collect();
+        let got: BTreeSet<_> = told.iter().map(of).collect();
+        if got != wanted {
+            wrong.push(format!("{name}: {wanted:?}\n  is told as {got:?}"));
+        }
+        let whole = told.iter().find(|call| call["incomplete"] != true);
+        wrong.extend(whole.map(|call| format!("{name}: not incomplete: {call}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn a_recording_of_cel_takes_its_leads_from_a_list() {
+    let leads = recording("cel-custom/leads.csv");
+    let lead = format!("--lead=csv:{}", leads.display());
+    for (file, expected) in [
+        ("epoch.csv", "epoch.expected.json"),
+        ("local-time.csv", "local-time.expected.json"),
+    ] {
+        let path = recording("cel-custom").join(file);
+        let path = path.to_str().expect("UTF-8");
+        let mut told = explained(&[
+            "--format=cel-csv",
+            "--country=UZ",
+            "--strip=9",
+            "--pbx-timezone=UTC",
+            &lead,
+            "--trunk=city=PJSIP/city",
+            "--trunk=gsm=PJSIP/gsm",
+            path,
+        ]);
+        told.retain(|call| call["outcome"] != "internal");
+        let expected = json(&recording("cel-custom").join(expected));
+        let wrong = faults(&expected, &told);
+        assert!(wrong.is_empty(), "{file}:\n{}", wrong.join("\n"));
+    }
+}
+
+#[test]
+fn one_call_is_picked_by_linkedid_channel_or_uuid() {
+    let path = recording("attended_transfer/ami.raw");
+    let path = path.to_str().expect("UTF-8");
+    let base = [
+        &["--json", "--format=ami", "--pbx-id=pbx1", path],
+        &TRUNKS[..],
+    ]
+    .concat();
+    let all = calls(&explain(&base));
+    let linkedid = all[0]["linkedid"].as_str().expect("a linkedid");
+    let uuid = all[0]["uuid"].as_str().expect("a uuid");
+    for id in [linkedid, uuid] {
+        let mut one = calls(&explain(&[&base[..], &["--call", id]].concat()));
+        let story = one[0]
+            .as_object_mut()
+            .expect("an object")
+            .remove("timeline");
+        assert!(
+            story.is_some(),
+            "a call that is asked for is told with its timeline"
+        );
+        assert_eq!(one, [all[0].clone()]);
+    }
+    let none = explain(&[&base[..], &["--call", "1.1"]].concat());
+    assert_eq!(none.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&none.stderr).contains("no finished call is 1.1"));
+}
+
+#[test]
+fn what_cannot_be_read_is_65_and_what_is_not_there_66() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    fs::write(at("noise"), [0x89, b'P', b'N', b'G', 0, 1, 2, b'\n', 0xff]).expect("written");
+    let frames = recording("inbound_answered/amiws.jsonl");
+    let frames = frames.to_str().expect("UTF-8");
+    for (file, format, code, words) in [
+        (at("missing").as_str(), "ami", 66, "cannot be read"),
+        (at("").as_str(), "ami", 65, "cannot be read"),
+        (
+            at("noise").as_str(),
+            "ami",
+            65,
+            "nothing in it is ami, nor any other format",
+        ),
+        (
+            at("noise").as_str(),
+            "ami-json",
+            65,
+            "nothing in it is ami-json",
+        ),
+        (frames, "ami", 65, "use --format ami-json"),
+        (frames, "cel-csv", 65, "use --format ami-json"),
+    ] {
+        let output = explain(&["--format", format, file]);
+        let told = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{file} {format}: {told}");
+        assert!(told.contains(words), "{file} {format}: {told}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_bad_list_is_named_with_its_row() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let list = folder.path().join("leads.csv");
+    fs::write(&list, "phone,leadId\n901110001,x\n").expect("written");
+    let path = recording("inbound_answered/ami.raw");
+    let lead = format!("--lead=csv:{}", list.display());
+    let path = path.to_str().expect("UTF-8");
+    let output = explain(&[
+        "--format=ami",
+        "--country=UZ",
+        "--trunk=city=PJSIP/city",
+        &lead,
+        path,
+    ]);
+    assert_eq!(output.status.code(), Some(65));
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        told.contains("leads.csv: no row of it can be used; line 2: `x` is no lead id"),
+        "{told}"
+    );
+}
+
+#[test]
+fn the_text_has_no_escapes_unless_on_a_terminal_and_counts_go_to_stderr() {
+    let path = recording("hostile_name_control/ami.raw");
+    let path = path.to_str().expect("UTF-8");
+    let output = explain(&[&["--format=ami", path], &TRUNKS[..]].concat());
+    assert!(output.status.success());
+    let text = String::from_utf8(output.stdout).expect("UTF-8");
+    assert!(
+        text.contains("leadId") && text.contains("variable LEAD_ID"),
+        "{text}"
+    );
+    assert!(
+        !text.chars().any(|c| c.is_control() && c != '\n'),
+        "{text:?}"
+    );
+    let notes = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        notes.contains("events read (") && notes.contains("unreadable"),
+        "{notes}"
+    );
+}

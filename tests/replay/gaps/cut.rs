@@ -1,0 +1,139 @@
+//! A part of the channel events is missing, wherever it may lie.
+
+use super::recorded::{Recording, all, channel_events};
+use callbridge_call::{Direction, EventTime, FinishedCall};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Here somebody asks a colleague and comes back: where all of that is missing, it cannot be told
+/// from a talk that went on.
+const CONSULTED: [&str; 3] = [
+    "attended_transfer_cancelled",
+    "attended_transfer_no_answer",
+    "consult_is_declined",
+];
+/// Cuts tried of each recording.
+const CUTS: u64 = 12;
+
+/// Pairs of places in no order, but the same in every run.
+pub fn cuts(recording: &Recording) -> Vec<(EventTime, EventTime)> {
+    let places = recording.places();
+    let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = |below: usize| {
+        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        usize::try_from((seed >> 33) % below as u64).expect("small")
+    };
+    let pairs = (0..CUTS).map(|_| (next(places.len()), next(places.len())));
+    pairs
+        .filter(|(a, b)| a != b)
+        .map(|(a, b)| (places[a.min(b)], places[a.max(b)]))
+        .collect()
+}
+
+/// What the journal would say of a call.
+pub fn values(call: &FinishedCall) -> String {
+    let seconds = |at: EventTime| at.floor_seconds().get();
+    format!(
+        "{:?} answered={} trunk={:?} number={:?} employee={:?} of {:?} from {} for {} talk {}",
+        call.direction,
+        call.answered,
+        call.trunk,
+        call.number.as_ref().map(|number| &number.text),
+        call.employee,
+        call.employees_in_order,
+        seconds(call.started),
+        call.ended.since(call.started).as_millis(),
+        call.talk.as_millis(),
+    )
+}
+
+fn ids(call: &FinishedCall) -> BTreeSet<&str> {
+    let aliases = call.also_known_as.iter().map(|id| id.as_str());
+    aliases.chain([call.linkedid.as_str()]).collect()
+}
+
+/// What is wrong with the calls heard with a cut.
+fn faults(
+    whole: &BTreeMap<String, FinishedCall>,
+    heard: &BTreeMap<String, FinishedCall>,
+    recording: &Recording,
+    cut: (EventTime, EventTime),
+) -> Vec<String> {
+    let mut faults = Vec::new();
+    let customers = |call: &&FinishedCall| call.direction != Direction::Internal;
+    for call in heard.values().filter(customers) {
+        let right = whole.get(call.linkedid.as_str());
+        let consulted = CONSULTED.contains(&recording.name.as_str());
+        let right = right.is_some_and(|right| {
+            let talk = if consulted { right.talk } else { call.talk };
+            let told = values(&FinishedCall {
+                talk,
+                ..call.clone()
+            });
+            values(right) == told
+        });
+        if call.incomplete.is_none() && !right {
+            let whole: Vec<String> = whole.values().map(values).collect();
+            faults.push(format!(
+                "{} is told as {}",
+                whole.join(" and "),
+                values(call)
+            ));
+        }
+    }
+    for call in whole.values().filter(customers) {
+        let own = ids(call);
+        let told = heard.values().any(|heard| !ids(heard).is_disjoint(&own));
+        let outside = recording.messages.iter().any(|(at, message)| {
+            let named = |id: &str| {
+                let line = format!("Uniqueid: {id}\r\n");
+                memchr::memmem::find(message, line.as_bytes()).is_some()
+            };
+            // A call of which plumbing alone was heard has no customer.
+            let telephone = memchr::memmem::find(message, b"\nChannel: PJSIP/").is_some();
+            channel_events(message)
+                && telephone
+                && !(cut.0..cut.1).contains(at)
+                && own.iter().any(|id| named(id))
+        });
+        if outside && !told {
+            faults.push(format!("{} is lost", values(call)));
+        }
+    }
+    faults
+}
+
+#[test]
+fn without_a_catch_up_a_call_is_told_right_or_as_incomplete_and_never_lost() {
+    let (mut wrong, mut right, mut incomplete) = (Vec::new(), 0, 0);
+    for recording in all() {
+        let whole = recording.calls(channel_events, None);
+        for cut in cuts(&recording) {
+            let heard = recording.calls(channel_events, Some(cut));
+            for call in heard.values() {
+                *(if call.incomplete.is_none() {
+                    &mut right
+                } else {
+                    &mut incomplete
+                }) += 1;
+            }
+            for fault in faults(&whole, &heard, &recording, cut) {
+                wrong.push(format!(
+                    "{} cut {} to {}: {fault}",
+                    recording.name, cut.0, cut.1
+                ));
+            }
+        }
+    }
+    let shown = wrong.len().min(20);
+    assert!(
+        wrong.is_empty(),
+        "{} wrong:\n{}",
+        wrong.len(),
+        wrong[..shown].join("\n")
+    );
+    // Both kinds are met, or nothing was tried.
+    assert!(
+        right > 20 && incomplete > 500,
+        "{right} right, {incomplete} incomplete"
+    );
+}

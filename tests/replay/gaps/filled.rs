@@ -1,0 +1,255 @@
+//! A part of the channel events is missing, and the PBX's own file of CEL has it.
+
+use super::cut::cuts;
+use super::recorded::{Recording, all, cel};
+use callbridge_asterisk::Format;
+use callbridge_call::EventTime;
+use callbridge_intake::{Intake, Memory, Settings, SourceSettings};
+use callbridge_mapping::journal::Rules;
+use callbridge_mapping::people::People;
+use callbridge_mapping::trunk;
+use callbridge_mapping::trunk::Trunks;
+use callbridge_model::{CallRecord, Outcome};
+use callbridge_source::{Frame, SourceId};
+use callbridge_spool::{Known, Op};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const LINE: SourceId = SourceId(0);
+const FILE: SourceId = SourceId(1);
+/// The file is looked at four times a second.
+const READ_AFTER: Duration = Duration::from_millis(250);
+/// Cuts tried of each recording, of those tried without a file.
+const CUTS: usize = 4;
+
+type Span = (EventTime, EventTime);
+
+/// What happens around the intake, in the order of time.
+enum Step<'a> {
+    Hears(SourceId, &'a [u8]),
+    Down,
+    Up,
+}
+
+/// The spool, as far as it tells calls apart.
+#[derive(Default)]
+struct Stored {
+    calls: BTreeMap<String, CallRecord>,
+    known: BTreeMap<String, Known>,
+    finished: u32,
+}
+
+impl Stored {
+    fn store(&mut self, op: Op) {
+        let Op::Finish(finished) = op else { return };
+        if finished.judged.outcome == Outcome::Internal {
+            return;
+        }
+        let (record, call) = (finished.judged.record, finished.call);
+        let incomplete = call.incomplete.is_some();
+        for id in call.also_known_as.iter().chain([&call.linkedid]) {
+            let own = *id == call.linkedid;
+            let known = Known {
+                own,
+                started: call.started.floor_seconds(),
+                caller: None,
+                incomplete,
+                letter: incomplete.then(|| Box::new(call.clone())),
+            };
+            self.known.insert(id.as_str().to_owned(), known);
+        }
+        self.finished += 1;
+        self.calls.insert(record.linkedid.clone(), record);
+    }
+}
+
+fn intake() -> Intake {
+    let parse = |text| trunk::parse(text, &trunk::Defaults::default()).expect("a trunk");
+    let trunks = [
+        "city=PJSIP/city,country=UZ,strip=9,lead=var:LEAD_ID",
+        "gsm=PJSIP/gsm,country=UZ,strip=9,lead=var:LEAD_ID",
+    ];
+    let settings = Settings {
+        settle: Duration::from_millis(500),
+        cdr_wait: Duration::from_secs(10),
+        max_call: Duration::from_secs(3600),
+        max_open_calls: 1_000,
+        zone: None,
+        cel_columns: None,
+        clock_right_from: EventTime::from_seconds(0),
+        rules: Rules {
+            trunks: Trunks::new(trunks.map(parse).to_vec()).expect("trunks"),
+            ..Rules::default()
+        },
+    };
+    let source = |catch_up| SourceSettings {
+        shown: if catch_up { "file" } else { "line" }.to_owned(),
+        url: "of the source".to_owned(),
+        label: "the source".to_owned(),
+        pbx: "hq".to_owned(),
+        format: if catch_up {
+            Format::CelCsv
+        } else {
+            Format::Ami
+        },
+        file: catch_up,
+        forgets: !catch_up,
+        catch_up,
+    };
+    let sources = vec![source(false), source(true)];
+    Intake::new(settings, sources, Memory::default()).expect("an intake")
+}
+
+/// One step, and all that follows from it at that moment.
+fn take(intake: &mut Intake, stored: &mut Stored, now: EventTime) {
+    intake.tick(now);
+    let known = &stored.known;
+    intake.reconcile(now, &mut |_, id| known.get(id).cloned());
+    let batch = intake.take(&People::default(), now);
+    batch.ops.into_iter().for_each(|op| stored.store(op));
+    intake.committed();
+}
+
+/// Runs a recording: the line hears what is not cut out, the file holds all of CEL.
+fn run(recording: &Recording, line: bool, file: bool, cut: Option<Span>) -> Stored {
+    let rows: Vec<(EventTime, Vec<u8>)> = recording.rows();
+    let mut steps: Vec<(EventTime, Step<'_>)> = Vec::new();
+    for (at, message) in recording.messages.iter().filter(|(_, it)| line && !cel(it)) {
+        if cut.is_none_or(|(from, until)| !(from..until).contains(at)) {
+            steps.push((*at, Step::Hears(LINE, message)));
+        }
+    }
+    for (at, row) in rows.iter().filter(|_| file) {
+        steps.push((at.plus(READ_AFTER), Step::Hears(FILE, row)));
+    }
+    let begin = recording.messages[0].0.minus(Duration::from_secs(60));
+    steps.push((begin, Step::Up));
+    if let Some((from, until)) = cut {
+        steps.push((from, Step::Down));
+        steps.push((until, Step::Up));
+    }
+    live(steps, 200)
+}
+
+/// Does these steps, and lets some seconds pass after them.
+fn live(mut steps: Vec<(EventTime, Step<'_>)>, seconds: u64) -> Stored {
+    steps.sort_by_key(|(at, _)| *at);
+    let (mut intake, mut stored) = (intake(), Stored::default());
+    let mut now = steps[0].0;
+    for (seq, (at, step)) in (1..).zip(steps) {
+        now = at;
+        match step {
+            Step::Hears(source, bytes) => {
+                let frame = Frame {
+                    seq,
+                    arrived: at,
+                    bytes: bytes.to_vec().into(),
+                    position: None,
+                };
+                let known = &stored.known;
+                let mut finished = |_: &str, id: &str| known.get(id).cloned();
+                intake.frame(source, &frame, &mut finished).expect("taken");
+            }
+            Step::Down => intake.down(LINE, "cut".to_owned(), at),
+            Step::Up => intake.up(LINE, at),
+        }
+        take(&mut intake, &mut stored, now);
+    }
+    for second in 1..=seconds {
+        take(
+            &mut intake,
+            &mut stored,
+            now.plus(Duration::from_secs(second)),
+        );
+    }
+    stored
+}
+
+/// What tells one record from another, and its seconds.
+fn values(record: &CallRecord) -> (String, [i64; 2]) {
+    let who = (&record.employee, &record.employees_in_order);
+    let what = (record.direction, record.answered, record.incomplete);
+    let whose = (&record.trunk, &record.client_phone, record.started_at);
+    let seconds = [record.duration_sec, record.talk_time_sec].map(i64::from);
+    (
+        format!("{} {what:?} {whose:?} {who:?}", record.linkedid),
+        seconds,
+    )
+}
+
+fn same(a: &CallRecord, b: &CallRecord) -> bool {
+    let ((a, a_sec), (b, b_sec)) = (values(a), values(b));
+    a == b && a_sec.iter().zip(b_sec).all(|(a, b)| (a - b).abs() <= 1)
+}
+
+#[test]
+fn with_a_file_of_cel_every_call_is_told_once_and_right_whatever_was_cut() {
+    let (mut wrong, mut tried) = (Vec::new(), 0);
+    for recording in all() {
+        let whole = run(&recording, true, false, None).calls;
+        let by_cel = run(&recording, false, true, None).calls;
+        for cut in cuts(&recording).into_iter().take(CUTS) {
+            tried += 1;
+            let filled = run(&recording, true, true, Some(cut));
+            let right = |call: &CallRecord| {
+                let as_told = [whole.get(&call.linkedid), by_cel.get(&call.linkedid)];
+                as_told.into_iter().flatten().any(|it| same(it, call))
+            };
+            let faulty = filled.calls.values().any(|call| !right(call));
+            let missing = whole.keys().any(|id| !filled.calls.contains_key(id));
+            let doubled = filled.finished as usize > filled.calls.len();
+            if faulty || missing || doubled || filled.calls.len() > whole.len() {
+                let told: Vec<_> = filled.calls.values().map(values).collect();
+                let wanted: Vec<_> = whole.values().map(values).collect();
+                wrong.push(format!(
+                    "{} cut {} to {}: told {} as {told:?}\n  and not {wanted:?}",
+                    recording.name, cut.0, cut.1, filled.finished
+                ));
+            }
+        }
+    }
+    let shown = wrong.len().min(20);
+    let words = wrong[..shown].join("\n");
+    assert!(
+        wrong.is_empty(),
+        "{} of {tried} wrong:\n{words}",
+        wrong.len()
+    );
+    assert!(tried > 200, "only {tried} cuts");
+}
+
+/// The PBX dies in the middle of a talk: its file has no end of the call, and never will.
+#[test]
+fn a_call_whose_end_stands_nowhere_is_given_out_incomplete_soon() {
+    const BOOTED: &[u8] = b"Event: FullyBooted\r\nStatus: Fully Booted\r\nUptime: 1\r\n";
+    let recordings = all();
+    let recording = recordings.iter().find(|it| it.name == "hold_unhold");
+    let recording = recording.expect("it is there");
+    let is_end = |(_, message): &&(EventTime, Vec<u8>)| message.starts_with(b"Event: Hangup\r\n");
+    let died = recording.messages.iter().find(is_end).expect("an end").0;
+    let back = died.plus(Duration::from_secs(5));
+    let begin = recording.messages[0].0.minus(Duration::from_secs(60));
+    let rows = recording.rows();
+    let mut steps = vec![
+        (begin, Step::Up),
+        (died, Step::Down),
+        (back, Step::Up),
+        (back, Step::Hears(LINE, BOOTED)),
+    ];
+    let heard = recording.messages.iter().filter(|(_, it)| !cel(it));
+    let lived = |(at, _): &&(EventTime, Vec<u8>)| *at < died;
+    steps.extend(
+        heard
+            .filter(lived)
+            .map(|(at, it)| (*at, Step::Hears(LINE, it))),
+    );
+    let written = rows.iter().filter(lived);
+    steps.extend(written.map(|(at, row)| (at.plus(READ_AFTER), Step::Hears(FILE, row))));
+    let stored = live(steps, 30);
+    let calls: Vec<_> = stored.calls.values().map(values).collect();
+    assert_eq!((calls.len(), stored.finished), (1, 1), "{calls:?}");
+    assert!(
+        stored.calls.values().all(|call| call.incomplete),
+        "{calls:?}"
+    );
+}

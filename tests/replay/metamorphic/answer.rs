@@ -1,0 +1,173 @@
+//! The calls that a run of messages was, as text.
+
+use super::recording::{Message, Recording};
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings};
+use callbridge_call::{
+    Assembler, Endpoint, Endpoints, EventTime, FinishedCall, Origin, Settings, Told,
+};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Mutex;
+use std::time::Duration;
+
+/// Which of the two vocabularies is heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hear {
+    Both,
+    Channel,
+    Cel,
+}
+
+/// A call: what is compared word by word, and its start, end and talk in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Answer {
+    pub text: String,
+    pub times: [i64; 3],
+}
+
+/// How messages are heard, and what of their calls is compared.
+#[derive(Clone, Debug)]
+pub struct Hearing {
+    /// From a file long after.
+    pub late: bool,
+    /// No message arrives before one that stands earlier.
+    pub in_order: bool,
+    pub connections: usize,
+    /// The endpoint of trunk city.
+    pub city: String,
+    pub numbers: bool,
+    pub variables: bool,
+}
+
+impl Default for Hearing {
+    fn default() -> Self {
+        Self {
+            late: false,
+            in_order: true,
+            connections: 1,
+            city: "PJSIP/city".to_owned(),
+            numbers: true,
+            variables: true,
+        }
+    }
+}
+
+impl Hearing {
+    /// The calls of the recording as it is, heard by one connection as they happen.
+    pub fn untouched(&self, recording: &Recording, hear: Hear) -> Vec<Answer> {
+        static KNOWN: Mutex<BTreeMap<String, Vec<Answer>>> = Mutex::new(BTreeMap::new());
+        if self.late || self.connections > 1 {
+            return self.of(recording, hear, &recording.messages);
+        }
+        let (numbers, variables, city) = (self.numbers, self.variables, &self.city);
+        let key = format!("{} {numbers} {variables} {city}", recording.name(hear));
+        let known = KNOWN
+            .lock()
+            .expect("no test fails while it writes")
+            .get(&key)
+            .cloned();
+        known.unwrap_or_else(|| {
+            let calls = self.of(recording, hear, &recording.messages);
+            let mut known = KNOWN.lock().expect("no test fails while it writes");
+            known.insert(key, calls.clone());
+            calls
+        })
+    }
+
+    /// The calls of these messages, which are written like the recording.
+    pub fn of(&self, recording: &Recording, hear: Hear, messages: &[Message]) -> Vec<Answer> {
+        let decoder = || Decoder::new(recording.format, DecoderSettings::default());
+        let mut decoders: Vec<Decoder> = (0..self.connections).map(|_| decoder()).collect();
+        let endpoints = vec![
+            Endpoint::new("city", self.city.clone()),
+            Endpoint::new("gsm", "PJSIP/gsm"),
+        ];
+        let endpoints = Endpoints::new(endpoints).expect("no conflict");
+        let mut assembler = Assembler::new(Settings::new(endpoints));
+        let off = Duration::from_secs(if self.late { 400 * 86_400 } else { 0 });
+        let mut now = EventTime::from_seconds(0);
+        for message in messages {
+            let arrives = message.at.plus(off);
+            now = if self.in_order {
+                now.max(arrives)
+            } else {
+                arrives
+            };
+            let Decoded::Event { heard, .. } = decoders[message.connection].decode(&message.bytes)
+            else {
+                continue;
+            };
+            let wanted = match (&heard.told, hear) {
+                (Told::Channel(event), Hear::Channel) => event.origin == Origin::Channel,
+                (Told::Channel(event), Hear::Cel) => event.origin == Origin::Cel,
+                (Told::Channel(_) | Told::Cdr(_) | Told::Mark(_), _) => true,
+            };
+            if wanted {
+                assembler.hear(&heard.told, now);
+            }
+        }
+        if self.late {
+            assembler.finish_all(now.plus(Duration::from_secs(3600)));
+        } else {
+            assembler.tick(now.plus(Duration::from_secs(2)));
+        }
+        let mut calls: Vec<Answer> = assembler
+            .take_finished()
+            .iter()
+            .map(|call| self.answer(call))
+            .collect();
+        if assembler.open_calls() > 0 {
+            let text = format!("{} calls left open", assembler.open_calls());
+            calls.push(Answer {
+                text,
+                times: [0; 3],
+            });
+        }
+        calls.sort();
+        calls
+    }
+
+    /// A call, with extensions in the form that messages have.
+    fn answer(&self, call: &FinishedCall) -> Answer {
+        let mut text = format!(
+            "{} {:?} answered={} trunk={:?}",
+            call.linkedid, call.direction, call.answered, call.trunk
+        );
+        let employees = call.employee.iter().chain(&call.employees_in_order);
+        let _ = write!(text, " employee={}", call.employee.is_some());
+        for extension in employees {
+            let _ = write!(text, " PJSIP/{extension}-");
+        }
+        let _ = write!(text, " incomplete={:?}", call.incomplete);
+        if self.numbers {
+            let _ = write!(text, " number={:?}", call.number);
+        }
+        if self.variables {
+            let _ = write!(text, " {:?}", call.variables);
+        }
+        let talk = i64::try_from(call.talk.as_micros()).expect("some hours");
+        Answer {
+            text,
+            times: [call.started.micros(), call.ended.micros(), talk],
+        }
+    }
+}
+
+/// What differs, in words; nothing if nothing does. Times may differ by so many microseconds.
+pub fn difference(name: &str, before: &[Answer], after: &[Answer], near: i64) -> String {
+    let same = |a: &Answer, b: &Answer| {
+        let times = a.times.iter().zip(&b.times);
+        a.text == b.text && times.into_iter().all(|(a, b)| (a - b).abs() <= near)
+    };
+    let pairs = before.iter().zip(after);
+    if before.len() == after.len() && pairs.into_iter().all(|(a, b)| same(a, b)) {
+        return String::new();
+    }
+    let mut text = format!("{name}\n");
+    for (mark, calls, others) in [("-", before, after), ("+", after, before)] {
+        for call in calls.iter().filter(|call| !others.contains(call)) {
+            let _ = writeln!(text, "  {mark} {} {:?}", call.text, call.times);
+        }
+    }
+    text
+}

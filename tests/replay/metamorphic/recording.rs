@@ -1,0 +1,178 @@
+//! The recordings as messages.
+
+use super::answer::Hear;
+use callbridge_asterisk::{Decoded, Decoder, DecoderSettings, Format, Frame, Frames};
+use callbridge_call::{EventTime, Told};
+use regex::bytes::Regex;
+use std::fs;
+use std::path::Path;
+use std::sync::LazyLock;
+
+/// One message of a PBX, the moment it arrives, and the connection it arrives by.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub at: EventTime,
+    pub bytes: Vec<u8>,
+    pub connection: usize,
+}
+
+/// A recording in one format.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    pub folder: String,
+    pub format: Format,
+    pub messages: Vec<Message>,
+}
+
+static EVENT: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"(?-u)"?Event"?: "?([A-Za-z]+)"#).expect("a pattern"));
+static CEL: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"(?-u)"?EventName"?: "?([A-Z_]+)"#).expect("a pattern"));
+static NAME: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new(r#"(?-u)("?CallerIDName"?: "?)([^"\r\n]*)"#).expect("a pattern"));
+
+impl Message {
+    /// The name of the event, `CEL LINKEDID_END` of a CEL row.
+    pub fn event(&self) -> String {
+        let found = |pattern: &Regex| {
+            let found = pattern.captures(&self.bytes);
+            found.map(|found| String::from_utf8_lossy(&found[1]).into_owned())
+        };
+        match (found(&EVENT), found(&CEL)) {
+            (Some(event), Some(row)) if event == "CEL" => format!("CEL {row}"),
+            (event, _) => event.unwrap_or_default(),
+        }
+    }
+
+    /// It tells of the connection itself, whose order no delay changes: a login, a start.
+    pub fn is_mark(&self) -> bool {
+        let event = self.event();
+        let response = memchr::memmem::find(&self.bytes, b"Response").is_some();
+        event == "FullyBooted" || event.is_empty() && response
+    }
+
+    /// Puts another name into the event.
+    pub fn callers_name(&mut self, name: &[u8]) {
+        let put = |found: &regex::bytes::Captures<'_>| [&found[1], name].concat();
+        self.bytes = NAME.replace(&self.bytes, put).into_owned();
+    }
+
+    /// Cuts the frame of a channel event off where amiws does: behind a broken name.
+    pub fn cut(&mut self) {
+        let event = self.event();
+        let told = ["CEL", "Dial", "Cdr", "Blind", "Attended", "Local", "Pickup"];
+        if told.iter().any(|other| event.starts_with(other)) {
+            return;
+        }
+        if let Some(name) = NAME.find(&self.bytes) {
+            let end = name.end();
+            self.bytes.truncate(end);
+            self.bytes.extend(b"\xd0");
+        }
+    }
+}
+
+impl Recording {
+    fn read(folder: &str, file: &Path, format: Format) -> Self {
+        let bytes = fs::read(file).expect("the recording");
+        let mut decoder = Decoder::new(format, DecoderSettings::default());
+        let mut at = EventTime::from_seconds(0);
+        let mut messages = Vec::new();
+        for frame in Frames::new(format, &bytes) {
+            let Frame::Message(message) = frame else {
+                panic!("{folder}: a message is too long");
+            };
+            if let Decoded::Event { heard, .. } = decoder.decode(message) {
+                at = match heard.told {
+                    Told::Channel(event) => event.at,
+                    Told::Cdr(cdr) => cdr.at,
+                    Told::Mark(_) => None,
+                }
+                .unwrap_or(at);
+            }
+            let (bytes, connection) = (message.to_vec(), 0);
+            messages.push(Message {
+                at,
+                bytes,
+                connection,
+            });
+        }
+        // What came before the first time was told came with it.
+        let zero = EventTime::from_seconds(0);
+        let first = messages.iter().map(|m| m.at).find(|&at| at > zero);
+        for message in messages.iter_mut().filter(|m| m.at == zero) {
+            message.at = first.unwrap_or(zero);
+        }
+        Self {
+            folder: folder.to_owned(),
+            format,
+            messages,
+        }
+    }
+
+    pub fn is_json(&self) -> bool {
+        self.format == Format::AmiJson
+    }
+
+    /// Its frames were cut off by amiws, and CEL's among them no longer say what they tell of.
+    pub fn is_cut(&self) -> bool {
+        self.is_json() && self.folder.starts_with("hostile_name_c")
+    }
+
+    /// Its times are told without a zone, and by unique ids.
+    pub fn is_local_time(&self) -> bool {
+        self.folder == "cel-custom/local-time.csv"
+    }
+
+    /// The second of its first message.
+    pub fn begins(&self) -> i64 {
+        self.messages[0].at.floor_seconds().get()
+    }
+
+    /// The ways in which it can be heard.
+    pub fn heard(&self) -> Vec<Hear> {
+        if self.format == Format::CelCsv {
+            return vec![Hear::Cel];
+        }
+        // Recorded with the settings of `deploy/asterisk`: no CEL over AMI.
+        if self.folder.starts_with("deployed_") {
+            return vec![Hear::Both];
+        }
+        if self.is_cut() {
+            return vec![Hear::Both, Hear::Channel];
+        }
+        vec![Hear::Both, Hear::Channel, Hear::Cel]
+    }
+
+    pub fn name(&self, hear: Hear) -> String {
+        format!("{} {:?} {hear:?}", self.folder, self.format)
+    }
+}
+
+/// Every recording in every format.
+pub fn all() -> &'static [Recording] {
+    static ALL: LazyLock<Vec<Recording>> = LazyLock::new(read_all);
+    &ALL
+}
+
+fn read_all() -> Vec<Recording> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings");
+    let mut all = Vec::new();
+    for entry in fs::read_dir(&root).expect("the recordings") {
+        let path = entry.expect("an entry").path();
+        let folder = path.file_name().and_then(|name| name.to_str());
+        let folder = folder.expect("UTF-8");
+        for (file, format) in [("ami.raw", Format::Ami), ("amiws.jsonl", Format::AmiJson)] {
+            let file = path.join(file);
+            if file.exists() {
+                all.push(Recording::read(folder, &file, format));
+            }
+        }
+    }
+    for file in ["cel-custom/epoch.csv", "cel-custom/local-time.csv"] {
+        all.push(Recording::read(file, &root.join(file), Format::CelCsv));
+    }
+    all.sort_by(|a, b| (a.format as u8, &a.folder).cmp(&(b.format as u8, &b.folder)));
+    assert!(all.len() > 100, "only {} recordings", all.len());
+    all
+}

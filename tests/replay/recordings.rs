@@ -1,0 +1,82 @@
+//! Every recorded call under `tests/recordings` comes out as `expected.json` says, which was
+//! written from the story: from AMI text and AMI as JSON; whole, doubled and shuffled; told by
+//! channel events alone, and by CEL alone.
+
+use crate::recorded::{
+    Hear, all_again, as_it_is, check_all, expected, finished, late_by_chance, messages, twice_each,
+    wrong,
+};
+use callbridge_asterisk::Format;
+use callbridge_call::Origin;
+use std::fs;
+use std::path::Path;
+
+#[test]
+fn ami_text_tells_what_happened() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, as_it_is);
+}
+
+#[test]
+fn ami_as_json_tells_what_happened() {
+    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, as_it_is);
+}
+
+#[test]
+fn channel_events_alone_tell_what_happened() {
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        Hear::Only(Origin::Channel),
+        as_it_is,
+    );
+}
+
+#[test]
+fn cel_alone_tells_what_happened_but_for_variables() {
+    check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), as_it_is);
+}
+
+#[test]
+fn doubled_events_change_nothing() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, twice_each);
+    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, twice_each);
+    check_all(Format::Ami, "ami.raw", Hear::Only(Origin::Cel), twice_each);
+}
+
+#[test]
+fn a_recording_told_again_raises_no_ghosts() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, all_again);
+}
+
+#[test]
+fn events_out_of_order_within_the_settling_time_change_nothing() {
+    check_all(Format::Ami, "ami.raw", Hear::Both, late_by_chance);
+    check_all(Format::AmiJson, "amiws.jsonl", Hear::Both, late_by_chance);
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        Hear::Only(Origin::Channel),
+        late_by_chance,
+    );
+    check_all(
+        Format::Ami,
+        "ami.raw",
+        Hear::Only(Origin::Cel),
+        late_by_chance,
+    );
+}
+
+#[test]
+fn rows_of_cel_custom_tell_what_happened_whatever_form_their_times_have() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/cel-custom");
+    let mut all_wrong = String::new();
+    for name in ["epoch", "local-time"] {
+        let expected = expected(&folder.join(format!("{name}.expected.json")));
+        let bytes = fs::read(folder.join(format!("{name}.csv"))).expect("the rows");
+        let arrivals = messages(&bytes, Format::CelCsv);
+        let hear = Hear::Only(Origin::Cel);
+        let (calls, open) = finished(&arrivals, Format::CelCsv, hear);
+        all_wrong += &wrong(name, &expected, &calls, open, hear);
+    }
+    assert!(all_wrong.is_empty(), "\n{all_wrong}");
+}

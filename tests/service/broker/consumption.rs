@@ -1,0 +1,373 @@
+//! What is consumed, acknowledged, refused and given back.
+
+use super::stage::{Stage, holds, settings, soon};
+use callbridge_source::{Item, Settings, Verdict};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
+use callbridge_testbed::proxy::Proxy;
+use lapin::types::{AMQPValue, FieldTable};
+
+/// Numbered CEL bodies.
+fn bodies(range: std::ops::Range<u32>) -> Vec<String> {
+    range
+        .map(|n| format!("{{\"event_name\":\"HANGUP\",\"n\":{n}}}"))
+        .collect()
+}
+
+#[tokio::test]
+async fn nothing_is_acknowledged_before_the_commit_and_all_of_it_after() {
+    let broker = Broker::shared();
+    broker.declare("commit").await;
+    broker.publish("commit", &bodies(0..20)).await;
+    let mut stage = Stage::consume(broker, "commit", settings());
+    stage.up().await;
+    assert_eq!(stage.texts(20).await, bodies(0..20));
+    stage.verdicts.give(Verdict::Committed { through: 12 });
+    // Only a lost line shows what the broker believes.
+    stage.tell_to_stop();
+    stage.verdicts.give(Verdict::Committed { through: 15 });
+    stage.ended().await;
+    holds(broker, "commit", 5).await;
+    let mut again = Stage::consume(broker, "commit", settings());
+    again.up().await;
+    assert_eq!(again.texts(5).await, bodies(15..20));
+}
+
+#[tokio::test]
+async fn a_stop_waits_for_the_verdicts_on_what_was_given() {
+    let broker = Broker::shared();
+    broker.declare("stop").await;
+    broker.publish("stop", &bodies(0..3)).await;
+    let mut stage = Stage::consume(broker, "stop", settings());
+    stage.up().await;
+    stage.texts(3).await;
+    stage.tell_to_stop();
+    let verdicts = stage.verdicts.clone();
+    verdicts.give(Verdict::Committed { through: 2 });
+    verdicts.give(Verdict::Committed { through: 3 });
+    stage.ended().await;
+    holds(broker, "stop", 0).await;
+}
+
+#[tokio::test]
+async fn what_a_crash_left_unacknowledged_comes_again() {
+    let broker = Broker::shared();
+    broker.declare("crash").await;
+    broker.publish("crash", &bodies(0..5)).await;
+    let mut stage = Stage::consume(broker, "crash", settings());
+    stage.up().await;
+    stage.texts(5).await;
+    stage.crash().await;
+    holds(broker, "crash", 5).await;
+    let mut again = Stage::consume(broker, "crash", settings());
+    loop {
+        // The broker may take a moment to notice that the first consumer has died.
+        match again.next().await {
+            Item::Up => break,
+            Item::Down { why, .. } => assert!(why.contains("another consumer"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(again.texts(5).await, bodies(0..5));
+}
+
+#[tokio::test]
+async fn refused_messages_go_to_the_dead_letter_exchange_and_no_others() {
+    let broker = Broker::shared();
+    broker.declare_with_refused("refused", "refused_dead").await;
+    broker
+        .publish("refused", &["a", "\u{1}", "b", "\u{2}", "c"])
+        .await;
+    let mut stage = Stage::consume(broker, "refused", settings());
+    stage.up().await;
+    stage.texts(5).await;
+    stage.verdicts.give(Verdict::Refused { seq: 2 });
+    stage.verdicts.give(Verdict::Refused { seq: 4 });
+    stage.verdicts.give(Verdict::Committed { through: 5 });
+    holds(broker, "refused_dead", 2).await;
+    let dead = broker.take("refused_dead").await;
+    let dead: Vec<_> = dead.iter().map(|message| &message.body[..]).collect();
+    assert_eq!(dead, [b"\x01", b"\x02"]);
+    stage.tell_to_stop();
+    stage.ended().await;
+    holds(broker, "refused", 0).await;
+}
+
+#[tokio::test]
+async fn a_missing_queue_is_named_with_the_command_that_makes_it_and_had_when_made() {
+    let broker = Broker::shared();
+    let mut stage = Stage::consume(broker, "missing", settings());
+    let why = stage.down().await;
+    let command = "rabbitmqadmin --vhost=pbx declare queue name=missing durable=true";
+    assert!(
+        why.contains("no queue missing") && why.contains(command),
+        "{why}"
+    );
+    broker.declare("missing").await;
+    stage.up().await;
+}
+
+#[tokio::test]
+async fn declare_yes_makes_a_durable_queue_bound_to_the_exchange() {
+    let broker = Broker::shared();
+    let base = broker.url(ADMINISTRATOR);
+    let url =
+        format!("{base}?queue=declared&format=wazo&exchange=amq.headers&bind=name=CEL&declare=yes");
+    let mut stage = Stage::start(&url, settings());
+    stage.up().await;
+    let (_connection, channel) = broker.channel().await;
+    for name in ["CEL", "Hangup"] {
+        let mut headers = FieldTable::default();
+        headers.insert("name".into(), AMQPValue::LongString(name.into()));
+        let properties = lapin::BasicProperties::default().with_headers(headers);
+        let options = lapin::options::BasicPublishOptions::default();
+        let exchange = "amq.headers".into();
+        let sent = channel.basic_publish(exchange, "".into(), options, name.as_bytes(), properties);
+        sent.await.expect("sent").await.expect("confirmed");
+    }
+    broker.publish("declared", &["last"]).await;
+    assert_eq!(stage.texts(2).await, ["CEL", "last"]);
+    // The same URL again finds what it needs.
+    stage.crash().await;
+    let missing = format!("{base}?queue=declared2&format=wazo&exchange=none&declare=yes");
+    let why = Stage::start(&missing, settings()).down().await;
+    assert!(
+        why.contains("no exchange 'none'") && why.contains("exchange="),
+        "{why}"
+    );
+}
+
+/// `wazo-headers`, as Wazo makes it, and a user's event on it.
+#[tokio::test]
+async fn several_bindings_to_the_headers_exchange_of_wazo_bring_each_event_once() {
+    let broker = Broker::shared();
+    let (_connection, channel) = broker.channel().await;
+    let options = lapin::options::ExchangeDeclareOptions {
+        durable: true,
+        ..Default::default()
+    };
+    let kind = lapin::ExchangeKind::Headers;
+    let made =
+        channel.exchange_declare("wazo-headers".into(), kind, options, FieldTable::default());
+    made.await.expect("an exchange");
+    let url = format!(
+        "{}?queue=callbridge_wazo&format=wazo&exchange=wazo-headers\
+         &bind=name=CEL;name=Newchannel;name=Hangup&declare=yes",
+        broker.url(ADMINISTRATOR)
+    );
+    let mut stage = Stage::start(&url, settings());
+    stage.up().await;
+    for name in ["Newchannel", "VarSet", "CEL", "call_log_created", "Hangup"] {
+        let mut headers = FieldTable::default();
+        for (key, value) in [
+            ("name", name),
+            ("origin_uuid", "7a6f"),
+            ("required_acl", ""),
+        ] {
+            headers.insert(key.into(), AMQPValue::LongString(value.into()));
+        }
+        let properties = lapin::BasicProperties::default().with_headers(headers);
+        let options = lapin::options::BasicPublishOptions::default();
+        let body = format!("{{\"name\": \"{name}\"}}");
+        let sent = channel.basic_publish(
+            "wazo-headers".into(),
+            "".into(),
+            options,
+            body.as_bytes(),
+            properties,
+        );
+        sent.await.expect("sent").await.expect("confirmed");
+    }
+    broker.publish("callbridge_wazo", &["last"]).await;
+    let heard = stage.texts(4).await.join(" ");
+    insta::assert_snapshot!(
+        heard,
+        @r#"{"name": "Newchannel"} {"name": "CEL"} {"name": "Hangup"} last"#
+    );
+}
+
+#[tokio::test]
+async fn a_second_consumer_is_refused_in_words_and_takes_over_when_the_first_ends() {
+    let broker = Broker::shared();
+    broker.declare("exclusive").await;
+    let mut first = Stage::consume(broker, "exclusive", settings());
+    first.up().await;
+    let mut second = Stage::consume(broker, "exclusive", settings());
+    let why = second.down().await;
+    assert!(
+        why.contains("queue exclusive has another consumer"),
+        "{why}"
+    );
+    first.tell_to_stop();
+    first.ended().await;
+    second.up().await;
+}
+
+#[tokio::test]
+async fn a_quorum_queue_is_consumed_by_one_alone_as_well() {
+    let broker = Broker::shared();
+    let mut quorum = FieldTable::default();
+    let kind = AMQPValue::LongString("quorum".into());
+    quorum.insert("x-queue-type".into(), kind);
+    broker.declare_with("quorum", quorum).await;
+    broker.publish("quorum", &bodies(0..2)).await;
+    let mut first = Stage::consume(broker, "quorum", settings());
+    first.up().await;
+    assert_eq!(first.texts(2).await, bodies(0..2));
+    let why = Stage::consume(broker, "quorum", settings()).down().await;
+    assert!(why.contains("queue quorum has another consumer"), "{why}");
+    first.verdicts.give(Verdict::Committed { through: 2 });
+    first.tell_to_stop();
+    first.ended().await;
+    holds(broker, "quorum", 0).await;
+}
+
+#[tokio::test]
+async fn a_deleted_queue_is_told_and_had_again() {
+    let broker = Broker::shared();
+    broker.declare("deleted").await;
+    let mut stage = Stage::consume(broker, "deleted", settings());
+    stage.up().await;
+    broker.delete("deleted").await;
+    let why = stage.down().await;
+    assert!(why.contains("deleted"), "{why}");
+    broker.declare("deleted").await;
+    loop {
+        match stage.next().await {
+            Item::Up => break,
+            Item::Down { why, .. } => assert!(why.contains("no queue deleted"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_pause_gives_everything_uncommitted_back_and_resume_takes_it_again() {
+    let broker = Broker::shared();
+    broker.declare("pause").await;
+    broker.publish("pause", &bodies(0..4)).await;
+    let mut stage = Stage::consume(broker, "pause", settings());
+    stage.up().await;
+    stage.texts(4).await;
+    stage.verdicts.pause();
+    assert!(stage.down().await.starts_with("paused"));
+    holds(broker, "pause", 4).await;
+    // A verdict on what has been given back changes nothing.
+    stage.verdicts.give(Verdict::Committed { through: 4 });
+    stage.verdicts.resume();
+    stage.up().await;
+    assert_eq!(stage.texts(4).await, bodies(0..4));
+    stage.verdicts.give(Verdict::Committed { through: 8 });
+    stage.tell_to_stop();
+    stage.ended().await;
+    holds(broker, "pause", 0).await;
+}
+
+#[tokio::test]
+async fn no_more_is_under_way_than_the_prefetch() {
+    let broker = Broker::shared();
+    broker.declare("prefetch").await;
+    broker.publish("prefetch", &bodies(0..30)).await;
+    let few = Settings {
+        prefetch: 10,
+        ..settings()
+    };
+    let mut stage = Stage::consume(broker, "prefetch", few);
+    stage.up().await;
+    stage.texts(10).await;
+    assert_eq!(broker.depth("prefetch").await, 20);
+    stage.verdicts.give(Verdict::Committed { through: 10 });
+    assert_eq!(stage.texts(10).await, bodies(10..20));
+}
+
+#[tokio::test]
+async fn a_wrong_secret_an_unknown_virtual_host_and_a_missing_right_are_named() {
+    let broker = Broker::shared();
+    let folder = tempfile::tempdir().expect("a folder");
+    let wrong = folder.path().join("secret");
+    std::fs::write(&wrong, "wrong\n").expect("written");
+    let base = broker.url(ADMINISTRATOR);
+    let with =
+        |base: &str, key: &str| format!("{base}?queue=asterisk_cel&format=asterisk-cel{key}");
+    let secret = format!("&secret-file={}", wrong.display());
+    let why = Stage::start(&with(&base, &secret), settings()).down().await;
+    assert!(why.contains("login refused"), "{why}");
+    let why = Stage::start(&with(&base.replace("/pbx", "/none"), ""), settings())
+        .down()
+        .await;
+    assert!(why.contains("rabbitmqctl add_vhost none"), "{why}");
+    // `asterisk` may publish and nothing else.
+    let why = Stage::start(&with(&broker.url("asterisk"), ""), settings())
+        .down()
+        .await;
+    assert!(
+        why.contains("rabbitmqctl list_user_permissions asterisk"),
+        "{why}"
+    );
+}
+
+#[tokio::test]
+async fn the_user_of_the_definitions_consumes_what_asterisk_publishes() {
+    let broker = Broker::shared();
+    let base = broker.url("callbridge");
+    let url = format!("{base}?queue=asterisk_cel&format=asterisk-cel");
+    let mut stage = Stage::start(&url, settings());
+    stage.up().await;
+    broker.publish("asterisk_cel", &["\u{1}"]).await;
+    stage.frame().await;
+    stage.verdicts.give(Verdict::Refused { seq: 1 });
+    stage.verdicts.give(Verdict::Committed { through: 1 });
+    holds(broker, "asterisk_unreadable", 1).await;
+}
+
+#[tokio::test]
+async fn a_silent_line_is_given_up_by_the_heartbeat() {
+    let broker = Broker::shared();
+    broker.declare("silent").await;
+    let proxy = Proxy::start(broker.port()).await;
+    let url = format!(
+        "amqp://{ADMINISTRATOR}@127.0.0.1:{}/pbx?queue=silent&format=asterisk-cel&heartbeat=2",
+        proxy.port()
+    );
+    let mut stage = Stage::start(&url, settings());
+    stage.up().await;
+    proxy.freeze();
+    let why = stage.down().await;
+    assert!(why.contains("no byte for 4 s"), "{why}");
+    broker.publish("silent", &["after"]).await;
+    loop {
+        match stage.next().await {
+            Item::Up => break,
+            Item::Down { why, .. } => assert!(why.contains("another consumer"), "{why}"),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(stage.texts(1).await, ["after"]);
+}
+
+#[tokio::test]
+async fn a_broker_killed_and_started_again_loses_nothing() {
+    let broker = Broker::start().declare_for_good("killed").await;
+    broker.publish("killed", &bodies(0..3)).await;
+    let mut stage = Stage::consume(&broker, "killed", settings());
+    stage.up().await;
+    stage.texts(3).await;
+    let broker = tokio::task::spawn_blocking(|| {
+        broker.kill();
+        broker.start_again();
+        broker
+    });
+    let broker = soon("the broker", broker).await.expect("it starts");
+    loop {
+        match stage.next().await {
+            Item::Up => break,
+            Item::Down { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let again = stage.texts(3).await;
+    assert_eq!(again, bodies(0..3));
+    stage.verdicts.give(Verdict::Committed { through: 6 });
+    stage.tell_to_stop();
+    stage.ended().await;
+    holds(&broker, "killed", 0).await;
+}

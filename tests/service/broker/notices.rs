@@ -1,0 +1,227 @@
+//! Dead letters into a queue: none missing, whatever the broker does meanwhile.
+
+use super::stage::{holds, soon};
+use callbridge_dead_letter::queue::Queue;
+use callbridge_source::url::QueueUrl;
+use callbridge_source::{Bounds, EventTime, Secret};
+use callbridge_spool as spool;
+use callbridge_spool::{Guard, Handle, Op, Settings};
+use callbridge_testbed::broker::{ADMINISTRATOR, Broker, SECRET, Taken};
+use lapin::types::{AMQPValue, FieldTable};
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+/// A spool whose letters are to be told of.
+struct State {
+    handle: Handle,
+    guard: Option<Guard>,
+    _folder: tempfile::TempDir,
+}
+
+impl State {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let settings = Settings {
+            notices: true,
+            ..Settings::default()
+        };
+        let (handle, guard) = spool::open(folder.path(), settings).expect("a spool");
+        Self {
+            handle,
+            guard: Some(guard),
+            _folder: folder,
+        }
+    }
+
+    /// Unreadable messages: the plainest letters.
+    async fn letters(&self, range: std::ops::Range<u32>) {
+        let letter = |n: u32| Op::Unreadable {
+            source: "amqp://pbx".to_owned(),
+            pbx: "hq".to_owned(),
+            bytes: format!("message {n}").into_bytes(),
+            why: "the message names no event".to_owned(),
+            at: EventTime::from_seconds(1_795_151_317),
+        };
+        self.handle
+            .write(range.map(letter).collect())
+            .await
+            .expect("stored");
+    }
+
+    async fn waiting(&self) -> usize {
+        let notices = self.handle.read(|store| store.notices(10_000)).await;
+        notices.expect("readable").len()
+    }
+
+    /// Waits until so many notices are in the outbox.
+    async fn waits(&self, wanted: usize) {
+        let mut looks = tokio::time::interval(Duration::from_millis(20));
+        let looking = async {
+            while self.waiting().await != wanted {
+                looks.tick().await;
+            }
+        };
+        soon(&format!("{wanted} notices in the outbox"), looking).await;
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        if let Some(guard) = self.guard.take() {
+            guard.close();
+        }
+    }
+}
+
+fn queue(broker: &Broker, name: &str) -> Queue {
+    let url = format!("{}?queue={name}", broker.url(ADMINISTRATOR));
+    let url = QueueUrl::parse(&url).expect("good");
+    Queue::new(&url, Secret::Value(SECRET.into())).with_backoff(Bounds {
+        first: Duration::from_millis(50),
+        most: Duration::from_millis(200),
+        ..Bounds::default()
+    })
+}
+
+/// Publishes until told to stop.
+fn publish(state: &State, queue: Queue) -> (oneshot::Sender<()>, JoinHandle<()>) {
+    let (stop, stopped) = oneshot::channel::<()>();
+    let spool = state.handle.clone();
+    let task = tokio::spawn(queue.run(spool, async {
+        let _ = stopped.await;
+    }));
+    (stop, task)
+}
+
+fn ids(taken: &[Taken]) -> Vec<String> {
+    let id = |one: &Taken| {
+        one.properties
+            .message_id()
+            .as_ref()
+            .map(ToString::to_string)
+    };
+    let mut ids: Vec<_> = taken.iter().filter_map(id).collect();
+    ids.dedup();
+    ids
+}
+
+fn first_ids(many: u32) -> Vec<String> {
+    (1..=many).map(|n| format!("{n}:1")).collect()
+}
+
+#[tokio::test]
+async fn a_letter_is_published_as_a_persistent_message_that_says_what_it_is() {
+    let broker = Broker::shared();
+    broker.declare("dead").await;
+    let state = State::new();
+    state.letters(0..1).await;
+    let (_stop, _task) = publish(&state, queue(broker, "dead"));
+    state.waits(0).await;
+    // One that comes later needs nothing but its commit.
+    state.letters(1..2).await;
+    holds(broker, "dead", 2).await;
+    let taken = broker.take("dead").await;
+    assert_eq!(ids(&taken), first_ids(2));
+    let letter = &taken[0];
+    assert_eq!(letter.header("reason"), "unreadable");
+    assert_eq!(letter.header("uuid"), "");
+    assert_eq!(letter.header("state"), "dead");
+    assert_eq!(*letter.properties.timestamp(), Some(1_795_151_317));
+    assert_eq!(*letter.properties.delivery_mode(), Some(2));
+    let body: serde_json::Value = serde_json::from_slice(&letter.body).expect("JSON");
+    assert_eq!(body["reason"], "unreadable");
+    assert_eq!(body["message"], "the message names no event");
+}
+
+#[tokio::test]
+async fn a_queue_that_is_missing_is_no_success() {
+    let broker = Broker::shared();
+    let state = State::new();
+    state.letters(0..3).await;
+    let missing = queue(broker, "dead_missing");
+    let why = missing
+        .probe()
+        .await
+        .expect_err("there is none")
+        .to_string();
+    let command = "rabbitmqadmin --vhost=pbx declare queue name=dead_missing durable=true";
+    assert!(why.contains(command), "{why}");
+    let (stop, task) = publish(&state, missing.clone());
+    // Told to stop it tries once more, and still keeps what nobody took.
+    stop.send(()).expect("it runs");
+    soon("the end", task).await.expect("no panic");
+    assert_eq!(state.waiting().await, 3);
+    broker.declare("dead_missing").await;
+    missing.probe().await.expect("it is there");
+    let (_stop, _task) = publish(&state, missing);
+    state.waits(0).await;
+    assert_eq!(ids(&broker.take("dead_missing").await), first_ids(3));
+}
+
+#[tokio::test]
+async fn a_full_queue_keeps_the_notices_in_the_outbox() {
+    let broker = Broker::shared();
+    let mut full = FieldTable::default();
+    full.insert("x-max-length".into(), AMQPValue::LongInt(2));
+    let reject = AMQPValue::LongString("reject-publish".into());
+    full.insert("x-overflow".into(), reject);
+    broker.declare_with("dead_full", full).await;
+    let state = State::new();
+    let (_stop, _task) = publish(&state, queue(broker, "dead_full"));
+    let mut seen = Vec::new();
+    for n in 0..6 {
+        state.letters(n..n + 1).await;
+    }
+    let draining = async {
+        while seen.len() < 6 {
+            seen.extend(ids(&broker.take("dead_full").await));
+        }
+    };
+    soon("six messages", draining).await;
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen, first_ids(6));
+    state.waits(0).await;
+}
+
+#[tokio::test]
+async fn what_is_left_at_the_end_is_published_before_it() {
+    let broker = Broker::shared();
+    broker.declare("dead_end").await;
+    let state = State::new();
+    state.letters(0..250).await;
+    let (stop, task) = publish(&state, queue(broker, "dead_end"));
+    stop.send(()).expect("it runs");
+    soon("the end", task).await.expect("no panic");
+    assert_eq!(state.waiting().await, 0);
+    assert_eq!(ids(&broker.take("dead_end").await), first_ids(250));
+}
+
+#[tokio::test]
+async fn a_broker_killed_while_they_go_out_and_down_for_a_while_loses_none() {
+    let broker = Broker::start().declare_for_good("dead_outage").await;
+    let state = State::new();
+    let (_stop, _task) = publish(&state, queue(&broker, "dead_outage"));
+    state.letters(0..10).await;
+    state.waits(0).await;
+    // What was confirmed is on the broker's disk, the rest in our outbox.
+    state.letters(10..510).await;
+    let broker = tokio::task::spawn_blocking(|| {
+        broker.kill();
+        broker
+    });
+    let broker = soon("the end", broker).await.expect("it ends");
+    state.letters(510..530).await;
+    assert!(state.waiting().await >= 20);
+    let broker = tokio::task::spawn_blocking(|| {
+        broker.start_again();
+        broker
+    });
+    let broker = soon("the start", broker).await.expect("it starts");
+    state.waits(0).await;
+    let mut seen = ids(&broker.take("dead_outage").await);
+    seen.sort_by_key(|id| id.trim_end_matches(":1").parse::<u32>().ok());
+    seen.dedup();
+    assert_eq!(seen, first_ids(530));
+}

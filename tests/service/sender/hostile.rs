@@ -1,0 +1,376 @@
+//! A CRM, or what stands in its place, that sends what nobody should: each its verdict, nothing
+//! read without a limit, and words that say what is wrong.
+
+use super::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain, send, serve};
+use super::client::{Server, serve_over};
+use callbridge_crm::client::Timeouts;
+use callbridge_crm::{Address, Answer, Client, Endpoint, Setup};
+use callbridge_sender::verdict::{Context, Verdict, judge};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+/// What the kernel may hold of an answer that nobody reads any more, and then some.
+const UNREAD_MAX: usize = 32 << 20;
+
+/// The verdict on a submission that met this answer: its word, and what it says.
+fn verdict(answer: Answer) -> (&'static str, String) {
+    let verdict = judge(Endpoint::Submit, answer, Context::default());
+    let words = match &verdict {
+        Verdict::Fault { why, .. } | Verdict::Halt { why, .. } => why.clone(),
+        Verdict::Dead { message, .. } => message.clone(),
+        Verdict::Submitted { request_id } => request_id.clone(),
+        Verdict::Journaled
+        | Verdict::NotYet
+        | Verdict::Known(_)
+        | Verdict::Swept(_)
+        | Verdict::Unswept { .. }
+        | Verdict::Unpolled { .. }
+        | Verdict::Lost { .. }
+        | Verdict::TooMany => String::new(),
+    };
+    (verdict.word(), words)
+}
+
+/// One submission to a server that answers with these bytes and closes.
+async fn met(answer: impl Into<Vec<u8>>) -> (&'static str, String) {
+    let server = serve(answer.into()).await;
+    let met = verdict(send(&plain(server.addr)).await);
+    assert_eq!(server.connections.load(Ordering::SeqCst), 1, "asked once");
+    met
+}
+
+/// Words without the port, which is another one each time.
+fn without_port(words: &str, addr: SocketAddr) -> String {
+    words.replace(&addr.port().to_string(), "PORT")
+}
+
+/// A server that, asked once, writes `head` and then `piece` again and again, until nobody
+/// listens any more or `most` bytes are gone; how many were.
+async fn flood(head: &str, piece: Vec<u8>, most: usize) -> (SocketAddr, JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    let head = head.as_bytes().to_vec();
+    let flooding = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        read_request(&mut socket).await;
+        let mut written = 0;
+        let mut next = socket.write_all(&head).await;
+        while next.is_ok() && written < most {
+            next = socket.write_all(&piece).await;
+            written += piece.len();
+        }
+        written
+    });
+    (addr, flooding)
+}
+
+async fn read_request(socket: &mut TcpStream) {
+    let (mut asked, mut bytes) = (Vec::new(), [0; 4096]);
+    while !is_whole(&asked) {
+        match socket.read(&mut bytes).await {
+            Ok(0) | Err(_) => return,
+            Ok(n) => asked.extend_from_slice(&bytes[..n]),
+        }
+    }
+}
+
+/// A server that says this at once, whatever it is told.
+async fn greets(words: &'static [u8]) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let _ = socket.write_all(words).await;
+            // what was said of it is read, lest a reset overtake the words
+            let _ = socket.read(&mut [0; 4096]).await;
+        }
+    });
+    addr
+}
+
+/// A client with so much time for all.
+fn hasty(url: &str, total: Duration) -> Client {
+    let address = Address::parse(url).expect("an address");
+    let timeouts = Timeouts {
+        connect: total,
+        total,
+    };
+    Client::new(Setup {
+        timeouts,
+        ..Setup::new(address)
+    })
+}
+
+#[tokio::test]
+async fn bodies_that_are_no_answer_are_faults_with_words() {
+    for (answer, words) in [
+        (http("200 OK", "", ""), "status 200, the body is empty"),
+        (
+            http("200 OK", "", &ACCEPTED[..30]),
+            "status 200, the body is not JSON: EOF while parsing a string at line 1 column 30",
+        ),
+        (
+            http(
+                "200 OK",
+                "Content-Type: text/html\r\n",
+                "<html>Welcome</html>",
+            ),
+            "status 200, the body is not JSON: expected value at line 1 column 1",
+        ),
+        (
+            http("200 OK", "", "[1,2]"),
+            "status 200, the body is JSON, but no object",
+        ),
+        (
+            http("200 OK", "", &"[".repeat(200_000)),
+            "status 200, the body is not JSON: recursion limit exceeded at line 1 column 128",
+        ),
+        (
+            http("200 OK", "", "{}"),
+            "accepted, but without a requestId",
+        ),
+        (http("502 Bad Gateway", "", "<html>nginx</html>"), "502"),
+    ] {
+        assert_eq!(met(answer).await, ("fault", words.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_is_read_whatever_stands_around_its_body() {
+    let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
+    let odd = format!(r#"{{"x":{deep},"n":1e999,"requestId":"r1","accept":true}}"#);
+    for answer in [
+        format!("HTTP/1.1 200 OK\r\n\r\n{ACCEPTED}"),
+        format!("HTTP/1.0 200 OK\r\n\r\n{ACCEPTED}"),
+        format!("HTTP/1.1 200\r\nConnection: keep-alive\r\n\r\n{ACCEPTED}"),
+        format!("HTTP/1.1 200 OK\r\nContent-Type: image/png\r\n\r\n{ACCEPTED}"),
+        format!("HTTP/1.1 200 OK\r\nContent-Encoding: identity\r\n\r\n{ACCEPTED}"),
+        format!("HTTP/1.1 200 OK\r\n\r\n\u{feff}{ACCEPTED}"),
+        format!("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\n\r\n{ACCEPTED}"),
+        format!("HTTP/1.1 299 Whatever\r\n\r\n{odd}"),
+    ] {
+        assert_eq!(
+            met(answer.clone()).await,
+            ("submitted", "r1".to_owned()),
+            "{answer:.80}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_body_of_100_mb_or_without_end_is_left_at_its_limit() {
+    let piece = vec![b' '; 64 << 10];
+    let chunk = [b"10000\r\n", piece.as_slice(), b"\r\n"].concat();
+    for (head, piece, most) in [
+        (
+            "HTTP/1.1 200 OK\r\nContent-Length: 104857600\r\n\r\n",
+            piece.clone(),
+            100 << 20,
+        ),
+        ("HTTP/1.1 200 OK\r\n\r\n", piece.clone(), usize::MAX),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+            chunk.clone(),
+            usize::MAX,
+        ),
+    ] {
+        let (addr, flooding) = flood(head, piece, most).await;
+        let words = "status 200, the body is larger than 262144 bytes".to_owned();
+        assert_eq!(verdict(send(&plain(addr)).await), ("fault", words));
+        let written = flooding.await.expect("a server");
+        assert!(written < UNREAD_MAX, "{written} bytes were taken");
+    }
+    let head = "HTTP/1.1 409 Conflict\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let (addr, flooding) = flood(head, chunk, usize::MAX).await;
+    assert_eq!(
+        verdict(send(&plain(addr)).await).0,
+        "conflict",
+        "the status says it all"
+    );
+    assert!(flooding.await.expect("a server") < UNREAD_MAX);
+}
+
+#[tokio::test]
+async fn a_head_of_megabytes_is_left_at_its_limit() {
+    for (head, piece) in [
+        ("HTTP/1.1 200 OK\r\nX-A: ", vec![b'a'; 64 << 10]),
+        ("HTTP/1.1 200 OK\r\n", b"X-A: 1\r\n".repeat(8 << 10)),
+    ] {
+        let (addr, flooding) = flood(head, piece, usize::MAX).await;
+        let words = "the head of the answer is too large to be read".to_owned();
+        assert_eq!(verdict(send(&plain(addr)).await), ("fault", words));
+        assert!(flooding.await.expect("a server") < UNREAD_MAX);
+    }
+}
+
+#[tokio::test]
+async fn what_is_compressed_is_never_unpacked() {
+    // the first bytes of a gzip file; what follows them is never looked at
+    let bomb = "\u{1f}\u{8}\0\0\0\0\0\0";
+    for encoding in ["gzip", "br", "deflate", "zstd", "gzip, gzip, gzip"] {
+        let header = format!("Content-Encoding: {encoding}\r\n");
+        let (word, words) = met(http("200 OK", &header, bomb)).await;
+        let name = encoding.split(',').next().expect("a name");
+        let begin = format!("status 200, the body is compressed ({name}) though it was asked for");
+        assert!(word == "fault" && words.starts_with(&begin), "{words}");
+        assert_eq!(met(http("409 Conflict", &header, bomb)).await.0, "conflict");
+    }
+    let undeclared = met(http("200 OK", "", bomb)).await;
+    let words = "status 200, the body is not JSON: expected value at line 1 column 1";
+    assert_eq!(undeclared, ("fault", words.to_owned()));
+}
+
+#[tokio::test]
+async fn statuses_that_nobody_knows_are_faults() {
+    for (status, words) in [
+        ("600 Odd", "status 600 is not one of HTTP's"),
+        ("999 Odd", "status 999 is not one of HTTP's"),
+        ("101 Switching Protocols", "status 101 is not one of HTTP's"),
+    ] {
+        assert_eq!(
+            met(http(status, "", ACCEPTED)).await,
+            ("fault", words.to_owned())
+        );
+    }
+    let server = serve(http("1000 Odd", "", ACCEPTED)).await;
+    let (word, words) = verdict(send(&plain(server.addr)).await);
+    assert_eq!(word, "fault");
+    insta::assert_snapshot!(
+        without_port(&words, server.addr),
+        @"what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP status-code parsed); \
+          see whether --crm-url has the right scheme and port"
+    );
+}
+
+#[tokio::test]
+async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
+    let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64);
+    let (addr, flooding) = flood("", continues, usize::MAX).await;
+    let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
+    assert_eq!(send(&client).await, Answer::TimedOut);
+    flooding.await.expect("a server that saw the end");
+
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    let trickle = tokio::spawn(async move {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        read_request(&mut socket).await;
+        let head = b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n";
+        let mut next = socket.write_all(head).await;
+        let mut drips = tokio::time::interval(Duration::from_millis(10));
+        while next.is_ok() {
+            drips.tick().await;
+            next = socket.write_all(b" ").await;
+        }
+    });
+    let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
+    assert_eq!(send(&client).await, Answer::TimedOut);
+    trickle.await.expect("a server that saw the end");
+}
+
+#[tokio::test]
+async fn another_protocol_behind_the_port_is_named() {
+    let good = identity("localhost", |_| ());
+    let tls: Server = serve_over(Vec::new(), Some(good.acceptor.clone())).await;
+    let ssh = serve(b"SSH-2.0-OpenSSH_9.2\r\n".to_vec()).await;
+    for addr in [tls.addr, ssh.addr] {
+        let (word, words) = verdict(send(&plain(addr)).await);
+        let begin = "what answers at 127.0.0.1:PORT does not speak HTTP (invalid HTTP version";
+        let words = without_port(&words, addr);
+        assert!(word == "fault" && words.starts_with(begin), "{words}");
+    }
+    let http = greets(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n").await;
+    for addr in [http, greets(b"SSH-2.0-OpenSSH_9.2\r\n").await] {
+        let url = format!("https://localhost:{}", addr.port());
+        let answer = send(&client(&url, Some(good.ca_file.clone()))).await;
+        let words = "TLS refused: what answers there does not speak TLS; see whether --crm-url \
+                     has the right port";
+        assert_eq!(verdict(answer), ("fault", words.to_owned()));
+    }
+}
+
+#[tokio::test]
+async fn a_certificate_not_yet_valid_or_of_an_authority_is_refused_by_name() {
+    let early = identity("localhost", |params| {
+        params.not_before = rcgen::date_time_ymd(2999, 1, 1);
+    });
+    // as `openssl req -x509` makes them
+    let key = rcgen::KeyPair::generate().expect("a key");
+    let names = vec!["localhost".to_owned()];
+    let mut params = rcgen::CertificateParams::new(names).expect("parameters");
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let cert = params.self_signed(&key).expect("a certificate");
+    let folder = tempfile::tempdir().expect("a folder");
+    let own = folder.path().join("own.pem");
+    std::fs::write(&own, cert.pem()).expect("written");
+    for (acceptor, ca_file, begin) in [
+        (
+            early.acceptor.clone(),
+            early.ca_file.clone(),
+            "the certificate is not valid yet",
+        ),
+        (
+            acceptor(&cert, &key),
+            own,
+            "the certificate is an authority's (CA:TRUE)",
+        ),
+    ] {
+        let server = serve_over(Vec::new(), Some(acceptor)).await;
+        let url = format!("https://localhost:{}", server.addr.port());
+        match send(&client(&url, Some(ca_file))).await {
+            Answer::TlsRefused { why } => assert!(why.starts_with(begin), "{why}"),
+            other => panic!("not refused: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_place_that_is_not_there_is_named() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let addr = listener.local_addr().expect("its address");
+    drop(listener);
+    let (word, words) = verdict(send(&plain(addr)).await);
+    assert_eq!(word, "fault");
+    let words = without_port(&words, addr);
+    assert_eq!(
+        words,
+        "no connection: 127.0.0.1:PORT: Connection refused (os error 111)"
+    );
+    let good = identity("localhost", |_| ());
+    let nowhere = client("https://crm.invalid", Some(good.ca_file.clone()));
+    let (word, words) = verdict(send(&nowhere).await);
+    let begin = "no connection: crm.invalid:443";
+    assert!(word == "fault" && words.starts_with(begin), "{words}");
+}
+
+#[tokio::test]
+async fn a_proxy_that_refuses_says_so_and_never_sees_the_token() {
+    let good = identity("localhost", |_| ());
+    for (answer, words) in [
+        (
+            http("407 Proxy Authentication Required", "", ""),
+            "proxy authorization required",
+        ),
+        (http("403 Forbidden", "", "<html>no</html>"), "unsuccessful"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n".to_vec(), "unsuccessful"),
+        (Vec::new(), "unexpected end of file"),
+    ] {
+        let proxy = serve(answer).await;
+        let address = Address::parse("https://crm.example.uz").expect("an address");
+        let proxied = Client::new(Setup {
+            proxy: Some(format!("http://{}", proxy.addr).parse().expect("a URL")),
+            ca_file: Some(good.ca_file.clone()),
+            ..Setup::new(address)
+        });
+        let (word, said) = verdict(send(&proxied).await);
+        let begin = "no connection: crm.example.uz:443 by way of http://127.0.0.1:";
+        assert!(
+            word == "fault" && said.starts_with(begin) && said.ends_with(words),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,5 @@
+//! The client and the sender's loop over real sockets.
+
+mod client;
+mod hostile;
+mod work;

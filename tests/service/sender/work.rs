@@ -1,0 +1,224 @@
+//! The sender's loop: spool on disk, sandbox behind a socket, token in a file.
+
+use crate::simulated_calls::call;
+use callbridge_crm::{Address, Client, Setup};
+use callbridge_model::clock;
+use callbridge_model::status::Books;
+use callbridge_sandbox as sandbox;
+use callbridge_sandbox::Server;
+use callbridge_sandbox::faults::parse;
+use callbridge_sender::run::RequestTimes;
+use callbridge_sender::{Sender, SenderStatus, Settings, TokenSource, asking};
+use callbridge_spool as spool;
+use callbridge_spool::{Guard, Handle, Op};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+
+/// No test takes so long unless something is wrong.
+const DEADLINE: Duration = Duration::from_secs(180);
+
+const TOKEN: &str = "svc_pat_sandbox";
+
+async fn crm() -> Server {
+    let mut config = sandbox::Config::default();
+    config.settings.rate = sandbox::config::parse_rate("60/6s").expect("a rate");
+    config.settings.persist_after = Duration::from_millis(100);
+    config.settings.persist_jitter = Duration::ZERO;
+    sandbox::start(config).await.expect("started")
+}
+
+/// A sender at work.
+struct Work {
+    spool: Handle,
+    guard: Guard,
+    status: watch::Receiver<SenderStatus>,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), spool::Error>>,
+}
+
+impl Work {
+    fn start(dir: &Path, crm: &Server) -> Self {
+        // whoever comes second finds it installed, which is as good
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (spool, guard) =
+            spool::open(&dir.join("state"), spool::Settings::default()).expect("opened");
+        let address = Address::parse(&crm.url()).expect("loopback");
+        let sender = Sender {
+            pulse: callbridge_model::heartbeat::Pulse::new("sender"),
+            spool: spool.clone(),
+            client: Arc::new(Client::new(Setup::new(address))),
+            token: TokenSource::File(dir.join("token")),
+            settings: Settings {
+                rate: "60/6s".parse().expect("a rate"),
+                ..Settings::default()
+            },
+            request_times: RequestTimes::default(),
+            questions: asking().1,
+        };
+        let (shown, status) = watch::channel(SenderStatus::default());
+        let (stop, stopped) = oneshot::channel::<()>();
+        let task = tokio::spawn(sender.run(shown, async move {
+            let _ = stopped.await;
+        }));
+        Self {
+            spool,
+            guard,
+            status,
+            stop,
+            task,
+        }
+    }
+
+    /// Waits for the books to be so.
+    async fn books(&self, so: impl Fn(&Books) -> bool) -> Books {
+        let mut changed = self.spool.changed();
+        let waiting = async {
+            loop {
+                let books = self
+                    .spool
+                    .read(|store| Ok(store.books()))
+                    .await
+                    .expect("books");
+                if so(&books) {
+                    return books;
+                }
+                changed.changed().await.expect("the spool works");
+            }
+        };
+        tokio::time::timeout(DEADLINE, waiting)
+            .await
+            .expect("in time")
+    }
+
+    /// Waits for the status to be so.
+    async fn status(&mut self, so: impl Fn(&SenderStatus) -> bool) {
+        let waiting = self.status.wait_for(|status| so(status));
+        tokio::time::timeout(DEADLINE, waiting)
+            .await
+            .expect("in time")
+            .expect("at work");
+    }
+
+    async fn finish(&self, n: std::ops::Range<u32>) {
+        for n in n {
+            let call = call(n, clock::now().wall, 4001, true);
+            self.spool
+                .write(vec![Op::Finish(Box::new(call))])
+                .await
+                .expect("kept");
+        }
+    }
+
+    async fn stop(self) {
+        self.stop.send(()).expect("at work");
+        self.task.await.expect("no panic").expect("ended well");
+        self.guard.close();
+    }
+
+    /// As a kill: nothing more is written.
+    async fn kill(self) {
+        self.task.abort();
+        let _ = self.task.await;
+        self.guard.close();
+    }
+}
+
+fn token(dir: &Path) {
+    std::fs::write(dir.join("token"), TOKEN).expect("written");
+}
+
+fn reason(status: &SenderStatus) -> Option<&str> {
+    status.pause.as_ref().map(|pause| pause.reason.as_str())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_call_of_a_burst_is_journaled_once_within_the_limit() {
+    let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
+    token(dir.path());
+    let work = Work::start(dir.path(), &crm);
+    work.finish(0..50).await;
+    let books = work.books(|books| books.journaled == 50).await;
+    assert_eq!((books.finished, books.settled()), (50, true));
+    assert_eq!(crm.journal().len(), 50);
+    assert_eq!(crm.breaches(), []);
+    let shown = work.status.borrow().clone();
+    let count = |endpoint: &str, verdict: &str| {
+        shown
+            .requests
+            .get(&(endpoint.to_owned(), verdict.to_owned()))
+            .copied()
+    };
+    assert_eq!(count("submit", "submitted"), Some(50));
+    assert_eq!(count("token_info", "known"), Some(1));
+    assert_eq!(
+        (shown.token.state.as_str(), shown.token.kind.as_deref()),
+        ("ok", Some("PAT"))
+    );
+    assert_eq!(shown.budget(clock::now().boot).limit, 60);
+    work.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_that_comes_later_is_taken_up_and_one_that_dies_is_replaced() {
+    let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
+    let mut work = Work::start(dir.path(), &crm);
+    work.finish(0..2).await;
+    work.status(|status| reason(status) == Some("token_missing"))
+        .await;
+    token(dir.path());
+    work.books(|books| books.journaled == 2).await;
+    crm.admin(|core, now| core.revoke_all(now));
+    work.finish(2..4).await;
+    work.status(|status| reason(status) == Some("token_refused"))
+        .await;
+    assert_eq!(work.status.borrow().token.state, "refused");
+    crm.admin(|core, now| core.issue_pat(now, "svc_pat_next", None));
+    std::fs::write(dir.path().join("token"), "svc_pat_next\n").expect("written");
+    work.books(|books| books.journaled == 4).await;
+    assert_eq!(crm.breaches(), []);
+    work.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shutdown_finishes_the_request_under_way_and_commits_its_answer() {
+    let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
+    let (rules, _) = parse("call-history delay 700ms").expect("a rule");
+    crm.admin(|core, _| core.set_faults(rules));
+    token(dir.path());
+    let work = Work::start(dir.path(), &crm);
+    work.finish(0..1).await;
+    work.books(|books| books.sending == 1).await;
+    let spool = work.spool.clone();
+    work.stop.send(()).expect("at work");
+    work.task.await.expect("no panic").expect("ended well");
+    let books = spool.read(|store| Ok(store.books())).await.expect("books");
+    assert_eq!((books.sending, books.submitted), (0, 1));
+    work.guard.close();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_under_way_at_a_kill_is_found_in_the_journal_and_not_sent_again() {
+    let (crm, dir) = (crm().await, tempfile::tempdir().expect("a folder"));
+    let (rules, _) = parse("call-history times 1 delay 20s").expect("a rule");
+    crm.admin(|core, _| core.set_faults(rules));
+    token(dir.path());
+    let work = Work::start(dir.path(), &crm);
+    work.finish(0..3).await;
+    work.books(|books| books.journaled == 2 && books.sending == 1)
+        .await;
+    work.kill().await;
+    let work = Work::start(dir.path(), &crm);
+    work.books(|books| books.journaled == 3).await;
+    assert_eq!(crm.journal().len(), 3);
+    let counters = work
+        .spool
+        .read(|store| Ok(store.counters()))
+        .await
+        .expect("counters");
+    assert_eq!(counters.get("interrupted_requests"), Some(&1));
+    assert_eq!(crm.breaches().len(), 0);
+    work.stop().await;
+}

@@ -1,0 +1,218 @@
+//! What the service sends, and what pretends to be of it.
+
+use super::place::{Delivery, Place, SECRET, completed, now, uuid};
+use callbridge_model::Phone;
+use callbridge_spool::State;
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+async fn state(place: &Place, n: u32) -> State {
+    let read = place.spool.read(move |store| {
+        let row = store.row_of(uuid(n))?.expect("a call");
+        Ok(store.row(row)?.expect("a row").state)
+    });
+    read.await.expect("readable")
+}
+
+#[tokio::test]
+async fn a_call_is_journaled_before_the_answer_and_the_same_event_again_changes_nothing() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    assert_eq!(state(&place, 1).await, State::Journaled);
+    let books = place.books().await;
+    // Retried by the service it is signed anew, and may come over another way.
+    let again = Delivery::signed(&completed(1), now() - 30, SECRET);
+    for delivery in [Delivery::of(1), again] {
+        assert_eq!(place.post(&delivery).await, 200);
+    }
+    assert_eq!(place.books().await, books);
+    assert_eq!((place.count("confirmed"), place.count("repeat")), (1, 2));
+    assert!(books.balance());
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn nothing_that_was_not_signed_by_the_service_confirms_a_call() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let good = Delivery::of(1);
+    let with = |at: usize, value: String| {
+        let mut changed = good.clone();
+        changed.headers[at].1 = value;
+        changed
+    };
+    let without = |at: usize| {
+        let mut changed = good.clone();
+        changed.headers.remove(at);
+        changed
+    };
+    let doubled = |at: usize| {
+        let mut changed = good.clone();
+        changed.headers.push(changed.headers[at].clone());
+        changed
+    };
+    let mut touched = good.clone();
+    touched.body[10] ^= 1;
+    let other = "another secret";
+    let signature = &good.headers[4].1;
+    let wrong = [
+        (401, touched),
+        (401, Delivery::signed(&completed(1), now(), other)),
+        (401, with(4, signature.to_uppercase())),
+        (401, with(4, signature.replace("sha256", "sha512"))),
+        (401, with(4, format!("sha256={}", "0".repeat(64)))),
+        (401, with(4, "sha256=zz".into())),
+        (401, with(3, (now() + 1).to_string())),
+        (401, with(3, "now".into())),
+        (401, with(1, "7d0c5bb4-5d3f-4a57-9f0b-3a1c2f1d8e10".into())),
+        (401, without(1)),
+        (401, without(2)),
+        (401, without(3)),
+        (401, without(4)),
+        (401, doubled(2)),
+        (401, doubled(4)),
+        (503, Delivery::signed(&completed(1), now() - 400, SECRET)),
+        (503, Delivery::signed(&completed(1), now() + 400, SECRET)),
+        (
+            400,
+            Delivery::of_body(b"<html>".to_vec(), "x", now(), SECRET),
+        ),
+        (400, Delivery::of_body(Vec::new(), "x", now(), SECRET)),
+    ];
+    for (status, delivery) in wrong {
+        assert_eq!(place.post(&delivery).await, status, "{delivery:?}");
+        assert_eq!(state(&place, 1).await, State::Sending, "{delivery:?}");
+    }
+    let bare = Delivery {
+        headers: Vec::new(),
+        ..good.clone()
+    };
+    assert_eq!(place.post(&bare).await, 400);
+    assert_eq!(place.post(&good).await, 200);
+    assert_eq!(state(&place, 1).await, State::Journaled);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_is_not_for_us_is_taken_and_dropped() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let event = |changes: Value| {
+        let mut event = completed(1);
+        for (key, value) in changes.as_object().expect("changes") {
+            match event.get(key) {
+                Some(_) => event[key] = value.clone(),
+                None => event["call"][key] = value.clone(),
+            }
+        }
+        Delivery::signed(&event, now(), SECRET)
+    };
+    for (changes, result) in [
+        (json!({"eventType": "LEAD_NOTE_ADDED"}), "unknown"),
+        (json!({"eventType": "CONTRACT_SIGNED_BY_PIGEON"}), "unknown"),
+        (json!({"conversationKind": "ONLINE_MEET"}), "meeting"),
+        (json!({"provider": "ASTERISK"}), "foreign"),
+        (json!({"companyId": 78}), "other_company"),
+        (
+            json!({"callId": uuid(2).to_string(), "eventId": "other"}),
+            "not_ours",
+        ),
+    ] {
+        let before = place.count(result);
+        assert_eq!(place.post(&event(changes.clone())).await, 200, "{changes}");
+        assert_eq!(place.count(result), before + 1, "{changes}");
+        assert_eq!(state(&place, 1).await, State::Sending, "{changes}");
+    }
+    let news = json!({"mood": "good", "record": {"url": "https://x"}, "callId": uuid(1)});
+    assert_eq!(place.post(&event(news)).await, 200);
+    assert_eq!(
+        state(&place, 1).await,
+        State::Journaled,
+        "unknown fields spoil nothing"
+    );
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn what_happens_to_a_lead_is_learned_once() {
+    let place = Place::start().await;
+    let event = |id: &str, kind: &str, at: i64, lead: Value| {
+        let event = json!({
+            "eventId": id, "eventType": kind, "occurredAt": at, "companyId": 77, "lead": lead,
+            "mood": {"unknown": [1]},
+        });
+        Delivery::signed(&event, now(), SECRET)
+    };
+    let holders = async || {
+        let phone = Phone::from_e164("+998901110001").expect("a number");
+        let found = place.spool.read(move |store| store.holders(&phone)).await;
+        format!("{:?}", found.expect("readable").leads())
+    };
+    let lead = json!({"id": 4001, "phone": "+998901110001"});
+    let created = event("e-1", "LEAD_CREATED", now() - 60, lead.clone());
+    for result in ["learned", "repeat"] {
+        assert_eq!(place.post(&created).await, 200);
+        assert_eq!(place.count(result), 1);
+    }
+    assert!(holders().await.contains("4001"));
+    let gone = event("e-2", "LEAD_DELETED", now() - 30, lead.clone());
+    assert_eq!(place.post(&gone).await, 200);
+    let late = event("e-3", "LEAD_ASSIGNED", now() - 40, lead);
+    assert_eq!(place.post(&late).await, 200);
+    assert!(!holders().await.contains("4001"), "deleted after that");
+    let nobody = event(
+        "e-4",
+        "LEAD_CREATED",
+        now(),
+        json!({"phone": "+998901110001"}),
+    );
+    assert_eq!(place.post(&nobody).await, 200);
+    assert_eq!(place.count("incomplete"), 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn before_anybody_knows_whose_events_are_ours_they_are_asked_to_come_again() {
+    let place = Place::start_unbound(None).await;
+    place.sent(1).await;
+    assert_eq!(place.post(&Delivery::of(1)).await, 503);
+    place.bind().await;
+    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    assert_eq!(state(&place, 1).await, State::Journaled);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn many_at_a_time_are_each_kept_once_and_a_line_carries_one() {
+    let place = Place::start().await;
+    for n in 0..40 {
+        place.sent(n).await;
+    }
+    let (twice, once): (Vec<Delivery>, Vec<Delivery>) = (
+        (0..10).map(Delivery::of).collect(),
+        (0..40).map(Delivery::of).collect(),
+    );
+    let all = twice.iter().chain(&once);
+    let statuses = join_all(all.map(|delivery| place.post(delivery))).await;
+    assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
+    assert_eq!(place.books().await.journaled, 40);
+    assert_eq!((place.count("confirmed"), place.count("repeat")), (40, 10));
+    let mut line = place.line().await;
+    assert_eq!(line.exchange(&Delivery::of(1).request()).await, 200);
+    line.ended().await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn the_same_delivery_under_another_installation_is_a_repeat() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let delivery = Delivery::of(1);
+    assert_eq!(place.post(&delivery).await, 200);
+    let mut replayed = delivery;
+    replayed.headers[2].1 = "9002".into();
+    assert_eq!(place.post(&replayed).await, 200);
+    assert_eq!((place.count("confirmed"), place.count("repeat")), (1, 1));
+    place.stop().await;
+}

@@ -1,0 +1,209 @@
+//! Whoever is slow, huge, half or many does not keep the service out.
+
+use super::line::{Line, soon};
+use super::place::{Delivery, PLACES, Place, SECRET, completed, now};
+use callbridge_webhook::http::{BODY_BYTES_FREE, BODY_BYTES_MAX, BUDGET_BYTES, PASSED_OVER_MAX};
+use futures_util::future::join_all;
+
+/// Where floods come from.
+const ELSEWHERE: [u8; 4] = [127, 0, 0, 2];
+
+#[tokio::test]
+async fn a_huge_body_is_refused_before_it_is_read_and_one_that_hides_its_length_soon_after() {
+    let place = Place::start().await;
+    let mut line = place.line().await;
+    line.send(&Delivery::of(1).head(PASSED_OVER_MAX + 1)).await;
+    assert_eq!(line.status().await, Some(413));
+    let mut long = Delivery::of(1);
+    long.body.resize(BODY_BYTES_MAX + 1, b' ');
+    assert_eq!(place.post(&long).await, 413, "read over, and told");
+    let mut hidden = place.line().await;
+    let head = String::from_utf8(Delivery::of(1).head(0)).expect("text");
+    let head = head.replace("Content-Length: 0", "Transfer-Encoding: chunked");
+    hidden.send(head.as_bytes()).await;
+    let chunk = [b"40000\r\n".to_vec(), vec![b'x'; 0x40000], b"\r\n".to_vec()].concat();
+    for _ in 0..70 {
+        // The line may be cut at any of them.
+        hidden.send(&chunk).await;
+    }
+    assert!(matches!(hidden.status().await, Some(413) | None));
+    assert_eq!(place.count("too_large"), 3);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn other_paths_and_methods_are_told_so() {
+    let place = Place::start().await;
+    let mut wrong = Delivery::of(1);
+    wrong.path = "/webhook";
+    assert_eq!(place.post(&wrong).await, 404);
+    wrong.path = "/webhooks/?from=crm";
+    assert_eq!(place.post(&wrong).await, 200);
+    let get = b"GET /webhooks HTTP/1.1\r\nHost: here\r\n\r\n";
+    assert_eq!(place.line().await.exchange(get).await, 405);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_body_that_stops_half_way_is_cut_and_changes_nothing() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let delivery = Delivery::of(1);
+    let mut half = place.line().await;
+    half.send(&delivery.head(delivery.body.len())).await;
+    half.send(&delivery.body[..delivery.body.len() / 2]).await;
+    // The rest never comes, and the line is held open.
+    assert_eq!(half.status().await, Some(408));
+    assert_eq!(place.books().await.journaled, 0);
+    drop(half);
+    let mut gone = place.line().await;
+    gone.send(&delivery.head(delivery.body.len())).await;
+    drop(gone);
+    assert_eq!(place.post(&delivery).await, 200);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_head_without_end_and_one_that_is_too_long_end_the_line() {
+    let place = Place::start().await;
+    let mut slow = place.line().await;
+    slow.send(b"POST /webhooks HTTP/1.1\r\nX-Slow: ").await;
+    let mut long = place.line().await;
+    long.send(b"POST /webhooks HTTP/1.1\r\n").await;
+    let line = format!("X-Long: {}\r\n", "x".repeat(8_000));
+    let mut sent = 0;
+    while sent < 40 && long.send(line.as_bytes()).await {
+        sent += 1;
+    }
+    long.ended().await;
+    let mut many = place.line().await;
+    let heads = (0..200).map(|n| format!("X-Many-{n}: 1\r\n"));
+    let request = format!(
+        "POST /webhooks HTTP/1.1\r\n{}\r\n",
+        heads.collect::<String>()
+    );
+    many.send(request.as_bytes()).await;
+    many.ended().await;
+    let mut noise = place.line().await;
+    noise
+        .send(&[0x16, 3, 1, 0, 200, 0, 0, 0, 13, 10, 13, 10])
+        .await;
+    noise.ended().await;
+    slow.ended().await;
+    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn more_silent_lines_than_there_are_places_do_not_keep_a_delivery_out() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let mut silent = Vec::new();
+    for _ in 0..2 * PLACES {
+        let mut line = place.line().await;
+        line.send(b"POST /webhooks HTTP/1.1\r\n").await;
+        silent.push(line);
+    }
+    assert_eq!(place.post(&Delivery::of(1)).await, 200);
+    assert_eq!(place.books().await.journaled, 1);
+    let ends = silent.iter_mut().map(Line::ended);
+    soon("the end of all, by the time of a head", join_all(ends)).await;
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_from_elsewhere_cuts_no_delivery_however_long_it_takes_to_come() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let mut slow = place.line().await;
+    let request = Delivery::of(1).request();
+    let (first, rest) = request.split_at(40);
+    slow.send(first).await;
+    let mut flood = std::collections::VecDeque::new();
+    for _ in 0..20 * PLACES {
+        flood.push_back(Line::open_from(ELSEWHERE, place.addr).await);
+        if flood.len() > 2 * PLACES {
+            flood.pop_front();
+        }
+    }
+    assert_eq!(slow.exchange(rest).await, 200);
+    assert_eq!(place.books().await.journaled, 1);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn a_flood_by_the_same_address_leaves_a_delivery_the_time_of_half_the_places() {
+    let place = Place::start().await;
+    let mut flood = Vec::new();
+    for _ in 0..2 * PLACES {
+        flood.push(place.line().await);
+    }
+    for n in 0..10 {
+        place.sent(n).await;
+        let mut slow = place.line().await;
+        for _ in 0..PLACES / 2 - 1 {
+            flood.push(place.line().await);
+        }
+        assert_eq!(slow.exchange(&Delivery::of(n).request()).await, 200);
+        flood.drain(..PLACES / 2);
+    }
+    assert_eq!(place.books().await.journaled, 10);
+    place.stop().await;
+}
+
+/// A delivery that nobody signed, of this many bytes.
+fn unsigned(bytes: usize) -> Delivery {
+    let mut delivery = Delivery::signed(&completed(1), now(), "another secret");
+    delivery.body.resize(bytes, b' ');
+    delivery
+}
+
+#[tokio::test]
+async fn bodies_beyond_the_budget_come_again_and_ordinary_events_are_taken_meanwhile() {
+    let place = Place::start().await;
+    let most = BUDGET_BYTES / (BODY_BYTES_MAX - BODY_BYTES_FREE);
+    let many = most + 10;
+    assert!(many < PLACES);
+    let mut n = 0;
+    // A machine that is too slow for so many at a time has them cut for their slowness first.
+    while place.count("no_room") == 0 {
+        assert!(n < 20, "no body was ever too much");
+        let unsigned = unsigned(BODY_BYTES_MAX);
+        let mut held = Vec::new();
+        for _ in 0..many {
+            let mut line = Line::open_from(ELSEWHERE, place.addr).await;
+            line.send(&unsigned.head(BODY_BYTES_MAX)).await;
+            line.send(&unsigned.body[1..]).await;
+            held.push(line);
+        }
+        place.sent(n).await;
+        assert_eq!(place.post(&Delivery::of(n)).await, 200);
+        n += 1;
+        let ends = held.iter_mut().map(async |line| {
+            line.send(b" ").await;
+            line.status().await
+        });
+        for status in soon("their answers", join_all(ends)).await {
+            let may_come_again = matches!(status, Some(401 | 408 | 503) | None);
+            assert!(may_come_again, "{status:?}");
+        }
+    }
+    // What one has given back is there for the next.
+    place.sent(n).await;
+    let mut large = completed(n);
+    large["mood"] = "x".repeat(BODY_BYTES_MAX - 2 * BODY_BYTES_FREE).into();
+    let large = Delivery::signed(&large, now(), SECRET);
+    assert_eq!(place.post(&large).await, 200);
+    place.stop().await;
+}
+
+#[tokio::test]
+async fn lines_that_stay_open_do_not_hold_up_the_end() {
+    let place = Place::start().await;
+    let mut idle = place.line().await;
+    let mut half = place.line().await;
+    half.send(b"POST /webhooks HTTP/1.1\r\n").await;
+    place.stop().await;
+    idle.ended().await;
+    half.ended().await;
+}

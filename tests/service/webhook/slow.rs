@@ -1,0 +1,35 @@
+//! Events while the disk takes its time.
+
+use super::line::soon;
+use super::place::{Delivery, Place};
+use std::sync::mpsc;
+
+#[tokio::test]
+async fn a_disk_that_takes_its_time_is_answered_503_in_time_and_the_event_is_kept_once() {
+    let place = Place::start().await;
+    place.sent(1).await;
+    let books = place.books().await;
+    // What is written waits behind this, as behind a disk that hangs.
+    let (free, held) = mpsc::sync_channel::<()>(1);
+    let (begun, begins) = tokio::sync::oneshot::channel();
+    let spool = place.spool.clone();
+    let holding = tokio::spawn(async move {
+        let hold = spool.read(move |_| {
+            let _ = begun.send(());
+            let _ = held.recv();
+            Ok(())
+        });
+        hold.await.expect("readable");
+    });
+    soon("the disk to hang", begins).await.expect("it hangs");
+    let status = soon("an answer", place.post(&Delivery::of(1))).await;
+    // The disk hangs still: nobody waited for it longer than the service waits for us (§6.9.2).
+    assert_eq!(status, 503, "it comes again");
+    free.send(()).expect("it waits");
+    soon("the disk", holding).await.expect("no panic");
+    assert_eq!(place.post(&Delivery::of(1)).await, 200, "come again");
+    let now = place.books().await;
+    assert_eq!(now.journaled, books.journaled + 1, "{now:?}");
+    assert!(now.balance());
+    place.stop().await;
+}
