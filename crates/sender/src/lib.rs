@@ -33,7 +33,8 @@
 //! | `rights` | what the token may do, looked at again and again |
 //! | [`token_probe`] | `token/info` where no daemon runs |
 //! | [`status`] | what is shown |
-//! | [`token`] | where the token comes from, and whether it is another now; [`token_update`]: of a keeper |
+//! | [`token`] | where the token comes from, and whether it is another now |
+//! | [`token_update`] | what a keeper tells of it |
 
 pub mod asking;
 mod budget;
