@@ -3,14 +3,14 @@
 use super::confirmation::Confirmation;
 use super::errands::Errands;
 use super::flight::Flights;
-use super::gate::Line;
-use super::pause_cause::Permit;
+use super::gate::Gate;
+use super::pause_cause::Admission;
 use super::plan::{Decision, Lane, Load, Task};
 use super::reconciliation::WORTH;
 use super::rights::Rights;
 use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
-use super::troubles::{Flying, Gate, Part};
+use super::troubles::{Flying, Part, PartAdmission};
 use callbridge_leads::errand::due::{Errand, Urgency};
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Head, Unconfirmed};
@@ -56,7 +56,7 @@ pub(super) struct Choice<'a> {
     pub(super) head: &'a Head,
     pub(super) load: Load,
     pub(super) dry_run: bool,
-    pub(super) line: &'a Line,
+    pub(super) gate: &'a Gate,
     pub(super) tokens: &'a KnownTokens,
     pub(super) rights: &'a Rights,
     pub(super) flights: &'a Flights,
@@ -74,23 +74,23 @@ impl<'a> Choice<'a> {
     }
 
     /// The best of what may go out.
-    pub(super) fn choose(&self, permit: Permit, flying: &[Flying]) -> Option<(Lane, Task)> {
-        let picked = match permit {
-            Permit::Trial { polls_first } => {
+    pub(super) fn choose(&self, admission: Admission, flying: &[Flying]) -> Option<(Lane, Task)> {
+        let picked = match admission {
+            Admission::Trial { polls_first } => {
                 let open = Open {
                     polls: !self.rights.polls_barred(self.now.boot),
                     ..Open::ALL
                 };
                 self.pick(polls_first, open)
             }
-            Permit::Probe => {
+            Admission::Probe => {
                 let asked = self.asked_in_outage();
                 asked.or_else(|| self.pick_probe(flying))
             }
             _ => self.pick_any(self.open(flying)),
         };
         // what the token may do now can wait for what cannot
-        let looks = permit == Permit::Calls && self.rights.is_due(self.now.boot);
+        let looks = admission == Admission::Calls && self.rights.is_due(self.now.boot);
         let first = picked.as_ref().is_some_and(|(lane, _)| *lane <= Lane::Live);
         match looks && !first {
             true => Some((Lane::Token, Task::TokenInfo)),
@@ -100,8 +100,8 @@ impl<'a> Choice<'a> {
 
     /// What works of the service, as far as is known.
     fn open(&self, flying: &[Flying]) -> Open {
-        let troubles = self.line.troubles();
-        let open = |part| troubles.gate(self.now.boot, part, flying) == Gate::Open;
+        let troubles = self.gate.troubles();
+        let open = |part| troubles.admission(self.now.boot, part, flying) == PartAdmission::AtOnce;
         Open {
             submissions: open(Part::Submissions),
             polls: open(Part::Polls) && !self.rights.polls_barred(self.now.boot),
@@ -127,11 +127,11 @@ impl<'a> Choice<'a> {
 
     /// While nothing works, what was asked longest ago; the token's record where no call waits.
     fn pick_probe(&self, flying: &[Flying]) -> Option<(Lane, Task)> {
-        let troubles = self.line.troubles();
+        let troubles = self.gate.troubles();
         let barred = self.rights.polls_barred(self.now.boot);
         let open = |part: &Part| {
             let may = *part != Part::Polls || !barred;
-            may && troubles.gate(self.now.boot, *part, flying) == Gate::Open
+            may && troubles.admission(self.now.boot, *part, flying) == PartAdmission::AtOnce
         };
         let mut parts = [Part::Submissions, Part::Polls, Part::Sweeps];
         parts.sort_by_key(|part| troubles.asked(*part));
@@ -158,7 +158,7 @@ impl<'a> Choice<'a> {
 
     /// The journal can be read for what nothing else can find.
     fn may_look(&self) -> bool {
-        let troubles = self.line.troubles();
+        let troubles = self.gate.troubles();
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
@@ -167,7 +167,7 @@ impl<'a> Choice<'a> {
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_sweep(&self) -> bool {
-        let fails = self.line.troubles().fails(Part::Sweeps);
+        let fails = self.gate.troubles().fails(Part::Sweeps);
         self.confirmation.ways().is_on(self.now.wall) && !fails && !self.dry_run
     }
 
@@ -277,7 +277,7 @@ impl<'a> Choice<'a> {
         let due = due.or_else(|| self.due());
         let due = due.filter(|_| open.polls);
         // and now and then one is asked for all the same, to see whether they still fail
-        let probes = due.is_some() && self.line.troubles().fails(Part::Polls);
+        let probes = due.is_some() && self.gate.troubles().fails(Part::Polls);
         if let Some(sweep) = sweep.filter(|_| enough && !probes) {
             return Some(sweep);
         }
@@ -318,9 +318,9 @@ impl<'a> Choice<'a> {
         });
         let flying = self.flights.flying();
         let gates = Part::ALL.into_iter().filter_map(|part| {
-            match self.line.troubles().gate(self.now.boot, part, &flying) {
-                Gate::From(at) => Some(at),
-                Gate::Open | Gate::Answer => None,
+            match self.gate.troubles().admission(self.now.boot, part, &flying) {
+                PartAdmission::From(at) => Some(at),
+                PartAdmission::AtOnce | PartAdmission::Answer => None,
             }
         });
         let looks = [
@@ -340,7 +340,7 @@ impl<'a> Choice<'a> {
     /// What a command asks while calls are tried one by one, for none is taken.
     fn asked_in_outage(&self) -> Option<(Lane, Task)> {
         let errand = self.errands.first_asked()?;
-        let asks = self.line.refuses_calls_alone() && !self.dry_run;
+        let asks = self.gate.refuses_calls_alone() && !self.dry_run;
         let may = asks && self.may_go(&errand);
         may.then(|| (Lane::Errand, Task::Errand(Box::new(errand))))
     }

@@ -10,9 +10,9 @@ use super::choice::Choice;
 use super::confirmation::Confirmation;
 use super::errands::Errands;
 use super::flight::{Flight, Flights};
-use super::gate::Line;
+use super::gate::Gate;
 use super::memory::{Memory, Recollection, Remembered};
-use super::pause_cause::Permit;
+use super::pause_cause::Admission;
 use super::plan::{Decision, Known, Lane, Load, Settings, Task};
 use super::retry::Retry;
 use super::rights::Rights;
@@ -49,7 +49,7 @@ pub struct Before {
 pub struct Core {
     pub(super) settings: Settings,
     pub(super) budget: Budget,
-    pub(super) line: Line,
+    pub(super) gate: Gate,
     pub(super) retry: Retry,
     pub(super) tokens: KnownTokens,
     pub(super) flights: Flights,
@@ -71,7 +71,7 @@ impl Core {
             retry: Retry::new(settings.seed),
             settings,
             budget,
-            line: Line::new(memory.streaks),
+            gate: Gate::new(memory.streaks),
             tokens: KnownTokens::new(
                 known.binding,
                 memory.token,
@@ -87,7 +87,7 @@ impl Core {
             load: Load::default(),
             memory: Remembered::new(known.memory, doubts),
         };
-        core.line.token(false);
+        core.gate.token(false);
         core.remember(now, &mut ops);
         (core, ops)
     }
@@ -120,7 +120,7 @@ impl Core {
             now: now.wall,
             tokens: self.tokens.living(now).cloned().collect(),
             ripe_before: self.confirmation.ripe_before(now, self.load),
-            untried_first: self.line.troubles().next(Part::Submissions).is_some(),
+            untried_first: self.gate.troubles().next(Part::Submissions).is_some(),
         }
     }
 
@@ -132,25 +132,25 @@ impl Core {
         self.budget.look_at_clock(now);
         self.look_at(head);
         let barred = self.rights.polls_barred(now.boot);
-        let only_sweeps = barred || self.line.troubles().next(Part::Polls).is_some();
+        let only_sweeps = barred || self.gate.troubles().next(Part::Polls).is_some();
         self.confirmation.look(head.hooked, only_sweeps);
         self.look_for_ways(now);
         let flying = self.flights.flying();
-        let permit = self.line.permit(now.boot, &flying);
-        match permit {
-            Permit::Calls | Permit::Probe if !self.flights.has_room(now) => {
+        let admission = self.gate.admission(now.boot, &flying);
+        match admission {
+            Admission::Calls | Admission::Probe if !self.flights.has_room(now) => {
                 return Decision::WaitUntil(now.boot + ROOM_LOOK);
             }
-            Permit::Calls | Permit::Probe | Permit::Trial { .. } => {}
-            Permit::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
-            Permit::Until(at) => return Decision::WaitUntil(at),
-            Permit::Answer | Permit::Token => return Decision::Idle,
+            Admission::Calls | Admission::Probe | Admission::Trial { .. } => {}
+            Admission::Ask => return self.budget.take(now, Lane::Token, Task::TokenInfo),
+            Admission::Until(at) => return Decision::WaitUntil(at),
+            Admission::Answer | Admission::Token => return Decision::Idle,
         }
         let choice = self.choice(now, head);
         if let Some(orphan) = choice.orphan() {
             return Decision::Revive(Box::new(orphan.clone()));
         }
-        let Some((lane, task)) = choice.choose(permit, &flying) else {
+        let Some((lane, task)) = choice.choose(admission, &flying) else {
             return choice.wait();
         };
         match self.budget.take(now, lane, task) {
@@ -167,7 +167,7 @@ impl Core {
             head,
             load: self.load,
             dry_run: self.settings.dry_run,
-            line: &self.line,
+            gate: &self.gate,
             tokens: &self.tokens,
             rights: &self.rights,
             flights: &self.flights,
@@ -188,19 +188,19 @@ impl Core {
 
     /// The CRM takes no calls, and what commands ask is asked all the same.
     pub fn asks_all_the_same(&self) -> bool {
-        self.line.refuses_calls_alone() && !self.settings.dry_run
+        self.gate.refuses_calls_alone() && !self.settings.dry_run
     }
 
     /// What the spool says of the calls that wait.
     fn look_at(&mut self, head: &Head) {
         let ready = head.live.is_some() || head.backlog.is_some();
         self.load = Load {
-            loaded: ready && !self.line.troubles().fails(Part::Submissions),
+            loaded: ready && !self.gate.troubles().fails(Part::Submissions),
             unsent: head.ready + head.sending,
             waiting: head.submitted,
         };
         if !ready && self.load.unsent == 0 {
-            self.line.nothing_waits(Part::Submissions);
+            self.gate.nothing_waits(Part::Submissions);
         }
     }
 
@@ -208,11 +208,11 @@ impl Core {
     fn look_for_ways(&mut self, now: Now) {
         let gone = self.rights.polls_barred(now.boot)
             && self.load.waiting > 0
-            && self.line.is_open()
+            && self.gate.is_flowing()
             && !self.confirmation.works_without_polls(now);
         if gone && let Some(why) = self.rights.take_bar() {
             let halt = Halt::NoGrant(Endpoint::Poll);
-            self.line.halted(now.boot, halt, &why);
+            self.gate.halted(now.boot, halt, &why);
         }
     }
 
@@ -227,9 +227,9 @@ impl Core {
         let Some(replaced) = self.tokens.replace(token) else {
             return;
         };
-        self.line.token(present);
+        self.gate.token(present);
         if let Some(until) = replaced.refused_until {
-            self.line.refused_before(until);
+            self.gate.refused_before(until);
         }
         self.confirmation.token_replaced(replaced.renewed);
         self.rights.forget_token();
@@ -242,7 +242,7 @@ impl Core {
             window: Some(self.budget.window()),
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
-            streaks: self.line.streaks(),
+            streaks: self.gate.streaks(),
             token: self.tokens.last().cloned(),
             refused: self.tokens.refused().cloned(),
         };
@@ -266,12 +266,12 @@ impl Core {
 
     /// Whether anything may go out is not known before the answer about the token comes.
     pub fn is_asking(&self) -> bool {
-        self.line.is_asking()
+        self.gate.is_probing()
     }
 
     /// What to show.
     pub fn status(&self, now: Now, head: &Head) -> SenderStatus {
-        let cause = self.line.pause_cause();
+        let cause = self.gate.pause_cause();
         let mut pause = cause.map(|(cause, why)| Pause {
             reason: status::word(cause).to_owned(),
             cure: status::cure(cause, why),
@@ -308,7 +308,7 @@ impl Core {
     /// What fails while the rest works, in words.
     fn troubles(&self, now: Now) -> Vec<Trouble> {
         let (beside, barred) = (
-            self.line.beside(),
+            self.gate.beside(),
             self.rights
                 .trouble(self.confirmation.ways().is_readable(now.wall)),
         );
@@ -334,7 +334,7 @@ impl Core {
         let Task::Submit(row) = flight.plan.task else {
             return Context::default();
         };
-        let troubles = self.line.troubles();
+        let troubles = self.gate.troubles();
         Context {
             failures: self.retry.failures(row),
             share: troubles.feared(row),

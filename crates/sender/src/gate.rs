@@ -1,10 +1,10 @@
-//! Whether anything may go out: open, paused with a probe a minute, or one trial in between.
+//! The circuit breaker: traffic flows, is paused with a probe a minute, or half open for one trial.
 //!
 //! ```text
-//! Asking ──token/info fine──▶ Open ──401, 403, 404, 429, five refusals──▶ Paused
-//!    ▲                          ▲                                           │ probe
-//!    └── another token          └── the call passes ── Trial ◀──────────────┘ fine
-//!                                                        └── the same again ──▶ Paused
+//! Probing ──token/info fine──▶ Flowing ──401, 403, 404, 429, five refusals──▶ Paused
+//!    ▲                            ▲                                             │ probe
+//!    └── another token            └── the call passes ── HalfOpen ◀─────────────┘ fine
+//!                                                            └── the same again ──▶ Paused
 //! ```
 //! Within one pause, from the first probe on, probes and trials are at least a minute apart. A
 //! trial is the next probe itself where token/info said that all is well and the call still failed.
@@ -12,9 +12,9 @@
 //! [`super::troubles`].
 
 use super::outage::Failure;
-use super::pause_cause::{Cause, Permit, phase, trial};
+use super::pause_cause::{Admission, PauseCause, phase, trial};
 use super::schedule::PROBE;
-use super::troubles::{Extent, Flying, Gate, Part, Trouble, Troubles};
+use super::troubles::{Extent, Flying, Part, PartAdmission, Trouble, Troubles};
 use super::verdict::Halt;
 use callbridge_crm::Endpoint;
 use callbridge_model::Reason;
@@ -39,16 +39,16 @@ enum Probe {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum State {
-    Asking,
-    Open,
+    Probing,
+    Flowing,
     /// `quietly`: token/info said that all is well, so there is nothing to show.
-    Trial {
-        of: Cause,
+    HalfOpen {
+        of: PauseCause,
         why: String,
         quietly: bool,
     },
     Paused {
-        cause: Cause,
+        cause: PauseCause,
         why: String,
         by: Probe,
         next: Duration,
@@ -57,7 +57,7 @@ enum State {
 
 /// Whether anything may go out.
 #[derive(Debug)]
-pub struct Line {
+pub struct Gate {
     state: State,
     /// The token's record was read and found good.
     known: bool,
@@ -89,11 +89,11 @@ pub struct Passed {
     pub first: bool,
 }
 
-impl Line {
-    /// A line whose token is not known yet.
+impl Gate {
+    /// A gate whose token is not known yet.
     pub fn new(streaks: [Streak; 2]) -> Self {
         Self {
-            state: State::Asking,
+            state: State::Probing,
             known: false,
             troubles: Troubles::default(),
             too_many: 0,
@@ -114,36 +114,41 @@ impl Line {
 
     /// What may go out, with these requests under way. Nothing but the question whose it is goes
     /// out with a token that is not known yet, whatever the answers to the one before it say.
-    pub fn permit(&self, now: Duration, flying: &[Flying]) -> Permit {
-        let calls = |permit| matches!(permit, Permit::Calls | Permit::Probe | Permit::Trial { .. });
-        match self.permitted(now, flying) {
-            permit if calls(permit) && !self.known && !flying.is_empty() => Permit::Answer,
-            permit if calls(permit) && !self.known => Permit::Ask,
-            permit => permit,
+    pub fn admission(&self, now: Duration, flying: &[Flying]) -> Admission {
+        let calls = |admission| {
+            matches!(
+                admission,
+                Admission::Calls | Admission::Probe | Admission::Trial { .. }
+            )
+        };
+        match self.admitted(now, flying) {
+            admission if calls(admission) && !self.known && !flying.is_empty() => Admission::Answer,
+            admission if calls(admission) && !self.known => Admission::Ask,
+            admission => admission,
         }
     }
 
-    fn permitted(&self, now: Duration, flying: &[Flying]) -> Permit {
+    fn admitted(&self, now: Duration, flying: &[Flying]) -> Admission {
         let under_way = flying.len();
         match &self.state {
-            State::Asking => match self.troubles.gate(now, Part::Token, flying) {
-                Gate::Open if under_way == 0 => Permit::Ask,
-                Gate::From(at) => Permit::Until(at),
-                Gate::Open | Gate::Answer => Permit::Answer,
+            State::Probing => match self.troubles.admission(now, Part::Token, flying) {
+                PartAdmission::AtOnce if under_way == 0 => Admission::Ask,
+                PartAdmission::From(at) => Admission::Until(at),
+                PartAdmission::AtOnce | PartAdmission::Answer => Admission::Answer,
             },
-            State::Trial { of, .. } if under_way == 0 => trial(*of),
-            State::Trial { .. } => Permit::Answer,
-            State::Open if self.troubles.is_whole() => Permit::Probe,
-            State::Open => Permit::Calls,
+            State::HalfOpen { of, .. } if under_way == 0 => trial(*of),
+            State::HalfOpen { .. } => Admission::Answer,
+            State::Flowing if self.troubles.is_whole() => Admission::Probe,
+            State::Flowing => Admission::Calls,
             State::Paused {
                 by: Probe::Never, ..
-            } => Permit::Token,
-            State::Paused { next, .. } if now < *next => Permit::Until(*next),
-            State::Paused { .. } if under_way > 0 => Permit::Answer,
+            } => Admission::Token,
+            State::Paused { next, .. } if now < *next => Admission::Until(*next),
+            State::Paused { .. } if under_way > 0 => Admission::Answer,
             State::Paused {
                 by: Probe::TokenInfo,
                 ..
-            } => Permit::Ask,
+            } => Admission::Ask,
             State::Paused {
                 cause,
                 by: Probe::Call,
@@ -158,14 +163,14 @@ impl Line {
             self.troubles.sent(now, part);
         }
         match &self.state {
-            State::Open => {}
-            State::Asking | State::Trial { .. } => self.due = now + PROBE,
+            State::Flowing => {}
+            State::Probing | State::HalfOpen { .. } => self.due = now + PROBE,
             State::Paused { cause, why, by, .. } => {
                 let early = now < self.due;
                 self.due = now + if early { 2 * PROBE } else { PROBE };
                 if *by == Probe::Call {
                     let (of, why) = (*cause, why.clone());
-                    self.state = State::Trial {
+                    self.state = State::HalfOpen {
                         of,
                         why,
                         quietly: false,
@@ -179,10 +184,10 @@ impl Line {
     pub fn token(&mut self, present: bool) {
         self.known = false;
         self.state = if present {
-            State::Asking
+            State::Probing
         } else {
             paused(
-                Cause::TokenMissing,
+                PauseCause::TokenMissing,
                 String::new(),
                 Probe::Never,
                 Duration::ZERO,
@@ -192,7 +197,7 @@ impl Line {
 
     /// This token was refused before the last end; it is asked about again at this moment.
     pub fn refused_before(&mut self, next: Duration) {
-        let cause = Cause::Halt(Halt::TokenRefused);
+        let cause = PauseCause::Halt(Halt::TokenRefused);
         self.state = paused(cause, "401".to_owned(), Probe::TokenInfo, next);
     }
 
@@ -202,13 +207,13 @@ impl Line {
         self.too_many = 0;
         self.troubles.passed(now, Part::Token, None, true);
         let of = match &self.state {
-            State::Open | State::Trial { .. } => return,
-            State::Asking => None,
+            State::Flowing | State::HalfOpen { .. } => return,
+            State::Probing => None,
             State::Paused { cause, .. } => Some(*cause),
         };
         self.state = match of {
-            None => State::Open,
-            Some(of) => State::Trial {
+            None => State::Flowing,
+            Some(of) => State::HalfOpen {
                 of,
                 why: String::new(),
                 quietly: true,
@@ -219,7 +224,7 @@ impl Line {
     /// The token is another company's: not used any more.
     pub fn wrong_company(&mut self, why: String) {
         self.troubles.spoke();
-        self.state = paused(Cause::WrongCompany, why, Probe::Never, Duration::ZERO);
+        self.state = paused(PauseCause::WrongCompany, why, Probe::Never, Duration::ZERO);
     }
 
     /// The service works: it gave an answer about a call.
@@ -232,25 +237,25 @@ impl Line {
             self.troubles.passed(now, part, call, first);
         }
         match &self.state {
-            State::Asking | State::Open | State::Paused { .. } => {}
-            State::Trial {
-                of: Cause::Refused(kind),
+            State::Probing | State::Flowing | State::Paused { .. } => {}
+            State::HalfOpen {
+                of: PauseCause::Refused(kind),
                 why,
                 ..
             } if phase(*kind) != Some(passed.endpoint) => {
                 // the other phase went well: that says nothing yet
-                let cause = Cause::Refused(*kind);
+                let cause = PauseCause::Refused(*kind);
                 self.state = paused(cause, why.clone(), Probe::Call, self.due);
             }
             // a call that is taken says nothing of what can be asked about it
-            State::Trial {
-                of: of @ Cause::Halt(Halt::NoGrant(Endpoint::Poll)),
+            State::HalfOpen {
+                of: of @ PauseCause::Halt(Halt::NoGrant(Endpoint::Poll)),
                 why,
                 ..
             } if passed.endpoint == Endpoint::Submit => {
                 self.state = paused(*of, why.clone(), Probe::Call, self.due);
             }
-            State::Trial { .. } => self.state = State::Open,
+            State::HalfOpen { .. } => self.state = State::Flowing,
         }
     }
 
@@ -275,7 +280,7 @@ impl Line {
         if count >= REFUSALS_MAX {
             self.troubles.spoke();
             self.too_many = 0;
-            self.pause(passed.now, Cause::Refused(kind), why.to_owned());
+            self.pause(passed.now, PauseCause::Refused(kind), why.to_owned());
         } else {
             self.passed(passed);
         }
@@ -295,14 +300,15 @@ impl Line {
             self.troubles.failed(now, part, failure, waiting, shorter);
         }
         match &mut self.state {
-            State::Asking | State::Open => {}
-            State::Trial {
-                of: Cause::TooMany, ..
-            } => self.state = State::Open,
+            State::Probing | State::Flowing => {}
+            State::HalfOpen {
+                of: PauseCause::TooMany,
+                ..
+            } => self.state = State::Flowing,
             // that says nothing of what is tried
-            State::Trial { of, why, .. } => {
+            State::HalfOpen { of, why, .. } => {
                 let by = match of {
-                    Cause::Refused(_) => Probe::Call,
+                    PauseCause::Refused(_) => Probe::Call,
                     _ => Probe::TokenInfo,
                 };
                 let next = self.due.max(now.boot + FIRST_PROBE);
@@ -322,9 +328,9 @@ impl Line {
     /// How long until the next submission that tells whether a trouble is over.
     pub fn until_probe(&self, now: Duration) -> Option<Duration> {
         let next = match &self.state {
-            State::Trial { .. } => Some(now + PROBE),
+            State::HalfOpen { .. } => Some(now + PROBE),
             State::Paused { next, .. } => Some(*next),
-            State::Asking | State::Open => self.troubles.next(Part::Submissions),
+            State::Probing | State::Flowing => self.troubles.next(Part::Submissions),
         };
         next.map(|at| at.saturating_sub(now))
     }
@@ -332,7 +338,7 @@ impl Line {
     /// The service stops us.
     pub fn halted(&mut self, now: Duration, halt: Halt, why: &str) {
         self.troubles.spoke();
-        self.pause(now, Cause::Halt(halt), why.to_owned());
+        self.pause(now, PauseCause::Halt(halt), why.to_owned());
     }
 
     /// 429: nothing goes out for as long as `wait` says of so many in a row.
@@ -345,8 +351,8 @@ impl Line {
             Probe::TokenInfo
         };
         match &self.state {
-            State::Asking | State::Open | State::Trial { .. } => {
-                self.state = paused(Cause::TooMany, String::new(), by, next);
+            State::Probing | State::Flowing | State::HalfOpen { .. } => {
+                self.state = paused(PauseCause::TooMany, String::new(), by, next);
             }
             State::Paused {
                 cause,
@@ -360,41 +366,43 @@ impl Line {
         }
     }
 
-    /// The token in use is asked about: its answer opens the line, or says what is wrong.
-    pub fn is_asking(&self) -> bool {
-        self.state == State::Asking
+    /// The token in use is asked about: its answer opens the gate, or says what is wrong.
+    pub fn is_probing(&self) -> bool {
+        self.state == State::Probing
     }
 
     /// Nothing stands in the way of calls but troubles of the service.
-    pub fn is_open(&self) -> bool {
-        self.state == State::Open
+    pub fn is_flowing(&self) -> bool {
+        self.state == State::Flowing
     }
 
     /// Why nothing goes out, or no call does, and the words that came with it.
-    pub fn pause_cause(&self) -> Option<(Cause, &str)> {
+    pub fn pause_cause(&self) -> Option<(PauseCause, &str)> {
         let own = match &self.state {
-            State::Asking | State::Open | State::Trial { quietly: true, .. } => None,
-            State::Trial { of: cause, why, .. } | State::Paused { cause, why, .. } => {
+            State::Probing | State::Flowing | State::HalfOpen { quietly: true, .. } => None,
+            State::HalfOpen { of: cause, why, .. } | State::Paused { cause, why, .. } => {
                 Some((*cause, why.as_str()))
             }
         };
         let first = |cause| {
             matches!(
                 cause,
-                Cause::TokenMissing | Cause::WrongCompany | Cause::Halt(Halt::TokenRefused)
+                PauseCause::TokenMissing
+                    | PauseCause::WrongCompany
+                    | PauseCause::Halt(Halt::TokenRefused)
             )
         };
         let outage = self
             .troubles
             .outage()
             .filter(|_| !own.is_some_and(|it| first(it.0)));
-        outage.map_or(own, |(extent, why)| Some((Cause::Outage(extent), why)))
+        outage.map_or(own, |(extent, why)| Some((PauseCause::Outage(extent), why)))
     }
 
     /// The service takes no calls, and nothing else stands in the way.
     pub fn refuses_calls_alone(&self) -> bool {
         let cause = self.pause_cause().map(|(cause, _)| cause);
-        cause == Some(Cause::Outage(Extent::Submissions))
+        cause == Some(PauseCause::Outage(Extent::Submissions))
     }
 
     /// What fails while the rest works.
@@ -402,44 +410,46 @@ impl Line {
         self.troubles.beside()
     }
 
-    fn pause(&mut self, now: Duration, cause: Cause, why: String) {
-        let again = matches!(&self.state, State::Trial { of, .. } if *of == cause);
+    fn pause(&mut self, now: Duration, cause: PauseCause, why: String) {
+        let again = matches!(&self.state, State::HalfOpen { of, .. } if *of == cause);
         let by = match cause {
-            Cause::Refused(_) => Probe::Call,
-            Cause::TokenMissing | Cause::WrongCompany => Probe::Never,
+            PauseCause::Refused(_) => Probe::Call,
+            PauseCause::TokenMissing | PauseCause::WrongCompany => Probe::Never,
             // token/info said that all is well, and it was not: the call itself is the probe
-            Cause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) if again && self.known => {
+            PauseCause::Halt(Halt::NoGrant(_) | Halt::WrongAddress) if again && self.known => {
                 Probe::Call
             }
-            Cause::Halt(_) | Cause::Outage(_) | Cause::TooMany => Probe::TokenInfo,
+            PauseCause::Halt(_) | PauseCause::Outage(_) | PauseCause::TooMany => Probe::TokenInfo,
         };
         let soon = match cause {
-            Cause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
-            Cause::TokenMissing
-            | Cause::WrongCompany
-            | Cause::Outage(_)
-            | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
-            | Cause::TooMany
-            | Cause::Refused(_) => PROBE,
+            PauseCause::Halt(Halt::NoGrant(_)) => FIRST_PROBE,
+            PauseCause::TokenMissing
+            | PauseCause::WrongCompany
+            | PauseCause::Outage(_)
+            | PauseCause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+            | PauseCause::TooMany
+            | PauseCause::Refused(_) => PROBE,
         };
-        let dead = cause == Cause::Halt(Halt::TokenRefused);
+        let dead = cause == PauseCause::Halt(Halt::TokenRefused);
         let next = match &self.state {
             // a dead token is asked about once a minute (§7.7), whatever was planned before
             State::Paused { next, .. } if dead && now < *next => (*next).max(now + soon),
             // stragglers of what was under way when the pause began change nothing
             State::Paused { next, .. } if now < *next => *next,
             // a trouble that begins is looked at soon, whenever another was looked at
-            State::Open => {
+            State::Flowing => {
                 self.due = now;
                 now + soon
             }
-            State::Asking | State::Trial { .. } | State::Paused { .. } => self.due.max(now + soon),
+            State::Probing | State::HalfOpen { .. } | State::Paused { .. } => {
+                self.due.max(now + soon)
+            }
         };
         self.state = paused(cause, why, by, next);
     }
 }
 
-const fn paused(cause: Cause, why: String, by: Probe, next: Duration) -> State {
+const fn paused(cause: PauseCause, why: String, by: Probe, next: Duration) -> State {
     State::Paused {
         cause,
         why,

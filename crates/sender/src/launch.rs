@@ -36,10 +36,10 @@ impl Core {
             self.remember(now, &mut ops);
         }
         if flight.plan.task == Task::TokenInfo {
-            let beside = self.line.is_open() && !self.line.troubles().is_whole();
+            let beside = self.gate.is_flowing() && !self.gate.troubles().is_whole();
             self.rights.asked(now.boot, beside.then_some(slot));
         }
-        self.line.sent(now.boot, flight.part());
+        self.gate.sent(now.boot, flight.part());
         let token = flight.token.clone();
         self.flights.insert(slot, flight);
         Launch::Go {

@@ -15,7 +15,7 @@
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
 //! | `flight` | the requests under way |
-//! | [`gate`], [`pause_cause`] | open, paused or on trial, and why |
+//! | [`gate`], [`pause_cause`] | the circuit breaker: flowing, paused or half open, and why |
 //! | [`troubles`] | what fails, each part of the service by itself, and what may be asked of it |
 //! | [`outage`], [`share`] | whether failures are an outage, a call's own, or chance |
 //! | [`probes`] | when the next request goes out in an outage |

@@ -1,4 +1,4 @@
-//! What an answer changes: steps and slots for the spool, the line, the counters.
+//! What an answer changes: steps and slots for the spool, the gate, the counters.
 
 use super::confirmation::Circumstances;
 use super::core::Core;
@@ -139,7 +139,7 @@ impl Core {
         })
     }
 
-    /// Judges the answer to an errand: a dead token and a 429 stop the line, all else is the
+    /// Judges the answer to an errand: a dead token and a 429 close the gate, all else is the
     /// errand's own affair.
     fn errand_answered(
         &mut self,
@@ -290,13 +290,13 @@ impl Core {
         let window = self.budget.window();
         self.budget.refused(now);
         let retry = &mut self.retry;
-        self.line
+        self.gate
             .too_many(now.boot, |times| retry.after_429(times, window));
         self.back(flight, now, "429", ops);
     }
 
     fn unswept(&mut self, now: Now, bar: Bar) {
-        self.line.passed(swept(now));
+        self.gate.passed(swept(now));
         self.confirmation.unswept(now, bar);
     }
 
@@ -309,9 +309,9 @@ impl Core {
         };
         let (told, any) = self.confirmation.swept(now, page, around);
         if any {
-            self.line.good(swept(now));
+            self.gate.good(swept(now));
         } else {
-            self.line.passed(swept(now));
+            self.gate.passed(swept(now));
         }
         told
     }
@@ -322,9 +322,9 @@ impl Core {
             self.retry.others_passed(row);
         }
         if good {
-            self.line.good(passed);
+            self.gate.good(passed);
         } else {
-            self.line.passed(passed);
+            self.gate.passed(passed);
         }
     }
 
@@ -354,7 +354,7 @@ impl Core {
             _ => self.load.waiting,
         };
         let shorter = self.retry.shorter();
-        self.line.failed(now, endpoint, failure, waiting, shorter);
+        self.gate.failed(now, endpoint, failure, waiting, shorter);
     }
 
     fn died(
@@ -393,14 +393,14 @@ impl Core {
             match &flight.plan.task {
                 // calls after it are journaled: the fault is its own
                 Task::Poll(poll) if self.confirmation.is_overtaken(poll) => {
-                    self.line.passed(passed);
+                    self.gate.passed(passed);
                 }
                 Task::Poll(_)
                 | Task::Submit(_)
                 | Task::Sweep { .. }
                 | Task::TokenInfo
                 | Task::Errand(_) => {
-                    self.line.refused(passed, reason, &message);
+                    self.gate.refused(passed, reason, &message);
                 }
             }
         }
@@ -420,8 +420,8 @@ impl Core {
     fn failed(&mut self, flight: &Flight, now: Now, fault: Fault, why: &str, ops: &mut Vec<Op>) {
         match &flight.plan.task {
             Task::Submit(row) => {
-                let until_probe = self.line.until_probe(now.boot);
-                let share = self.line.troubles().expected();
+                let until_probe = self.gate.until_probe(now.boot);
+                let share = self.gate.troubles().expected();
                 let wait = self.retry.wait(*row, until_probe, share, self.load.unsent);
                 let not_before = now.wall.plus(wait);
                 step(
@@ -482,7 +482,7 @@ impl Core {
         if halt == Halt::TokenRefused {
             self.tokens.refuse(now, token);
         }
-        self.line.halted(now.boot, halt, why);
+        self.gate.halted(now.boot, halt, why);
     }
 
     /// The token's record: is it ours, and may it do what we do?
@@ -492,14 +492,14 @@ impl Core {
         }
         match self.tokens.read(now, info, ops) {
             Standing::Good => {
-                if self.line.is_open() || !self.rights.was_beside() {
-                    self.line.fine(now.boot);
+                if self.gate.is_flowing() || !self.rights.was_beside() {
+                    self.gate.fine(now.boot);
                 }
             }
-            Standing::Foreign(why) => self.line.wrong_company(why),
+            Standing::Foreign(why) => self.gate.wrong_company(why),
             Standing::NoGrant => {
                 let halt = Halt::NoGrant(Endpoint::Submit);
-                self.line.halted(now.boot, halt, "");
+                self.gate.halted(now.boot, halt, "");
             }
         }
     }

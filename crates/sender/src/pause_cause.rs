@@ -1,4 +1,4 @@
-//! Why the line stands still, and what may go out.
+//! Why the gate is closed, and what may go out.
 
 use super::troubles::Extent;
 use super::verdict::Halt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// Why nothing but probes goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Cause {
+pub enum PauseCause {
     /// There is no token.
     TokenMissing,
     /// The token is another company's or application's.
@@ -25,7 +25,7 @@ pub enum Cause {
 
 /// What may go out now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Permit {
+pub enum Admission {
     /// Calls.
     Calls,
     /// One request, of whatever part of the service may be asked: nothing works.
@@ -46,17 +46,17 @@ pub enum Permit {
 }
 
 /// One call, to see whether what this cause says is mended.
-pub(super) fn trial(of: Cause) -> Permit {
+pub(super) fn trial(of: PauseCause) -> Admission {
     let polls_first = match of {
-        Cause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
-        Cause::Halt(Halt::NoGrant(endpoint)) => endpoint == Endpoint::Poll,
-        Cause::TokenMissing
-        | Cause::WrongCompany
-        | Cause::Halt(Halt::TokenRefused | Halt::WrongAddress)
-        | Cause::Outage(_)
-        | Cause::TooMany => false,
+        PauseCause::Refused(kind) => phase(kind) == Some(Endpoint::Poll),
+        PauseCause::Halt(Halt::NoGrant(endpoint)) => endpoint == Endpoint::Poll,
+        PauseCause::TokenMissing
+        | PauseCause::WrongCompany
+        | PauseCause::Halt(Halt::TokenRefused | Halt::WrongAddress)
+        | PauseCause::Outage(_)
+        | PauseCause::TooMany => false,
     };
-    Permit::Trial { polls_first }
+    Admission::Trial { polls_first }
 }
 
 /// The request whose answer refuses for this reason.

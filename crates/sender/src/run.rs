@@ -3,7 +3,7 @@
 use super::asking::{Question, Questions, Reply};
 use super::core::{Before, Core};
 use super::log::{Call, doubted, settled, told, troubles};
-use super::pause_cause::Cause;
+use super::pause_cause::PauseCause;
 use super::plan::{About, Decision, Known, Launch, Plan, Settings, Task};
 use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
@@ -445,7 +445,7 @@ impl Loop {
         let now = clock::now();
         let mut status = self.core.status(now, &self.head);
         if let (Some(why), Some(pause)) = (&self.no_token, &mut status.pause)
-            && pause.reason == status::word(Cause::TokenMissing)
+            && pause.reason == status::word(PauseCause::TokenMissing)
         {
             pause.cure = format!("{why}; it is read again by itself");
         }
@@ -468,7 +468,7 @@ impl Loop {
                 );
             }
         }
-        let outage = status::word(Cause::Outage(Extent::Submissions));
+        let outage = status::word(PauseCause::Outage(Extent::Submissions));
         let asks = self.core.asks_all_the_same();
         let pause = status.pause.as_ref();
         self.answer_waiting(pause.filter(|pause| !(asks && pause.reason == outage)));

@@ -1,7 +1,7 @@
 //! What the sender shows of itself: for `status`, metrics and the log.
 
 use super::pacer::Pacer;
-use super::pause_cause::Cause;
+use super::pause_cause::PauseCause;
 use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};
@@ -96,14 +96,14 @@ pub fn backlog(head: &Head, pacer: &Pacer, confirmed_at_once: u32, now: Duration
 }
 
 /// The token's part of `status --json`.
-pub fn token(info: Option<&TokenInfo>, cause: Option<Cause>, present: bool) -> Token {
+pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool) -> Token {
     let state = match cause {
-        Some(Cause::TokenMissing) => "missing",
-        Some(Cause::WrongCompany) => "wrong_company",
-        Some(Cause::Halt(Halt::TokenRefused)) => "refused",
-        Some(Cause::Halt(Halt::NoGrant(_))) => "no_grant",
-        Some(Cause::Halt(Halt::WrongAddress))
-        | Some(Cause::Outage(_) | Cause::TooMany | Cause::Refused(_))
+        Some(PauseCause::TokenMissing) => "missing",
+        Some(PauseCause::WrongCompany) => "wrong_company",
+        Some(PauseCause::Halt(Halt::TokenRefused)) => "refused",
+        Some(PauseCause::Halt(Halt::NoGrant(_))) => "no_grant",
+        Some(PauseCause::Halt(Halt::WrongAddress))
+        | Some(PauseCause::Outage(_) | PauseCause::TooMany | PauseCause::Refused(_))
         | None => match (info, present) {
             (Some(_), _) => "ok",
             (None, true) => "unknown",
@@ -152,41 +152,41 @@ pub const fn instead(part: Part, other_works: bool) -> &'static str {
 }
 
 /// The word of a pause, for metrics and logs.
-pub const fn word(cause: Cause) -> &'static str {
+pub const fn word(cause: PauseCause) -> &'static str {
     match cause {
-        Cause::TokenMissing => "token_missing",
-        Cause::WrongCompany => "wrong_company",
-        Cause::Halt(Halt::TokenRefused) => "token_refused",
-        Cause::Halt(Halt::NoGrant(_)) => "no_grant",
-        Cause::Halt(Halt::WrongAddress) => "wrong_address",
-        Cause::Outage(_) => "outage",
-        Cause::TooMany => "too_many_requests",
-        Cause::Refused(_) => "calls_refused",
+        PauseCause::TokenMissing => "token_missing",
+        PauseCause::WrongCompany => "wrong_company",
+        PauseCause::Halt(Halt::TokenRefused) => "token_refused",
+        PauseCause::Halt(Halt::NoGrant(_)) => "no_grant",
+        PauseCause::Halt(Halt::WrongAddress) => "wrong_address",
+        PauseCause::Outage(_) => "outage",
+        PauseCause::TooMany => "too_many_requests",
+        PauseCause::Refused(_) => "calls_refused",
     }
 }
 
 /// What mends a pause; `why` is what the service or the transport said.
-pub fn cure(cause: Cause, why: &str) -> String {
+pub fn cure(cause: PauseCause, why: &str) -> String {
     let said = if why.is_empty() {
         String::new()
     } else {
         format!(" ({why})")
     };
     match cause {
-        Cause::TokenMissing => {
+        PauseCause::TokenMissing => {
             "give a token with --token-file, the credential `token` or CALLBRIDGE_TOKEN; \
              the file is read again by itself"
                 .to_owned()
         }
-        Cause::WrongCompany => format!(
+        PauseCause::WrongCompany => format!(
             "the token is not of the company this state is bound to{said}: put the right token \
              into --token-file, or give --rebind or another --state"
         ),
-        Cause::Halt(Halt::TokenRefused) => format!(
+        PauseCause::Halt(Halt::TokenRefused) => format!(
             "the CRM refuses the token{said}: issue a new one in the CRM and put it into \
              --token-file, it is read again by itself; or see whether the company is blocked"
         ),
-        Cause::Halt(Halt::NoGrant(endpoint)) => format!(
+        PauseCause::Halt(Halt::NoGrant(endpoint)) => format!(
             "the token's application lacks {}{said}: grant it in the CRM; \
              it is looked for every minute",
             match endpoint {
@@ -201,24 +201,24 @@ pub fn cure(cause: Cause, why: &str) -> String {
                     "a grant for leads".to_owned(),
             }
         ),
-        Cause::Halt(Halt::WrongAddress) => format!(
+        PauseCause::Halt(Halt::WrongAddress) => format!(
             "the CRM's Open API is not at --crm-url{said}: correct the address; \
              it is tried again every minute"
         ),
-        Cause::Outage(Extent::Everything) => format!(
+        PauseCause::Outage(Extent::Everything) => format!(
             "the CRM does not work or cannot be reached{said}: nothing to do if it comes back by \
              itself, it is tried at least once a minute; else look at network, proxy and \
              certificates"
         ),
-        Cause::Outage(Extent::Submissions) => format!(
+        PauseCause::Outage(Extent::Submissions) => format!(
             "an outage of submissions: the CRM takes no calls{said}; nothing to do if it comes \
              back by itself, one is tried at least once a minute and all are kept; else ask \
              whoever runs the CRM"
         ),
-        Cause::TooMany => "the CRM's limit is used up by somebody else with this token: give \
+        PauseCause::TooMany => "the CRM's limit is used up by somebody else with this token: give \
                            each program a token of its own, or divide --rate"
             .to_owned(),
-        Cause::Refused(reason) => format!(
+        PauseCause::Refused(reason) => format!(
             "five calls in a row were refused as {reason}{said}: look at `callbridge dead list \
              --reason {reason}`, mend leads, employees or --field; one call a minute is tried"
         ),
@@ -234,18 +234,18 @@ mod tests {
     #[test]
     fn every_pause_says_what_mends_it() {
         let all = [
-            (Cause::TokenMissing, ""),
-            (Cause::WrongCompany, "it is of Uy (12)"),
-            (Cause::Halt(Halt::TokenRefused), "401"),
-            (Cause::Halt(Halt::NoGrant(Endpoint::Submit)), "403"),
-            (Cause::Halt(Halt::WrongAddress), "404"),
+            (PauseCause::TokenMissing, ""),
+            (PauseCause::WrongCompany, "it is of Uy (12)"),
+            (PauseCause::Halt(Halt::TokenRefused), "401"),
+            (PauseCause::Halt(Halt::NoGrant(Endpoint::Submit)), "403"),
+            (PauseCause::Halt(Halt::WrongAddress), "404"),
             (
-                Cause::Outage(Extent::Everything),
+                PauseCause::Outage(Extent::Everything),
                 "no connection: connection refused",
             ),
-            (Cause::Outage(Extent::Submissions), "503"),
-            (Cause::TooMany, ""),
-            (Cause::Refused(Reason::Failed), "FAILED"),
+            (PauseCause::Outage(Extent::Submissions), "503"),
+            (PauseCause::TooMany, ""),
+            (PauseCause::Refused(Reason::Failed), "FAILED"),
         ];
         for (cause, _) in all {
             assert!(

@@ -1,7 +1,7 @@
 //! Tokens that somebody else keeps for the sender: a connection that is refreshed, a command that
 //! prints one. Whoever keeps them tells each change, and why there is none.
 
-use super::pause_cause::Cause;
+use super::pause_cause::PauseCause;
 use super::status::{self, SenderStatus};
 use super::verdict::Halt;
 use callbridge_call::EpochSeconds;
@@ -61,8 +61,8 @@ impl Told {
         let Some(pause) = &mut status.pause else {
             return;
         };
-        let missing = pause.reason == status::word(Cause::TokenMissing);
-        let refused = pause.reason == status::word(Cause::Halt(Halt::TokenRefused));
+        let missing = pause.reason == status::word(PauseCause::TokenMissing);
+        let refused = pause.reason == status::word(PauseCause::Halt(Halt::TokenRefused));
         match trouble {
             Some(trouble) if missing || (refused && trouble.reason == RECONNECT) => {
                 *pause = Pause {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::troubles::Extent;
 
-    fn paused(cause: Cause) -> SenderStatus {
+    fn paused(cause: PauseCause) -> SenderStatus {
         SenderStatus {
             pause: Some(Pause {
                 reason: status::word(cause).to_owned(),
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    fn shown(told: &Told, cause: Cause) -> (String, String) {
+    fn shown(told: &Told, cause: PauseCause) -> (String, String) {
         let mut status = paused(cause);
         told.adorn(&mut status);
         let pause = status.pause.expect("a pause");
@@ -108,10 +108,10 @@ mod tests {
             ..Told::default()
         };
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
-        assert_eq!(shown(&told, Cause::TokenMissing), over);
-        assert_eq!(shown(&told, Cause::Halt(Halt::TokenRefused)), over);
+        assert_eq!(shown(&told, PauseCause::TokenMissing), over);
+        assert_eq!(shown(&told, PauseCause::Halt(Halt::TokenRefused)), over);
         assert_eq!(
-            shown(&told, Cause::Outage(Extent::Everything)).0,
+            shown(&told, PauseCause::Outage(Extent::Everything)).0,
             "outage",
             "it has its own"
         );
@@ -131,8 +131,8 @@ mod tests {
             cure: "it is being refreshed".to_owned(),
             ..Told::default()
         };
-        assert_eq!(shown(&told, Cause::TokenMissing).0, "outage");
-        let (reason, cure) = shown(&told, Cause::Halt(Halt::TokenRefused));
+        assert_eq!(shown(&told, PauseCause::TokenMissing).0, "outage");
+        let (reason, cure) = shown(&told, PauseCause::Halt(Halt::TokenRefused));
         assert_eq!(reason, "token_refused");
         assert_eq!(cure, "it is being refreshed");
     }

@@ -70,9 +70,9 @@ pub struct Flying {
 
 /// Whether a request of a part may go out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum PartAdmission {
     /// At once.
-    Open,
+    AtOnce,
     /// Not before this moment since boot.
     From(Duration),
     /// Not before an answer comes.
@@ -203,10 +203,10 @@ impl Troubles {
     }
 
     /// Whether a request of this part may go out now.
-    pub fn gate(&self, now: Duration, part: Part, flying: &[Flying]) -> Gate {
+    pub fn admission(&self, now: Duration, part: Part, flying: &[Flying]) -> PartAdmission {
         let whole = self.whole();
         let Some(trial) = whole.or(self.parts[part.place()].trial()) else {
-            return Gate::Open;
+            return PartAdmission::AtOnce;
         };
         let counts = |it: &Flying| {
             let slow = now.saturating_sub(it.sent) >= SLOW && !trial.outage;
@@ -215,11 +215,11 @@ impl Troubles {
             after && (whole.is_some() || it.part == Some(part))
         };
         if flying.iter().any(counts) {
-            return Gate::Answer;
+            return PartAdmission::Answer;
         }
         match self.next(part) {
-            Some(at) if at > now => Gate::From(at),
-            Some(_) | None => Gate::Open,
+            Some(at) if at > now => PartAdmission::From(at),
+            Some(_) | None => PartAdmission::AtOnce,
         }
     }
 

@@ -48,8 +48,8 @@ impl Troubles {
         self.passed(at(second).boot, part, None, true);
     }
 
-    fn gate_at(&self, second: u64, part: Part) -> Gate {
-        self.gate(at(second).boot, part, &[])
+    fn admission_at(&self, second: u64, part: Part) -> PartAdmission {
+        self.admission(at(second).boot, part, &[])
     }
 }
 
@@ -57,11 +57,17 @@ impl Troubles {
 fn one_failure_among_successes_slows_one_second_down_and_is_nothing_to_tell() {
     let mut troubles = good(0);
     troubles.request_fails(10, Part::Submissions, 1);
-    let waits = Gate::From(at(11).boot);
-    assert_eq!(troubles.gate_at(10, Part::Submissions), waits);
-    assert_eq!(troubles.gate_at(11, Part::Submissions), Gate::Open);
+    let waits = PartAdmission::From(at(11).boot);
+    assert_eq!(troubles.admission_at(10, Part::Submissions), waits);
+    assert_eq!(
+        troubles.admission_at(11, Part::Submissions),
+        PartAdmission::AtOnce
+    );
     troubles.works_at(11, Part::Submissions);
-    assert_eq!(troubles.gate_at(11, Part::Submissions), Gate::Open);
+    assert_eq!(
+        troubles.admission_at(11, Part::Submissions),
+        PartAdmission::AtOnce
+    );
     assert_eq!((troubles.outage(), troubles.beside()), (None, Vec::new()));
 }
 
@@ -76,21 +82,33 @@ fn from_the_first_failure_on_one_request_at_a_time_goes_out() {
             sent,
         }]
     };
-    let gate = |troubles: &Troubles, flying: [Flying; 1]| {
-        troubles.gate(at(14).boot, Part::Submissions, &flying)
+    let admission = |troubles: &Troubles, flying: [Flying; 1]| {
+        troubles.admission(at(14).boot, Part::Submissions, &flying)
     };
-    assert_eq!(gate(&troubles, flying(Part::Submissions, 11)), Gate::Answer);
-    assert_eq!(gate(&troubles, flying(Part::Polls, 11)), Gate::Answer);
-    assert_eq!(gate(&troubles, flying(Part::Submissions, 9)), Gate::Open);
+    assert_eq!(
+        admission(&troubles, flying(Part::Submissions, 11)),
+        PartAdmission::Answer
+    );
+    assert_eq!(
+        admission(&troubles, flying(Part::Polls, 11)),
+        PartAdmission::Answer
+    );
+    assert_eq!(
+        admission(&troubles, flying(Part::Submissions, 9)),
+        PartAdmission::AtOnce
+    );
     // until it is an outage a slow answer holds nothing up
     let slow = flying(Part::Submissions, 11);
-    let later = |troubles: &Troubles| troubles.gate(at(16).boot, Part::Submissions, &slow);
-    assert_eq!(later(&troubles), Gate::Open);
+    let later = |troubles: &Troubles| troubles.admission(at(16).boot, Part::Submissions, &slow);
+    assert_eq!(later(&troubles), PartAdmission::AtOnce);
     // polls work: what they do is their own affair
     troubles.works_at(12, Part::Polls);
-    assert_eq!(gate(&troubles, flying(Part::Polls, 13)), Gate::Open);
+    assert_eq!(
+        admission(&troubles, flying(Part::Polls, 13)),
+        PartAdmission::AtOnce
+    );
     troubles.fails_at(12, Part::Submissions, 2, 300, Fault::Unreached);
-    assert_eq!(later(&troubles), Gate::Answer);
+    assert_eq!(later(&troubles), PartAdmission::Answer);
 }
 
 #[test]
@@ -106,10 +124,13 @@ fn submissions_that_fail_while_polls_work_are_an_outage_of_submissions() {
     }
     assert_eq!(troubles.outage(), Some((Extent::Submissions, "500")));
     assert!(!troubles.is_whole());
-    assert_eq!(troubles.gate_at(13, Part::Polls), Gate::Open);
+    assert_eq!(
+        troubles.admission_at(13, Part::Polls),
+        PartAdmission::AtOnce
+    );
     assert!(matches!(
-        troubles.gate_at(13, Part::Submissions),
-        Gate::From(_)
+        troubles.admission_at(13, Part::Submissions),
+        PartAdmission::From(_)
     ));
     troubles.works_at(20, Part::Submissions);
     assert_eq!(troubles.outage(), None);
@@ -132,7 +153,10 @@ fn polls_or_sweeps_that_fail_while_calls_are_taken_are_told_beside() {
             .map(|it| (it.part, it.since.floor_seconds().get() - 1_795_151_000))
             .collect();
         assert_eq!(told, [(part, 1)]);
-        assert_eq!(troubles.gate_at(13, Part::Submissions), Gate::Open);
+        assert_eq!(
+            troubles.admission_at(13, Part::Submissions),
+            PartAdmission::AtOnce
+        );
         troubles.works_at(30, part);
         assert_eq!(troubles.beside(), Vec::new());
     }
@@ -145,7 +169,7 @@ fn what_others_do_meanwhile_is_tried_ever_more_seldom() {
     let mut second = 1;
     while second < 3600 {
         troubles.works_at(second, Part::Polls);
-        if troubles.gate_at(second, Part::Sweeps) == Gate::Open {
+        if troubles.admission_at(second, Part::Sweeps) == PartAdmission::AtOnce {
             troubles.request_fails(second, Part::Sweeps, 0);
             tried.push(second);
         }
@@ -166,10 +190,13 @@ fn while_nothing_passes_all_is_one_trouble_and_who_did_not_fail_yet_is_asked_nex
     }
     assert!(troubles.is_whole());
     assert_eq!(troubles.outage(), Some((Extent::Submissions, "500")));
-    assert_eq!(troubles.gate_at(13, Part::Polls), Gate::Open);
+    assert_eq!(
+        troubles.admission_at(13, Part::Polls),
+        PartAdmission::AtOnce
+    );
     assert!(matches!(
-        troubles.gate_at(13, Part::Submissions),
-        Gate::From(_)
+        troubles.admission_at(13, Part::Submissions),
+        PartAdmission::From(_)
     ));
     troubles.request_fails(13, Part::Polls, 1);
     assert_eq!(troubles.outage(), Some((Extent::Everything, "500")));
@@ -181,17 +208,20 @@ fn while_nothing_passes_all_is_one_trouble_and_who_did_not_fail_yet_is_asked_nex
 fn when_something_passes_all_that_failed_is_asked_at_once() {
     let mut troubles = good(0);
     for second in 1..=600 {
-        if troubles.gate_at(second, Part::Submissions) == Gate::Open {
+        if troubles.admission_at(second, Part::Submissions) == PartAdmission::AtOnce {
             troubles.fails_at(second, Part::Submissions, 1, 1, Fault::Unreached);
             troubles.sent(at(second).boot, Part::Polls);
         }
     }
     assert!(matches!(
-        troubles.gate_at(601, Part::Submissions),
-        Gate::From(_)
+        troubles.admission_at(601, Part::Submissions),
+        PartAdmission::From(_)
     ));
     troubles.works_at(600, Part::Polls);
-    assert_eq!(troubles.gate_at(602, Part::Submissions), Gate::Open);
+    assert_eq!(
+        troubles.admission_at(602, Part::Submissions),
+        PartAdmission::AtOnce
+    );
 }
 
 #[test]
@@ -203,7 +233,7 @@ fn an_hour_in_which_all_fails_costs_fewer_than_ninety_requests_whatever_is_asked
         parts.sort_by_key(|part| troubles.asked(*part));
         let open = parts
             .into_iter()
-            .find(|part| troubles.gate_at(second, *part) == Gate::Open);
+            .find(|part| troubles.admission_at(second, *part) == PartAdmission::AtOnce);
         if let Some(part) = open {
             troubles.request_fails(second, part, i64::try_from(second % 7).unwrap_or(0));
             sent += 1;
@@ -226,7 +256,10 @@ fn a_call_that_fails_alone_time_and_again_says_nothing_of_the_service() {
         troubles.sent(at(second).boot, Part::Submissions);
         troubles.failed(at(second), Part::Submissions, alone(Fault::Request), 1, 20);
     }
-    assert_eq!(troubles.gate_at(99, Part::Submissions), Gate::Open);
+    assert_eq!(
+        troubles.admission_at(99, Part::Submissions),
+        PartAdmission::AtOnce
+    );
     troubles.failed(at(100), Part::Submissions, alone(Fault::Unreached), 1, 20);
     let everything = Some((Extent::Everything, "500"));
     assert_eq!(
