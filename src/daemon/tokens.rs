@@ -7,7 +7,7 @@ use callbridge_model::status::Requests;
 use callbridge_oauth::{command, keeper};
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::TokenSource;
-use callbridge_sender::token_update::Told;
+use callbridge_sender::token_update::TokenUpdate;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -20,7 +20,7 @@ pub fn keep(
     tasks: &mut JoinSet<anyhow::Result<()>>,
 ) -> (TokenSource, watch::Receiver<Requests>) {
     let (requests, counted) = watch::channel(Requests::new());
-    let (told, hears) = watch::channel(Told::default());
+    let (told, hears) = watch::channel(TokenUpdate::default());
     let (sender, stop) = (sender.clone(), has_stopped(stopped.clone()));
     let source = match &crm.token {
         None => TokenSource::Missing,

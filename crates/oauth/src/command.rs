@@ -15,7 +15,7 @@ use callbridge_model::secret::{ExposeSecret, Secret};
 use callbridge_model::secret_source::Kind;
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::print;
-use callbridge_sender::token_update::{Tokens, Told, Trouble};
+use callbridge_sender::token_update::{TokenUpdate, Tokens, Trouble};
 use rustix::process::{Pid, Signal, kill_process_group};
 use std::process::Stdio;
 use std::time::Duration;
@@ -152,7 +152,7 @@ pub struct Keeper {
     /// The command.
     pub command: String,
     /// What the sender is told.
-    pub told: watch::Sender<Told>,
+    pub told: watch::Sender<TokenUpdate>,
 }
 
 struct Work {
@@ -269,7 +269,7 @@ impl Work {
 
     fn tell(&self, trouble: Option<String>) {
         let reason = "token_missing";
-        self.keeper.told.send_replace(Told {
+        self.keeper.told.send_replace(TokenUpdate {
             tokens: self.tokens.clone(),
             trouble: trouble.map(|cure| Trouble { reason, cure }),
             cure: "the CRM refuses the token that --token-command prints: it is run again once a \
@@ -343,12 +343,12 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let count = folder.path().join("count");
         let command = format!("echo >> {0}; echo svc_at_$(wc -l < {0})", count.display());
-        let (told, mut hears) = watch::channel(Told::default());
+        let (told, mut hears) = watch::channel(TokenUpdate::default());
         let (sender, status) = watch::channel(SenderStatus::default());
         let keeper = Keeper { command, told };
         let task = tokio::spawn(keeper.run(status, std::future::pending()));
         let has = |name: &'static str| {
-            move |told: &Told| {
+            move |told: &TokenUpdate| {
                 let tokens = told.tokens.as_ref();
                 tokens.is_some_and(|it| it.current.expose_secret() == name)
             }

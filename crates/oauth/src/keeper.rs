@@ -16,7 +16,7 @@ use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::status::Requests;
 use callbridge_sender::status::SenderStatus;
-use callbridge_sender::token_update::{RECONNECT, Told, Trouble};
+use callbridge_sender::token_update::{RECONNECT, TokenUpdate, Trouble};
 use std::path::PathBuf;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -42,7 +42,7 @@ pub struct Keeper {
     /// `--rebind`: a connection of another CRM address is used.
     pub rebind: bool,
     /// What the sender is told.
-    pub told: watch::Sender<Told>,
+    pub told: watch::Sender<TokenUpdate>,
     /// Requests so far.
     pub requests: watch::Sender<Requests>,
 }
@@ -199,7 +199,7 @@ impl Work {
             warn!(reason = trouble.reason, cure = %trouble.cure, "no new token can be had");
         }
         self.shown = shown;
-        self.keeper.told.send_replace(Told {
+        self.keeper.told.send_replace(TokenUpdate {
             tokens,
             trouble,
             cure: REFUSED.to_owned(),

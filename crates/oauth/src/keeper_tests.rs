@@ -11,7 +11,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 /// A keeper at work.
 struct Stage {
     folder: tempfile::TempDir,
-    told: watch::Receiver<Told>,
+    told: watch::Receiver<TokenUpdate>,
     requests: watch::Receiver<Requests>,
     sender: watch::Sender<SenderStatus>,
     stop: watch::Sender<bool>,
@@ -23,7 +23,7 @@ impl Stage {
     async fn start(host: &Scripted, stored: &Connection) -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         put(folder.path(), stored).await;
-        let (told, hears_told) = watch::channel(Told::default());
+        let (told, hears_told) = watch::channel(TokenUpdate::default());
         let (requests, counts) = watch::channel(Requests::new());
         let (sender, status) = watch::channel(SenderStatus::default());
         let (stop, mut stopped) = watch::channel(false);
@@ -54,7 +54,7 @@ impl Stage {
     }
 
     /// Waits until what is told is like this.
-    async fn told(&mut self, what: &str, like: impl Fn(&Told) -> bool) -> Told {
+    async fn told(&mut self, what: &str, like: impl Fn(&TokenUpdate) -> bool) -> TokenUpdate {
         let told = tokio::time::timeout(DEADLINE, self.told.wait_for(like)).await;
         told.unwrap_or_else(|_| panic!("{what} was not told"))
             .expect("it runs")
@@ -103,16 +103,16 @@ fn aged(ago: i64, life: i64) -> Connection {
     }
 }
 
-fn current(told: &Told) -> Option<String> {
+fn current(told: &TokenUpdate) -> Option<String> {
     let tokens = told.tokens.as_ref();
     tokens.map(|it| it.current.expose_secret().to_owned())
 }
 
-fn has(name: &'static str) -> impl Fn(&Told) -> bool {
+fn has(name: &'static str) -> impl Fn(&TokenUpdate) -> bool {
     move |told| current(told).as_deref() == Some(name)
 }
 
-fn reason(told: &Told) -> Option<&'static str> {
+fn reason(told: &TokenUpdate) -> Option<&'static str> {
     told.trouble.as_ref().map(|it| it.reason)
 }
 
@@ -164,7 +164,7 @@ async fn a_refresh_token_that_is_refused_ends_the_connection_and_connecting_anew
     let no = serde_json::json!({"message": "eskirgan", "accept": false, "error": null});
     let host = Scripted::start(vec![Reply::Say(400, no.to_string())]).await;
     let mut stage = Stage::start(&host, &aged(3_500, 3_600)).await;
-    let over = |told: &Told| reason(told) == Some(RECONNECT);
+    let over = |told: &TokenUpdate| reason(told) == Some(RECONNECT);
     let told = stage.told("the end", over).await;
     assert_eq!(
         current(&told).as_deref(),

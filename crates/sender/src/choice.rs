@@ -118,7 +118,7 @@ impl<'a> Choice<'a> {
         }
         let old = |call: &Unconfirmed, age| call.age(self.now.wall) >= age;
         let alone = self.head.alone.as_ref().filter(|it| old(it, OLD_POLL));
-        let pages = self.confirmation.ways().is_readable(self.now.wall);
+        let pages = self.confirmation.page_strategy().is_readable(self.now.wall);
         let oldest = self.head.oldest_submitted.iter().filter(|_| !pages);
         let oldest = oldest.filter(|it| old(it, DEADLINE));
         let mut all = alone.into_iter().chain(oldest);
@@ -162,13 +162,13 @@ impl<'a> Choice<'a> {
         let fails = troubles.fails_since(Part::Sweeps);
         let fails = fails.filter(|_| !troubles.is_whole());
         let fails = fails.is_some_and(|since| self.now.boot.saturating_sub(since) >= OLD_POLL);
-        self.confirmation.ways().is_readable(self.now.wall) && !fails && !self.dry_run
+        self.confirmation.page_strategy().is_readable(self.now.wall) && !fails && !self.dry_run
     }
 
     /// The journal lets itself be swept, as far as is known.
     pub(super) fn may_sweep(&self) -> bool {
         let fails = self.gate.troubles().fails(Part::Sweeps);
-        self.confirmation.ways().is_on(self.now.wall) && !fails && !self.dry_run
+        self.confirmation.page_strategy().is_on(self.now.wall) && !fails && !self.dry_run
     }
 
     fn pick(&self, polls_first: bool, open: Open) -> Option<(Lane, Task)> {
@@ -243,7 +243,7 @@ impl<'a> Choice<'a> {
     fn free_to_sweep(&self, open: Open) -> Option<Task> {
         let begins = !self.confirmation.sweeper().is_running();
         // where sweeps fail one goes out now and then, to see whether they still do
-        let on = self.confirmation.ways().is_on(self.now.wall) && !self.dry_run;
+        let on = self.confirmation.page_strategy().is_on(self.now.wall) && !self.dry_run;
         let needs = self.confirmation.sweeper().only_way || self.head.orphan.is_some();
         let may = on || needs && self.may_look();
         let free = may

@@ -3,14 +3,14 @@
 
 use super::pacer::STRAGGLER;
 use super::plan::{Load, Task};
-use super::reconciliation::page_strategy::Ways;
+use super::reconciliation::page_strategy::PageStrategy;
 use super::reconciliation::{Findings, Sweeper};
 use super::rights::Rights;
 use super::schedule::{OLD_POLL, next_look};
 use super::tokens::KnownTokens;
 use super::unresolved;
 use super::verdict::{Bar, Verdict};
-use super::webhook_expectation::Flow;
+use super::webhook_expectation::WebhookExpectation;
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
 use callbridge_model::TokenPrint;
@@ -31,7 +31,7 @@ const SWEEP_AGAIN: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Confirmation {
     sweeper: Sweeper,
-    webhooks: Flow,
+    webhooks: WebhookExpectation,
     /// Its outcome tells whether the journal can be swept the way it was.
     probe: Option<Unconfirmed>,
     /// No sweep begins before.
@@ -51,10 +51,10 @@ pub(super) struct Circumstances<'a> {
 
 impl Confirmation {
     /// With what is remembered of the journal.
-    pub(super) fn new(ways: Ways) -> Self {
+    pub(super) fn new(page_strategy: PageStrategy) -> Self {
         Self {
-            sweeper: Sweeper::new(ways),
-            webhooks: Flow::default(),
+            sweeper: Sweeper::new(page_strategy),
+            webhooks: WebhookExpectation::default(),
             probe: None,
             sweep_from: Duration::ZERO,
             polled_last: false,
@@ -63,8 +63,8 @@ impl Confirmation {
     }
 
     /// How the journal lets itself be read.
-    pub(super) fn ways(&self) -> &Ways {
-        &self.sweeper.ways
+    pub(super) fn page_strategy(&self) -> &PageStrategy {
+        &self.sweeper.page_strategy
     }
 
     /// The sweep that is running, if one is.
@@ -99,13 +99,13 @@ impl Confirmation {
 
     /// Pages of the journal, or webhooks.
     pub(super) fn works_without_polls(&self, now: Now) -> bool {
-        self.ways().is_readable(now.wall) || !self.webhooks_wait(now).is_zero()
+        self.page_strategy().is_readable(now.wall) || !self.webhooks_wait(now).is_zero()
     }
 
     /// On an idle line a sweep too early costs nothing; while calls wait it must pay.
     pub(super) fn ripe_before(&self, now: Now, load: Load) -> EventTime {
         let age = if load.loaded {
-            self.ways().persisting
+            self.page_strategy().persisting
         } else {
             FIRST_POLL
         };
@@ -114,7 +114,7 @@ impl Confirmation {
 
     /// A call that may have arrived, or may yet.
     pub(super) fn orphaned(&self, now: Now, row: RowId, fate: Fate, why: String) -> Op {
-        let persisting = self.ways().persisting.max(FIRST_POLL);
+        let persisting = self.page_strategy().persisting.max(FIRST_POLL);
         let next_look = now.wall.plus(STRAGGLER + persisting);
         let step = Step::Orphaned {
             next_look,
@@ -269,7 +269,7 @@ impl Confirmation {
         let orphan = !around.tokens.reads(now, &call.token);
         let age = call.age(now.wall);
         if orphan && (findings.complete && findings.telling || times >= 2) {
-            let given_time = age >= self.ways().persisting + PATIENCE;
+            let given_time = age >= self.page_strategy().persisting + PATIENCE;
             if given_time {
                 return unresolved::absent(call, true);
             }

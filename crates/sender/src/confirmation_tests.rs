@@ -182,11 +182,11 @@ fn a_token_that_is_another_one_may_read_what_the_one_before_could_not() {
     core.token(None);
     core.token(Some(print()));
     assert!(
-        !core.confirmation.ways().is_on(at(1).wall),
+        !core.confirmation.page_strategy().is_on(at(1).wall),
         "the same one again"
     );
     core.token(Some(TokenPrint::of("svc_pat_two")));
-    assert!(core.confirmation.ways().is_on(at(1).wall));
+    assert!(core.confirmation.page_strategy().is_on(at(1).wall));
 }
 
 #[test]

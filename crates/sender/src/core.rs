@@ -81,7 +81,7 @@ impl Core {
             ),
             flights: Flights::default(),
             requests: Requests::new(),
-            confirmation: Confirmation::new(memory.ways),
+            confirmation: Confirmation::new(memory.page_strategy),
             errands: Errands::default(),
             rights: Rights::default(),
             load: Load::default(),
@@ -238,7 +238,7 @@ impl Core {
     /// What is to be remembered, where it is no longer what is stored.
     pub(super) fn remember(&mut self, now: Now, ops: &mut Vec<Op>) {
         let memory = Memory {
-            ways: self.confirmation.ways().clone(),
+            page_strategy: self.confirmation.page_strategy().clone(),
             window: Some(self.budget.window()),
             silence: self.budget.silence(now),
             shared: self.budget.shared(now),
@@ -310,7 +310,7 @@ impl Core {
         let (beside, barred) = (
             self.gate.beside(),
             self.rights
-                .trouble(self.confirmation.ways().is_readable(now.wall)),
+                .trouble(self.confirmation.page_strategy().is_readable(now.wall)),
         );
         let other_works = beside.len() == 1 && barred.is_none();
         let told = beside.into_iter().map(|trouble| Trouble {

@@ -254,7 +254,10 @@ fn a_requestid_of_another_token_is_swept_for_and_sent_again_where_no_sweep_will_
     };
     assert_eq!(plan.task, Task::Sweep { begins: true });
     core.grounded(plan.slot);
-    core.confirmation.sweeper_mut().ways.too_poor(at(10).wall);
+    core.confirmation
+        .sweeper_mut()
+        .page_strategy
+        .too_poor(at(10).wall);
     let still = core.next(at(10), &head);
     assert!(matches!(still, Decision::Send(plan) if plan.task == Task::Sweep { begins: true }));
     core.confirmation.sweeper_mut().barred(at(10).wall);

@@ -78,4 +78,4 @@ pub use rate::{Rate, RateError};
 pub use run::Sender;
 pub use status::SenderStatus;
 pub use token::{TokenError, TokenSource};
-pub use token_update::{Tokens, Told, Trouble};
+pub use token_update::{TokenUpdate, Tokens, Trouble};

@@ -1,7 +1,7 @@
 //! What the sender remembers over restarts beside its slots: one small JSON text in the spool.
 
 use super::gate::Streak;
-use super::reconciliation::page_strategy::Ways;
+use super::reconciliation::page_strategy::PageStrategy;
 use callbridge_call::EventTime;
 use callbridge_model::TokenPrint;
 use callbridge_spool::Op;
@@ -21,7 +21,8 @@ const WINDOWS: std::ops::RangeInclusive<Duration> =
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Memory {
     /// How the journal lets itself be read.
-    pub ways: Ways,
+    #[serde(rename = "ways")]
+    pub page_strategy: PageStrategy,
     /// The last token there was: what it was refused says nothing of another.
     pub token: Option<TokenPrint>,
     /// The window of the slots: they know nothing of what was sent longer ago.
@@ -94,7 +95,7 @@ impl Memory {
             fields.must_have(name);
         }
         let memory = Self {
-            ways: fields.take("ways").unwrap_or_default(),
+            page_strategy: fields.take("ways").unwrap_or_default(),
             token: fields.take("token").flatten(),
             window: fields.window(),
             silence: fields.take("silence").flatten(),

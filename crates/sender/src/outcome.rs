@@ -378,7 +378,7 @@ impl Core {
             if let Some(row) = flight
                 .plan
                 .row()
-                .filter(|_| self.confirmation.ways().is_readable(now.wall))
+                .filter(|_| self.confirmation.page_strategy().is_readable(now.wall))
             {
                 // it may have been written all the same
                 return ops.push(

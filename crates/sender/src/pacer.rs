@@ -305,24 +305,24 @@ fn remembered(rate: Rate) -> Duration {
 /// governor, told the time rather than asking for it.
 #[derive(Debug)]
 struct Shape {
-    told: Told,
-    limiter: RateLimiter<NotKeyed, InMemoryState, Told, NoOpMiddleware<Duration>>,
+    clock: ManualClock,
+    limiter: RateLimiter<NotKeyed, InMemoryState, ManualClock, NoOpMiddleware<Duration>>,
 }
 
 impl Shape {
     fn new(rate: Rate, now: Duration) -> Self {
-        let told = Told::default();
-        told.tell(now);
+        let clock = ManualClock::default();
+        clock.set(now);
         let burst = NonZeroU32::new(rate.limit() / 4).unwrap_or(NonZeroU32::MIN);
         let every = (rate.window() / rate.limit()).max(Duration::from_nanos(1));
         let quota = Quota::with_period(every).unwrap_or(Quota::per_second(NonZeroU32::MIN));
-        let limiter = RateLimiter::direct_with_clock(quota.allow_burst(burst), told.clone());
-        Self { told, limiter }
+        let limiter = RateLimiter::direct_with_clock(quota.allow_burst(burst), clock.clone());
+        Self { clock, limiter }
     }
 
     /// Takes a cell, or says from when there is one.
     fn check(&self, now: Duration) -> Result<(), Duration> {
-        self.told.tell(now);
+        self.clock.set(now);
         self.limiter
             .check()
             .map_err(|not| not.earliest_possible().max(now))
@@ -331,16 +331,16 @@ impl Shape {
 
 /// The clock that governor reads: whatever `now` was last.
 #[derive(Clone, Debug, Default)]
-struct Told(Arc<AtomicU64>);
+struct ManualClock(Arc<AtomicU64>);
 
-impl Told {
-    fn tell(&self, now: Duration) {
+impl ManualClock {
+    fn set(&self, now: Duration) {
         let nanos = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         self.0.store(nanos, Ordering::Relaxed);
     }
 }
 
-impl Clock for Told {
+impl Clock for ManualClock {
     type Instant = Duration;
 
     fn now(&self) -> Duration {

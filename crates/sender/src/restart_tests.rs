@@ -222,6 +222,6 @@ fn a_journal_that_may_not_be_read_is_left_alone_for_an_hour_over_restarts() {
     };
     let (mut core, _) = Core::start(Settings::default(), known, at(3));
     core.token(Some(print()));
-    assert!(!core.confirmation.ways().is_on(at(3).wall));
-    assert!(core.confirmation.ways().is_on(at(3_700).wall));
+    assert!(!core.confirmation.page_strategy().is_on(at(3).wall));
+    assert!(core.confirmation.page_strategy().is_on(at(3_700).wall));
 }

@@ -1,7 +1,7 @@
 //! Where the token comes from: a file that is read again when it changes, a value for good, or
 //! somebody who keeps it ([`super::token_update`]).
 
-use super::token_update::{Tokens, Told};
+use super::token_update::{TokenUpdate, Tokens};
 use callbridge_model::FileVersion;
 use callbridge_model::TokenPrint;
 use callbridge_model::secret::{ExposeSecret, Secret};
@@ -45,7 +45,7 @@ pub enum TokenSource {
     /// `CALLBRIDGE_TOKEN`
     Fixed(Secret),
     /// A connection by consent, or `--token-command`: its keeper tells each change.
-    Kept(watch::Receiver<Told>),
+    Kept(watch::Receiver<TokenUpdate>),
     /// None was given.
     Missing,
 }
@@ -151,7 +151,7 @@ impl Watch {
     }
 
     /// What the keeper of the token says now.
-    pub fn kept(&self) -> Option<Told> {
+    pub fn kept(&self) -> Option<TokenUpdate> {
         match &self.source {
             TokenSource::Kept(told) => Some(told.borrow().clone()),
             TokenSource::File(_) | TokenSource::Fixed(_) | TokenSource::Missing => None,
@@ -319,13 +319,13 @@ mod tests {
 
     #[test]
     fn what_the_keeper_of_a_token_tells_is_seen_once() {
-        let (keeper, told) = watch::channel(Told::default());
+        let (keeper, told) = watch::channel(TokenUpdate::default());
         let mut watch = Watch::new(TokenSource::Kept(told));
         assert_eq!(changed(&mut watch), Some(None));
         let tell = |tokens| {
-            keeper.send_replace(Told {
+            keeper.send_replace(TokenUpdate {
                 tokens,
-                ..Told::default()
+                ..TokenUpdate::default()
             });
         };
         let one = Tokens::one(Secret::from("svc_at_one"));

@@ -43,13 +43,13 @@ pub async fn token_info(
     spool: &Handle,
     token: &Secret,
 ) -> Result<(Answer, Binding), Unasked> {
-    let mut once = Once::open(setup, rate, spool, token).await?;
-    let answer = once.ask(&Head::default()).await?;
-    Ok((answer, once.binding))
+    let mut probe = TokenProbe::open(setup, rate, spool, token).await?;
+    let answer = probe.ask(&Head::default()).await?;
+    Ok((answer, probe.binding))
 }
 
 /// Asks one thing after the other.
-pub struct Once<'a> {
+pub struct TokenProbe<'a> {
     core: Core,
     /// Not committed yet.
     ops: Vec<Op>,
@@ -59,7 +59,7 @@ pub struct Once<'a> {
     binding: Binding,
 }
 
-impl<'a> Once<'a> {
+impl<'a> TokenProbe<'a> {
     /// Asks nothing yet.
     ///
     /// # Errors

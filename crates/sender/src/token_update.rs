@@ -29,7 +29,7 @@ impl Tokens {
 
 /// What the keeper of the tokens says.
 #[derive(Clone, Debug, Default)]
-pub struct Told {
+pub struct TokenUpdate {
     /// `None` while there is none that can be used.
     pub tokens: Option<Tokens>,
     /// What is wrong, though a token may still be in use.
@@ -50,7 +50,7 @@ pub struct Trouble {
 /// Consent has to be given anew.
 pub const RECONNECT: &str = "reconnect";
 
-impl Told {
+impl TokenUpdate {
     /// What the keeper knows better than the sender. A connection that is over shows as soon as
     /// that is known, though its last token may be good for a while.
     pub fn adorn(&self, status: &mut SenderStatus) {
@@ -91,7 +91,7 @@ mod tests {
         }
     }
 
-    fn shown(told: &Told, cause: PauseCause) -> (String, String) {
+    fn shown(told: &TokenUpdate, cause: PauseCause) -> (String, String) {
         let mut status = paused(cause);
         told.adorn(&mut status);
         let pause = status.pause.expect("a pause");
@@ -100,12 +100,12 @@ mod tests {
 
     #[test]
     fn a_connection_that_is_over_is_what_stops_a_sender_without_a_good_token() {
-        let told = Told {
+        let told = TokenUpdate {
             trouble: Some(Trouble {
                 reason: RECONNECT,
                 cure: "callbridge connect".to_owned(),
             }),
-            ..Told::default()
+            ..TokenUpdate::default()
         };
         let over = (RECONNECT.to_owned(), "callbridge connect".to_owned());
         assert_eq!(shown(&told, PauseCause::TokenMissing), over);
@@ -123,13 +123,13 @@ mod tests {
 
     #[test]
     fn an_authority_out_of_reach_is_no_reason_while_the_token_is_refused() {
-        let told = Told {
+        let told = TokenUpdate {
             trouble: Some(Trouble {
                 reason: "outage",
                 cure: "no way there".to_owned(),
             }),
             cure: "it is being refreshed".to_owned(),
-            ..Told::default()
+            ..TokenUpdate::default()
         };
         assert_eq!(shown(&told, PauseCause::TokenMissing).0, "outage");
         let (reason, cure) = shown(&told, PauseCause::Halt(Halt::TokenRefused));
@@ -143,9 +143,9 @@ mod tests {
             current: Secret::from("svc_at_now"),
             previous: Some((Secret::from("svc_at_before"), EpochSeconds::new(1))),
         };
-        let told = Told {
+        let told = TokenUpdate {
             tokens: Some(tokens),
-            ..Told::default()
+            ..TokenUpdate::default()
         };
         assert!(!format!("{told:?}").contains("svc_at"));
     }

@@ -19,12 +19,12 @@ const MISSED_MAX: u32 = 3;
 
 /// What is known of them.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Flow {
+pub(super) struct WebhookExpectation {
     hooked: Option<Hooked>,
     missed: u32,
 }
 
-impl Flow {
+impl WebhookExpectation {
     /// What the spool says now.
     pub(super) fn seen(&mut self, hooked: Option<Hooked>) {
         if self.hooked != hooked {
@@ -63,48 +63,48 @@ mod tests {
         T0.plus(Duration::from_secs(seconds))
     }
 
-    fn flow(usual: u64) -> Flow {
-        let mut flow = Flow::default();
-        flow.seen(Some(Hooked {
+    fn expectation(usual: u64) -> WebhookExpectation {
+        let mut expectation = WebhookExpectation::default();
+        expectation.seen(Some(Hooked {
             at: T0,
             after: Duration::from_secs(usual),
             usual: Duration::from_secs(usual),
         }));
-        flow
+        expectation
     }
 
     #[test]
     fn a_call_is_left_to_webhooks_for_twice_their_usual_time_within_bounds() {
-        let left = |usual| flow(usual).left(after(5)).as_secs();
+        let left = |usual| expectation(usual).left(after(5)).as_secs();
         assert_eq!([left(2), left(75), left(2000)], [120, 150, 300]);
-        assert_eq!(Flow::default().left(T0), Duration::ZERO);
+        assert_eq!(WebhookExpectation::default().left(T0), Duration::ZERO);
     }
 
     #[test]
     fn webhooks_that_fell_silent_are_not_waited_for() {
-        let flow = flow(2);
-        assert!(!flow.left(after(599)).is_zero());
-        assert!(flow.left(after(600)).is_zero());
+        let expectation = expectation(2);
+        assert!(!expectation.left(after(599)).is_zero());
+        assert!(expectation.left(after(600)).is_zero());
         let set_back = T0.minus(Duration::from_secs(7 * 24 * 3600));
-        assert!(flow.left(set_back).is_zero());
+        assert!(expectation.left(set_back).is_zero());
     }
 
     #[test]
     fn three_calls_that_had_to_be_asked_for_end_it_until_the_next_webhook() {
-        let mut flow = flow(2);
+        let mut expectation = expectation(2);
         for _ in 0..5 {
-            flow.asked_for(after(30), Duration::from_secs(119)); // a deadline's poll
+            expectation.asked_for(after(30), Duration::from_secs(119)); // a deadline's poll
         }
-        assert!(!flow.left(after(121)).is_zero());
+        assert!(!expectation.left(after(121)).is_zero());
         for _ in 0..3 {
-            flow.asked_for(after(121), Duration::from_secs(120));
+            expectation.asked_for(after(121), Duration::from_secs(120));
         }
-        assert!(flow.left(after(121)).is_zero());
-        let hooked = flow.hooked.map(|it| Hooked {
+        assert!(expectation.left(after(121)).is_zero());
+        let hooked = expectation.hooked.map(|it| Hooked {
             at: after(130),
             ..it
         });
-        flow.seen(hooked);
-        assert!(!flow.left(after(131)).is_zero());
+        expectation.seen(hooked);
+        assert!(!expectation.left(after(131)).is_zero());
     }
 }

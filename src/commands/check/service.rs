@@ -13,7 +13,7 @@ use callbridge_leads::errand::due::{Errand, Job, Urgency};
 use callbridge_model::Status;
 use callbridge_model::exit::Code;
 use callbridge_sender::status::SAVE;
-use callbridge_sender::token_probe::{Once, Unasked};
+use callbridge_sender::token_probe::{TokenProbe, Unasked};
 use callbridge_spool::{Binding, Fit, Guard, Handle, Head};
 use std::path::Path;
 
@@ -73,8 +73,8 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
     let (mut found, token) = token::look(crm, dir).await;
     if let Some(token) = token {
         let (setup, rate) = (outward::setup(crm), Some(crm.rate));
-        let asked = match Once::open(setup, rate, spool, &token).await {
-            Ok(once) => all(crm, once).await,
+        let asked = match TokenProbe::open(setup, rate, spool, &token).await {
+            Ok(probe) => all(crm, probe).await,
             Err(why) => Err(why),
         };
         found.extend(asked.unwrap_or_else(|why| vec![unasked(&why)]));
@@ -83,17 +83,17 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
 }
 
 /// `token/info`, and with `--lead-field` the CRM's fields.
-async fn all(crm: &Crm, mut once: Once<'_>) -> Result<Vec<Finding>, Unasked> {
-    let answer = once.ask(&Head::default()).await?;
+async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<Finding>, Unasked> {
+    let answer = probe.ask(&Head::default()).await?;
     let good = matches!(answer, Answer::TokenInfo(_));
-    let mut found = judge(&crm.address, answer, once.binding());
+    let mut found = judge(&crm.address, answer, probe.binding());
     if good && !crm.lead_fields.is_empty() {
         let mut head = Head::default();
         head.errands.due.push(Job {
             urgency: Urgency::Soon,
             errand: Errand::Catalogue,
         });
-        match once.ask(&head).await {
+        match probe.ask(&head).await {
             Ok(answer) => found.extend(fields::judge(&crm.lead_fields, &answer)),
             Err(why) => found.push(fields::not_asked(unasked(&why))),
         }

@@ -17,7 +17,7 @@ use callbridge_crm::{FilterPage, Page};
 use callbridge_model::CallUuid;
 use callbridge_model::TokenPrint;
 use callbridge_spool::{HELD_MAX, Unconfirmed};
-use page_strategy::{End, Range, Ways};
+use page_strategy::{End, PageStrategy, Range};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ struct Running {
     at: EventTime,
     /// Nothing but orphans is sought, and no range is proven, or their times say nothing: the whole
     /// journal is looked through, and what was known of it before stands again afterwards.
-    before: Option<Ways>,
+    before: Option<PageStrategy>,
 }
 
 #[derive(Clone, Debug)]
@@ -86,7 +86,7 @@ pub struct Findings {
 #[derive(Clone, Debug, Default)]
 pub struct Sweeper {
     /// What is remembered.
-    pub ways: Ways,
+    pub page_strategy: PageStrategy,
     /// Polls fail: what a page does not tell nothing does, whatever that costs.
     pub only_way: bool,
     running: Option<Running>,
@@ -98,9 +98,9 @@ pub struct Sweeper {
 
 impl Sweeper {
     /// With what is remembered.
-    pub fn new(ways: Ways) -> Self {
+    pub fn new(page_strategy: PageStrategy) -> Self {
         Self {
-            ways,
+            page_strategy,
             ..Self::default()
         }
     }
@@ -108,7 +108,7 @@ impl Sweeper {
     /// Ripe calls that are worth a page while others wait to be submitted: a page less what
     /// overlaps with the one before.
     pub fn worth_under_load(&self) -> u32 {
-        self.ways.size.get() * 9 / 10
+        self.page_strategy.size.get() * 9 / 10
     }
 
     /// Whether another page of the same sweep is wanted.
@@ -132,14 +132,14 @@ impl Sweeper {
 
     /// Another token: what the old one was refused says nothing.
     pub fn renewed(&mut self) {
-        self.ways.off_until = None;
+        self.page_strategy.off_until = None;
         self.running = None;
         self.faults = 0;
     }
 
     /// The token may read the journal now.
     pub fn granted(&mut self) {
-        self.ways.off_until = None;
+        self.page_strategy.off_until = None;
         self.faults = 0;
     }
 
@@ -158,7 +158,7 @@ impl Sweeper {
         let run = self.running.as_ref()?;
         Some(FilterPage {
             page: run.page,
-            size: self.ways.size,
+            size: self.page_strategy.size,
             since: run.since,
         })
     }
@@ -187,7 +187,7 @@ impl Sweeper {
             .values()
             .filter(|it| it.ripe && (it.orphan || sent_once(&it.call)))
             .map(|it| &it.call);
-        let first = match self.ways.range {
+        let first = match self.page_strategy.range {
             Range::Sent | Range::SentMinute | Range::SentMinutes => narrow
                 .map(|call| call.first_sent)
                 .min()
@@ -196,17 +196,22 @@ impl Sweeper {
             Range::Started | Range::Whole => ripe().map(|call| call.started).min(),
         };
         let Some(first) = first else { return };
-        let margin = self.ways.range.margin().unwrap_or_default().as_secs();
+        let margin = self
+            .page_strategy
+            .range
+            .margin()
+            .unwrap_or_default()
+            .as_secs();
         let since = first.get() - i64::try_from(margin).unwrap_or(0);
-        let page = match self.ways.end {
+        let page = match self.page_strategy.end {
             End::First => 1,
-            End::Last => self.ways.pages.max(1),
+            End::Last => self.page_strategy.pages.max(1),
         };
         let orphans_alone = sought.values().all(|it| it.orphan || !it.ripe);
         let timeless = ripe().any(|call| call.is_ahead(now));
-        let whole = timeless || orphans_alone && !self.ways.proven;
-        let before = whole.then(|| self.ways.clone());
-        let ranged = self.ways.range != Range::Whole && before.is_none();
+        let whole = timeless || orphans_alone && !self.page_strategy.proven;
+        let before = whole.then(|| self.page_strategy.clone());
+        let ranged = self.page_strategy.range != Range::Whole && before.is_none();
         self.running = Some(Running {
             since: ranged.then_some(EpochSeconds::new(since)),
             before,
@@ -230,9 +235,9 @@ impl Sweeper {
         // a page beyond the end shows nothing, and says so by its number
         let number = run.page;
         run.read.insert(number);
-        self.ways.pages = total;
+        self.page_strategy.pages = total;
         if !found.is_empty() {
-            self.ways.proven = true;
+            self.page_strategy.proven = true;
             run.found += u32::try_from(found.len()).unwrap_or(u32::MAX);
         }
         if run.before.is_none() && !self.only_way {
@@ -272,7 +277,7 @@ impl Sweeper {
 
     /// Worth another page; for orphans any page is.
     fn goes_on(&self, now: EventTime, orphans: bool) -> bool {
-        self.ways.is_on(now) || orphans && self.ways.is_readable(now)
+        self.page_strategy.is_on(now) || orphans && self.page_strategy.is_readable(now)
     }
 
     /// The call whose outcome tells why so much was missed.
@@ -280,7 +285,7 @@ impl Sweeper {
         let missed = run.sought.values().filter(|it| it.ripe && !it.orphan);
         let missed: Vec<_> = missed.filter(|it| sent_once(&it.call)).collect();
         let count = u32::try_from(missed.len()).unwrap_or(u32::MAX);
-        let most = count > run.found && (count >= WORTH || !self.ways.proven);
+        let most = count > run.found && (count >= WORTH || !self.page_strategy.proven);
         let oldest = missed.into_iter().min_by_key(|it| it.call.submitted_at);
         oldest.filter(|_| most).map(|it| it.call.clone())
     }
@@ -295,7 +300,7 @@ impl Sweeper {
             let age = call.age(run.at);
             if sent_once(&call) && call.request_id.is_some() {
                 let at_first = call.absent == 0 && call.polls == 0;
-                self.ways.persisted(age, at_first);
+                self.page_strategy.persisted(age, at_first);
             }
             found.push(call);
         }
@@ -311,13 +316,13 @@ impl Sweeper {
             return full.then_some(run.page + 1).filter(unread);
         };
         if run.read.len() == 1 && empty && run.page == 1 && total > 1 {
-            self.ways.end = End::Last;
+            self.page_strategy.end = End::Last;
             return Some(total);
         }
-        if run.read.len() == 1 && self.ways.end == End::Last && total > run.page {
+        if run.read.len() == 1 && self.page_strategy.end == End::Last && total > run.page {
             return Some(total); // it grew meanwhile
         }
-        let mut rest: Box<dyn Iterator<Item = u32>> = match self.ways.end {
+        let mut rest: Box<dyn Iterator<Item = u32>> = match self.page_strategy.end {
             End::First => Box::new(1..=total),
             End::Last => Box::new((1..=total).rev()),
         };
@@ -326,16 +331,17 @@ impl Sweeper {
 
     fn end(&mut self, run: Running, complete: bool, findings: &mut Findings) {
         let absent = || run.sought.values().filter(|it| it.ripe);
-        if run.found == 0 && !self.ways.proven {
-            self.ways.end = End::First;
+        if run.found == 0 && !self.page_strategy.proven {
+            self.page_strategy.end = End::First;
         }
         findings.probe = self.probe(&run);
         findings.absent = absent().map(|it| it.call.clone()).collect();
         findings.complete = complete;
-        findings.telling = findings.probe.is_none() && (self.ways.proven || run.since.is_none());
+        findings.telling =
+            findings.probe.is_none() && (self.page_strategy.proven || run.since.is_none());
         if let Some(before) = run.before {
-            let persisting = self.ways.persisting;
-            self.ways = Ways {
+            let persisting = self.page_strategy.persisting;
+            self.page_strategy = PageStrategy {
                 persisting,
                 ..before
             };
@@ -352,8 +358,8 @@ impl Sweeper {
         self.shown += u32::try_from(found).unwrap_or(u32::MAX);
         let (pages, least) = YIELD;
         if self.pages >= pages {
-            if self.ways.proven && self.shown < least * self.pages {
-                self.ways.too_poor(now);
+            if self.page_strategy.proven && self.shown < least * self.pages {
+                self.page_strategy.too_poor(now);
             }
             (self.pages, self.shown) = (self.pages / 2, self.shown / 2);
         }
@@ -362,19 +368,19 @@ impl Sweeper {
     /// The request was refused for its size.
     pub fn too_large(&mut self, now: EventTime) {
         self.running = None;
-        self.ways.smaller(now);
+        self.page_strategy.smaller(now);
     }
 
     /// The request was refused for what it asks.
     pub fn refused(&mut self, now: EventTime) {
         self.running = None;
-        self.ways.no_range(now);
+        self.page_strategy.no_range(now);
     }
 
     /// The journal may not be read, or cannot be.
     pub fn barred(&mut self, now: EventTime) {
         self.running = None;
-        self.ways.off(now);
+        self.page_strategy.off(now);
     }
 
     /// The request failed, or its answer was no page. The sweep begins anew.
@@ -383,7 +389,7 @@ impl Sweeper {
         self.faults += 1;
         if self.faults >= FAULTS_MAX {
             self.faults = 0;
-            self.ways.off(now);
+            self.page_strategy.off(now);
         }
     }
 
@@ -395,7 +401,11 @@ impl Sweeper {
     /// The call whose outcome was to tell why so much was missed is written: the journal is not to
     /// be read this way. Where it once was, the call may just have been written: once more.
     pub fn probe_was_written(&mut self, now: EventTime) {
-        self.missed += if self.ways.proven { 1 } else { MISSED_MAX };
+        self.missed += if self.page_strategy.proven {
+            1
+        } else {
+            MISSED_MAX
+        };
         self.next_range_if_missed(now);
     }
 
@@ -403,13 +413,13 @@ impl Sweeper {
     pub fn probe_was_not(&mut self, now: EventTime, probe: &Unconfirmed) {
         self.missed = 0;
         let age = probe.age(now);
-        self.ways.persisted(age + age / 2, false);
+        self.page_strategy.persisted(age + age / 2, false);
     }
 
     fn next_range_if_missed(&mut self, now: EventTime) {
         if self.missed >= MISSED_MAX {
             self.missed = 0;
-            self.ways.next_range(now);
+            self.page_strategy.next_range(now);
         }
     }
 
@@ -421,16 +431,16 @@ impl Sweeper {
         let age = call.age(now);
         let at_first = call.absent == 0 && call.polls == 0;
         // one that was found at once lay there for a while, or has just been written
-        self.ways.persisted(age, at_first);
+        self.page_strategy.persisted(age, at_first);
         let missed = call.absent >= 2 && call.absent_at.is_some_and(|at| now.since(at) < ONE_TRY);
-        if missed && self.ways.proven {
+        if missed && self.page_strategy.proven {
             self.missed += 1;
             self.next_range_if_missed(now);
         }
     }
 
     fn size(&self) -> usize {
-        usize::try_from(self.ways.size.get()).unwrap_or(100)
+        usize::try_from(self.page_strategy.size.get()).unwrap_or(100)
     }
 }
 

@@ -65,7 +65,7 @@ pub enum End {
 
 /// What is remembered of the filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ways {
+pub struct PageStrategy {
     /// Records a page; smaller after a `MAX` (§7.5).
     pub size: PageSize,
     /// Where the range begins.
@@ -85,7 +85,7 @@ pub struct Ways {
     pub persisting: Duration,
 }
 
-impl Default for Ways {
+impl Default for PageStrategy {
     fn default() -> Self {
         Self {
             size: PageSize::LARGEST,
@@ -100,7 +100,7 @@ impl Default for Ways {
     }
 }
 
-impl Ways {
+impl PageStrategy {
     /// Whether the journal may be swept now. A moment further off than an hour was remembered
     /// before the clock was set back.
     pub fn is_on(&self, now: EventTime) -> bool {
@@ -182,27 +182,30 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_tried_smaller_and_then_not_at_all_for_an_hour() {
-        let mut ways = Ways::default();
+        let mut page_strategy = PageStrategy::default();
         let sizes: Vec<u32> = std::iter::from_fn(|| {
-            let size = ways.size.get();
-            ways.smaller(NOW);
+            let size = page_strategy.size.get();
+            page_strategy.smaller(NOW);
             Some(size)
         })
         .take(3)
         .collect();
         assert_eq!(sizes, [100, 50, 30]);
-        assert!(!ways.is_on(NOW.plus(OFF - Duration::from_secs(1))));
-        assert!(ways.is_on(NOW.plus(OFF)));
-        assert!(ways.is_on(NOW.minus(Duration::from_secs(1))), "set back");
+        assert!(!page_strategy.is_on(NOW.plus(OFF - Duration::from_secs(1))));
+        assert!(page_strategy.is_on(NOW.plus(OFF)));
+        assert!(
+            page_strategy.is_on(NOW.minus(Duration::from_secs(1))),
+            "set back"
+        );
     }
 
     #[test]
     fn ranges_are_tried_from_the_narrowest_to_none() {
-        let mut ways = Ways::default();
-        let mut seen = vec![ways.range];
-        while ways.is_on(NOW) {
-            ways.next_range(NOW);
-            seen.push(ways.range);
+        let mut page_strategy = PageStrategy::default();
+        let mut seen = vec![page_strategy.range];
+        while page_strategy.is_on(NOW) {
+            page_strategy.next_range(NOW);
+            seen.push(page_strategy.range);
         }
         assert_eq!(
             seen,
@@ -215,7 +218,7 @@ mod tests {
                 Range::Sent
             ]
         );
-        let mut refused = Ways::default();
+        let mut refused = PageStrategy::default();
         refused.no_range(NOW);
         assert_eq!((refused.range, refused.is_on(NOW)), (Range::Whole, true));
         refused.no_range(NOW);
@@ -225,22 +228,29 @@ mod tests {
     #[test]
     fn the_time_of_persisting_grows_at_once_and_shrinks_slowly() {
         let second = Duration::from_secs(1);
-        let mut ways = Ways::default();
-        ways.persisted(10 * second, false);
-        assert_eq!(ways.persisting, 10 * second);
-        ways.persisted(2 * second, true);
-        assert_eq!(ways.persisting, 9 * second);
-        ways.persisted(40 * second, true);
-        assert_eq!(ways.persisting, 9 * second, "it may have lain there long");
-        ways.persisted(900 * second, false);
-        assert_eq!(ways.persisting, 120 * second);
+        let mut page_strategy = PageStrategy::default();
+        page_strategy.persisted(10 * second, false);
+        assert_eq!(page_strategy.persisting, 10 * second);
+        page_strategy.persisted(2 * second, true);
+        assert_eq!(page_strategy.persisting, 9 * second);
+        page_strategy.persisted(40 * second, true);
+        assert_eq!(
+            page_strategy.persisting,
+            9 * second,
+            "it may have lain there long"
+        );
+        page_strategy.persisted(900 * second, false);
+        assert_eq!(page_strategy.persisting, 120 * second);
     }
 
     #[test]
     fn what_is_remembered_is_read_back() {
-        let mut ways = Ways::default();
-        ways.off(NOW);
-        let text = serde_json::to_string(&ways).expect("text");
-        assert_eq!(serde_json::from_str::<Ways>(&text).expect("ways"), ways);
+        let mut page_strategy = PageStrategy::default();
+        page_strategy.off(NOW);
+        let text = serde_json::to_string(&page_strategy).expect("text");
+        assert_eq!(
+            serde_json::from_str::<PageStrategy>(&text).expect("ways"),
+            page_strategy
+        );
     }
 }

@@ -134,7 +134,7 @@ fn a_page_confirms_as_many_calls_as_it_shows() {
         (findings.found.len(), findings.absent.len(), pages),
         (95, 0, 1)
     );
-    assert!(sweeper.ways.proven);
+    assert!(sweeper.page_strategy.proven);
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn a_journal_that_goes_by_other_clocks_is_found_by_wider_ranges() {
             None
         });
         assert_eq!(
-            (found, sweeper.ways.range),
+            (found, sweeper.page_strategy.range),
             (Some(1), range),
             "{behind} s behind"
         );
@@ -245,18 +245,21 @@ fn pages_full_of_strangers_end_the_sweeps_for_an_hour() {
     journal.records.extend(strangers);
     let mut sweeper = Sweeper::default();
     for _ in 0..4 {
-        assert!(sweeper.ways.is_on(after(1000)));
+        assert!(sweeper.page_strategy.is_on(after(1000)));
         sweep(&mut sweeper, &journal, &sought);
     }
-    assert!(!sweeper.ways.is_on(after(1000)));
+    assert!(!sweeper.page_strategy.is_on(after(1000)));
     assert!(
-        sweeper.ways.is_readable(after(1000)),
+        sweeper.page_strategy.is_readable(after(1000)),
         "for what nothing else can find"
     );
-    assert!(sweeper.ways.is_on(after(1000 + 3600)));
-    sweeper.ways.off(after(1000));
+    assert!(sweeper.page_strategy.is_on(after(1000 + 3600)));
+    sweeper.page_strategy.off(after(1000));
     sweeper.renewed();
-    assert!(sweeper.ways.is_on(after(1000)), "another token may do more");
+    assert!(
+        sweeper.page_strategy.is_on(after(1000)),
+        "another token may do more"
+    );
 }
 
 #[test]
@@ -273,7 +276,7 @@ fn an_orphan_amid_strangers_is_looked_for_although_they_end_the_sweeps() {
     let mut sweeper = Sweeper::default();
     let (findings, pages) = sweep(&mut sweeper, &journal, &sought);
     assert_eq!((findings.found.len(), pages), (2, 6));
-    assert!(!sweeper.ways.is_on(after(1000)));
+    assert!(!sweeper.page_strategy.is_on(after(1000)));
 }
 
 #[test]
@@ -326,10 +329,10 @@ fn a_call_sent_twice_does_not_widen_the_range_but_an_orphan_does() {
 fn three_answers_that_are_no_page_are_enough() {
     let mut sweeper = Sweeper::default();
     for _ in 0..3 {
-        assert!(sweeper.ways.is_on(after(0)));
+        assert!(sweeper.page_strategy.is_on(after(0)));
         sweeper.failed(after(0));
     }
-    assert!(!sweeper.ways.is_on(after(0)));
+    assert!(!sweeper.page_strategy.is_on(after(0)));
 }
 
 #[test]
@@ -340,12 +343,12 @@ fn calls_that_sweeps_miss_time_and_again_change_the_range() {
         ..call(1)
     };
     let mut sweeper = Sweeper::default();
-    sweeper.ways.proven = true;
+    sweeper.page_strategy.proven = true;
     for _ in 0..2 {
-        assert_eq!(sweeper.ways.range, Range::Sent);
+        assert_eq!(sweeper.page_strategy.range, Range::Sent);
         sweeper.polled(after(101), &missed);
     }
-    assert_eq!(sweeper.ways.range, Range::SentMinute);
+    assert_eq!(sweeper.page_strategy.range, Range::SentMinute);
 }
 
 #[test]
@@ -358,7 +361,7 @@ fn an_orphan_of_a_clock_that_was_set_back_is_sought_in_the_whole_journal() {
         ..call(1)
     };
     let mut sweeper = Sweeper::default();
-    sweeper.ways.proven = true;
+    sweeper.page_strategy.proven = true;
     let page = sweeper.page(after(1000), after(998), &[token()], vec![orphan.clone()]);
     assert_eq!(page.expect("it is sought").since, None);
     assert!(orphan.age(after(1000)) > Duration::from_secs(600));
