@@ -9,7 +9,7 @@ use callbridge_crm::{Answer, Endpoint};
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::PAUSES;
-use callbridge_sender::kind::Kind;
+use callbridge_sender::outcome::Kind;
 use callbridge_sender::plan::Lane;
 use callbridge_spool::{Fate, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};

@@ -7,7 +7,7 @@ use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Breach, Endpoint, Kind, Sandbox};
-use callbridge_sender::kind;
+use callbridge_sender::outcome;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,30 +116,30 @@ impl Witness {
     }
 
     /// The sender heard this.
-    pub fn heard(&mut self, number: u64, waits: &Waits, verdict: kind::Kind, at: EventTime) {
-        if verdict == kind::Kind::Fault {
+    pub fn heard(&mut self, number: u64, waits: &Waits, verdict: outcome::Kind, at: EventTime) {
+        if verdict == outcome::Kind::Fault {
             self.failed.insert(number, at);
         }
         if let Some(uuid) = &waits.uuid {
             match verdict {
-                kind::Kind::Submitted | kind::Kind::Journaled | kind::Kind::NotYet => {}
+                outcome::Kind::Submitted | outcome::Kind::Journaled | outcome::Kind::NotYet => {}
                 _ => self.excuse(uuid),
             }
         }
-        let unheard = matches!(verdict, kind::Kind::Fault | kind::Kind::Unreached);
+        let unheard = matches!(verdict, outcome::Kind::Fault | outcome::Kind::Unreached);
         if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
             // what did not reach us has taught nothing
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
-            kind::Kind::TokenRefused | kind::Kind::NoGrant | kind::Kind::Unswept => {
+            outcome::Kind::TokenRefused | outcome::Kind::NoGrant | outcome::Kind::Unswept => {
                 self.refused = Some(at);
             }
-            kind::Kind::Submitted
-            | kind::Kind::Journaled
-            | kind::Kind::NotYet
-            | kind::Kind::Known
-            | kind::Kind::Swept => self.refused = None,
+            outcome::Kind::Submitted
+            | outcome::Kind::Journaled
+            | outcome::Kind::NotYet
+            | outcome::Kind::Known
+            | outcome::Kind::Swept => self.refused = None,
             _ => {}
         }
     }

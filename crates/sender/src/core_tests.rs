@@ -1,7 +1,7 @@
 //! What is sent before what, with heads made by hand.
 
+use crate::answered::Ended;
 use crate::core::Core;
-use crate::outcome::Ended;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
 use callbridge_call::EventTime;
 use callbridge_crm::{Answer, Grant, Heard, TokenInfo};

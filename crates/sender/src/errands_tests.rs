@@ -1,8 +1,8 @@
 //! When errands go out, and what their answers do to the line.
 
 use super::tests::{at, due, lane, ready, submitted};
+use crate::answered::{Ended, Outcome};
 use crate::core::Core;
-use crate::outcome::{Ended, Outcome};
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{Answer, Endpoint, Heard, LeadsPage, Request, TokenInfo};
 use callbridge_leads::errand::LeadChange;

@@ -11,7 +11,7 @@
 //! | module | what lives there |
 //! |---|---|
 //! | [`run`] | the loop: spool, clock, token and client around the core; `log`: its lines |
-//! | [`core`] | the state machine; `choice`: which request is next; [`outcome`]: its answer |
+//! | [`core`] | the state machine; `choice`: which request is next; [`answered`]: its answer |
 //! | [`plan`] | what the core is told, and what it decides |
 //! | `budget`, [`pacer`], [`rate`] | may a request go now? |
 //! | `flight` | the requests under way |
@@ -24,7 +24,7 @@
 //! | [`memory`] | what is remembered over restarts |
 //! | `retry` | which calls failed, and when each is tried again |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
-//! | [`verdict`] | what an answer means; [`kind`]: verdicts and lanes as lists |
+//! | [`verdict`] | what an answer means; [`outcome`]: verdicts and lanes as lists |
 //! | [`mod@asking`] | the way for commands to ask something of the CRM |
 //! | `webhook_expectation` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
@@ -36,6 +36,7 @@
 //! | [`token`] | where the token comes from, and whether it is another now |
 //! | [`token_update`] | what a keeper tells of it |
 
+pub mod answered;
 pub mod asking;
 mod budget;
 mod choice;
@@ -44,7 +45,6 @@ pub mod core;
 mod errands;
 mod flight;
 pub mod gate;
-pub mod kind;
 mod launch;
 mod log;
 pub mod memory;

@@ -1,6 +1,6 @@
 //! The line in the log for each answer.
 
-use super::outcome::{Ended, Outcome};
+use super::answered::{Ended, Outcome};
 use super::plan::{About, Plan, Task};
 use callbridge_model::Reason;
 use callbridge_model::status::Trouble;

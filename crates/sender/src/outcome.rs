@@ -1,599 +1,115 @@
-//! What an answer changes: steps and slots for the spool, the gate, the counters.
+//! The kinds of verdict, to be counted and listed.
 
-use super::confirmation::Circumstances;
-use super::core::Core;
-use super::errands;
-use super::flight::Flight;
-use super::gate::Passed;
-use super::kind::Kind;
-use super::outage::Failure;
-use super::plan::Task;
-use super::schedule::next_poll;
-use super::tokens::Standing;
-use super::verdict::{Bar, Fault, Halt, Verdict, judge};
-use callbridge_crm::{Answer, Endpoint, Heard, Page, TokenInfo};
-use callbridge_leads::errand;
-use callbridge_leads::errand::due::Errand;
-use callbridge_model::Reason;
-use callbridge_model::TokenPrint;
-use callbridge_model::clock::Now;
-use callbridge_spool::{FIRST_POLL, Fate, Op, RowId, Step, Unconfirmed};
-use serde_json::Value;
+use super::plan::Lane;
+use super::verdict::{Fault, Halt, Verdict};
 
-/// So often a poll that failed is made again soon.
-const FAULTY_POLLS: u32 = 5;
-
-/// An answer that was judged.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
-    /// To be committed.
-    pub ops: Vec<Op>,
-    /// The call it was about.
-    pub row: Option<RowId>,
-    /// The requestId that was given, or asked with.
-    pub request_id: Option<String>,
-    /// The endpoint.
-    pub endpoint: Endpoint,
-    /// How it ended for the call.
-    pub ended: Ended,
-    /// The verdict's word, as in metrics.
-    pub verdict: &'static str,
-    /// Its kind.
-    pub kind: Kind,
-    /// What the service or the transport said, where it refused or failed.
-    pub words: String,
-    /// What a sweep told of the calls it was about.
-    pub swept: Vec<(Unconfirmed, Step)>,
-    /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
-    pub errand: Option<(Errand, Answer, TokenPrint)>,
-}
-
-/// How an answer ended for its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// A step on its way.
-    Well,
-    /// It is in the journal.
+/// A verdict without what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Accepted.
+    Submitted,
+    /// In the journal.
     Journaled,
-    /// It is a dead letter.
+    /// Not decided yet.
+    NotYet,
+    /// The token's record.
+    Known,
+    /// A page of the journal.
+    Swept,
+    /// The journal cannot be swept.
+    Unswept,
+    /// A dead letter.
     Dead,
-    /// It has to be tried again.
-    Again,
+    /// The requestId is worth nothing.
+    Lost,
+    /// The service failed, or the way, after the request may have arrived.
+    Fault,
+    /// Nothing got through.
+    Unreached,
+    /// The token is dead.
+    TokenRefused,
+    /// A grant is missing.
+    NoGrant,
+    /// The service is not there.
+    WrongAddress,
+    /// The limit is used up.
+    TooMany,
+    /// The answer to an errand, whatever it was.
+    Errand,
 }
 
-impl Ended {
-    const fn of(verdict: &Verdict) -> Self {
+impl Kind {
+    /// Every kind, in the order of the enum.
+    pub const ALL: [Self; 15] = [
+        Self::Submitted,
+        Self::Journaled,
+        Self::NotYet,
+        Self::Known,
+        Self::Swept,
+        Self::Unswept,
+        Self::Dead,
+        Self::Lost,
+        Self::Fault,
+        Self::Unreached,
+        Self::TokenRefused,
+        Self::NoGrant,
+        Self::WrongAddress,
+        Self::TooMany,
+        Self::Errand,
+    ];
+
+    /// The kind of a verdict.
+    pub const fn of(verdict: &Verdict) -> Self {
         match verdict {
+            Verdict::Submitted { .. } => Self::Submitted,
             Verdict::Journaled => Self::Journaled,
+            Verdict::NotYet => Self::NotYet,
+            Verdict::Known(_) => Self::Known,
+            Verdict::Swept(_) => Self::Swept,
+            Verdict::Unswept { .. } => Self::Unswept,
             Verdict::Dead { .. } => Self::Dead,
-            Verdict::Submitted { .. } | Verdict::NotYet | Verdict::Known(_) | Verdict::Swept(_) => {
-                Self::Well
-            }
-            Verdict::Unswept { .. }
-            | Verdict::Unpolled { .. }
-            | Verdict::Lost { .. }
-            | Verdict::Fault { .. }
-            | Verdict::Halt { .. }
-            | Verdict::TooMany => Self::Again,
-        }
-    }
-}
-
-impl Core {
-    /// Judges the answer to the request of a slot. `None` when no request is under way there.
-    pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Outcome> {
-        let flight = self.flights.remove(slot)?;
-        let mut ops = Vec::new();
-        ops.extend(self.budget.answered(now, slot, &flight, &heard.answer));
-        if let Some(expiry) = heard.expiry {
-            self.tokens.warned(expiry.days);
-        }
-        let beside = self.rights.ended(slot);
-        if let Task::Errand(errand) = &flight.plan.task {
-            let errand = (**errand).clone();
-            self.rights_doubted(now, Some(&errand), &heard.answer);
-            return Some(self.errand_answered(now, &flight, errand, heard.answer, ops));
-        }
-        let endpoint = flight.plan.task.endpoint();
-        self.rights_doubted(now, None, &heard.answer);
-        let verdict = judge(endpoint, heard.answer, self.context(&flight));
-        // whether the CRM works is for the calls to tell
-        let unread = beside && says_nothing(&verdict);
-        if unread {
-            self.rights.unread(now.boot);
-        }
-        let (word, kind, mut ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
-        self.count(endpoint, word);
-        let request_id = request_id(&verdict, &flight.plan.task);
-        let row = flight.plan.row();
-        self.confirmation.answered(now, row, &verdict);
-        let mut swept = Vec::new();
-        if let Verdict::Swept(page) = &verdict {
-            swept = self.swept(now, page);
-        }
-        let steps = swept.iter().map(|(call, step)| Op::Step {
-            row: call.row,
-            step: step.clone(),
-            at: now.wall,
-        });
-        ops.extend(steps);
-        let words = match verdict {
-            Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
-            verdict => self.apply(now, &flight, verdict, &mut ops),
-        };
-        if ops.iter().any(is_orphaned) {
-            ended = Ended::Again; // no letter before the journal was asked
-        }
-        self.remember(now, &mut ops);
-        Some(Outcome {
-            errand: None,
-            swept,
-            ops,
-            row,
-            request_id,
-            endpoint,
-            ended,
-            verdict: word,
-            kind,
-            words,
-        })
-    }
-
-    /// Judges the answer to an errand: a dead token and a 429 close the gate, all else is the
-    /// errand's own affair.
-    fn errand_answered(
-        &mut self,
-        now: Now,
-        flight: &Flight,
-        errand: Errand,
-        answer: Answer,
-        mut ops: Vec<Op>,
-    ) -> Outcome {
-        let endpoint = flight.plan.task.endpoint();
-        let mut kind = Kind::Errand;
-        match &answer {
-            Answer::Unauthorized | Answer::TokenState { .. } => {
-                kind = Kind::TokenRefused;
-                self.tokens.over(&flight.token);
-                if self.tokens.is_current(&flight.token) {
-                    let words = answer.words();
-                    self.halted(now, &flight.token, Halt::TokenRefused, &words);
-                }
-            }
-            Answer::Forbidden { .. } if endpoint == Endpoint::Poll => {
-                self.errand_unpolled(now, &answer.words());
-            }
-            Answer::TooMany => {
-                kind = Kind::TooMany;
-                self.too_many(flight, now, &mut ops);
-            }
-            _ => {}
-        }
-        let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
-        let unchanged = settled.changes.is_empty();
-        ops.extend(settled.changes.into_iter().map(Op::Lead));
-        self.errands.answered(now, &errand, unchanged);
-        let verdict = errands::word(&answer);
-        self.count(endpoint, verdict);
-        self.remember(now, &mut ops);
-        Outcome {
-            ops,
-            row: None,
-            request_id: None,
-            endpoint,
-            ended: if settled.done {
-                Ended::Well
-            } else {
-                Ended::Again
+            Verdict::Unpolled { .. } => Self::NoGrant,
+            Verdict::Lost { .. } => Self::Lost,
+            Verdict::Fault { fault, .. } => match fault {
+                Fault::Unreached => Self::Unreached,
+                Fault::Gateway | Fault::Unreadable | Fault::Request => Self::Fault,
             },
-            verdict,
-            kind,
-            words: settled.words,
-            swept: Vec::new(),
-            errand: Some((errand, answer, flight.token.clone())),
-        }
-    }
-
-    /// One more request with this verdict.
-    fn count(&mut self, endpoint: Endpoint, verdict: &str) {
-        let key = (endpoint.word().to_owned(), verdict.to_owned());
-        *self.requests.entry(key).or_insert(0) += 1;
-    }
-
-    /// The verdict's consequences; the words to log.
-    fn apply(&mut self, now: Now, flight: &Flight, verdict: Verdict, ops: &mut Vec<Op>) -> String {
-        // what an old token was told says nothing about the new one
-        let current = self.tokens.is_current(&flight.token);
-        match verdict {
-            Verdict::Submitted { request_id } => {
-                self.passed(now, flight, true);
-                let token = flight.token.clone();
-                step(flight, now, Step::Accepted { request_id, token }, ops);
-                String::new()
-            }
-            Verdict::Journaled => {
-                self.rights.polls_work();
-                self.passed(now, flight, true);
-                if let Task::Poll(call) = &flight.plan.task {
-                    self.confirmation.polled(now, call);
-                }
-                step(flight, now, Step::Confirmed, ops);
-                String::new()
-            }
-            Verdict::NotYet => {
-                self.rights.polls_work();
-                self.passed(now, flight, false);
-                self.ask_later(flight, now, ops);
-                String::new()
-            }
-            Verdict::Known(info) => {
-                if current {
-                    self.known(info, now, ops);
-                }
-                String::new()
-            }
-            Verdict::Swept(_) => String::new(),
-            Verdict::Unswept { why, bar } => {
-                self.unswept(now, bar);
-                why
-            }
-            Verdict::Dead {
-                reason,
-                message,
-                errors,
-            } => {
-                self.died(flight, now, reason, &message, errors, ops);
-                message
-            }
-            Verdict::Unpolled { why } => self.poll_refused(now, flight, why, ops),
-            Verdict::Lost { why } => {
-                self.passed(now, flight, false);
-                step(flight, now, lost(now, &why), ops);
-                why
-            }
-            Verdict::Fault { why, fault } => {
-                self.failing(now, flight, fault, &why);
-                self.failed(flight, now, fault, &why, ops);
-                why
-            }
-            Verdict::Halt { halt, why } => {
-                if current {
-                    self.halted(now, &flight.token, halt, &why);
-                } else if halt == Halt::TokenRefused {
-                    self.tokens.over(&flight.token);
-                }
-                self.back(flight, now, &why, ops);
-                why
-            }
-            Verdict::TooMany => {
-                self.too_many(flight, now, ops);
-                String::new()
-            }
-        }
-    }
-
-    fn poll_refused(
-        &mut self,
-        now: Now,
-        flight: &Flight,
-        why: String,
-        ops: &mut Vec<Op>,
-    ) -> String {
-        if self.unpolled(now, flight, &why) {
-            self.passed(now, flight, false);
-        }
-        self.ask_later(flight, now, ops);
-        why
-    }
-
-    fn too_many(&mut self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
-        let window = self.budget.window();
-        self.budget.refused(now);
-        let retry = &mut self.retry;
-        self.gate
-            .too_many(now.boot, |times| retry.after_429(times, window));
-        self.back(flight, now, "429", ops);
-    }
-
-    fn unswept(&mut self, now: Now, bar: Bar) {
-        self.gate.passed(swept(now));
-        self.confirmation.unswept(now, bar);
-    }
-
-    /// What a page of the journal tells of the calls it was about.
-    pub(super) fn swept(&mut self, now: Now, page: &Page) -> Vec<(Unconfirmed, Step)> {
-        let around = Circumstances {
-            load: self.load,
-            tokens: &self.tokens,
-            rights: &self.rights,
-        };
-        let (told, any) = self.confirmation.swept(now, page, around);
-        if any {
-            self.gate.good(swept(now));
-        } else {
-            self.gate.passed(swept(now));
-        }
-        told
-    }
-
-    fn passed(&mut self, now: Now, flight: &Flight, good: bool) {
-        let passed = self.is_passed(now, flight);
-        if let Task::Submit(row) = flight.plan.task {
-            self.retry.others_passed(row);
-        }
-        if good {
-            self.gate.good(passed);
-        } else {
-            self.gate.passed(passed);
-        }
-    }
-
-    fn is_passed(&self, now: Now, flight: &Flight) -> Passed {
-        let call = flight.plan.row();
-        Passed {
-            now: now.boot,
-            endpoint: flight.plan.task.endpoint(),
-            call,
-            first: call.is_none_or(|row| self.retry.failures(row) == 0),
-        }
-    }
-
-    /// It failed by no fault of its call: what that says of the service.
-    fn failing(&mut self, now: Now, flight: &Flight, fault: Fault, why: &str) {
-        let call = flight.plan.row();
-        let failure = Failure {
-            call,
-            sent: flight.sent,
-            fault,
-            why,
-            alone: call.map_or(0, |row| self.retry.failures(row)),
-        };
-        let endpoint = flight.plan.task.endpoint();
-        let waiting = match endpoint {
-            Endpoint::Submit => self.load.unsent,
-            _ => self.load.waiting,
-        };
-        let shorter = self.retry.shorter();
-        self.gate.failed(now, endpoint, failure, waiting, shorter);
-    }
-
-    fn died(
-        &mut self,
-        flight: &Flight,
-        now: Now,
-        reason: Reason,
-        message: &str,
-        errors: Value,
-        ops: &mut Vec<Op>,
-    ) {
-        let passed = self.is_passed(now, flight);
-        let message = message.to_owned();
-        if reason == Reason::ServerError {
-            self.failing(now, flight, Fault::Request, &message);
-        }
-        if let Some(row) = flight.plan.row() {
-            self.retry.forget(row);
-        }
-        if reason == Reason::ServerError {
-            if let Some(row) = flight
-                .plan
-                .row()
-                .filter(|_| self.confirmation.page_strategy().is_readable(now.wall))
-            {
-                // it may have been written all the same
-                return ops.push(
-                    self.confirmation
-                        .orphaned(now, row, Fate::ServerError, message),
-                );
-            }
-        } else {
-            if let Task::Submit(row) = flight.plan.task {
-                self.retry.others_passed(row);
-            }
-            match &flight.plan.task {
-                // calls after it are journaled: the fault is its own
-                Task::Poll(poll) if self.confirmation.is_overtaken(poll) => {
-                    self.gate.passed(passed);
-                }
-                Task::Poll(_)
-                | Task::Submit(_)
-                | Task::Sweep { .. }
-                | Task::TokenInfo
-                | Task::Errand(_) => {
-                    self.gate.refused(passed, reason, &message);
-                }
-            }
-        }
-        step(
-            flight,
-            now,
-            Step::Died {
-                reason,
-                message,
-                errors,
+            Verdict::Halt { halt, .. } => match halt {
+                Halt::TokenRefused => Self::TokenRefused,
+                Halt::NoGrant(_) => Self::NoGrant,
+                Halt::WrongAddress => Self::WrongAddress,
             },
-            ops,
-        );
-    }
-
-    /// 5xx and its like: a submission goes back and waits, a poll is made later.
-    fn failed(&mut self, flight: &Flight, now: Now, fault: Fault, why: &str, ops: &mut Vec<Op>) {
-        match &flight.plan.task {
-            Task::Submit(row) => {
-                let until_probe = self.gate.until_probe(now.boot);
-                let share = self.gate.troubles().expected();
-                let wait = self.retry.wait(*row, until_probe, share, self.load.unsent);
-                let not_before = now.wall.plus(wait);
-                step(
-                    flight,
-                    now,
-                    Step::Returned {
-                        not_before,
-                        why: why.to_owned(),
-                        failures: self.retry.failures(*row),
-                    },
-                    ops,
-                );
-            }
-            Task::Poll(poll) => {
-                let next_poll = match poll.polls < FAULTY_POLLS {
-                    true => now.wall.plus(FIRST_POLL),
-                    false => {
-                        let polls = poll.polls.saturating_add(1);
-                        next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall)
-                    }
-                };
-                step(flight, now, Step::NotYet { next_poll }, ops);
-            }
-            Task::Sweep { .. } => {
-                let unreadable = fault == Fault::Unreadable;
-                self.confirmation.sweep_failed(now, unreadable);
-            }
-            Task::TokenInfo | Task::Errand(_) => {}
-        }
-    }
-
-    /// Stopped by no fault of the call: it keeps its place.
-    fn back(&mut self, flight: &Flight, now: Now, why: &str, ops: &mut Vec<Op>) {
-        match &flight.plan.task {
-            Task::Submit(row) => {
-                let returned = Step::Returned {
-                    not_before: now.wall,
-                    why: why.to_owned(),
-                    failures: self.retry.failures(*row),
-                };
-                step(flight, now, returned, ops);
-            }
-            Task::Poll(_) => self.ask_later(flight, now, ops),
-            Task::Sweep { .. } => self.confirmation.sweep_dropped(),
-            Task::TokenInfo | Task::Errand(_) => {}
-        }
-    }
-
-    fn ask_later(&self, flight: &Flight, now: Now, ops: &mut Vec<Op>) {
-        if let Task::Poll(poll) = &flight.plan.task {
-            let polls = poll.polls.saturating_add(1);
-            let next_poll = next_poll(poll.submitted_at, polls, self.load.is_idle(), now.wall);
-            step(flight, now, Step::NotYet { next_poll }, ops);
-        }
-    }
-
-    fn halted(&mut self, now: Now, token: &TokenPrint, halt: Halt, why: &str) {
-        if halt == Halt::TokenRefused {
-            self.tokens.refuse(now, token);
-        }
-        self.gate.halted(now.boot, halt, why);
-    }
-
-    /// The token's record: is it ours, and may it do what we do?
-    fn known(&mut self, info: TokenInfo, now: Now, ops: &mut Vec<Op>) {
-        if self.rights.read(now, &info, ops) {
-            self.confirmation.granted();
-        }
-        match self.tokens.read(now, info, ops) {
-            Standing::Good => {
-                if self.gate.is_flowing() || !self.rights.was_beside() {
-                    self.gate.fine(now.boot);
-                }
-            }
-            Standing::Foreign(why) => self.gate.wrong_company(why),
-            Standing::NoGrant => {
-                let halt = Halt::NoGrant(Endpoint::Submit);
-                self.gate.halted(now.boot, halt, "");
-            }
-        }
-    }
-
-    /// An answer says something else of the token's rights than its record.
-    fn rights_doubted(&mut self, now: Now, errand: Option<&Errand>, answer: &Answer) {
-        if self.tokens.is_doubted_by(errand, answer) {
-            self.rights.doubt(now.boot);
-        }
-    }
-
-    /// A poll was refused for want of a right: calls are confirmed in other ways, where there are
-    /// any; else nothing goes out, for what is sent could not be confirmed.
-    fn unpolled(&mut self, now: Now, flight: &Flight, why: &str) -> bool {
-        if self.confirmation.works_without_polls(now) {
-            self.rights.bar_polls(now, why);
-            return true;
-        }
-        self.rights.polls_work(); // the pause itself asks again
-        self.halted(now, &flight.token, Halt::NoGrant(Endpoint::Poll), why);
-        false
-    }
-
-    /// The same of a write of fields: calls that wait are not asked for in vain either.
-    fn errand_unpolled(&mut self, now: Now, why: &str) {
-        if self.confirmation.works_without_polls(now) {
-            self.rights.bar_polls(now, why);
+            Verdict::TooMany => Self::TooMany,
         }
     }
 }
 
-/// A call that is to be looked for in the journal.
-const fn is_orphaned(op: &Op) -> bool {
-    matches!(
-        op,
-        Op::Step {
-            step: Step::Orphaned { .. },
-            ..
+impl Lane {
+    /// Every lane, in the order of the enum.
+    pub const ALL: [Self; 9] = [
+        Self::Token,
+        Self::Deadline,
+        Self::Live,
+        Self::OldPoll,
+        Self::Sweep,
+        Self::Backlog,
+        Self::Confirm,
+        Self::Errand,
+        Self::Spare,
+    ];
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_stand_in_the_order_of_their_enums() {
+        for (at, kind) in Kind::ALL.into_iter().enumerate() {
+            assert_eq!(kind as usize, at);
         }
-    )
-}
-
-/// An answer of the token's record that tells nothing of the token.
-const fn says_nothing(verdict: &Verdict) -> bool {
-    match verdict {
-        Verdict::Fault { .. } => true,
-        Verdict::Halt { halt, .. } => !matches!(halt, Halt::TokenRefused),
-        Verdict::Submitted { .. }
-        | Verdict::Journaled
-        | Verdict::NotYet
-        | Verdict::Known(_)
-        | Verdict::Swept(_)
-        | Verdict::Unswept { .. }
-        | Verdict::Dead { .. }
-        | Verdict::Unpolled { .. }
-        | Verdict::Lost { .. }
-        | Verdict::TooMany => false,
-    }
-}
-
-/// A sweep was answered.
-const fn swept(now: Now) -> Passed {
-    Passed {
-        now: now.boot,
-        endpoint: Endpoint::Filter,
-        call: None,
-        first: true,
-    }
-}
-
-/// The one that was given, or asked with.
-fn request_id(verdict: &Verdict, task: &Task) -> Option<String> {
-    match (verdict, task) {
-        (Verdict::Submitted { request_id }, _) => Some(request_id.clone()),
-        (_, Task::Poll(poll)) => poll.request_id.clone(),
-        (_, Task::Submit(_) | Task::Sweep { .. } | Task::TokenInfo | Task::Errand(_)) => None,
-    }
-}
-
-/// The requestId cannot be read: the journal is asked.
-fn lost(now: Now, why: &str) -> Step {
-    Step::Orphaned {
-        next_look: now.wall,
-        fate: Fate::Resubmit,
-        why: why.to_owned(),
-    }
-}
-
-fn step(flight: &Flight, now: Now, step: Step, ops: &mut Vec<Op>) {
-    if let Some(row) = flight.plan.row() {
-        ops.push(Op::Step {
-            row,
-            step,
-            at: now.wall,
-        });
+        for (at, lane) in Lane::ALL.into_iter().enumerate() {
+            assert_eq!(lane as usize, at);
+        }
     }
 }

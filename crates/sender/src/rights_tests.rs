@@ -1,8 +1,8 @@
 //! When the token's record is read again, and what goes on without polls.
 
 use super::tests::{at, due, info, lane, ready, submitted};
+use crate::answered::Outcome;
 use crate::core::Core;
-use crate::outcome::Outcome;
 use crate::plan::{About, Decision, Lane, Launch, Settings};
 use callbridge_crm::{Answer, Grant, Heard, Page, Request, TokenInfo};
 use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
