@@ -9,7 +9,7 @@ use callbridge_crm::{Answer, Endpoint};
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::PAUSES;
-use callbridge_sender::outcome::Kind;
+use callbridge_sender::outcome::Outcome;
 use callbridge_sender::plan::Lane;
 use callbridge_spool::{Fate, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,7 +22,7 @@ pub enum Path {
     Verdict {
         lane: Lane,
         endpoint: Endpoint,
-        kind: Kind,
+        kind: Outcome,
         state: Option<State>,
     },
     /// A request was answered so.
@@ -253,7 +253,7 @@ impl Path {
         let mut all = Vec::new();
         for lane in Lane::ALL {
             for endpoint in Endpoint::CALLS {
-                for kind in Kind::ALL {
+                for kind in Outcome::ALL {
                     all.extend(states.iter().map(|&state| Self::Verdict {
                         lane,
                         endpoint,
@@ -345,28 +345,30 @@ fn no_such_state(endpoint: Endpoint, state: Option<State>) -> Option<&'static st
     (state != only).then_some(why)
 }
 
-fn no_such_verdict(endpoint: Endpoint, kind: Kind) -> Option<&'static str> {
+fn no_such_verdict(endpoint: Endpoint, kind: Outcome) -> Option<&'static str> {
     let only = |wanted: &[Endpoint], why| (!wanted.contains(&endpoint)).then_some(why);
     match kind {
-        Kind::Submitted => only(&[Endpoint::Submit], "only submissions give a requestId"),
-        Kind::Journaled | Kind::NotYet => only(&[Endpoint::Poll], "only polls tell an outcome"),
-        Kind::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
-        Kind::Known => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
-        Kind::Swept | Kind::Unswept => only(&[Endpoint::Filter], "only sweeps give a page"),
-        Kind::Dead => only(
+        Outcome::Submitted => only(&[Endpoint::Submit], "only submissions give a requestId"),
+        Outcome::Journaled | Outcome::NotYet => {
+            only(&[Endpoint::Poll], "only polls tell an outcome")
+        }
+        Outcome::Lost => only(&[Endpoint::Poll], "only a requestId can be lost"),
+        Outcome::Known => only(&[Endpoint::TokenInfo], "only token/info gives the record"),
+        Outcome::Swept | Outcome::Unswept => only(&[Endpoint::Filter], "only sweeps give a page"),
+        Outcome::Dead => only(
             &[Endpoint::Submit, Endpoint::Poll],
             "only submissions and polls are about one call",
         ),
-        Kind::NoGrant => only(
+        Outcome::NoGrant => only(
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
             "a sweep that is not granted is no pause",
         ),
-        Kind::WrongAddress => only(
+        Outcome::WrongAddress => only(
             &[Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo],
             "a service without the filter is no pause",
         ),
-        Kind::Errand => Some("only errands are judged so"),
-        Kind::Fault | Kind::Unreached | Kind::TokenRefused | Kind::TooMany => None,
+        Outcome::Errand => Some("only errands are judged so"),
+        Outcome::Fault | Outcome::Unreached | Outcome::TokenRefused | Outcome::TooMany => None,
     }
 }
 

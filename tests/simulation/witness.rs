@@ -7,7 +7,7 @@ use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::window::Rate;
 use callbridge_sandbox::{Breach, Endpoint, Kind, Sandbox};
-use callbridge_sender::outcome;
+use callbridge_sender::outcome::Outcome;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -116,30 +116,30 @@ impl Witness {
     }
 
     /// The sender heard this.
-    pub fn heard(&mut self, number: u64, waits: &Waits, verdict: outcome::Kind, at: EventTime) {
-        if verdict == outcome::Kind::Fault {
+    pub fn heard(&mut self, number: u64, waits: &Waits, verdict: Outcome, at: EventTime) {
+        if verdict == Outcome::Fault {
             self.failed.insert(number, at);
         }
         if let Some(uuid) = &waits.uuid {
             match verdict {
-                outcome::Kind::Submitted | outcome::Kind::Journaled | outcome::Kind::NotYet => {}
+                Outcome::Submitted | Outcome::Journaled | Outcome::NotYet => {}
                 _ => self.excuse(uuid),
             }
         }
-        let unheard = matches!(verdict, outcome::Kind::Fault | outcome::Kind::Unreached);
+        let unheard = matches!(verdict, Outcome::Fault | Outcome::Unreached);
         if unheard && waits.request.endpoint() == callbridge_crm::Endpoint::Filter {
             // what did not reach us has taught nothing
             self.learned = self.learned.saturating_sub(1);
         }
         match verdict {
-            outcome::Kind::TokenRefused | outcome::Kind::NoGrant | outcome::Kind::Unswept => {
+            Outcome::TokenRefused | Outcome::NoGrant | Outcome::Unswept => {
                 self.refused = Some(at);
             }
-            outcome::Kind::Submitted
-            | outcome::Kind::Journaled
-            | outcome::Kind::NotYet
-            | outcome::Kind::Known
-            | outcome::Kind::Swept => self.refused = None,
+            Outcome::Submitted
+            | Outcome::Journaled
+            | Outcome::NotYet
+            | Outcome::Known
+            | Outcome::Swept => self.refused = None,
             _ => {}
         }
     }

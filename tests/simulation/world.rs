@@ -289,12 +289,13 @@ impl World {
             self.met.count(Path::Verdict {
                 lane,
                 endpoint: outcome.endpoint,
-                kind: outcome.kind,
+                kind: outcome.outcome,
                 state,
             });
         }
         self.met.word(outcome.verdict);
-        self.witness.heard(number, &waits, outcome.kind, self.truth);
+        self.witness
+            .heard(number, &waits, outcome.outcome, self.truth);
         self.unwritten.push_back(outcome.ops);
         let shown = self.core.status(self.now, &Head::default());
         if let Some(pause) = shown.pause {

@@ -6,7 +6,7 @@ use super::errands;
 use super::flight::Flight;
 use super::gate::Passed;
 use super::outage::Failure;
-use super::outcome::Kind;
+use super::outcome::Outcome;
 use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
@@ -25,7 +25,7 @@ const FAULTY_POLLS: u32 = 5;
 
 /// An answer that was judged.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct Answered {
     /// To be committed.
     pub ops: Vec<Op>,
     /// The call it was about.
@@ -34,12 +34,12 @@ pub struct Outcome {
     pub request_id: Option<String>,
     /// The endpoint.
     pub endpoint: Endpoint,
-    /// How it ended for the call.
-    pub ended: Ended,
+    /// What came of it.
+    pub outcome: Outcome,
+    /// It has to be tried again, or the call to be looked for.
+    pub again: bool,
     /// The verdict's word, as in metrics.
     pub verdict: &'static str,
-    /// Its kind.
-    pub kind: Kind,
     /// What the service or the transport said, where it refused or failed.
     pub words: String,
     /// What a sweep told of the calls it was about.
@@ -48,40 +48,9 @@ pub struct Outcome {
     pub errand: Option<(Errand, Answer, TokenPrint)>,
 }
 
-/// How an answer ended for its call.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// A step on its way.
-    Well,
-    /// It is in the journal.
-    Journaled,
-    /// It is a dead letter.
-    Dead,
-    /// It has to be tried again.
-    Again,
-}
-
-impl Ended {
-    const fn of(verdict: &Verdict) -> Self {
-        match verdict {
-            Verdict::Journaled => Self::Journaled,
-            Verdict::Dead { .. } => Self::Dead,
-            Verdict::Submitted { .. } | Verdict::NotYet | Verdict::Known(_) | Verdict::Swept(_) => {
-                Self::Well
-            }
-            Verdict::Unswept { .. }
-            | Verdict::Unpolled { .. }
-            | Verdict::Lost { .. }
-            | Verdict::Fault { .. }
-            | Verdict::Halt { .. }
-            | Verdict::TooMany => Self::Again,
-        }
-    }
-}
-
 impl Core {
     /// Judges the answer to the request of a slot. `None` when no request is under way there.
-    pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Outcome> {
+    pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Answered> {
         let flight = self.flights.remove(slot)?;
         let mut ops = Vec::new();
         ops.extend(self.budget.answered(now, slot, &flight, &heard.answer));
@@ -102,7 +71,7 @@ impl Core {
         if unread {
             self.rights.unread(now.boot);
         }
-        let (word, kind, mut ended) = (verdict.word(), Kind::of(&verdict), Ended::of(&verdict));
+        let (word, outcome) = (verdict.word(), Outcome::of(&verdict));
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &flight.plan.task);
         let row = flight.plan.row();
@@ -121,20 +90,19 @@ impl Core {
             Verdict::Fault { why, .. } | Verdict::Halt { why, .. } if unread => why,
             verdict => self.apply(now, &flight, verdict, &mut ops),
         };
-        if ops.iter().any(is_orphaned) {
-            ended = Ended::Again; // no letter before the journal was asked
-        }
+        // no letter before the journal was asked
+        let again = outcome.is_again() || ops.iter().any(is_orphaned);
         self.remember(now, &mut ops);
-        Some(Outcome {
+        Some(Answered {
             errand: None,
             swept,
             ops,
             row,
             request_id,
             endpoint,
-            ended,
+            outcome,
+            again,
             verdict: word,
-            kind,
             words,
         })
     }
@@ -148,12 +116,12 @@ impl Core {
         errand: Errand,
         answer: Answer,
         mut ops: Vec<Op>,
-    ) -> Outcome {
+    ) -> Answered {
         let endpoint = flight.plan.task.endpoint();
-        let mut kind = Kind::Errand;
+        let mut outcome = Outcome::Errand;
         match &answer {
             Answer::Unauthorized | Answer::TokenState { .. } => {
-                kind = Kind::TokenRefused;
+                outcome = Outcome::TokenRefused;
                 self.tokens.over(&flight.token);
                 if self.tokens.is_current(&flight.token) {
                     let words = answer.words();
@@ -164,7 +132,7 @@ impl Core {
                 self.errand_unpolled(now, &answer.words());
             }
             Answer::TooMany => {
-                kind = Kind::TooMany;
+                outcome = Outcome::TooMany;
                 self.too_many(flight, now, &mut ops);
             }
             _ => {}
@@ -176,18 +144,14 @@ impl Core {
         let verdict = errands::word(&answer);
         self.count(endpoint, verdict);
         self.remember(now, &mut ops);
-        Outcome {
+        Answered {
             ops,
             row: None,
             request_id: None,
             endpoint,
-            ended: if settled.done {
-                Ended::Well
-            } else {
-                Ended::Again
-            },
+            outcome,
+            again: !settled.done,
             verdict,
-            kind,
             words: settled.words,
             swept: Vec::new(),
             errand: Some((errand, answer, flight.token.clone())),

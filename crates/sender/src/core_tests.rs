@@ -1,7 +1,7 @@
 //! What is sent before what, with heads made by hand.
 
-use crate::answered::Ended;
 use crate::core::Core;
+use crate::outcome::Outcome;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
 use callbridge_call::EventTime;
 use callbridge_crm::{Answer, Grant, Heard, TokenInfo};
@@ -94,7 +94,7 @@ pub(super) fn ready(settings: Settings) -> Core {
         expiry: None,
     };
     let outcome = core.answered(at(0), slot, heard).expect("under way");
-    assert_eq!(outcome.ended, Ended::Well);
+    assert_eq!((outcome.outcome, outcome.again), (Outcome::Known, false));
     let bind = Op::BindCompany {
         company: "12".to_owned(),
         application: "7".to_owned(),
@@ -181,7 +181,10 @@ fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
         expiry: None,
     };
     let outcome = core.answered(at(300), slot, heard).expect("under way");
-    assert_eq!(outcome.ended, Ended::Journaled);
+    assert_eq!(
+        (outcome.outcome, outcome.again),
+        (Outcome::Journaled, false)
+    );
     assert_eq!(lane(&mut core, at(301), &head), Some(Lane::Live));
 }
 

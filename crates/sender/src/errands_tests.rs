@@ -1,7 +1,7 @@
 //! When errands go out, and what their answers do to the line.
 
 use super::tests::{at, due, lane, ready, submitted};
-use crate::answered::{Ended, Outcome};
+use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
 use callbridge_crm::{Answer, Endpoint, Heard, LeadsPage, Request, TokenInfo};
@@ -40,7 +40,7 @@ fn backfill(page: u32) -> Head {
 }
 
 /// Sends the next request, and answers it.
-fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
+fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Answered) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent");
     };
@@ -176,7 +176,7 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
     ] {
         let mut core = ready(Settings::default());
         let (_, outcome) = answered(&mut core, at(2), &look_up(), answer);
-        assert_eq!(outcome.ended, Ended::Again);
+        assert!(outcome.again);
         let pause = core.status(at(2), &look_up()).pause.expect("a pause");
         assert_eq!(pause.reason, reason);
         assert_eq!(lane(&mut core, at(2), &look_up()), None);
@@ -268,7 +268,7 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     let told = Answer::Told(serde_json::json!({}));
     let (request, outcome) = answered(&mut core, at(1), &head, told);
     assert_eq!(request, Request::CrmFields);
-    assert_eq!(outcome.ended, Ended::Well);
+    assert!(!outcome.again);
     assert!(matches!(
         outcome.errand,
         Some((Errand::Asked(Ticket(1), _), Answer::Told(_), _))

@@ -1,6 +1,7 @@
 //! The line in the log for each answer.
 
-use super::answered::{Ended, Outcome};
+use super::answered::Answered;
+use super::outcome::Outcome;
 use super::plan::{About, Plan, Task};
 use callbridge_model::Reason;
 use callbridge_model::status::Trouble;
@@ -60,44 +61,56 @@ impl Call {
 }
 
 /// The line in the log.
-pub(super) fn told(outcome: &Outcome, call: &Call, took: Duration) {
+pub(super) fn told(answered: &Answered, call: &Call, took: Duration) {
     let Call {
         uuid,
         linkedid,
         trunk,
     } = call;
-    let Outcome {
+    let Answered {
         endpoint,
         verdict,
         words,
         ..
-    } = outcome;
-    let id = outcome.row.map(|row| row.0);
-    let request_id = outcome.request_id.as_ref().map(tracing::field::display);
+    } = answered;
+    let id = answered.row.map(|row| row.0);
+    let request_id = answered.request_id.as_ref().map(tracing::field::display);
     let ms = took.as_millis();
-    for (call, step) in &outcome.swept {
+    for (call, step) in &answered.swept {
         settled(call, step);
     }
-    match outcome.ended {
-        Ended::Well => {
-            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
-                "answered");
+    match answered.outcome {
+        _ if answered.again => {
+            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
+                "tried again");
         }
-        Ended::Journaled => {
+        Outcome::Journaled => {
             info!(call = %uuid, %linkedid, %trunk, request_id, id, "journaled");
         }
         // it may go on to another lead, or without its employee: the spool decides
-        Ended::Dead if *verdict == Reason::Failed.word() => {
+        Outcome::Dead if *verdict == Reason::Failed.word() => {
             warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
                 "the CRM could not write it");
         }
-        Ended::Dead => {
+        Outcome::Dead => {
             warn!(reason = %verdict, call = %uuid, %linkedid, %trunk, request_id, id, words,
                 "dead letter");
         }
-        Ended::Again => {
-            info!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms, words,
-                "tried again");
+        Outcome::Submitted
+        | Outcome::NotYet
+        | Outcome::Known
+        | Outcome::Swept
+        | Outcome::Unswept
+        | Outcome::Lost
+        | Outcome::Fault
+        | Outcome::Unreached
+        | Outcome::TokenRefused
+        | Outcome::NoGrant
+        | Outcome::WrongAddress
+        | Outcome::TooMany
+        | Outcome::Errand => {
+            debug!(%endpoint, verdict, call = %uuid, %linkedid, %trunk, request_id, id, ms,
+                "answered");
         }
     }
 }

@@ -1,11 +1,11 @@
-//! The kinds of verdict, to be counted and listed.
+//! What came of an answer, to be counted and listed.
 
 use super::plan::Lane;
 use super::verdict::{Fault, Halt, Verdict};
 
-/// A verdict without what it carries.
+/// A verdict without what it carries, or what came of an errand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum Outcome {
     /// Accepted.
     Submitted,
     /// In the journal.
@@ -38,8 +38,8 @@ pub enum Kind {
     Errand,
 }
 
-impl Kind {
-    /// Every kind, in the order of the enum.
+impl Outcome {
+    /// Every outcome, in the order of the enum.
     pub const ALL: [Self; 15] = [
         Self::Submitted,
         Self::Journaled,
@@ -58,7 +58,7 @@ impl Kind {
         Self::Errand,
     ];
 
-    /// The kind of a verdict.
+    /// The outcome of a verdict.
     pub const fn of(verdict: &Verdict) -> Self {
         match verdict {
             Verdict::Submitted { .. } => Self::Submitted,
@@ -80,6 +80,27 @@ impl Kind {
                 Halt::WrongAddress => Self::WrongAddress,
             },
             Verdict::TooMany => Self::TooMany,
+        }
+    }
+
+    /// What was asked has to be asked again, whatever else was done.
+    pub const fn is_again(self) -> bool {
+        match self {
+            Self::Submitted
+            | Self::Journaled
+            | Self::NotYet
+            | Self::Known
+            | Self::Swept
+            | Self::Dead
+            | Self::Errand => false,
+            Self::Unswept
+            | Self::Lost
+            | Self::Fault
+            | Self::Unreached
+            | Self::TokenRefused
+            | Self::NoGrant
+            | Self::WrongAddress
+            | Self::TooMany => true,
         }
     }
 }
@@ -105,8 +126,8 @@ mod tests {
 
     #[test]
     fn lists_stand_in_the_order_of_their_enums() {
-        for (at, kind) in Kind::ALL.into_iter().enumerate() {
-            assert_eq!(kind as usize, at);
+        for (at, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, at);
         }
         for (at, lane) in Lane::ALL.into_iter().enumerate() {
             assert_eq!(lane as usize, at);

@@ -1,7 +1,7 @@
 //! When the token's record is read again, and what goes on without polls.
 
 use super::tests::{at, due, info, lane, ready, submitted};
-use crate::answered::Outcome;
+use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings};
 use callbridge_crm::{Answer, Grant, Heard, Page, Request, TokenInfo};
@@ -12,7 +12,7 @@ use callbridge_model::clock::Now;
 use callbridge_spool::{Head, Hooked, Op, Ripe, Step, Unconfirmed};
 use std::time::Duration;
 
-fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Outcome) {
+fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Answered) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent at {now:?}");
     };
@@ -62,7 +62,7 @@ fn look_up() -> Head {
     }
 }
 
-fn is_granted(outcome: &Outcome) -> bool {
+fn is_granted(outcome: &Answered) -> bool {
     outcome.ops.iter().any(
         |op| matches!(op, Op::Lead(LeadChange::Request { told, .. }) if **told == Told::Granted),
     )
