@@ -8,7 +8,7 @@ use crate::wait::soon;
 use callbridge_call::EventTime;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::Server;
-use callbridge_sandbox::oauth::Application;
+use callbridge_sandbox::oauth::{Application, connection};
 use callbridge_sandbox::token::{Grant, TokenKey};
 use callbridge_sandbox::window::Rate;
 use serde_json::{Value, json};
@@ -186,7 +186,7 @@ impl Stage {
     pub fn revoke(&self) {
         let company = crm::settings().settings.company.id;
         let revoke = |core: &mut sandbox::Sandbox, now: EventTime| {
-            core.revoke_refresh_tokens(now, APPLICATION, company);
+            connection::revoke_refresh_tokens(core, now, APPLICATION, company);
         };
         self.crm.admin(revoke);
     }

@@ -43,9 +43,19 @@ impl World {
         let company = &self.sandbox.settings().company;
         let (company, application) = (company.id, company.application_id);
         let now = self.truth;
-        self.sandbox
-            .configure_webhook(now, application, config, false);
-        let key = self.sandbox.webhook_connected(now, company, application);
+        callbridge_sandbox::webhook::configure_webhook(
+            &mut self.sandbox,
+            now,
+            application,
+            config,
+            false,
+        );
+        let key = callbridge_sandbox::webhook::webhook_connected(
+            &mut self.sandbox,
+            now,
+            company,
+            application,
+        );
         let key = key.expect("an installation with a key of its own");
         let secret = Secret::from(key.expose());
         self.hooks = Some(Hooks {
@@ -73,7 +83,9 @@ impl World {
     /// What the dispatcher claims leaves.
     pub(crate) fn dispatch(&mut self) {
         self.sandbox.tick(self.truth);
-        for dispatch in self.sandbox.deliveries(self.truth) {
+        for dispatch in
+            callbridge_sandbox::webhook::dispatch::deliveries(&mut self.sandbox, self.truth)
+        {
             let Some(hooks) = &mut self.hooks else { return };
             let (late, by) = hooks.late;
             let slow = late > 0 && hooks.dice.chance(late);
@@ -102,7 +114,13 @@ impl World {
             format_args!("delivery {dispatch:?} {outcome:?}"),
         );
         let took = Duration::from_millis(20);
-        self.sandbox.delivered(self.truth, dispatch, &outcome, took);
+        callbridge_sandbox::webhook::dispatch::delivered(
+            &mut self.sandbox,
+            self.truth,
+            dispatch,
+            &outcome,
+            took,
+        );
     }
 
     fn received(&mut self, dispatch: &Dispatch) -> u16 {

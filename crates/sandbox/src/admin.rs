@@ -31,6 +31,8 @@ use super::lead::{self, LeadChange};
 use super::oauth;
 use super::token::{Grant, IdSet, TokenKind};
 use super::webhook;
+use crate::lead::act;
+use crate::mint;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -163,7 +165,7 @@ fn administer(
 fn change_leads(core: &mut Sandbox, now: EventTime, add: &[i64], remove: &[i64]) {
     let company = core.settings.company.id;
     for &lead in remove {
-        if core.lead(company, lead).is_some() {
+        if act::find_lead(core, company, lead).is_some() {
             let change = LeadChange::Deleted { company, lead };
             core.change(now, Change::Lead(change));
         }
@@ -192,7 +194,7 @@ fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) ->
 fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {
     let value = match text(fields, "issue")? {
         Some(value) => value.to_owned(),
-        None => core.mint("svc_pat_"),
+        None => mint::mint(core, "svc_pat_"),
     };
     let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
     let seconds = match fields.contains_key("expiresInSec") {

@@ -17,6 +17,12 @@ use super::repeats::{ATTEMPTS_MAX, Repeat};
 use super::routes::{Endpoint, route};
 use super::struck::{after_effect, instead};
 use super::token::{Grant, Token, TokenKey};
+use crate::endpoints;
+use crate::lead;
+use crate::oauth;
+use crate::oauth::connection;
+use crate::oauth::consent;
+use crate::others;
 use callbridge_call::EventTime;
 
 /// Who asks, behind the authentication layer.
@@ -40,11 +46,11 @@ impl Sandbox {
             Role::Auth => !endpoint.is_oauth(),
         };
         let response = match endpoint {
-            _ if elsewhere => self.wrong_host(now, request),
+            _ if elsewhere => connection::wrong_host(self, now, request),
             Endpoint::OauthToken | Endpoint::OauthRevoke => {
-                self.oauth_endpoint(now, endpoint, request)
+                oauth::endpoints::oauth_endpoint(self, now, endpoint, request)
             }
-            Endpoint::Consent => self.consent(now, request),
+            Endpoint::Consent => consent::consent(self, now, request),
             _ => self.open_api(now, endpoint, id, request),
         };
         *self.counts.entry((endpoint, response.status)).or_default() += 1;
@@ -151,7 +157,7 @@ impl Sandbox {
             .tokens
             .get(&key)
             .copied()
-            .filter(|token| self.connection_stands(token) && token.works(now));
+            .filter(|token| connection::connection_stands(self, token) && token.works(now));
         let Some(token) = token else {
             self.dead_token(now, key);
             return None;
@@ -203,10 +209,10 @@ impl Sandbox {
         let result = self
             .admit(now, caller, endpoint, request)
             .and_then(|()| match endpoint {
-                Endpoint::TokenInfo => Ok(self.token_info(now, caller)),
-                Endpoint::CallHistory => self.submit(now, caller, request, fault),
-                Endpoint::Filter => self.filter(caller, request),
-                Endpoint::Request => self.request_status(now, caller, id),
+                Endpoint::TokenInfo => Ok(endpoints::token_info(self, now, caller)),
+                Endpoint::CallHistory => endpoints::submit(self, now, caller, request, fault),
+                Endpoint::Filter => endpoints::filter(self, caller, request),
+                Endpoint::Request => endpoints::request_status(self, now, caller, id),
                 Endpoint::LeadSave
                 | Endpoint::LeadFilter
                 | Endpoint::Lead
@@ -218,12 +224,14 @@ impl Sandbox {
                 | Endpoint::LeadTasks
                 | Endpoint::LeadTaskSave
                 | Endpoint::LeadTask
-                | Endpoint::CrmField => self.of_leads(now, caller, endpoint, id, request, fault),
+                | Endpoint::CrmField => {
+                    lead::endpoints::of_leads(self, now, caller, endpoint, id, request, fault)
+                }
                 Endpoint::Employees
                 | Endpoint::Contract
                 | Endpoint::Payment
                 | Endpoint::Flat
-                | Endpoint::ContractField => self.of_others(caller, endpoint, id, request),
+                | Endpoint::ContractField => others::of_others(self, caller, endpoint, id, request),
                 Endpoint::OauthToken
                 | Endpoint::OauthRevoke
                 | Endpoint::Consent
@@ -274,7 +282,7 @@ impl Sandbox {
             return Err(Refusal::TooLarge);
         }
         let needed = self.needed(endpoint, method);
-        if !needed.is_none_or(|grant| self.granted(&caller.token, grant)) {
+        if !needed.is_none_or(|grant| connection::granted(self, &caller.token, grant)) {
             if let Some(after) = self.conduct.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
                 self.breach(now, Kind::RepeatAfter403, "§7.7", words);

@@ -5,6 +5,7 @@ use super::journal::{Record, Submission};
 use super::lead::{Lead, LeadChange};
 use super::token::TokenKind;
 use super::token::{ACCESS_SECONDS, Company, Grant, IdSet, PAT_DAYS_MAX, Token, TokenKey};
+use crate::oauth::connection;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::Map;
 
@@ -74,7 +75,7 @@ impl Sandbox {
         if !self.tokens.contains_key(&TokenKey::of(token)) {
             self.issue_pat(now, token, expires_at);
         }
-        self.begin_application(now);
+        connection::begin_application(self, now);
     }
 
     /// Does the core know this token as one that works?

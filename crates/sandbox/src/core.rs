@@ -10,8 +10,10 @@ use super::lead::{LeadChange, Leads};
 use super::oauth::{self, Book};
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey, TokenKind};
-use super::webhook;
 use super::window::{Counted, Fullest, Windows};
+use crate::lead::act;
+use crate::oauth::connection;
+use crate::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -129,7 +131,7 @@ impl Sandbox {
                 break;
             }
             self.settle_calls(due);
-            self.settle_order();
+            act::settle_order(self);
         }
         self.settle_calls(now);
     }
@@ -137,7 +139,7 @@ impl Sandbox {
     fn settle_calls(&mut self, now: EventTime) {
         let before = self.journal.records().len();
         self.journal.settle(now, &self.companies, &self.leads);
-        self.journaled(before);
+        webhook::journaled(self, before);
     }
 
     /// The sandbox's moment when the machine's clock says `clock`.
@@ -210,13 +212,13 @@ impl Sandbox {
             Change::Added(record) => {
                 let before = self.journal.records().len();
                 self.journal.add(*record);
-                self.journaled(before);
+                webhook::journaled(self, before);
             }
-            Change::Lead(change) => self.apply_lead(at, change),
+            Change::Lead(change) => act::apply_lead(self, at, change),
             Change::Ahead(seconds) => self.ahead = Duration::from_secs(seconds),
             Change::Broken(breach) => self.breaches.push(breach),
-            Change::Webhook(change) => self.apply_webhook(at, *change),
-            Change::Oauth(change) => self.apply_oauth(at, &change),
+            Change::Webhook(change) => webhook::apply_webhook(self, at, *change),
+            Change::Oauth(change) => connection::apply_oauth(self, at, &change),
         }
     }
 
@@ -253,6 +255,16 @@ impl Sandbox {
     /// What clients did against the document.
     pub const fn breaches(&self) -> &Breaches {
         &self.breaches
+    }
+
+    /// Applications, connections and their tokens.
+    pub const fn oauth(&self) -> &Book {
+        &self.oauth
+    }
+
+    /// Configurations, installations and deliveries of webhooks.
+    pub const fn webhooks(&self) -> &webhook::Outbox {
+        &self.webhooks
     }
 
     /// The fullest window and span.

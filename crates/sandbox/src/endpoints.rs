@@ -6,7 +6,7 @@ use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
 use super::journal::{Earlier, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
-use super::token::token_info;
+use super::token;
 use super::{call_history, filter};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -14,135 +14,133 @@ use std::time::Duration;
 const REQUEST_NAMESPACE: uuid::Uuid =
     uuid::Uuid::from_u128(0x8c2d_1a44_0f6b_4e59_a7d3_3b90_6f1e_24c7);
 
-impl Sandbox {
-    pub(super) fn token_info(&self, now: EventTime, caller: &Caller) -> Success {
-        let token = &caller.token;
-        let Some(company) = self.companies.get(&token.company) else {
-            return Success::default();
-        };
-        let own = (company.application_id, company.application_name.as_str());
-        let public = token.application.and_then(|id| {
-            let application = self.oauth.application(id)?;
-            let connection = self.oauth.connection(id, token.company)?;
-            Some(((id, application.name.as_str()), &connection.grants))
-        });
-        let (application, grants) = public.unwrap_or((own, &company.grants));
-        Success::of(token_info(token, now, application, company, grants))
-    }
+pub(super) fn token_info(sandbox: &Sandbox, now: EventTime, caller: &Caller) -> Success {
+    let token = &caller.token;
+    let Some(company) = sandbox.companies.get(&token.company) else {
+        return Success::default();
+    };
+    let own = (company.application_id, company.application_name.as_str());
+    let public = token.application.and_then(|id| {
+        let application = sandbox.oauth.application(id)?;
+        let connection = sandbox.oauth.connection(id, token.company)?;
+        Some(((id, application.name.as_str()), &connection.grants))
+    });
+    let (application, grants) = public.unwrap_or((own, &company.grants));
+    Success::of(token::token_info(token, now, application, company, grants))
+}
 
-    pub(super) fn submit(
-        &mut self,
-        now: EventTime,
-        caller: &Caller,
-        request: &Request,
-        fault: Option<Action>,
-    ) -> Result<Success, Refusal> {
-        let settings = &self.settings;
-        let (call, derived) =
-            call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
-        let (request_id, due) = self.next_write(now, fault)?;
-        if !derived.is_empty() {
-            let words = format!("sent: {}", derived.join(", "));
-            self.breach(now, Kind::DerivedField, "§2.6", words);
-        }
-        let company = caller.token.company;
-        if let Some(earlier) = self.journal.earlier(company, &call) {
-            self.judge_repeat(now, &call, &earlier);
-        }
-        let write = Write {
-            request_id: request_id.clone(),
-            company,
-            token: caller.key,
-            accepted_at: now,
-            due,
-            answered: fault.is_none_or(Action::leaves_answer_whole),
-            doomed: fault == Some(Action::Failed),
-            call,
-        };
-        self.change(now, Change::Accepted(Box::new(write)));
-        Ok(Success {
-            request_id: Some(request_id),
-            ..Success::default()
-        })
+pub(super) fn submit(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    caller: &Caller,
+    request: &Request,
+    fault: Option<Action>,
+) -> Result<Success, Refusal> {
+    let settings = &sandbox.settings;
+    let (call, derived) =
+        call_history::read(&request.body, &settings.names, now, settings.ahead_max)?;
+    let (request_id, due) = next_write(sandbox, now, fault)?;
+    if !derived.is_empty() {
+        let words = format!("sent: {}", derived.join(", "));
+        sandbox.breach(now, Kind::DerivedField, "§2.6", words);
     }
+    let company = caller.token.company;
+    if let Some(earlier) = sandbox.journal.earlier(company, &call) {
+        judge_repeat(sandbox, now, &call, &earlier);
+    }
+    let write = Write {
+        request_id: request_id.clone(),
+        company,
+        token: caller.key,
+        accepted_at: now,
+        due,
+        answered: fault.is_none_or(Action::leaves_answer_whole),
+        doomed: fault == Some(Action::Failed),
+        call,
+    };
+    sandbox.change(now, Change::Accepted(Box::new(write)));
+    Ok(Success {
+        request_id: Some(request_id),
+        ..Success::default()
+    })
+}
 
-    /// The requestId of a write that is accepted now, and the moment it will be done.
-    pub(super) fn next_write(
-        &mut self,
-        now: EventTime,
-        fault: Option<Action>,
-    ) -> Result<(String, EventTime), Refusal> {
-        let Sandbox { settings, dice, .. } = self;
-        if self.journal.accepted() >= WRITES_MAX {
-            return Err(Refusal::Status(500));
-        }
-        let jitter = settings.persist_jitter.as_micros();
-        let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
-        let held = match fault {
-            Some(Action::Hold(time)) => time,
-            _ => Duration::ZERO,
-        };
-        let serial = format!("{}-{}", settings.seed, self.journal.accepted() + 1);
-        let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
-        Ok((request_id, now.plus(settings.persist_after + jitter + held)))
+/// The requestId of a write that is accepted now, and the moment it will be done.
+pub(super) fn next_write(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    fault: Option<Action>,
+) -> Result<(String, EventTime), Refusal> {
+    let Sandbox { settings, dice, .. } = sandbox;
+    if sandbox.journal.accepted() >= WRITES_MAX {
+        return Err(Refusal::Status(500));
     }
+    let jitter = settings.persist_jitter.as_micros();
+    let jitter = Duration::from_micros(dice.below(u64::try_from(jitter).unwrap_or(0) + 1));
+    let held = match fault {
+        Some(Action::Hold(time)) => time,
+        _ => Duration::ZERO,
+    };
+    let serial = format!("{}-{}", settings.seed, sandbox.journal.accepted() + 1);
+    let request_id = uuid::Uuid::new_v5(&REQUEST_NAMESPACE, serial.as_bytes()).to_string();
+    Ok((request_id, now.plus(settings.persist_after + jitter + held)))
+}
 
-    fn judge_repeat(&mut self, now: EventTime, call: &Submission, earlier: &Earlier) {
-        if earlier.status == Status::Failed {
-            return;
-        }
-        if !earlier.same {
-            let words = format!("{} is another call's: this one makes no record", call.uuid);
-            self.breach(now, Kind::UuidReused, "§4.5.4", words);
-        } else if earlier.answered {
-            let words = format!(
-                "{} again after its 200, now {:?}",
-                call.uuid, earlier.status
-            );
-            self.breach(now, Kind::RepeatAfter200, "§4.5.4", words);
-        }
+fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, call: &Submission, earlier: &Earlier) {
+    if earlier.status == Status::Failed {
+        return;
     }
+    if !earlier.same {
+        let words = format!("{} is another call's: this one makes no record", call.uuid);
+        sandbox.breach(now, Kind::UuidReused, "§4.5.4", words);
+    } else if earlier.answered {
+        let words = format!(
+            "{} again after its 200, now {:?}",
+            call.uuid, earlier.status
+        );
+        sandbox.breach(now, Kind::RepeatAfter200, "§4.5.4", words);
+    }
+}
 
-    pub(super) fn filter(
-        &mut self,
-        caller: &Caller,
-        request: &Request,
-    ) -> Result<Success, Refusal> {
-        let (records, company) = (self.journal.records(), caller.token.company);
-        filter::answer(&request.body, records, company, &self.settings.shapes)
-    }
+pub(super) fn filter(
+    sandbox: &mut Sandbox,
+    caller: &Caller,
+    request: &Request,
+) -> Result<Success, Refusal> {
+    let (records, company) = (sandbox.journal.records(), caller.token.company);
+    filter::answer(&request.body, records, company, &sandbox.settings.shapes)
+}
 
-    /// §4.6, §3.2: 24 hours, for the creating token alone.
-    pub(super) fn request_status(
-        &mut self,
-        now: EventTime,
-        caller: &Caller,
-        id: &str,
-    ) -> Result<Success, Refusal> {
-        let missing = Refusal::NotFound("So‘rov topilmadi");
-        let Some(entry) = self.journal.entry(id) else {
-            self.breach(
-                now,
-                Kind::UnknownPoll,
-                "§4.6",
-                "a requestId never given".to_owned(),
-            );
-            return Err(missing);
-        };
-        if entry.token != caller.key {
-            let words = "a requestId that another token created".to_owned();
-            self.breach(now, Kind::ForeignPoll, "§3.2", words);
-            return Err(missing);
-        }
-        if now.since(entry.accepted_at) >= STATUS_KEPT {
-            return Err(missing);
-        }
-        let shapes = &self.settings.shapes;
-        let word = match entry.status {
-            Status::Pending => &shapes.pending,
-            Status::Success => "SUCCESS",
-            Status::Failed => "FAILED",
-        };
-        Ok(Success::of(shapes.status_data(word)))
+/// §4.6, §3.2: 24 hours, for the creating token alone.
+pub(super) fn request_status(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    caller: &Caller,
+    id: &str,
+) -> Result<Success, Refusal> {
+    let missing = Refusal::NotFound("So‘rov topilmadi");
+    let Some(entry) = sandbox.journal.entry(id) else {
+        sandbox.breach(
+            now,
+            Kind::UnknownPoll,
+            "§4.6",
+            "a requestId never given".to_owned(),
+        );
+        return Err(missing);
+    };
+    if entry.token != caller.key {
+        let words = "a requestId that another token created".to_owned();
+        sandbox.breach(now, Kind::ForeignPoll, "§3.2", words);
+        return Err(missing);
     }
+    if now.since(entry.accepted_at) >= STATUS_KEPT {
+        return Err(missing);
+    }
+    let shapes = &sandbox.settings.shapes;
+    let word = match entry.status {
+        Status::Pending => &shapes.pending,
+        Status::Success => "SUCCESS",
+        Status::Failed => "FAILED",
+    };
+    Ok(Success::of(shapes.status_data(word)))
 }

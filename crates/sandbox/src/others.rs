@@ -38,59 +38,56 @@ impl Default for Others {
     }
 }
 
-impl Sandbox {
-    pub(super) fn of_others(
-        &self,
-        caller: &Caller,
-        endpoint: Endpoint,
-        id: &str,
-        request: &Request,
-    ) -> Result<Success, Refusal> {
-        let others = &self.settings.others;
-        let first = caller.token.company == self.settings.company.id;
-        let there = |set: &IdSet| first && id.parse().is_ok_and(|id| set.contains(id));
-        let record =
-            |found: bool| found.then(|| Success::of(json!({ "id": id.parse::<i64>().ok() })));
-        match endpoint {
-            Endpoint::Employees => self.employees(caller, request),
-            // A missing contract or payment is no 404: the generic system error (§7.4).
-            Endpoint::Contract if request.path.ends_with(id) => {
-                record(there(&others.contracts)).ok_or(Refusal::Status(500))
-            }
-            // Its payments and its schedule.
-            Endpoint::Contract if there(&others.contracts) => Ok(Success::of(json!([]))),
-            Endpoint::Contract => Err(Refusal::Status(500)),
-            Endpoint::Payment => record(there(&others.payments)).ok_or(Refusal::Status(500)),
-            Endpoint::Flat => {
-                let missing = Refusal::Conflict("Xonadon topilmadi");
-                record(there(&others.flats)).ok_or(missing)
-            }
-            Endpoint::ContractField => Ok(Success::of(json!([
-                { "id": 31, "name": "Field 31", "type": "TEXT" },
-            ]))),
-            _ => Err(Refusal::NotFound("Manzil topilmadi")),
+pub(super) fn of_others(
+    sandbox: &Sandbox,
+    caller: &Caller,
+    endpoint: Endpoint,
+    id: &str,
+    request: &Request,
+) -> Result<Success, Refusal> {
+    let others = &sandbox.settings.others;
+    let first = caller.token.company == sandbox.settings.company.id;
+    let there = |set: &IdSet| first && id.parse().is_ok_and(|id| set.contains(id));
+    let record = |found: bool| found.then(|| Success::of(json!({ "id": id.parse::<i64>().ok() })));
+    match endpoint {
+        Endpoint::Employees => employees(sandbox, caller, request),
+        // A missing contract or payment is no 404: the generic system error (§7.4).
+        Endpoint::Contract if request.path.ends_with(id) => {
+            record(there(&others.contracts)).ok_or(Refusal::Status(500))
         }
+        // Its payments and its schedule.
+        Endpoint::Contract if there(&others.contracts) => Ok(Success::of(json!([]))),
+        Endpoint::Contract => Err(Refusal::Status(500)),
+        Endpoint::Payment => record(there(&others.payments)).ok_or(Refusal::Status(500)),
+        Endpoint::Flat => {
+            let missing = Refusal::Conflict("Xonadon topilmadi");
+            record(there(&others.flats)).ok_or(missing)
+        }
+        Endpoint::ContractField => Ok(Success::of(json!([
+            { "id": 31, "name": "Field 31", "type": "TEXT" },
+        ]))),
+        _ => Err(Refusal::NotFound("Manzil topilmadi")),
     }
+}
 
-    fn employees(&self, caller: &Caller, request: &Request) -> Result<Success, Refusal> {
-        let shapes = &self.settings.shapes;
-        let query = page::read(&request.body, EMPLOYEES_SIZE_MAX, shapes, &[])?;
-        let company = self.companies.get(&caller.token.company);
-        let mut ids: Vec<i64> = (company.into_iter())
-            .flat_map(|company| company.employees.ids().take(EMPLOYEES_MAX))
-            .collect();
-        ids.sort_unstable();
-        ids.dedup();
-        if query
-            .orders
-            .first()
-            .is_some_and(|(key, down)| key == "id" && *down)
-        {
-            ids.reverse();
-        }
-        Ok(query.answer(&ids, shapes, |id| match shapes.rows {
-            Rows::Strings => Value::from(*id),
-            Rows::Objects => json!({ "id": id, "name": employee_name(*id) }),
-        }))
+fn employees(sandbox: &Sandbox, caller: &Caller, request: &Request) -> Result<Success, Refusal> {
+    let shapes = &sandbox.settings.shapes;
+    let query = page::read(&request.body, EMPLOYEES_SIZE_MAX, shapes, &[])?;
+    let company = sandbox.companies.get(&caller.token.company);
+    let mut ids: Vec<i64> = (company.into_iter())
+        .flat_map(|company| company.employees.ids().take(EMPLOYEES_MAX))
+        .collect();
+    ids.sort_unstable();
+    ids.dedup();
+    if query
+        .orders
+        .first()
+        .is_some_and(|(key, down)| key == "id" && *down)
+    {
+        ids.reverse();
     }
+    Ok(query.answer(&ids, shapes, |id| match shapes.rows {
+        Rows::Strings => Value::from(*id),
+        Rows::Objects => json!({ "id": id, "name": employee_name(*id) }),
+    }))
 }

@@ -6,6 +6,7 @@ use super::order::{Draft, Order, What};
 use super::record::{FieldValues, Lead};
 use super::store::{Item, LeadChange, Task};
 use crate::core::Sandbox;
+use crate::webhook;
 use crate::webhook::{Attribution, Event};
 use callbridge_call::EventTime;
 use serde_json::json;
@@ -13,176 +14,187 @@ use serde_json::json;
 /// The uuids of leads are made from their numbers.
 const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x91b2_5c0e_77d4_4c1b_9d0a_6e13_af20_84d5);
 
-impl Sandbox {
-    /// The lead as it is; `None` when the company has no such one.
-    pub fn lead(&self, company: i64, id: i64) -> Option<Lead> {
-        self.leads.get(self.companies.get(&company)?, id)
-    }
+/// The lead as it is; `None` when the company has no such one.
+pub fn find_lead(sandbox: &Sandbox, company: i64, id: i64) -> Option<Lead> {
+    sandbox.leads.get(sandbox.companies.get(&company)?, id)
+}
 
-    pub(crate) fn apply_lead(&mut self, at: EventTime, change: LeadChange) {
-        match change {
-            LeadChange::Saved { company, lead } => self.save_lead(at, company, *lead),
-            LeadChange::Imported { company, leads } => {
-                for lead in leads {
-                    let known = self.leads.is_gone(company, lead.id)
-                        || self.leads.is_known(company, lead.id);
-                    if !known {
-                        self.leads.put(company, stamped(lead, at));
-                    }
+pub(crate) fn apply_lead(sandbox: &mut Sandbox, at: EventTime, change: LeadChange) {
+    match change {
+        LeadChange::Saved { company, lead } => save_lead(sandbox, at, company, *lead),
+        LeadChange::Imported { company, leads } => {
+            for lead in leads {
+                let known = sandbox.leads.is_gone(company, lead.id)
+                    || sandbox.leads.is_known(company, lead.id);
+                if !known {
+                    sandbox.leads.put(company, stamped(lead, at));
                 }
             }
-            LeadChange::Merged {
-                company,
-                into,
-                from,
-            } => self.merge(at, company, into, &from),
-            LeadChange::Deleted { company, lead } => {
-                if let Some(was) = self.lead(company, lead) {
-                    self.leads.remove(company, lead);
-                    self.leads.drop_parts(company, lead);
-                    let lead = Box::new(was.snapshot());
-                    self.happened(at, company, Event::LeadDeleted { lead });
-                }
-            }
-            LeadChange::Revived { company, lead } => self.leads.revive(company, lead),
-            LeadChange::Ordered(order) => {
-                let Order { due, .. } = *order;
-                let serial = self.journal.enter(
-                    &order.request_id,
-                    order.token,
-                    order.accepted_at,
-                    order.what.word(),
-                );
-                self.leads.pending.insert((due, serial), *order);
+        }
+        LeadChange::Merged {
+            company,
+            into,
+            from,
+        } => merge(sandbox, at, company, into, &from),
+        LeadChange::Deleted { company, lead } => {
+            if let Some(was) = find_lead(sandbox, company, lead) {
+                sandbox.leads.remove(company, lead);
+                sandbox.leads.drop_parts(company, lead);
+                let lead = Box::new(was.snapshot());
+                webhook::happened(sandbox, at, company, Event::LeadDeleted { lead });
             }
         }
+        LeadChange::Revived { company, lead } => sandbox.leads.revive(company, lead),
+        LeadChange::Ordered(order) => {
+            let Order { due, .. } = *order;
+            let serial = sandbox.journal.enter(
+                &order.request_id,
+                order.token,
+                order.accepted_at,
+                order.what.word(),
+            );
+            sandbox.leads.pending.insert((due, serial), *order);
+        }
     }
+}
 
-    fn save_lead(&mut self, at: EventTime, company: i64, lead: Lead) {
-        let before = self.lead(company, lead.id);
-        let id = lead.id;
-        self.leads.put(company, stamped(lead, at));
-        let Some(after) = self.lead(company, id) else {
-            return;
+fn save_lead(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: Lead) {
+    let before = find_lead(sandbox, company, lead.id);
+    let id = lead.id;
+    sandbox.leads.put(company, stamped(lead, at));
+    let Some(after) = find_lead(sandbox, company, id) else {
+        return;
+    };
+    for event in between(before.as_ref(), &after) {
+        note_history(sandbox, at, company, id, event.name());
+        webhook::happened(sandbox, at, company, event);
+    }
+}
+
+/// The document says of a merge that the survivor stands and the others are missing. Ours:
+/// their contacts, notes, tasks, history and calls go to the survivor, and the fields it has no
+/// value in; its own name, stage, employee and balance stay.
+fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[i64]) {
+    let Some(mut survivor) = find_lead(sandbox, company, into) else {
+        return;
+    };
+    let mut merged = Vec::new();
+    for &id in from {
+        let Some(lead) = find_lead(sandbox, company, id).filter(|_| id != into) else {
+            continue;
         };
-        for event in between(before.as_ref(), &after) {
-            self.note_history(at, company, id, event.name());
-            self.happened(at, company, event);
+        survivor.contacts.extend(lead.contacts);
+        for (field, values) in lead.fields {
+            survivor.fields.entry(field).or_insert(values);
         }
+        sandbox.leads.remove(company, id);
+        sandbox.leads.move_parts(company, id, into);
+        sandbox.journal.move_lead(company, id, into);
+        merged.push(id);
     }
+    sandbox.leads.put(company, stamped(survivor, at));
+    if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
+        let lead = Box::new(survivor.snapshot());
+        let event = Event::LeadMerged { lead, merged };
+        note_history(sandbox, at, company, into, event.name());
+        webhook::happened(sandbox, at, company, event);
+    }
+}
 
-    /// The document says of a merge that the survivor stands and the others are missing. Ours:
-    /// their contacts, notes, tasks, history and calls go to the survivor, and the fields it has no
-    /// value in; its own name, stage, employee and balance stay.
-    fn merge(&mut self, at: EventTime, company: i64, into: i64, from: &[i64]) {
-        let Some(mut survivor) = self.lead(company, into) else {
-            return;
-        };
-        let mut merged = Vec::new();
-        for &id in from {
-            let Some(lead) = self.lead(company, id).filter(|_| id != into) else {
-                continue;
-            };
-            survivor.contacts.extend(lead.contacts);
-            for (field, values) in lead.fields {
-                survivor.fields.entry(field).or_insert(values);
-            }
-            self.leads.remove(company, id);
-            self.leads.move_parts(company, id, into);
-            self.journal.move_lead(company, id, into);
-            merged.push(id);
+/// Does the first order that is due; the status of its requestId says how it ended.
+pub(crate) fn settle_order(sandbox: &mut Sandbox) {
+    let Some(((due, _), order)) = sandbox.leads.pending.pop_first() else {
+        return;
+    };
+    let why = if order.doomed {
+        Some("by order of a fault")
+    } else {
+        execute(sandbox, due, order.company, order.what).err()
+    };
+    sandbox.journal.end(&order.request_id, why);
+}
+
+fn execute(
+    sandbox: &mut Sandbox,
+    at: EventTime,
+    company: i64,
+    what: What,
+) -> Result<(), &'static str> {
+    const NO_LEAD: &str = "unknown leadId";
+    match what {
+        What::Lead(draft) => {
+            let lead = drafted(sandbox, company, &draft)?;
+            save_lead(sandbox, at, company, lead);
         }
-        self.leads.put(company, stamped(survivor, at));
-        if let (Some(survivor), false) = (self.lead(company, into), merged.is_empty()) {
-            let lead = Box::new(survivor.snapshot());
-            let event = Event::LeadMerged { lead, merged };
-            self.note_history(at, company, into, event.name());
-            self.happened(at, company, event);
+        What::Fields { lead, values } => {
+            let mut lead = find_lead(sandbox, company, lead).ok_or(NO_LEAD)?;
+            upsert(&mut lead.fields, &values);
+            save_lead(sandbox, at, company, lead);
         }
-    }
-
-    /// Does the first order that is due; the status of its requestId says how it ended.
-    pub(crate) fn settle_order(&mut self) {
-        let Some(((due, _), order)) = self.leads.pending.pop_first() else {
-            return;
-        };
-        let why = if order.doomed {
-            Some("by order of a fault")
-        } else {
-            self.execute(due, order.company, order.what).err()
-        };
-        self.journal.end(&order.request_id, why);
-    }
-
-    fn execute(&mut self, at: EventTime, company: i64, what: What) -> Result<(), &'static str> {
-        const NO_LEAD: &str = "unknown leadId";
-        match what {
-            What::Lead(draft) => {
-                let lead = self.drafted(company, &draft)?;
-                self.save_lead(at, company, lead);
-            }
-            What::Fields { lead, values } => {
-                let mut lead = self.lead(company, lead).ok_or(NO_LEAD)?;
-                upsert(&mut lead.fields, &values);
-                self.save_lead(at, company, lead);
-            }
-            What::Notes { lead, notes } => {
-                self.lead(company, lead).ok_or(NO_LEAD)?;
-                for note in notes {
-                    let id = self.leads.next_part();
-                    let item = Item { id, at, body: note };
-                    let parts = self.leads.notes.entry((company, lead)).or_default();
-                    parts.push(item);
-                }
-            }
-            What::Task { lead, task } => {
-                self.lead(company, lead).ok_or(NO_LEAD)?;
-                let id = self.leads.next_part();
-                let item = Item { id, at, body: task };
-                self.leads.tasks.insert((company, id), Task { lead, item });
+        What::Notes { lead, notes } => {
+            find_lead(sandbox, company, lead).ok_or(NO_LEAD)?;
+            for note in notes {
+                let id = sandbox.leads.next_part();
+                let item = Item { id, at, body: note };
+                let parts = sandbox.leads.notes.entry((company, lead)).or_default();
+                parts.push(item);
             }
         }
-        Ok(())
-    }
-
-    /// The lead that a draft makes of the one that is, or of none.
-    fn drafted(&self, company: i64, draft: &Draft) -> Result<Lead, &'static str> {
-        let lead = match draft.id {
-            Some(id) => self.lead(company, id).ok_or("unknown leadId")?,
-            None => {
-                let mut lead = fresh(self.leads.free_id(&self.companies).ok_or("no id is left")?);
-                lead.attributions.push(attribution("OPEN_API"));
-                lead
-            }
-        };
-        self.laid_over(company, lead, draft)
-    }
-
-    /// What is wanted laid over a lead; an employee must be one of the company's.
-    pub(super) fn laid_over(
-        &self,
-        company: i64,
-        mut lead: Lead,
-        draft: &Draft,
-    ) -> Result<Lead, &'static str> {
-        if let Some(employee) = draft.responsible_id {
-            let known = self.companies.get(&company).map(|c| &c.employees);
-            if employee.is_some_and(|id| known.is_none_or(|known| !known.contains(id))) {
-                return Err("unknown employeeId");
-            }
-            lead.responsible_id = employee;
+        What::Task { lead, task } => {
+            find_lead(sandbox, company, lead).ok_or(NO_LEAD)?;
+            let id = sandbox.leads.next_part();
+            let item = Item { id, at, body: task };
+            sandbox
+                .leads
+                .tasks
+                .insert((company, id), Task { lead, item });
         }
-        shape(&mut lead, draft);
-        Ok(lead)
     }
+    Ok(())
+}
 
-    /// What the lead's history shows of an event.
-    fn note_history(&mut self, at: EventTime, company: i64, lead: i64, name: &str) {
-        let id = self.leads.next_part();
-        let body = json!({ "event": name });
-        let items = self.leads.history.entry((company, lead)).or_default();
-        items.push(Item { id, at, body });
+/// The lead that a draft makes of the one that is, or of none.
+fn drafted(sandbox: &Sandbox, company: i64, draft: &Draft) -> Result<Lead, &'static str> {
+    let lead = match draft.id {
+        Some(id) => find_lead(sandbox, company, id).ok_or("unknown leadId")?,
+        None => {
+            let mut lead = fresh(
+                sandbox
+                    .leads
+                    .free_id(&sandbox.companies)
+                    .ok_or("no id is left")?,
+            );
+            lead.attributions.push(attribution("OPEN_API"));
+            lead
+        }
+    };
+    laid_over(sandbox, company, lead, draft)
+}
+
+/// What is wanted laid over a lead; an employee must be one of the company's.
+pub(super) fn laid_over(
+    sandbox: &Sandbox,
+    company: i64,
+    mut lead: Lead,
+    draft: &Draft,
+) -> Result<Lead, &'static str> {
+    if let Some(employee) = draft.responsible_id {
+        let known = sandbox.companies.get(&company).map(|c| &c.employees);
+        if employee.is_some_and(|id| known.is_none_or(|known| !known.contains(id))) {
+            return Err("unknown employeeId");
+        }
+        lead.responsible_id = employee;
     }
+    shape(&mut lead, draft);
+    Ok(lead)
+}
+
+/// What the lead's history shows of an event.
+fn note_history(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: i64, name: &str) {
+    let id = sandbox.leads.next_part();
+    let body = json!({ "event": name });
+    let items = sandbox.leads.history.entry((company, lead)).or_default();
+    items.push(Item { id, at, body });
 }
 
 /// A lead that begins: its uuid is made from its number.

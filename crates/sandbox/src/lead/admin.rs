@@ -18,6 +18,7 @@ use super::store::LeadChange;
 use super::{body, order};
 use crate::body::Fields;
 use crate::core::{Change, Sandbox};
+use crate::lead::act;
 use crate::shapes::LeadRows;
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
@@ -45,11 +46,7 @@ fn create(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
     let company = company(core, fields)?;
     let draft = draft(core, fields)?;
     let id = match draft.id {
-        Some(id)
-            if core
-                .lead(company, id)
-                .is_some_and(|lead| lead.uuid.is_some()) =>
-        {
+        Some(id) if act::find_lead(core, company, id).is_some_and(|lead| lead.uuid.is_some()) => {
             return Err(format!("lead {id} is there already: use lead/update"));
         }
         Some(id) if id > 0 => id,
@@ -63,7 +60,7 @@ fn create(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
         return Err(format!("lead {id} was merged or deleted: its id is spent"));
     }
     let wanted = order::Draft { id: None, ..draft };
-    let lead = core.laid_over(company, fresh(id), &wanted)?;
+    let lead = act::laid_over(core, company, fresh(id), &wanted)?;
     Ok(save(core, now, company, lead))
 }
 
@@ -71,7 +68,7 @@ fn update(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
     let company = company(core, fields)?;
     let mut wanted = draft(core, fields)?;
     let id = wanted.id.ok_or("`id` is missing")?;
-    let lead = core.lead(company, id).ok_or_else(|| missing(id))?;
+    let lead = act::find_lead(core, company, id).ok_or_else(|| missing(id))?;
     if let Some(contacts) = &mut wanted.contacts {
         // The main contact stays the one it was: its phone is another now.
         for (contact, was) in contacts.iter_mut().zip(&lead.contacts) {
@@ -83,7 +80,7 @@ fn update(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
             }
         }
     }
-    let lead = core.laid_over(company, lead, &wanted)?;
+    let lead = act::laid_over(core, company, lead, &wanted)?;
     Ok(save(core, now, company, lead))
 }
 
@@ -99,7 +96,7 @@ fn merge(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
         .filter_map(|id| id.as_i64())
         .collect();
     for &id in from.iter().chain([&into]) {
-        core.lead(company, id).ok_or_else(|| missing(id))?;
+        act::find_lead(core, company, id).ok_or_else(|| missing(id))?;
     }
     if from.is_empty() || from.contains(&into) {
         return Err("`from`: one lead or more, and not `into` itself".to_owned());
@@ -116,7 +113,7 @@ fn merge(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
 fn delete(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
     let company = company(core, fields)?;
     let lead = whole(fields, "id")?.ok_or("`id` is missing")?;
-    core.lead(company, lead).ok_or_else(|| missing(lead))?;
+    act::find_lead(core, company, lead).ok_or_else(|| missing(lead))?;
     core.change(now, Change::Lead(LeadChange::Deleted { company, lead }));
     Ok(json!({ "done": "lead/delete" }))
 }
@@ -133,7 +130,7 @@ fn save(core: &mut Sandbox, now: EventTime, company: i64, lead: Lead) -> Value {
 }
 
 fn shown(core: &Sandbox, company: i64, id: i64) -> Value {
-    let lead = core.lead(company, id);
+    let lead = act::find_lead(core, company, id);
     lead.map_or(Value::Null, |lead| lead.record(LeadRows::Full))
 }
 

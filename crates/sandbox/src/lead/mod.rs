@@ -10,11 +10,11 @@
 //! Where the document says "not shown", the names are those of the snapshot (§2.5) and of the
 //! neighbouring endpoints; each is ours, and said to be.
 
-mod act;
+pub mod act;
 mod admin;
 mod body;
 pub mod catalogue;
-mod endpoints;
+pub(crate) mod endpoints;
 mod filter;
 pub mod list;
 mod news;

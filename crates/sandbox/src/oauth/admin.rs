@@ -23,6 +23,9 @@ use super::application::{Application, Connection};
 use super::book::REFRESH_LIFE;
 use super::consent::{Asked, scope_of};
 use super::options::redirect_uri;
+use crate::mint;
+use crate::oauth::connection;
+use crate::oauth::consent;
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -43,30 +46,30 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
     let none = || format!("{client_id} has no connection to company {company}");
     match act {
         "rotate-secret" => {
-            let secret = core.rotate_client_secret(now, id);
+            let secret = connection::rotate_client_secret(core, now, id);
             Ok(json!({ "clientId": client_id, "clientSecret": secret }))
         }
-        "disconnect" => match core.disconnect(now, id, company) {
+        "disconnect" => match connection::disconnect(core, now, id, company) {
             true => Ok(json!({ "done": act })),
             false => Err(none()),
         },
         "grants" => {
             let grants = grants(fields)?;
-            match core.set_connection_grants(now, id, company, grants) {
+            match connection::set_connection_grants(core, now, id, company, grants) {
                 true => Ok(json!({ "done": act })),
                 false => Err(none()),
             }
         }
         "revoke" => {
             match text(fields, "token")? {
-                Some(token) => core.revoke_any(now, token),
-                None => core.revoke_refresh_tokens(now, id, company),
+                Some(token) => connection::revoke_any(core, now, token),
+                None => connection::revoke_refresh_tokens(core, now, id, company),
             }
             Ok(json!({ "done": act }))
         }
         "issue" => {
             let grants = fields.get("grants").map(|_| grants(fields)).transpose()?;
-            let pair = core.issue_pair(now, id, company, grants);
+            let pair = connection::issue_pair(core, now, id, company, grants);
             let (access, refresh) = pair.ok_or_else(none)?;
             Ok(json!({ "accessToken": access, "refreshToken": refresh }))
         }
@@ -74,7 +77,7 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
             core.ensure_company(now, company);
             let asked = asked(&application, fields)?;
             let grants = asked.scope.clone();
-            Ok(json!({ "code": core.approve(now, &asked, company, grants) }))
+            Ok(json!({ "code": consent::approve(core, now, &asked, company, grants) }))
         }
         _ => Ok(Value::Null),
     }
@@ -116,11 +119,11 @@ fn register(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     let secret = match (&there, given) {
         (_, Some(given)) => Some(given),
         (Some(_), None) => None,
-        (None, None) => Some(core.mint("svc_sec_")),
+        (None, None) => Some(mint::mint(core, "svc_sec_")),
     };
     let known = there.is_some();
     let mut application = there.unwrap_or_else(|| {
-        let client_id = client_id.map_or_else(|| core.mint("svc_app_"), str::to_owned);
+        let client_id = client_id.map_or_else(|| mint::mint(core, "svc_app_"), str::to_owned);
         Application {
             id: core.oauth.next_application(),
             ..Application::new(client_id)
@@ -147,7 +150,7 @@ fn register(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     application.suspended = flag(fields, "suspended")?.unwrap_or(application.suspended);
     application.embedded = flag(fields, "embedded")?.unwrap_or(application.embedded);
     let client_id = application.client_id.clone();
-    core.register(now, application);
+    connection::register(core, now, application);
     Ok(match secret {
         // Shown when it is new, once (§5.6.1).
         Some(secret) if !known => json!({ "clientId": client_id, "clientSecret": secret }),

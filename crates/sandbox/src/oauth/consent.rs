@@ -19,6 +19,8 @@ use super::book::{AuthorizationCode, Change};
 use super::form::Form;
 use super::problem::{Code, Problem};
 use super::{misplaced, page};
+use crate::mint;
+use crate::oauth::connection;
 use callbridge_call::EventTime;
 use url::Url;
 
@@ -34,120 +36,121 @@ pub(super) struct Asked {
     pub(super) state: Option<String>,
 }
 
-impl Sandbox {
-    /// Answers the authorization page.
-    pub(crate) fn consent(&mut self, now: EventTime, request: &Request) -> Response {
-        misplaced::judge_consent(self, now, request);
-        let asked = Form::read(request.query.as_bytes()).and_then(|form| self.asked(&form));
-        let answer = match (request.method.as_str(), asked) {
-            ("GET" | "HEAD", Ok(asked)) => Ok(page::consent(&asked, &self.may_consent())),
-            ("POST", Ok(asked)) => self.decide_consent(now, &asked, request),
-            ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
-            _ => return page::html(405, page::refused("405", "GET or POST")),
-        };
-        answer.unwrap_or_else(|problem| {
-            self.oauth.log.push(now, Endpoint::Consent, &problem);
-            if problem.code != Code::CompanyBlocked {
-                self.breach(now, Kind::Invalid, "§4.2", problem.to_string());
-            }
-            let status = problem.code.status();
-            page::html(
-                status,
-                page::refused(problem.code.message(), &problem.words),
-            )
-        })
-    }
+/// Answers the authorization page.
+pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {
+    misplaced::judge_consent(sandbox, now, request);
+    let asked = Form::read(request.query.as_bytes()).and_then(|form| asked(sandbox, &form));
+    let answer = match (request.method.as_str(), asked) {
+        ("GET" | "HEAD", Ok(asked)) => Ok(page::consent(&asked, &may_consent(sandbox))),
+        ("POST", Ok(asked)) => decide_consent(sandbox, now, &asked, request),
+        ("GET" | "HEAD" | "POST", Err(problem)) => Err(problem),
+        _ => return page::html(405, page::refused("405", "GET or POST")),
+    };
+    answer.unwrap_or_else(|problem| {
+        sandbox.oauth.log.push(now, Endpoint::Consent, &problem);
+        if problem.code != Code::CompanyBlocked {
+            sandbox.breach(now, Kind::Invalid, "§4.2", problem.to_string());
+        }
+        let status = problem.code.status();
+        page::html(
+            status,
+            page::refused(problem.code.message(), &problem.words),
+        )
+    })
+}
 
-    /// The parameters of the page (6900, 6902, 6904, 6907).
-    fn asked(&self, form: &Form) -> Result<Asked, Problem> {
-        if form.one("response_type")? != Some("code") {
-            let words = "response_type is not `code`";
-            return Err(Problem::new(Code::InvalidRequest, words));
-        }
-        let client_id = form.needed("client_id")?;
-        let redirect_uri = form.needed("redirect_uri")?;
-        let application = self.oauth.client(client_id);
-        let application = application.filter(|known| known.published).ok_or_else(|| {
-            let words = "no published application has this client_id";
-            Problem::new(Code::ApplicationNotFound, words)
-        })?;
-        if application.suspended {
-            let words = "the application is suspended";
-            return Err(Problem::new(Code::InvalidGrant, words));
-        }
-        if !(application.redirect_uris.iter()).any(|registered| registered == redirect_uri) {
-            let words = "redirect_uri is not exactly one of the registered";
-            return Err(Problem::new(Code::InvalidRedirectUri, words));
-        }
-        form.one("state")?;
-        Ok(Asked {
-            application: application.clone(),
-            redirect_uri: redirect_uri.to_owned(),
-            scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
-            // Unchanged, an empty one too.
-            state: form.all("state").next().map(str::to_owned),
-        })
+/// The parameters of the page (6900, 6902, 6904, 6907).
+fn asked(sandbox: &Sandbox, form: &Form) -> Result<Asked, Problem> {
+    if form.one("response_type")? != Some("code") {
+        let words = "response_type is not `code`";
+        return Err(Problem::new(Code::InvalidRequest, words));
     }
+    let client_id = form.needed("client_id")?;
+    let redirect_uri = form.needed("redirect_uri")?;
+    let application = sandbox.oauth.client(client_id);
+    let application = application.filter(|known| known.published).ok_or_else(|| {
+        let words = "no published application has this client_id";
+        Problem::new(Code::ApplicationNotFound, words)
+    })?;
+    if application.suspended {
+        let words = "the application is suspended";
+        return Err(Problem::new(Code::InvalidGrant, words));
+    }
+    if !(application.redirect_uris.iter()).any(|registered| registered == redirect_uri) {
+        let words = "redirect_uri is not exactly one of the registered";
+        return Err(Problem::new(Code::InvalidRedirectUri, words));
+    }
+    form.one("state")?;
+    Ok(Asked {
+        application: application.clone(),
+        redirect_uri: redirect_uri.to_owned(),
+        scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
+        // Unchanged, an empty one too.
+        state: form.all("state").next().map(str::to_owned),
+    })
+}
 
-    /// Companies that can approve: id and name.
-    fn may_consent(&self) -> Vec<(i64, String)> {
-        let open = self.companies.values().filter(|company| !company.blocked);
-        open.map(|company| (company.id, company.name.clone()))
-            .collect()
-    }
+/// Companies that can approve: id and name.
+fn may_consent(sandbox: &Sandbox) -> Vec<(i64, String)> {
+    let open = sandbox
+        .companies
+        .values()
+        .filter(|company| !company.blocked);
+    open.map(|company| (company.id, company.name.clone()))
+        .collect()
+}
 
-    fn decide_consent(
-        &mut self,
-        now: EventTime,
-        asked: &Asked,
-        request: &Request,
-    ) -> Result<Response, Problem> {
-        let wrong = |words: &str| Problem::new(Code::InvalidRequest, words);
-        if request.body.len() > BODY_BYTES_MAX {
-            return Err(wrong("the form is too large"));
-        }
-        let form = Form::read(&request.body)?;
-        match form.one("decision")? {
-            Some("approve") => {}
-            Some("decline") => return Ok(back(asked, "error", "access_denied")),
-            _ => return Err(wrong("decision is neither approve nor decline")),
-        }
-        let company = match form.one("company")? {
-            None => self.settings.company.id,
-            Some(id) => id.parse().map_err(|_| wrong("company is no number"))?,
-        };
-        let known = self.companies.get(&company);
-        let known = known.ok_or_else(|| wrong("no such company"))?;
-        if known.blocked {
-            let words = "the company is blocked";
-            return Err(Problem::new(Code::CompanyBlocked, words));
-        }
-        let grants = ticked(&form, asked)?;
-        let code = self.approve(now, asked, company, grants);
-        Ok(back(asked, "code", &code))
+fn decide_consent(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    asked: &Asked,
+    request: &Request,
+) -> Result<Response, Problem> {
+    let wrong = |words: &str| Problem::new(Code::InvalidRequest, words);
+    if request.body.len() > BODY_BYTES_MAX {
+        return Err(wrong("the form is too large"));
     }
+    let form = Form::read(&request.body)?;
+    match form.one("decision")? {
+        Some("approve") => {}
+        Some("decline") => return Ok(back(asked, "error", "access_denied")),
+        _ => return Err(wrong("decision is neither approve nor decline")),
+    }
+    let company = match form.one("company")? {
+        None => sandbox.settings.company.id,
+        Some(id) => id.parse().map_err(|_| wrong("company is no number"))?,
+    };
+    let known = sandbox.companies.get(&company);
+    let known = known.ok_or_else(|| wrong("no such company"))?;
+    if known.blocked {
+        let words = "the company is blocked";
+        return Err(Problem::new(Code::CompanyBlocked, words));
+    }
+    let grants = ticked(&form, asked)?;
+    let code = approve(sandbox, now, asked, company, grants);
+    Ok(back(asked, "code", &code))
+}
 
-    /// A company approved: the code, which is shown this once.
-    pub(super) fn approve(
-        &mut self,
-        now: EventTime,
-        asked: &Asked,
-        company: i64,
-        grants: Vec<Grant>,
-    ) -> String {
-        let code = self.mint("svc_ac_");
-        let record = AuthorizationCode {
-            application: asked.application.id,
-            company,
-            redirect_uri: asked.redirect_uri.clone(),
-            grants,
-            issued_at: now,
-            used: None,
-        };
-        let key = TokenKey::of(&code);
-        self.oauth_change(now, Change::Approved { code: key, record });
-        code
-    }
+/// A company approved: the code, which is shown this once.
+pub(super) fn approve(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    asked: &Asked,
+    company: i64,
+    grants: Vec<Grant>,
+) -> String {
+    let code = mint::mint(sandbox, "svc_ac_");
+    let record = AuthorizationCode {
+        application: asked.application.id,
+        company,
+        redirect_uri: asked.redirect_uri.clone(),
+        grants,
+        issued_at: now,
+        used: None,
+    };
+    let key = TokenKey::of(&code);
+    connection::oauth_change(sandbox, now, Change::Approved { code: key, record });
+    code
 }
 
 /// The grants of a scope string (§2.3): single spaces, each within the allowed.

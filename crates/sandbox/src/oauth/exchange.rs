@@ -7,6 +7,9 @@ use super::application::{Application, Connection, scope};
 use super::book::{AuthorizationCode, Change, Origin, Pair, Used};
 use super::form::Form;
 use super::problem::{Code, Problem};
+use crate::mint;
+use crate::oauth::connection;
+use crate::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Value, json};
 
@@ -16,211 +19,212 @@ pub(super) struct Minted {
     pub(super) refresh: String,
 }
 
-impl Sandbox {
-    /// The success body of RFC 6749, without an envelope (§4.1.1).
-    pub(super) fn exchange(
-        &mut self,
-        now: EventTime,
-        application: &Application,
-        form: &Form,
-        answered: bool,
-    ) -> Result<Value, Problem> {
-        match form.one("grant_type")?.unwrap_or_default() {
-            "authorization_code" => self.exchange_code(now, application, form, answered),
-            "refresh_token" => self.exchange_refresh(now, application, form, answered),
-            "" => Err(Problem::new(
-                Code::UnsupportedGrantType,
-                "grant_type is missing",
-            )),
-            _ => Err(Problem::new(
-                Code::UnsupportedGrantType,
-                "grant_type is neither authorization_code nor refresh_token",
-            )),
-        }
+/// The success body of RFC 6749, without an envelope (§4.1.1).
+pub(super) fn exchange(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    application: &Application,
+    form: &Form,
+    answered: bool,
+) -> Result<Value, Problem> {
+    match form.one("grant_type")?.unwrap_or_default() {
+        "authorization_code" => exchange_code(sandbox, now, application, form, answered),
+        "refresh_token" => exchange_refresh(sandbox, now, application, form, answered),
+        "" => Err(Problem::new(
+            Code::UnsupportedGrantType,
+            "grant_type is missing",
+        )),
+        _ => Err(Problem::new(
+            Code::UnsupportedGrantType,
+            "grant_type is neither authorization_code nor refresh_token",
+        )),
     }
+}
 
-    fn exchange_code(
-        &mut self,
-        now: EventTime,
-        application: &Application,
-        form: &Form,
-        answered: bool,
-    ) -> Result<Value, Problem> {
-        let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
-        let key = TokenKey::of(form.needed("code")?);
-        let redirect_uri = form.needed("redirect_uri")?;
-        let code = self.oauth.code(key).cloned();
-        let code = code.filter(|code| code.application == application.id);
-        let code = code.ok_or_else(|| refused("unknown code"))?;
-        if let Some(used) = code.used {
-            self.judge_reuse(now, Kind::CodeReused, "§5.6.3", used);
-            return Err(refused("the code was used"));
-        }
-        if now >= code.issued_at.plus(self.settings.oauth.code_life) {
-            return Err(refused("the code has expired"));
-        }
-        if code.redirect_uri != redirect_uri {
-            return Err(refused("redirect_uri is not the one of the code"));
-        }
-        if application.suspended {
-            return Err(refused("the application is suspended"));
-        }
-        let (connection, fresh) = self.connected_by(now, application, &code);
-        let minted = self.pair(now, &connection, Origin::Code(key), answered);
-        let mut told = self.told(&connection, &minted);
-        let secrets = [
-            ("webhook_secret", fresh.webhook),
-            ("embedded_secret", fresh.embedded),
-        ];
-        for (name, secret) in secrets {
-            if let Some(secret) = secret {
-                told[name] = json!(secret);
-            }
-        }
-        Ok(told)
+fn exchange_code(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    application: &Application,
+    form: &Form,
+    answered: bool,
+) -> Result<Value, Problem> {
+    let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
+    let key = TokenKey::of(form.needed("code")?);
+    let redirect_uri = form.needed("redirect_uri")?;
+    let code = sandbox.oauth.code(key).cloned();
+    let code = code.filter(|code| code.application == application.id);
+    let code = code.ok_or_else(|| refused("unknown code"))?;
+    if let Some(used) = code.used {
+        judge_reuse(sandbox, now, Kind::CodeReused, "§5.6.3", used);
+        return Err(refused("the code was used"));
     }
+    if now >= code.issued_at.plus(sandbox.settings.oauth.code_life) {
+        return Err(refused("the code has expired"));
+    }
+    if code.redirect_uri != redirect_uri {
+        return Err(refused("redirect_uri is not the one of the code"));
+    }
+    if application.suspended {
+        return Err(refused("the application is suspended"));
+    }
+    let (connection, fresh) = connected_by(sandbox, now, application, &code);
+    let minted = pair(sandbox, now, &connection, Origin::Code(key), answered);
+    let mut told = told(sandbox, &connection, &minted);
+    let secrets = [
+        ("webhook_secret", fresh.webhook),
+        ("embedded_secret", fresh.embedded),
+    ];
+    for (name, secret) in secrets {
+        if let Some(secret) = secret {
+            told[name] = json!(secret);
+        }
+    }
+    Ok(told)
+}
 
-    fn exchange_refresh(
-        &mut self,
-        now: EventTime,
-        application: &Application,
-        form: &Form,
-        answered: bool,
-    ) -> Result<Value, Problem> {
-        let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
-        let key = TokenKey::of(form.needed("refresh_token")?);
-        let own = self.oauth.refresh(key).cloned();
-        let own = own.filter(|own| own.application == application.id);
-        let own = own.ok_or_else(|| refused("unknown refresh token"))?;
-        if let Some(used) = own.used {
-            self.judge_reuse(now, Kind::RefreshReused, "§5.6.6", used);
-            return Err(refused("the refresh token was used"));
-        }
-        if own.revoked {
-            return Err(refused("the refresh token was revoked"));
-        }
-        if now >= own.expires_at {
-            return Err(refused("the refresh token has expired"));
-        }
-        if application.suspended {
-            return Err(refused("the application is suspended"));
-        }
-        let connection = self.oauth.connection(application.id, own.company).cloned();
-        let connection = connection.filter(|connection| !connection.disconnected);
-        let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
-        let minted = self.pair(now, &connection, Origin::Refresh(key), answered);
-        Ok(self.told(&connection, &minted))
+fn exchange_refresh(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    application: &Application,
+    form: &Form,
+    answered: bool,
+) -> Result<Value, Problem> {
+    let refused = |words: &str| Problem::new(Code::InvalidGrant, words);
+    let key = TokenKey::of(form.needed("refresh_token")?);
+    let own = sandbox.oauth.refresh(key).cloned();
+    let own = own.filter(|own| own.application == application.id);
+    let own = own.ok_or_else(|| refused("unknown refresh token"))?;
+    if let Some(used) = own.used {
+        judge_reuse(sandbox, now, Kind::RefreshReused, "§5.6.6", used);
+        return Err(refused("the refresh token was used"));
     }
+    if own.revoked {
+        return Err(refused("the refresh token was revoked"));
+    }
+    if now >= own.expires_at {
+        return Err(refused("the refresh token has expired"));
+    }
+    if application.suspended {
+        return Err(refused("the application is suspended"));
+    }
+    let connection = sandbox
+        .oauth
+        .connection(application.id, own.company)
+        .cloned();
+    let connection = connection.filter(|connection| !connection.disconnected);
+    let connection = connection.ok_or_else(|| refused("the company disconnected"))?;
+    let minted = pair(sandbox, now, &connection, Origin::Refresh(key), answered);
+    Ok(told(sandbox, &connection, &minted))
+}
 
-    /// A second use. Whoever never got the answer to the first may not know of it.
-    fn judge_reuse(&mut self, now: EventTime, kind: Kind, rule: &str, used: Used) {
-        if used.answered {
-            let after = now.since(used.at).as_millis();
-            let words = format!("again {after} ms after its use was answered");
-            self.breach(now, kind, rule, words);
-        }
+/// A second use. Whoever never got the answer to the first may not know of it.
+fn judge_reuse(sandbox: &mut Sandbox, now: EventTime, kind: Kind, rule: &str, used: Used) {
+    if used.answered {
+        let after = now.since(used.at).as_millis();
+        let words = format!("again {after} ms after its use was answered");
+        sandbox.breach(now, kind, rule, words);
     }
+}
 
-    /// The connection as the company approved it: a new one, or the one there is with these
-    /// grants. The secrets come with its first exchange alone (§5.6.8), unless the shape says
-    /// that each exchange renews them.
-    fn connected_by(
-        &mut self,
-        now: EventTime,
-        application: &Application,
-        code: &AuthorizationCode,
-    ) -> (Connection, Fresh) {
-        let company = code.company;
-        let there = self.live_connection(application.id, company);
-        let mut connection = there.unwrap_or(Connection {
-            application: application.id,
-            company,
-            grants: Vec::new(),
-            connected_at: now,
-            disconnected: false,
-            embedded_given: false,
-        });
-        let within = |grant: &&Grant| application.allowed.contains(grant);
-        connection.grants = code.grants.iter().filter(within).cloned().collect();
-        let each = self.settings.shapes.secrets_each;
-        let mut fresh = Fresh::default();
-        if application.embedded && (each || !connection.embedded_given) {
-            connection.embedded_given = true;
-            fresh.embedded = Some(self.mint_key("embedded"));
-        }
-        self.oauth_change(now, Change::Connection(connection.clone()));
-        if each || !self.has_webhook_key(application.id, company) {
-            let key = self.webhook_connected(now, company, application.id);
-            fresh.webhook = key.map(|key| key.expose().to_owned());
-        }
-        (connection, fresh)
+/// The connection as the company approved it: a new one, or the one there is with these
+/// grants. The secrets come with its first exchange alone (§5.6.8), unless the shape says
+/// that each exchange renews them.
+fn connected_by(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    application: &Application,
+    code: &AuthorizationCode,
+) -> (Connection, Fresh) {
+    let company = code.company;
+    let there = connection::live_connection(sandbox, application.id, company);
+    let mut connection = there.unwrap_or(Connection {
+        application: application.id,
+        company,
+        grants: Vec::new(),
+        connected_at: now,
+        disconnected: false,
+        embedded_given: false,
+    });
+    let within = |grant: &&Grant| application.allowed.contains(grant);
+    connection.grants = code.grants.iter().filter(within).cloned().collect();
+    let each = sandbox.settings.shapes.secrets_each;
+    let mut fresh = Fresh::default();
+    if application.embedded && (each || !connection.embedded_given) {
+        connection.embedded_given = true;
+        fresh.embedded = Some(mint::mint_key(sandbox, "embedded"));
     }
+    connection::oauth_change(sandbox, now, Change::Connection(connection.clone()));
+    if each || !has_webhook_key(sandbox, application.id, company) {
+        let key = webhook::webhook_connected(sandbox, now, company, application.id);
+        fresh.webhook = key.map(|key| key.expose().to_owned());
+    }
+    (connection, fresh)
+}
 
-    /// The installation has a key of its own, which was shown when it was made.
-    fn has_webhook_key(&self, application: i64, company: i64) -> bool {
-        let installed = self.webhooks.installed(company, application);
-        let record = installed.and_then(|id| self.webhooks.installations().get(&id));
-        record.is_some_and(|record| record.secret.is_some())
-    }
+/// The installation has a key of its own, which was shown when it was made.
+fn has_webhook_key(sandbox: &Sandbox, application: i64, company: i64) -> bool {
+    let installed = sandbox.webhooks.installed(company, application);
+    let record = installed.and_then(|id| sandbox.webhooks.installations().get(&id));
+    record.is_some_and(|record| record.secret.is_some())
+}
 
-    /// Gives out a pair, which uses up what it was got for.
-    pub(super) fn pair(
-        &mut self,
-        now: EventTime,
-        connection: &Connection,
-        origin: Origin,
-        answered: bool,
-    ) -> Minted {
-        let minted = Minted {
-            access: self.mint("svc_at_"),
-            refresh: self.mint("svcrt_"),
-        };
-        let lives = &self.settings.oauth;
-        let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
-        let ends = now.floor_seconds().get().saturating_add(seconds);
-        let pair = Pair {
-            access: TokenKey::of(&minted.access),
-            access_expires_at: EpochSeconds::new(ends),
-            refresh: TokenKey::of(&minted.refresh),
-            refresh_expires_at: now.plus(lives.refresh_life),
-            application: connection.application,
-            company: connection.company,
-            origin,
-            answered,
-        };
-        self.oauth_change(now, Change::Paired(pair));
-        minted
-    }
+/// Gives out a pair, which uses up what it was got for.
+pub(super) fn pair(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    connection: &Connection,
+    origin: Origin,
+    answered: bool,
+) -> Minted {
+    let minted = Minted {
+        access: mint::mint(sandbox, "svc_at_"),
+        refresh: mint::mint(sandbox, "svcrt_"),
+    };
+    let lives = &sandbox.settings.oauth;
+    let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);
+    let ends = now.floor_seconds().get().saturating_add(seconds);
+    let pair = Pair {
+        access: TokenKey::of(&minted.access),
+        access_expires_at: EpochSeconds::new(ends),
+        refresh: TokenKey::of(&minted.refresh),
+        refresh_expires_at: now.plus(lives.refresh_life),
+        application: connection.application,
+        company: connection.company,
+        origin,
+        answered,
+    };
+    connection::oauth_change(sandbox, now, Change::Paired(pair));
+    minted
+}
 
-    fn told(&self, connection: &Connection, minted: &Minted) -> Value {
-        json!({
-            "access_token": minted.access,
-            "token_type": "Bearer",
-            "expires_in": self.settings.oauth.access_life.as_secs(),
-            "refresh_token": minted.refresh,
-            "scope": scope(&connection.grants),
-        })
-    }
+fn told(sandbox: &Sandbox, connection: &Connection, minted: &Minted) -> Value {
+    json!({
+        "access_token": minted.access,
+        "token_type": "Bearer",
+        "expires_in": sandbox.settings.oauth.access_life.as_secs(),
+        "refresh_token": minted.refresh,
+        "scope": scope(&connection.grants),
+    })
+}
 
-    /// An access token alone, or a refresh token with all that was issued from it; what is unknown
-    /// or another application's changes nothing (RFC 7009).
-    pub(super) fn revoke_for(
-        &mut self,
-        now: EventTime,
-        application: &Application,
-        form: &Form,
-    ) -> Result<(), Problem> {
-        let token = TokenKey::of(form.needed("token")?);
-        let own = self.tokens.get(&token);
-        if own.is_some_and(|own| own.application == Some(application.id)) {
-            self.change(now, core::Change::Revoked { token });
-        }
-        let own = self.oauth.refresh(token);
-        if own.is_some_and(|own| own.application == application.id) {
-            self.oauth_change(now, Change::RefreshRevoked { token });
-        }
-        Ok(())
+/// An access token alone, or a refresh token with all that was issued from it; what is unknown
+/// or another application's changes nothing (RFC 7009).
+pub(super) fn revoke_for(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    application: &Application,
+    form: &Form,
+) -> Result<(), Problem> {
+    let token = TokenKey::of(form.needed("token")?);
+    let own = sandbox.tokens.get(&token);
+    if own.is_some_and(|own| own.application == Some(application.id)) {
+        sandbox.change(now, core::Change::Revoked { token });
     }
+    let own = sandbox.oauth.refresh(token);
+    if own.is_some_and(|own| own.application == application.id) {
+        connection::oauth_change(sandbox, now, Change::RefreshRevoked { token });
+    }
+    Ok(())
 }
 
 /// Secrets that this exchange shows, once.

@@ -22,10 +22,10 @@
 mod admin;
 pub mod application;
 pub mod book;
-mod connection;
-mod consent;
-mod endpoints;
-mod exchange;
+pub mod connection;
+pub(crate) mod consent;
+pub(crate) mod endpoints;
+pub(crate) mod exchange;
 pub mod form;
 mod misplaced;
 pub mod options;

@@ -5,6 +5,8 @@ use super::webhook_recording::config;
 use super::{NOW, TOKEN, after, call, call_with, submit};
 use crate::core::{Change, Logged};
 use crate::lead::LeadChange;
+use crate::oauth::connection;
+use crate::webhook::dispatch;
 use crate::{Request, Sandbox, oauth, webhook};
 use callbridge_testkit::golden::keeps;
 use serde_json::json;
@@ -123,13 +125,13 @@ fn consents(core: &mut Sandbox) {
     let (_, token) = super::oauth::connected(core, after(10));
     let request = super::oauth::revoke(&token);
     assert_eq!(core.handle(after(11), &request).status, 200);
-    core.register(after(12), super::oauth::application());
+    connection::register(core, after(12), super::oauth::application());
     super::oauth::connected(core, after(13));
-    assert!(core.disconnect(after(14), super::oauth::ID, 1));
+    assert!(connection::disconnect(core, after(14), super::oauth::ID, 1));
 }
 
 fn deliveries(core: &mut Sandbox) {
-    core.configure_webhook(after(20), 1, config(&["LEAD"]), false);
+    webhook::configure_webhook(core, after(20), 1, config(&["LEAD"]), false);
     let install = json!({ "company": 1, "application": 3 });
     admin(core, "webhook/install", &install);
     let regenerate = json!({ "installation": 7001 });
@@ -137,9 +139,15 @@ fn deliveries(core: &mut Sandbox) {
     for event in ["LEAD_CREATED", "LEAD_DELETED"] {
         admin(core, "webhook/happen", &json!({ "event": event }));
     }
-    let dispatch = core.deliveries(after(21)).pop().expect("due");
+    let dispatch = dispatch::deliveries(core, after(21)).pop().expect("due");
     let took = std::time::Duration::from_millis(5);
-    core.delivered(after(21), &dispatch, &webhook::Outcome::Status(503), took);
+    dispatch::delivered(
+        core,
+        after(21),
+        &dispatch,
+        &webhook::Outcome::Status(503),
+        took,
+    );
     core.handle(
         after(22),
         &Request::post(
@@ -147,6 +155,6 @@ fn deliveries(core: &mut Sandbox) {
             &json!({ "installation": 7001 }),
         ),
     );
-    core.deliveries(after(60));
+    dispatch::deliveries(core, after(60));
     admin(core, "webhook/delete", &json!({}));
 }

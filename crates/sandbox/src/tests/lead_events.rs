@@ -3,6 +3,7 @@
 use super::lead_fields::{admin, done, post, with_leads};
 use super::webhook_recording::{body, configure, rows};
 use super::{NOW, TOKEN, after, holds};
+use crate::lead::act;
 use crate::webhook::event::NAMES;
 use crate::{Request, Sandbox, Settings};
 use callbridge_call::EventTime;
@@ -159,7 +160,7 @@ fn a_merge_names_the_ids_that_are_gone_and_a_deletion_shows_the_lead_as_it_was()
     );
     assert_eq!(names(&told(&core, &mut seen)), ["LEAD_DELETED"]);
     assert!(
-        core.lead(1, 4001).is_some(),
+        act::find_lead(&core, 1, 4001).is_some(),
         "an id of the flags that was added again"
     );
 }
@@ -251,6 +252,6 @@ fn the_log_played_again_gives_the_same_leads_events_and_clock() {
         told(&again, &mut BTreeSet::new()),
         told(&core, &mut BTreeSet::new())
     );
-    assert!(again.lead(1, 4001).is_none() && again.lead(1, 4002).is_none());
+    assert!(act::find_lead(&again, 1, 4001).is_none() && act::find_lead(&again, 1, 4002).is_none());
     assert_eq!(again.journal().entries(), core.journal().entries());
 }

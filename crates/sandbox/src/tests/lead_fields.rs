@@ -1,6 +1,7 @@
 //! §4.4: the lead field upsert, rule by rule.
 
 use super::{NOW, TOKEN, after, holds, kinds, poll, sandbox};
+use crate::lead::act;
 use crate::{Kind, Request, Sandbox};
 use serde_json::{Value, json};
 
@@ -59,7 +60,7 @@ pub(super) fn done(core: &mut Sandbox, path: &str, body: &Value) -> String {
 
 /// The values of a lead's fields by id.
 fn fields(core: &Sandbox, lead: i64) -> Value {
-    let lead = core.lead(1, lead).expect("the lead");
+    let lead = act::find_lead(&core, 1, lead).expect("the lead");
     json!(lead.fields)
 }
 

@@ -2,6 +2,7 @@
 
 use super::lead_fields::{admin, done, get, post, with_leads};
 use super::{NOW, TOKEN, after, call_with, holds, keys, kinds, submit};
+use crate::lead::act;
 use crate::{Kind, Request, Sandbox};
 use serde_json::{Value, json};
 
@@ -102,7 +103,7 @@ fn a_missing_deleted_merged_or_foreign_lead_is_the_same_409_with_a_message_only(
     );
     assert!(bodies[..4].iter().all(|body| *body == bodies[0]));
     assert!(
-        core.lead(2, 6001).is_some(),
+        act::find_lead(&core, 2, 6001).is_some(),
         "it is there for its own company"
     );
     assert_eq!(kinds(&core), []);
@@ -194,7 +195,7 @@ fn post_lead_makes_a_lead_when_it_is_due_and_its_fields_are_the_complete_set() {
     let id = lead["id"].as_i64().expect("an id");
     let body = json!({ "id": id, "fields": [{ "id": 12, "value": "c" }] });
     assert_eq!(done(&mut core, "lead", &body), "SUCCESS");
-    let lead = core.lead(1, id).expect("the lead");
+    let lead = act::find_lead(&core, 1, id).expect("the lead");
     assert_eq!(
         json!(lead.fields),
         json!({ "12": ["c"] }),
@@ -548,7 +549,7 @@ fn the_clock_moves_ahead_and_never_back() {
         "older than 24 hours"
     );
     assert!(
-        core.lead(1, 4001)
+        act::find_lead(&core, 1, 4001)
             .expect("the lead")
             .fields
             .contains_key(&11),

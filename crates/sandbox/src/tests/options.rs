@@ -1,5 +1,6 @@
 //! The flags of the command.
 
+use crate::lead::act;
 use crate::{Options, run};
 use callbridge_model::secret::ExposeSecret;
 use clap::Parser;
@@ -134,13 +135,13 @@ fn leads_of_a_file_have_their_phones_and_a_bad_line_is_named() {
     let config = options(&[&flag]).check().expect("fine");
     let mut core = crate::Sandbox::new(config.settings);
     core.begin(super::NOW, "svc_pat_x", None);
-    let ali = core.lead(1, 4001).expect("the first");
+    let ali = act::find_lead(&core, 1, 4001).expect("the first");
     assert_eq!(
         (ali.name.as_str(), ali.phone()),
         ("Ali", Some("+998901112233"))
     );
     assert_eq!(ali.contacts[0].phones.len(), 2);
-    assert!(core.lead(1, 4002).is_some() && core.lead(1, 4003).is_none());
+    assert!(act::find_lead(&core, 1, 4002).is_some() && act::find_lead(&core, 1, 4003).is_none());
     for (line, words) in [
         ("x,+998901112233,Ali", "line 2: `x` is no id of a lead"),
         (

@@ -5,6 +5,7 @@ use super::webhook_recording::{configure, install, subscribed};
 use super::{NOW, after};
 use crate::Sandbox;
 use crate::webhook::breaker::{Breaker, Gate, PAUSE};
+use crate::webhook::dispatch;
 use std::time::Duration;
 
 /// Ends so many deliveries, one a second from this one on, with a status.
@@ -16,7 +17,7 @@ fn ends(core: &mut Sandbox, from: u64, statuses: &[u16]) {
     );
     let mut left = statuses.iter();
     for second in from..from + 10 {
-        for dispatch in core.deliveries(after(second)) {
+        for dispatch in dispatch::deliveries(core, after(second)) {
             end(
                 core,
                 after(second),
@@ -65,7 +66,10 @@ fn a_paused_installation_blocks_for_30_seconds_and_a_blocked_delivery_counts_as_
     ends(&mut core, 0, &[500; 10]);
     create(&mut core, after(10), 1);
     let retries = core.webhooks().rows().len() - 1;
-    assert!(core.deliveries(after(10)).is_empty(), "blocked");
+    assert!(
+        dispatch::deliveries(&mut core, after(10)).is_empty(),
+        "blocked"
+    );
     let attempt = core
         .webhooks()
         .attempts()
@@ -87,15 +91,15 @@ fn a_paused_installation_blocks_for_30_seconds_and_a_blocked_delivery_counts_as_
 fn after_the_pause_one_probe_leaves_and_the_others_wait_for_it() {
     let mut core = subscribed(&["LEAD"]);
     ends(&mut core, 0, &[500; 10]);
-    let probes = core.deliveries(after(31));
+    let probes = dispatch::deliveries(&mut core, after(31));
     assert_eq!(probes.len(), 1, "one of ten retries");
     assert!(
-        core.deliveries(after(32)).is_empty(),
+        dispatch::deliveries(&mut core, after(32)).is_empty(),
         "the probe is under way"
     );
     end(&mut core, after(33), &probes[0], 500);
     assert!(
-        core.deliveries(after(34)).is_empty(),
+        dispatch::deliveries(&mut core, after(34)).is_empty(),
         "paused again, the rest is blocked"
     );
     let blocked = core
@@ -107,11 +111,15 @@ fn after_the_pause_one_probe_leaves_and_the_others_wait_for_it() {
     assert_eq!(blocked, 9);
     // All ten wait five minutes now; another event is the next probe.
     create(&mut core, after(64), 1);
-    let probes = core.deliveries(after(64));
+    let probes = dispatch::deliveries(&mut core, after(64));
     assert_eq!(probes.len(), 1);
     end(&mut core, after(64), &probes[0], 204);
     assert!(!paused(&core), "closed by a probe that was answered");
-    assert_eq!(core.deliveries(after(334)).len(), 10, "the rest follows");
+    assert_eq!(
+        dispatch::deliveries(&mut core, after(334)).len(),
+        10,
+        "the rest follows"
+    );
 }
 
 #[test]
@@ -138,7 +146,7 @@ fn one_installation_that_fails_does_not_pause_another() {
     configure(&mut core, 2, &["LEAD"]);
     let other = install(&mut core, 1, 2);
     create(&mut core, after(10), 1);
-    let left = core.deliveries(after(10));
+    let left = dispatch::deliveries(&mut core, after(10));
     assert_eq!(
         left.iter()
             .map(|one| one.id.installation)
@@ -152,7 +160,7 @@ fn what_was_under_way_when_it_opened_does_not_open_it_longer() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 20);
     let under_way: Vec<_> = (0..2)
-        .flat_map(|second| core.deliveries(after(second)))
+        .flat_map(|second| dispatch::deliveries(&mut core, after(second)))
         .collect();
     assert_eq!(under_way.len(), 20);
     for (number, dispatch) in (2..).zip(&under_way) {

@@ -2,6 +2,8 @@
 
 use super::webhook_recording::{admin, configure, happen, install, lead, subscribed};
 use super::{NOW, after, sandbox};
+use crate::webhook;
+use crate::webhook::dispatch;
 use crate::webhook::target::{is_private, is_private_name};
 use crate::webhook::{Dispatch, Event};
 use crate::{Request, Sandbox};
@@ -159,7 +161,7 @@ fn a_secret_is_64_lowercase_hex_and_shown_on_creation_and_when_regenerated_only(
 /// What the next delivery to each installation is signed with.
 fn keys(core: &mut Sandbox, second: u64) -> Vec<(i64, String)> {
     happen(core, after(second), Event::LeadCreated { lead: lead(1) });
-    let mut keys: Vec<(i64, String)> = (core.deliveries(after(second)).iter())
+    let mut keys: Vec<(i64, String)> = (dispatch::deliveries(core, after(second)).iter())
         .map(|one| (one.id.installation, one.key.expose().to_owned()))
         .collect();
     keys.sort();
@@ -216,14 +218,16 @@ fn the_installations_own_secret_signs_and_else_the_applications() {
 fn a_retry_is_signed_with_the_key_of_its_own_moment() {
     let mut core = subscribed(&["LEAD"]);
     happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
-    let first = core.deliveries(NOW).pop().expect("due");
+    let first = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     super::webhook_dispatch::end(&mut core, NOW, &first, 503);
     let own = secret(&admin(
         &mut core,
         "webhook/regenerate",
         &json!({ "installation": 7001 }),
     ));
-    let again = core.deliveries(after(30)).pop().expect("the retry");
+    let again = dispatch::deliveries(&mut core, after(30))
+        .pop()
+        .expect("the retry");
     assert_eq!(
         (again.key.expose(), &again.body),
         (own.as_str(), &first.body)
@@ -234,17 +238,17 @@ fn a_retry_is_signed_with_the_key_of_its_own_moment() {
 fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
     let mut core = sandbox();
     assert_eq!(
-        core.webhook_connected(NOW, 1, 9),
+        webhook::webhook_connected(&mut core, NOW, 1, 9),
         None,
         "no configuration, no secret"
     );
     configure(&mut core, 9, &["LEAD"]);
-    let key = core.webhook_connected(NOW, 1, 9).expect("a secret");
+    let key = webhook::webhook_connected(&mut core, NOW, 1, 9).expect("a secret");
     let id = core.webhooks().installed(1, 9).expect("installed");
     assert_eq!(keys(&mut core, 0), [(id, key.expose().to_owned())]);
-    core.webhook_disconnected(NOW, 1, 9);
+    webhook::webhook_disconnected(&mut core, NOW, 1, 9);
     assert_eq!(keys(&mut core, 1), []);
-    core.webhook_connected(NOW, 1, 9);
+    webhook::webhook_connected(&mut core, NOW, 1, 9);
     let back = core.webhooks().installed(1, 9).expect("installed again");
     assert_ne!(back, id, "another connection, another number");
 }
@@ -254,7 +258,7 @@ fn a_consent_gives_an_installation_a_key_only_where_a_configuration_exists() {
 fn the_four_headers_are_those_of_the_document_and_the_signature_is_openssls() {
     let mut core = subscribed(&["LEAD"]);
     happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
-    let dispatch = core.deliveries(NOW).pop().expect("due");
+    let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     let dispatch = Dispatch {
         body: r#"{"eventId":"x"}"#.to_owned(),
         key: serde_json::from_value(json!(SECRET)).expect("a key"),

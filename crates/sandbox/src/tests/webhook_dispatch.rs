@@ -3,6 +3,8 @@
 
 use super::webhook_recording::{admin, configure, happen, install, lead, one_of_each, subscribed};
 use super::{NOW, after};
+use crate::webhook;
+use crate::webhook::dispatch;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
 use crate::webhook::verdict::{Outcome, Verdict};
 use crate::webhook::{Change, Dispatch, Event};
@@ -21,7 +23,7 @@ pub(super) fn create(core: &mut Sandbox, now: EventTime, many: i64) {
 }
 
 pub(super) fn end(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, status: u16) {
-    core.delivered(now, dispatch, &Outcome::Status(status), TOOK);
+    dispatch::delivered(core, now, dispatch, &Outcome::Status(status), TOOK);
 }
 
 /// What is told of the dead.
@@ -62,10 +64,13 @@ fn two_hundreds_are_success_and_others_are_retried_or_dead_as_the_table_says() {
 fn a_success_leaves_the_queue_and_its_attempt_stands_in_the_journal() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
-    let [dispatch] = &core.deliveries(NOW)[..] else {
+    let [dispatch] = &dispatch::deliveries(&mut core, NOW)[..] else {
         panic!("one delivery");
     };
-    assert!(core.deliveries(after(1)).is_empty(), "it is under way");
+    assert!(
+        dispatch::deliveries(&mut core, after(1)).is_empty(),
+        "it is under way"
+    );
     end(&mut core, after(1), dispatch, 202);
     let told = overview(&mut core, after(1));
     assert_eq!(told["queue"], json!([]));
@@ -87,17 +92,20 @@ fn retries_come_after_30_seconds_5_minutes_and_30_minutes_and_then_it_is_dead() 
     create(&mut core, NOW, 1);
     let mut at = NOW;
     for wait in [30, 300, 1_800] {
-        let dispatch = core.deliveries(at).pop().expect("it is due");
+        let dispatch = dispatch::deliveries(&mut core, at)
+            .pop()
+            .expect("it is due");
         end(&mut core, at, &dispatch, 503);
         let due = at.plus(Duration::from_secs(wait));
         assert!(
-            core.deliveries(due.minus(Duration::from_millis(1)))
-                .is_empty(),
+            dispatch::deliveries(&mut core, due.minus(Duration::from_millis(1))).is_empty(),
             "{wait}"
         );
         at = due;
     }
-    let dispatch = core.deliveries(at).pop().expect("the third retry");
+    let dispatch = dispatch::deliveries(&mut core, at)
+        .pop()
+        .expect("the third retry");
     assert!(dead(&core).is_empty());
     end(&mut core, at, &dispatch, 408);
     assert_eq!(dead(&core), ["status 408"]);
@@ -108,8 +116,7 @@ fn retries_come_after_30_seconds_5_minutes_and_30_minutes_and_then_it_is_dead() 
         "the initial one and three retries"
     );
     assert!(
-        core.deliveries(at.plus(Duration::from_secs(90_000)))
-            .is_empty(),
+        dispatch::deliveries(&mut core, at.plus(Duration::from_secs(90_000))).is_empty(),
         "never again"
     );
 }
@@ -121,10 +128,13 @@ fn other_400s_and_redirects_are_dead_at_once_and_never_sent_again() {
     ] {
         let mut core = subscribed(&["LEAD"]);
         create(&mut core, NOW, 1);
-        let dispatch = core.deliveries(NOW).pop().expect("due");
+        let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
         end(&mut core, NOW, &dispatch, status);
         assert_eq!(dead(&core).len(), 1, "{status}");
-        assert!(core.deliveries(after(100_000)).is_empty(), "{status}");
+        assert!(
+            dispatch::deliveries(&mut core, after(100_000)).is_empty(),
+            "{status}"
+        );
     }
 }
 
@@ -138,10 +148,10 @@ fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
     for id in 1..=30 {
         for company in 1..=15 {
             let event = Event::LeadCreated { lead: lead(id) };
-            core.webhook_change(NOW, Change::Happened { company, event });
+            webhook::webhook_change(&mut core, NOW, Change::Happened { company, event });
         }
     }
-    let claimed = core.deliveries(NOW);
+    let claimed = dispatch::deliveries(&mut core, NOW);
     assert_eq!((claimed.len(), CLAIMED_OVERALL_MAX), (100, 100));
     for installation in claimed.iter().map(|one| one.id.installation) {
         let own = claimed
@@ -161,12 +171,18 @@ fn no_more_than_twenty_deliveries_of_a_company_are_under_way_whatever_the_applic
     configure(&mut core, 2, &["LEAD"]);
     install(&mut core, 1, 2);
     create(&mut core, NOW, 40);
-    let mut under_way: Vec<Dispatch> = (0..5).flat_map(|n| core.deliveries(after(n))).collect();
+    let mut under_way: Vec<Dispatch> = (0..5)
+        .flat_map(|n| dispatch::deliveries(&mut core, after(n)))
+        .collect();
     assert_eq!((under_way.len(), IN_FLIGHT_MAX), (20, 20));
     for dispatch in under_way.drain(..3) {
         end(&mut core, after(6), &dispatch, 200);
     }
-    assert_eq!(core.deliveries(after(6)).len(), 3, "as many as ended");
+    assert_eq!(
+        dispatch::deliveries(&mut core, after(6)).len(),
+        3,
+        "as many as ended"
+    );
 }
 
 #[test]
@@ -219,7 +235,10 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
         let mut core = subscribed(&["LEAD"]);
         create(&mut core, NOW, 1);
         admin(&mut core, act, &change);
-        assert!(core.deliveries(NOW).is_empty(), "{act} {change}");
+        assert!(
+            dispatch::deliveries(&mut core, NOW).is_empty(),
+            "{act} {change}"
+        );
         assert_eq!(dead(&core), [why], "{act} {change}");
         assert_eq!(
             core.webhooks().attempts().iter().count(),
@@ -233,8 +252,8 @@ fn what_is_dead_on_arrival_dies_without_an_attempt() {
 fn a_name_that_turns_private_at_send_time_kills_the_row_without_an_attempt() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
-    let dispatch = core.deliveries(NOW).pop().expect("due");
-    core.delivered(NOW, &dispatch, &Outcome::Private, TOOK);
+    let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
+    dispatch::delivered(&mut core, NOW, &dispatch, &Outcome::Private, TOOK);
     assert_eq!(dead(&core), ["target private or internal"]);
     assert_eq!(core.webhooks().attempts().iter().count(), 0);
 }
@@ -243,10 +262,10 @@ fn a_name_that_turns_private_at_send_time_kills_the_row_without_an_attempt() {
 fn a_disconnected_company_gets_no_retry_either() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
-    let dispatch = core.deliveries(NOW).pop().expect("due");
+    let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     end(&mut core, NOW, &dispatch, 503);
     core.company(after(1), |company| company.disconnected = true);
-    assert!(core.deliveries(after(30)).is_empty());
+    assert!(dispatch::deliveries(&mut core, after(30)).is_empty());
     assert_eq!(dead(&core), ["installation revoked"]);
 }
 
@@ -254,12 +273,12 @@ fn a_disconnected_company_gets_no_retry_either() {
 fn the_journal_keeps_every_attempt_seven_days() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
-    let dispatch = core.deliveries(NOW).pop().expect("due");
+    let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     end(&mut core, NOW, &dispatch, 401);
     let kept = |core: &Sandbox| core.webhooks().attempts().iter().count();
-    core.deliveries(after(7 * 86_400));
+    dispatch::deliveries(&mut core, after(7 * 86_400));
     assert_eq!(kept(&core), 1);
-    core.deliveries(after(7 * 86_400 + 1));
+    dispatch::deliveries(&mut core, after(7 * 86_400 + 1));
     assert_eq!(kept(&core), 0);
 }
 
@@ -268,10 +287,10 @@ fn nothing_dead_is_sent_again_when_the_configuration_is_mended() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     admin(&mut core, "webhook", &json!({ "enabled": false }));
-    core.deliveries(NOW);
+    dispatch::deliveries(&mut core, NOW);
     admin(&mut core, "webhook", &json!({ "enabled": true }));
     assert!(
-        core.deliveries(after(100_000)).is_empty(),
+        dispatch::deliveries(&mut core, after(100_000)).is_empty(),
         "there is no replay"
     );
 }
@@ -286,7 +305,7 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
     let mut times = std::collections::BTreeMap::<_, u32>::new();
     let mut order = Vec::new();
     for second in 0..20 {
-        for dispatch in core.deliveries(after(second)) {
+        for dispatch in dispatch::deliveries(&mut core, after(second)) {
             *times.entry(dispatch.id.event).or_default() += 1;
             order.push(dispatch.id.event);
             end(&mut core, after(second), &dispatch, 200);
@@ -297,12 +316,11 @@ fn deliveries_can_be_shuffled_doubled_and_late() {
         times.values().all(|times| *times == 2),
         "each exactly twice: {times:?}"
     );
-    assert!(core.deliveries(after(9_999)).is_empty());
+    assert!(dispatch::deliveries(&mut core, after(9_999)).is_empty());
     assert_eq!(core.webhooks().counts().delivered, 10);
     let mut plain = subscribed(&["LEAD"]);
     create(&mut plain, NOW, 10);
-    let straight: Vec<_> = plain
-        .deliveries(NOW)
+    let straight: Vec<_> = dispatch::deliveries(&mut plain, NOW)
         .iter()
         .map(|one| one.id.event)
         .collect();
@@ -318,9 +336,11 @@ fn a_repeat_that_fails_owes_nothing() {
     let mut core = subscribed(&["LEAD"]);
     core.settings_mut().shapes = faults::parse("shape webhook-twice 100%").expect("shapes").1;
     create(&mut core, NOW, 1);
-    let dispatch = core.deliveries(NOW).pop().expect("due");
+    let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     end(&mut core, NOW, &dispatch, 200);
-    let again = core.deliveries(after(5)).pop().expect("once more");
+    let again = dispatch::deliveries(&mut core, after(5))
+        .pop()
+        .expect("once more");
     assert_eq!(again.id, dispatch.id);
     end(&mut core, after(5), &again, 503);
     assert!(core.webhooks().rows().is_empty() && dead(&core).is_empty());
@@ -332,5 +352,5 @@ fn each_of_the_seven_events_is_delivered() {
     for event in one_of_each() {
         happen(&mut core, NOW, event);
     }
-    assert_eq!(core.deliveries(NOW).len(), 7);
+    assert_eq!(dispatch::deliveries(&mut core, NOW).len(), 7);
 }

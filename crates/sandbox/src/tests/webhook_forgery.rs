@@ -3,6 +3,8 @@
 
 use super::webhook_recording::{admin, lead, subscribed};
 use super::{NOW, after};
+use crate::webhook::dispatch;
+use crate::webhook::forge;
 use crate::webhook::forge::{FORGERIES, Forgery, ID, SIGNATURE, TIMESTAMP};
 use crate::webhook::post::{Names, Poster, Setup};
 use crate::webhook::{Dispatch, Event, Outcome};
@@ -20,8 +22,8 @@ fn forged(forgery: Forgery) -> (Dispatch, Secret) {
         &json!({ "installation": 7001 }),
     );
     let event = Event::LeadCreated { lead: lead(1) };
-    core.forge(NOW, 7001, forgery, event).expect("forged");
-    let mut made = core.deliveries(NOW);
+    forge::forge(&mut core, NOW, 7001, forgery, event).expect("forged");
+    let mut made = dispatch::deliveries(&mut core, NOW);
     let copies = if forgery == Forgery::Doubled { 2 } else { 1 };
     assert_eq!(made.len(), copies, "{forgery:?}");
     assert!(core.webhooks().rows().is_empty(), "past the queue");
@@ -98,10 +100,16 @@ fn each_forgery_is_wrong_in_its_own_way() {
 fn forgeries_are_told_with_their_answers_and_enter_no_queue_journal_or_breaker() {
     let mut core = subscribed(&["LEAD"]);
     admin(&mut core, "webhook/forge", &json!({ "how": "all" }));
-    let made = core.deliveries(NOW);
+    let made = dispatch::deliveries(&mut core, NOW);
     assert_eq!(made.len(), FORGERIES.len() + 1, "the doubled one twice");
     for dispatch in &made {
-        core.delivered(after(1), dispatch, &Outcome::Status(503), Duration::ZERO);
+        dispatch::delivered(
+            &mut core,
+            after(1),
+            dispatch,
+            &Outcome::Status(503),
+            Duration::ZERO,
+        );
     }
     let told = core
         .handle(after(1), &Request::get("/sandbox/webhooks"))
@@ -111,7 +119,7 @@ fn forgeries_are_told_with_their_answers_and_enter_no_queue_journal_or_breaker()
         (&told["attempts"], &told["queue"]),
         (&json!([]), &json!([]))
     );
-    assert!(core.deliveries(after(99_999)).is_empty());
+    assert!(dispatch::deliveries(&mut core, after(99_999)).is_empty());
 }
 
 #[test]
@@ -193,22 +201,24 @@ async fn a_name_that_turns_private_between_two_attempts_is_looked_at_again_and_d
         "hooks.example.com",
         "192.0.2.1".parse().expect("an address"),
     );
-    let first = core.deliveries(NOW).pop().expect("due");
+    let first = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     let outcome = poster.post(&first, NOW).await;
     assert!(
         matches!(outcome, Outcome::TimedOut | Outcome::Broken(_)),
         "{outcome:?}"
     );
-    core.delivered(NOW, &first, &outcome, Duration::from_secs(3));
+    dispatch::delivered(&mut core, NOW, &first, &outcome, Duration::from_secs(3));
     assert!(!core.webhooks().rows().is_empty(), "it goes again");
     names.set(
         "hooks.example.com",
         "127.0.0.1".parse().expect("an address"),
     );
-    let second = core.deliveries(after(30)).pop().expect("due again");
+    let second = dispatch::deliveries(&mut core, after(30))
+        .pop()
+        .expect("due again");
     let outcome = poster.post(&second, after(30)).await;
     assert_eq!(outcome, Outcome::Private);
-    core.delivered(after(30), &second, &outcome, Duration::ZERO);
+    dispatch::delivered(&mut core, after(30), &second, &outcome, Duration::ZERO);
     let dead: Vec<_> = (core.webhooks().dead().iter())
         .map(|dead| dead.why.clone())
         .collect();

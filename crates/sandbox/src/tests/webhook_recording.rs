@@ -1,6 +1,7 @@
 //! What is recorded, when and for whom (§6.1, §6.2).
 
 use super::{NOW, TOKEN, accepted, after, call, call_with, info, sandbox};
+use crate::webhook;
 use crate::webhook::event::{GROUPS, NAMES};
 use crate::webhook::{
     Change, CompletedCall, Config, Event, LeadSnapshot, Property, PropertyChange, Responsible, Row,
@@ -26,7 +27,7 @@ pub(super) fn config(events: &[&str]) -> Config {
 }
 
 pub(super) fn configure(core: &mut Sandbox, application: i64, events: &[&str]) {
-    core.configure_webhook(NOW, application, config(events), false);
+    webhook::configure_webhook(core, NOW, application, config(events), false);
 }
 
 /// Installs a further private application in a company; gives the installation.
@@ -107,7 +108,7 @@ pub(super) fn one_of_each() -> Vec<Event> {
 
 pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event: Event) {
     let company = core.settings().company.id;
-    core.webhook_change(now, Change::Happened { company, event });
+    webhook::webhook_change(core, now, Change::Happened { company, event });
 }
 
 #[test]
@@ -213,7 +214,7 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
     core.issue(NOW, "svc_pat_other", crate::token::TokenKind::Pat, 2, None);
     for company in [1, 2] {
         let event = Event::LeadCreated { lead: lead(1) };
-        core.webhook_change(NOW, Change::Happened { company, event });
+        webhook::webhook_change(&mut core, NOW, Change::Happened { company, event });
     }
     let told: Vec<_> = core
         .webhooks()

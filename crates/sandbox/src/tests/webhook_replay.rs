@@ -4,6 +4,8 @@ use super::webhook_recording::{config, happen, lead};
 use super::{NOW, TOKEN, call_with, submit};
 use crate::core::Logged;
 use crate::faults::Dice;
+use crate::webhook;
+use crate::webhook::dispatch;
 use crate::webhook::{Change, Dispatch, Event, Outcome};
 use crate::{Request, Sandbox, Settings};
 use callbridge_call::EventTime;
@@ -37,26 +39,29 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
         }
         4 => {
             let events = [["LEAD", "CALL"][dice.below(2) as usize], "LEAD_MERGED"];
-            core.configure_webhook(now, 1 + id % 2, config(&events), id == 4);
+            webhook::configure_webhook(core, now, 1 + id % 2, config(&events), id == 4);
         }
         5 if dice.below(6) == 0 => {
             let act = json!({ "application": 2 });
             core.handle(now, &Request::post("/sandbox/admin/webhook/install", &act));
         }
         6 if dice.below(9) == 0 => {
-            core.webhook_change(
+            webhook::webhook_change(
+                core,
                 now,
                 Change::Revoked {
                     installation: 7001 + id,
                 },
             );
         }
-        7 if dice.below(9) == 0 => core.webhook_change(now, Change::Deleted { application: 2 }),
+        7 if dice.below(9) == 0 => {
+            webhook::webhook_change(core, now, Change::Deleted { application: 2 })
+        }
         8 => {
-            core.webhook_connected(now, 1, 2);
+            webhook::webhook_connected(core, now, 1, 2);
         }
         _ => {
-            flying.extend(core.deliveries(now));
+            flying.extend(dispatch::deliveries(core, now));
             while !flying.is_empty() && dice.below(4) != 0 {
                 let one = flying.swap_remove(dice.below(flying.len() as u64) as usize);
                 let outcome = match dice.below(5) {
@@ -66,7 +71,7 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
                     3 => Outcome::Private,
                     _ => Outcome::Status(200),
                 };
-                core.delivered(now, &one, &outcome, Duration::from_millis(5));
+                dispatch::delivered(core, now, &one, &outcome, Duration::from_millis(5));
             }
         }
     }
@@ -92,7 +97,7 @@ proptest! {
             ..Settings::default()
         };
         let mut core = begun(settings.clone());
-        core.configure_webhook(NOW, 1, config(&["LEAD", "CALL"]), false);
+        webhook::configure_webhook(&mut core, NOW, 1, config(&["LEAD", "CALL"]), false);
         let (mut dice, mut now, mut flying) = (Dice::new(seed), NOW, Vec::new());
         for _ in 0..400 {
             now = now.plus(Duration::from_millis(dice.below(4_000)));
@@ -116,10 +121,10 @@ proptest! {
         }
         // And both go on alike, once what was under way has come to an end in the one.
         for one in flying {
-            core.delivered(now, &one, &Outcome::Status(503), Duration::ZERO);
+            dispatch::delivered(&mut core, now, &one, &Outcome::Status(503), Duration::ZERO);
         }
         let later = now.plus(Duration::from_secs(4_000));
-        let (one, other) = (core.deliveries(later), again.deliveries(later));
+        let (one, other) = (dispatch::deliveries(&mut core, later), dispatch::deliveries(&mut again, later));
         prop_assert!(one.len() <= 10 && other.len() <= 10);
         for dispatch in &other {
             prop_assert!(core.webhooks().rows().contains_key(&dispatch.id)

@@ -25,6 +25,8 @@ use super::forge::{FORGERIES, Forgery};
 use super::{Change, Installation, recording};
 use crate::admin::{flag, text, whole};
 use crate::core::Sandbox;
+use crate::webhook;
+use crate::webhook::forge;
 use callbridge_call::EventTime;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -43,16 +45,17 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
     match act {
         "webhook" => configure(core, now, application, fields),
         "webhook/delete" => {
-            core.webhook_change(now, Change::Deleted { application });
+            webhook::webhook_change(core, now, Change::Deleted { application });
             Ok(json!({ "done": act }))
         }
         "webhook/install" => install(core, now, application, fields),
         "webhook/regenerate" => {
             let installation = installation(core, fields)?;
-            let secret = core.fresh_key();
+            let secret = webhook::fresh_key(core);
             let shown = shown(&secret);
             let secret = Some(secret);
-            core.webhook_change(
+            webhook::webhook_change(
+                core,
                 now,
                 Change::Secret {
                     installation,
@@ -64,14 +67,14 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
         "webhook/forget" => forget(core, now, application, fields),
         "webhook/revoke" => {
             let installation = installation(core, fields)?;
-            core.webhook_change(now, Change::Revoked { installation });
+            webhook::webhook_change(core, now, Change::Revoked { installation });
             Ok(json!({ "done": act }))
         }
         "webhook/happen" => {
             let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
             let event = event(core, now, fields)?;
             let before = core.webhooks.counts().deliveries;
-            core.webhook_change(now, Change::Happened { company, event });
+            webhook::webhook_change(core, now, Change::Happened { company, event });
             let made = core.webhooks.counts().deliveries - before;
             Ok(json!({ "deliveries": made }))
         }
@@ -123,7 +126,7 @@ fn configure(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fiel
         "events": config.events, "enabled": config.enabled,
     });
     // §2.7: in clear only on creation, or when it is regenerated.
-    if let Some(secret) = core.configure_webhook(now, application, config, regenerate) {
+    if let Some(secret) = webhook::configure_webhook(core, now, application, config, regenerate) {
         answer["webhookSecret"] = shown(&secret);
     }
     Ok(answer)
@@ -144,7 +147,8 @@ fn install(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields
         secret: None,
         revoked: false,
     };
-    core.webhook_change(
+    webhook::webhook_change(
+        core,
         now,
         Change::Installed {
             installation,
@@ -158,7 +162,8 @@ fn forget(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields)
     if fields.contains_key("installation") {
         let installation = installation(core, fields)?;
         let secret = None;
-        core.webhook_change(
+        webhook::webhook_change(
+            core,
             now,
             Change::Secret {
                 installation,
@@ -169,7 +174,8 @@ fn forget(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields)
         let config = core.webhooks.config(application).cloned();
         let mut config = config.ok_or_else(|| format!("no configuration of {application}"))?;
         config.secret = None;
-        core.webhook_change(
+        webhook::webhook_change(
+            core,
             now,
             Change::Configured {
                 application,
@@ -191,8 +197,7 @@ fn forge(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     };
     let to: Vec<i64> = match whole(fields, "installation")? {
         Some(id) => vec![id],
-        None => core
-            .installations()
+        None => webhook::installations(core)
             .iter()
             .filter(|own| !own.gone)
             .map(|own| own.id)
@@ -202,7 +207,7 @@ fn forge(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     let mut made = Vec::new();
     for installation in to {
         for forgery in &all {
-            let id = core.forge(now, installation, *forgery, event.clone())?;
+            let id = forge::forge(core, now, installation, *forgery, event.clone())?;
             made.push(json!({ "how": forgery, "installation": installation, "event": id }));
         }
     }
@@ -341,7 +346,7 @@ pub(crate) fn overview(core: &Sandbox) -> Value {
             "enabled": config.enabled, "secret": config.secret.is_some(),
         })
     });
-    let installations = core.installations();
+    let installations = webhook::installations(core);
     let installations = installations.iter().map(|own| {
         json!({
             "installation": own.id, "company": own.company, "application": own.application,

@@ -11,6 +11,7 @@ use super::target;
 use super::verdict::{Death, Next, Outcome, Verdict, next};
 use super::{Change, Installed, forge::Forgery};
 use crate::core::Sandbox;
+use crate::webhook;
 use callbridge_call::EventTime;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -47,166 +48,177 @@ enum Decided {
     Dead(Death),
 }
 
-impl Sandbox {
-    /// The deliveries of one cycle, which the caller makes once a second.
-    pub fn deliveries(&mut self, now: EventTime) -> Vec<Dispatch> {
-        self.webhooks.forget(now);
-        let mut leaving = std::mem::take(&mut self.webhooks.forged);
-        for id in self.claim(now) {
-            match self.decide(now, id) {
-                Some(Decided::Sent(dispatch, probe)) => {
-                    self.webhooks.leaves(id, probe);
-                    leaving.push(*dispatch);
-                }
-                Some(Decided::Blocked) => self.attempted(now, id, &Outcome::Blocked, 0),
-                Some(Decided::Dead(why)) => {
-                    let why = why.words();
-                    self.webhook_change(now, Change::Died { id, why });
-                }
-                None => {}
+/// The deliveries of one cycle, which the caller makes once a second.
+pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
+    sandbox.webhooks.forget(now);
+    let mut leaving = std::mem::take(&mut sandbox.webhooks.forged);
+    for id in claim(sandbox, now) {
+        match decide(sandbox, now, id) {
+            Some(Decided::Sent(dispatch, probe)) => {
+                sandbox.webhooks.leaves(id, probe);
+                leaving.push(*dispatch);
             }
+            Some(Decided::Blocked) => attempted(sandbox, now, id, &Outcome::Blocked, 0),
+            Some(Decided::Dead(why)) => {
+                let why = why.words();
+                webhook::webhook_change(sandbox, now, Change::Died { id, why });
+            }
+            None => {}
         }
-        leaving
     }
+    leaving
+}
 
-    /// A delivery came to its end.
-    pub fn delivered(
-        &mut self,
-        now: EventTime,
-        dispatch: &Dispatch,
-        outcome: &Outcome,
-        took: Duration,
-    ) {
-        let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
-        if let Some(forgery) = dispatch.forgery {
-            self.webhooks
-                .forged_ended(now, dispatch.id, forgery, outcome, duration_ms);
-        } else if self
+/// A delivery came to its end.
+pub fn delivered(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    dispatch: &Dispatch,
+    outcome: &Outcome,
+    took: Duration,
+) {
+    let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
+    if let Some(forgery) = dispatch.forgery {
+        sandbox
             .webhooks
-            .rows
-            .get(&dispatch.id)
-            .is_some_and(|row| row.in_flight)
-        {
-            self.attempted(now, dispatch.id, outcome, duration_ms);
-        }
+            .forged_ended(now, dispatch.id, forgery, outcome, duration_ms);
+    } else if sandbox
+        .webhooks
+        .rows
+        .get(&dispatch.id)
+        .is_some_and(|row| row.in_flight)
+    {
+        attempted(sandbox, now, dispatch.id, outcome, duration_ms);
     }
+}
 
-    /// The rows that are due, within the limits of a cycle.
-    fn claim(&self, now: EventTime) -> Vec<DeliveryId> {
-        let outbox = &self.webhooks;
-        let mut under_way: BTreeMap<i64, usize> = BTreeMap::new();
-        for row in outbox.rows.values().filter(|row| row.in_flight) {
-            *under_way.entry(row.recorded.company).or_default() += 1;
-        }
-        let (mut claimed, mut ids) = (BTreeMap::<i64, usize>::new(), Vec::new());
-        // A probe under way holds the others of its installation back, the next one as well.
-        let mut probing = Vec::new();
-        for (due, _, id) in &outbox.waiting {
-            if *due > now || ids.len() == CLAIMED_OVERALL_MAX {
-                break;
-            }
-            let Some(row) = outbox.rows.get(id) else {
-                continue;
-            };
-            let company = row.recorded.company;
-            let own = claimed.entry(company).or_default();
-            let flying = under_way.get(&company).copied().unwrap_or(0);
-            if *own == CLAIMED_MAX || flying + *own >= IN_FLIGHT_MAX {
-                continue;
-            }
-            match outbox.gate(id.installation, now) {
-                Gate::Probing => continue,
-                Gate::Probe if probing.contains(&id.installation) => continue,
-                Gate::Probe => probing.push(id.installation),
-                Gate::Open | Gate::Blocked => {}
-            }
-            *own += 1;
-            ids.push(*id);
-        }
-        ids
+/// The rows that are due, within the limits of a cycle.
+fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
+    let outbox = &sandbox.webhooks;
+    let mut under_way: BTreeMap<i64, usize> = BTreeMap::new();
+    for row in outbox.rows.values().filter(|row| row.in_flight) {
+        *under_way.entry(row.recorded.company).or_default() += 1;
     }
-
-    fn decide(&self, now: EventTime, id: DeliveryId) -> Option<Decided> {
-        let row = self.webhooks.rows.get(&id)?;
-        let (target, key) = match self.address(id.installation) {
-            Ok(address) => address,
-            Err(why) => return Some(Decided::Dead(why)),
+    let (mut claimed, mut ids) = (BTreeMap::<i64, usize>::new(), Vec::new());
+    // A probe under way holds the others of its installation back, the next one as well.
+    let mut probing = Vec::new();
+    for (due, _, id) in &outbox.waiting {
+        if *due > now || ids.len() == CLAIMED_OVERALL_MAX {
+            break;
+        }
+        let Some(row) = outbox.rows.get(id) else {
+            continue;
         };
-        let probe = match self.webhooks.gate(id.installation, now) {
-            Gate::Open => false,
-            Gate::Probe => true,
-            Gate::Blocked => return Some(Decided::Blocked),
-            Gate::Probing => return None,
-        };
-        let dispatch = Dispatch {
-            id,
-            target,
-            key,
-            body: row.recorded.body(&self.settings.shapes.webhook).to_string(),
-            forgery: None,
-        };
-        Some(Decided::Sent(Box::new(dispatch), probe))
+        let company = row.recorded.company;
+        let own = claimed.entry(company).or_default();
+        let flying = under_way.get(&company).copied().unwrap_or(0);
+        if *own == CLAIMED_MAX || flying + *own >= IN_FLIGHT_MAX {
+            continue;
+        }
+        match outbox.gate(id.installation, now) {
+            Gate::Probing => continue,
+            Gate::Probe if probing.contains(&id.installation) => continue,
+            Gate::Probe => probing.push(id.installation),
+            Gate::Open | Gate::Blocked => {}
+        }
+        *own += 1;
+        ids.push(*id);
     }
+    ids
+}
 
-    /// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4).
-    pub(super) fn address(&self, installation: i64) -> Result<(Url, SigningKey), Death> {
-        let installed = self.installed(installation).ok_or(Death::Revoked)?;
-        let Installed {
-            application,
-            secret,
-            gone,
-            ..
-        } = installed;
-        if gone {
-            return Err(Death::Revoked);
-        }
-        let config = self.webhooks.config(application).ok_or(Death::NoConfig)?;
-        if !config.enabled || config.events.is_empty() {
-            return Err(Death::Disabled);
-        }
-        let unfit = target::Unfit::NotHttps;
-        let target = Url::parse(&config.target_url).map_err(|_| Death::Target(unfit))?;
-        target::check(&target, self.settings.private_targets).map_err(Death::Target)?;
-        let key = secret
-            .or_else(|| config.secret.clone())
-            .ok_or(Death::NoKey)?;
-        Ok((target, key))
+fn decide(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Option<Decided> {
+    let row = sandbox.webhooks.rows.get(&id)?;
+    let (target, key) = match address(sandbox, id.installation) {
+        Ok(address) => address,
+        Err(why) => return Some(Decided::Dead(why)),
+    };
+    let probe = match sandbox.webhooks.gate(id.installation, now) {
+        Gate::Open => false,
+        Gate::Probe => true,
+        Gate::Blocked => return Some(Decided::Blocked),
+        Gate::Probing => return None,
+    };
+    let dispatch = Dispatch {
+        id,
+        target,
+        key,
+        body: row
+            .recorded
+            .body(&sandbox.settings.shapes.webhook)
+            .to_string(),
+        forgery: None,
+    };
+    Some(Decided::Sent(Box::new(dispatch), probe))
+}
+
+/// Where an installation's deliveries go, and what signs them, at this moment (§6.9.4, §6.4.4).
+pub(super) fn address(sandbox: &Sandbox, installation: i64) -> Result<(Url, SigningKey), Death> {
+    let installed = webhook::installed(sandbox, installation).ok_or(Death::Revoked)?;
+    let Installed {
+        application,
+        secret,
+        gone,
+        ..
+    } = installed;
+    if gone {
+        return Err(Death::Revoked);
     }
-
-    fn attempted(&mut self, now: EventTime, id: DeliveryId, outcome: &Outcome, duration_ms: u64) {
-        let Some(row) = self.webhooks.rows.get(&id) else {
-            return;
-        };
-        let verdict = outcome.verdict();
-        let next = match (row.arrived, verdict) {
-            // It had arrived before: nothing more is owed.
-            (true, _) => Next::Done,
-            (false, Verdict::Delivered) => self.perhaps_twice(now, id),
-            (false, Verdict::Retry | Verdict::Never) => next(now, row.attempts + 1, verdict),
-        };
-        if *outcome == Outcome::Private {
-            let why = Death::Target(target::Unfit::Private).words();
-            return self.webhook_change(now, Change::Died { id, why });
-        }
-        let tried = Tried {
-            status: outcome.status(),
-            error: outcome.error(),
-            duration_ms,
-            probe: row.probe,
-            retryable: verdict == Verdict::Retry,
-            blocked: *outcome == Outcome::Blocked,
-        };
-        self.webhook_change(now, Change::Attempted { id, tried, next });
+    let config = sandbox
+        .webhooks
+        .config(application)
+        .ok_or(Death::NoConfig)?;
+    if !config.enabled || config.events.is_empty() {
+        return Err(Death::Disabled);
     }
+    let unfit = target::Unfit::NotHttps;
+    let target = Url::parse(&config.target_url).map_err(|_| Death::Target(unfit))?;
+    target::check(&target, sandbox.settings.private_targets).map_err(Death::Target)?;
+    let key = secret
+        .or_else(|| config.secret.clone())
+        .ok_or(Death::NoKey)?;
+    Ok((target, key))
+}
 
-    fn perhaps_twice(&self, now: EventTime, id: DeliveryId) -> Next {
-        let mut dice = dice(self.settings.seed, id, 2);
-        let shapes = &self.settings.shapes.webhook;
-        if dice.below(100) < u64::from(shapes.twice_percent) {
-            Next::Twice(now.plus(Duration::from_millis(dice.below(3_000))))
-        } else {
-            Next::Done
-        }
+fn attempted(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    id: DeliveryId,
+    outcome: &Outcome,
+    duration_ms: u64,
+) {
+    let Some(row) = sandbox.webhooks.rows.get(&id) else {
+        return;
+    };
+    let verdict = outcome.verdict();
+    let next = match (row.arrived, verdict) {
+        // It had arrived before: nothing more is owed.
+        (true, _) => Next::Done,
+        (false, Verdict::Delivered) => perhaps_twice(sandbox, now, id),
+        (false, Verdict::Retry | Verdict::Never) => next(now, row.attempts + 1, verdict),
+    };
+    if *outcome == Outcome::Private {
+        let why = Death::Target(target::Unfit::Private).words();
+        return webhook::webhook_change(sandbox, now, Change::Died { id, why });
+    }
+    let tried = Tried {
+        status: outcome.status(),
+        error: outcome.error(),
+        duration_ms,
+        probe: row.probe,
+        retryable: verdict == Verdict::Retry,
+        blocked: *outcome == Outcome::Blocked,
+    };
+    webhook::webhook_change(sandbox, now, Change::Attempted { id, tried, next });
+}
+
+fn perhaps_twice(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Next {
+    let mut dice = dice(sandbox.settings.seed, id, 2);
+    let shapes = &sandbox.settings.shapes.webhook;
+    if dice.below(100) < u64::from(shapes.twice_percent) {
+        Next::Twice(now.plus(Duration::from_millis(dice.below(3_000))))
+    } else {
+        Next::Done
     }
 }
 

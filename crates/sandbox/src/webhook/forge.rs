@@ -9,6 +9,9 @@ use super::dispatch::Dispatch;
 use super::outbox::{DeliveryId, Outbox};
 use super::verdict::Outcome;
 use crate::core::Sandbox;
+use crate::mint;
+use crate::webhook;
+use crate::webhook::dispatch;
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_model::secret::Secret;
 use callbridge_model::webhook_signature::Key;
@@ -185,49 +188,47 @@ pub struct Ended {
     pub duration_ms: u64,
 }
 
-impl Sandbox {
-    /// Forges an event for an installation; it leaves with the next cycle, past the queue, and is
-    /// forgotten by a restart.
-    ///
-    /// # Errors
-    /// Why nothing can be sent to that installation.
-    pub fn forge(
-        &mut self,
-        now: EventTime,
-        installation: i64,
-        forgery: Forgery,
-        event: Event,
-    ) -> Result<Uuid, String> {
-        let (target, key) = self.address(installation).map_err(|death| death.words())?;
-        let company = self.installed(installation).map_or(0, |own| own.company);
-        self.webhooks.forgeries += 1;
-        let serial = format!("{} {}", now.micros(), self.webhooks.forgeries);
-        let recorded = Recorded {
-            event_id: Uuid::new_v5(&NAMESPACE, serial.as_bytes()),
-            at: now,
-            company,
-            event,
-        };
-        let plain = recorded.body(&self.settings.shapes.webhook).to_string();
-        let key = match forgery {
-            Forgery::OtherKey => SigningKey::new(self.mint_key("nobody")),
-            _ => key,
-        };
-        let dispatch = Dispatch {
-            id: DeliveryId {
-                event: recorded.event_id,
-                installation,
-            },
-            target,
-            key,
-            body: forgery.body(&recorded, plain),
-            forgery: Some(forgery),
-        };
-        for _ in 0..forgery.copies() {
-            self.webhooks.forged.push(dispatch.clone());
-        }
-        Ok(recorded.event_id)
+/// Forges an event for an installation; it leaves with the next cycle, past the queue, and is
+/// forgotten by a restart.
+///
+/// # Errors
+/// Why nothing can be sent to that installation.
+pub fn forge(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    installation: i64,
+    forgery: Forgery,
+    event: Event,
+) -> Result<Uuid, String> {
+    let (target, key) = dispatch::address(sandbox, installation).map_err(|death| death.words())?;
+    let company = webhook::installed(sandbox, installation).map_or(0, |own| own.company);
+    sandbox.webhooks.forgeries += 1;
+    let serial = format!("{} {}", now.micros(), sandbox.webhooks.forgeries);
+    let recorded = Recorded {
+        event_id: Uuid::new_v5(&NAMESPACE, serial.as_bytes()),
+        at: now,
+        company,
+        event,
+    };
+    let plain = recorded.body(&sandbox.settings.shapes.webhook).to_string();
+    let key = match forgery {
+        Forgery::OtherKey => SigningKey::new(mint::mint_key(sandbox, "nobody")),
+        _ => key,
+    };
+    let dispatch = Dispatch {
+        id: DeliveryId {
+            event: recorded.event_id,
+            installation,
+        },
+        target,
+        key,
+        body: forgery.body(&recorded, plain),
+        forgery: Some(forgery),
+    };
+    for _ in 0..forgery.copies() {
+        sandbox.webhooks.forged.push(dispatch.clone());
     }
+    Ok(recorded.event_id)
 }
 
 impl Outbox {

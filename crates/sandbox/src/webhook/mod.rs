@@ -51,6 +51,8 @@ use super::core::{self, Sandbox};
 use super::journal::Record;
 use super::lead::catalogue::employee_name;
 use super::lead::{Contact, Lead};
+use crate::lead::act;
+use crate::mint;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 
@@ -129,142 +131,135 @@ pub struct Installed {
     pub gone: bool,
 }
 
-impl Sandbox {
-    /// Every installation.
-    pub fn installations(&self) -> Vec<Installed> {
-        let own = self.webhooks.installations().iter();
-        own.map(|(id, record)| self.seen(*id, record)).collect()
-    }
+/// Every installation.
+pub fn installations(sandbox: &Sandbox) -> Vec<Installed> {
+    let own = sandbox.webhooks.installations().iter();
+    own.map(|(id, record)| seen(sandbox, *id, record)).collect()
+}
 
-    /// One of them.
-    pub fn installed(&self, id: i64) -> Option<Installed> {
-        let record = self.webhooks.installations().get(&id)?;
-        Some(self.seen(id, record))
-    }
+/// One of them.
+pub fn installed(sandbox: &Sandbox, id: i64) -> Option<Installed> {
+    let record = sandbox.webhooks.installations().get(&id)?;
+    Some(seen(sandbox, id, record))
+}
 
-    fn seen(&self, id: i64, record: &Installation) -> Installed {
-        let company = self.companies.get(&record.company);
-        let left = company.is_none_or(|company| {
-            company.application_id == record.application && company.disconnected
-        });
-        Installed {
-            id,
-            company: record.company,
-            application: record.application,
-            secret: record.secret.clone(),
-            gone: record.revoked || left,
-        }
+fn seen(sandbox: &Sandbox, id: i64, record: &Installation) -> Installed {
+    let company = sandbox.companies.get(&record.company);
+    let left = company
+        .is_none_or(|company| company.application_id == record.application && company.disconnected);
+    Installed {
+        id,
+        company: record.company,
+        application: record.application,
+        secret: record.secret.clone(),
+        gone: record.revoked || left,
     }
+}
 
-    /// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
-    /// applied or falls due: it is not logged itself, and the change played again makes the same
-    /// event again.
-    pub(super) fn happened(&mut self, at: EventTime, company: i64, event: Event) {
-        let installed = self.installations();
-        let Self {
-            webhooks, settings, ..
-        } = self;
-        webhooks.happened(at, company, event, &installed, settings);
+/// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
+/// applied or falls due: it is not logged itself, and the change played again makes the same
+/// event again.
+pub(super) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: Event) {
+    let installed = installations(sandbox);
+    let Sandbox {
+        webhooks, settings, ..
+    } = sandbox;
+    webhooks.happened(at, company, event, &installed, settings);
+}
+
+/// Tells of the records written since the journal held `before` of them.
+pub(super) fn journaled(sandbox: &mut Sandbox, before: usize) {
+    let told: Vec<(EventTime, i64, Event)> = (sandbox.journal.records().iter())
+        .skip(before)
+        .map(|record| {
+            let lead = act::find_lead(sandbox, record.company_id, record.call.lead_id);
+            let event = completed(record, lead.as_ref());
+            (record.registered_at, record.company_id, event)
+        })
+        .collect();
+    for (at, company, event) in told {
+        happened(sandbox, at, company, event);
     }
+}
 
-    /// Tells of the records written since the journal held `before` of them.
-    pub(super) fn journaled(&mut self, before: usize) {
-        let told: Vec<(EventTime, i64, Event)> = (self.journal.records().iter())
-            .skip(before)
-            .map(|record| {
-                let lead = self.lead(record.company_id, record.call.lead_id);
-                let event = completed(record, lead.as_ref());
-                (record.registered_at, record.company_id, event)
-            })
-            .collect();
-        for (at, company, event) in told {
-            self.happened(at, company, event);
-        }
+/// Applies a change of webhooks.
+pub(super) fn apply_webhook(sandbox: &mut Sandbox, at: EventTime, change: Change) {
+    match change {
+        Change::Happened { company, event } => happened(sandbox, at, company, event),
+        change => sandbox.webhooks.apply(at, change),
     }
+}
 
-    /// Applies a change of webhooks.
-    pub(super) fn apply_webhook(&mut self, at: EventTime, change: Change) {
-        match change {
-            Change::Happened { company, event } => self.happened(at, company, event),
-            change => self.webhooks.apply(at, change),
-        }
-    }
+/// Sets an application's configuration, whatever §2.7 says of it; an application-level key is
+/// made with the first one (shown then alone), and with `regenerate`.
+pub fn configure_webhook(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    application: i64,
+    config: Config,
+    regenerate: bool,
+) -> Option<SigningKey> {
+    let earlier = sandbox.webhooks.config(application);
+    let fresh = (earlier.is_none() || regenerate).then(|| fresh_key(sandbox));
+    let kept = sandbox
+        .webhooks
+        .config(application)
+        .and_then(|config| config.secret.clone());
+    let secret = fresh.clone().or(kept);
+    let config = Config { secret, ..config };
+    webhook_change(
+        sandbox,
+        now,
+        Change::Configured {
+            application,
+            config,
+        },
+    );
+    fresh
+}
 
-    /// Configurations, installations and deliveries.
-    pub const fn webhooks(&self) -> &Outbox {
-        &self.webhooks
-    }
-
-    /// Sets an application's configuration, whatever §2.7 says of it; an application-level key is
-    /// made with the first one (shown then alone), and with `regenerate`.
-    pub fn configure_webhook(
-        &mut self,
-        now: EventTime,
-        application: i64,
-        config: Config,
-        regenerate: bool,
-    ) -> Option<SigningKey> {
-        let earlier = self.webhooks.config(application);
-        let fresh = (earlier.is_none() || regenerate).then(|| self.fresh_key());
-        let kept = self
-            .webhooks
-            .config(application)
-            .and_then(|config| config.secret.clone());
-        let secret = fresh.clone().or(kept);
-        let config = Config { secret, ..config };
-        self.webhook_change(
-            now,
-            Change::Configured {
+/// A company consented to an application: its installation has a new key, which the token
+/// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
+pub fn webhook_connected(
+    sandbox: &mut Sandbox,
+    now: EventTime,
+    company: i64,
+    application: i64,
+) -> Option<SigningKey> {
+    let secret = (sandbox.webhooks.config(application).is_some()).then(|| fresh_key(sandbox));
+    let change = match (sandbox.webhooks.installed(company, application), &secret) {
+        (Some(_), None) => return None,
+        (Some(installation), Some(_)) => Change::Secret {
+            installation,
+            secret: secret.clone(),
+        },
+        (None, _) => Change::Installed {
+            installation: sandbox.webhooks.next_installation(),
+            record: Installation {
+                company,
                 application,
-                config,
-            },
-        );
-        fresh
-    }
-
-    /// A company consented to an application: its installation has a new key, which the token
-    /// response shows once (§4.1.1 `webhook_secret`). `None`: the application has no configuration.
-    pub fn webhook_connected(
-        &mut self,
-        now: EventTime,
-        company: i64,
-        application: i64,
-    ) -> Option<SigningKey> {
-        let secret = (self.webhooks.config(application).is_some()).then(|| self.fresh_key());
-        let change = match (self.webhooks.installed(company, application), &secret) {
-            (Some(_), None) => return None,
-            (Some(installation), Some(_)) => Change::Secret {
-                installation,
                 secret: secret.clone(),
+                revoked: false,
             },
-            (None, _) => Change::Installed {
-                installation: self.webhooks.next_installation(),
-                record: Installation {
-                    company,
-                    application,
-                    secret: secret.clone(),
-                    revoked: false,
-                },
-            },
-        };
-        self.webhook_change(now, change);
-        secret
-    }
+        },
+    };
+    webhook_change(sandbox, now, change);
+    secret
+}
 
-    /// The connection ended: its deliveries stop (§3.1, §6.1.6).
-    pub fn webhook_disconnected(&mut self, now: EventTime, company: i64, application: i64) {
-        if let Some(installation) = self.webhooks.installed(company, application) {
-            self.webhook_change(now, Change::Revoked { installation });
-        }
+/// The connection ended: its deliveries stop (§3.1, §6.1.6).
+pub fn webhook_disconnected(sandbox: &mut Sandbox, now: EventTime, company: i64, application: i64) {
+    if let Some(installation) = sandbox.webhooks.installed(company, application) {
+        webhook_change(sandbox, now, Change::Revoked { installation });
     }
+}
 
-    pub(super) fn fresh_key(&self) -> SigningKey {
-        SigningKey::new(self.mint_key("webhook"))
-    }
+pub(super) fn fresh_key(sandbox: &Sandbox) -> SigningKey {
+    SigningKey::new(mint::mint_key(sandbox, "webhook"))
+}
 
-    pub(super) fn webhook_change(&mut self, now: EventTime, change: Change) {
-        self.change(now, core::Change::Webhook(Box::new(change)));
-    }
+pub(super) fn webhook_change(sandbox: &mut Sandbox, now: EventTime, change: Change) {
+    sandbox.change(now, core::Change::Webhook(Box::new(change)));
 }
 
 /// The conversation of a journal's record (§6.8); its contact is the lead's with that number.

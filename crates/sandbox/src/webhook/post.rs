@@ -7,6 +7,7 @@ use super::dispatch::{CYCLE, Dispatch};
 use super::target::is_private;
 use super::verdict::Outcome;
 use crate::server::Shared;
+use crate::webhook::dispatch;
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::CONTENT_TYPE;
@@ -66,7 +67,7 @@ pub(crate) async fn dispatch(shared: Shared, setup: Setup, mut stopped: watch::R
             _ = cycle.tick() => {}
         }
         while under_way.try_join_next().is_some() {}
-        for dispatch in shared.admin(|core, now| core.deliveries(now)) {
+        for dispatch in shared.admin(|core, now| dispatch::deliveries(core, now)) {
             let (shared, poster) = (shared.clone(), Arc::clone(&poster));
             under_way.spawn(async move { deliver(&shared, &poster, &dispatch).await });
         }
@@ -79,7 +80,7 @@ async fn deliver(shared: &Shared, poster: &Poster, dispatch: &Dispatch) {
     // The machine's own moment: a clock moved by hand must not make every signature stale.
     let outcome = poster.post(dispatch, shared.machine_time()).await;
     let took = begun.elapsed();
-    shared.admin(|core, now| core.delivered(now, dispatch, &outcome, took));
+    shared.admin(|core, now| dispatch::delivered(core, now, dispatch, &outcome, took));
 }
 
 /// Makes attempts; the client is built with the first.

@@ -5,6 +5,7 @@ use super::{
     BACK, CLIENT, Refused, SECRET, TOKEN_PATH, alive, application, approved, codes, connected,
     exchange, exchange_with, form, is_refusal, pair, with_application,
 };
+use crate::oauth::connection;
 use crate::token::TokenKey;
 use crate::{Action, Endpoint, Kind, Request, Rule};
 use serde_json::json;
@@ -52,7 +53,7 @@ fn signing_keys_are_sixty_four_hex_digits_and_come_only_with_a_configuration() {
     let mut core = sandbox();
     let mut bare = application();
     bare.embedded = false;
-    core.register(NOW, bare);
+    connection::register(&mut core, NOW, bare);
     let code = approved(&mut core, NOW);
     let told = core.handle(NOW, &exchange(&code)).value();
     assert!(told.get("webhook_secret").is_none() && told.get("embedded_secret").is_none());
@@ -68,7 +69,7 @@ fn signing_keys_come_with_the_first_exchange_of_a_connection_alone() {
     };
     let first = secret(&mut core, 0).expect("the first");
     assert_eq!(secret(&mut core, 1), None, "connected again");
-    assert!(core.disconnect(after(2), super::ID, 1));
+    assert!(connection::disconnect(&mut core, after(2), super::ID, 1));
     let third = secret(&mut core, 3).expect("a new installation");
     assert_ne!(third, first);
     core.settings_mut().shapes.secrets_each = true;
@@ -131,7 +132,7 @@ fn a_code_is_for_its_application_alone() {
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
     other.secret = TokenKey::of("svc_sec_other");
-    core.register(NOW, other);
+    connection::register(&mut core, NOW, other);
     let code = approved(&mut core, NOW);
     let foreign = [
         ("client_id", "svc_app_other"),

@@ -5,6 +5,7 @@ use super::{
     CLIENT, SECRET, TOKEN_PATH, alive, approved, connected, exchange, exchange_with, form, page,
     refresh, revoke, with_application,
 };
+use crate::oauth::connection;
 use crate::{Kind, Request, Role};
 use serde_json::json;
 
@@ -132,9 +133,7 @@ fn a_refused_body_again_and_refused_credentials_again_are_counted() {
 fn a_rotated_client_secret_is_over_at_once() {
     let mut core = with_application();
     let (_, token) = connected(&mut core, NOW);
-    let fresh = core
-        .rotate_client_secret(after(1), super::ID)
-        .expect("a secret");
+    let fresh = connection::rotate_client_secret(&mut core, after(1), super::ID).expect("a secret");
     assert!(fresh.starts_with("svc_sec_"));
     assert_eq!(core.handle(after(2), &refresh(&token)).status, 401);
     let with = super::refresh_with(&token, &[("client_secret", &fresh)]);
@@ -175,7 +174,7 @@ fn an_endpoint_at_the_address_of_the_others_is_missing_and_counted() {
 fn a_company_that_disconnected_makes_the_client_stop() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
-    core.disconnect(after(1), super::ID, 1);
+    connection::disconnect(&mut core, after(1), super::ID, 1);
     assert_eq!(alive(&mut core, after(2), &access), 401);
     assert_eq!(core.handle(after(3), &refresh(&token)).status, 400);
     assert_eq!(kinds(&core), [], "finding out is no breach");

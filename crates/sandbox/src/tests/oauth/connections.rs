@@ -6,6 +6,7 @@ use super::{
     ID, READ, SAVE, alive, approved, codes, connected, exchange, grant, is_refusal, pair, refresh,
     refresh_with, revoke, with_application,
 };
+use crate::oauth::connection;
 use crate::{Kind, Request, Sandbox};
 use serde_json::{Value, json};
 
@@ -59,7 +60,13 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     assert_eq!(submit(&mut core, 1, &access).status, 200);
-    assert!(core.set_connection_grants(after(2), ID, 1, vec![grant(READ)]));
+    assert!(connection::set_connection_grants(
+        &mut core,
+        after(2),
+        ID,
+        1,
+        vec![grant(READ)]
+    ));
     assert_eq!(submit(&mut core, 3, &access).status, 403);
     let told = core.handle(after(4), &refresh(&token));
     assert_eq!(
@@ -69,7 +76,13 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
     );
     let (newer, _) = pair(&told);
     assert_eq!(submit(&mut core, 5, &newer).status, 403);
-    assert!(core.set_connection_grants(after(6), ID, 1, vec![grant(SAVE)]));
+    assert!(connection::set_connection_grants(
+        &mut core,
+        after(6),
+        ID,
+        1,
+        vec![grant(SAVE)]
+    ));
     assert_eq!(submit(&mut core, 7, &access).status, 200);
 }
 
@@ -77,8 +90,8 @@ fn a_company_narrows_the_grants_of_tokens_that_exist() {
 fn the_grants_of_one_connection_are_no_other_connections() {
     let mut core = with_application();
     let (first, _) = connected(&mut core, NOW);
-    let (second, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
-    core.set_connection_grants(NOW, ID, 2, Vec::new());
+    let (second, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
+    connection::set_connection_grants(&mut core, NOW, ID, 2, Vec::new());
     assert_eq!(submit(&mut core, 1, &first).status, 200);
     assert_eq!(submit(&mut core, 1, &second).status, 403);
     core.set_grants(NOW, Vec::new());
@@ -112,7 +125,8 @@ fn a_blocked_company_gets_401_from_the_oauth_endpoints_too_and_nothing_is_used_u
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
     let code = approved(&mut core, NOW);
-    let (foreign, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
+    let (foreign, _) =
+        connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
     core.company(after(1), |own| own.blocked = true);
     for request in [
         refresh(&token),
@@ -208,7 +222,7 @@ fn a_disconnected_company_has_its_installation_revoked() {
     let mut core = with_application();
     connected(&mut core, NOW);
     let first = core.webhooks().installed(1, ID).expect("an installation");
-    core.disconnect(after(1), ID, 1);
+    connection::disconnect(&mut core, after(1), ID, 1);
     assert_eq!(core.webhooks().installed(1, ID), None);
     connected(&mut core, after(2));
     let second = core.webhooks().installed(1, ID).expect("another");

@@ -5,6 +5,7 @@ use super::{
     BACK, CLIENT, READ, SAVE, approved, asked, brought_back, codes, connected, decided, exchange,
     grant, page, with_application,
 };
+use crate::oauth::connection;
 use crate::{Kind, Request, Response, Sandbox};
 use proptest::prelude::*;
 
@@ -151,11 +152,11 @@ fn only_a_published_application_can_be_connected() {
     let mut core = with_application();
     let mut hidden = super::application();
     hidden.published = false;
-    core.register(NOW, hidden);
+    connection::register(&mut core, NOW, hidden);
     refused(&mut core, &page(&asked()), 6900);
     let mut suspended = super::application();
     suspended.suspended = true;
-    core.register(NOW, suspended);
+    connection::register(&mut core, NOW, suspended);
     refused(&mut core, &page(&asked()), 6906);
 }
 
@@ -178,7 +179,7 @@ fn a_grant_that_was_taken_from_the_application_is_not_given() {
     let code = approved(&mut core, NOW);
     let mut less = super::application();
     less.allowed = vec![grant(READ)];
-    core.register(NOW, less);
+    connection::register(&mut core, NOW, less);
     assert_eq!(core.handle(NOW, &exchange(&code)).value()["scope"], READ);
 }
 
@@ -230,7 +231,7 @@ proptest! {
         let mut named = super::application();
         named.name = texts[0].clone();
         named.redirect_uris.push(texts[5].clone());
-        core.register(NOW, named);
+        connection::register(&mut core, NOW, named);
         let mut request = page(&[
             ("response_type", "code"), ("client_id", CLIENT), ("redirect_uri", &texts[5]),
             ("scope", SAVE), ("state", &texts[1]), (&texts[2], &texts[3]),

@@ -11,7 +11,9 @@ mod restart;
 
 use super::{INFO, NOW, sandbox};
 use crate::oauth::Application;
+use crate::oauth::connection;
 use crate::token::{Grant, TokenKey};
+use crate::webhook;
 use crate::webhook::Config;
 use crate::{Request, Response, Sandbox};
 use callbridge_call::EventTime;
@@ -50,14 +52,14 @@ pub(super) fn application() -> Application {
 /// A sandbox with a PAT and that application.
 pub(super) fn with_application() -> Sandbox {
     let mut core = sandbox();
-    core.register(NOW, application());
+    connection::register(&mut core, NOW, application());
     let config = Config {
         target_url: "https://app.example/webhooks".to_owned(),
         events: vec!["LEAD_CREATED".to_owned()],
         enabled: true,
         secret: None,
     };
-    core.configure_webhook(NOW, ID, config, false);
+    webhook::configure_webhook(&mut core, NOW, ID, config, false);
     core
 }
 

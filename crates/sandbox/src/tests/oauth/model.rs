@@ -5,6 +5,7 @@ use super::super::{NOW, sandbox};
 use super::{CLIENT, SECRET};
 use super::{ID, REVOKE_PATH, alive, application, approved, exchange, form, pair, refresh};
 use crate::Sandbox;
+use crate::oauth::connection;
 use callbridge_call::EventTime;
 use proptest::prelude::*;
 use std::time::Duration;
@@ -120,7 +121,7 @@ impl World {
     fn new() -> Self {
         let mut core = sandbox();
         core.settings_mut().keep_log = true;
-        core.register(NOW, application());
+        connection::register(&mut core, NOW, application());
         Self {
             core,
             log: Vec::new(),
@@ -168,13 +169,13 @@ impl World {
             }
             Step::Refresh(_) | Step::RevokeRefresh(_) | Step::RevokeAccess(_) => {}
             Step::Disconnect => {
-                self.core.disconnect(now, ID, 1);
+                connection::disconnect(&mut self.core, now, ID, 1);
                 (0..pairs).for_each(|nth| self.model.revoke(nth));
             }
             Step::Suspend(suspended) => {
                 let mut changed = application();
                 changed.suspended = suspended;
-                self.core.register(now, changed);
+                connection::register(&mut self.core, now, changed);
                 self.model.suspended = suspended;
             }
             Step::Block(blocked) => {

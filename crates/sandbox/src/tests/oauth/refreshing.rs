@@ -6,6 +6,7 @@ use super::{
     exchange, form, is_refusal, pair, refresh, refresh_with, revoke, with_application,
 };
 use crate::faults::parse;
+use crate::oauth::connection;
 use crate::token::TokenKey;
 use crate::{Action, Delivery, Endpoint, Kind, Rule, Sandbox};
 
@@ -88,7 +89,7 @@ fn a_refresh_token_is_for_its_application_alone() {
     other.id = 3;
     other.client_id = "svc_app_other".to_owned();
     other.secret = TokenKey::of("svc_sec_other");
-    core.register(NOW, other);
+    connection::register(&mut core, NOW, other);
     let (access, token) = connected(&mut core, NOW);
     let foreign = [
         ("client_id", "svc_app_other"),
@@ -216,8 +217,8 @@ fn an_unknown_token_is_revoked_with_200_and_a_wrong_client_with_401() {
 fn a_disconnected_company_ends_every_token_of_its_own_and_no_other() {
     let mut core = with_application();
     let (access, token) = connected(&mut core, NOW);
-    let (other, _) = core.issue_pair(NOW, ID, 2, None).expect("another company");
-    assert!(core.disconnect(after(1), ID, 1));
+    let (other, _) = connection::issue_pair(&mut core, NOW, ID, 2, None).expect("another company");
+    assert!(connection::disconnect(&mut core, after(1), ID, 1));
     assert_eq!(alive(&mut core, after(2), &access), 401);
     assert!(is_refusal(&core.handle(after(2), &refresh(&token)), 400));
     assert_eq!(alive(&mut core, after(2), &other), 200);
@@ -243,12 +244,12 @@ fn a_suspended_application_gets_nothing_more_for_its_refresh_tokens_and_codes() 
     let code = approved(&mut core, NOW);
     let mut suspended = application();
     suspended.suspended = true;
-    core.register(after(1), suspended);
+    connection::register(&mut core, after(1), suspended);
     assert!(is_refusal(&core.handle(after(2), &refresh(&token)), 400));
     assert!(is_refusal(&core.handle(after(2), &exchange(&code)), 400));
     assert_eq!(codes(&core), [6906, 6906]);
     assert_eq!(alive(&mut core, after(3), &access), 200, "until it expires");
-    core.register(after(4), application());
+    connection::register(&mut core, after(4), application());
     refreshed(&mut core, 5, &token);
     assert_eq!(kinds(&core), [], "asking again after a change is no repeat");
 }

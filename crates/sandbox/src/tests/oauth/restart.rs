@@ -5,6 +5,7 @@ use super::{
     BACK, CLIENT, ID, READ, SAVE, alive, application, approved, connected, exchange, pair, refresh,
     with_application,
 };
+use crate::oauth::connection;
 use crate::{Request, Sandbox};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -31,12 +32,12 @@ fn again(core: &mut Sandbox, log: &mut Vec<String>) -> Sandbox {
 fn a_restart_keeps_codes_tokens_grants_and_ends() {
     let mut core = sandbox();
     core.settings_mut().keep_log = true;
-    core.register(NOW, application());
+    connection::register(&mut core, NOW, application());
     let mut log = Vec::new();
     let (first, one) = connected(&mut core, NOW);
     let (second, two) = pair(&core.handle(after(1), &refresh(&one)));
     let code = approved(&mut core, after(2));
-    core.set_connection_grants(after(3), ID, 1, vec![super::grant(READ)]);
+    connection::set_connection_grants(&mut core, after(3), ID, 1, vec![super::grant(READ)]);
 
     let mut core = again(&mut core, &mut log);
     assert_eq!(
@@ -56,7 +57,7 @@ fn a_restart_keeps_codes_tokens_grants_and_ends() {
 
     let mut core = again(&mut core, &mut log);
     assert_eq!(core.handle(after(8), &exchange(&code)).status, 400);
-    assert!(core.disconnect(after(9), ID, 1));
+    assert!(connection::disconnect(&mut core, after(9), ID, 1));
     let mut core = again(&mut core, &mut log);
     assert_eq!(alive(&mut core, after(10), &third), 401);
     assert_eq!(core.handle(after(11), &refresh(&three)).status, 400);
@@ -76,7 +77,7 @@ fn the_application_of_the_flags_begins_anew_only_when_the_flags_changed() {
     core.begin(NOW, super::super::TOKEN, None);
     let mut suspended = application();
     suspended.suspended = true;
-    core.register(NOW, suspended);
+    connection::register(&mut core, NOW, suspended);
     core.begin(after(1), super::super::TOKEN, None);
     assert!(core.oauth().client(CLIENT).expect("known").suspended);
     let mut other = application();
