@@ -307,8 +307,8 @@ fn requests_json(core: &Sandbox) -> Value {
     json!({
         "answers": answers,
         "fullest": core.fullest(),
-        "limit": core.windows.rate().requests,
-        "windowSec": core.windows.rate().window.as_secs_f64(),
+        "limit": core.client.windows.rate().requests,
+        "windowSec": core.client.windows.rate().window.as_secs_f64(),
         "breaches": core.breaches().counts(),
         "records": core.records().len(),
         "pending": core.journal().pending(),

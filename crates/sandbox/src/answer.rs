@@ -53,7 +53,11 @@ impl Sandbox {
             Endpoint::Consent => consent::consent(self, now, request),
             _ => self.open_api(now, endpoint, id, request),
         };
-        *self.counts.entry((endpoint, response.status)).or_default() += 1;
+        *self
+            .client
+            .counts
+            .entry((endpoint, response.status))
+            .or_default() += 1;
         response
     }
 
@@ -76,11 +80,15 @@ impl Sandbox {
             self.dead_token(now, caller.key);
             return reduced(401);
         }
-        self.conduct.token_works(caller.key);
+        self.client.conduct.token_works(caller.key);
         let counted = self.count(now, caller.key);
-        let rate = self.windows.rate();
+        let rate = self.client.windows.rate();
         let connection = (caller.token.company, caller.token.application);
-        if let Some(many) = self.conduct.counted(connection, caller.key, now, rate) {
+        if let Some(many) = self
+            .client
+            .conduct
+            .counted(connection, caller.key, now, rate)
+        {
             let words = format!("{many} requests by several tokens within one window's length");
             self.breach(now, Kind::FreshBudget, "Limits", words);
         }
@@ -92,7 +100,8 @@ impl Sandbox {
             self.breach(now, Kind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
-        let repeated = request.method == "POST" && self.conduct.was_refused(endpoint, request);
+        let repeated =
+            request.method == "POST" && self.client.conduct.was_refused(endpoint, request);
         if repeated {
             let words = "the same body again after 400 or 409".to_owned();
             self.breach(now, Kind::RepeatAfter400, "§7.7", words);
@@ -115,13 +124,15 @@ impl Sandbox {
         response: &Response,
         own: bool,
     ) {
-        self.conduct.answered(endpoint, request, now, response, own);
+        self.client
+            .conduct
+            .answered(endpoint, request, now, response, own);
         let at_once = response.delivery == Delivery::Now;
         match (request.method.as_str(), response.status) {
-            ("POST", 400 | 409) if at_once => self.conduct.refused(endpoint, request),
+            ("POST", 400 | 409) if at_once => self.client.conduct.refused(endpoint, request),
             // A missing record is not to be asked for again at once; 500 says it of some (§7.4).
             ("GET" | "DELETE", 409 | 500) if at_once && own => {
-                if let Some(after) = self.conduct.missing(request, now) {
+                if let Some(after) = self.client.conduct.missing(request, now) {
                     let words = format!("a missing record again after {} ms", after.as_millis());
                     self.breach(now, Kind::RepeatAfter400, "§7.7", words);
                 }
@@ -166,7 +177,7 @@ impl Sandbox {
     }
 
     fn dead_token(&mut self, now: EventTime, key: TokenKey) {
-        if let Some(after) = self.conduct.dead_token(key, now) {
+        if let Some(after) = self.client.conduct.dead_token(key, now) {
             let words = format!("again with a dead token after {} ms", after.as_millis());
             self.breach(now, Kind::RepeatAfter401, "§7.7", words);
         }
@@ -179,7 +190,7 @@ impl Sandbox {
         endpoint: Endpoint,
         request: &Request,
     ) {
-        let (kind, words) = match self.conduct.after_failure(endpoint, request, now) {
+        let (kind, words) = match self.client.conduct.after_failure(endpoint, request, now) {
             None => return,
             Some(Repeat::Soon(after)) => {
                 let words = format!("the same write {} ms after its 5xx", after.as_millis());
@@ -283,7 +294,7 @@ impl Sandbox {
         }
         let needed = self.needed(endpoint, method);
         if !needed.is_none_or(|grant| connection::granted(self, &caller.token, grant)) {
-            if let Some(after) = self.conduct.denied(caller.key, endpoint, now) {
+            if let Some(after) = self.client.conduct.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
                 self.breach(now, Kind::RepeatAfter403, "§7.7", words);
             }

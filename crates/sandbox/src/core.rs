@@ -10,7 +10,7 @@ use super::lead::{LeadChange, Leads};
 use super::oauth::{self, Book};
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey, TokenKind};
-use super::window::{Counted, Fullest, Windows};
+use super::window::{Counted, Fullest, Rate, Windows};
 use crate::lead::act;
 use crate::oauth::connection;
 use crate::webhook;
@@ -82,21 +82,47 @@ pub struct Sandbox {
     pub(super) settings: Settings,
     pub(super) companies: BTreeMap<i64, Company>,
     pub(super) tokens: BTreeMap<TokenKey, Token>,
-    pub(super) windows: Windows,
     pub(super) journal: Journal,
     pub(super) webhooks: webhook::Outbox,
     pub(super) leads: Leads,
-    pub(super) breaches: Breaches,
     pub(super) faults: Faults,
-    pub(super) conduct: Conduct,
     pub(super) dice: Dice,
-    pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
     pub(super) flags: Option<Company>,
     pub(super) oauth: Book,
-    /// Changes so far, those before a restart included.
-    pub(super) changes: u64,
+    pub(super) client: ClientWatch,
+    pub(super) log: ChangeLog,
+}
+
+/// What is watched of the clients: how much they ask, and what they do against the document.
+#[derive(Clone, Debug)]
+pub(super) struct ClientWatch {
+    pub(super) windows: Windows,
+    pub(super) breaches: Breaches,
+    pub(super) conduct: Conduct,
+    /// Answers given, by endpoint and status.
+    pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
+}
+
+impl ClientWatch {
+    fn new(rate: Rate) -> Self {
+        Self {
+            windows: Windows::new(rate),
+            breaches: Breaches::default(),
+            conduct: Conduct::default(),
+            counts: BTreeMap::new(),
+        }
+    }
+}
+
+/// The changes there were, for the state file.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ChangeLog {
+    /// So many were made, those before a restart included.
+    pub(super) made: u64,
+    /// So far the clock stands ahead of the machine's.
     ahead: Duration,
-    log: Vec<Logged>,
+    /// Those that nobody has taken yet.
+    untaken: Vec<Logged>,
 }
 
 impl Sandbox {
@@ -106,20 +132,15 @@ impl Sandbox {
         Self {
             companies: BTreeMap::from([(company.id, company)]),
             tokens: BTreeMap::new(),
-            windows: Windows::new(settings.rate),
             journal: Journal::default(),
             webhooks: webhook::Outbox::default(),
             leads: Leads::default(),
-            breaches: Breaches::default(),
             faults: Faults::new(Vec::new(), settings.seed),
-            conduct: Conduct::default(),
             dice: Dice::new(settings.seed),
-            counts: BTreeMap::new(),
             flags: None,
             oauth: Book::default(),
-            changes: 0,
-            ahead: Duration::ZERO,
-            log: Vec::new(),
+            client: ClientWatch::new(settings.rate),
+            log: ChangeLog::default(),
             settings,
         }
     }
@@ -144,12 +165,12 @@ impl Sandbox {
 
     /// The sandbox's moment when the machine's clock says `clock`.
     pub fn moment(&self, clock: EventTime) -> EventTime {
-        clock.plus(self.ahead)
+        clock.plus(self.log.ahead)
     }
 
     /// How far the clock was moved ahead.
     pub const fn ahead(&self) -> Duration {
-        self.ahead
+        self.log.ahead
     }
 
     /// Makes a change of the log again.
@@ -160,12 +181,12 @@ impl Sandbox {
 
     /// The changes since the last call; empty unless [`Settings::keep_log`].
     pub fn take_log(&mut self) -> Vec<Logged> {
-        std::mem::take(&mut self.log)
+        std::mem::take(&mut self.log.untaken)
     }
 
     pub(super) fn change(&mut self, at: EventTime, change: Change) {
         if self.settings.keep_log {
-            self.log.push(Logged {
+            self.log.untaken.push(Logged {
                 at,
                 change: change.clone(),
             });
@@ -174,7 +195,7 @@ impl Sandbox {
     }
 
     fn apply(&mut self, at: EventTime, change: Change) {
-        self.changes += 1;
+        self.log.made += 1;
         match change {
             Change::Issued { token, record } => {
                 // An application has one working PAT; access tokens live side by side (§3.1).
@@ -201,12 +222,12 @@ impl Sandbox {
                 self.companies.insert(company.id, *company);
             }
             Change::Company(company) => {
-                self.conduct.grants_changed();
+                self.client.conduct.grants_changed();
                 self.webhooks.install(&company);
                 self.companies.insert(company.id, *company);
             }
             Change::Counted { token } => {
-                self.windows.count(token, at);
+                self.client.windows.count(token, at);
             }
             Change::Accepted(write) => self.journal.accept(*write),
             Change::Added(record) => {
@@ -215,8 +236,8 @@ impl Sandbox {
                 webhook::journaled(self, before);
             }
             Change::Lead(change) => act::apply_lead(self, at, change),
-            Change::Ahead(seconds) => self.ahead = Duration::from_secs(seconds),
-            Change::Broken(breach) => self.breaches.push(breach),
+            Change::Ahead(seconds) => self.log.ahead = Duration::from_secs(seconds),
+            Change::Broken(breach) => self.client.breaches.push(breach),
             Change::Webhook(change) => webhook::apply_webhook(self, at, *change),
             Change::Oauth(change) => connection::apply_oauth(self, at, &change),
         }
@@ -224,12 +245,12 @@ impl Sandbox {
 
     pub(super) fn count(&mut self, at: EventTime, token: TokenKey) -> Counted {
         if self.settings.keep_log {
-            self.log.push(Logged {
+            self.log.untaken.push(Logged {
                 at,
                 change: Change::Counted { token },
             });
         }
-        self.windows.count(token, at)
+        self.client.windows.count(token, at)
     }
 
     pub(super) fn breach(&mut self, at: EventTime, kind: Kind, rule: &str, words: String) {
@@ -254,7 +275,7 @@ impl Sandbox {
 
     /// What clients did against the document.
     pub const fn breaches(&self) -> &Breaches {
-        &self.breaches
+        &self.client.breaches
     }
 
     /// Applications, connections and their tokens.
@@ -269,12 +290,12 @@ impl Sandbox {
 
     /// The fullest window and span.
     pub const fn fullest(&self) -> Fullest {
-        self.windows.fullest()
+        self.client.windows.fullest()
     }
 
     /// Answers given, by endpoint and status.
     pub const fn counts(&self) -> &BTreeMap<(Endpoint, u16), u64> {
-        &self.counts
+        &self.client.counts
     }
 
     /// The settings in force.

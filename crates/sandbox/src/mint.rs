@@ -21,7 +21,7 @@ fn digits(sandbox: &Sandbox, what: &str) -> uuid::fmt::Simple {
     // The number of changes survives a restart with the state file, and never repeats.
     let name = format!(
         "{}\n{}\n{}\n{what}",
-        sandbox.settings.seed, sandbox.settings.oauth.salt, sandbox.changes
+        sandbox.settings.seed, sandbox.settings.oauth.salt, sandbox.log.made
     );
     uuid::Uuid::new_v5(&NAMESPACE, name.as_bytes()).simple()
 }

@@ -51,8 +51,10 @@ pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &Change)
                 token.revoked |= issued.is_some_and(|(from, over)| over.contains(&from));
             }
         }
-        Change::Started(_) | Change::Application(_) => sandbox.conduct.forget_refused(&ENDPOINTS),
-        Change::Connection(_) => sandbox.conduct.grants_changed(),
+        Change::Started(_) | Change::Application(_) => {
+            sandbox.client.conduct.forget_refused(&ENDPOINTS)
+        }
+        Change::Connection(_) => sandbox.client.conduct.grants_changed(),
         Change::Approved { .. } => {}
     }
 }

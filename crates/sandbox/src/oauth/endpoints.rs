@@ -23,7 +23,7 @@ pub(crate) fn oauth_endpoint(
 ) -> Response {
     misplaced::judge_oauth(sandbox, now, request);
     let fault = sandbox.faults.pick(endpoint, request);
-    if sandbox.conduct.was_refused(endpoint, request) {
+    if sandbox.client.conduct.was_refused(endpoint, request) {
         let words = "the same body again after 400".to_owned();
         sandbox.breach(now, Kind::RepeatAfter400, "§7.7", words);
     }
@@ -37,10 +37,11 @@ pub(crate) fn oauth_endpoint(
     }
     let own = fault.is_none();
     sandbox
+        .client
         .conduct
         .answered(endpoint, request, now, &response, own);
     if response.status == 400 && response.delivery == Delivery::Now {
-        sandbox.conduct.refused(endpoint, request);
+        sandbox.client.conduct.refused(endpoint, request);
     }
     response
 }
@@ -120,11 +121,11 @@ fn client_of(sandbox: &mut Sandbox, now: EventTime, form: &Form) -> Result<Appli
     let both = TokenKey::of(&format!("{client_id}\n{secret}"));
     match (proven.cloned(), known.is_some()) {
         (Some(application), _) => {
-            sandbox.conduct.token_works(both);
+            sandbox.client.conduct.token_works(both);
             Ok(application)
         }
         (None, known) => {
-            if let Some(after) = sandbox.conduct.dead_token(both, now) {
+            if let Some(after) = sandbox.client.conduct.dead_token(both, now) {
                 let words = format!(
                     "again with client credentials that are none after {} ms",
                     after.as_millis()
@@ -161,7 +162,7 @@ fn unblocked(
     let Some(key) = blocked else {
         return Ok(());
     };
-    if let Some(after) = sandbox.conduct.dead_token(key, now) {
+    if let Some(after) = sandbox.client.conduct.dead_token(key, now) {
         let words = format!("again for a blocked company after {} ms", after.as_millis());
         sandbox.breach(now, Kind::RepeatAfter401, "§7.7", words);
     }
