@@ -5,7 +5,7 @@ use callbridge_leads::errand::Finding;
 use callbridge_leads::lead_field::Name;
 use callbridge_leads::lead_field::shows::{Asks, Stands};
 use callbridge_model::{Outcome, Reason};
-use callbridge_sandbox::Kind;
+use callbridge_sandbox::ViolationKind;
 use callbridge_sender::reconciliation::page_strategy::{End, Range};
 use callbridge_spool::{Fate, Left, State};
 use serde::Serialize;
@@ -64,7 +64,7 @@ fn written_now() -> BTreeMap<&'static str, Vec<String>> {
     let stands = every!(Stands: Waits, Sent, Written, GivenUp);
     let range = every!(Range: Sent, SentMinute, SentMinutes, Started, Whole);
     let end = every!(End: First, Last);
-    let breach = every!(Kind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused, DerivedField,
+    let breach = every!(ViolationKind: WindowExceeded, RepeatAfter200, FreshBudget, UuidReused, DerivedField,
         Invalid, RepeatAfter400, SoonAfter5xx, RepeatAfter5xx, RepeatAfter403, RepeatAfter401,
         SkippedField, UnknownPoll, ForeignPoll, WrongHeader, ContentType, WrongMethod, UnknownPath,
         RedirectFollowed, SecretMisplaced, RefreshReused, CodeReused, WrongHost);

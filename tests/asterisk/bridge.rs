@@ -179,8 +179,8 @@ impl Bridge {
     }
 
     /// What callbridge did against the CRM's document.
-    pub fn breaches(&self) -> Vec<String> {
-        let breaches = self.crm.breaches();
+    pub fn violations(&self) -> Vec<String> {
+        let breaches = self.crm.violations();
         let words = breaches.iter();
         words
             .map(|breach| format!("{:?}: {}", breach.kind, breach.words))

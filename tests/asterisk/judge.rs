@@ -194,7 +194,7 @@ impl Judge {
     /// What only shows when all is over: calls that came late, books, breaches of the CRM's rules.
     /// How many calls there must be is known if all scenarios were played to their `whole` end.
     pub async fn at_the_end(&self, stage: &mut Stage, whole: bool) -> Result<Vec<String>> {
-        let mut wrong = stage.bridge.breaches();
+        let mut wrong = stage.bridge.violations();
         let settled = stage
             .bridge
             .until("settled books", |status| status.books.settled());

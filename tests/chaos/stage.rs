@@ -65,7 +65,7 @@ pub struct Scene {
     pub judge: Judge,
     pub scale: Scale,
     pub law: Law,
-    /// Breaches that the CRM counts, and that the scenario asks for.
+    /// Violations that the CRM counts, and that the scenario asks for.
     pub allowed: &'static [&'static str],
     calls: Vec<Recording>,
     flags: Vec<String>,

@@ -6,7 +6,7 @@ use callbridge_call::EpochSeconds;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::token::IdSet;
 use callbridge_sandbox::window::Rate;
-use callbridge_sandbox::{Breach, Kind, Record, Server};
+use callbridge_sandbox::{Record, Server, Violation, ViolationKind};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -146,15 +146,18 @@ pub fn judge(crm: &Server, letters: &[Value], expected: &[Expected]) {
 const UNDER_WAY: usize = 3;
 
 /// What a client did against the document, but for what a test allows.
-pub fn conduct(crm: &Server, allowed: impl Fn(Kind) -> bool) -> Vec<String> {
-    let breaches = crm.breaches();
-    let under_way = |kind: Kind| {
-        let refusal = matches!(kind, Kind::RepeatAfter401 | Kind::RepeatAfter403);
+pub fn conduct(crm: &Server, allowed: impl Fn(ViolationKind) -> bool) -> Vec<String> {
+    let breaches = crm.violations();
+    let under_way = |kind: ViolationKind| {
+        let refusal = matches!(
+            kind,
+            ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403
+        );
         refusal && breaches.iter().filter(|it| it.kind == kind).count() <= UNDER_WAY
     };
     let mut wrong: Vec<String> = breaches
         .iter()
-        .filter(|breach: &&Breach| !allowed(breach.kind) && !under_way(breach.kind))
+        .filter(|breach: &&Violation| !allowed(breach.kind) && !under_way(breach.kind))
         .map(|breach| format!("{:?} {}: {}", breach.kind, breach.rule, breach.words))
         .collect();
     crm.admin(|core, _| {

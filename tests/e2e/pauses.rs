@@ -8,7 +8,7 @@ use crate::wait::until;
 use callbridge_model::Status;
 use callbridge_model::status::PAUSES;
 use callbridge_sandbox::token::TokenKind;
-use callbridge_sandbox::{Action, Endpoint, Kind, Rule, Server};
+use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
 use std::fs;
 use std::os::unix::fs::symlink;
 
@@ -109,7 +109,7 @@ impl Stage {
     }
 
     /// By itself, once what was wrong is right: every call reaches the journal.
-    async fn goes_on(mut self, allowed: impl Fn(Kind) -> bool) {
+    async fn goes_on(mut self, allowed: impl Fn(ViolationKind) -> bool) {
         let calls = self.calls.len() as u64;
         let status = self.program.settled(calls).await;
         assert_eq!((status.books.journaled, status.pause), (calls, None));
@@ -126,7 +126,7 @@ impl Stage {
     }
 }
 
-fn nothing_allowed(_: Kind) -> bool {
+fn nothing_allowed(_: ViolationKind) -> bool {
     false
 }
 
@@ -183,7 +183,9 @@ async fn five_refusals_of_one_kind_in_a_row_pause_and_the_others_are_kept() {
     let retried = stage.place.command(&["dead", "retry", "--all"]).await;
     assert!(retried.status.success(), "{retried:?}");
     // a person has ordered the same body again
-    stage.goes_on(|kind| kind == Kind::RepeatAfter400).await;
+    stage
+        .goes_on(|kind| kind == ViolationKind::RepeatAfter400)
+        .await;
 }
 
 #[tokio::test]

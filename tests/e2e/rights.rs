@@ -6,7 +6,7 @@ use crate::recordings::{self, TRUNKS};
 use crate::wait::until;
 use callbridge_model::Status;
 use callbridge_sandbox::token::Grant;
-use callbridge_sandbox::{Action, Endpoint, Kind, Rule, Server};
+use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
 use serde_json::Value;
 
 const CALLS: [&str; 2] = [
@@ -120,7 +120,7 @@ async fn with_no_way_left_to_confirm_it_pauses_names_the_right_and_goes_on_once_
     let status = program.settled(1).await;
     assert_eq!((status.books.journaled, status.pause), (1, None));
     program.terminate().await;
-    let wrong = crm::conduct(&crm, |kind| kind == Kind::RepeatAfter403);
+    let wrong = crm::conduct(&crm, |kind| kind == ViolationKind::RepeatAfter403);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 

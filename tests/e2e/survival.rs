@@ -9,7 +9,7 @@ use crate::wait::until;
 use callbridge_model::Status;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::token::{CALL_READ, CALL_SAVE, Grant};
-use callbridge_sandbox::{Action, Endpoint, Kind, Rule, Server};
+use callbridge_sandbox::{Action, Endpoint, Rule, Server, ViolationKind};
 use std::time::Duration;
 
 /// Seconds since the epoch, some minutes ago.
@@ -264,7 +264,7 @@ async fn a_missing_grant_is_named_and_once_it_is_given_calls_go_out() {
     let status = program.settled(1).await;
     assert_eq!((status.token.state.as_str(), status.pause), ("ok", None));
     program.terminate().await;
-    let refused = crm.admin(|core, _| core.breaches().count(Kind::RepeatAfter403));
+    let refused = crm.admin(|core, _| core.violations().count(ViolationKind::RepeatAfter403));
     assert_eq!(refused, 0);
     crm::judge(&crm, &place.letters().await, &recordings::expected(&calls));
 }

@@ -2,7 +2,7 @@
 
 use callbridge_sandbox::oauth::Application;
 use callbridge_sandbox::token::{Grant, TokenKey};
-use callbridge_sandbox::{Action, Config, Endpoint, Error, Kind, Rule, Server, start};
+use callbridge_sandbox::{Action, Config, Endpoint, Error, Rule, Server, ViolationKind, start};
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
@@ -86,7 +86,7 @@ async fn a_call_goes_in_is_confirmed_and_stands_in_the_journal() {
         journal[0]["endedAt"],
         json!(body["startedAt"].as_i64().expect("number") + 50)
     );
-    assert_eq!(server.breaches(), []);
+    assert_eq!(server.violations(), []);
     server.stop().await.expect("stops");
 }
 
@@ -102,8 +102,8 @@ async fn the_request_above_the_limit_is_answered_429_in_the_fixed_words() {
         "accept": false, "errors": null, "data": null,
     });
     assert_eq!((status, body), (429, expected));
-    assert_eq!(server.breaches().len(), 1);
-    assert_eq!(server.breaches()[0].kind, Kind::WindowExceeded);
+    assert_eq!(server.violations().len(), 1);
+    assert_eq!(server.violations()[0].kind, ViolationKind::WindowExceeded);
     server.stop().await.expect("stops");
 }
 
@@ -122,7 +122,7 @@ async fn an_answer_lost_after_the_effect_leaves_a_record_and_no_byte() {
         .expect("answer");
     assert_eq!((status, server.journal().len()), (200, 1));
     assert_eq!(
-        server.breaches(),
+        server.violations(),
         [],
         "a repeat after a lost answer is no breach"
     );
@@ -266,9 +266,9 @@ async fn no_answer_of_any_status_has_a_header_about_limits_or_retries() {
     let all = [200, 400, 401, 403, 404, 406, 409, 429, 500, 502, 503];
     assert_eq!(seen, all.into());
     let exceeded = server
-        .breaches()
+        .violations()
         .iter()
-        .any(|it| it.kind == Kind::WindowExceeded);
+        .any(|it| it.kind == ViolationKind::WindowExceeded);
     assert!(exceeded, "a 429 of the window, too");
     server.stop().await.expect("stops");
 }
@@ -299,7 +299,7 @@ async fn an_administrator_adds_leads_replaces_the_token_and_blocks_the_company()
         .await
         .expect("an answer");
     assert_eq!(server.journal().len(), 1);
-    assert_eq!(server.breaches(), [], "sent again after FAILED");
+    assert_eq!(server.violations(), [], "sent again after FAILED");
     let (_, writes) = get(&server, "/sandbox/writes").await;
     let mut states: Vec<&str> = (writes.as_object().expect("by id").values())
         .filter_map(|write| write["status"].as_str())
@@ -362,7 +362,7 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
     let (_, answer) = post(&first, "/v1/open-api/call-history", &body)
         .await
         .expect("an answer");
-    let (journal, breaches) = (first.journal(), first.breaches());
+    let (journal, breaches) = (first.journal(), first.violations());
     first.stop().await.expect("stops");
     assert_eq!((journal.len(), breaches.len()), (2, 1));
 
@@ -371,7 +371,7 @@ async fn a_restart_keeps_journal_breaches_window_and_administration() {
     lines.extend(b"{\"at\":17951");
     std::fs::write(&path, &lines).expect("written");
     let second = server(change).await;
-    assert_eq!((second.journal(), second.breaches()), (journal, breaches));
+    assert_eq!((second.journal(), second.violations()), (journal, breaches));
     let id = answer["requestId"].as_str().expect("a requestId");
     let (_, status) = get(&second, &format!("/v1/open-api/request/{id}")).await;
     assert_eq!(status["data"]["status"], json!("SUCCESS"));
@@ -484,8 +484,12 @@ async fn consent_code_token_and_revocation_work_over_their_own_addresses() {
     let url = format!("{}/v1/open-api/oauth/revoke", server.auth_url());
     assert_eq!(post_form(url, body).await.status(), 200);
     assert_eq!(info().await, 401);
-    let kinds: Vec<Kind> = server.breaches().iter().map(|breach| breach.kind).collect();
-    assert_eq!(kinds, [Kind::WrongHost]);
+    let kinds: Vec<ViolationKind> = server
+        .violations()
+        .iter()
+        .map(|breach| breach.kind)
+        .collect();
+    assert_eq!(kinds, [ViolationKind::WrongHost]);
     server.stop().await.expect("both listeners end");
 }
 

@@ -5,7 +5,7 @@ use crate::trouble::{MINUTE, faults, others, shaped, world};
 use crate::way::Network;
 use crate::world::World;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::Kind;
+use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
 use callbridge_spool::State;
 use std::time::Duration;
@@ -42,8 +42,8 @@ fn costs(shape: &str, most: usize) {
     assert!(requests <= most, "{shape}: {requests} requests");
     assert_eq!(world.disk.store.books().dead, 0);
     // a size or a range that is refused is tried once
-    world.assert_never_wrong(&[Kind::Invalid]);
-    let refused = world.sandbox.breaches().all();
+    world.assert_never_wrong(&[ViolationKind::Invalid]);
+    let refused = world.sandbox.violations().all();
     assert!(refused.len() <= 2, "{refused:?}");
 }
 
@@ -120,7 +120,7 @@ fn on_an_idle_day_each_call_is_known_to_be_journaled_within_five_seconds() {
         }
         assert_eq!(world.disk.store.books().journaled, 20);
         println!("idle day, {hold}: {} requests", world.sent.len());
-        world.assert_never_wrong(&[] as &[Kind]);
+        world.assert_never_wrong(&[] as &[ViolationKind]);
     }
 }
 

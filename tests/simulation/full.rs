@@ -4,7 +4,7 @@ use crate::calls::call;
 use crate::way::Network;
 use crate::world::World;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::Kind;
+use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn a_saturated_hour_uses_the_whole_budget_but_for_one_round_trip_a_minute() {
     println!("{} confirmed by {requests} requests", books.journaled);
     assert_eq!(books.journaled, 3600);
     assert!(requests * 98 <= 3600 * 100, "{requests} requests");
-    world.assert_never_wrong(&[] as &[Kind]);
+    world.assert_never_wrong(&[] as &[ViolationKind]);
 }
 
 #[test]
@@ -67,5 +67,5 @@ fn a_live_call_does_not_wait_behind_a_backlog() {
     let longest = waits.iter().max().expect("some");
     println!("live calls waited {waits:?}");
     assert!(*longest <= Duration::from_secs(3), "{waits:?}");
-    world.assert_never_wrong(&[] as &[Kind]);
+    world.assert_never_wrong(&[] as &[ViolationKind]);
 }

@@ -4,7 +4,7 @@ use crate::calls::call;
 use crate::trouble::MINUTE;
 use crate::world::World;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::Kind;
+use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn drained(world: &mut World, calls: u32) -> (usize, u64) {
         let books = world.disk.store.books();
         assert!(world.now.wall.since(began) < 120 * MINUTE, "{books:?}");
     }
-    world.assert_never_wrong(&[] as &[Kind]);
+    world.assert_never_wrong(&[] as &[ViolationKind]);
     let minutes = world.now.wall.since(began).as_secs() / 60;
     (world.sent.len(), minutes)
 }
@@ -90,5 +90,5 @@ fn a_call_on_an_idle_line_is_known_as_soon_as_its_webhook_comes_and_soon_after_a
         );
         world.run_for(2 * MINUTE);
     }
-    world.assert_never_wrong(&[] as &[Kind]);
+    world.assert_never_wrong(&[] as &[ViolationKind]);
 }

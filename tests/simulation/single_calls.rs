@@ -7,7 +7,7 @@ use crate::world::World;
 use callbridge_call::EpochSeconds;
 use callbridge_model::{LeadId, Reason};
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::Kind;
+use callbridge_sandbox::ViolationKind;
 use callbridge_sender::Settings;
 use callbridge_spool::{Letter, LetterFilter, Op, Step};
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn one_call_that_the_service_fails_on_is_a_server_error_and_stops_no_other() {
         );
     }
     // Where little is known, more attempts than the document's five are needed to tell chance.
-    world.assert_never_wrong(&[ALLOWED[0], Kind::RepeatAfter5xx]);
+    world.assert_never_wrong(&[ALLOWED[0], ViolationKind::RepeatAfter5xx]);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_400_is_a_letter_with_the_service_s_words_and_is_never_repeated() {
         errors[1],
         r#"[{"field":"startedAt","reason":"VALID_EPOCH_SEC"}]"#
     );
-    world.assert_never_wrong(&[Kind::Invalid]);
+    world.assert_never_wrong(&[ViolationKind::Invalid]);
 }
 
 #[test]
@@ -134,7 +134,13 @@ fn a_429_that_is_not_ours_is_waited_out_and_halves_the_pace() {
     assert!(status.token_shared);
     assert_eq!(status.budget(world.now.boot).limit, 30);
     assert_eq!(world.disk.store.books().journaled, 1);
-    assert_eq!(world.sandbox.breaches().count(Kind::WindowExceeded), 0);
+    assert_eq!(
+        world
+            .sandbox
+            .violations()
+            .count(ViolationKind::WindowExceeded),
+        0
+    );
 }
 
 #[test]
@@ -223,5 +229,5 @@ fn a_call_that_was_written_although_the_service_failed_is_no_dead_letter() {
     let books = world.disk.store.books();
     assert_eq!((books.journaled, books.dead), (120, 0), "{books:?}");
     assert_eq!(world.sandbox.records().len(), 120);
-    world.assert_never_wrong(&[ALLOWED[0], Kind::RepeatAfter5xx]);
+    world.assert_never_wrong(&[ALLOWED[0], ViolationKind::RepeatAfter5xx]);
 }

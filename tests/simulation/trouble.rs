@@ -5,7 +5,7 @@ use crate::world::World;
 use callbridge_crm::FieldNames;
 use callbridge_crm::request::submission;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::Kind;
+use callbridge_sandbox::ViolationKind;
 use callbridge_sandbox::faults::parse;
 use callbridge_sender::Settings;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use std::time::Duration;
 pub const MINUTE: Duration = Duration::from_secs(60);
 
 /// A uuid again after a 200 that the sender did not get to read.
-pub const ALLOWED: [Kind; 1] = [Kind::RepeatAfter200];
+pub const ALLOWED: [ViolationKind; 1] = [ViolationKind::RepeatAfter200];
 
 pub fn world() -> World {
     World::new(7, Settings::default(), sandbox::Settings::default())

@@ -161,9 +161,9 @@ impl World {
 
     fn arrive(&mut self, number: u64, request: &sandbox::Request) {
         self.witness.arrived(self.truth);
-        let before = self.sandbox.breaches().all().len();
+        let before = self.sandbox.violations().all().len();
         let response = self.sandbox.handle(self.truth, request);
-        for breach in &self.sandbox.breaches().all()[before..] {
+        for breach in &self.sandbox.violations().all()[before..] {
             self.witness.judge(breach, number, request);
         }
         self.witness.judge_company(&self.sandbox, request);

@@ -6,7 +6,7 @@ use callbridge_call::EventTime;
 use callbridge_model::CallRecord;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::window::Rate;
-use callbridge_sandbox::{Breach, Endpoint, Kind, Sandbox};
+use callbridge_sandbox::{Endpoint, Sandbox, Violation, ViolationKind};
 use callbridge_sender::outcome::Outcome;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ pub struct Witness {
     /// When requests arrived at the CRM.
     pub arrivals: Vec<EventTime>,
     rate: Rate,
-    /// Breaches are judged as they happen.
+    /// Violations are judged as they happen.
     pub strict: bool,
     /// Calls that may be submitted again: a kill or the way kept their 200 from us, a person sent
     /// them again, their requestId cannot be read.
@@ -163,7 +163,7 @@ impl Witness {
     }
 
     /// A breach that this request made.
-    pub fn judge(&mut self, breach: &Breach, number: u64, request: &sandbox::Request) {
+    pub fn judge(&mut self, breach: &Violation, number: u64, request: &sandbox::Request) {
         if !self.strict {
             return;
         }
@@ -182,37 +182,37 @@ impl Witness {
         };
         let fine = match breach.kind {
             // the first page of the journal has no other words an hour later
-            Kind::RepeatAfter400 if request.path.ends_with("/filter") => true,
-            Kind::RepeatAfter200 | Kind::RepeatAfter400 => excused,
-            Kind::RepeatAfter401 | Kind::RepeatAfter403 => unheard(),
-            Kind::Invalid if request.path.ends_with("/filter") => {
+            ViolationKind::RepeatAfter400 if request.path.ends_with("/filter") => true,
+            ViolationKind::RepeatAfter200 | ViolationKind::RepeatAfter400 => excused,
+            ViolationKind::RepeatAfter401 | ViolationKind::RepeatAfter403 => unheard(),
+            ViolationKind::Invalid if request.path.ends_with("/filter") => {
                 self.learned += 1;
                 self.learned <= LEARNED_MAX
             }
             // a snapshot does not know what a person changed since, nor the journal what is held
-            Kind::UuidReused => {
+            ViolationKind::UuidReused => {
                 self.all_excused || uuid.is_some_and(|it| self.changed.contains(&it))
             }
             // where many fail, five failures of one call may be chance: it is sent on
-            Kind::RepeatAfter5xx => true,
+            ViolationKind::RepeatAfter5xx => true,
             // one that was on its way for long, and its repeat, may arrive together
-            Kind::SoonAfter5xx => !self.knew_of_failure(number),
-            Kind::WindowExceeded
-            | Kind::FreshBudget
-            | Kind::DerivedField
-            | Kind::Invalid
-            | Kind::UnknownPoll
-            | Kind::ForeignPoll
-            | Kind::SkippedField
-            | Kind::WrongHeader
-            | Kind::ContentType
-            | Kind::WrongMethod
-            | Kind::UnknownPath
-            | Kind::RedirectFollowed
-            | Kind::SecretMisplaced
-            | Kind::RefreshReused
-            | Kind::CodeReused
-            | Kind::WrongHost => false,
+            ViolationKind::SoonAfter5xx => !self.knew_of_failure(number),
+            ViolationKind::WindowExceeded
+            | ViolationKind::FreshBudget
+            | ViolationKind::DerivedField
+            | ViolationKind::Invalid
+            | ViolationKind::UnknownPoll
+            | ViolationKind::ForeignPoll
+            | ViolationKind::SkippedField
+            | ViolationKind::WrongHeader
+            | ViolationKind::ContentType
+            | ViolationKind::WrongMethod
+            | ViolationKind::UnknownPath
+            | ViolationKind::RedirectFollowed
+            | ViolationKind::SecretMisplaced
+            | ViolationKind::RefreshReused
+            | ViolationKind::CodeReused
+            | ViolationKind::WrongHost => false,
         };
         assert!(fine, "request {number}: {breach:?}");
     }

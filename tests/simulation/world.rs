@@ -16,7 +16,7 @@ use callbridge_crm::{Address, Heard};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
-use callbridge_sandbox::{Kind, Sandbox};
+use callbridge_sandbox::{Sandbox, ViolationKind};
 use callbridge_sender::core::{Before, Core};
 use callbridge_sender::plan::{Decision, Known, Launch, Plan, Settings, Task};
 use callbridge_sender::status::SenderStatus;
@@ -387,8 +387,8 @@ impl World {
 
     /// No window, wherever it opens, held more arrivals than the limit, and the CRM saw nothing
     /// that the document forbids but for `but`.
-    pub fn assert_never_wrong(&self, but: &[Kind]) {
-        let breaches = self.sandbox.breaches();
+    pub fn assert_never_wrong(&self, but: &[ViolationKind]) {
+        let breaches = self.sandbox.violations();
         let wrong: Vec<_> = breaches
             .all()
             .iter()

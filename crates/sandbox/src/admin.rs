@@ -32,7 +32,7 @@ use super::oauth;
 use super::token::{Grant, IdSet, TokenKind};
 use super::webhook;
 use crate::lead::act;
-use crate::mint;
+use crate::token_gen;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub(super) fn answer(
     }
     let answer = match (request.method.as_str(), path) {
         ("GET", "journal") => Ok(records_json(core.records())),
-        ("GET", "breaches") => Ok(json!(core.breaches().all())),
+        ("GET", "breaches") => Ok(json!(core.violations().all())),
         ("GET", "requests") => Ok(requests_json(core)),
         ("GET", "webhooks") => Ok(webhook::admin::overview(core)),
         ("GET", "oauth") => Ok(oauth::look(core, now)),
@@ -194,7 +194,7 @@ fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) ->
 fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {
     let value = match text(fields, "issue")? {
         Some(value) => value.to_owned(),
-        None => mint::mint(core, "svc_pat_"),
+        None => token_gen::mint(core, "svc_pat_"),
     };
     let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
     let seconds = match fields.contains_key("expiresInSec") {
@@ -309,7 +309,7 @@ fn requests_json(core: &Sandbox) -> Value {
         "fullest": core.fullest(),
         "limit": core.client.windows.rate().requests,
         "windowSec": core.client.windows.rate().window.as_secs_f64(),
-        "breaches": core.breaches().counts(),
+        "breaches": core.violations().counts(),
         "records": core.records().len(),
         "pending": core.journal().pending(),
     })

@@ -6,7 +6,7 @@
 //! ```
 
 use super::admin;
-use super::breaches::Kind;
+use super::apply_fault::{after_effect, instead};
 use super::core::Sandbox;
 use super::envelope::{
     BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Role, Success, TOKEN_HEADER, reduced,
@@ -15,8 +15,8 @@ use super::faults::Action;
 use super::oauth::judge_api;
 use super::repeats::{ATTEMPTS_MAX, Repeat};
 use super::routes::{Endpoint, route};
-use super::struck::{after_effect, instead};
 use super::token::{Grant, Token, TokenKey};
+use super::violations::ViolationKind;
 use crate::endpoints;
 use crate::lead;
 use crate::oauth;
@@ -70,7 +70,7 @@ impl Sandbox {
     ) -> Response {
         if endpoint == Endpoint::Moved {
             let words = format!("{} followed a redirect", request.method);
-            self.breach(now, Kind::RedirectFollowed, "§4", words);
+            self.record_violation(now, ViolationKind::RedirectFollowed, "§4", words);
         }
         let Some(caller) = self.authenticate(now, request) else {
             return reduced(401);
@@ -80,31 +80,26 @@ impl Sandbox {
             self.dead_token(now, caller.key);
             return reduced(401);
         }
-        self.client.conduct.token_works(caller.key);
+        self.client.rules.token_works(caller.key);
         let counted = self.count(now, caller.key);
         let rate = self.client.windows.rate();
         let connection = (caller.token.company, caller.token.application);
-        if let Some(many) = self
-            .client
-            .conduct
-            .counted(connection, caller.key, now, rate)
-        {
+        if let Some(many) = self.client.rules.counted(connection, caller.key, now, rate) {
             let words = format!("{many} requests by several tokens within one window's length");
-            self.breach(now, Kind::FreshBudget, "Limits", words);
+            self.record_violation(now, ViolationKind::FreshBudget, "Limits", words);
         }
         if !counted.within {
             let words = format!(
                 "request {} of the window that opened at {}",
                 counted.number, counted.opened
             );
-            self.breach(now, Kind::WindowExceeded, "Limits", words);
+            self.record_violation(now, ViolationKind::WindowExceeded, "Limits", words);
             return reduced(429);
         }
-        let repeated =
-            request.method == "POST" && self.client.conduct.was_refused(endpoint, request);
+        let repeated = request.method == "POST" && self.client.rules.was_refused(endpoint, request);
         if repeated {
             let words = "the same body again after 400 or 409".to_owned();
-            self.breach(now, Kind::RepeatAfter400, "§7.7", words);
+            self.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
         }
         self.judge_repeat_of_failure(now, endpoint, request);
         let response = match fault.and_then(instead) {
@@ -125,16 +120,16 @@ impl Sandbox {
         own: bool,
     ) {
         self.client
-            .conduct
+            .rules
             .answered(endpoint, request, now, response, own);
         let at_once = response.delivery == Delivery::Now;
         match (request.method.as_str(), response.status) {
-            ("POST", 400 | 409) if at_once => self.client.conduct.refused(endpoint, request),
+            ("POST", 400 | 409) if at_once => self.client.rules.refused(endpoint, request),
             // A missing record is not to be asked for again at once; 500 says it of some (§7.4).
             ("GET" | "DELETE", 409 | 500) if at_once && own => {
-                if let Some(after) = self.client.conduct.missing(request, now) {
+                if let Some(after) = self.client.rules.missing(request, now) {
                     let words = format!("a missing record again after {} ms", after.as_millis());
-                    self.breach(now, Kind::RepeatAfter400, "§7.7", words);
+                    self.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
                 }
             }
             _ => {}
@@ -147,7 +142,7 @@ impl Sandbox {
         judge_api(self, now, request);
         if request.header("authorization").next().is_some() {
             let words = "the header Authorization is ignored and carries the token elsewhere";
-            self.breach(now, Kind::WrongHeader, "§5.1.2", words.to_owned());
+            self.record_violation(now, ViolationKind::WrongHeader, "§5.1.2", words.to_owned());
         }
         let mut values = request.header(TOKEN_HEADER);
         let value = match (values.next(), values.next()) {
@@ -156,12 +151,12 @@ impl Sandbox {
         };
         let Some(value) = value else {
             let words = "no token, or more than one, in X-Open-Api-Token".to_owned();
-            self.breach(now, Kind::WrongHeader, "§5.1.1", words);
+            self.record_violation(now, ViolationKind::WrongHeader, "§5.1.1", words);
             return None;
         };
         if request.path.contains(value) || request.query.contains(value) {
             let words = "the token in the address, where every proxy logs it";
-            self.breach(now, Kind::WrongHeader, "§5.1.1", words.to_owned());
+            self.record_violation(now, ViolationKind::WrongHeader, "§5.1.1", words.to_owned());
         }
         let key = TokenKey::of(value);
         let token = self
@@ -177,9 +172,9 @@ impl Sandbox {
     }
 
     fn dead_token(&mut self, now: EventTime, key: TokenKey) {
-        if let Some(after) = self.client.conduct.dead_token(key, now) {
+        if let Some(after) = self.client.rules.dead_token(key, now) {
             let words = format!("again with a dead token after {} ms", after.as_millis());
-            self.breach(now, Kind::RepeatAfter401, "§7.7", words);
+            self.record_violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
         }
     }
 
@@ -190,21 +185,21 @@ impl Sandbox {
         endpoint: Endpoint,
         request: &Request,
     ) {
-        let (kind, words) = match self.client.conduct.after_failure(endpoint, request, now) {
+        let (kind, words) = match self.client.rules.after_failure(endpoint, request, now) {
             None => return,
             Some(Repeat::Soon(after)) => {
                 let words = format!("the same write {} ms after its 5xx", after.as_millis());
-                (Kind::SoonAfter5xx, words)
+                (ViolationKind::SoonAfter5xx, words)
             }
             Some(Repeat::Often(attempt)) => {
                 let words = format!(
                     "attempt {attempt} of a write that failed while others passed; \
                      {ATTEMPTS_MAX} are the most"
                 );
-                (Kind::RepeatAfter5xx, words)
+                (ViolationKind::RepeatAfter5xx, words)
             }
         };
-        self.breach(now, kind, "§7.7", words);
+        self.record_violation(now, kind, "§7.7", words);
     }
 
     /// What lies behind the authentication layer, and the faults that strike after it.
@@ -294,15 +289,15 @@ impl Sandbox {
         }
         let needed = self.needed(endpoint, method);
         if !needed.is_none_or(|grant| connection::granted(self, &caller.token, grant)) {
-            if let Some(after) = self.client.conduct.denied(caller.key, endpoint, now) {
+            if let Some(after) = self.client.rules.denied(caller.key, endpoint, now) {
                 let words = format!("again without the grant after {} ms", after.as_millis());
-                self.breach(now, Kind::RepeatAfter403, "§7.7", words);
+                self.record_violation(now, ViolationKind::RepeatAfter403, "§7.7", words);
             }
             return Err(Refusal::Denied);
         }
         if method != "POST" && !request.body.is_empty() {
             let words = format!("a body on {}", endpoint.word());
-            self.breach(now, Kind::WrongMethod, "§4.3", words);
+            self.record_violation(now, ViolationKind::WrongMethod, "§4.3", words);
         }
         Ok(())
     }
@@ -330,21 +325,31 @@ impl Sandbox {
                     Refusal::Business(message) => (*message).to_owned(),
                     _ => String::new(),
                 };
-                self.breach(now, Kind::Invalid, rule, words);
+                self.record_violation(now, ViolationKind::Invalid, rule, words);
             }
             Refusal::TooLarge => {
                 let words = format!("a body above {BODY_BYTES_MAX} bytes");
-                self.breach(now, Kind::Invalid, endpoint.section(), words);
+                self.record_violation(now, ViolationKind::Invalid, endpoint.section(), words);
             }
             Refusal::Method => {
-                self.breach(now, Kind::WrongMethod, "§4", format!("{method} {path}"));
+                self.record_violation(
+                    now,
+                    ViolationKind::WrongMethod,
+                    "§4",
+                    format!("{method} {path}"),
+                );
             }
             Refusal::MediaType => {
                 let words = format!("{path} without Content-Type application/json");
-                self.breach(now, Kind::ContentType, "§4.5", words);
+                self.record_violation(now, ViolationKind::ContentType, "§4.5", words);
             }
             Refusal::NotFound(_) if endpoint == Endpoint::Unknown => {
-                self.breach(now, Kind::UnknownPath, "§4", format!("{method} {path}"));
+                self.record_violation(
+                    now,
+                    ViolationKind::UnknownPath,
+                    "§4",
+                    format!("{method} {path}"),
+                );
             }
             Refusal::NotFound(_)
             | Refusal::Conflict(_)

@@ -1,15 +1,15 @@
 //! The state of the sandbox and the changes it can undergo. No clock, no socket, no file: the
 //! same settings, changes and moments give the same state.
 
-use super::breaches::{Breach, Breaches, Kind};
-use super::conduct::Conduct;
+use super::client_rules::ClientRules;
 use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
 use super::journal::{Journal, Record, Write};
 use super::lead::{LeadChange, Leads};
-use super::oauth::{self, Book};
+use super::oauth::{self, OAuthState};
 use super::routes::Endpoint;
 use super::token::{Company, Token, TokenKey, TokenKind};
+use super::violations::{Violation, ViolationKind, Violations};
 use super::window::{Counted, Fullest, Rate, Windows};
 use crate::lead::act;
 use crate::oauth::connection;
@@ -60,7 +60,7 @@ pub enum Change {
     /// The clock stands so many seconds ahead of the machine's.
     Ahead(u64),
     /// A client broke the document.
-    Broken(Breach),
+    Broken(Violation),
     /// Something about webhooks.
     Webhook(Box<webhook::Change>),
     /// Something of OAuth: applications, connections, codes, refresh tokens.
@@ -88,7 +88,7 @@ pub struct Sandbox {
     pub(super) faults: Faults,
     pub(super) dice: Dice,
     pub(super) flags: Option<Company>,
-    pub(super) oauth: Book,
+    pub(super) oauth: OAuthState,
     pub(super) client: ClientWatch,
     pub(super) log: ChangeLog,
 }
@@ -97,8 +97,8 @@ pub struct Sandbox {
 #[derive(Clone, Debug)]
 pub(super) struct ClientWatch {
     pub(super) windows: Windows,
-    pub(super) breaches: Breaches,
-    pub(super) conduct: Conduct,
+    pub(super) violations: Violations,
+    pub(super) rules: ClientRules,
     /// Answers given, by endpoint and status.
     pub(super) counts: BTreeMap<(Endpoint, u16), u64>,
 }
@@ -107,8 +107,8 @@ impl ClientWatch {
     fn new(rate: Rate) -> Self {
         Self {
             windows: Windows::new(rate),
-            breaches: Breaches::default(),
-            conduct: Conduct::default(),
+            violations: Violations::default(),
+            rules: ClientRules::default(),
             counts: BTreeMap::new(),
         }
     }
@@ -138,7 +138,7 @@ impl Sandbox {
             faults: Faults::new(Vec::new(), settings.seed),
             dice: Dice::new(settings.seed),
             flags: None,
-            oauth: Book::default(),
+            oauth: OAuthState::default(),
             client: ClientWatch::new(settings.rate),
             log: ChangeLog::default(),
             settings,
@@ -222,7 +222,7 @@ impl Sandbox {
                 self.companies.insert(company.id, *company);
             }
             Change::Company(company) => {
-                self.client.conduct.grants_changed();
+                self.client.rules.grants_changed();
                 self.webhooks.install(&company);
                 self.companies.insert(company.id, *company);
             }
@@ -237,7 +237,7 @@ impl Sandbox {
             }
             Change::Lead(change) => act::apply_lead(self, at, change),
             Change::Ahead(seconds) => self.log.ahead = Duration::from_secs(seconds),
-            Change::Broken(breach) => self.client.breaches.push(breach),
+            Change::Broken(breach) => self.client.violations.push(breach),
             Change::Webhook(change) => webhook::apply_webhook(self, at, *change),
             Change::Oauth(change) => connection::apply_oauth(self, at, &change),
         }
@@ -253,8 +253,14 @@ impl Sandbox {
         self.client.windows.count(token, at)
     }
 
-    pub(super) fn breach(&mut self, at: EventTime, kind: Kind, rule: &str, words: String) {
-        let breach = Breach {
+    pub(super) fn record_violation(
+        &mut self,
+        at: EventTime,
+        kind: ViolationKind,
+        rule: &str,
+        words: String,
+    ) {
+        let breach = Violation {
             at,
             kind,
             rule: rule.to_owned(),
@@ -274,12 +280,12 @@ impl Sandbox {
     }
 
     /// What clients did against the document.
-    pub const fn breaches(&self) -> &Breaches {
-        &self.client.breaches
+    pub const fn violations(&self) -> &Violations {
+        &self.client.violations
     }
 
     /// Applications, connections and their tokens.
-    pub const fn oauth(&self) -> &Book {
+    pub const fn oauth(&self) -> &OAuthState {
         &self.oauth
     }
 

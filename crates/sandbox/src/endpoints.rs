@@ -1,12 +1,12 @@
 //! The endpoints, behind token, window, address and grant.
 
 use super::answer::Caller;
-use super::breaches::Kind;
 use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
 use super::journal::{Earlier, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
 use super::token;
+use super::violations::ViolationKind;
 use super::{call_history, filter};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub(super) fn submit(
     let (request_id, due) = next_write(sandbox, now, fault)?;
     if !derived.is_empty() {
         let words = format!("sent: {}", derived.join(", "));
-        sandbox.breach(now, Kind::DerivedField, "§2.6", words);
+        sandbox.record_violation(now, ViolationKind::DerivedField, "§2.6", words);
     }
     let company = caller.token.company;
     if let Some(earlier) = sandbox.journal.earlier(company, &call) {
@@ -92,13 +92,13 @@ fn judge_repeat(sandbox: &mut Sandbox, now: EventTime, call: &Submission, earlie
     }
     if !earlier.same {
         let words = format!("{} is another call's: this one makes no record", call.uuid);
-        sandbox.breach(now, Kind::UuidReused, "§4.5.4", words);
+        sandbox.record_violation(now, ViolationKind::UuidReused, "§4.5.4", words);
     } else if earlier.answered {
         let words = format!(
             "{} again after its 200, now {:?}",
             call.uuid, earlier.status
         );
-        sandbox.breach(now, Kind::RepeatAfter200, "§4.5.4", words);
+        sandbox.record_violation(now, ViolationKind::RepeatAfter200, "§4.5.4", words);
     }
 }
 
@@ -120,9 +120,9 @@ pub(super) fn request_status(
 ) -> Result<Success, Refusal> {
     let missing = Refusal::NotFound("So‘rov topilmadi");
     let Some(entry) = sandbox.journal.entry(id) else {
-        sandbox.breach(
+        sandbox.record_violation(
             now,
-            Kind::UnknownPoll,
+            ViolationKind::UnknownPoll,
             "§4.6",
             "a requestId never given".to_owned(),
         );
@@ -130,7 +130,7 @@ pub(super) fn request_status(
     };
     if entry.token != caller.key {
         let words = "a requestId that another token created".to_owned();
-        sandbox.breach(now, Kind::ForeignPoll, "§3.2", words);
+        sandbox.record_violation(now, ViolationKind::ForeignPoll, "§3.2", words);
         return Err(missing);
     }
     if now.since(entry.accepted_at) >= STATUS_KEPT {

@@ -12,8 +12,8 @@
 //! | [`call_history`], [`filter`] | the rules of a submission and of a page (§2.6, §4.5, §4.7) |
 //! | [`journal`] | accepted writes, their outcome, the records (§3.2, §4.6) |
 //! | [`oauth`] | applications, consent, codes, refresh tokens (§4.1, §4.2, §5.6, §7.6) |
-//! | [`breaches`], [`conduct`], [`repeats`] | what clients do wrong |
-//! | [`faults`], `struck`, [`shapes`] | what the service does wrong, or leaves unpublished |
+//! | [`violations`], [`client_rules`], [`repeats`] | what clients do wrong |
+//! | [`faults`], `apply_fault`, [`shapes`] | what the service does wrong, or leaves unpublished |
 //! | [`core`], `answer`, `endpoints` | the state, the way of a request |
 //! | [`webhook`] | events, deliveries, their journal (§6) |
 //! | [`lead`], [`others`] | leads and their endpoints; employees, contracts, flats (§4.4, §4.7) |
@@ -23,11 +23,11 @@
 
 pub mod admin;
 mod answer;
+mod apply_fault;
 mod body;
-pub mod breaches;
 pub mod call_history;
+pub mod client_rules;
 mod company;
-pub mod conduct;
 pub mod config;
 pub mod core;
 mod endpoints;
@@ -39,7 +39,6 @@ pub mod http;
 pub mod journal;
 pub mod lead;
 pub mod line;
-mod mint;
 pub mod oauth;
 pub mod options;
 pub mod others;
@@ -49,15 +48,15 @@ pub mod routes;
 pub mod server;
 pub mod shapes;
 pub mod state_file;
-mod struck;
 pub mod token;
+mod token_gen;
+pub mod violations;
 pub mod webhook;
 pub mod window;
 
 #[cfg(test)]
 mod tests;
 
-pub use self::breaches::{Breach, Kind};
 pub use self::config::{Config, Settings};
 pub use self::core::Sandbox;
 pub use self::envelope::{Delivery, Request, Response, Role};
@@ -68,3 +67,4 @@ pub use self::journal::Record;
 pub use self::options::{Options, run};
 pub use self::routes::Endpoint;
 pub use self::server::{Clock, Server, Shared, start, start_with, steady_clock};
+pub use self::violations::{Violation, ViolationKind};

@@ -338,7 +338,7 @@ pub async fn run(options: Options, shutdown: impl Future<Output = ()>) -> Result
     let (records, breaches, fullest) = server.admin(|core, _| {
         (
             core.records().len(),
-            core.breaches().counts().clone(),
+            core.violations().counts().clone(),
             core.fullest(),
         )
     });

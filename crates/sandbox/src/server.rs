@@ -146,8 +146,8 @@ impl Server {
     }
 
     /// What clients did against the document.
-    pub fn breaches(&self) -> Vec<super::Breach> {
-        self.admin(|core, _| core.breaches().all().to_vec())
+    pub fn violations(&self) -> Vec<super::Violation> {
+        self.admin(|core, _| core.violations().all().to_vec())
     }
 
     /// Ends it and waits for its end.

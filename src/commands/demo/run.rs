@@ -208,7 +208,7 @@ async fn finish(
     daemon: &mut Daemon,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let (books, journal, breaches) = (&status.books, crm.journal(), crm.breaches());
+    let (books, journal, violations) = (&status.books, crm.journal(), crm.violations());
     view.say(&format!(
         "the CRM's journal has {} calls; callbridge's books say",
         journal.len()
@@ -228,8 +228,8 @@ async fn finish(
             "the CRM's journal and the books differ".to_owned(),
         ),
         (
-            !breaches.is_empty(),
-            format!("the CRM counted breaches: {breaches:?}"),
+            !violations.is_empty(),
+            format!("the CRM counted breaches: {violations:?}"),
         ),
     ];
     let fault = faults

@@ -171,7 +171,7 @@ async fn the_checks_own_request_takes_a_slot_that_run_knows_of() {
     place.reaches("/books/ready", 1).await;
     assert_eq!(place.number("/budget/used").await, Some(2));
     daemon.stop().await;
-    assert_eq!(crm.breaches(), []);
+    assert_eq!(crm.violations(), []);
 }
 
 #[tokio::test]

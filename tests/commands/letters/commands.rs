@@ -247,7 +247,7 @@ async fn a_retry_puts_the_call_down_to_the_lead_and_employee_asked_for() {
     assert_eq!(sent(&calls[0]), (4001, Some(502)));
     assert_eq!(sent(&calls[1]), (4002, None));
     assert_eq!(sent(&calls[2]), (4003, Some(507)), "as listed");
-    assert_eq!(crm.breaches(), []);
+    assert_eq!(crm.violations(), []);
 }
 
 #[tokio::test(flavor = "multi_thread")]

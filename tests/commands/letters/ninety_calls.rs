@@ -71,7 +71,7 @@ fn all_is_journaled(crm: &Server, calls: &[Call]) {
     }
     let fullest = crm.admin(|core, _| core.fullest());
     assert!(fullest.in_a_window <= 60, "{fullest:?}");
-    assert_eq!(crm.breaches(), []);
+    assert_eq!(crm.violations(), []);
 }
 
 async fn thirty_are_dead(place: &Place, calls: &[Call]) -> Vec<Value> {

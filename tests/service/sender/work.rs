@@ -143,7 +143,7 @@ async fn every_call_of_a_burst_is_journaled_once_within_the_limit() {
     let books = work.books(|books| books.journaled == 50).await;
     assert_eq!((books.finished, books.settled()), (50, true));
     assert_eq!(crm.journal().len(), 50);
-    assert_eq!(crm.breaches(), []);
+    assert_eq!(crm.violations(), []);
     let shown = work.status.borrow().clone();
     let count = |endpoint: &str, verdict: &str| {
         shown
@@ -178,7 +178,7 @@ async fn a_token_that_comes_later_is_taken_up_and_one_that_dies_is_replaced() {
     crm.admin(|core, now| core.issue_pat(now, "svc_pat_next", None));
     std::fs::write(dir.path().join("token"), "svc_pat_next\n").expect("written");
     work.books(|books| books.journaled == 4).await;
-    assert_eq!(crm.breaches(), []);
+    assert_eq!(crm.violations(), []);
     work.stop().await;
 }
 
@@ -219,6 +219,6 @@ async fn what_was_under_way_at_a_kill_is_found_in_the_journal_and_not_sent_again
         .await
         .expect("counters");
     assert_eq!(counters.get("interrupted_requests"), Some(&1));
-    assert_eq!(crm.breaches().len(), 0);
+    assert_eq!(crm.violations().len(), 0);
     work.stop().await;
 }

@@ -4,7 +4,6 @@ use super::order::{Order, What};
 use super::store::{Item, LeadChange, Task};
 use super::{body, filter};
 use crate::answer::Caller;
-use crate::breaches::Kind;
 use crate::core::{Change, Sandbox};
 use crate::endpoints;
 use crate::envelope::{Refusal, Request, Success};
@@ -12,6 +11,7 @@ use crate::faults::Action;
 use crate::filter as call_filter;
 use crate::lead::act;
 use crate::routes::Endpoint;
+use crate::violations::ViolationKind;
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 
@@ -129,7 +129,7 @@ fn field_list(
     let (values, skipped) = body::field_list(&request.body, key, form, &settings.catalogue)?;
     if !skipped.is_empty() {
         let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
-        sandbox.breach(now, Kind::SkippedField, "§4.4.2", words);
+        sandbox.record_violation(now, ViolationKind::SkippedField, "§4.4.2", words);
     }
     order(sandbox, now, caller, What::Fields { lead, values }, fault)
 }

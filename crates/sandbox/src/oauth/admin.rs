@@ -20,12 +20,12 @@ use super::super::admin::{Answer, flag, grants, text, whole};
 use super::super::core::Sandbox;
 use super::super::token::{ACCESS_SECONDS, TokenKey};
 use super::application::{Application, Connection};
-use super::book::REFRESH_LIFE;
 use super::consent::{Asked, scope_of};
 use super::options::redirect_uri;
-use crate::mint;
+use super::state::REFRESH_LIFE;
 use crate::oauth::connection;
 use crate::oauth::consent;
+use crate::token_gen;
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -119,11 +119,11 @@ fn register(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     let secret = match (&there, given) {
         (_, Some(given)) => Some(given),
         (Some(_), None) => None,
-        (None, None) => Some(mint::mint(core, "svc_sec_")),
+        (None, None) => Some(token_gen::mint(core, "svc_sec_")),
     };
     let known = there.is_some();
     let mut application = there.unwrap_or_else(|| {
-        let client_id = client_id.map_or_else(|| mint::mint(core, "svc_app_"), str::to_owned);
+        let client_id = client_id.map_or_else(|| token_gen::mint(core, "svc_app_"), str::to_owned);
         Application {
             id: core.oauth.next_application(),
             ..Application::new(client_id)

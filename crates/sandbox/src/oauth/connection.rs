@@ -1,15 +1,15 @@
 //! What a person does in the CRM with an application and its connections.
 
-use super::super::breaches::Kind;
 use super::super::core::{self, Sandbox};
 use super::super::envelope::{Refusal, Request, Response};
 use super::super::routes::Endpoint;
 use super::super::token::{Grant, Token, TokenKey, TokenKind};
+use super::super::violations::ViolationKind;
 use super::application::{Application, Connection};
-use super::book::{Change, Origin, Pair};
 use super::exchange::Minted;
-use crate::mint;
+use super::state::{Change, Origin, Pair};
 use crate::oauth::exchange;
+use crate::token_gen;
 use crate::webhook;
 use callbridge_call::EventTime;
 
@@ -52,9 +52,9 @@ pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &Change)
             }
         }
         Change::Started(_) | Change::Application(_) => {
-            sandbox.client.conduct.forget_refused(&ENDPOINTS)
+            sandbox.client.rules.forget_refused(&ENDPOINTS)
         }
-        Change::Connection(_) => sandbox.client.conduct.grants_changed(),
+        Change::Connection(_) => sandbox.client.rules.grants_changed(),
         Change::Approved { .. } => {}
     }
 }
@@ -81,7 +81,7 @@ pub fn rotate_client_secret(
     application: i64,
 ) -> Option<String> {
     let mut changed = sandbox.oauth.application(application)?.clone();
-    let secret = mint::mint(sandbox, "svc_sec_");
+    let secret = token_gen::mint(sandbox, "svc_sec_");
     changed.secret = TokenKey::of(&secret);
     register(sandbox, now, changed);
     Some(secret)
@@ -223,7 +223,7 @@ pub(crate) fn connection_stands(sandbox: &Sandbox, token: &Token) -> bool {
 /// An endpoint asked at the address of the others (§5.6.9).
 pub(crate) fn wrong_host(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Response {
     let words = format!("{} {} at the other address", request.method, request.path);
-    sandbox.breach(now, Kind::WrongHost, "§5.6.9", words);
+    sandbox.record_violation(now, ViolationKind::WrongHost, "§5.6.9", words);
     Refusal::NotFound("Manzil topilmadi").respond()
 }
 

@@ -9,18 +9,18 @@
 //! fault of the parameters is a page with 400 (of a blocked company 401), and never a redirect: not
 //! even the address to return to can be believed then.
 
-use super::super::breaches::Kind;
 use super::super::core::Sandbox;
 use super::super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response};
 use super::super::routes::Endpoint;
 use super::super::token::{Grant, TokenKey};
+use super::super::violations::ViolationKind;
 use super::application::Application;
-use super::book::{AuthorizationCode, Change};
 use super::form::Form;
 use super::problem::{Code, Problem};
+use super::state::{AuthorizationCode, Change};
 use super::{misplaced, page};
-use crate::mint;
 use crate::oauth::connection;
+use crate::token_gen;
 use callbridge_call::EventTime;
 use url::Url;
 
@@ -49,7 +49,7 @@ pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) 
     answer.unwrap_or_else(|problem| {
         sandbox.oauth.log.push(now, Endpoint::Consent, &problem);
         if problem.code != Code::CompanyBlocked {
-            sandbox.breach(now, Kind::Invalid, "§4.2", problem.to_string());
+            sandbox.record_violation(now, ViolationKind::Invalid, "§4.2", problem.to_string());
         }
         let status = problem.code.status();
         page::html(
@@ -139,7 +139,7 @@ pub(super) fn approve(
     company: i64,
     grants: Vec<Grant>,
 ) -> String {
-    let code = mint::mint(sandbox, "svc_ac_");
+    let code = token_gen::mint(sandbox, "svc_ac_");
     let record = AuthorizationCode {
         application: asked.application.id,
         company,

@@ -1,13 +1,13 @@
 //! The token and the revoke endpoint (§4.1): outside the authentication layer and its windows,
 //! form-encoded, the refusals in the full envelope.
 
-use super::super::breaches::Kind;
+use super::super::apply_fault::{after_effect, instead};
 use super::super::core::Sandbox;
 use super::super::envelope::{BODY_BYTES_MAX, Delivery, Refusal, Request, Response, Success};
 use super::super::faults::Action;
 use super::super::routes::Endpoint;
-use super::super::struck::{after_effect, instead};
 use super::super::token::TokenKey;
+use super::super::violations::ViolationKind;
 use super::form::Form;
 use super::problem::{Code, Problem};
 use super::{Application, misplaced};
@@ -23,9 +23,9 @@ pub(crate) fn oauth_endpoint(
 ) -> Response {
     misplaced::judge_oauth(sandbox, now, request);
     let fault = sandbox.faults.pick(endpoint, request);
-    if sandbox.client.conduct.was_refused(endpoint, request) {
+    if sandbox.client.rules.was_refused(endpoint, request) {
         let words = "the same body again after 400".to_owned();
-        sandbox.breach(now, Kind::RepeatAfter400, "§7.7", words);
+        sandbox.record_violation(now, ViolationKind::RepeatAfter400, "§7.7", words);
     }
     sandbox.judge_repeat_of_failure(now, endpoint, request);
     let mut response = match fault.and_then(instead) {
@@ -38,10 +38,10 @@ pub(crate) fn oauth_endpoint(
     let own = fault.is_none();
     sandbox
         .client
-        .conduct
+        .rules
         .answered(endpoint, request, now, &response, own);
     if response.status == 400 && response.delivery == Delivery::Now {
-        sandbox.client.conduct.refused(endpoint, request);
+        sandbox.client.rules.refused(endpoint, request);
     }
     response
 }
@@ -55,12 +55,12 @@ fn oauth_answer(
 ) -> Response {
     if request.method != "POST" {
         let words = format!("{} {}", request.method, request.path);
-        sandbox.breach(now, Kind::WrongMethod, "§4.1", words);
+        sandbox.record_violation(now, ViolationKind::WrongMethod, "§4.1", words);
         return Refusal::Method.respond();
     }
     if request.body.len() > BODY_BYTES_MAX {
         let words = format!("a body above {BODY_BYTES_MAX} bytes");
-        sandbox.breach(now, Kind::Invalid, "§4.1", words);
+        sandbox.record_violation(now, ViolationKind::Invalid, "§4.1", words);
         return Refusal::TooLarge.respond();
     }
     let answered = fault.is_none_or(Action::leaves_answer_whole);
@@ -93,7 +93,7 @@ pub(super) fn oauth_refusal(
         | Code::InvalidScope
         | Code::InvalidRedirectUri
         | Code::ApplicationNotFound => {
-            sandbox.breach(now, Kind::Invalid, "§7.6", problem.to_string());
+            sandbox.record_violation(now, ViolationKind::Invalid, "§7.6", problem.to_string());
         }
     }
     Refusal::Oauth(problem.code).respond()
@@ -105,7 +105,7 @@ fn form_of(sandbox: &mut Sandbox, now: EventTime, request: &Request) -> Result<F
             "{} without Content-Type application/x-www-form-urlencoded",
             request.path
         );
-        sandbox.breach(now, Kind::ContentType, "§4.1", words);
+        sandbox.record_violation(now, ViolationKind::ContentType, "§4.1", words);
         let words = "the body is not form-encoded";
         return Err(Problem::new(Code::InvalidRequest, words));
     }
@@ -121,16 +121,16 @@ fn client_of(sandbox: &mut Sandbox, now: EventTime, form: &Form) -> Result<Appli
     let both = TokenKey::of(&format!("{client_id}\n{secret}"));
     match (proven.cloned(), known.is_some()) {
         (Some(application), _) => {
-            sandbox.client.conduct.token_works(both);
+            sandbox.client.rules.token_works(both);
             Ok(application)
         }
         (None, known) => {
-            if let Some(after) = sandbox.client.conduct.dead_token(both, now) {
+            if let Some(after) = sandbox.client.rules.dead_token(both, now) {
                 let words = format!(
                     "again with client credentials that are none after {} ms",
                     after.as_millis()
                 );
-                sandbox.breach(now, Kind::RepeatAfter401, "§7.7", words);
+                sandbox.record_violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
             }
             let words = match (known, secret.is_empty()) {
                 (false, _) => "unknown client_id",
@@ -162,9 +162,9 @@ fn unblocked(
     let Some(key) = blocked else {
         return Ok(());
     };
-    if let Some(after) = sandbox.client.conduct.dead_token(key, now) {
+    if let Some(after) = sandbox.client.rules.dead_token(key, now) {
         let words = format!("again for a blocked company after {} ms", after.as_millis());
-        sandbox.breach(now, Kind::RepeatAfter401, "§7.7", words);
+        sandbox.record_violation(now, ViolationKind::RepeatAfter401, "§7.7", words);
     }
     let words = "the company is blocked";
     Err(Problem::new(Code::CompanyBlocked, words))

@@ -1,14 +1,14 @@
 //! What a code or a refresh token is exchanged for, and what revoking ends (§4.1, §5.6).
 
-use super::super::breaches::Kind;
 use super::super::core::{self, Sandbox};
 use super::super::token::{Grant, TokenKey};
+use super::super::violations::ViolationKind;
 use super::application::{Application, Connection, scope};
-use super::book::{AuthorizationCode, Change, Origin, Pair, Used};
 use super::form::Form;
 use super::problem::{Code, Problem};
-use crate::mint;
+use super::state::{AuthorizationCode, Change, Origin, Pair, Used};
 use crate::oauth::connection;
+use crate::token_gen;
 use crate::webhook;
 use callbridge_call::{EpochSeconds, EventTime};
 use serde_json::{Value, json};
@@ -55,7 +55,7 @@ fn exchange_code(
     let code = code.filter(|code| code.application == application.id);
     let code = code.ok_or_else(|| refused("unknown code"))?;
     if let Some(used) = code.used {
-        judge_reuse(sandbox, now, Kind::CodeReused, "§5.6.3", used);
+        judge_reuse(sandbox, now, ViolationKind::CodeReused, "§5.6.3", used);
         return Err(refused("the code was used"));
     }
     if now >= code.issued_at.plus(sandbox.settings.oauth.code_life) {
@@ -95,7 +95,7 @@ fn exchange_refresh(
     let own = own.filter(|own| own.application == application.id);
     let own = own.ok_or_else(|| refused("unknown refresh token"))?;
     if let Some(used) = own.used {
-        judge_reuse(sandbox, now, Kind::RefreshReused, "§5.6.6", used);
+        judge_reuse(sandbox, now, ViolationKind::RefreshReused, "§5.6.6", used);
         return Err(refused("the refresh token was used"));
     }
     if own.revoked {
@@ -118,11 +118,11 @@ fn exchange_refresh(
 }
 
 /// A second use. Whoever never got the answer to the first may not know of it.
-fn judge_reuse(sandbox: &mut Sandbox, now: EventTime, kind: Kind, rule: &str, used: Used) {
+fn judge_reuse(sandbox: &mut Sandbox, now: EventTime, kind: ViolationKind, rule: &str, used: Used) {
     if used.answered {
         let after = now.since(used.at).as_millis();
         let words = format!("again {after} ms after its use was answered");
-        sandbox.breach(now, kind, rule, words);
+        sandbox.record_violation(now, kind, rule, words);
     }
 }
 
@@ -151,7 +151,7 @@ fn connected_by(
     let mut fresh = Fresh::default();
     if application.embedded && (each || !connection.embedded_given) {
         connection.embedded_given = true;
-        fresh.embedded = Some(mint::mint_key(sandbox, "embedded"));
+        fresh.embedded = Some(token_gen::mint_key(sandbox, "embedded"));
     }
     connection::oauth_change(sandbox, now, Change::Connection(connection.clone()));
     if each || !has_webhook_key(sandbox, application.id, company) {
@@ -177,8 +177,8 @@ pub(super) fn pair(
     answered: bool,
 ) -> Minted {
     let minted = Minted {
-        access: mint::mint(sandbox, "svc_at_"),
-        refresh: mint::mint(sandbox, "svcrt_"),
+        access: token_gen::mint(sandbox, "svc_at_"),
+        refresh: token_gen::mint(sandbox, "svcrt_"),
     };
     let lives = &sandbox.settings.oauth;
     let seconds = i64::try_from(lives.access_life.as_secs()).unwrap_or(i64::MAX);

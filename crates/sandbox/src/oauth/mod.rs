@@ -21,7 +21,6 @@
 
 mod admin;
 pub mod application;
-pub mod book;
 pub mod connection;
 pub(crate) mod consent;
 pub(crate) mod endpoints;
@@ -32,12 +31,13 @@ pub mod options;
 mod page;
 pub mod problem;
 pub mod settings;
+pub mod state;
 
 pub use self::application::{Application, Connection};
-pub use self::book::{Book, Change};
 pub use self::options::ApplicationOptions;
 pub use self::problem::{Code, Problem};
 pub use self::settings::OauthSettings;
+pub use self::state::{Change, OAuthState};
 
 pub(super) use self::admin::{administer, look};
 pub(super) use self::consent::PATH as CONSENT_PATH;

@@ -1,7 +1,7 @@
 //! The flags of one application, so that `callbridge connect` can be tried by hand.
 
 use super::application::Application;
-use super::book::{FIRST_APPLICATION, REFRESH_LIFE};
+use super::state::{FIRST_APPLICATION, REFRESH_LIFE};
 use crate::config::{Config, parse_duration};
 use crate::error::Error;
 use crate::options::{grants, kept_secret};

@@ -1,7 +1,7 @@
 //! How long what is given out lives, and the application of the flags.
 
 use super::application::Application;
-use super::book::{CODE_LIFE, REFRESH_LIFE};
+use super::state::{CODE_LIFE, REFRESH_LIFE};
 use crate::token::ACCESS_SECONDS;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 use super::{NOW, accepted, after, call, call_with, filter, info, kinds, poll, sandbox, submit};
 use crate::faults::{Faults, parse};
 use crate::token::{CALL_READ, CALL_SAVE, Grant};
-use crate::{Action, Delivery, Endpoint, Kind, Request, Response, Rule, Sandbox};
+use crate::{Action, Delivery, Endpoint, Request, Response, Rule, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -190,7 +190,11 @@ fn a_right_left_open_can_be_demanded_of_pages_and_of_single_polls() {
     assert_eq!(core.handle(after(6), &poll(&id)).status, 403);
     assert_eq!(core.handle(after(6), &page).status, 403);
     core.handle(after(8), &poll(&id));
-    assert_eq!(kinds(&core), [Kind::RepeatAfter403], "asked on without it");
+    assert_eq!(
+        kinds(&core),
+        [ViolationKind::RepeatAfter403],
+        "asked on without it"
+    );
     let mut core = with("shape filter-grant none");
     core.set_grants(NOW, all[..1].to_vec());
     assert_eq!(core.handle(NOW, &page).status, 200);

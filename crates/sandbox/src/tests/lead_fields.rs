@@ -2,7 +2,7 @@
 
 use super::{NOW, TOKEN, after, holds, kinds, poll, sandbox};
 use crate::lead::act;
-use crate::{Kind, Request, Sandbox};
+use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
 pub(super) const GRANTS: [&str; 3] = ["SAVE", "READ", "DELETE"];
@@ -105,7 +105,7 @@ fn contact_fields_and_unknown_ones_are_skipped_and_the_request_succeeds() {
     ]);
     assert_eq!(done(&mut core, "lead/4001/field/list", &body), "SUCCESS");
     assert_eq!(fields(&core, 4001), json!({ "11": ["the lead's"] }));
-    assert_eq!(kinds(&core), [Kind::SkippedField]);
+    assert_eq!(kinds(&core), [ViolationKind::SkippedField]);
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn an_item_without_an_id_is_refused_and_nothing_of_the_list_is_written() {
     assert!(holds(&answer.value(), &expected), "{}", answer.value());
     core.tick(after(5));
     assert_eq!(fields(&core, 4001), json!({}));
-    assert_eq!(kinds(&core), [Kind::Invalid]);
+    assert_eq!(kinds(&core), [ViolationKind::Invalid]);
 }
 
 #[test]

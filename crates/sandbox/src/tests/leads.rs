@@ -3,7 +3,7 @@
 use super::lead_fields::{admin, done, get, post, with_leads};
 use super::{NOW, TOKEN, after, call_with, holds, keys, kinds, submit};
 use crate::lead::act;
-use crate::{Kind, Request, Sandbox};
+use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
 const MISSING: [&str; 6] = ["accept", "data", "error", "errors", "message", "requestId"];
@@ -282,7 +282,7 @@ fn a_page_of_leads_holds_fifty_at_most_and_one_of_tasks_thirty() {
                     (answer.status, &told["errors"][0]["reason"]),
                     (400, &json!(reason))
                 );
-                assert_eq!(kinds(&core), [Kind::Invalid]);
+                assert_eq!(kinds(&core), [ViolationKind::Invalid]);
             }
         }
     }
@@ -513,7 +513,7 @@ fn a_missing_record_asked_for_again_at_once_is_a_breach_and_a_minute_later_none(
         let answer = core.handle(after(second), &get("lead/777").with("x", "y"));
         assert_eq!(answer.status, 409);
         assert_eq!(
-            core.breaches().count(Kind::RepeatAfter400),
+            core.violations().count(ViolationKind::RepeatAfter400),
             breaches,
             "second {second}"
         );
@@ -522,12 +522,12 @@ fn a_missing_record_asked_for_again_at_once_is_a_breach_and_a_minute_later_none(
     core.handle(after(121), &upsert(4001));
     core.handle(after(121), &upsert(4002));
     assert_eq!(
-        core.breaches().count(Kind::RepeatAfter400),
+        core.violations().count(ViolationKind::RepeatAfter400),
         1,
         "another lead is another request"
     );
     core.handle(after(121), &upsert(4001));
-    assert_eq!(core.breaches().count(Kind::RepeatAfter400), 2);
+    assert_eq!(core.violations().count(ViolationKind::RepeatAfter400), 2);
 }
 
 #[test]

@@ -11,7 +11,7 @@ mod options;
 mod repeats;
 mod replay;
 mod rules;
-mod rules_of_conduct;
+mod rules_for_clients;
 mod rules_of_errors;
 mod rules_of_reading;
 mod rules_of_submission;
@@ -25,7 +25,7 @@ mod webhook_recording;
 mod webhook_replay;
 mod window;
 
-use super::{Kind, Request, Response, Sandbox, Settings};
+use super::{Request, Response, Sandbox, Settings, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -122,8 +122,8 @@ pub(super) fn keys(answer: &Response) -> Vec<String> {
 }
 
 /// The kinds of breach so far.
-pub(super) fn kinds(core: &Sandbox) -> Vec<Kind> {
-    core.breaches()
+pub(super) fn kinds(core: &Sandbox) -> Vec<ViolationKind> {
+    core.violations()
         .all()
         .iter()
         .map(|breach| breach.kind)

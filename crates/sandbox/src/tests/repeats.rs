@@ -1,7 +1,7 @@
 //! §7.7: how what failed with a 5xx comes again, also while other requests pass.
 
 use super::{NOW, call_with, filter, kinds, sandbox, submit};
-use crate::{Action, Kind, Request, Sandbox};
+use crate::{Action, Request, Sandbox, ViolationKind};
 use crate::{Endpoint, Rule};
 use callbridge_call::EventTime;
 use serde_json::json;
@@ -35,7 +35,7 @@ fn a_write_within_a_second_of_its_5xx_is_counted_though_others_pass_in_between()
         struck(&mut core, at(0), &request, action);
         core.handle(at(200), &write("u-2"));
         core.handle(at(400), &request);
-        assert_eq!(kinds(&core), [Kind::SoonAfter5xx], "{action:?}");
+        assert_eq!(kinds(&core), [ViolationKind::SoonAfter5xx], "{action:?}");
         let mut core = sandbox();
         struck(&mut core, at(0), &request, action);
         core.handle(at(200), &write("u-2"));
@@ -71,7 +71,7 @@ fn a_sixth_attempt_of_a_write_that_fails_while_others_pass_is_counted() {
         assert_eq!(kinds(&core), [], "{action:?}: five attempts");
         let sixth = NOW.plus(Duration::from_secs(50));
         assert_eq!(core.handle(sixth, &write("u-1")).status, 200);
-        assert_eq!(kinds(&core), [Kind::RepeatAfter5xx], "{action:?}");
+        assert_eq!(kinds(&core), [ViolationKind::RepeatAfter5xx], "{action:?}");
         core.handle(sixth.plus(Duration::from_secs(2)), &write("u-2"));
         assert_eq!(kinds(&core).len(), 1, "another write");
     }

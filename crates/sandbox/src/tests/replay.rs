@@ -106,11 +106,11 @@ fn the_log_played_again_gives_the_same_journal_breaches_and_windows() {
     core.tick(end);
     again.tick(end);
     assert!(
-        core.records().len() > 20 && core.breaches().all().len() > 20,
+        core.records().len() > 20 && core.violations().all().len() > 20,
         "something happened"
     );
     assert_eq!(again.records(), core.records());
-    assert_eq!(again.breaches().all(), core.breaches().all());
+    assert_eq!(again.violations().all(), core.violations().all());
     assert_eq!(again.journal().entries(), core.journal().entries());
     assert_eq!(again.fullest(), core.fullest());
     // The window that was open is still open: a restart is no fresh budget.

@@ -2,8 +2,8 @@
 //! and what is held against the client.
 
 use super::{NOW, holds, keys, kinds, sandbox, submit};
-use super::{rules_of_conduct, rules_of_errors, rules_of_reading, rules_of_submission};
-use crate::{Kind, Request, Sandbox};
+use super::{rules_for_clients, rules_of_errors, rules_of_reading, rules_of_submission};
+use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::Value;
 
@@ -17,7 +17,7 @@ pub(super) struct Row {
     scene: Scene,
     status: u16,
     body: Value,
-    breaches: Vec<Kind>,
+    breaches: Vec<ViolationKind>,
 }
 
 /// A rule that one request to a fresh sandbox shows.
@@ -51,12 +51,12 @@ pub(super) fn scene(
 
 /// A submission that the parser or the validation refuses.
 pub(super) fn refused(rule: &'static str, body: &Value, expected: Value) -> Row {
-    row("§2.6", rule, submit(body), 400, expected).breach(Kind::Invalid)
+    row("§2.6", rule, submit(body), 400, expected).record_violation(ViolationKind::Invalid)
 }
 
 impl Row {
     /// What is held against the client.
-    pub(super) fn breach(mut self, kind: Kind) -> Self {
+    pub(super) fn record_violation(mut self, kind: ViolationKind) -> Self {
         self.breaches.push(kind);
         self
     }
@@ -69,7 +69,7 @@ const FULL: [&str; 6] = ["accept", "data", "error", "errors", "message", "reques
 fn every_rule_of_the_document_is_answered_as_it_says() {
     let rows: Vec<Row> = [rules_of_submission::rows(), rules_of_reading::rows()]
         .into_iter()
-        .chain([rules_of_errors::rows(), rules_of_conduct::rows()])
+        .chain([rules_of_errors::rows(), rules_for_clients::rows()])
         .flatten()
         .collect();
     let mut wrong = Vec::new();

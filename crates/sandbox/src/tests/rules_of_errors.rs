@@ -3,7 +3,7 @@
 use super::rules::{Row, row, scene};
 use super::{INFO, NOW, SUBMIT, TOKEN, after, call, call_with, filter, info, submit};
 use crate::token::{CALL_READ, CALL_SAVE, Grant, TokenKind};
-use crate::{Kind, Request, Sandbox};
+use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EpochSeconds;
 use serde_json::{Value, json};
 
@@ -47,7 +47,8 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         ),
-        row("§7.2", "no header", Request::get(INFO), 401, dead()).breach(Kind::WrongHeader),
+        row("§7.2", "no header", Request::get(INFO), 401, dead())
+            .record_violation(ViolationKind::WrongHeader),
         row(
             "§7.2",
             "empty header",
@@ -55,11 +56,11 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         )
-        .breach(Kind::WrongHeader),
-        row("§5.1", "two headers", twice, 401, dead()).breach(Kind::WrongHeader),
+        .record_violation(ViolationKind::WrongHeader),
+        row("§5.1", "two headers", twice, 401, dead()).record_violation(ViolationKind::WrongHeader),
         row("§5.1.2", "Bearer does not work", bearer, 401, dead())
-            .breach(Kind::WrongHeader)
-            .breach(Kind::WrongHeader),
+            .record_violation(ViolationKind::WrongHeader)
+            .record_violation(ViolationKind::WrongHeader),
         row(
             "§5.1.2",
             "Bearer is ignored",
@@ -67,7 +68,7 @@ fn tokens() -> Vec<Row> {
             200,
             json!({ "message": "Success" }),
         )
-        .breach(Kind::WrongHeader),
+        .record_violation(ViolationKind::WrongHeader),
         row(
             "§7.1",
             "token before address",
@@ -75,7 +76,7 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         )
-        .breach(Kind::WrongHeader),
+        .record_violation(ViolationKind::WrongHeader),
         row(
             "§7.1",
             "token before body",
@@ -83,7 +84,7 @@ fn tokens() -> Vec<Row> {
             401,
             dead(),
         )
-        .breach(Kind::WrongHeader),
+        .record_violation(ViolationKind::WrongHeader),
     ]
 }
 
@@ -193,7 +194,9 @@ fn addresses() -> Vec<Row> {
         .with("content-type", "application/json; charset=utf-8");
     let packed = submit(&call()).with("content-encoding", "gzip");
     let large = submit(&call_with("note", json!("n".repeat(70_000))));
-    let unknown = |rule, path| row("§4", rule, get(path), 404, nothing()).breach(Kind::UnknownPath);
+    let unknown = |rule, path| {
+        row("§4", rule, get(path), 404, nothing()).record_violation(ViolationKind::UnknownPath)
+    };
     vec![
         unknown("no such path", "/v1/open-api/calls"),
         unknown("a slash too many", "/v1/open-api/call-history/"),
@@ -207,12 +210,15 @@ fn addresses() -> Vec<Row> {
             403,
             json!({ "error": { "messageCode": 3701 } }),
         ),
-        row("§4.5", "not with GET", get(SUBMIT), 405, nothing()).breach(Kind::WrongMethod),
-        row("§4.5", "not with PUT", put, 405, nothing()).breach(Kind::WrongMethod),
-        row("§4.5", "no content type", plain, 415, nothing()).breach(Kind::ContentType),
-        row("§4.5", "a form", form, 415, nothing()).breach(Kind::ContentType),
-        row("§4.5", "UTF-16", wide, 415, nothing()).breach(Kind::ContentType),
-        row("§4.5", "packed", packed, 415, nothing()).breach(Kind::ContentType),
+        row("§4.5", "not with GET", get(SUBMIT), 405, nothing())
+            .record_violation(ViolationKind::WrongMethod),
+        row("§4.5", "not with PUT", put, 405, nothing())
+            .record_violation(ViolationKind::WrongMethod),
+        row("§4.5", "no content type", plain, 415, nothing())
+            .record_violation(ViolationKind::ContentType),
+        row("§4.5", "a form", form, 415, nothing()).record_violation(ViolationKind::ContentType),
+        row("§4.5", "UTF-16", wide, 415, nothing()).record_violation(ViolationKind::ContentType),
+        row("§4.5", "packed", packed, 415, nothing()).record_violation(ViolationKind::ContentType),
         row(
             "§4.5",
             "with a charset",
@@ -220,6 +226,6 @@ fn addresses() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         ),
-        row("§4.5", "too large", large, 413, nothing()).breach(Kind::Invalid),
+        row("§4.5", "too large", large, 413, nothing()).record_violation(ViolationKind::Invalid),
     ]
 }

@@ -2,7 +2,7 @@
 
 use super::rules::{Row, row, scene};
 use super::{INFO, NOW, TOKEN, accepted, after, call, call_with, filter, info, poll};
-use crate::{Kind, Request, Sandbox};
+use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EpochSeconds;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ fn statuses() -> Vec<Row> {
             404,
             nothing.clone(),
         )
-        .breach(Kind::UnknownPoll),
+        .record_violation(ViolationKind::UnknownPoll),
         scene(
             "§4.6",
             "the last second of 24 hours",
@@ -53,7 +53,7 @@ fn statuses() -> Vec<Row> {
             404,
             nothing,
         )
-        .breach(Kind::ForeignPoll),
+        .record_violation(ViolationKind::ForeignPoll),
     ]
 }
 
@@ -89,7 +89,7 @@ fn token_info() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         )
-        .breach(Kind::WrongMethod),
+        .record_violation(ViolationKind::WrongMethod),
         row(
             "§4.3",
             "is a GET",
@@ -97,7 +97,7 @@ fn token_info() -> Vec<Row> {
             405,
             json!({}),
         )
-        .breach(Kind::WrongMethod),
+        .record_violation(ViolationKind::WrongMethod),
     ]
 }
 
@@ -151,7 +151,7 @@ fn warnings() -> Vec<Row> {
             404,
             json!({ "message": "So‘rov topilmadi" }),
         )
-        .breach(Kind::UnknownPoll),
+        .record_violation(ViolationKind::UnknownPoll),
     ]
 }
 
@@ -240,11 +240,11 @@ fn pages() -> Vec<Row> {
 fn page_faults() -> Vec<Row> {
     let wrong = |rule, body: Value, field: &str, reason: &str| {
         let expected = json!({ "error": null, "errors": [{ "field": field, "reason": reason }] });
-        row("§4.7", rule, filter(&body), 400, expected).breach(Kind::Invalid)
+        row("§4.7", rule, filter(&body), 400, expected).record_violation(ViolationKind::Invalid)
     };
     let unparsable = |rule, body: Value| {
         let expected = json!({ "error": { "messageCode": 3705 }, "errors": [] });
-        row("§7.5", rule, filter(&body), 400, expected).breach(Kind::Invalid)
+        row("§7.5", rule, filter(&body), 400, expected).record_violation(ViolationKind::Invalid)
     };
     let from = |value: i64| json!({ "page": 1, "size": 9, "registeredTimestampFrom": value });
     vec![

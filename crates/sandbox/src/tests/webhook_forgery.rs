@@ -8,7 +8,7 @@ use crate::webhook::forge;
 use crate::webhook::forge::{FORGERIES, Forgery, ID, SIGNATURE, TIMESTAMP};
 use crate::webhook::post::{Names, Poster, Setup};
 use crate::webhook::{Dispatch, Event, Outcome};
-use crate::{Kind, Request};
+use crate::{Request, ViolationKind};
 use callbridge_model::secret::Secret;
 use callbridge_model::webhook_signature::{Key, Signature};
 use serde_json::{Value, json};
@@ -156,7 +156,7 @@ fn requests_of_admin_that_make_no_sense_are_refused_in_words() {
         &Request::post("/sandbox/admin/webhook/none", &json!({})),
     );
     assert_eq!(answer.status, 404);
-    assert_eq!(core.breaches().count(Kind::UnknownPath), 0);
+    assert_eq!(core.violations().count(ViolationKind::UnknownPath), 0);
 }
 
 /// The core has let a name pass; where it leads is looked at by the shell as it connects.

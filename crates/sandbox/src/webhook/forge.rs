@@ -9,7 +9,7 @@ use super::dispatch::Dispatch;
 use super::outbox::{DeliveryId, Outbox};
 use super::verdict::Outcome;
 use crate::core::Sandbox;
-use crate::mint;
+use crate::token_gen;
 use crate::webhook;
 use crate::webhook::dispatch;
 use callbridge_call::{EpochSeconds, EventTime};
@@ -212,7 +212,7 @@ pub fn forge(
     };
     let plain = recorded.body(&sandbox.settings.shapes.webhook).to_string();
     let key = match forgery {
-        Forgery::OtherKey => SigningKey::new(mint::mint_key(sandbox, "nobody")),
+        Forgery::OtherKey => SigningKey::new(token_gen::mint_key(sandbox, "nobody")),
         _ => key,
     };
     let dispatch = Dispatch {

@@ -52,7 +52,7 @@ use super::journal::Record;
 use super::lead::catalogue::employee_name;
 use super::lead::{Contact, Lead};
 use crate::lead::act;
-use crate::mint;
+use crate::token_gen;
 use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 
@@ -255,7 +255,7 @@ pub fn webhook_disconnected(sandbox: &mut Sandbox, now: EventTime, company: i64,
 }
 
 pub(super) fn fresh_key(sandbox: &Sandbox) -> SigningKey {
-    SigningKey::new(mint::mint_key(sandbox, "webhook"))
+    SigningKey::new(token_gen::mint_key(sandbox, "webhook"))
 }
 
 pub(super) fn webhook_change(sandbox: &mut Sandbox, now: EventTime, change: Change) {

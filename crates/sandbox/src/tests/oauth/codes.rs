@@ -7,7 +7,7 @@ use super::{
 };
 use crate::oauth::connection;
 use crate::token::TokenKey;
-use crate::{Action, Endpoint, Kind, Request, Rule};
+use crate::{Action, Endpoint, Request, Rule, ViolationKind};
 use serde_json::json;
 
 #[test]
@@ -86,7 +86,7 @@ fn a_code_works_once() {
     assert!(is_refusal(&second, 400), "{}", second.value());
     assert_eq!(
         (codes(&core), kinds(&core)),
-        (vec![6906], vec![Kind::CodeReused])
+        (vec![6906], vec![ViolationKind::CodeReused])
     );
     let (access, _) = pair(&first);
     assert_eq!(
@@ -191,17 +191,17 @@ fn only_a_form_is_read_and_each_field_once() {
     let bare = Request::post_bytes(TOKEN_PATH, good.clone());
     let form = "application/x-www-form-urlencoded";
     let wrong = [
-        (Request::post(TOKEN_PATH, &json), Kind::ContentType),
-        (bare.clone(), Kind::ContentType),
+        (Request::post(TOKEN_PATH, &json), ViolationKind::ContentType),
+        (bare.clone(), ViolationKind::ContentType),
         (
             bare.clone()
                 .with("content-type", &format!("{form}; charset=latin1")),
-            Kind::ContentType,
+            ViolationKind::ContentType,
         ),
         (
             Request::post_bytes(TOKEN_PATH, format!("{good}&client_id={CLIENT}"))
                 .with("content-type", form),
-            Kind::Invalid,
+            ViolationKind::Invalid,
         ),
     ];
     for (request, kind) in wrong {
@@ -239,6 +239,10 @@ fn a_lost_answer_uses_the_code_up_and_asking_once_more_is_no_breach() {
         assert!(is_refusal(&again, 400));
         assert_eq!(kinds(&core), [], "{action:?}");
         core.handle(after(9), &exchange(&code));
-        assert_eq!(kinds(&core), [Kind::RepeatAfter400], "a third time");
+        assert_eq!(
+            kinds(&core),
+            [ViolationKind::RepeatAfter400],
+            "a third time"
+        );
     }
 }

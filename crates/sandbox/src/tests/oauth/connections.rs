@@ -7,7 +7,7 @@ use super::{
     refresh_with, revoke, with_application,
 };
 use crate::oauth::connection;
-use crate::{Kind, Request, Sandbox};
+use crate::{Request, Sandbox, ViolationKind};
 use serde_json::{Value, json};
 
 fn info(core: &mut Sandbox, second: u64, token: &str) -> Value {
@@ -149,7 +149,11 @@ fn a_blocked_company_gets_401_from_the_oauth_endpoints_too_and_nothing_is_used_u
     assert_eq!(alive(&mut core, after(70), &foreign), 401, "revoked");
     assert_eq!(kinds(&core), [], "asked again after a minute");
     core.handle(after(75), &refresh(&token));
-    assert_eq!(kinds(&core), [Kind::RepeatAfter401], "and again at once");
+    assert_eq!(
+        kinds(&core),
+        [ViolationKind::RepeatAfter401],
+        "and again at once"
+    );
     core.company(after(80), |own| own.blocked = false);
     assert_eq!(alive(&mut core, after(81), &access), 200);
     pair(&core.handle(after(82), &refresh(&token)));
@@ -165,15 +169,15 @@ fn a_refreshed_token_starts_a_fresh_window_and_using_it_to_the_full_is_counted()
     }
     let (newer, _) = pair(&core.handle(after(2), &refresh(&token)));
     assert_eq!(alive(&mut core, after(2), &access), 429);
-    assert_eq!(kinds(&core).last(), Some(&Kind::WindowExceeded));
+    assert_eq!(kinds(&core).last(), Some(&ViolationKind::WindowExceeded));
     assert_eq!(
         alive(&mut core, after(3), &newer),
         200,
         "a counter of its own"
     );
-    assert_eq!(kinds(&core).last(), Some(&Kind::FreshBudget));
+    assert_eq!(kinds(&core).last(), Some(&ViolationKind::FreshBudget));
     assert_eq!(alive(&mut core, after(4), TOKEN), 200);
-    let fresh = core.breaches().count(Kind::FreshBudget);
+    let fresh = core.violations().count(ViolationKind::FreshBudget);
     assert_eq!(
         fresh, 1,
         "the company's own application has a budget of its own"
@@ -193,7 +197,7 @@ fn a_request_is_read_by_the_token_value_that_made_it_alone() {
         core.handle(after(4), &request.with_token(value)).status
     };
     assert_eq!(by(&mut core, &newer), 404);
-    assert_eq!(kinds(&core), [Kind::ForeignPoll]);
+    assert_eq!(kinds(&core), [ViolationKind::ForeignPoll]);
     assert_eq!(
         by(&mut core, &access),
         200,
@@ -213,7 +217,7 @@ fn a_pat_has_no_refresh_and_a_new_one_leaves_access_tokens_alone() {
         400
     ));
     assert_eq!(codes(&core), [6906]);
-    assert_eq!(kinds(&core), [Kind::SecretMisplaced]);
+    assert_eq!(kinds(&core), [ViolationKind::SecretMisplaced]);
     assert_eq!(alive(&mut core, after(4), "svc_pat_second"), 200);
 }
 

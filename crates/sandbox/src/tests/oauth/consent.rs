@@ -6,7 +6,7 @@ use super::{
     grant, page, with_application,
 };
 use crate::oauth::connection;
-use crate::{Kind, Request, Response, Sandbox};
+use crate::{Request, Response, Sandbox, ViolationKind};
 use proptest::prelude::*;
 
 fn text(answer: &Response) -> String {
@@ -35,7 +35,7 @@ fn refused(core: &mut Sandbox, request: &Request, code: u16) {
     );
     assert!(answer.content_type.starts_with("text/html"));
     assert_eq!(codes(core).last(), Some(&code), "{}", text(&answer));
-    assert_eq!(kinds(core).last(), Some(&Kind::Invalid));
+    assert_eq!(kinds(core).last(), Some(&ViolationKind::Invalid));
 }
 
 #[test]
@@ -209,7 +209,7 @@ fn the_internal_address_of_the_consent_screen_is_no_surface() {
     let (access, _) = connected(&mut core, NOW);
     let request = Request::get("/v1/open-api/oauth/authorize").with_token(&access);
     assert_eq!(core.handle(after(1), &request).status, 404);
-    assert_eq!(kinds(&core), [Kind::UnknownPath]);
+    assert_eq!(kinds(&core), [ViolationKind::UnknownPath]);
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_secret_at_the_page_is_counted() {
     let mut parameters = asked();
     parameters.push(("client_secret", super::SECRET));
     assert_eq!(core.handle(NOW, &page(&parameters)).status, 200);
-    assert_eq!(kinds(&core), [Kind::SecretMisplaced]);
+    assert_eq!(kinds(&core), [ViolationKind::SecretMisplaced]);
 }
 
 proptest! {

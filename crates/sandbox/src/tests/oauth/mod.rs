@@ -1,7 +1,7 @@
 //! OAuth against the document: §3.1, §4.1, §4.2, §5.4, §5.6, §7.6.
 
+mod client_rules;
 mod codes;
-mod conduct;
 mod connections;
 mod consent;
 mod flags;

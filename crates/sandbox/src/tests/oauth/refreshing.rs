@@ -8,7 +8,7 @@ use super::{
 use crate::faults::parse;
 use crate::oauth::connection;
 use crate::token::TokenKey;
-use crate::{Action, Delivery, Endpoint, Kind, Rule, Sandbox};
+use crate::{Action, Delivery, Endpoint, Rule, Sandbox, ViolationKind};
 
 const DAY: u64 = 86_400;
 
@@ -47,7 +47,7 @@ fn the_used_refresh_token_is_over_at_once_and_earlier_access_tokens_live_on() {
     assert!(is_refusal(&again, 400));
     assert_eq!(
         (codes(&core), kinds(&core)),
-        (vec![6906], vec![Kind::RefreshReused])
+        (vec![6906], vec![ViolationKind::RefreshReused])
     );
     assert_eq!(
         alive(&mut core, after(3_599), &access),
@@ -122,7 +122,11 @@ fn a_lost_answer_uses_the_refresh_token_up_and_one_more_try_is_no_breach() {
         assert!(is_refusal(&core.handle(after(3), &refresh(&token)), 400));
         assert_eq!(kinds(&core), [], "{action:?}");
         core.handle(after(5), &refresh(&token));
-        assert_eq!(kinds(&core), [Kind::RepeatAfter400], "a third time");
+        assert_eq!(
+            kinds(&core),
+            [ViolationKind::RepeatAfter400],
+            "a third time"
+        );
     }
 }
 

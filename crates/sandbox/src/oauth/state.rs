@@ -130,7 +130,7 @@ pub enum Change {
 
 /// Applications, connections, codes and refresh tokens.
 #[derive(Clone, Debug, Default)]
-pub struct Book {
+pub struct OAuthState {
     applications: BTreeMap<i64, Application>,
     connections: BTreeMap<(i64, i64), Connection>,
     codes: BTreeMap<TokenKey, AuthorizationCode>,
@@ -140,7 +140,7 @@ pub struct Book {
     pub log: Log,
 }
 
-impl Book {
+impl OAuthState {
     /// All applications.
     pub fn applications(&self) -> impl Iterator<Item = &Application> {
         self.applications.values()

@@ -4,13 +4,13 @@ use callbridge_call::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Breaches kept in full; more are only counted.
+/// Violations kept in full; more are only counted.
 const KEPT_MAX: usize = 10_000;
 
 /// Kinds of breach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum ViolationKind {
     /// More requests than the window holds: a 429 was given (Limits).
     WindowExceeded,
     /// A uuid posted again after its 200 with a requestId was answered, and not for a FAILED
@@ -65,11 +65,11 @@ pub enum Kind {
 
 /// One breach.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Breach {
+pub struct Violation {
     /// When.
     pub at: EventTime,
     /// Which kind.
-    pub kind: Kind,
+    pub kind: ViolationKind,
     /// The section that was broken: `§4.5.4`, `Limits`.
     pub rule: String,
     /// What happened, with its figures.
@@ -78,14 +78,14 @@ pub struct Breach {
 
 /// The breaches so far.
 #[derive(Clone, Debug, Default)]
-pub struct Breaches {
-    kept: Vec<Breach>,
-    counts: BTreeMap<Kind, u64>,
+pub struct Violations {
+    kept: Vec<Violation>,
+    counts: BTreeMap<ViolationKind, u64>,
 }
 
-impl Breaches {
+impl Violations {
     /// Adds one.
-    pub fn push(&mut self, breach: Breach) {
+    pub fn push(&mut self, breach: Violation) {
         *self.counts.entry(breach.kind).or_default() += 1;
         if self.kept.len() < KEPT_MAX {
             self.kept.push(breach);
@@ -93,17 +93,17 @@ impl Breaches {
     }
 
     /// In the order they happened; at most 10,000.
-    pub fn all(&self) -> &[Breach] {
+    pub fn all(&self) -> &[Violation] {
         &self.kept
     }
 
     /// How many of a kind, those not kept included.
-    pub fn count(&self, kind: Kind) -> u64 {
+    pub fn count(&self, kind: ViolationKind) -> u64 {
         self.counts.get(&kind).copied().unwrap_or(0)
     }
 
     /// Counts by kind; kinds that did not happen are absent.
-    pub const fn counts(&self) -> &BTreeMap<Kind, u64> {
+    pub const fn counts(&self) -> &BTreeMap<ViolationKind, u64> {
         &self.counts
     }
 }

@@ -28,7 +28,7 @@ struct Refused {
 
 /// What was refused so far.
 #[derive(Clone, Debug, Default)]
-pub struct Conduct {
+pub struct ClientRules {
     dead_tokens: BTreeMap<TokenKey, Refused>,
     denied: BTreeMap<(TokenKey, Endpoint), Refused>,
     missing: BTreeMap<uuid::Uuid, Refused>,
@@ -39,7 +39,7 @@ pub struct Conduct {
     spans: BTreeMap<ConnectionKey, VecDeque<(EventTime, TokenKey)>>,
 }
 
-impl Conduct {
+impl ClientRules {
     /// Notes a counted request; tells how many there were within a window's length, when they are
     /// more than a window holds and came by several token values.
     pub fn counted(

@@ -3,7 +3,7 @@
 use super::rules::{Row, row, scene};
 use super::rules_of_errors::dead;
 use super::{INFO, NOW, TOKEN, after, call, info, submit};
-use crate::{Kind, Request, Sandbox};
+use crate::{Request, Sandbox, ViolationKind};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn leak() -> Row {
         200,
         json!({}),
     )
-    .breach(Kind::WrongHeader)
+    .record_violation(ViolationKind::WrongHeader)
 }
 
 fn exceeded() -> Value {
@@ -56,8 +56,8 @@ fn conduct() -> Vec<Row> {
             half_a_minute_after(bad.clone(), none, bad.clone()),
             400,
         )
-        .breach(Kind::RepeatAfter400)
-        .breach(Kind::Invalid),
+        .record_violation(ViolationKind::RepeatAfter400)
+        .record_violation(ViolationKind::Invalid),
         again(
             "another body after 400",
             half_a_minute_after(bad, none, submit(&call())),
@@ -68,13 +68,13 @@ fn conduct() -> Vec<Row> {
             half_a_minute_after(info(), revoked, info()),
             401,
         )
-        .breach(Kind::RepeatAfter401),
+        .record_violation(ViolationKind::RepeatAfter401),
         again(
             "too soon after 403",
             half_a_minute_after(submit(&call()), denied, submit(&call())),
             403,
         )
-        .breach(Kind::RepeatAfter403),
+        .record_violation(ViolationKind::RepeatAfter403),
         scene(
             "§7.7",
             "a minute after 401",
@@ -93,7 +93,7 @@ fn conduct() -> Vec<Row> {
             404,
             json!({ "data": null }),
         )
-        .breach(Kind::RedirectFollowed),
+        .record_violation(ViolationKind::RedirectFollowed),
     ]
 }
 
@@ -119,7 +119,7 @@ fn full(rule: &'static str, count: u32, filler: &Request, later_ms: u64, status:
 fn windows() -> Vec<Row> {
     let unknown = Request::get(INFO).with_token("svc_pat_other");
     let missing = Request::get("/v1/open-api/none").with_token(TOKEN);
-    let over = |row: Row| row.breach(Kind::WindowExceeded);
+    let over = |row: Row| row.record_violation(ViolationKind::WindowExceeded);
     vec![
         full("the 60th", 59, &info(), 0, 200),
         over(full("the 61st", 60, &info(), 0, 429)),
@@ -168,7 +168,7 @@ fn windows() -> Vec<Row> {
             200,
             json!({ "accept": true }),
         )
-        .breach(Kind::FreshBudget),
+        .record_violation(ViolationKind::FreshBudget),
         scene(
             "Limits",
             "the window opens with its first request, not on the minute",
@@ -197,16 +197,20 @@ fn a_fresh_counter_of_a_new_token_is_no_fresh_budget() {
     asks(&mut core, 0, TOKEN, 40);
     core.issue_pat(after(20), "svc_pat_second", None);
     asks(&mut core, 30, "svc_pat_second", 20);
-    assert_eq!(core.breaches().count(Kind::FreshBudget), 0, "60 in 60 s");
+    assert_eq!(
+        core.violations().count(ViolationKind::FreshBudget),
+        0,
+        "60 in 60 s"
+    );
     asks(&mut core, 59, "svc_pat_second", 1);
     assert_eq!(
-        core.breaches().count(Kind::FreshBudget),
+        core.violations().count(ViolationKind::FreshBudget),
         1,
         "61 by two tokens"
     );
     asks(&mut core, 60, "svc_pat_second", 39);
     assert_eq!(
-        core.breaches().count(Kind::FreshBudget),
+        core.violations().count(ViolationKind::FreshBudget),
         1,
         "the first 40 are over"
     );

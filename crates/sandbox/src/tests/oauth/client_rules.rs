@@ -6,7 +6,7 @@ use super::{
     refresh, revoke, with_application,
 };
 use crate::oauth::connection;
-use crate::{Kind, Request, Role};
+use crate::{Request, Role, ViolationKind};
 use serde_json::json;
 
 #[test]
@@ -49,7 +49,7 @@ fn a_token_or_secret_out_of_its_place_is_counted() {
         let mut core = core.clone();
         core.handle(after(1), &request);
         assert_eq!(
-            core.breaches().count(Kind::SecretMisplaced),
+            core.violations().count(ViolationKind::SecretMisplaced),
             1,
             "{what}: {:?}",
             kinds(&core)
@@ -70,13 +70,22 @@ fn the_oauth_endpoints_take_no_header_no_query_and_no_pat() {
         ("client_secret", SECRET),
     ];
     let table = [
-        (good.clone().with_token("svc_at_1"), vec![Kind::WrongHeader]),
+        (
+            good.clone().with_token("svc_at_1"),
+            vec![ViolationKind::WrongHeader],
+        ),
         (
             good.clone().with("authorization", "Basic eA=="),
-            vec![Kind::WrongHeader],
+            vec![ViolationKind::WrongHeader],
         ),
-        (query, vec![Kind::Invalid, Kind::SecretMisplaced]),
-        (form(super::REVOKE_PATH, &pat), vec![Kind::SecretMisplaced]),
+        (
+            query,
+            vec![ViolationKind::Invalid, ViolationKind::SecretMisplaced],
+        ),
+        (
+            form(super::REVOKE_PATH, &pat),
+            vec![ViolationKind::SecretMisplaced],
+        ),
     ];
     for (request, expected) in table {
         let mut core = core.clone();
@@ -109,7 +118,7 @@ fn another_method_is_405_and_counted() {
     let answer = core.handle(NOW, &Request::get(TOKEN_PATH));
     assert_eq!(
         (answer.status, kinds(&core)),
-        (405, vec![Kind::WrongMethod])
+        (405, vec![ViolationKind::WrongMethod])
     );
 }
 
@@ -119,12 +128,15 @@ fn a_refused_body_again_and_refused_credentials_again_are_counted() {
     for second in [0, 2] {
         core.handle(after(second), &refresh("svcrt_none"));
     }
-    assert_eq!(kinds(&core), [Kind::RepeatAfter400]);
+    assert_eq!(kinds(&core), [ViolationKind::RepeatAfter400]);
     let wrong = exchange_with("svc_ac_1", &[("client_secret", "svc_sec_old")]);
     for second in [10, 12] {
         core.handle(after(second), &wrong);
     }
-    assert_eq!(kinds(&core), [Kind::RepeatAfter400, Kind::RepeatAfter401]);
+    assert_eq!(
+        kinds(&core),
+        [ViolationKind::RepeatAfter400, ViolationKind::RepeatAfter401]
+    );
     core.handle(after(80), &wrong);
     assert_eq!(kinds(&core).len(), 2, "a minute later");
 }
@@ -159,7 +171,7 @@ fn an_endpoint_at_the_address_of_the_others_is_missing_and_counted() {
     for request in &wrong {
         assert_eq!(core.handle(NOW, request).status, 404);
     }
-    assert_eq!(kinds(&core), [Kind::WrongHost; 4]);
+    assert_eq!(kinds(&core), [ViolationKind::WrongHost; 4]);
     for request in [at(exchange(&code), Role::Auth), at(info(), Role::Api)] {
         assert_eq!(core.handle(NOW, &request).status, 200);
     }
@@ -179,5 +191,9 @@ fn a_company_that_disconnected_makes_the_client_stop() {
     assert_eq!(core.handle(after(3), &refresh(&token)).status, 400);
     assert_eq!(kinds(&core), [], "finding out is no breach");
     assert_eq!(core.handle(after(5), &refresh(&token)).status, 400);
-    assert_eq!(kinds(&core), [Kind::RepeatAfter400], "asking on is");
+    assert_eq!(
+        kinds(&core),
+        [ViolationKind::RepeatAfter400],
+        "asking on is"
+    );
 }
