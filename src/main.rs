@@ -1,7 +1,7 @@
 //! The command line: one binary, `callbridge`.
 
 use callbridge::commands::dispatch::dispatch;
-use callbridge::config::command::{Asked, read};
+use callbridge::config::command::{CommandLine, read};
 use callbridge::failure::Failure;
 use callbridge::log;
 use callbridge::stdout::print;
@@ -32,8 +32,8 @@ fn main() -> ExitCode {
 fn start() -> Result<(), Failure> {
     let environment = Environment::of_process();
     let mut command = match read(std::env::args_os(), &environment)? {
-        Asked::Command(command) => *command,
-        Asked::Show(text) => return print(text.as_bytes()),
+        CommandLine::Command(command) => *command,
+        CommandLine::Show(text) => return print(text.as_bytes()),
     };
     // Before a thread: the kernel knows users by thread.
     callbridge::privilege::step_down(&mut command)?;

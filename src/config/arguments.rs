@@ -17,7 +17,7 @@ const FAULTS_MAX: usize = 50;
 
 /// What the arguments come to, before their values are checked.
 #[derive(Debug)]
-pub enum Typed {
+pub enum ParsedArguments {
     /// A command, and what was wrong with its flags so far.
     Command(Box<Options>, Faults),
     /// Help or the version: to stdout.
@@ -93,37 +93,37 @@ pub(super) fn variable(long: &str) -> String {
 }
 
 /// Reads the arguments, the program's name first.
-pub fn read(arguments: impl IntoIterator<Item = OsString>) -> Typed {
+pub fn read(arguments: impl IntoIterator<Item = OsString>) -> ParsedArguments {
     let mut arguments = match expanded(arguments) {
         Ok(arguments) => arguments,
-        Err((code, words)) => return Typed::Refused(code, words),
+        Err((code, words)) => return ParsedArguments::Refused(code, words),
     };
     let command = command();
     let mut faults = Faults::default();
     for _ in 0..FAULTS_MAX {
         let error = match command.clone().try_get_matches_from(&arguments) {
             Ok(matches) => match Options::from_arg_matches(&matches) {
-                Ok(options) => return Typed::Command(Box::new(options), faults),
+                Ok(options) => return ParsedArguments::Command(Box::new(options), faults),
                 Err(error) => error,
             },
             Err(error) => error,
         };
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion if faults.is_empty() => {
-                return Typed::Show(error.render().to_string());
+                return ParsedArguments::Show(error.render().to_string());
             }
             ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-                return Typed::Refused(Code::Usage, error.render().to_string());
+                return ParsedArguments::Refused(Code::Usage, error.render().to_string());
             }
             _ => {
                 let mended = mend(&mut arguments, &error, &mut faults);
                 if !mended {
-                    return Typed::Refused(Code::Usage, unmended(&error, &faults));
+                    return ParsedArguments::Refused(Code::Usage, unmended(&error, &faults));
                 }
             }
         }
     }
-    Typed::Refused(Code::Usage, faults.to_string())
+    ParsedArguments::Refused(Code::Usage, faults.to_string())
 }
 
 fn unmended(error: &clap::Error, faults: &Faults) -> String {
@@ -251,14 +251,14 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn typed(line: &str) -> Typed {
+    fn typed(line: &str) -> ParsedArguments {
         read(line.split(' ').map(OsString::from))
     }
 
     fn faults(line: &str) -> String {
         match typed(line) {
-            Typed::Command(_, faults) => faults.to_string(),
-            Typed::Show(text) | Typed::Refused(_, text) => text,
+            ParsedArguments::Command(_, faults) => faults.to_string(),
+            ParsedArguments::Show(text) | ParsedArguments::Refused(_, text) => text,
         }
     }
 
@@ -357,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_flag_given_again_wins_and_a_repeated_one_adds() {
-        let Typed::Command(options, faults) =
+        let ParsedArguments::Command(options, faults) =
             typed("callbridge run --rate 1/1s --rate 2/2s --trunk a --trunk b")
         else {
             panic!("a command")
@@ -379,7 +379,7 @@ mod tests {
         std::fs::write(&file, text).expect("written");
         let at = format!("@{}", file.display());
         let read = read(["callbridge", "run", &at].map(OsString::from));
-        let Typed::Command(options, faults) = read else {
+        let ParsedArguments::Command(options, faults) = read else {
             panic!("{read:?}")
         };
         let Some(super::super::options::Verb::Run(flags)) = options.command else {
@@ -395,7 +395,7 @@ mod tests {
 
     #[test]
     fn a_missing_file_of_flags_is_66_and_a_missing_command_64() {
-        let Typed::Refused(code, words) = typed("callbridge run @/nowhere") else {
+        let ParsedArguments::Refused(code, words) = typed("callbridge run @/nowhere") else {
             panic!()
         };
         assert_eq!(code, Code::NoInput);
@@ -403,11 +403,13 @@ mod tests {
         for line in ["callbridge rnu", "callbridge dead", "callbridge lead"] {
             let read = typed(line);
             assert!(
-                matches!(read, Typed::Refused(Code::Usage, _)),
+                matches!(read, ParsedArguments::Refused(Code::Usage, _)),
                 "{line}: {read:?}"
             );
         }
-        assert!(matches!(typed("callbridge --version"), Typed::Show(text)
-            if text.starts_with("callbridge 0.")));
+        assert!(
+            matches!(typed("callbridge --version"), ParsedArguments::Show(text)
+            if text.starts_with("callbridge 0."))
+        );
     }
 }

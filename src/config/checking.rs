@@ -70,7 +70,7 @@ impl Checking<'_> {
             environment,
             faults,
         } = self;
-        Config::try_from(config::Typed {
+        Config::try_from(config::FlagContext {
             flags,
             faults,
             environment,

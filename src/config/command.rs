@@ -1,9 +1,9 @@
 //! Every command, checked: what its flags say is right, and nothing was opened yet.
 
-use super::arguments::{self, Typed};
+use super::arguments::{self, ParsedArguments};
 use super::checking::Checking;
 use crate::config::checked::Config;
-use crate::control::protocol::Calls;
+use crate::control::protocol::CallsQuery;
 use crate::failure::Failure;
 use crate::log::Logging;
 use callbridge_asterisk::Format;
@@ -212,7 +212,7 @@ pub struct Asking {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListCalls {
     /// Which.
-    pub which: Calls,
+    pub which: CallsQuery,
     /// `--follow`
     pub follow: bool,
 }
@@ -263,7 +263,7 @@ pub struct LeadCheck {
 
 /// What the arguments ask for.
 #[derive(Debug)]
-pub enum Asked {
+pub enum CommandLine {
     /// A command.
     Command(Box<Command>),
     /// Help or the version, for stdout.
@@ -274,11 +274,11 @@ pub enum Asked {
 pub fn read(
     arguments: impl IntoIterator<Item = OsString>,
     environment: &Environment,
-) -> Result<Asked, Failure> {
+) -> Result<CommandLine, Failure> {
     let (options, faults) = match arguments::read(arguments) {
-        Typed::Command(options, faults) => (options, faults),
-        Typed::Show(text) => return Ok(Asked::Show(text)),
-        Typed::Refused(code, words) => return Err(Failure::new(code, words)),
+        ParsedArguments::Command(options, faults) => (options, faults),
+        ParsedArguments::Show(text) => return Ok(CommandLine::Show(text)),
+        ParsedArguments::Refused(code, words) => return Err(Failure::new(code, words)),
     };
     let Some(verb) = options.command else {
         let help = arguments::command().render_help().to_string();
@@ -292,5 +292,5 @@ pub fn read(
         faults,
     }
     .check(verb)?;
-    Ok(Asked::Command(Box::new(command)))
+    Ok(CommandLine::Command(Box::new(command)))
 }

@@ -109,7 +109,7 @@ fn places(config: &Config) -> impl Iterator<Item = (String, &Place)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::command::{Asked, Command, read};
+    use crate::config::command::{Command, CommandLine, read};
     use callbridge_model::environment::Environment;
     use std::ffi::OsString;
 
@@ -129,11 +129,11 @@ mod tests {
         let trunk = "--trunk=city=PJSIP/city,country=UZ,lead=var:LEAD_ID";
         let all = own.iter().chain([&trunk]).chain(flags).map(OsString::from);
         match read(all, &environment).expect("good flags") {
-            Asked::Command(command) => match *command {
+            CommandLine::Command(command) => match *command {
                 Command::Run(config) => of(&config),
                 other => panic!("{other:?}"),
             },
-            Asked::Show(text) => panic!("{text}"),
+            CommandLine::Show(text) => panic!("{text}"),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Answers what commands ask: inside the daemon with its flags and people, or in the command
 //! itself, over the same spool, when no daemon runs.
 
-use super::lead_set::{LeadSet, Refusal};
-use super::protocol::{Ask, Reply};
-use super::socket::Answer;
+use super::lead_set::{LeadSet, LeadSetRefusal};
+use super::protocol::{ControlReply, ControlRequest};
+use super::socket::AnswerRequest;
 use callbridge_dead_letter::retry;
 use callbridge_dead_letter::retry::Asked;
 use callbridge_dead_letter::select::Letters;
@@ -36,7 +36,7 @@ pub type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
 
 /// What is needed to answer.
-pub struct Desk {
+pub struct CommandHandler {
     /// The durable state.
     pub spool: Handle,
     /// The daemon's flags; without trunks when no daemon runs.
@@ -77,9 +77,9 @@ impl From<Error> for Stop {
     }
 }
 
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Self {
-        let Refusal { code, words } = refusal;
+impl From<LeadSetRefusal> for Stop {
+    fn from(refusal: LeadSetRefusal) -> Self {
+        let LeadSetRefusal { code, words } = refusal;
         Self::Error { code, words }
     }
 }
@@ -94,31 +94,34 @@ impl From<callbridge_dead_letter::select::Fault> for Stop {
 }
 
 /// The way to whoever asked.
-struct Line {
-    to: mpsc::Sender<Reply>,
+struct ReplySender {
+    to: mpsc::Sender<ControlReply>,
     said: u64,
 }
 
-impl Line {
+impl ReplySender {
     async fn item(&mut self, item: Value) -> Result<(), Gone> {
         self.said += 1;
-        self.to.send(Reply::Item(item)).await.map_err(|_| Gone)
+        self.to
+            .send(ControlReply::Item(item))
+            .await
+            .map_err(|_| Gone)
     }
 }
 
-impl Answer for Desk {
-    async fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) {
-        let mut line = Line {
+impl AnswerRequest for CommandHandler {
+    async fn answer(&self, ask: ControlRequest, to: mpsc::Sender<ControlReply>) {
+        let mut line = ReplySender {
             to: to.clone(),
             said: 0,
         };
         if let Some(zone) = &self.zone {
             // Whoever asked may have gone already, which the next reply finds.
-            let _ = to.send(Reply::Zone(zone.clone())).await;
+            let _ = to.send(ControlReply::Zone(zone.clone())).await;
         }
         let last = match self.say(ask, &mut line).await {
-            Ok(()) => Reply::End { count: line.said },
-            Err(Stop::Error { code, words }) => Reply::Error { code, words },
+            Ok(()) => ControlReply::End { count: line.said },
+            Err(Stop::Error { code, words }) => ControlReply::Error { code, words },
             Err(Stop::Gone) => return,
         };
         // Whoever asked may have gone meanwhile.
@@ -126,16 +129,16 @@ impl Answer for Desk {
     }
 }
 
-impl Desk {
-    async fn say(&self, ask: Ask, line: &mut Line) -> Result<(), Stop> {
+impl CommandHandler {
+    async fn say(&self, ask: ControlRequest, line: &mut ReplySender) -> Result<(), Stop> {
         match ask {
-            Ask::Status => {
+            ControlRequest::Status => {
                 let status = (self.status)().await?;
                 Ok(line.item(json!(status)).await?)
             }
-            Ask::Letters { which, whole } => self.letters(&which, whole, line).await,
-            Ask::Watch => self.watch(line).await,
-            Ask::Retry {
+            ControlRequest::Letters { which, whole } => self.letters(&which, whole, line).await,
+            ControlRequest::Watch => self.watch(line).await,
+            ControlRequest::Retry {
                 which,
                 lead,
                 employee,
@@ -149,10 +152,10 @@ impl Desk {
                 };
                 self.retry(&which, asked, dry_run, line).await
             }
-            Ask::Discard { which } => self.discard(&which, line).await,
-            Ask::LeadMissing => self.lead_missing(line).await,
-            Ask::LeadList => self.lead_list(line).await,
-            Ask::LeadSet { lead, items } => {
+            ControlRequest::Discard { which } => self.discard(&which, line).await,
+            ControlRequest::LeadMissing => self.lead_missing(line).await,
+            ControlRequest::LeadList => self.lead_list(line).await,
+            ControlRequest::LeadSet { lead, items } => {
                 let wrapper = self.field_list_wrapper.as_deref();
                 let set = LeadSet {
                     spool: &self.spool,
@@ -164,9 +167,9 @@ impl Desk {
                 let written = set.settle(accepted).await?;
                 Ok(line.item(written.to_json()).await?)
             }
-            Ask::LeadCheck { phone } => self.lead_check(&phone, line).await,
-            Ask::Call { id } => self.call(&id, line).await,
-            Ask::Calls {
+            ControlRequest::LeadCheck { phone } => self.lead_check(&phone, line).await,
+            ControlRequest::Call { id } => self.call(&id, line).await,
+            ControlRequest::Calls {
                 which,
                 past,
                 follow,
@@ -181,7 +184,12 @@ impl Desk {
         }
     }
 
-    async fn letters(&self, which: &Selection, whole: bool, line: &mut Line) -> Result<(), Stop> {
+    async fn letters(
+        &self,
+        which: &Selection,
+        whole: bool,
+        line: &mut ReplySender,
+    ) -> Result<(), Stop> {
         let mut letters = Letters::of(which)?;
         let mut found = 0;
         loop {
@@ -205,9 +213,9 @@ impl Desk {
     }
 
     /// Each letter that comes to be, also one that dies again, once.
-    async fn watch(&self, line: &mut Line) -> Result<(), Stop> {
+    async fn watch(&self, line: &mut ReplySender) -> Result<(), Stop> {
         let seen = self.spool.read(|store| Ok(store.letters_so_far())).await?;
-        line.to.send(Reply::Ready).await.map_err(|_| Gone)?;
+        line.to.send(ControlReply::Ready).await.map_err(|_| Gone)?;
         let page = |store: &Store, seen| store.letters_since(seen, WATCH_PAGE);
         let told = |letter: Letter| Some(letter.to_json());
         self.follow(seen, page, told, TOO_MANY, line).await
@@ -218,7 +226,7 @@ impl Desk {
         which: &Selection,
         asked: Asked,
         dry_run: bool,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let mut letters = Letters::to_change(which)?;
         let mut found = 0;
@@ -285,7 +293,7 @@ impl Desk {
         }
     }
 
-    async fn discard(&self, which: &Selection, line: &mut Line) -> Result<(), Stop> {
+    async fn discard(&self, which: &Selection, line: &mut ReplySender) -> Result<(), Stop> {
         let mut letters = Letters::to_change(which)?;
         let mut found = 0;
         loop {

@@ -28,22 +28,22 @@ const LOOKS: [u64; 4] = [1, 2, 3, 5];
 
 /// Why it could not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refusal {
+pub struct LeadSetRefusal {
     /// The exit code of the command (sysexits).
     pub code: u8,
     /// What, where, what to do.
     pub words: String,
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for LeadSetRefusal {
     fn from(error: Error) -> Self {
         refusal(error.exit_code(), error.to_string())
     }
 }
 
-fn refusal(code: u8, words: impl Into<String>) -> Refusal {
+fn refusal(code: u8, words: impl Into<String>) -> LeadSetRefusal {
     let words = words.into();
-    Refusal { code, words }
+    LeadSetRefusal { code, words }
 }
 
 /// What is needed to do it.
@@ -58,7 +58,7 @@ pub struct LeadSet<'a> {
 
 /// A write, as far as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
+pub struct LeadWrite {
     lead: LeadId,
     request_id: String,
     token: TokenPrint,
@@ -67,7 +67,7 @@ pub struct Write {
     notes: Vec<String>,
 }
 
-impl Write {
+impl LeadWrite {
     /// `{lead, requestId, result, notes}`; the result is `accepted` or `written`.
     pub fn to_json(&self) -> Value {
         json!({
@@ -83,7 +83,7 @@ impl LeadSet<'_> {
     /// # Errors
     /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
     /// token or its grant.
-    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<Write, Refusal> {
+    pub async fn send(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, LeadSetRefusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
                          alone; start `callbridge run`";
@@ -100,7 +100,7 @@ impl LeadSet<'_> {
         let body = item::body(items, self.wrapper);
         let (answer, token) = self.ask(Asked::FieldList { lead, body }).await?;
         match answer {
-            Answer::Accepted { request_id } => Ok(Write {
+            Answer::Accepted { request_id } => Ok(LeadWrite {
                 lead,
                 request_id,
                 token,
@@ -130,7 +130,7 @@ impl LeadSet<'_> {
     ///
     /// # Errors
     /// 65 when the CRM could not write them, 69 when that is not known in time.
-    pub async fn settle(&self, write: Write) -> Result<Write, Refusal> {
+    pub async fn settle(&self, write: LeadWrite) -> Result<LeadWrite, LeadSetRefusal> {
         let until = Instant::now() + WITHIN;
         let looks = LOOKS
             .into_iter()
@@ -148,7 +148,7 @@ impl LeadSet<'_> {
             match self.ask(poll).await {
                 Ok((Answer::StatusSuccess, _)) => {
                     let result = "written";
-                    return Ok(Write { result, ..write });
+                    return Ok(LeadWrite { result, ..write });
                 }
                 Ok((Answer::StatusFailed { words, errors }, _)) => {
                     let said = match (words.as_str(), errors.is_null()) {
@@ -185,7 +185,7 @@ impl LeadSet<'_> {
     }
 
     /// The CRM's fields: as they were read lately, or read now.
-    async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, Refusal> {
+    async fn catalogue(&self, items: &[Item]) -> Result<Catalogue, LeadSetRefusal> {
         let known = self.spool.read(|store| store.catalogue()).await?;
         let now = clock::now().wall;
         if let Some(known) = known {
@@ -218,7 +218,7 @@ impl LeadSet<'_> {
         Ok(read)
     }
 
-    async fn ask(&self, asked: Asked) -> Result<(Answer, TokenPrint), Refusal> {
+    async fn ask(&self, asked: Asked) -> Result<(Answer, TokenPrint), LeadSetRefusal> {
         let Some(asking) = self.asking else {
             return Err(refusal(69, "no daemon runs here"));
         };
@@ -261,7 +261,7 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
 }
 
 /// An answer that is none.
-fn failed(answer: &Answer, needs: &str) -> Refusal {
+fn failed(answer: &Answer, needs: &str) -> LeadSetRefusal {
     let words = answer.words();
     match answer {
         Answer::Forbidden { .. } => refusal(77, format!("the token lacks {needs} ({words})")),

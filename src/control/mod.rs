@@ -18,5 +18,5 @@ pub mod protocol;
 pub mod socket;
 pub mod state_access;
 
-pub use desk::Desk;
-pub use protocol::{Ask, Calls, Reply};
+pub use desk::CommandHandler;
+pub use protocol::{CallsQuery, ControlReply, ControlRequest};

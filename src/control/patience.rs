@@ -12,11 +12,11 @@ const TRY_EVERY: Duration = Duration::from_millis(40);
 
 /// What is left of the wait.
 #[derive(Clone, Copy, Debug)]
-pub struct Patience {
+pub struct LockWait {
     until: Instant,
 }
 
-impl Patience {
+impl LockWait {
     /// Begins to wait.
     pub fn begin() -> Self {
         Self {

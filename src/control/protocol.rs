@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 /// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
-pub enum Ask {
+pub enum ControlRequest {
     /// `status`: one item, as `status --json`.
     Status,
     /// `dead list`, `show`, `export`: an item a letter, oldest first, parked ones included.
@@ -22,7 +22,7 @@ pub enum Ask {
         #[serde(default)]
         whole: bool,
     },
-    /// `dead watch`: [`Reply::Ready`], then an item a letter that comes to be from there on,
+    /// `dead watch`: [`ControlReply::Ready`], then an item a letter that comes to be from there on,
     /// until the line is closed.
     Watch,
     /// `dead retry`: an item a letter, with what became of it.
@@ -65,11 +65,11 @@ pub enum Ask {
         /// The linkedid, the uuid, or a telephone number.
         id: String,
     },
-    /// `calls`: an item a call, oldest first; with `follow` then [`Reply::Ready`], and an item a
+    /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an item a
     /// call that comes to be or ends, until the line is closed.
     Calls {
         /// Which.
-        which: Calls,
+        which: CallsQuery,
         /// Those that are kept already; without it `follow` begins with the daemon's start.
         past: bool,
         /// Those that come.
@@ -79,7 +79,7 @@ pub enum Ask {
 
 /// Which calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Calls {
+pub struct CallsQuery {
     /// Of the day that it is in the PBX's zone.
     pub today: bool,
     /// Begun then or later: a date, with a time and a zone if wanted.
@@ -101,7 +101,7 @@ pub struct Calls {
 /// One line of an answer.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reply {
+pub enum ControlReply {
     /// The zone of the PBX, in which people read times; before all else, where it is known.
     Zone(String),
     /// What happens from here on will be told.
@@ -130,13 +130,13 @@ mod tests {
     #[test]
     fn questions_and_answers_survive_the_line() {
         let asks = [
-            Ask::Status,
-            Ask::Watch,
-            Ask::Letters {
+            ControlRequest::Status,
+            ControlRequest::Watch,
+            ControlRequest::Letters {
                 which: Selection::everything(),
                 whole: true,
             },
-            Ask::Retry {
+            ControlRequest::Retry {
                 which: Selection {
                     reason: Some(Reason::Failed),
                     ..Selection::default()
@@ -149,14 +149,14 @@ mod tests {
                 }),
                 dry_run: true,
             },
-            Ask::LeadCheck {
+            ControlRequest::LeadCheck {
                 phone: "+998901110001".into(),
             },
-            Ask::Calls {
-                which: Calls {
+            ControlRequest::Calls {
+                which: CallsQuery {
                     from: Some("2026-11-20".into()),
                     state: Some(State::Journaled),
-                    ..Calls::default()
+                    ..CallsQuery::default()
                 },
                 past: true,
                 follow: false,
@@ -165,15 +165,18 @@ mod tests {
         for ask in asks {
             let line = serde_json::to_string(&ask).expect("a line");
             assert!(!line.contains('\n'));
-            assert_eq!(serde_json::from_str::<Ask>(&line).expect("a question"), ask);
+            assert_eq!(
+                serde_json::from_str::<ControlRequest>(&line).expect("a question"),
+                ask
+            );
         }
-        let reply = Reply::Error {
+        let reply = ControlReply::Error {
             code: 64,
             words: "x\ny".into(),
         };
         let line = serde_json::to_string(&reply).expect("a line");
         assert_eq!(
-            serde_json::from_str::<Reply>(&line).expect("an answer"),
+            serde_json::from_str::<ControlReply>(&line).expect("an answer"),
             reply
         );
     }

@@ -1,7 +1,7 @@
 //! The Unix socket in the state folder, mode 0600: `status`, `dead` and `lead` ask the running
 //! daemon through it.
 
-use super::protocol::{Ask, Reply};
+use super::protocol::{ControlReply, ControlRequest};
 use callbridge_listener::accept::Acceptor;
 use callbridge_model::Zone;
 use callbridge_model::plain_file;
@@ -43,10 +43,14 @@ impl Folder {
     }
 }
 
-/// Answers a question, sending each [`Reply`] as it is known; the last is `End` or `Error`.
-pub trait Answer: Send + Sync + 'static {
+/// Answers a question, sending each [`ControlReply`] as it is known; the last is `End` or `Error`.
+pub trait AnswerRequest: Send + Sync + 'static {
     /// Ends when all was said or nobody listens any more.
-    fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) -> impl Future<Output = ()> + Send;
+    fn answer(
+        &self,
+        ask: ControlRequest,
+        to: mpsc::Sender<ControlReply>,
+    ) -> impl Future<Output = ()> + Send;
 }
 
 /// Listens in the state folder. A socket left by a killed process is replaced: the spool's lock
@@ -78,7 +82,7 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
 }
 
 /// Serves until `shutdown` ends, then lets the answers under way end.
-pub async fn serve<A: Answer>(
+pub async fn serve<A: AnswerRequest>(
     listener: UnixListener,
     desk: Arc<A>,
     shutdown: impl Future<Output = ()>,
@@ -109,7 +113,7 @@ pub async fn serve<A: Answer>(
 
 /// [`serve`], and listens anew where the socket goes away from its folder: with a state that is
 /// deleted in use and made anew, or moved away and put back.
-pub async fn keep<A: Answer>(
+pub async fn keep<A: AnswerRequest>(
     state: PathBuf,
     listener: UnixListener,
     desk: Arc<A>,
@@ -148,16 +152,16 @@ pub async fn keep<A: Answer>(
     }
 }
 
-async fn converse<A: Answer>(stream: UnixStream, desk: &A) -> io::Result<()> {
+async fn converse<A: AnswerRequest>(stream: UnixStream, desk: &A) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read.take(QUESTION_BYTES_MAX));
     let mut line = String::new();
     read.read_line(&mut line).await?;
-    let ask = match serde_json::from_str::<Ask>(&line) {
+    let ask = match serde_json::from_str::<ControlRequest>(&line) {
         Ok(ask) => ask,
         Err(error) => {
             let words = format!("the daemon does not know this question: {error}");
-            return send(&mut write, &Reply::Error { code: 64, words }).await;
+            return send(&mut write, &ControlReply::Error { code: 64, words }).await;
         }
     };
     let (to, mut from) = mpsc::channel(64);
@@ -179,7 +183,7 @@ async fn converse<A: Answer>(stream: UnixStream, desk: &A) -> io::Result<()> {
     }
 }
 
-async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &Reply) -> io::Result<()> {
+async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &ControlReply) -> io::Result<()> {
     let mut line = serde_json::to_vec(reply)?;
     line.push(b'\n');
     write.write_all(&line).await
@@ -190,7 +194,7 @@ async fn send(write: &mut (impl AsyncWriteExt + Unpin), reply: &Reply) -> io::Re
 ///
 /// # Errors
 /// When the daemon is there but cannot be spoken to.
-pub async fn ask(state: &Path, ask: &Ask) -> io::Result<Option<Replies>> {
+pub async fn ask(state: &Path, ask: &ControlRequest) -> io::Result<Option<Replies>> {
     let folder = match Folder::open(state) {
         Ok(folder) => folder,
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
@@ -238,13 +242,13 @@ impl Replies {
     ///
     /// # Errors
     /// When the line breaks or the daemon speaks in other words.
-    pub async fn next(&mut self) -> io::Result<Option<Reply>> {
+    pub async fn next(&mut self) -> io::Result<Option<ControlReply>> {
         loop {
             let Some(line) = self.lines.next_line().await? else {
                 return Ok(None);
             };
             match serde_json::from_str(&line).map_err(io::Error::other)? {
-                Reply::Zone(name) => self.zone = Zone::named(&name),
+                ControlReply::Zone(name) => self.zone = Zone::named(&name),
                 reply => return Ok(Some(reply)),
             }
         }
@@ -262,12 +266,14 @@ mod tests {
 
     struct Echo;
 
-    impl Answer for Echo {
-        async fn answer(&self, ask: Ask, to: mpsc::Sender<Reply>) {
+    impl AnswerRequest for Echo {
+        async fn answer(&self, ask: ControlRequest, to: mpsc::Sender<ControlReply>) {
             let item = serde_json::to_value(&ask).expect("a question");
-            let _ = to.send(Reply::Zone("Asia/Tashkent".to_owned())).await;
-            let _ = to.send(Reply::Item(item)).await;
-            let _ = to.send(Reply::End { count: 1 }).await;
+            let _ = to
+                .send(ControlReply::Zone("Asia/Tashkent".to_owned()))
+                .await;
+            let _ = to.send(ControlReply::Item(item)).await;
+            let _ = to.send(ControlReply::End { count: 1 }).await;
         }
     }
 
@@ -277,7 +283,10 @@ mod tests {
         let deep = folder.path().join("d".repeat(120)).join("e".repeat(120));
         std::fs::create_dir_all(&deep).expect("a folder");
         assert!(
-            ask(&deep, &Ask::Status).await.expect("an answer").is_none(),
+            ask(&deep, &ControlRequest::Status)
+                .await
+                .expect("an answer")
+                .is_none(),
             "nobody is there"
         );
         let listener = listen(&deep).expect("a listener");
@@ -290,26 +299,31 @@ mod tests {
         let server = tokio::spawn(serve(listener, Arc::new(Echo), async {
             let _ = stopped.await;
         }));
-        let mut replies = ask(&deep, &Ask::Watch)
+        let mut replies = ask(&deep, &ControlRequest::Watch)
             .await
             .expect("a line")
             .expect("a daemon");
         let first = replies.next().await.expect("a line");
         assert_eq!(
             first,
-            Some(Reply::Item(serde_json::json!({"ask": "watch"})))
+            Some(ControlReply::Item(serde_json::json!({"ask": "watch"})))
         );
         let zone = Zone::named("Asia/Tashkent");
         assert_eq!(replies.zone(), zone.as_ref(), "told before all else");
         assert_eq!(
             replies.next().await.expect("a line"),
-            Some(Reply::End { count: 1 })
+            Some(ControlReply::End { count: 1 })
         );
         assert_eq!(replies.next().await.expect("a line"), None);
         stop.send(()).expect("a server");
         server.await.expect("it ends");
         // What a killed process leaves behind is not in the way.
-        assert!(ask(&deep, &Ask::Status).await.expect("no fault").is_none());
+        assert!(
+            ask(&deep, &ControlRequest::Status)
+                .await
+                .expect("no fault")
+                .is_none()
+        );
         listen(&deep).expect("again");
     }
 }

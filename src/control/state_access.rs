@@ -1,7 +1,7 @@
 //! A state folder as a command comes to it: through the daemon that has it, else opened here.
 
-use super::patience::Patience;
-use super::protocol::{Ask, Reply};
+use super::patience::LockWait;
+use super::protocol::{ControlReply, ControlRequest};
 use super::socket;
 use callbridge_model::Status;
 use callbridge_spool::{Error, Guard, Handle};
@@ -26,7 +26,7 @@ pub async fn ask_or_open<T, E: From<Error>>(
     ask: impl AsyncFn() -> Result<Option<T>, E>,
     open: impl Fn() -> Result<(Handle, Guard), Error>,
 ) -> Result<Access<T>, E> {
-    let patience = Patience::begin();
+    let patience = LockWait::begin();
     loop {
         if let Some(answer) = ask().await? {
             return Ok(Access::Daemon(answer));
@@ -51,18 +51,18 @@ pub async fn close(spool: Handle, guard: Guard) {
 /// # Errors
 /// When there is one and it cannot be spoken to.
 pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
-    let Some(mut replies) = socket::ask(dir, &Ask::Status).await? else {
+    let Some(mut replies) = socket::ask(dir, &ControlRequest::Status).await? else {
         return Ok(None);
     };
     while let Some(reply) = replies.next().await? {
         match reply {
-            Reply::Item(item) => {
+            ControlReply::Item(item) => {
                 return serde_json::from_value(item)
                     .map(Some)
                     .map_err(io::Error::other);
             }
-            Reply::Zone(_) | Reply::Ready | Reply::End { .. } => {}
-            Reply::Error { words, .. } => return Err(io::Error::other(words)),
+            ControlReply::Zone(_) | ControlReply::Ready | ControlReply::End { .. } => {}
+            ControlReply::Error { words, .. } => return Err(io::Error::other(words)),
         }
     }
     Err(io::Error::other("it closed the line"))

@@ -29,15 +29,15 @@ const LOGGED_MAX: usize = 20;
 const NAMED_MAX: usize = 5;
 
 /// A list by its file, what it is of, and whose numbers it has.
-type Key = (PathBuf, &'static str, Option<Country>);
+type ListKey = (PathBuf, &'static str, Option<Country>);
 /// How each list stands.
-pub type Shown = watch::Receiver<BTreeMap<Key, ListFile>>;
+pub type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
 
 /// The lists, and what is shown of them.
 #[derive(Debug)]
 pub struct Lists {
     watched: Watched,
-    shown: watch::Sender<BTreeMap<Key, ListFile>>,
+    shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
     met: watch::Sender<Option<Employees>>,
 }
 
@@ -71,7 +71,7 @@ impl Lists {
     }
 
     /// How each list stands, and how employees meet the newest calls.
-    pub fn shown(&self) -> (Shown, watch::Receiver<Option<Employees>>) {
+    pub fn shown(&self) -> (ListStates, watch::Receiver<Option<Employees>>) {
         (self.shown.subscribe(), self.met.subscribe())
     }
 

@@ -37,7 +37,7 @@ pub mod webhooks;
 use crate::config::checked::{Config, TokenFrom};
 use crate::config::doubts;
 use crate::config::doubts::Doubt;
-use crate::control::{Desk, socket};
+use crate::control::{CommandHandler, socket};
 use crate::failure::Failure;
 use crate::ops::metrics::Durations;
 use crate::ops::{http, systemd};
@@ -54,7 +54,7 @@ use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
 use observer::Observer;
 use outward::Outward;
-use rights::Rights;
+use rights::RightsReport;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(
         config.state.clone().unwrap_or_default(),
         doubts::of(&config),
     );
-    let rights = Rights::of(&config);
+    let rights = RightsReport::of(&config);
     let mut shutdown = std::pin::pin!(shutdown);
     callbridge_listener::descriptors::raise();
     let started = tokio::select! {
@@ -240,7 +240,7 @@ impl Daemon {
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let observer = Arc::clone(&self.observer);
-        let desk = Arc::new(Desk {
+        let desk = Arc::new(CommandHandler {
             spool: self.observer.spool.clone(),
             rules: config.rules.clone(),
             people,

@@ -3,7 +3,7 @@
 use super::errands;
 use super::lists;
 use super::readers::{self, Others};
-use super::webhooks::Shown;
+use super::webhooks::ReceiverView;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
 use callbridge_model::clock;
@@ -37,9 +37,9 @@ pub struct Observer {
     /// Sources that have been up at least once, by place.
     pub seen_up: watch::Receiver<Vec<bool>>,
     /// The receiver of webhooks, where there is one.
-    pub webhooks: Option<Shown>,
+    pub webhooks: Option<ReceiverView>,
     /// The files of leads and employees.
-    pub lists: lists::Shown,
+    pub lists: lists::ListStates,
     /// How employees meet the newest calls.
     pub employees: watch::Receiver<Option<Employees>>,
     /// The loops that have to turn.
@@ -87,7 +87,7 @@ impl Observer {
             },
             pause: pause.or(sender.pause),
             troubles: sender.troubles,
-            webhooks: self.webhooks.as_ref().map(Shown::status),
+            webhooks: self.webhooks.as_ref().map(ReceiverView::status),
             directory,
             lists: self.lists.borrow().values().cloned().collect(),
             employees: self.employees.borrow().clone().or(kept.employees),
@@ -128,7 +128,7 @@ impl Observer {
             requests,
             dead_letters,
             log_lines_lost: crate::log::lost_lines(),
-            webhooks: self.webhooks.as_ref().map(Shown::events),
+            webhooks: self.webhooks.as_ref().map(ReceiverView::events),
             durations: self.durations.clone(),
         }
     }

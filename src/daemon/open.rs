@@ -1,9 +1,9 @@
 //! Opens the state folder: whose calls these are, what was open, where each source goes on.
 
 use crate::build_time;
-use crate::config::checked::{Config, Source as SourceFlag};
-use crate::control::patience::Patience;
-use crate::control::{Ask, socket};
+use crate::config::checked::{Config, SourceConfig as SourceFlag};
+use crate::control::patience::LockWait;
+use crate::control::{ControlRequest, socket};
 use crate::failure::Failure;
 use crate::ops::metrics::Durations;
 use callbridge_intake::gap_log;
@@ -134,11 +134,11 @@ fn shows(config: &Config) -> Option<Arc<lead_field::Settings>> {
 
 /// Opens the spool; a command that has it for a moment is waited for, another daemon is not.
 async fn locked(dir: &Path, settings: &spool::Settings) -> Result<(Handle, Guard), spool::Error> {
-    let patience = Patience::begin();
+    let patience = LockWait::begin();
     loop {
         match spool::open(dir, settings.clone()) {
             Err(error @ spool::Error::Locked { .. }) => {
-                let another = socket::ask(dir, &Ask::Status).await;
+                let another = socket::ask(dir, &ControlRequest::Status).await;
                 if matches!(another, Ok(Some(_))) || !patience.has_more().await {
                     return Err(error);
                 }

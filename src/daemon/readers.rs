@@ -58,7 +58,7 @@ struct Card {
 pub type Others = watch::Receiver<BTreeMap<usize, Vec<OtherReader>>>;
 
 /// One source of ours, and who reads it beside us.
-struct Place {
+struct WatchedSource {
     at: usize,
     shown: String,
     queue: bool,
@@ -81,7 +81,7 @@ pub fn start(
         if flag.catch_up || !met.insert(flag.url.address()) {
             continue;
         }
-        let place = Arc::new(Place {
+        let place = Arc::new(WatchedSource {
             at,
             shown: source.name().to_owned(),
             queue: matches!(flag.url.transport, Transport::Amqp(_)),
@@ -148,7 +148,7 @@ fn effect(own: &Card, other: &Card, queue: bool) -> Effect {
 }
 
 /// Listens where nobody does, else stays with who does; for ever.
-async fn look_out(place: Arc<Place>, name: String) {
+async fn look_out(place: Arc<WatchedSource>, name: String) {
     let mut pause = AGAIN_AFTER;
     loop {
         match bind(&name) {
@@ -188,7 +188,7 @@ fn connect(name: &str) -> io::Result<UnixStream> {
     UnixStream::from_std(stream)
 }
 
-async fn listen(place: &Arc<Place>, listener: &UnixListener) {
+async fn listen(place: &Arc<WatchedSource>, listener: &UnixListener) {
     let mut meetings = JoinSet::new();
     let mut incoming = Acceptor::new("other daemons");
     loop {
@@ -204,7 +204,7 @@ async fn listen(place: &Arc<Place>, listener: &UnixListener) {
 
 /// Takes the other away again when its connection ends, in whatever way.
 struct Present<'a> {
-    place: &'a Place,
+    place: &'a WatchedSource,
     other: OtherReader,
 }
 
@@ -219,7 +219,7 @@ impl Drop for Present<'_> {
     }
 }
 
-impl Place {
+impl WatchedSource {
     /// Tells who we are, hears who the other is, and stays until it ends.
     async fn meet(&self, stream: UnixStream) -> io::Result<()> {
         let pid = stream.peer_cred().ok().and_then(|peer| peer.pid());

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 
 /// What is to be said.
 #[derive(Debug)]
-pub struct Rights {
+pub struct RightsReport {
     held: Vec<PathBuf>,
     open: Vec<PathBuf>,
 }
 
-impl Rights {
+impl RightsReport {
     /// Of a `run` with these flags.
     pub fn of(config: &Config) -> Self {
         let held = |place: &Place| match place {

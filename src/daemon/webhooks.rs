@@ -24,14 +24,14 @@ use tokio::task::JoinSet;
 
 /// The receiver, as others look at it.
 #[derive(Clone, Debug)]
-pub struct Shown {
+pub struct ReceiverView {
     address: SocketAddr,
     tls: bool,
     secrets: Arc<Secrets>,
     tally: Arc<Tally>,
 }
 
-impl Shown {
+impl ReceiverView {
     /// As `status` has it.
     pub fn status(&self) -> Webhooks {
         let mut events = BTreeMap::new();
@@ -81,7 +81,7 @@ pub async fn start(
     spool: &Handle,
     stopped: &watch::Receiver<bool>,
     tasks: &mut JoinSet<anyhow::Result<()>>,
-) -> Result<Option<Shown>, Failure> {
+) -> Result<Option<ReceiverView>, Failure> {
     let Some(settings) = &config.webhooks else {
         return Ok(None);
     };
@@ -106,7 +106,7 @@ pub async fn start(
     for error in faults {
         tracing::warn!(%error, "a secret that signs events");
     }
-    let shown = Shown {
+    let shown = ReceiverView {
         address: listener.local_addr().unwrap_or(addr),
         tls: tls.is_some(),
         secrets: Arc::clone(&secrets),

@@ -124,15 +124,15 @@ pub fn unique_id(channel: &Channel) -> Option<&str> {
 
 /// One event of the story. Of the same moment, the smaller `rank` is told first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Line {
+struct StoryLine {
     at: EventTime,
     rank: u8,
     channel: usize,
     words: String,
 }
 
-fn line(at: EventTime, rank: u8, channel: usize, words: impl Into<String>) -> Line {
-    Line {
+fn line(at: EventTime, rank: u8, channel: usize, words: impl Into<String>) -> StoryLine {
+    StoryLine {
         at,
         rank,
         channel,
@@ -213,7 +213,7 @@ fn channels(timeline: &Timeline, paint: Paint) -> String {
 }
 
 /// Every event that matters, by time.
-fn lines(timeline: &Timeline) -> Vec<Line> {
+fn lines(timeline: &Timeline) -> Vec<StoryLine> {
     let mut all = Vec::new();
     for (i, channel) in timeline.channels.iter().enumerate() {
         all.extend(of_channel(i, channel));
@@ -256,7 +256,7 @@ fn bridge(number: u16) -> String {
 }
 
 /// A bridge's id stands where the bridge is met first.
-fn name_bridges(lines: &mut [Line], timeline: &Timeline) {
+fn name_bridges(lines: &mut [StoryLine], timeline: &Timeline) {
     let holding = timeline.channels.iter().flat_map(|it| &it.stays);
     let holding: BTreeSet<u16> = holding
         .filter(|stay| stay.holding)
@@ -277,7 +277,7 @@ fn name_bridges(lines: &mut [Line], timeline: &Timeline) {
     }
 }
 
-fn of_channel(i: usize, channel: &Channel) -> Vec<Line> {
+fn of_channel(i: usize, channel: &Channel) -> Vec<StoryLine> {
     let mut all = Vec::new();
     let dialled = |what: &What| matches!(what, What::Dialled { .. });
     let begins = match (channel.way, &channel.party) {
@@ -303,7 +303,7 @@ fn of_channel(i: usize, channel: &Channel) -> Vec<Line> {
         };
         let new = line(moment.at, rank, i, words);
         // Each side of a Local channel may tell of the same end.
-        let again = |told: &Line| told.rank == 4 && told.words == new.words;
+        let again = |told: &StoryLine| told.rank == 4 && told.words == new.words;
         if !all.iter().any(again) {
             all.push(new);
         }

@@ -38,7 +38,7 @@ impl Paint {
 }
 
 /// One value: its name, itself, and where it comes from.
-pub struct Row {
+pub struct ValueRow {
     /// As in `explain --json`.
     pub name: &'static str,
     /// Itself.
@@ -49,7 +49,7 @@ pub struct Row {
     pub words: String,
 }
 
-impl Row {
+impl ValueRow {
     /// The channel's name; where a story tells of it, its letter there.
     fn channel(&self, timeline: Option<&Timeline>) -> String {
         let Some((_, name)) = &self.by else {
@@ -86,14 +86,14 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
     }
     let rows = of.rows();
     let story = of.call.timeline.as_ref().filter(|_| depth == Depth::Story);
-    let stamp = |row: &Row| match (&row.by, depth) {
+    let stamp = |row: &ValueRow| match (&row.by, depth) {
         (None, _) => String::new(),
         // As AMI writes it, to be found in a recording.
         (Some((at, _)), Depth::Values) => at.to_string(),
         (Some((at, _)), Depth::Story) => format!("{} {:>8}", times.clock(*at), times.after(*at)),
     };
     // Columns are as wide as they must be, but one long value does not push all others away.
-    let width = |of: &dyn Fn(&Row) -> usize, most: usize| {
+    let width = |of: &dyn Fn(&ValueRow) -> usize, most: usize| {
         let decided = rows.iter().filter(|row| row.by.is_some());
         decided.map(|row| of(row).min(most)).max().unwrap_or(0)
     };
@@ -176,7 +176,7 @@ pub struct Explained<'a> {
 
 impl Explained<'_> {
     /// Its values, each with its reason.
-    pub fn rows(&self) -> Vec<Row> {
+    pub fn rows(&self) -> Vec<ValueRow> {
         let record = &self.judged.record;
         let direction = match record.direction {
             Direction::Inbound => "INBOUND",
@@ -221,12 +221,12 @@ impl Explained<'_> {
     }
 
     /// A value by the event that is noted under its own name.
-    fn own(&self, name: &'static str, value: &str) -> Row {
+    fn own(&self, name: &'static str, value: &str) -> ValueRow {
         self.because(name, value, name)
     }
 
     /// A value by the event that is noted under `by`.
-    fn because(&self, name: &'static str, value: &str, by: &str) -> Row {
+    fn because(&self, name: &'static str, value: &str, by: &str) -> ValueRow {
         let mut row = plain(name, value, "");
         if let Some(because) = self.call.why.iter().find(|because| because.value == by) {
             row.by = Some((because.at, safe(&because.channel)));
@@ -242,7 +242,7 @@ impl Explained<'_> {
             .find(&record.pbx, record.trunk.as_deref()?)
     }
 
-    fn phone(&self) -> Row {
+    fn phone(&self) -> ValueRow {
         let phone = self
             .judged
             .record
@@ -262,7 +262,7 @@ impl Explained<'_> {
     }
 
     /// The lead, by the event where it was a variable's.
-    fn lead(&self) -> Row {
+    fn lead(&self) -> ValueRow {
         let record = &self.judged.record;
         let phone = record.client_phone.as_ref();
         let answer = self
@@ -286,8 +286,8 @@ impl Explained<'_> {
 }
 
 /// A value that no single event decided.
-fn plain(name: &'static str, value: &str, words: &str) -> Row {
-    Row {
+fn plain(name: &'static str, value: &str, words: &str) -> ValueRow {
+    ValueRow {
         name,
         value: value.to_owned(),
         by: None,

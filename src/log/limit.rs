@@ -44,11 +44,11 @@ struct Count {
 }
 
 /// The counts: no clock, no thread.
-struct Counts<K> {
+struct RepeatCounts<K> {
     kinds: HashMap<K, Count>,
 }
 
-impl<K: std::hash::Hash + Eq> Counts<K> {
+impl<K: std::hash::Hash + Eq> RepeatCounts<K> {
     fn new() -> Self {
         Self {
             kinds: HashMap::new(),
@@ -96,29 +96,29 @@ impl<K: std::hash::Hash + Eq> Counts<K> {
     }
 }
 
-struct Shared {
-    counts: Mutex<Told>,
+struct LimiterState {
+    counts: Mutex<SummaryLine>,
     say: Say,
 }
 
-struct Told {
-    counts: Counts<Identifier>,
+struct SummaryLine {
+    counts: RepeatCounts<Identifier>,
     /// The thread lives.
     telling: bool,
 }
 
 /// Lets ten lines of a kind through each second. Clones share their counts.
 #[derive(Clone)]
-pub struct LogLimit(Arc<Shared>);
+pub struct LogLimit(Arc<LimiterState>);
 
 impl LogLimit {
     /// `say` is told what was left out.
     pub fn new(say: Say) -> Self {
-        let told = Told {
-            counts: Counts::new(),
+        let told = SummaryLine {
+            counts: RepeatCounts::new(),
             telling: false,
         };
-        Self(Arc::new(Shared {
+        Self(Arc::new(LimiterState {
             counts: Mutex::new(told),
             say,
         }))
@@ -153,8 +153,8 @@ impl LogLimit {
     }
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Told> {
+impl LimiterState {
+    fn lock(&self) -> MutexGuard<'_, SummaryLine> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn ten_of_a_kind_are_said_in_a_second_and_the_others_counted() {
-        let (mut counts, begun) = (Counts::new(), Instant::now());
+        let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
         let at = |millis| begun + Duration::from_millis(millis);
         let taken = (0..1_000).filter(|n| counts.takes("flood", at(*n), words));
         assert_eq!(taken.count(), 10);
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn nothing_that_was_left_out_is_forgotten_while_nobody_says_it() {
-        let (mut counts, begun) = (Counts::new(), Instant::now());
+        let (mut counts, begun) = (RepeatCounts::new(), Instant::now());
         let mut said = 0;
         for second in 0..5 {
             for _ in 0..100 {

@@ -29,9 +29,9 @@ pub type LostLine = fn(u64) -> String;
 
 /// Takes lines from anywhere; clones share their thread.
 #[derive(Clone)]
-pub struct LogWriter(Arc<Shared>);
+pub struct LogWriter(Arc<WriterQueue>);
 
-struct Shared {
+struct WriterQueue {
     queue: Mutex<Queue>,
     filled: Condvar,
     emptied: Condvar,
@@ -40,7 +40,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    lines: VecDeque<Line>,
+    lines: VecDeque<LogLine>,
     bytes: usize,
     /// Lines taken so far, and those of them that have been written or refused.
     taken: u64,
@@ -53,7 +53,7 @@ struct Queue {
     stalled: bool,
 }
 
-struct Line {
+struct LogLine {
     bytes: Vec<u8>,
     /// Lines that were turned away before this one.
     lost_before: u64,
@@ -65,7 +65,7 @@ impl LogWriter {
     /// # Errors
     /// When the system gives no thread.
     pub fn start(out: impl io::Write + Send + 'static, says: LostLine) -> io::Result<Self> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(WriterQueue {
             queue: Mutex::default(),
             filled: Condvar::new(),
             emptied: Condvar::new(),
@@ -90,7 +90,7 @@ impl LogWriter {
         queue.taken += 1;
         let mine = queue.taken;
         let lost_before = std::mem::take(&mut queue.turned_away);
-        queue.lines.push_back(Line {
+        queue.lines.push_back(LogLine {
             bytes: line.to_vec(),
             lost_before,
         });
@@ -128,7 +128,7 @@ impl LogWriter {
     }
 }
 
-impl Shared {
+impl WriterQueue {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -139,7 +139,7 @@ impl Shared {
     }
 
     /// What comes next; the lines that were lost before it are in `unsaid` then.
-    fn next(&self, unsaid: &mut u64) -> Option<Line> {
+    fn next(&self, unsaid: &mut u64) -> Option<LogLine> {
         let mut queue = self.lock();
         while queue.lines.is_empty() && queue.turned_away == 0 {
             let filled = self.filled.wait(queue);
@@ -176,7 +176,7 @@ impl Shared {
         }
     }
 
-    fn done(&self, line: Option<Line>) {
+    fn done(&self, line: Option<LogLine>) {
         let mut queue = self.lock();
         queue.writing = None;
         if let Some(line) = line {

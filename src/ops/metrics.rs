@@ -82,12 +82,12 @@ pub struct Observed {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Book {
+struct BookLabels {
     book: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Request {
+struct RequestLabels {
     endpoint: String,
     verdict: String,
 }
@@ -98,7 +98,7 @@ struct State {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Source {
+struct SourceLabels {
     source: String,
 }
 
@@ -121,12 +121,12 @@ struct Webhook {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Reason {
+struct ReasonLabels {
     reason: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct Part {
+struct PartLabels {
     part: &'static str,
 }
 
@@ -142,8 +142,8 @@ struct Build {
 }
 
 /// What is not so now is shown as 0: a series that comes and goes is hard to watch.
-fn label(reason: &str) -> Reason {
-    Reason {
+fn label(reason: &str) -> ReasonLabels {
+    ReasonLabels {
         reason: reason.to_owned(),
     }
 }
@@ -204,12 +204,12 @@ fn classic(open: &str) -> String {
 }
 
 fn calls(all: &mut Registry, seen: &Observed) {
-    let books = Gauges::<Book>::default();
+    let books = Gauges::<BookLabels>::default();
     for (book, count) in seen.status.books.named() {
-        books.get_or_create(&Book { book }).set(signed(count));
+        books.get_or_create(&BookLabels { book }).set(signed(count));
     }
     all.register("calls", "Calls by where they stand", books);
-    let letters = Gauges::<Reason>::default();
+    let letters = Gauges::<ReasonLabels>::default();
     for reason in callbridge_model::Reason::ALL.map(callbridge_model::Reason::word) {
         let count = seen.dead_letters.get(reason).copied().unwrap_or(0);
         letters.get_or_create(&label(reason)).set(signed(count));
@@ -224,9 +224,9 @@ fn calls(all: &mut Registry, seen: &Observed) {
 }
 
 fn budget(all: &mut Registry, seen: &Observed) {
-    let requests = Counters::<Request>::default();
+    let requests = Counters::<RequestLabels>::default();
     for ((endpoint, verdict), count) in &seen.requests {
-        let labels = Request {
+        let labels = RequestLabels {
             endpoint: endpoint.clone(),
             verdict: verdict.clone(),
         };
@@ -256,7 +256,7 @@ fn budget(all: &mut Registry, seen: &Observed) {
         "From a request's first byte to its answer",
         request,
     );
-    let paused = Gauges::<Reason>::default();
+    let paused = Gauges::<ReasonLabels>::default();
     for reason in PAUSES {
         paused.get_or_create(&label(reason)).set(0);
     }
@@ -264,10 +264,12 @@ fn budget(all: &mut Registry, seen: &Observed) {
         paused.get_or_create(&label(&pause.reason)).set(1);
     }
     all.register("paused", "1 while nothing is sent, by reason", paused);
-    let failing = Gauges::<Part>::default();
+    let failing = Gauges::<PartLabels>::default();
     for part in TROUBLES {
         let fails = seen.status.troubles.iter().any(|it| it.part == part);
-        failing.get_or_create(&Part { part }).set(i64::from(fails));
+        failing
+            .get_or_create(&PartLabels { part })
+            .set(i64::from(fails));
     }
     let help = "1 while a part of the CRM fails and others do its work";
     all.register("failing", help, failing);
@@ -302,11 +304,17 @@ fn directory(all: &mut Registry, seen: &Observed) {
 
 fn sources(all: &mut Registry, seen: &Observed) {
     use callbridge_model::status::SourceState;
-    let (up, last) = (Gauges::<Source>::default(), Gauges::<Source>::default());
-    let told = Gauges::<Source>::default();
-    let (events, gaps) = (Counters::<Events>::default(), Counters::<Source>::default());
+    let (up, last) = (
+        Gauges::<SourceLabels>::default(),
+        Gauges::<SourceLabels>::default(),
+    );
+    let told = Gauges::<SourceLabels>::default();
+    let (events, gaps) = (
+        Counters::<Events>::default(),
+        Counters::<SourceLabels>::default(),
+    );
     for source in &seen.status.sources {
-        let label = Source {
+        let label = SourceLabels {
             source: source.name().to_owned(),
         };
         up.get_or_create(&label)
@@ -340,10 +348,10 @@ fn sources(all: &mut Registry, seen: &Observed) {
     );
     let help = "Arrival of the source's last event";
     all.register("source_last_event_timestamp_seconds", help, last);
-    let newest = Gauges::<Source>::default();
+    let newest = Gauges::<SourceLabels>::default();
     for gap in &seen.status.gaps {
         let source = seen.status.name_of(&gap.source).to_owned();
-        let gauge = newest.get_or_create(&Source { source });
+        let gauge = newest.get_or_create(&SourceLabels { source });
         gauge.set(gauge.get().max(gap.to));
     }
     let help = "End of the newest gap of a source, kept over restarts";

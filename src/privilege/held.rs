@@ -25,9 +25,9 @@ static PICTURE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Secrets that root has read, in the order of [`places`].
 #[derive(Debug)]
-pub struct Held(Vec<Option<Secret>>);
+pub struct ReadSecrets(Vec<Option<Secret>>);
 
-impl Held {
+impl ReadSecrets {
     /// Reads the secrets that only root can have put where they are: what another could have
     /// linked there is left for the folder's owner to read, by his own right.
     pub fn of(command: &mut Command) -> Self {

@@ -33,7 +33,7 @@ use crate::config::command::Command;
 use crate::failure::Failure;
 use callbridge_model::exit::Code;
 use callbridge_spool as spool;
-use held::Held;
+use held::ReadSecrets;
 use rustix::process::{Gid, Uid, geteuid};
 use rustix::thread::{
     CapabilitySet, CapabilitySets, set_capabilities, set_thread_groups, set_thread_res_gid,
@@ -43,7 +43,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::OnceLock;
-use way::{Way, walk};
+use way::{ResolvedPath, walk};
 
 /// The group of nobody (`nogroup`): that of root has rights to root's files.
 const GROUP_OF_NOBODY: u32 = 65_534;
@@ -91,7 +91,7 @@ pub fn step_down(command: &mut Command) -> Result<(), Failure> {
         let refused = spool::refuse_shared(&state);
         return refused.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error));
     }
-    let held = Held::of(command);
+    let held = ReadSecrets::of(command);
     held::listen(command);
     held::open_picture(command);
     if let Some(closed) = way.closed_to(owner) {
@@ -122,7 +122,7 @@ fn refused(words: String) -> Failure {
     Failure::new(Code::Configuration, words)
 }
 
-fn closed_way(way: &Way, closed: &Path, owner: Owner, error: &io::Error) -> Failure {
+fn closed_way(way: &ResolvedPath, closed: &Path, owner: Owner, error: &io::Error) -> Failure {
     refused(format!(
         "{} is user {}'s, to whom {} is closed, and root cannot make a way for him here ({error}): \
          run the command on the host, where root may mount, or open that folder (chmod o+x)",

@@ -5,7 +5,7 @@
 //! closed, and the state folder is mounted in it at its own path. Nobody else sees any of it, and
 //! it is gone with the process.
 
-use super::way::{Way, walk};
+use super::way::{ResolvedPath, walk};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
 use rustix::thread::UnshareFlags;
 use std::fs::Permissions;
@@ -17,7 +17,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where this root may not mount, as in most containers.
-pub fn open_through(closed: &Path, way: &Way) -> io::Result<()> {
+pub fn open_through(closed: &Path, way: &ResolvedPath) -> io::Result<()> {
     // Only the shared table of descriptors would make this unsafe; mounts alone are left here.
     #[expect(deprecated, reason = "its safe form serves for a namespace of mounts")]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;

@@ -39,7 +39,7 @@ impl Owner {
 
 /// What a path leads through, and where it ends.
 #[derive(Debug)]
-pub struct Way {
+pub struct ResolvedPath {
     /// The end, without links.
     pub path: PathBuf,
     /// Nothing is missing: else the end is the last folder that is there.
@@ -54,9 +54,9 @@ pub struct Way {
 ///
 /// # Errors
 /// The system's; [`ErrorKind::NotADirectory`] where something else stands there.
-pub fn walk(path: &Path) -> io::Result<Way> {
+pub fn walk(path: &Path) -> io::Result<ResolvedPath> {
     let path = std::path::absolute(path)?;
-    let mut way = Way {
+    let mut way = ResolvedPath {
         path: PathBuf::from("/"),
         whole: true,
         links: Vec::new(),
@@ -105,7 +105,7 @@ pub fn walk(path: &Path) -> io::Result<Way> {
     Ok(way)
 }
 
-impl Way {
+impl ResolvedPath {
     /// Of its end.
     ///
     /// # Errors

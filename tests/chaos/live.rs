@@ -1,7 +1,7 @@
 //! Calls that end while older ones wait.
 
 use crate::judge::seen::Seen;
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::recordings::{self, Recording};
 use crate::stage::Scene;
 use callbridge_model::Status;
@@ -14,7 +14,7 @@ fn just_now() -> Recording {
 
 #[tokio::test]
 async fn a_live_call_over_ami_goes_before_the_backlog_that_drains() {
-    let pbx = Pbx::ami().await;
+    let pbx = FakePbx::ami().await;
     let mut scene = Scene::set("live and backlog", &["--rate=12/2s"]).await;
     let secret = scene.place.write("secret", pbx::SECRET);
     scene.flag(&format!(

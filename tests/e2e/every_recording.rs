@@ -3,7 +3,7 @@
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
 use crate::expected::Expected;
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS};
 use callbridge_sandbox::Server;
@@ -90,7 +90,7 @@ async fn calls_that_all_take_place_at_the_same_time_come_out_as_they_do_one_by_o
 async fn calls_told_by_two_lines_and_then_once_more_are_journaled_once() {
     let mut scenes = Scene::each(recordings::all()).await;
     let scene = scenes.swap_remove(0);
-    let (ami, socket) = (Pbx::ami().await, Pbx::websocket().await);
+    let (ami, socket) = (FakePbx::ami().await, FakePbx::websocket().await);
     let secret = scene.place.write("secret", pbx::SECRET);
     let second = format!("--source=ami://bridge@{}?secret-file={secret}", ami.addr());
     let flags = [second.as_str(), TRUNKS[0], TRUNKS[1]];
@@ -119,7 +119,7 @@ async fn calls_told_by_two_lines_and_then_once_more_are_journaled_once() {
 async fn every_recording_told_over_a_websocket_is_journaled_as_it_took_place() {
     let scenes = Scene::each(recordings::all()).await;
     join_all(scenes.into_iter().map(async |scene| {
-        let pbx = Pbx::websocket().await;
+        let pbx = FakePbx::websocket().await;
         let source = format!("--source=ws://{}/", pbx.addr());
         let program = scene.run(&source, &TRUNKS);
         pbx.logged_in(1).await;
@@ -141,7 +141,7 @@ async fn every_recording_told_over_a_websocket_is_journaled_as_it_took_place() {
 async fn every_recording_told_over_ami_with_an_md5_login_is_journaled_as_it_took_place() {
     let scenes = Scene::each(recordings::all()).await;
     join_all(scenes.into_iter().map(async |scene| {
-        let pbx = Pbx::ami().await;
+        let pbx = FakePbx::ami().await;
         let secret = scene.place.write("secret", pbx::SECRET);
         let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
         let program = scene.run(&source, &TRUNKS);

@@ -2,7 +2,7 @@
 
 use crate::crm::{self, RATE_FLAG};
 use crate::operations;
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::TRUNKS;
 use crate::wait::{soon, until};
@@ -49,7 +49,7 @@ async fn connect(from: Ipv4Addr, addr: SocketAddr) -> TcpStream {
 
 #[tokio::test]
 async fn three_hundred_half_requests_take_nothing_from_the_program_and_end_by_themselves() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let secret = place.write("secret", pbx::SECRET);
     let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
     let flags = [&source, TRUNKS[0], RATE_FLAG, "--listen=127.0.0.1:0"];

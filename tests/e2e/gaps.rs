@@ -1,7 +1,7 @@
 //! Does every call reach the journal once and right, when the line to the PBX is really cut?
 
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording};
 use callbridge_model::Status;
@@ -19,7 +19,7 @@ fn trunk(place: &Place) -> String {
     format!("--trunk=city=PJSIP/city,country=UZ,strip=9,lead=csv:{leads}")
 }
 
-fn ami(place: &Place, pbx: &Pbx) -> String {
+fn ami(place: &Place, pbx: &FakePbx) -> String {
     let secret = place.write("secret", pbx::SECRET);
     format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
 }
@@ -43,7 +43,7 @@ async fn ends_right(place: &Place, crm: &Server, mut program: Program, calls: &[
 
 #[tokio::test]
 async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_catch_up_file() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     place.write("cel.csv", "");
     let flags = [
         ami(&place, &pbx),
@@ -78,7 +78,7 @@ async fn calls_that_end_in_a_gap_lie_in_it_or_begin_in_it_are_filled_from_the_ca
 
 #[tokio::test]
 async fn calls_that_end_in_a_gap_or_lie_in_it_are_filled_from_a_file_of_cdrs() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let file = place.write("Master.csv", "");
     let flags = [
         ami(&place, &pbx),
@@ -105,7 +105,7 @@ async fn calls_that_end_in_a_gap_or_lie_in_it_are_filled_from_a_file_of_cdrs() {
 
 #[tokio::test]
 async fn a_call_cut_by_a_kill_is_whole_by_the_catch_up_file_though_nobody_heard_its_end() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     place.write("cel.csv", "");
     let flags = [
         ami(&place, &pbx),
@@ -130,7 +130,7 @@ async fn a_call_cut_by_a_kill_is_whole_by_the_catch_up_file_though_nobody_heard_
 
 #[tokio::test]
 async fn without_a_file_a_call_that_the_pbx_lists_no_more_is_a_letter_that_can_be_sent() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let flags = [ami(&place, &pbx), trunk(&place), RATE_FLAG.to_owned()];
     let mut program = place.run(&crm.url(), &flags);
     pbx.logged_in(1).await;
@@ -164,7 +164,7 @@ async fn without_a_file_a_call_that_the_pbx_lists_no_more_is_a_letter_that_can_b
 /// The lead stands in a channel variable, which no line of CDRs has.
 #[tokio::test]
 async fn a_letter_that_cdrs_complete_later_keeps_the_lead_that_its_events_knew() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let alone = [
         ami(&place, &pbx),
         recordings::TRUNKS[0].to_owned(),
@@ -202,7 +202,7 @@ async fn a_letter_that_cdrs_complete_later_keeps_the_lead_that_its_events_knew()
 
 #[tokio::test]
 async fn a_websocket_is_sent_nothing_and_its_gap_is_filled_from_the_file_as_well() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::websocket().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::websocket().await);
     place.write("cel.csv", "");
     let source = format!("--source=ws://{}/", pbx.addr());
     let flags = [

@@ -2,7 +2,7 @@
 
 use crate::crm::{self, RATE_FLAG};
 use crate::operations::metrics;
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
 use callbridge_model::status::{Kind, Lacking, SourceState, Status, Verdict};
@@ -11,12 +11,12 @@ use callbridge_sandbox::Server;
 struct Stage {
     place: Place,
     _crm: Server,
-    pbx: Pbx,
+    pbx: FakePbx,
     program: Program,
 }
 
 impl Stage {
-    async fn start(pbx: Pbx) -> Self {
+    async fn start(pbx: FakePbx) -> Self {
         let (place, crm) = (Place::new(), crm::start().await);
         let secret = place.write("secret", pbx::SECRET);
         let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
@@ -67,7 +67,7 @@ fn lacks(status: &Status) -> Vec<Lacking> {
 
 #[tokio::test]
 async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
-    let mut stage = Stage::start(Pbx::ami().await).await;
+    let mut stage = Stage::start(FakePbx::ami().await).await;
     let connected = |it: &Status| it.sources[0].state == SourceState::Connected;
     let status = stage
         .program
@@ -92,7 +92,7 @@ async fn a_line_is_connected_until_an_event_proves_that_it_is_up() {
 
 #[tokio::test]
 async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
-    let pbx = Pbx::ami().await;
+    let pbx = FakePbx::ami().await;
     pbx.hides_boot();
     let list = "Response: Success\nActionID: {id}\nEventList: start\n\n\
                 Event: CoreShowChannelsComplete\nActionID: {id}\n\n";
@@ -125,7 +125,7 @@ async fn an_account_without_rights_is_logged_once_and_waits_for_a_person() {
 
 #[tokio::test]
 async fn events_without_times_and_without_the_variable_of_the_leads_are_named() {
-    let mut stage = Stage::start(Pbx::ami().await).await;
+    let mut stage = Stage::start(FakePbx::ami().await).await;
     let names = [
         "inbound_answered",
         "outbound_answered",

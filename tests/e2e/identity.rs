@@ -1,7 +1,7 @@
 //! Is one PBX known by one name from one machine, and are two never known by the same?
 
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, Recording, TRUNKS};
 use callbridge_intake::machine::VARIABLE;
@@ -15,7 +15,7 @@ fn machine(place: &Place) -> String {
 }
 
 /// A PBX's source.
-fn source(place: &Place, pbx: &Pbx) -> String {
+fn source(place: &Place, pbx: &FakePbx) -> String {
     let secret = place.write("secret", pbx::SECRET);
     format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr())
 }
@@ -40,13 +40,13 @@ fn call() -> Recording {
     recordings::one("inbound_answered").moved_to(now - 300)
 }
 
-async fn tell(pbx: &Pbx, call: &Recording) {
+async fn tell(pbx: &FakePbx, call: &Recording) {
     pbx.say(&call.events().collect::<Vec<_>>().concat()).await;
 }
 
 #[tokio::test]
 async fn the_same_flags_in_two_states_give_a_call_one_uuid() {
-    let (place, pbx) = (Place::new(), Pbx::ami().await);
+    let (place, pbx) = (Place::new(), FakePbx::ami().await);
     let source = source(&place, &pbx);
     let (call, mut seen) = (call(), Vec::new());
     for (n, state) in [(1, "by-hand"), (2, "service")] {
@@ -67,7 +67,7 @@ async fn two_branches_behind_tunnels_of_one_machine_never_share_a_uuid() {
     let (place, crm) = (Place::new(), crm::start().await);
     let call = call();
     for state in ["east", "west"] {
-        let pbx = Pbx::ami().await;
+        let pbx = FakePbx::ami().await;
         let flags = [&*source(&place, &pbx), TRUNKS[0], RATE_FLAG];
         let mut program = start(&place, &crm, state, &flags);
         pbx.logged_in(1).await;
@@ -80,7 +80,7 @@ async fn two_branches_behind_tunnels_of_one_machine_never_share_a_uuid() {
 
 #[tokio::test]
 async fn a_state_keeps_the_id_it_has_under_other_trunks_and_without_a_machines_id() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = source(&place, &pbx);
     let program = start(&place, &crm, "state", &[&source, TRUNKS[0], RATE_FLAG]);
     pbx.logged_in(1).await;
@@ -108,7 +108,7 @@ async fn named(mut program: Program) -> String {
 
 #[tokio::test]
 async fn a_second_daemon_on_the_source_is_named_by_both_until_it_ends() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let source = source(&place, &pbx);
     let mut first = start(&place, &crm, "first", &[&source, TRUNKS[0], RATE_FLAG]);
     pbx.logged_in(1).await;

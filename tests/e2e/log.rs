@@ -3,7 +3,7 @@
 use crate::broker::{self, Broker};
 use crate::calls::{Call, recording};
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
 use callbridge_model::Status;
@@ -52,7 +52,7 @@ async fn the_log_begins_with_what_runs_and_has_no_empty_field() {
 
 #[tokio::test]
 async fn a_reconnect_is_one_line_that_names_the_gap_and_the_reason() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let secret = place.write("secret", pbx::SECRET);
     let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
     let mut program = place.run(&crm.url(), &[&source, TRUNKS[0], RATE_FLAG]);

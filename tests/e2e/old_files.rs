@@ -3,7 +3,7 @@
 
 use crate::crm::{self, RATE_FLAG};
 use crate::expected::Expected;
-use crate::pbx::{self, Pbx, Release};
+use crate::pbx::{self, FakePbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, LEADS, Recording};
 use callbridge_model::Status;
@@ -59,7 +59,7 @@ fn whole_or_incomplete(calls: &[Recording], letters: &[serde_json::Value]) -> Ve
 /// The line is cut in the middle of the first call, the second lies in the gap, the third begins
 /// in it; the PBX's file of CEL fills the gap.
 async fn cut((release, names): Calls) -> (Place, Server, [Recording; 3]) {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(Release::V11);
     let secret = place.write("secret", pbx::SECRET);
     let file = place.write("cel.csv", "");

@@ -2,7 +2,7 @@
 
 use crate::agents;
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx, Release};
+use crate::pbx::{self, FakePbx, Release};
 use crate::program::Place;
 use crate::recordings::{self, Recording};
 use callbridge_model::Status;
@@ -45,7 +45,7 @@ fn told(name: &str) -> Vec<Recording> {
 
 /// Every recording of a release, told by a manager of it.
 async fn hears(name: &str, release: Release) {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(release);
     pbx.lists_no_channels();
     let secret = place.write("secret", pbx::SECRET);
@@ -67,7 +67,7 @@ async fn hears(name: &str, release: Release) {
 }
 
 /// How often these were asked for.
-fn asked(pbx: &Pbx, action: &str) -> usize {
+fn asked(pbx: &FakePbx, action: &str) -> usize {
     let asked = pbx.asked().into_iter();
     asked.filter(|it| it.starts_with(action)).count()
 }
@@ -84,7 +84,7 @@ async fn every_recording_is_journaled_from_a_manager_that_treats_filters_as_its_
 
 #[tokio::test]
 async fn a_filter_that_lets_nothing_through_is_found_named_and_done_without_on_a_silent_pbx() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     pbx.is_of(Release::Mute);
     pbx.lists_no_channels();
     let secret = place.write("secret", pbx::SECRET);

@@ -1,7 +1,7 @@
 //! What monitors, scripts and systemd see.
 
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, TRUNKS};
 use crate::wait::{soon, until};
@@ -133,7 +133,7 @@ fn prometheus_takes(metrics: &str) {
 
 #[tokio::test]
 async fn it_is_ready_once_each_source_was_up_and_stays_so_while_paused() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     crm.admin(|core, now| core.revoke_all(now));
     let wrong = place.write("secret", "not the secret");
     let source = format!("--source=ami://bridge@{}?secret-file={wrong}", pbx.addr());

@@ -1,7 +1,7 @@
 //! The program under test: the real binary with a folder of its own.
 
 use crate::wait::{soon, until};
-use callbridge::control::{Ask, Reply, socket};
+use callbridge::control::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -252,10 +252,15 @@ impl Program {
 
     /// As `status --json` has it, asked through its socket; `None` before it listens.
     pub async fn status(&self) -> Option<Status> {
-        let mut replies = socket::ask(&self.state, &Ask::Status).await.ok()??;
+        let mut replies = socket::ask(&self.state, &ControlRequest::Status)
+            .await
+            .ok()??;
         match replies.next().await.ok()?? {
-            Reply::Item(status) => serde_json::from_value(status).ok(),
-            Reply::Zone(_) | Reply::Ready | Reply::End { .. } | Reply::Error { .. } => None,
+            ControlReply::Item(status) => serde_json::from_value(status).ok(),
+            ControlReply::Zone(_)
+            | ControlReply::Ready
+            | ControlReply::End { .. }
+            | ControlReply::Error { .. } => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, TRUNKS};
 use crate::wait::until;
@@ -103,7 +103,7 @@ fn the_search_finds_a_secret_in_every_form() {
 
 /// Two sources with their secrets, the same two with a wrong one, a broker for letters, and a log
 /// of everything.
-fn flags(place: &Place, pbx: &Pbx, broker: &Broker) -> Vec<String> {
+fn flags(place: &Place, pbx: &FakePbx, broker: &Broker) -> Vec<String> {
     let ami = place.write("ami-secret", pbx::SECRET);
     let amqp = place.write("amqp-secret", broker::SECRET);
     let wrong = place.write("wrong-secret", "a wrong password");
@@ -172,7 +172,7 @@ fn assert_no_dumps(pid: u32) {
 
 #[tokio::test]
 async fn no_secret_is_in_logs_at_trace_status_metrics_state_or_the_command_line() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let broker = Broker::shared();
     broker.declare(QUEUE).await;
     broker.declare(LETTERS).await;
@@ -281,7 +281,7 @@ async fn what_the_program_makes_is_for_its_user_alone_whatever_the_umask() {
 
 #[test]
 fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
-    use callbridge::config::command::{Asked, read};
+    use callbridge::config::command::{CommandLine, read};
     use callbridge_model::environment::Environment;
     let place = Place::new();
     let environment = Environment::of([
@@ -302,7 +302,7 @@ fn a_configuration_in_debug_or_in_a_panic_holds_no_secret() {
         &format!("--state={}", place.path("state")),
     ];
     let asked = read(arguments.map(std::ffi::OsString::from), &environment).expect("good flags");
-    let Asked::Command(command) = &asked else {
+    let CommandLine::Command(command) = &asked else {
         panic!("no command");
     };
     let shown = format!("{command:?} {command:#?}");

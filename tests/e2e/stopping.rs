@@ -2,7 +2,7 @@
 
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program, preload};
 use crate::proxy::Proxy;
 use crate::recordings::{self, TRUNKS};
@@ -85,7 +85,7 @@ async fn a_second_signal_ends_it_at_once_and_nothing_is_lost() {
 
 #[tokio::test]
 async fn it_stops_in_time_while_a_source_floods_and_a_broker_hangs() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let broker = Broker::shared();
     for queue in ["flooded", "flooded-letters"] {
         broker.declare(queue).await;

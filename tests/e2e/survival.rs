@@ -2,7 +2,7 @@
 
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::wait::until;
@@ -31,7 +31,7 @@ fn cut_call() -> (Recording, Recording) {
 
 #[tokio::test]
 async fn a_call_cut_by_a_kill_on_an_ami_line_is_whole_when_its_second_half_comes() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
     let secret = place.write("secret", pbx::SECRET);
     let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());
     let flags = [&source, TRUNKS[0], RATE_FLAG];
@@ -58,7 +58,7 @@ async fn a_call_cut_by_a_kill_on_an_ami_line_is_whole_when_its_second_half_comes
 
 #[tokio::test]
 async fn a_line_that_breaks_in_mid_call_is_counted_as_a_gap_and_the_call_goes_on_after_it() {
-    let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::websocket().await);
+    let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::websocket().await);
     let source = format!("--source=ws://{}/", pbx.addr());
     let (call, _) = cut_call();
     let frames: Vec<&[u8]> = call.frames().collect();

@@ -3,7 +3,7 @@
 use crate::broker::{self, Broker};
 use crate::crm::{self, RATE_FLAG};
 use crate::mounts::{SmallDisk, inside};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program};
 use crate::recordings::{self, LEADS, Recording, TRUNKS, in_a_row};
 use crate::wait::until;
@@ -92,14 +92,14 @@ struct Line {
     disk: SmallDisk,
     place: Place,
     crm: Server,
-    pbx: Pbx,
+    pbx: FakePbx,
     program: Program,
     calls: Vec<Recording>,
 }
 
 impl Line {
     async fn in_use(calls: usize) -> Self {
-        let (place, crm, pbx) = (Place::new(), crm::start().await, Pbx::ami().await);
+        let (place, crm, pbx) = (Place::new(), crm::start().await, FakePbx::ami().await);
         let disk = SmallDisk::at(place.at("state"), 32 << 10);
         let secret = place.write("secret", pbx::SECRET);
         let source = format!("--source=ami://bridge@{}?secret-file={secret}", pbx.addr());

@@ -2,7 +2,7 @@
 //! and what cannot be read ends with the code that scripts rely on.
 
 use crate::told;
-use callbridge::config::command::{Asked, Command as Checked, read};
+use callbridge::config::command::{Command as Checked, CommandLine, read};
 use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -54,8 +54,8 @@ fn explained(arguments: &[&str]) -> Vec<Value> {
         .chain(arguments)
         .map(OsString::from);
     let command = match read(all, &environment).expect("good flags") {
-        Asked::Command(command) => *command,
-        Asked::Show(text) => panic!("{text}"),
+        CommandLine::Command(command) => *command,
+        CommandLine::Show(text) => panic!("{text}"),
     };
     let Checked::Explain(explain) = command else {
         panic!("{command:?}")

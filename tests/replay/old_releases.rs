@@ -4,7 +4,7 @@
 //! left empty. It is never wrong.
 
 use crate::told;
-use callbridge::config::command::{Asked, Command, read};
+use callbridge::config::command::{Command, CommandLine, read};
 use callbridge_model::environment::Environment;
 use callbridge_testbed::agents;
 use serde_json::Value;
@@ -138,8 +138,8 @@ fn explain(source: &str, file: &Path, more: &[&str]) -> String {
     }
     let environment = Environment::default();
     let command = match read(all, &environment).expect("good flags") {
-        Asked::Command(command) => *command,
-        Asked::Show(text) => panic!("{text}"),
+        CommandLine::Command(command) => *command,
+        CommandLine::Show(text) => panic!("{text}"),
     };
     let Command::Explain(explain) = command else {
         panic!("{command:?}")

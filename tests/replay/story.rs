@@ -1,7 +1,7 @@
 //! `explain --call` and `--picture`, run as a program over every recording: what happened in a
 //! call, in text, as JSON and drawn.
 
-use callbridge::config::command::{Asked, Command as Checked, read};
+use callbridge::config::command::{Command as Checked, CommandLine, read};
 use callbridge_model::environment::Environment;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -47,8 +47,8 @@ fn told_as(format: &str, arguments: &[&str]) -> Result<String, String> {
     let all = ["callbridge", "explain", format];
     let all = all.iter().chain(arguments).map(OsString::from);
     let command = match read(all, &environment).expect("good flags") {
-        Asked::Command(command) => *command,
-        Asked::Show(text) => panic!("{text}"),
+        CommandLine::Command(command) => *command,
+        CommandLine::Show(text) => panic!("{text}"),
     };
     let Checked::Explain(explain) = command else {
         panic!("{command:?}")

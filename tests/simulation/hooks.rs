@@ -5,7 +5,7 @@ use crate::way::Event;
 use crate::world::World;
 use callbridge_call::EventTime;
 use callbridge_model::secret::Secret;
-use callbridge_sandbox::webhook::{Config, Dispatch, Outcome};
+use callbridge_sandbox::webhook::{AttemptOutcome, Config, Dispatch};
 use callbridge_spool::{Delivered, Done, Op};
 use callbridge_webhook::headers::Headers;
 use callbridge_webhook::judge::{Bench, Judged, judge};
@@ -106,8 +106,8 @@ impl World {
         let through =
             !(hooks.cut || hooks.down || hooks.broken > 0 && hooks.dice.chance(hooks.broken));
         let outcome = match through {
-            true => Outcome::Status(self.received(dispatch)),
-            false => Outcome::Broken("connection refused".to_owned()),
+            true => AttemptOutcome::Status(self.received(dispatch)),
+            false => AttemptOutcome::Broken("connection refused".to_owned()),
         };
         self.log.event(
             self.truth,

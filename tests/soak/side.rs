@@ -8,7 +8,7 @@ use crate::gauge::{self, Sample, Size, Windows};
 use crate::judge::fault::WEATHER;
 use crate::judge::rules::{self, Law};
 use crate::judge::{Judge, purposes, truth};
-use crate::pbx::{self, Pbx};
+use crate::pbx::{self, FakePbx};
 use crate::program::{Place, Program, TOKEN};
 use crate::recordings::{self, Recording, TRUNKS};
 use crate::spool;
@@ -59,7 +59,11 @@ impl Side {
         let place = Place::new();
         let queue = format!("soak-{name}");
         broker.declare(&queue).await;
-        let pbx = if live { Some(Pbx::ami().await) } else { None };
+        let pbx = if live {
+            Some(FakePbx::ami().await)
+        } else {
+            None
+        };
         let first = match &pbx {
             Some(pbx) => {
                 let secret = place.write("secret", pbx::SECRET);

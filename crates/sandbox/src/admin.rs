@@ -42,7 +42,8 @@ const PAT_SECONDS_MAX: i64 = 365 * 86_400;
 /// Most records added by one request.
 const RECORDS_MAX: u64 = 10_000;
 
-pub(super) type Answer = Result<Value, String>;
+pub(crate) type AdminAnswer = Result<Value, String>;
+pub(crate) type JsonFields = Map<String, Value>;
 
 /// Answers a path below `/sandbox/`.
 pub(super) fn answer(
@@ -99,7 +100,7 @@ fn administer(
     now: EventTime,
     act: &str,
     fields: &Map<String, Value>,
-) -> Answer {
+) -> AdminAnswer {
     let done = || Ok(json!({ "done": act }));
     match act {
         "leads" => {
@@ -180,7 +181,7 @@ fn change_leads(core: &mut Sandbox, now: EventTime, add: &[i64], remove: &[i64])
 }
 
 /// The clock goes ahead only: what happened cannot be ahead of now.
-fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {
+fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> AdminAnswer {
     let ahead = whole(fields, "aheadSec")?.ok_or("`aheadSec` is missing")?;
     let before = core.ahead().as_secs();
     let ahead = u64::try_from(ahead).ok().filter(|&ahead| ahead >= before);
@@ -191,7 +192,7 @@ fn set_clock(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) ->
     Ok(json!({ "now": now.floor_seconds(), "aheadSec": ahead }))
 }
 
-fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Answer {
+fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> AdminAnswer {
     let value = match text(fields, "issue")? {
         Some(value) => value.to_owned(),
         None => token_gen::mint(core, "svc_pat_"),
@@ -206,7 +207,7 @@ fn issue(core: &mut Sandbox, now: EventTime, fields: &Map<String, Value>) -> Ans
     Ok(json!({ "token": value }))
 }
 
-fn set_faults(core: &mut Sandbox, request: &Request) -> Answer {
+fn set_faults(core: &mut Sandbox, request: &Request) -> AdminAnswer {
     let words = String::from_utf8_lossy(&request.body);
     match faults::parse(&words) {
         Ok((rules, shapes)) => {

@@ -1,20 +1,20 @@
 //! Reading a JSON body: fields taken one by one, each of its type; what was wrong (§7.5).
 
-use super::envelope::{FieldError, Reason, Refusal};
+use super::envelope::{FieldError, Refusal, RefusalReason};
 use serde_json::{Map, Value};
 
 /// Before it nothing of ours happened: 2000-01-01.
 pub(super) const EPOCH_MIN: i64 = 946_684_800;
 
 /// The fields of a body not yet taken, and what was found wrong.
-pub(super) struct Fields {
+pub(super) struct BodyFields {
     pub(super) map: Map<String, Value>,
     pub(super) errors: Vec<FieldError>,
     /// Stands before each name in an error: `contacts[0].`
     prefix: String,
 }
 
-impl Fields {
+impl BodyFields {
     pub(super) const fn new(map: Map<String, Value>) -> Self {
         Self {
             map,
@@ -31,7 +31,7 @@ impl Fields {
         }
     }
 
-    pub(super) fn refuse(&mut self, field: &str, reason: Reason) {
+    pub(super) fn refuse(&mut self, field: &str, reason: RefusalReason) {
         self.errors.push(FieldError {
             field: format!("{}{field}", self.prefix),
             reason,
@@ -84,14 +84,14 @@ impl Fields {
 
     pub(super) fn required<T>(&mut self, name: &str, value: Option<T>) -> Option<T> {
         if value.is_none() {
-            self.refuse(name, Reason::NotNull);
+            self.refuse(name, RefusalReason::NotNull);
         }
         value
     }
 
     pub(super) fn check_phone(&mut self, name: &str, phone: &str) {
         if !is_phone(phone) {
-            self.refuse(name, Reason::ValidPhone);
+            self.refuse(name, RefusalReason::ValidPhone);
         }
     }
 

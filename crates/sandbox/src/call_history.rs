@@ -1,7 +1,7 @@
 //! `POST call-history`: the synchronous rules (§2.6, §4.5, §7.5).
 
-use super::body::{EPOCH_MIN, Fields};
-use super::envelope::{Reason, Refusal, json_object};
+use super::body::{BodyFields, EPOCH_MIN};
+use super::envelope::{Refusal, RefusalReason, json_object};
 use super::journal::{PREFIX, Submission};
 use callbridge_call::EventTime;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub fn read(
     now: EventTime,
     ahead_max: Duration,
 ) -> Result<(Submission, Vec<String>), Refusal> {
-    let mut fields = Fields::new(json_object(body)?);
+    let mut fields = BodyFields::new(json_object(body)?);
     let lead_id = fields.integer("leadId", i64::MAX)?;
     let employee_id = fields.integer("employeeId", i64::MAX)?;
     let uuid = fields.text("uuid")?;
@@ -76,7 +76,7 @@ pub fn read(
         fields.check_phone(name, phone);
     }
     if talk.is_some_and(|talk| talk < 0) {
-        fields.refuse(&names.talk, Reason::Min);
+        fields.refuse(&names.talk, RefusalReason::Min);
     }
     let lead_id = fields.required("leadId", lead_id);
     let uuid = fields.required("uuid", uuid);
@@ -140,19 +140,19 @@ fn is_derived(key: &str) -> bool {
     DERIVED.contains(&plain.to_ascii_lowercase().as_str())
 }
 
-fn check_uuid(fields: &mut Fields, uuid: Option<&str>) {
+fn check_uuid(fields: &mut BodyFields, uuid: Option<&str>) {
     let Some(uuid) = uuid else { return };
     if uuid.trim().is_empty() {
-        fields.refuse("uuid", Reason::NotBlank);
+        fields.refuse("uuid", RefusalReason::NotBlank);
     }
     if uuid.encode_utf16().count() > UUID_LENGTH_MAX {
-        fields.refuse("uuid", Reason::Length);
+        fields.refuse("uuid", RefusalReason::Length);
     }
 }
 
-fn check_epoch(fields: &mut Fields, at: Option<i64>, now: EventTime, ahead_max: Duration) {
+fn check_epoch(fields: &mut BodyFields, at: Option<i64>, now: EventTime, ahead_max: Duration) {
     let latest = now.plus(ahead_max).floor_seconds().get();
     if at.is_some_and(|at| at < EPOCH_MIN || at > latest) {
-        fields.refuse("startedAt", Reason::ValidEpochSec);
+        fields.refuse("startedAt", RefusalReason::ValidEpochSec);
     }
 }

@@ -1,7 +1,7 @@
 //! How a client behaves after a refusal (§7.7): what it may not repeat, and how soon.
 
 use super::envelope::{Delivery, Request, Response};
-use super::repeats::{End, Repeat, Repeats};
+use super::repeats::{Repeat, Repeats, RequestEnd};
 use super::routes::Endpoint;
 use super::token::TokenKey;
 use super::window::Rate;
@@ -21,7 +21,7 @@ const NAMESPACE: uuid::Uuid = uuid::Uuid::from_u128(0x1c7e_90f2_4a36_4d7f_8b1d_5
 type ConnectionKey = (i64, Option<i64>);
 
 #[derive(Clone, Copy, Debug)]
-struct Refused {
+struct RefusedRequest {
     first: EventTime,
     last: EventTime,
 }
@@ -29,9 +29,9 @@ struct Refused {
 /// What was refused so far.
 #[derive(Clone, Debug, Default)]
 pub struct ClientRules {
-    dead_tokens: BTreeMap<TokenKey, Refused>,
-    denied: BTreeMap<(TokenKey, Endpoint), Refused>,
-    missing: BTreeMap<uuid::Uuid, Refused>,
+    dead_tokens: BTreeMap<TokenKey, RefusedRequest>,
+    denied: BTreeMap<(TokenKey, Endpoint), RefusedRequest>,
+    missing: BTreeMap<uuid::Uuid, RefusedRequest>,
     bodies: BTreeSet<(Endpoint, uuid::Uuid)>,
     repeats: Repeats,
     /// Counted requests of each connection (company, public application) within a window's length,
@@ -134,10 +134,10 @@ impl ClientRules {
         own: bool,
     ) {
         let end = match (response.status, response.delivery) {
-            (_, Delivery::Lost) => End::Lost,
-            (500..=599, _) if !own => End::Failed,
-            (200..=299, _) => End::Passed,
-            _ => End::Other,
+            (_, Delivery::Lost) => RequestEnd::Lost,
+            (500..=599, _) if !own => RequestEnd::Failed,
+            (200..=299, _) => RequestEnd::Passed,
+            _ => RequestEnd::Other,
         };
         self.repeats.ended(endpoint, fingerprint(request), now, end);
     }
@@ -161,13 +161,13 @@ fn fingerprint(request: &Request) -> uuid::Uuid {
 }
 
 fn too_soon<K: Ord>(
-    refused: &mut BTreeMap<K, Refused>,
+    refused: &mut BTreeMap<K, RefusedRequest>,
     key: K,
     now: EventTime,
 ) -> Option<Duration> {
     let entry = match refused.entry(key) {
         std::collections::btree_map::Entry::Vacant(vacant) => {
-            vacant.insert(Refused {
+            vacant.insert(RefusedRequest {
                 first: now,
                 last: now,
             });
@@ -177,7 +177,7 @@ fn too_soon<K: Ord>(
     };
     let (since_first, since_last) = (now.since(entry.first), now.since(entry.last));
     if since_last >= APART_MIN {
-        *entry = Refused {
+        *entry = RefusedRequest {
             first: now,
             last: now,
         };

@@ -4,7 +4,7 @@
 use super::client_rules::ClientRules;
 use super::config::Settings;
 use super::faults::{Dice, Faults, Rule};
-use super::journal::{Journal, Record, Write};
+use super::journal::{Journal, PendingWrite, Record};
 use super::lead::{LeadChange, Leads};
 use super::oauth::{self, OAuthState};
 use super::routes::Endpoint;
@@ -52,7 +52,7 @@ pub enum Change {
         token: TokenKey,
     },
     /// A write was accepted.
-    Accepted(Box<Write>),
+    Accepted(Box<PendingWrite>),
     /// A record that came another way.
     Added(Box<Record>),
     /// Something about leads.
@@ -62,9 +62,9 @@ pub enum Change {
     /// A client broke the document.
     Broken(Violation),
     /// Something about webhooks.
-    Webhook(Box<webhook::Change>),
+    Webhook(Box<webhook::WebhookChange>),
     /// Something of OAuth: applications, connections, codes, refresh tokens.
-    Oauth(Box<oauth::Change>),
+    Oauth(Box<oauth::OAuthChange>),
 }
 
 /// A change and its moment.

@@ -4,7 +4,7 @@ use super::answer::Caller;
 use super::core::{Change, Sandbox};
 use super::envelope::{Refusal, Request, Success};
 use super::faults::Action;
-use super::journal::{Earlier, STATUS_KEPT, Status, Submission, WRITES_MAX, Write};
+use super::journal::{Earlier, PendingWrite, STATUS_KEPT, Status, Submission, WRITES_MAX};
 use super::token;
 use super::violations::ViolationKind;
 use super::{call_history, filter};
@@ -48,7 +48,7 @@ pub(super) fn submit(
     if let Some(earlier) = sandbox.journal.earlier(company, &call) {
         judge_repeat(sandbox, now, &call, &earlier);
     }
-    let write = Write {
+    let write = PendingWrite {
         request_id: request_id.clone(),
         company,
         token: caller.key,

@@ -166,13 +166,13 @@ pub struct FieldError {
     /// The field's name as sent.
     pub field: String,
     /// `NOT_NULL`, `MAX`…
-    pub reason: Reason,
+    pub reason: RefusalReason,
 }
 
 /// The reasons of §7.5.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-pub enum Reason {
+pub enum RefusalReason {
     /// Required.
     NotNull,
     /// Must not be an empty string.

@@ -2,8 +2,8 @@
 
 use super::envelope::{BODY_BYTES_MAX, Delivery, Request, Response, Role};
 use super::error::Error;
-use super::line::{Cuttable, Line};
-use super::server::Shared;
+use super::line::{CloseSignal, Cuttable};
+use super::server::SharedSandbox;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, State};
 use axum::http::{HeaderValue, header};
@@ -19,7 +19,7 @@ const SLOW_PIECES: usize = 8;
 
 #[derive(Clone)]
 struct Shell {
-    shared: Shared,
+    shared: SharedSandbox,
     role: Role,
     closing: watch::Receiver<bool>,
 }
@@ -31,7 +31,7 @@ struct Shell {
 /// The listener ended.
 pub async fn serve<L>(
     listener: L,
-    shared: Shared,
+    shared: SharedSandbox,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Error>
 where
@@ -47,7 +47,7 @@ where
 /// The listener ended.
 pub async fn serve_as<L>(
     listener: L,
-    shared: Shared,
+    shared: SharedSandbox,
     role: Role,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> Result<(), Error>
@@ -62,7 +62,7 @@ where
         closing: closing.clone(),
     };
     let router = axum::Router::new().fallback(answer).with_state(shell);
-    let service = router.into_make_service_with_connect_info::<Line>();
+    let service = router.into_make_service_with_connect_info::<CloseSignal>();
     let begun = async move {
         shutdown.await;
         close.send_replace(true);
@@ -84,7 +84,7 @@ where
 
 async fn answer(
     State(shell): State<Shell>,
-    ConnectInfo(line): ConnectInfo<Line>,
+    ConnectInfo(line): ConnectInfo<CloseSignal>,
     request: axum::extract::Request,
 ) -> axum::response::Response {
     let request = read(request, shell.role).await;

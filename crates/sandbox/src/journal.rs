@@ -49,7 +49,7 @@ pub struct Submission {
 /// An accepted write.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Write {
+pub struct PendingWrite {
     /// Its `requestId`.
     pub request_id: String,
     /// Whose journal.
@@ -105,7 +105,7 @@ pub enum Status {
 /// The status entry of a write.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Entry {
+pub struct JournalEntry {
     /// Who can read it.
     #[serde(skip)]
     pub token: TokenKey,
@@ -121,7 +121,7 @@ pub struct Entry {
     pub why: Option<&'static str>,
 }
 
-impl Entry {
+impl JournalEntry {
     const fn new(token: TokenKey, accepted_at: EventTime, of: &'static str, uuid: String) -> Self {
         Self {
             token,
@@ -158,8 +158,8 @@ pub struct Earlier {
 pub struct Journal {
     records: Vec<Record>,
     by_uuid: BTreeMap<(i64, String), usize>,
-    pending: BTreeMap<(EventTime, u64), Write>,
-    entries: BTreeMap<String, Entry>,
+    pending: BTreeMap<(EventTime, u64), PendingWrite>,
+    entries: BTreeMap<String, JournalEntry>,
     by_age: VecDeque<String>,
     last: BTreeMap<(i64, String), Last>,
     accepted: u64,
@@ -167,10 +167,10 @@ pub struct Journal {
 
 impl Journal {
     /// Takes a write in.
-    pub fn accept(&mut self, write: Write) {
+    pub fn accept(&mut self, write: PendingWrite) {
         let id = write.request_id.clone();
         let uuid = write.call.uuid.clone();
-        let entry = Entry::new(write.token, write.accepted_at, "call-history", uuid);
+        let entry = JournalEntry::new(write.token, write.accepted_at, "call-history", uuid);
         self.keep(&id, entry);
         let last = Last {
             request_id: id,
@@ -184,11 +184,11 @@ impl Journal {
 
     /// Takes in the status of a write that is done elsewhere; gives its number.
     pub fn enter(&mut self, id: &str, token: TokenKey, at: EventTime, of: &'static str) -> u64 {
-        self.keep(id, Entry::new(token, at, of, String::new()));
+        self.keep(id, JournalEntry::new(token, at, of, String::new()));
         self.accepted
     }
 
-    fn keep(&mut self, id: &str, entry: Entry) {
+    fn keep(&mut self, id: &str, entry: JournalEntry) {
         self.accepted += 1;
         self.entries.insert(id.to_owned(), entry);
         self.by_age.push_back(id.to_owned());
@@ -235,7 +235,7 @@ impl Journal {
 
     fn write(
         &mut self,
-        write: &Write,
+        write: &PendingWrite,
         company: Option<&Company>,
         leads: &Leads,
     ) -> Option<&'static str> {
@@ -296,12 +296,12 @@ impl Journal {
     }
 
     /// The status entry of a requestId.
-    pub fn entry(&self, request_id: &str) -> Option<&Entry> {
+    pub fn entry(&self, request_id: &str) -> Option<&JournalEntry> {
         self.entries.get(request_id)
     }
 
     /// All status entries by their requestId.
-    pub const fn entries(&self) -> &BTreeMap<String, Entry> {
+    pub const fn entries(&self) -> &BTreeMap<String, JournalEntry> {
         &self.entries
     }
 

@@ -66,5 +66,5 @@ pub use self::http::{serve, serve_as};
 pub use self::journal::Record;
 pub use self::options::{Options, run};
 pub use self::routes::Endpoint;
-pub use self::server::{Clock, Server, Shared, start, start_with, steady_clock};
+pub use self::server::{SandboxClock, Server, SharedSandbox, start, start_with, steady_clock};
 pub use self::violations::{Violation, ViolationKind};

@@ -11,9 +11,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// Tells a connection to send nothing more and end.
 #[derive(Clone, Debug, Default)]
-pub struct Line(Arc<AtomicBool>);
+pub struct CloseSignal(Arc<AtomicBool>);
 
-impl Line {
+impl CloseSignal {
     /// From now on every write fails, which ends the connection.
     pub fn cut(&self) {
         self.0.store(true, Ordering::Release);
@@ -33,7 +33,7 @@ impl<L: Listener> Listener for Cuttable<L> {
         (
             CuttableIo {
                 io,
-                line: Line::default(),
+                line: CloseSignal::default(),
             },
             addr,
         )
@@ -44,7 +44,7 @@ impl<L: Listener> Listener for Cuttable<L> {
     }
 }
 
-impl<L: Listener> Connected<IncomingStream<'_, Cuttable<L>>> for Line {
+impl<L: Listener> Connected<IncomingStream<'_, Cuttable<L>>> for CloseSignal {
     fn connect_info(stream: IncomingStream<'_, Cuttable<L>>) -> Self {
         stream.io().line.clone()
     }
@@ -54,7 +54,7 @@ impl<L: Listener> Connected<IncomingStream<'_, Cuttable<L>>> for Line {
 #[derive(Debug)]
 pub struct CuttableIo<T> {
     io: T,
-    line: Line,
+    line: CloseSignal,
 }
 
 impl<T> CuttableIo<T> {

@@ -1,7 +1,7 @@
 //! The paged body of the filter endpoints, and its answer (§4.7, §2.1 `PageableData`).
 
 use super::body::EPOCH_MIN;
-use super::envelope::{FieldError, Reason, Refusal, Success, json_object};
+use super::envelope::{FieldError, Refusal, RefusalReason, Success, json_object};
 use super::shapes::{Orders, Paging, Range, Shapes};
 use serde_json::{Map, Value, json};
 
@@ -88,14 +88,14 @@ pub(super) fn read(
     };
     let (page, size) = (integer(&map, "page")?, integer(&map, "size")?);
     match page {
-        None => refuse("page", Reason::NotNull),
-        Some(..1) => refuse("page", Reason::Min),
+        None => refuse("page", RefusalReason::NotNull),
+        Some(..1) => refuse("page", RefusalReason::Min),
         Some(_) => {}
     }
     match size {
-        None => refuse("size", Reason::NotNull),
-        Some(..1) => refuse("size", Reason::Min),
-        Some(size) if size > size_max => refuse("size", Reason::Max),
+        None => refuse("size", RefusalReason::NotNull),
+        Some(..1) => refuse("size", RefusalReason::Min),
+        Some(size) if size > size_max => refuse("size", RefusalReason::Max),
         Some(_) => {}
     }
     let mut ranges = Vec::new();
@@ -110,7 +110,7 @@ pub(super) fn read(
             let wrong = at
                 .is_some_and(|at| range == Range::Refused || !(EPOCH_MIN..EPOCH_MAX).contains(&at));
             if wrong {
-                refuse(&field, Reason::ValidEpochSec);
+                refuse(&field, RefusalReason::ValidEpochSec);
             }
             *bound = at;
         }

@@ -34,7 +34,7 @@ pub enum Repeat {
 
 /// How a request ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum RequestEnd {
     /// It was done.
     Passed,
     /// A 5xx.
@@ -47,7 +47,7 @@ pub enum End {
 
 /// Answers of one endpoint so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Told {
+struct EndpointHistory {
     passed: u64,
     failed: u64,
 }
@@ -57,12 +57,12 @@ struct Failed {
     last: EventTime,
     answered: bool,
     attempts: u32,
-    told: Told,
+    told: EndpointHistory,
 }
 
 impl Failed {
     /// Since the last attempt others passed, and none failed.
-    const fn alone(&self, told: Told) -> bool {
+    const fn alone(&self, told: EndpointHistory) -> bool {
         told.passed > self.told.passed && told.failed == self.told.failed
     }
 }
@@ -71,7 +71,7 @@ impl Failed {
 #[derive(Clone, Debug, Default)]
 pub struct Repeats {
     failed: BTreeMap<(Endpoint, uuid::Uuid), Failed>,
-    told: BTreeMap<Endpoint, Told>,
+    told: BTreeMap<Endpoint, EndpointHistory>,
 }
 
 impl Repeats {
@@ -88,20 +88,26 @@ impl Repeats {
     }
 
     /// The same request ended so.
-    pub fn ended(&mut self, endpoint: Endpoint, request: uuid::Uuid, now: EventTime, end: End) {
+    pub fn ended(
+        &mut self,
+        endpoint: Endpoint,
+        request: uuid::Uuid,
+        now: EventTime,
+        end: RequestEnd,
+    ) {
         let key = (endpoint, request);
         let told = self.told.entry(endpoint).or_default();
         let before = match end {
-            End::Passed => {
+            RequestEnd::Passed => {
                 told.passed += 1;
                 self.failed.remove(&key);
                 return;
             }
-            End::Other => {
+            RequestEnd::Other => {
                 self.failed.remove(&key);
                 return;
             }
-            End::Failed | End::Lost => self.failed.get(&key).copied(),
+            RequestEnd::Failed | RequestEnd::Lost => self.failed.get(&key).copied(),
         };
         let before = before.filter(|before| now.since(before.last) < SERIES);
         let attempts = before.map_or(1, |before| before.attempts + u32::from(before.alone(*told)));
@@ -111,14 +117,14 @@ impl Repeats {
         }
         let failed = Failed {
             last: now,
-            answered: end == End::Failed,
+            answered: end == RequestEnd::Failed,
             attempts,
             told: *told,
         };
         self.failed.insert(key, failed);
     }
 
-    fn told(&self, endpoint: Endpoint) -> Told {
+    fn told(&self, endpoint: Endpoint) -> EndpointHistory {
         self.told.get(&endpoint).copied().unwrap_or_default()
     }
 }

@@ -18,11 +18,11 @@ use tokio::task::JoinHandle;
 use tracing::error;
 
 /// Tells the moment; it must not go back.
-pub type Clock = Arc<dyn Fn() -> EventTime + Send + Sync>;
+pub type SandboxClock = Arc<dyn Fn() -> EventTime + Send + Sync>;
 
 /// A clock that starts at the wall clock's moment and then runs with the time since boot, so that
 /// a step of the wall clock neither opens nor shuts a window.
-pub fn steady_clock() -> Clock {
+pub fn steady_clock() -> SandboxClock {
     let start = callbridge_model::clock::now();
     Arc::new(move || {
         start.wall.plus(
@@ -35,12 +35,12 @@ pub fn steady_clock() -> Clock {
 
 /// The core with its state file.
 #[derive(Debug)]
-struct Held {
+struct PersistedCore {
     core: Sandbox,
     state: Option<StateFile>,
 }
 
-impl Held {
+impl PersistedCore {
     /// Does something with the core and keeps what it changed; false when it could not be kept.
     fn act<R>(&mut self, act: impl FnOnce(&mut Sandbox) -> R) -> (R, bool) {
         let result = act(&mut self.core);
@@ -57,21 +57,21 @@ impl Held {
 
 /// A sandbox that others in the process may look into.
 #[derive(Clone)]
-pub struct Shared {
-    held: Arc<Mutex<Held>>,
-    clock: Clock,
+pub struct SharedSandbox {
+    held: Arc<Mutex<PersistedCore>>,
+    clock: SandboxClock,
 }
 
-impl Shared {
+impl SharedSandbox {
     /// A core without a state file.
-    pub fn new(core: Sandbox, clock: Clock) -> Self {
+    pub fn new(core: Sandbox, clock: SandboxClock) -> Self {
         Self {
-            held: Arc::new(Mutex::new(Held { core, state: None })),
+            held: Arc::new(Mutex::new(PersistedCore { core, state: None })),
             clock,
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, PersistedCore> {
         // A panic under the lock leaves the core as it was after its last change.
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,7 +109,7 @@ impl Shared {
 pub struct Server {
     addr: SocketAddr,
     auth: SocketAddr,
-    shared: Shared,
+    shared: SharedSandbox,
     stop: watch::Sender<bool>,
     tasks: Vec<JoinHandle<Result<(), Error>>>,
 }
@@ -136,7 +136,7 @@ impl Server {
     }
 
     /// A handle that outlives this one.
-    pub fn shared(&self) -> Shared {
+    pub fn shared(&self) -> SharedSandbox {
         self.shared.clone()
     }
 
@@ -177,7 +177,7 @@ pub async fn start(config: Config) -> Result<Server, Error> {
 ///
 /// # Errors
 /// The state file or the address cannot be used.
-pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
+pub async fn start_with(config: Config, clock: SandboxClock) -> Result<Server, Error> {
     let setup = webhook::post::Setup {
         ca_file: config.webhook_ca_file.clone(),
         private_targets: config.settings.private_targets,
@@ -198,7 +198,7 @@ pub async fn start_with(config: Config, clock: Clock) -> Result<Server, Error> {
             auth
         }
     };
-    let shared = Shared {
+    let shared = SharedSandbox {
         held: Arc::new(Mutex::new(held)),
         clock,
     };
@@ -234,7 +234,7 @@ async fn listen(addr: SocketAddr) -> Result<(TcpListener, SocketAddr), Error> {
     Ok((listener, addr))
 }
 
-fn prepare(config: Config, now: EventTime) -> Result<Held, Error> {
+fn prepare(config: Config, now: EventTime) -> Result<PersistedCore, Error> {
     let mut settings = config.settings;
     settings.keep_log = config.state.is_some();
     let mut core = Sandbox::new(settings);
@@ -245,7 +245,7 @@ fn prepare(config: Config, now: EventTime) -> Result<Held, Error> {
         .transpose()?;
     let now = core.moment(now);
     core.begin(now, config.token.expose_secret(), config.expires_at);
-    let mut held = Held { core, state };
+    let mut held = PersistedCore { core, state };
     if let Some(state) = &mut held.state {
         state.keep(&mut held.core)?;
     }

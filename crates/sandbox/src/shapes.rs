@@ -84,14 +84,14 @@ pub enum LeadRows {
 
 /// Rights that §5.4.3 leaves open; `None`: none is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Rights {
+pub struct RightsShape {
     /// Of `call-history/filter`.
     pub filter: Option<Grant>,
     /// Of `request/{requestId}`.
     pub request: Option<Grant>,
 }
 
-impl Default for Rights {
+impl Default for RightsShape {
     fn default() -> Self {
         Self {
             filter: Grant::parse(CALL_READ),
@@ -100,7 +100,7 @@ impl Default for Rights {
     }
 }
 
-impl Rights {
+impl RightsShape {
     /// `none`, or `PERMISSION:SCOPE`.
     fn parse(value: &str) -> Result<Option<Grant>, String> {
         match (value, Grant::parse(value)) {
@@ -139,7 +139,7 @@ pub struct Shapes {
     /// The status of a write that is not yet done (§3.2 names only the two ends).
     pub pending: String,
     /// What reading needs where the document leaves it open.
-    pub rights: Rights,
+    pub rights: RightsShape,
     /// Of deliveries: `shape webhook-…`.
     pub webhook: webhook::Shapes,
     /// Each code exchange gives new secrets, not only the first of a connection (§4.1.1 names the
@@ -161,7 +161,7 @@ impl Default for Shapes {
             field_list: FieldList::Either,
             lead_rows: LeadRows::Full,
             pending: "PENDING".to_owned(),
-            rights: Rights::default(),
+            rights: RightsShape::default(),
             webhook: webhook::Shapes::default(),
             secrets_each: false,
         }
@@ -205,8 +205,8 @@ impl Shapes {
             ("field-list", "wrapped") => self.field_list = FieldList::Wrapped,
             ("lead", "full") => self.lead_rows = LeadRows::Full,
             ("lead", "snapshot") => self.lead_rows = LeadRows::Snapshot,
-            ("filter-grant", grant) => self.rights.filter = Rights::parse(grant)?,
-            ("request-grant", grant) => self.rights.request = Rights::parse(grant)?,
+            ("filter-grant", grant) => self.rights.filter = RightsShape::parse(grant)?,
+            ("request-grant", grant) => self.rights.request = RightsShape::parse(grant)?,
             ("pending", word) => self.pending = word.to_owned(),
             _ => return Err(format!("no shape `{name} {value}`")),
         }

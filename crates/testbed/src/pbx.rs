@@ -38,14 +38,14 @@ enum Say {
 }
 
 /// A PBX; who connects last is who hears it.
-pub struct Pbx {
+pub struct FakePbx {
     addr: SocketAddr,
-    shared: Arc<Shared>,
+    shared: Arc<PbxState>,
     logins: watch::Receiver<u64>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct PbxState {
     line: Mutex<Option<mpsc::Sender<Say>>>,
     asked: watch::Sender<Vec<String>>,
     /// Answers `CoreShowChannels`.
@@ -59,14 +59,14 @@ struct Shared {
 }
 
 /// One connection, seen from the PBX.
-struct Line {
+struct PbxConnection {
     stream: TcpStream,
     said: mpsc::Receiver<Say>,
-    shared: Arc<Shared>,
+    shared: Arc<PbxState>,
     logins: watch::Sender<u64>,
 }
 
-impl Shared {
+impl PbxState {
     fn ask(&self, action: String) {
         self.asked.send_modify(|asked| asked.push(action));
     }
@@ -85,7 +85,7 @@ impl Shared {
     }
 }
 
-impl Pbx {
+impl FakePbx {
     /// One that speaks AMI on TCP and lets in whoever knows [`SECRET`].
     pub async fn ami() -> Self {
         Self::listen(ami_line).await
@@ -98,19 +98,19 @@ impl Pbx {
 
     async fn listen<F, L>(serve: F) -> Self
     where
-        F: Fn(Line) -> L + Send + Sync + 'static,
+        F: Fn(PbxConnection) -> L + Send + Sync + 'static,
         L: Future<Output = ()> + Send + 'static,
     {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let addr = listener.local_addr().expect("bound");
         let (counted, logins) = watch::channel(0);
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(PbxState::default());
         let ours = Arc::clone(&shared);
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let (say, said) = mpsc::channel(1024);
                 *ours.line.lock().unwrap_or_else(PoisonError::into_inner) = Some(say);
-                tokio::spawn(serve(Line {
+                tokio::spawn(serve(PbxConnection {
                     stream,
                     said,
                     shared: Arc::clone(&ours),
@@ -204,8 +204,8 @@ impl Pbx {
     }
 }
 
-async fn ami_line(line: Line) {
-    let Line {
+async fn ami_line(line: PbxConnection) {
+    let PbxConnection {
         stream,
         mut said,
         shared,
@@ -310,8 +310,8 @@ fn md5_hex(text: &str) -> String {
     hash.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-async fn websocket_line(line: Line) {
-    let Line {
+async fn websocket_line(line: PbxConnection) {
+    let PbxConnection {
         stream,
         mut said,
         shared,

@@ -4,7 +4,7 @@
 use super::finding::Finding;
 use super::manager_conf::ManagerConf;
 use super::release;
-use crate::config::checked::{Config, Source};
+use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::survey::Account;
 use callbridge_mapping::people::rule::LeadRule;
 use callbridge_mapping::trunk::Trunk;
@@ -18,7 +18,7 @@ const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf
 const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
 
 /// Everything that is found of the account.
-pub fn judge(config: &Config, flag: &Source, account: &Account) -> Vec<Finding> {
+pub fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<Finding> {
     let conf = local(flag);
     let url = short(flag);
     let wanted = wanted(config, flag);
@@ -35,7 +35,7 @@ pub fn judge(config: &Config, flag: &Source, account: &Account) -> Vec<Finding> 
 }
 
 /// Of a source that is no manager account: who writes there, and what, is not known here.
-pub fn unknown(flag: &Source) -> Option<Finding> {
+pub fn unknown(flag: &SourceConfig) -> Option<Finding> {
     let what = match &flag.url.transport {
         Transport::WebSocket { .. } => {
             "not known: a gateway tells nothing of the account behind it; the first event shows \
@@ -51,13 +51,13 @@ pub fn unknown(flag: &Source) -> Option<Finding> {
 }
 
 /// The source without all that its URL takes behind a question mark.
-pub fn short(flag: &Source) -> String {
+pub fn short(flag: &SourceConfig) -> String {
     let url = flag.url.to_string();
     url.split('?').next().unwrap_or_default().to_owned()
 }
 
 /// The file of a PBX on this machine.
-fn local(flag: &Source) -> Option<ManagerConf> {
+fn local(flag: &SourceConfig) -> Option<ManagerConf> {
     let Transport::Ami { endpoint, user } = &flag.url.transport else {
         return None;
     };
@@ -198,7 +198,7 @@ fn times(url: &str, account: &Account, conf: Option<&ManagerConf>) -> Finding {
 /// The variables that trunks of this PBX take leads from, and that no channel shows.
 fn variables(
     config: &Config,
-    flag: &Source,
+    flag: &SourceConfig,
     account: &Account,
     conf: Option<&ManagerConf>,
 ) -> Option<Finding> {
@@ -244,7 +244,7 @@ fn variables(
 }
 
 /// Each variable once, and whether a trunk has no other rule.
-fn wanted(config: &Config, flag: &Source) -> BTreeSet<(String, bool)> {
+fn wanted(config: &Config, flag: &SourceConfig) -> BTreeSet<(String, bool)> {
     let of_pbx =
         |trunk: &&Trunk| trunk.pbx.is_none() || flag.pbx.is_none() || trunk.pbx == flag.pbx;
     let trunks = config.rules.trunks.iter().filter(of_pbx);

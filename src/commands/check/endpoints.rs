@@ -3,7 +3,7 @@
 
 use super::account::short;
 use super::finding::Finding;
-use crate::config::checked::{Config, Source};
+use crate::config::checked::{Config, SourceConfig};
 use crate::config::variables::letters_apart;
 use callbridge_asterisk::survey::Account;
 use callbridge_call::Extension;
@@ -18,15 +18,15 @@ const NAMES_MAX: usize = 10;
 const LETTERS_APART_MAX: usize = 2;
 
 /// What one PBX has told.
-pub struct Told<'a> {
+pub struct PbxEndpoints<'a> {
     /// The source that was asked.
-    pub flag: &'a Source,
+    pub flag: &'a SourceConfig,
     /// What it said.
     pub account: Account,
 }
 
 /// Everything that is found.
-pub fn judge(config: &Config, told: &[Told<'_>], people: &People) -> Vec<Finding> {
+pub fn judge(config: &Config, told: &[PbxEndpoints<'_>], people: &People) -> Vec<Finding> {
     let mut found = Vec::new();
     let (asked, silent): (Vec<_>, Vec<_>) =
         told.iter().partition(|it| !it.account.endpoints.is_empty());
@@ -43,7 +43,8 @@ pub fn judge(config: &Config, told: &[Told<'_>], people: &People) -> Vec<Finding
         found.push(Finding::well("endpoints", what));
     }
     for trunk in config.rules.trunks.iter() {
-        let of_trunk: Vec<&&Told<'_>> = asked.iter().filter(|it| serves(trunk, it)).collect();
+        let of_trunk: Vec<&&PbxEndpoints<'_>> =
+            asked.iter().filter(|it| serves(trunk, it)).collect();
         if !of_trunk.is_empty() {
             found.push(trunk_found(config, trunk, &of_trunk, people));
         }
@@ -54,7 +55,7 @@ pub fn judge(config: &Config, told: &[Told<'_>], people: &People) -> Vec<Finding
     found
 }
 
-fn serves(trunk: &Trunk, told: &Told<'_>) -> bool {
+fn serves(trunk: &Trunk, told: &PbxEndpoints<'_>) -> bool {
     trunk.pbx.is_none() || told.flag.pbx.is_none() || trunk.pbx == told.flag.pbx
 }
 
@@ -64,7 +65,12 @@ fn is_of(trunk: &Trunk, endpoint: &str) -> bool {
     trunk.takes_in(endpoint) || part.is_some_and(|rest| rest.starts_with('/'))
 }
 
-fn trunk_found(config: &Config, trunk: &Trunk, told: &[&&Told<'_>], people: &People) -> Finding {
+fn trunk_found(
+    config: &Config,
+    trunk: &Trunk,
+    told: &[&&PbxEndpoints<'_>],
+    people: &People,
+) -> Finding {
     let name = format!("endpoint {}", trunk.endpoint);
     let endpoints = || told.iter().flat_map(|it| &it.account.endpoints);
     let own: BTreeSet<&str> = endpoints()
@@ -92,7 +98,7 @@ fn trunk_found(config: &Config, trunk: &Trunk, told: &[&&Told<'_>], people: &Peo
 }
 
 /// A trunk that no endpoint is meant by.
-fn unmeant(trunk: &Trunk, told: &[&&Told<'_>], name: String) -> Finding {
+fn unmeant(trunk: &Trunk, told: &[&&PbxEndpoints<'_>], name: String) -> Finding {
     let wrong = format!(
         "the PBX has none of this name: calls over trunk {} would be internal",
         trunk.name
@@ -144,7 +150,7 @@ fn is_whole(trunk: &Trunk, account: &Account) -> bool {
 }
 
 /// Endpoints that may be lines to the outside and that no trunk takes in.
-fn untaken(config: &Config, told: &Told<'_>, people: &People) -> Option<Finding> {
+fn untaken(config: &Config, told: &PbxEndpoints<'_>, people: &People) -> Option<Finding> {
     let of_pbx = || {
         config
             .rules
@@ -173,7 +179,7 @@ fn untaken(config: &Config, told: &Told<'_>, people: &People) -> Option<Finding>
 }
 
 /// It is named by a number, or some employee sits there.
-fn is_telephone(config: &Config, told: &Told<'_>, endpoint: &str, people: &People) -> bool {
+fn is_telephone(config: &Config, told: &PbxEndpoints<'_>, endpoint: &str, people: &People) -> bool {
     let device = endpoint.split_once('/').map_or("", |(_, device)| device);
     let trunks = config
         .rules

@@ -2,7 +2,7 @@
 //! written in its format, and of when it is.
 
 use super::finding::Finding;
-use crate::config::checked::{Config, Source};
+use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::{DecoderSettings, Fit};
 use callbridge_call::EventTime;
 use callbridge_intake::written;
@@ -10,7 +10,7 @@ use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 
 /// Looks into the file, which can be read; `None` where the source is none.
-pub fn look(config: &Config, flag: &Source) -> Option<Finding> {
+pub fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
         return None;
     };

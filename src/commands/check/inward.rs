@@ -1,7 +1,7 @@
 //! What comes in: sources, trunks, lists; and the queue for dead letters.
 
 use super::finding::Finding;
-use crate::config::checked::{Config, Source as SourceFlag};
+use crate::config::checked::{Config, SourceConfig as SourceFlag};
 use crate::daemon::open::source_of;
 use crate::daemon::outward::queue;
 use callbridge_asterisk::survey::Account;

@@ -36,7 +36,7 @@ use crate::failure::Failure;
 use crate::privilege;
 use crate::stdout::print;
 use callbridge_oauth::store;
-use endpoints::Told;
+use endpoints::PbxEndpoints;
 use finding::{Finding, worst};
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -121,7 +121,7 @@ async fn sources(config: &Config, findings: &mut Findings) -> Result<(), Failure
         match account {
             Some(account) => {
                 findings.show(account::judge(config, flag, &account))?;
-                told.push(Told { flag, account });
+                told.push(PbxEndpoints { flag, account });
             }
             None if well => findings.show(account::unknown(flag))?,
             None => unasked = true,

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::trial::Trial;
 use crate::config::checked::Config;
-use crate::control::patience::Patience;
+use crate::control::patience::LockWait;
 use crate::control::state_access::status;
 use crate::privilege;
 use callbridge_call::EventTime;
@@ -72,7 +72,7 @@ pub async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
 /// The state folder as `run` would find it.
 pub async fn state(config: &Config) -> (Vec<Finding>, State) {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
-    let patience = Patience::begin();
+    let patience = LockWait::begin();
     loop {
         match status(&dir).await {
             Ok(Some(status)) => {

@@ -5,7 +5,7 @@ use super::account::short;
 use super::coverage::Generation;
 use super::finding::{Extra, Finding};
 use super::manager_conf::ManagerConf;
-use crate::config::checked::{Config, Source};
+use crate::config::checked::{Config, SourceConfig};
 use callbridge_asterisk::Format;
 use callbridge_asterisk::survey::Account;
 use serde_json::{Map, json};
@@ -26,7 +26,7 @@ struct Setting {
 /// The release with all that is to be known of it, and its queues where they tell too little.
 pub fn judge(
     config: &Config,
-    flag: &Source,
+    flag: &SourceConfig,
     account: &Account,
     conf: Option<&ManagerConf>,
     variables: &[&str],
@@ -65,7 +65,7 @@ fn named(account: &Account) -> String {
 }
 
 /// Some source or catch-up of the same PBX is written by CEL.
-fn reads_cel(config: &Config, flag: &Source) -> bool {
+fn reads_cel(config: &Config, flag: &SourceConfig) -> bool {
     let mut same = config.sources.iter().filter(|it| it.pbx == flag.pbx);
     same.any(|it| match it.url.format() {
         Format::CelCsv | Format::CelAmqp => true,
@@ -131,7 +131,7 @@ fn extra(release: &str, generation: Generation, settings: &[Setting]) -> Extra {
 
 /// Of a PBX whose queues tell of their telephones only where they are told to.
 fn queues(
-    flag: &Source,
+    flag: &SourceConfig,
     account: &Account,
     generation: Generation,
     conf: Option<&ManagerConf>,

@@ -1,7 +1,7 @@
 //! The first company of a state: shown and asked for before the state is bound to it, for whoever
 //! answered the consent page may have been logged in as another one.
 
-use super::typed::Typed;
+use super::typed::StdinLines;
 use crate::config::checked::connect::Wanted;
 use crate::log::say;
 use callbridge_crm::TokenInfo;
@@ -14,7 +14,7 @@ pub struct Consent<'a> {
     /// What was said beforehand.
     pub wanted: Wanted,
     /// What a person types.
-    pub typed: &'a mut Typed,
+    pub typed: &'a mut StdinLines,
     /// So long an answer is waited for.
     pub within: Duration,
 }
@@ -84,7 +84,7 @@ mod tests {
     }
 
     async fn answered(person: bool, lines: &[&str], company: Option<i64>, yes: bool) -> bool {
-        let mut typed = Typed::scripted(person, lines);
+        let mut typed = StdinLines::scripted(person, lines);
         let mut consent = Consent {
             wanted: Wanted { company, yes },
             typed: &mut typed,

@@ -21,8 +21,8 @@ mod verify;
 
 use crate::commands::connect::catcher::{Catcher, Unheard};
 use crate::commands::connect::company::Consent;
-use crate::commands::connect::typed::Typed;
-use crate::commands::connect::verify::Found;
+use crate::commands::connect::typed::StdinLines;
+use crate::commands::connect::verify::TokenOwner;
 use crate::config::checked::connect::Connect;
 use crate::failure::Failure;
 use crate::log::say;
@@ -72,7 +72,7 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
         ));
     }
     verify::prepare(&connect.state, &connect.crm).await?;
-    let mut typed = Typed::listen();
+    let mut typed = StdinLines::listen();
     let code = consent(&connect, &mut typed).await?;
     // a daemon that refreshes is waited for: one request at a time
     let lock = Lock::take(&connect.state).await.map_err(of_store)?;
@@ -100,12 +100,12 @@ pub async fn run(connect: Connect) -> Result<(), Failure> {
         within: connect.within,
     };
     let given = match verify::whose(&connect.state, connect.setup(), &new, agrees).await? {
-        Found::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
-        Found::Ours(whose, given) => {
+        TokenOwner::Another(why) => return Err(taken_back(&connect, &new, before, &why).await),
+        TokenOwner::Ours(whose, given) => {
             print(format!("connected: {}\n", safe(&whose)).as_bytes())?;
             given
         }
-        Found::Unknown(why) => {
+        TokenOwner::Unknown(why) => {
             print(b"connected\n")?;
             say(&format!(
                 "whose token it is could not be asked: {why}; `run` asks before it sends"
@@ -179,7 +179,7 @@ pub(super) fn of_store(error: store::Error) -> Failure {
 }
 
 /// Shows the address and waits for the code.
-async fn consent(connect: &Connect, typed: &mut Typed) -> Result<Secret, Failure> {
+async fn consent(connect: &Connect, typed: &mut StdinLines) -> Result<Secret, Failure> {
     let id = || uuid::Uuid::new_v4().simple().to_string();
     let state = Secret::from(format!("{}{}", id(), id()));
     let bare = state.expose_secret();
@@ -247,7 +247,7 @@ async fn consent(connect: &Connect, typed: &mut Typed) -> Result<Secret, Failure
 
 /// Reads pasted addresses until stdin ends; then there is nothing more to come from here.
 async fn paste(
-    typed: &mut Typed,
+    typed: &mut StdinLines,
     redirect: &Redirect,
     state: Secret,
     backs: mpsc::Sender<Back>,

@@ -9,12 +9,12 @@ const LINE_MAX: u64 = 16 * 1024;
 
 /// Lines of stdin, read by one reader for whoever asks.
 #[derive(Debug)]
-pub struct Typed {
+pub struct StdinLines {
     lines: mpsc::Receiver<String>,
     person: bool,
 }
 
-impl Typed {
+impl StdinLines {
     /// Reads stdin until it ends, or until this is dropped.
     pub fn listen() -> Self {
         let (lines, hears) = mpsc::channel(8);
@@ -42,7 +42,7 @@ impl Typed {
         }
     }
 
-    /// These lines, typed after [`Typed::forget`].
+    /// These lines, typed after [`StdinLines::forget`].
     #[cfg(test)]
     pub(super) fn scripted(person: bool, lines: &[&str]) -> Self {
         let (typing, hears) = mpsc::channel(8);

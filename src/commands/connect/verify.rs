@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum TokenOwner {
     /// The state's own, or the first: in words, and its grants as a scope where they are told.
     Ours(String, Option<String>),
     /// Another company's or application's than the state is bound to, or than is wanted.
@@ -72,7 +72,7 @@ pub async fn whose(
     setup: Setup,
     new: &Connection,
     mut consent: Consent<'_>,
-) -> Result<Found, Failure> {
+) -> Result<TokenOwner, Failure> {
     let Some((spool, guard)) = open(dir).await? else {
         return Ok(through_daemon(dir, new).await);
     };
@@ -87,7 +87,7 @@ pub async fn whose(
             Err(Unasked::Full(wait)) if Instant::now() + wait < until => {
                 tokio::time::sleep(wait + LOOK).await;
             }
-            Err(why) => break Ok(Found::Unknown(why.to_string())),
+            Err(why) => break Ok(TokenOwner::Unknown(why.to_string())),
         }
     };
     close(spool, guard).await;
@@ -109,13 +109,13 @@ fn failure(error: spool::Error) -> Failure {
     Failure::of(Code::of_number(error.exit_code()), error)
 }
 
-fn unknown(address: &Address, answer: Answer, binding: &Binding) -> Found {
+fn unknown(address: &Address, answer: Answer, binding: &Binding) -> TokenOwner {
     if matches!(answer, Answer::Unauthorized | Answer::TokenState { .. }) {
-        return Found::Unknown("the CRM refuses the new token (401)".to_owned());
+        return TokenOwner::Unknown("the CRM refuses the new token (401)".to_owned());
     }
     let findings = judge(address, answer, binding);
     let fault = findings.into_iter().find(|it| it.fault.is_some());
-    Found::Unknown(fault.map(|it| it.what).unwrap_or_default())
+    TokenOwner::Unknown(fault.map(|it| it.what).unwrap_or_default())
 }
 
 /// Whose it is; bound to it where the state was bound to nobody.
@@ -124,7 +124,7 @@ async fn bound(
     info: &TokenInfo,
     binding: &Binding,
     consent: &mut Consent<'_>,
-) -> Result<Found, Failure> {
+) -> Result<TokenOwner, Failure> {
     let (company, whose) = (info.company.to_string(), named(info));
     let application = info.application.map(|id| id.to_string());
     let application = application.or_else(|| binding.application.clone());
@@ -140,7 +140,7 @@ async fn bound(
         )),
     };
     if let Err(why) = agreed {
-        return Ok(Found::Another(why));
+        return Ok(TokenOwner::Another(why));
     }
     if fit == Fit::Unbound {
         let bind = Op::BindCompany {
@@ -153,7 +153,7 @@ async fn bound(
         let all: Vec<String> = all.iter().map(ToString::to_string).collect();
         all.join(" ")
     });
-    Ok(Found::Ours(whose, grants))
+    Ok(TokenOwner::Ours(whose, grants))
 }
 
 fn named(info: &TokenInfo) -> String {
@@ -168,7 +168,7 @@ fn named(info: &TokenInfo) -> String {
 }
 
 /// Waits until the daemon has asked with the new token.
-async fn through_daemon(dir: &Path, new: &Connection) -> Found {
+async fn through_daemon(dir: &Path, new: &Connection) -> TokenOwner {
     let print = new.print().to_string();
     let until = Instant::now() + DAEMON_WITHIN;
     while Instant::now() < until {
@@ -181,11 +181,11 @@ async fn through_daemon(dir: &Path, new: &Connection) -> Found {
         }
         tokio::time::sleep(LOOK).await;
     }
-    Found::Unknown("the daemon has not asked yet".to_owned())
+    TokenOwner::Unknown("the daemon has not asked yet".to_owned())
 }
 
 /// What the daemon says of the token; `None` before it knows.
-fn shown(status: &Status) -> Option<Found> {
+fn shown(status: &Status) -> Option<TokenOwner> {
     let token = &status.token;
     let cure = || status.pause.as_ref().map(|it| it.cure.clone());
     match token.state.as_str() {
@@ -194,10 +194,10 @@ fn shown(status: &Status) -> Option<Found> {
             let application = token.application.as_deref().unwrap_or("unknown");
             let grants = (!token.grants.is_empty()).then(|| token.grants.join(" "));
             let whose = format!("company {company}, application {application}");
-            Some(Found::Ours(whose, grants))
+            Some(TokenOwner::Ours(whose, grants))
         }
-        "wrong_company" => Some(Found::Another(cure().unwrap_or_default())),
-        "refused" => Some(Found::Unknown(
+        "wrong_company" => Some(TokenOwner::Another(cure().unwrap_or_default())),
+        "refused" => Some(TokenOwner::Unknown(
             "the CRM refuses the new token (401)".to_owned(),
         )),
         _ => None,

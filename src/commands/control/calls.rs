@@ -5,7 +5,7 @@
 
 use super::conversation::{converse, json_line, line, mute, nobody, zone_of};
 use crate::config::command::{Asking, ListCalls};
-use crate::control::protocol::{Ask, Calls, Reply};
+use crate::control::protocol::{CallsQuery, ControlReply, ControlRequest};
 use crate::control::socket::{self, Replies};
 use crate::explain::line::{OneLine, cut};
 use crate::failure::Failure;
@@ -26,13 +26,13 @@ const NARROW: usize = 100;
 
 /// How calls are shown.
 #[derive(Clone, Copy, Debug)]
-struct Look {
+struct CallsFormat {
     json: bool,
     width: usize,
     colour: bool,
 }
 
-impl Look {
+impl CallsFormat {
     fn of(at: &Asking) -> Self {
         let out = std::io::stdout();
         let size = rustix::termios::tcgetwinsize(&out).ok();
@@ -86,7 +86,7 @@ pub async fn run(
     at: &Asking,
     shutdown: impl Future<Output = ()>,
 ) -> Result<(), Failure> {
-    let look = Look::of(at);
+    let look = CallsFormat::of(at);
     if calls.follow {
         return tokio::select! {
             ended = follow(&calls.which, at, look) => ended,
@@ -102,8 +102,8 @@ pub async fn run(
 }
 
 /// Those that are kept.
-async fn kept(which: &Calls, at: &Asking, look: Look) -> Result<u64, Failure> {
-    let ask = Ask::Calls {
+async fn kept(which: &CallsQuery, at: &Asking, look: CallsFormat) -> Result<u64, Failure> {
+    let ask = ControlRequest::Calls {
         which: which.clone(),
         past: true,
         follow: false,
@@ -113,10 +113,10 @@ async fn kept(which: &Calls, at: &Asking, look: Look) -> Result<u64, Failure> {
 }
 
 /// Prints until it is dropped.
-async fn follow(which: &Calls, at: &Asking, look: Look) -> Result<(), Failure> {
+async fn follow(which: &CallsQuery, at: &Asking, look: CallsFormat) -> Result<(), Failure> {
     let (mut past, mut told) = (true, false);
     loop {
-        let ask = Ask::Calls {
+        let ask = ControlRequest::Calls {
             which: which.clone(),
             past,
             follow: true,
@@ -143,19 +143,19 @@ async fn follow(which: &Calls, at: &Asking, look: Look) -> Result<(), Failure> {
 }
 
 /// Until the daemon ends.
-async fn listen(mut replies: Replies, at: &Asking, look: Look) -> Result<(), Failure> {
+async fn listen(mut replies: Replies, at: &Asking, look: CallsFormat) -> Result<(), Failure> {
     loop {
         match replies.next().await {
-            Ok(Some(Reply::Ready)) => {
+            Ok(Some(ControlReply::Ready)) => {
                 say("following calls; Ctrl-C ends it");
             }
-            Ok(Some(Reply::Item(item))) => look.show(&item, &zone_of(at, replies.zone()))?,
-            Ok(Some(Reply::Error { code, words })) => {
+            Ok(Some(ControlReply::Item(item))) => look.show(&item, &zone_of(at, replies.zone()))?,
+            Ok(Some(ControlReply::Error { code, words })) => {
                 return Err(Failure::new(Code::of_number(code), words));
             }
             // A daemon that is killed breaks the line off.
-            Ok(Some(Reply::End { .. }) | None) | Err(_) => return Ok(()),
-            Ok(Some(Reply::Zone(_))) => {}
+            Ok(Some(ControlReply::End { .. }) | None) | Err(_) => return Ok(()),
+            Ok(Some(ControlReply::Zone(_))) => {}
         }
     }
 }
@@ -172,7 +172,7 @@ mod tests {
         });
         let call = serde_json::from_value(item).expect("a call");
         let zone = Zone::named("Asia/Tashkent").expect("a zone");
-        let look = Look {
+        let look = CallsFormat {
             json: false,
             width,
             colour,

@@ -1,9 +1,9 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
 use crate::config::command::Asking;
-use crate::control::desk::Desk;
-use crate::control::protocol::{Ask, Reply};
-use crate::control::socket::{self, Answer, Replies};
+use crate::control::desk::CommandHandler;
+use crate::control::protocol::{ControlReply, ControlRequest};
+use crate::control::socket::{self, AnswerRequest, Replies};
 use crate::control::state_access::{Access, ask_or_open};
 use crate::daemon::open;
 use crate::failure::Failure;
@@ -24,24 +24,24 @@ use std::sync::{Arc, RwLock};
 use tokio::sync::mpsc;
 
 /// Who answers.
-enum Source {
+enum AnsweredBy {
     Daemon(Replies),
     Spool {
-        replies: mpsc::Receiver<Reply>,
+        replies: mpsc::Receiver<ControlReply>,
         task: tokio::task::JoinHandle<()>,
         zone: Option<Zone>,
     },
 }
 
-impl Source {
-    async fn next(&mut self) -> Result<Option<Reply>, Failure> {
+impl AnsweredBy {
+    async fn next(&mut self) -> Result<Option<ControlReply>, Failure> {
         match self {
             Self::Daemon(replies) => replies.next().await.map_err(|error| {
                 Failure::new(Code::Unreachable, format!("the daemon broke off: {error}"))
             }),
             Self::Spool { replies, zone, .. } => loop {
                 match replies.recv().await {
-                    Some(Reply::Zone(name)) => *zone = Zone::named(&name),
+                    Some(ControlReply::Zone(name)) => *zone = Zone::named(&name),
                     reply => return Ok(reply),
                 }
             },
@@ -69,7 +69,7 @@ impl From<Error> for Unanswered {
 }
 
 /// The daemon of this state folder; else its spool, with these rules.
-async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
+async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<AnsweredBy, Failure> {
     let settings = spool::Settings {
         create: false,
         ..spool::Settings::default()
@@ -80,7 +80,7 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
     };
     let access = ask_or_open(asked, || spool::open(state, settings.clone())).await;
     let (handle, guard) = match access {
-        Ok(Access::Daemon(replies)) => return Ok(Source::Daemon(replies)),
+        Ok(Access::Daemon(replies)) => return Ok(AnsweredBy::Daemon(replies)),
         Ok(Access::Spool(handle, guard)) => (handle, guard),
         Err(Unanswered::Daemon(error)) => return Err(mute(state, &error)),
         Err(Unanswered::Spool(Error::Missing { dir })) => return Err(nobody(&dir)),
@@ -97,7 +97,7 @@ async fn find(state: &Path, ask: Ask, rules: Rules) -> Result<Source, Failure> {
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
     let zone = None;
-    Ok(Source::Spool {
+    Ok(AnsweredBy::Spool {
         replies,
         task,
         zone,
@@ -121,7 +121,7 @@ pub(super) fn nobody(state: &Path) -> Failure {
 }
 
 /// A desk over the spool alone.
-async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Failure> {
+async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler, Failure> {
     let zone = spool.read(|store| store.meta(open::ZONE_KEY)).await;
     let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;
     let mut lists = Watched::new(&rules.trunks);
@@ -142,7 +142,7 @@ async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<Desk, Fail
         }
     }
     let (books, folder) = (spool.clone(), state.display().to_string());
-    Ok(Desk {
+    Ok(CommandHandler {
         asking: None,
         zone,
         field_list_wrapper: None,
@@ -179,7 +179,7 @@ pub(super) fn zone_of(at: &Asking, told: Option<&Zone>) -> Zone {
 /// Asks, hands each item with the zone of its times to `each`, and returns how many there were.
 pub(super) async fn converse(
     at: &Asking,
-    ask: Ask,
+    ask: ControlRequest,
     rules: Rules,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
@@ -193,25 +193,25 @@ pub(super) async fn hear(
     at: &Asking,
     each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    listen(Source::Daemon(replies), at, each).await
+    listen(AnsweredBy::Daemon(replies), at, each).await
 }
 
 async fn listen(
-    mut source: Source,
+    mut source: AnsweredBy,
     at: &Asking,
     mut each: impl FnMut(&Value, &Zone) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
     let (mut items, mut zone) = (0, None);
     let ended = loop {
         match source.next().await? {
-            Some(Reply::Item(item)) => {
+            Some(ControlReply::Item(item)) => {
                 items += 1;
                 let zone = zone.get_or_insert_with(|| zone_of(at, source.zone()));
                 each(&item, zone)?;
             }
-            Some(Reply::Ready | Reply::Zone(_)) => {}
-            Some(Reply::End { .. }) => break Ok(items),
-            Some(Reply::Error { code, words }) => {
+            Some(ControlReply::Ready | ControlReply::Zone(_)) => {}
+            Some(ControlReply::End { .. }) => break Ok(items),
+            Some(ControlReply::Error { code, words }) => {
                 break Err(Failure::new(Code::of_number(code), words));
             }
             None => {
@@ -220,7 +220,7 @@ async fn listen(
             }
         }
     };
-    if let Source::Spool { task, .. } = source {
+    if let AnsweredBy::Spool { task, .. } = source {
         let _ = task.await;
     }
     ended

@@ -3,7 +3,7 @@
 use super::conversation::{converse, csv_line, json_line, line};
 use super::watch;
 use crate::config::command::{Asking, Dead};
-use crate::control::protocol::Ask;
+use crate::control::protocol::ControlRequest;
 use crate::failure::Failure;
 use crate::stdout::{nobody_reads, print};
 use callbridge_dead_letter::select::Selection;
@@ -31,7 +31,7 @@ pub async fn run(
                 true => json_line(item),
                 false => line(&text::show(item, width, zone)),
             };
-            let ask = Ask::Letters { which, whole: true };
+            let ask = ControlRequest::Letters { which, whole: true };
             converse(at, ask, Rules::default(), show).await.map(drop)
         }
         Dead::Retry {
@@ -41,7 +41,7 @@ pub async fn run(
             said,
             dry_run,
         } => {
-            let ask = Ask::Retry {
+            let ask = ControlRequest::Retry {
                 which,
                 lead,
                 employee,
@@ -50,7 +50,7 @@ pub async fn run(
             };
             change(ask, at).await
         }
-        Dead::Discard(which) => change(Ask::Discard { which }, at).await,
+        Dead::Discard(which) => change(ControlRequest::Discard { which }, at).await,
         Dead::Export { which, csv } => export(which, csv, at).await,
         Dead::Watch => tokio::select! {
             ended = watch::watch(at, width()) => ended,
@@ -72,7 +72,7 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
         }
         line(&text::list_line(item, width, zone))
     };
-    let ask = Ask::Letters {
+    let ask = ControlRequest::Letters {
         which,
         whole: false,
     };
@@ -84,7 +84,7 @@ async fn list(which: Selection, at: &Asking) -> Result<(), Failure> {
 }
 
 /// Commands that change letters: what became of each, and 65 if one was refused.
-async fn change(ask: Ask, at: &Asking) -> Result<(), Failure> {
+async fn change(ask: ControlRequest, at: &Asking) -> Result<(), Failure> {
     let mut refused = 0;
     let show = |item: &Value, _: &Zone| {
         let result = item
@@ -133,7 +133,7 @@ fn plain(item: &Value, name: &str) -> String {
 }
 
 async fn export(which: Selection, csv: bool, at: &Asking) -> Result<(), Failure> {
-    let ask = Ask::Letters { which, whole: true };
+    let ask = ControlRequest::Letters { which, whole: true };
     if !csv {
         let show = |item: &Value, _: &Zone| json_line(item);
         return converse(at, ask, Rules::default(), show).await.map(drop);

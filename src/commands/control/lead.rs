@@ -2,7 +2,7 @@
 
 use super::conversation::{converse, csv_line, hear, json_line, line, mute};
 use crate::config::command::Asking;
-use crate::control::protocol::Ask;
+use crate::control::protocol::ControlRequest;
 use crate::control::socket;
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -52,7 +52,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
             safe(&row[3])
         ))
     };
-    let found = converse(at, Ask::LeadMissing, Rules::default(), show).await?;
+    let found = converse(at, ControlRequest::LeadMissing, Rules::default(), show).await?;
     if found == 0 && !csv && !at.json {
         line("every number that called has a lead")?;
     }
@@ -86,7 +86,7 @@ pub async fn list(at: &Asking) -> Result<(), Failure> {
             leads.join(", ")
         ))
     };
-    let found = converse(at, Ask::LeadList, Rules::default(), show).await?;
+    let found = converse(at, ControlRequest::LeadList, Rules::default(), show).await?;
     if found == 0 && !at.json {
         line("the directory knows no number yet: see --webhook-listen and --lead-directory")?;
     }
@@ -130,7 +130,7 @@ pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure
         }
         line(&words)
     };
-    let ask = Ask::LeadCheck {
+    let ask = ControlRequest::LeadCheck {
         phone: phone.to_owned(),
     };
     let found = converse(at, ask, rules, show).await?;
@@ -164,7 +164,7 @@ pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Fail
             text("requestId")
         ))
     };
-    let asked = socket::ask(&at.state, &Ask::LeadSet { lead, items }).await;
+    let asked = socket::ask(&at.state, &ControlRequest::LeadSet { lead, items }).await;
     let replies = asked.map_err(|error| mute(&at.state, &error))?;
     let Some(replies) = replies else {
         let words = format!(

@@ -16,7 +16,7 @@ mod watch;
 
 use crate::commands::explain::kept::Kept;
 use crate::config::command::{Asking, Explain};
-use crate::control::protocol::Ask;
+use crate::control::protocol::ControlRequest;
 use crate::explain::text::Paint;
 use crate::failure::Failure;
 use crate::stdout::print;
@@ -55,7 +55,7 @@ pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
             }
         }
     };
-    converse(at, Ask::Status, Rules::default(), show).await?;
+    converse(at, ControlRequest::Status, Rules::default(), show).await?;
     match verdict {
         Verdict::Attention if exit_code => Err(Failure::silent(Code::Failed)),
         Verdict::Down if exit_code => Err(Failure::silent(Code::Down)),
@@ -86,6 +86,6 @@ pub async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
         })?;
         print(kept.show(explain, zone, paint)?.as_bytes())
     };
-    converse(&at, Ask::Call { id }, config.rules.clone(), show).await?;
+    converse(&at, ControlRequest::Call { id }, config.rules.clone(), show).await?;
     Ok(())
 }

@@ -5,7 +5,7 @@
 
 use super::conversation::{json_line, line, mute, nobody, zone_of};
 use crate::config::command::Asking;
-use crate::control::protocol::{Ask, Reply};
+use crate::control::protocol::{ControlReply, ControlRequest};
 use crate::control::socket::{self, Replies};
 use crate::failure::Failure;
 use crate::log::say;
@@ -26,7 +26,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 pub async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
     let mut told = false;
     loop {
-        let asked = socket::ask(&at.state, &Ask::Watch).await;
+        let asked = socket::ask(&at.state, &ControlRequest::Watch).await;
         match asked.map_err(|error| mute(&at.state, &error))? {
             Some(replies) => {
                 follow(replies, at, width).await?;
@@ -52,16 +52,16 @@ async fn follow(mut replies: Replies, at: &Asking, width: usize) -> Result<(), F
     };
     loop {
         match replies.next().await {
-            Ok(Some(Reply::Ready)) => {
+            Ok(Some(ControlReply::Ready)) => {
                 say("watching for dead letters; Ctrl-C ends it");
             }
-            Ok(Some(Reply::Item(item))) => show(&item, &zone_of(at, replies.zone()))?,
-            Ok(Some(Reply::Error { code, words })) => {
+            Ok(Some(ControlReply::Item(item))) => show(&item, &zone_of(at, replies.zone()))?,
+            Ok(Some(ControlReply::Error { code, words })) => {
                 return Err(Failure::new(Code::of_number(code), words));
             }
             // A daemon that is killed breaks the line off.
-            Ok(Some(Reply::End { .. }) | None) | Err(_) => return Ok(()),
-            Ok(Some(Reply::Zone(_))) => {}
+            Ok(Some(ControlReply::End { .. }) | None) | Err(_) => return Ok(()),
+            Ok(Some(ControlReply::Zone(_))) => {}
         }
     }
 }

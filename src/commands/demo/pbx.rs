@@ -1,6 +1,6 @@
 //! The demo's PBX: a real WebSocket server that tells the recordings as amiws would.
 
-use super::recording::{self, Frame};
+use super::recording::{self, TimedFrame};
 use futures_util::{SinkExt, StreamExt};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -17,7 +17,7 @@ pub async fn serve(listener: TcpListener, end_now: i64) -> Result<(), Error> {
     play(stream, recording::schedule(end_now)).await
 }
 
-async fn play(stream: TcpStream, frames: Vec<Frame>) -> Result<(), Error> {
+async fn play(stream: TcpStream, frames: Vec<TimedFrame>) -> Result<(), Error> {
     let socket = tokio_tungstenite::accept_async(stream).await?;
     let (mut write, mut read) = socket.split();
     let begin = Instant::now();

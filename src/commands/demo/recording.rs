@@ -30,7 +30,7 @@ pub const RECORDINGS: &[Recording] = recordings! {
 
 /// A frame and when it is told, in microseconds after the recording's first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct TimedFrame {
     /// Microseconds after the first frame.
     pub after_micros: i64,
     /// The frame's text.
@@ -72,12 +72,12 @@ fn timestamp(frame: &str) -> Option<i64> {
 impl Recording {
     /// The frames with their times moved so that the first is told at `begin` (whole seconds
     /// since the epoch).
-    pub fn moved_to(&self, begin: i64) -> Vec<Frame> {
+    pub fn moved_to(&self, begin: i64) -> Vec<TimedFrame> {
         let Some(first) = self.frames.lines().find_map(timestamp) else {
             return Vec::new();
         };
         let by = begin - first.div_euclid(1_000_000);
-        let frame = |line: &str| Frame {
+        let frame = |line: &str| TimedFrame {
             after_micros: timestamp(line).map_or(0, |at| at - first),
             text: shift(line, by),
         };
@@ -98,9 +98,9 @@ impl Recording {
 
 /// All recordings side by side, ordered by time; they all end by `end` (seconds since the epoch).
 /// Unique ids stay apart: each recording keeps its own counters and moves by its own span.
-pub fn schedule(end: i64) -> Vec<Frame> {
+pub fn schedule(end: i64) -> Vec<TimedFrame> {
     let longest = RECORDINGS.iter().map(Recording::seconds).max().unwrap_or(0);
-    let mut all: Vec<Frame> = RECORDINGS
+    let mut all: Vec<TimedFrame> = RECORDINGS
         .iter()
         .enumerate()
         .flat_map(|(at, recording)| {
@@ -109,7 +109,7 @@ pub fn schedule(end: i64) -> Vec<Frame> {
             recording
                 .moved_to(end - longest)
                 .into_iter()
-                .map(move |frame| Frame {
+                .map(move |frame| TimedFrame {
                     after_micros: frame.after_micros + late,
                     ..frame
                 })

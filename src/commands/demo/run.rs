@@ -157,14 +157,14 @@ fn config(
     .collect();
     let environment = Environment::of([("CALLBRIDGE_TOKEN", token.expose_secret())]);
     match command::read(arguments, &environment)? {
-        command::Asked::Command(asked) => match *asked {
+        command::CommandLine::Command(asked) => match *asked {
             command::Command::Run(config) => Ok(*config),
             other => Err(Failure::new(
                 Code::Failed,
                 format!("no flags of run: {other:?}"),
             )),
         },
-        command::Asked::Show(text) => Err(Failure::new(Code::Failed, text)),
+        command::CommandLine::Show(text) => Err(Failure::new(Code::Failed, text)),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which of a recording's calls is meant: by linkedid, by the id of one of its channels, by uuid,
 //! by the beginning of a uuid, or by the number of its customer.
 
-use super::reading::Heard;
+use super::reading::PbxCall;
 use crate::explain::shape::Other;
 use crate::failure::Failure;
 use callbridge_call::FinishedCall;
@@ -18,7 +18,7 @@ const KEPT_MAX: usize = 64;
 
 /// How well an id fits a call; the best wins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Fit {
+enum IdMatch {
     /// No id was given: it fits as well as any other.
     Any,
     /// Few digits, which its number ends with.
@@ -40,8 +40,8 @@ pub struct Choice {
     number: Option<TypedNumber>,
     /// Calls of the number, newest first.
     of_number: Vec<Other>,
-    best: Option<Fit>,
-    kept: Vec<(Heard, Judged)>,
+    best: Option<IdMatch>,
+    kept: Vec<(PbxCall, Judged)>,
     fitting: usize,
     names: Vec<String>,
 }
@@ -50,7 +50,7 @@ pub struct Choice {
 #[derive(Debug)]
 pub struct Chosen {
     /// Several only where all of them have the very id.
-    pub calls: Vec<(Heard, Judged)>,
+    pub calls: Vec<(PbxCall, Judged)>,
     /// Newest first.
     pub others: Vec<Other>,
 }
@@ -70,10 +70,10 @@ impl Choice {
     }
 
     /// Looks at a call.
-    pub fn offer(&mut self, heard: Heard, judged: Judged) {
+    pub fn offer(&mut self, heard: PbxCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => fit(id, &heard.call, &judged).max(self.fits_number(&judged)),
-            None => Some(Fit::Any),
+            None => Some(IdMatch::Any),
         };
         let Some(fit) = fit.filter(|fit| Some(*fit) >= self.best) else {
             return;
@@ -84,7 +84,7 @@ impl Choice {
             self.names.clear();
             self.fitting = 0;
         }
-        if matches!(fit, Fit::Ending | Fit::Number) {
+        if matches!(fit, IdMatch::Ending | IdMatch::Number) {
             self.keep_newest(heard, judged);
             return;
         }
@@ -92,24 +92,24 @@ impl Choice {
         if self.names.len() < NAMED_MAX {
             self.names.push(name(&judged));
         }
-        let most = if fit < Fit::Channel { 1 } else { KEPT_MAX };
+        let most = if fit < IdMatch::Channel { 1 } else { KEPT_MAX };
         if self.kept.len() < most {
             self.kept.push((heard, judged));
         }
     }
 
-    fn fits_number(&self, judged: &Judged) -> Option<Fit> {
+    fn fits_number(&self, judged: &Judged) -> Option<IdMatch> {
         let typed = self.number.as_ref()?;
         let phone = judged.record.client_phone.as_ref()?;
         let fit = match typed.is_plain() {
-            true => Fit::Number,
-            false => Fit::Ending,
+            true => IdMatch::Number,
+            false => IdMatch::Ending,
         };
         typed.is(phone).then_some(fit)
     }
 
     /// Of a number the newest call is meant, the others are named.
-    fn keep_newest(&mut self, heard: Heard, judged: Judged) {
+    fn keep_newest(&mut self, heard: PbxCall, judged: Judged) {
         let new = Other::of(&judged.record);
         let at = self
             .of_number
@@ -127,14 +127,14 @@ impl Choice {
     /// 1 when there is none, or when several may be meant and are not the same.
     pub fn made(mut self, place: &str) -> Result<Chosen, Failure> {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
-        let sure = self.best >= Some(Fit::Channel);
+        let sure = self.best >= Some(IdMatch::Channel);
         if self.kept.is_empty() {
             return failed(match &self.wanted {
                 Some(id) => format!("{place}: no finished call is {id}"),
                 None => format!("{place}: there is no finished call in it"),
             });
         }
-        if matches!(self.best, Some(Fit::Ending | Fit::Number)) {
+        if matches!(self.best, Some(IdMatch::Ending | IdMatch::Number)) {
             self.of_number.remove(0);
             return Ok(Chosen {
                 calls: self.kept,
@@ -166,17 +166,17 @@ impl Choice {
     }
 }
 
-fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<Fit> {
+fn fit(id: &str, call: &FinishedCall, judged: &Judged) -> Option<IdMatch> {
     let uuid = judged.record.uuid.map(|uuid| uuid.to_string());
     let asked = id.to_ascii_lowercase();
     let is_uuid = uuid.as_deref() == Some(asked.as_str());
     let begins = uuid.is_some_and(|uuid| uuid.starts_with(&asked) && id.len() >= PREFIX_MIN);
     if call.linkedid.as_str() == id || is_uuid {
-        Some(Fit::Own)
+        Some(IdMatch::Own)
     } else if call.also_known_as.iter().any(|own| own.as_str() == id) {
-        Some(Fit::Channel)
+        Some(IdMatch::Channel)
     } else {
-        begins.then_some(Fit::Beginning)
+        begins.then_some(IdMatch::Beginning)
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
     use callbridge_mapping::people::People;
     use callbridge_testkit::sample::call;
 
-    fn heard(linkedid: &str, channel: &str) -> (Heard, Judged) {
+    fn heard(linkedid: &str, channel: &str) -> (PbxCall, Judged) {
         let mut call = call();
         call.linkedid = UniqueId::new(linkedid).expect("not empty");
         call.also_known_as = UniqueId::new(channel).into_iter().collect();
@@ -219,7 +219,7 @@ mod tests {
             call.ended,
         );
         let pbx = "pbx1".to_owned();
-        (Heard { pbx, call }, judged)
+        (PbxCall { pbx, call }, judged)
     }
 
     fn chosen(wanted: Option<&str>, calls: &[(&str, &str)]) -> Result<Vec<String>, String> {

@@ -10,7 +10,7 @@ use callbridge_model::Zone;
 use callbridge_model::{CallRecord, Judged, Outcome, Reason};
 use serde::Deserialize;
 
-/// What the daemon, or the spool, answers to [`crate::control::Ask::Call`].
+/// What the daemon, or the spool, answers to [`crate::control::ControlRequest::Call`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Kept {
@@ -74,7 +74,7 @@ impl Kept {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::command::{Asked, Command, read};
+    use crate::config::command::{Command, CommandLine, read};
     use callbridge_mapping::journal::{Rules, judge};
     use callbridge_model::LeadId;
     use callbridge_model::environment::Environment;
@@ -113,11 +113,11 @@ mod tests {
         ];
         let all = own.iter().chain(flags).map(std::ffi::OsString::from);
         match read(all, &Environment::default()).expect("good flags") {
-            Asked::Command(command) => match *command {
+            CommandLine::Command(command) => match *command {
                 Command::Explain(explain) => *explain,
                 other => panic!("{other:?}"),
             },
-            Asked::Show(text) => panic!("{text}"),
+            CommandLine::Show(text) => panic!("{text}"),
         }
     }
 }

@@ -33,7 +33,7 @@ use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use callbridge_model::{Judged, TypedNumber};
 use choice::{Choice, Chosen};
-use reading::{Heard, Reading};
+use reading::{PbxCall, Reading};
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _, Write};
 use std::path::Path;
@@ -98,8 +98,8 @@ pub fn run(
     };
     let mut reading = Reading::new(rules(config, *format));
     match read(file, (path, *format), &mut reading, &mut printing) {
-        Err(Ended::Closed) => return Ok(()),
-        Err(Ended::Failed(failure)) => return Err(failure),
+        Err(EarlyEnd::Closed) => return Ok(()),
+        Err(EarlyEnd::Failed(failure)) => return Err(failure),
         Ok(()) => {}
     }
     if reading.counts().is_doubtful()
@@ -166,7 +166,7 @@ fn rules(config: &Config, format: Format) -> reading::Rules {
 }
 
 /// Why reading stopped early.
-enum Ended {
+enum EarlyEnd {
     /// Nobody reads stdout any more.
     Closed,
     Failed(Failure),
@@ -177,8 +177,8 @@ fn read(
     (path, format): (&Path, Format),
     reading: &mut Reading,
     printing: &mut Printing<'_>,
-) -> Result<(), Ended> {
-    let failed = |code, words: String| Ended::Failed(Failure::new(code, words));
+) -> Result<(), EarlyEnd> {
+    let failed = |code, words: String| EarlyEnd::Failed(Failure::new(code, words));
     let conflict = |error| failed(Code::Usage, format!("--trunk: {error}"));
     let mut begun = false;
     loop {
@@ -215,13 +215,13 @@ struct Printing<'a> {
     zone: Zone,
     json: bool,
     paint: Paint,
-    waiting: Vec<Heard>,
+    waiting: Vec<PbxCall>,
     endpoints: Endpoints,
     out: &'a mut dyn Write,
 }
 
 impl Printing<'_> {
-    fn calls(&mut self, calls: Vec<Heard>, now: EventTime) -> Result<(), Ended> {
+    fn calls(&mut self, calls: Vec<PbxCall>, now: EventTime) -> Result<(), EarlyEnd> {
         for heard in calls {
             let odd = journal::figures::wrong_start(heard.call.started, now).is_some();
             if odd && self.waiting.len() < WAITING_MAX {
@@ -233,15 +233,15 @@ impl Printing<'_> {
         self.flushed()
     }
 
-    fn end(&mut self, now: EventTime) -> Result<(), Ended> {
+    fn end(&mut self, now: EventTime) -> Result<(), EarlyEnd> {
         for heard in std::mem::take(&mut self.waiting) {
             self.call(heard, now)?;
         }
         self.flushed()
     }
 
-    fn call(&mut self, heard: Heard, now: EventTime) -> Result<(), Ended> {
-        let Heard { pbx, call } = &heard;
+    fn call(&mut self, heard: PbxCall, now: EventTime) -> Result<(), EarlyEnd> {
+        let PbxCall { pbx, call } = &heard;
         self.endpoints.of(call);
         let judged = journal::judge(call, pbx, self.rules, self.people, now);
         if let Some(choice) = &mut self.choice {
@@ -258,7 +258,7 @@ impl Printing<'_> {
         self.out.write_all(text.as_bytes()).map_err(closed)
     }
 
-    fn explained<'b>(&'b self, heard: &'b Heard, judged: &'b Judged) -> text::Explained<'b> {
+    fn explained<'b>(&'b self, heard: &'b PbxCall, judged: &'b Judged) -> text::Explained<'b> {
         text::Explained {
             judged,
             call: &heard.call,
@@ -272,7 +272,8 @@ impl Printing<'_> {
         for (heard, judged) in &chosen.calls {
             let of = self.explained(heard, judged);
             let text = told(&of, self.json, &self.zone, self.paint, &chosen.others);
-            if let Err(Ended::Failed(failure)) = self.out.write_all(text.as_bytes()).map_err(closed)
+            if let Err(EarlyEnd::Failed(failure)) =
+                self.out.write_all(text.as_bytes()).map_err(closed)
             {
                 return Err(failure);
             }
@@ -290,15 +291,15 @@ impl Printing<'_> {
         }
     }
 
-    fn flushed(&mut self) -> Result<(), Ended> {
+    fn flushed(&mut self) -> Result<(), EarlyEnd> {
         self.out.flush().map_err(closed)
     }
 }
 
-fn closed(error: io::Error) -> Ended {
+fn closed(error: io::Error) -> EarlyEnd {
     match error.kind() {
-        io::ErrorKind::BrokenPipe => Ended::Closed,
-        _ => Ended::Failed(Failure::of(Code::Failed, error)),
+        io::ErrorKind::BrokenPipe => EarlyEnd::Closed,
+        _ => EarlyEnd::Failed(Failure::of(Code::Failed, error)),
     }
 }
 

@@ -30,7 +30,7 @@ pub struct Rules {
 
 /// What became of its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct MessageCounts {
     /// Events a call can depend on.
     pub read: u64,
     /// Well-formed messages no call depends on.
@@ -43,7 +43,7 @@ pub struct Counts {
     pub timeless: u64,
 }
 
-impl Counts {
+impl MessageCounts {
     /// Something in it is written in the format.
     pub fn is_readable(&self) -> bool {
         self.read + self.skipped > 0
@@ -62,7 +62,7 @@ impl Counts {
 
 /// A call, and the PBX it was made on.
 #[derive(Clone, Debug)]
-pub struct Heard {
+pub struct PbxCall {
     /// `--pbx-id`, or a `server_name` below it where one recording tells of several PBXs.
     pub pbx: String,
     /// The call.
@@ -79,10 +79,10 @@ pub struct Reading {
 /// All behind the framer, which lends its messages from its own buffer.
 struct Hearing {
     decoder: Decoder,
-    pbxes: BTreeMap<String, Pbx>,
+    pbxes: BTreeMap<String, PbxReading>,
     /// The first `server_name`: that is the PBX itself.
     server: Option<String>,
-    counts: Counts,
+    counts: MessageCounts,
     now: EventTime,
 }
 
@@ -98,7 +98,7 @@ impl Reading {
             decoder: Decoder::new(rules.format, settings),
             pbxes: BTreeMap::new(),
             server: None,
-            counts: Counts::default(),
+            counts: MessageCounts::default(),
             now: EventTime::from_seconds(0),
         };
         Self {
@@ -117,7 +117,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn filled(&mut self, bytes: usize) -> Result<Vec<Heard>, Conflict> {
+    pub fn filled(&mut self, bytes: usize) -> Result<Vec<PbxCall>, Conflict> {
         self.framer.filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.hearing.hear(frame, &self.rules)?;
@@ -129,7 +129,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn finish(&mut self) -> Result<Vec<Heard>, Conflict> {
+    pub fn finish(&mut self) -> Result<Vec<PbxCall>, Conflict> {
         while let Some(frame) = self.framer.finish() {
             self.hearing.hear(frame, &self.rules)?;
         }
@@ -142,7 +142,7 @@ impl Reading {
     }
 
     /// What became of its messages so far.
-    pub fn counts(&self) -> Counts {
+    pub fn counts(&self) -> MessageCounts {
         self.hearing.counts
     }
 
@@ -160,12 +160,12 @@ impl Reading {
 
 /// The calls of one PBX. Where channel events tell of a call, its records add nothing but their
 /// user field.
-struct Pbx {
+struct PbxReading {
     assembler: Assembler,
     folder: Folder,
 }
 
-impl Pbx {
+impl PbxReading {
     fn new(settings: Settings) -> Self {
         Self {
             folder: Folder::new(settings.clone()),
@@ -227,7 +227,7 @@ impl Hearing {
                 endpoints,
                 ..rules.settings.clone()
             };
-            self.pbxes.insert(pbx.clone(), Pbx::new(settings));
+            self.pbxes.insert(pbx.clone(), PbxReading::new(settings));
         }
         let order = heard.told.order_after(self.now);
         self.counts.timeless += u64::from(order.is_some());
@@ -240,11 +240,11 @@ impl Hearing {
         Ok(())
     }
 
-    fn finished(&mut self) -> Vec<Heard> {
-        let of = |(pbx, calls): (&String, &mut Pbx)| {
+    fn finished(&mut self) -> Vec<PbxCall> {
+        let of = |(pbx, calls): (&String, &mut PbxReading)| {
             let calls = calls.take_finished().into_iter();
             calls
-                .map(|call| Heard {
+                .map(|call| PbxCall {
                     pbx: pbx.clone(),
                     call,
                 })

@@ -1,6 +1,6 @@
 //! What was read of a recording, for stderr.
 
-use super::reading::{Counts, Reading};
+use super::reading::{MessageCounts, Reading};
 use crate::config::Config;
 use callbridge_call::FinishedCall;
 use callbridge_call::timeline::Role;
@@ -50,7 +50,7 @@ impl Endpoints {
 /// What was read.
 #[derive(Debug)]
 pub struct Summary<'a> {
-    counts: Counts,
+    counts: MessageCounts,
     open: usize,
     endpoints: &'a Endpoints,
     has_trunks: bool,
@@ -69,7 +69,7 @@ impl<'a> Summary<'a> {
 
     /// A line each.
     pub fn to_text(&self) -> String {
-        let Counts {
+        let MessageCounts {
             read,
             skipped,
             repaired,

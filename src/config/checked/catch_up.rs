@@ -1,6 +1,6 @@
 //! `--catch-up`: files in which the PBX itself writes down its calls.
 
-use super::Source;
+use super::SourceConfig;
 use crate::config::faults::Faults;
 use crate::config::options::SourceFlags;
 use crate::values;
@@ -10,7 +10,11 @@ use callbridge_source::url::{Format, SourceUrl, Transport};
 const FLAG: &str = "--catch-up";
 
 /// Every `--catch-up`, in the order of the flags, for PBXs that these sources tell of.
-pub(super) fn check(flags: &SourceFlags, sources: &[Source], faults: &mut Faults) -> Vec<Source> {
+pub(super) fn check(
+    flags: &SourceFlags,
+    sources: &[SourceConfig],
+    faults: &mut Faults,
+) -> Vec<SourceConfig> {
     let mut files = Vec::new();
     for text in values::given(&flags.catch_up) {
         match SourceUrl::parse(text) {
@@ -25,7 +29,7 @@ pub(super) fn check(flags: &SourceFlags, sources: &[Source], faults: &mut Faults
                     Ok(()) => {}
                     Err(words) => faults.add(&name, words),
                 }
-                files.push(Source {
+                files.push(SourceConfig {
                     url,
                     pbx,
                     secret: None,
@@ -38,11 +42,11 @@ pub(super) fn check(flags: &SourceFlags, sources: &[Source], faults: &mut Faults
 }
 
 /// Why this is no file of calls.
-fn unfit(url: &SourceUrl, sources: &[Source]) -> Option<String> {
+fn unfit(url: &SourceUrl, sources: &[SourceConfig]) -> Option<String> {
     let Transport::File { path, format, .. } = &url.transport else {
         return Some("is no file: give file:///PATH?format=cel-csv".to_owned());
     };
-    let same = |source: &&Source| match &source.url.transport {
+    let same = |source: &&SourceConfig| match &source.url.transport {
         Transport::File { path: other, .. } => path == other,
         Transport::Ami { .. } | Transport::WebSocket { .. } | Transport::Amqp(_) => false,
     };
@@ -58,7 +62,7 @@ fn unfit(url: &SourceUrl, sources: &[Source]) -> Option<String> {
 }
 
 /// The PBX that a file without `pbx=` is of.
-fn only(flags: &SourceFlags, sources: &[Source]) -> Option<String> {
+fn only(flags: &SourceFlags, sources: &[SourceConfig]) -> Option<String> {
     let first = sources.first()?;
     let one = sources.iter().all(|source| source.pbx == first.pbx);
     if one {
@@ -68,11 +72,11 @@ fn only(flags: &SourceFlags, sources: &[Source]) -> Option<String> {
     }
 }
 
-fn whose(pbx: Option<&str>, sources: &[Source]) -> Result<(), String> {
+fn whose(pbx: Option<&str>, sources: &[SourceConfig]) -> Result<(), String> {
     if let Some(pbx) = pbx.filter(|pbx| !trunk::flag::is_name(pbx)) {
         return Err(format!("pbx={pbx}: {}", super::sources::NAMES));
     }
-    let of_pbx = |source: &Source| source.pbx.as_deref() == pbx;
+    let of_pbx = |source: &SourceConfig| source.pbx.as_deref() == pbx;
     if sources.is_empty() || sources.iter().any(of_pbx) {
         return Ok(());
     }

@@ -26,7 +26,7 @@ mod webhooks;
 
 pub use connect::check as connect;
 pub use token::TokenFrom;
-pub use typed::{Purpose, Typed, logging, state_folder};
+pub use typed::{FlagContext, Purpose, logging, state_folder};
 
 use crate::log::Logging;
 use callbridge_asterisk::Columns;
@@ -49,7 +49,7 @@ use url::Url;
 #[derive(Clone, Debug)]
 pub struct Config {
     /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
-    pub sources: Vec<Source>,
+    pub sources: Vec<SourceConfig>,
     /// `--pbx-id`
     pub pbx_id: Option<String>,
     /// The id of the PBX that nothing names, in a state that has none yet, or why there is none;
@@ -68,7 +68,7 @@ pub struct Config {
     /// Where events of the CRM are taken; `None` without `--webhook-listen`.
     pub webhooks: Option<Webhooks>,
     /// How calls are told apart.
-    pub calls: Calls,
+    pub calls: CallRules,
     /// The state folder; `None` only where it was not asked for and has no default.
     pub state: Option<PathBuf>,
     /// Where health and metrics are served.
@@ -89,7 +89,7 @@ pub struct Config {
 
 /// A source and its secret.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourceConfig {
     /// `--source`
     pub url: SourceUrl,
     /// `pbx=`, else `--pbx-id`; `None` for the id that is stored, or made of machine, source and
@@ -141,7 +141,7 @@ pub struct Webhooks {
 
 /// How calls are told apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Calls {
+pub struct CallRules {
     /// `--settle`
     pub settle: Duration,
     /// `--cdr-wait`

@@ -1,6 +1,6 @@
 //! The id of the PBX that nothing names.
 
-use super::Source;
+use super::SourceConfig;
 use crate::config::faults::Faults;
 use crate::config::options::SourceFlags;
 use callbridge_intake::identity;
@@ -15,7 +15,7 @@ use std::path::Path;
 pub(super) fn derived(
     flags: &SourceFlags,
     needs: bool,
-    sources: &[Source],
+    sources: &[SourceConfig],
     trunks: &Trunks,
     environment: &Environment,
 ) -> Option<Result<String, Unknown>> {

@@ -1,6 +1,6 @@
 //! The sources of a command line: formats that this release reads, names, secrets.
 
-use super::{Source, catch_up};
+use super::{SourceConfig, catch_up};
 use crate::config::faults::Faults;
 use crate::config::options::SourceFlags;
 use crate::values;
@@ -21,7 +21,7 @@ pub(super) fn check(
     needs: bool,
     environment: &Environment,
     faults: &mut Faults,
-) -> Vec<Source> {
+) -> Vec<SourceConfig> {
     if let Some(id) = flags
         .pbx_id
         .as_deref()
@@ -39,7 +39,7 @@ pub(super) fn check(
                 }
                 let pbx = url.pbx.clone().or_else(|| flags.pbx_id.clone());
                 let secret = source_secret(&url, needs, environment, faults);
-                sources.push(Source {
+                sources.push(SourceConfig {
                     url,
                     pbx,
                     secret,
@@ -62,9 +62,9 @@ pub(super) fn check(
 
 /// Two managers, or two gateways, that no `pbx=` names: if they are of two PBXs, a unique id of the
 /// one may be one of the other, and the second call would be taken for the first.
-fn two_unnamed(sources: &[Source], faults: &mut Faults) {
+fn two_unnamed(sources: &[SourceConfig], faults: &mut Faults) {
     let unnamed = || sources.iter().filter(|source| source.url.pbx.is_none());
-    let place = |source: &Source| match &source.url.transport {
+    let place = |source: &SourceConfig| match &source.url.transport {
         Transport::Ami { endpoint, .. } => Some((true, endpoint.to_string())),
         Transport::WebSocket { endpoint, .. } => Some((false, endpoint.to_string())),
         Transport::Amqp(_) | Transport::File { .. } => None,

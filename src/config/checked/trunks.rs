@@ -1,6 +1,6 @@
 //! The trunks of a command line, checked against each other and against the sources.
 
-use super::Source;
+use super::SourceConfig;
 use crate::config::faults::Faults;
 use crate::config::options::TrunkFlags;
 use crate::values;
@@ -69,12 +69,12 @@ fn defaults(flags: &TrunkFlags, faults: &mut Faults) -> Defaults {
 /// A trunk's `pbx=` must be a PBX of which some source tells.
 pub(super) fn known_pbxs(
     trunks: &Trunks,
-    sources: &[Source],
+    sources: &[SourceConfig],
     pbx_id: Option<&str>,
     faults: &mut Faults,
 ) {
     // A gateway's stream may bring PBXs that no flag names (`server_name`).
-    let gateway = |source: &Source| source.url.format() == Format::AmiJson;
+    let gateway = |source: &SourceConfig| source.url.format() == Format::AmiJson;
     if sources.is_empty() || sources.iter().any(gateway) {
         return;
     }

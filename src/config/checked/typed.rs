@@ -1,6 +1,6 @@
 //! From flags as typed to a [`Config`], or all that is wrong with them.
 
-use super::{Calls, Config, DeadLetters, crm, pbx, sources, trunks, webhooks};
+use super::{CallRules, Config, DeadLetters, crm, pbx, sources, trunks, webhooks};
 use crate::config::faults::Faults;
 use crate::config::options::{CallFlags, Flags, LogFlags, OperationFlags};
 use crate::config::variables;
@@ -29,7 +29,7 @@ pub enum Purpose {
 }
 
 /// Flags with what else decides about them.
-pub struct Typed<'a> {
+pub struct FlagContext<'a> {
     /// As typed.
     pub flags: Flags,
     /// What was wrong with them before their values were looked at.
@@ -40,11 +40,11 @@ pub struct Typed<'a> {
     pub purpose: Purpose,
 }
 
-impl TryFrom<Typed<'_>> for Config {
+impl TryFrom<FlagContext<'_>> for Config {
     type Error = Faults;
 
-    fn try_from(typed: Typed<'_>) -> Result<Self, Faults> {
-        let Typed {
+    fn try_from(typed: FlagContext<'_>) -> Result<Self, Faults> {
+        let FlagContext {
             flags,
             mut faults,
             environment,
@@ -152,7 +152,7 @@ fn place(
     (state, listen)
 }
 
-fn calls(flags: &CallFlags, faults: &mut Faults) -> Calls {
+fn calls(flags: &CallFlags, faults: &mut Faults) -> CallRules {
     let mut time = |flag: &str, text: Option<&str>, default: Duration| {
         text.and_then(|text| faults.take(flag, values::duration(text)))
             .unwrap_or(default)
@@ -175,7 +175,7 @@ fn calls(flags: &CallFlags, faults: &mut Faults) -> Calls {
     let most = flags.max_open_calls.as_deref();
     let most =
         most.and_then(|text| faults.take("--max-open-calls", values::number(text, 1..=1_000_000)));
-    Calls {
+    CallRules {
         settle,
         cdr_wait,
         max_call,

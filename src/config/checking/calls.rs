@@ -5,7 +5,7 @@ use crate::config::command::{Command, ListCalls};
 use crate::config::faults::Faults;
 use crate::config::options::StateFlags;
 use crate::config::options::calls::CallsFlags;
-use crate::control::protocol::Calls;
+use crate::control::protocol::CallsQuery;
 use crate::values;
 use callbridge_model::TypedNumber;
 use callbridge_spool::State;
@@ -55,7 +55,7 @@ impl Checking<'_> {
             pbx_timezone,
         })?;
         let zone = at.zone.as_ref().and_then(|zone| zone.iana_name());
-        let which = Calls {
+        let which = CallsQuery {
             today,
             from,
             to,

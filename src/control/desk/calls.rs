@@ -1,7 +1,7 @@
 //! What is asked about calls: those of a time or a number, those that come, and one by its id.
 
-use super::{Desk, Line, Stop};
-use crate::control::protocol::{Calls, Reply};
+use super::{CommandHandler, ReplySender, Stop};
+use crate::control::protocol::{CallsQuery, ControlReply};
 use crate::explain::shape::{Other, Shape};
 use crate::values;
 use callbridge_call::EventTime;
@@ -28,14 +28,14 @@ fn refused(words: String) -> Stop {
     Stop::Error { code: 64, words }
 }
 
-impl Desk {
+impl CommandHandler {
     /// Calls that are kept, then those that come.
     pub(super) async fn calls(
         &self,
-        which: &Calls,
+        which: &CallsQuery,
         past: bool,
         follow: bool,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let filter = self.filter(which)?;
         // Before the list is read: what moves meanwhile is told after it.
@@ -51,7 +51,10 @@ impl Desk {
         if !follow {
             return Ok(());
         }
-        line.to.send(Reply::Ready).await.map_err(|_| super::Gone)?;
+        line.to
+            .send(ControlReply::Ready)
+            .await
+            .map_err(|_| super::Gone)?;
         match which.internal {
             true => self.follow_internal(&filter, internal, line).await,
             false => self.follow_calls(&filter, moves, line).await,
@@ -70,7 +73,7 @@ impl Desk {
         trunks.chain(self.rules.country)
     }
 
-    fn filter(&self, which: &Calls) -> Result<CallFilter, Stop> {
+    fn filter(&self, which: &CallsQuery) -> Result<CallFilter, Stop> {
         let zone = self.zone(which.zone.as_deref());
         let from = which.from.as_deref();
         let from = from.map(|text| values::date(text, zone.as_time_zone()));
@@ -104,7 +107,7 @@ impl Desk {
         &self,
         filter: &CallFilter,
         internal: bool,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let mut next = Some(filter.beginning());
         while let Some(after) = next {
@@ -127,7 +130,7 @@ impl Desk {
         &self,
         filter: &CallFilter,
         seen: u64,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let mut under_way = BTreeSet::new();
         let page = |store: &Store, seen| store.moved_since(seen, MOVES_PAGE);
@@ -142,7 +145,7 @@ impl Desk {
         &self,
         filter: &CallFilter,
         seen: i64,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let page = |store: &Store, seen| store.internal_since(seen).map(Some);
         let told = |call: Listed| filter.takes(&call).then(|| item(call));
@@ -150,7 +153,7 @@ impl Desk {
     }
 
     /// One call by an id, or the newest of a number with the ids of the others.
-    pub(super) async fn call(&self, id: &str, line: &mut Line) -> Result<(), Stop> {
+    pub(super) async fn call(&self, id: &str, line: &mut ReplySender) -> Result<(), Stop> {
         let refused = |words| Err(Stop::Error { code: 65, words });
         let typed = TypedNumber::read(id, self.countries());
         // Few digits may as well begin a uuid.
@@ -189,7 +192,11 @@ impl Desk {
     }
 
     /// `false`: no kept call has the number.
-    async fn call_of_number(&self, typed: &TypedNumber, line: &mut Line) -> Result<bool, Stop> {
+    async fn call_of_number(
+        &self,
+        typed: &TypedNumber,
+        line: &mut ReplySender,
+    ) -> Result<bool, Stop> {
         let mut found: Vec<Listed> = Vec::new();
         let mut next = Some(Place::END);
         while let Some(before) = next.filter(|_| found.len() <= OTHERS_MAX) {

@@ -1,6 +1,6 @@
 //! Follows what comes into the spool, page by page, until the daemon ends or nobody reads.
 
-use super::{Desk, Line, Stop};
+use super::{CommandHandler, ReplySender, Stop};
 use callbridge_spool::{Error, Store};
 use serde_json::Value;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use std::time::Duration;
 /// One who follows is told at most this often.
 const TOLD_EVERY: Duration = Duration::from_millis(500);
 
-impl Desk {
+impl CommandHandler {
     /// Tells of each thing that came after `seen`, and of each that comes.
     ///
     /// `page` reads the next things after a place, with the place behind them; that place is the
@@ -24,7 +24,7 @@ impl Desk {
         page: impl Fn(&Store, P) -> Result<Option<(Vec<T>, P)>, Error> + Copy + Send + 'static,
         mut item: impl FnMut(T) -> Option<Value>,
         too_many: &str,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop>
     where
         P: Copy + PartialEq + Send + 'static,

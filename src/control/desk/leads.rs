@@ -1,6 +1,6 @@
 //! What is asked about leads and numbers.
 
-use super::{Desk, Line, Stop};
+use super::{CommandHandler, ReplySender, Stop};
 use callbridge_leads::directory::{Finding, Holder, Standing};
 use callbridge_mapping::people::LeadAnswer;
 use callbridge_model::{Phone, number};
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 /// Numbers read at a time.
 const PHONES_PAGE: usize = 500;
 
-impl Desk {
-    pub(super) async fn lead_missing(&self, line: &mut Line) -> Result<(), Stop> {
+impl CommandHandler {
+    pub(super) async fn lead_missing(&self, line: &mut ReplySender) -> Result<(), Stop> {
         let mut after = None;
         loop {
             let from = after.clone();
@@ -34,7 +34,7 @@ impl Desk {
         }
     }
 
-    pub(super) async fn lead_list(&self, line: &mut Line) -> Result<(), Stop> {
+    pub(super) async fn lead_list(&self, line: &mut ReplySender) -> Result<(), Stop> {
         let mut after = None;
         loop {
             let from = after.clone();
@@ -61,7 +61,7 @@ impl Desk {
         }
     }
 
-    pub(super) async fn lead_check(&self, phone: &str, line: &mut Line) -> Result<(), Stop> {
+    pub(super) async fn lead_check(&self, phone: &str, line: &mut ReplySender) -> Result<(), Stop> {
         let people = self.people();
         for trunk in self.rules.trunks.iter() {
             let Some(number) = number::e164(phone, trunk.country) else {
@@ -92,7 +92,7 @@ impl Desk {
         trunk: Option<&str>,
         number: Phone,
         answer: LeadAnswer,
-        line: &mut Line,
+        line: &mut ReplySender,
     ) -> Result<(), Stop> {
         let (result, lead, why) = match answer {
             LeadAnswer::One(lead, why) => ("lead", Some(lead), why),

@@ -10,7 +10,7 @@ use serde::Serialize;
 #[serde(rename_all = "camelCase")]
 pub struct Story<'a> {
     channels: Vec<Lane<'a>>,
-    talk: Vec<Talk<'a>>,
+    talk: Vec<TalkShape<'a>>,
     decided: Vec<Decided<'a>>,
     left_out: u32,
 }
@@ -27,13 +27,13 @@ struct Lane<'a> {
     from: f64,
     to: f64,
     hung_up: bool,
-    events: Vec<Event<'a>>,
-    bridges: Vec<Stay<'a>>,
+    events: Vec<EventShape<'a>>,
+    bridges: Vec<StayShape<'a>>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Event<'a> {
+struct EventShape<'a> {
     at: f64,
     event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -46,7 +46,7 @@ struct Event<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Stay<'a> {
+struct StayShape<'a> {
     bridge: &'a str,
     from: f64,
     to: f64,
@@ -55,7 +55,7 @@ struct Stay<'a> {
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Talk<'a> {
+struct TalkShape<'a> {
     with: &'a str,
     from: f64,
     to: f64,
@@ -77,7 +77,7 @@ impl<'a> Story<'a> {
         let of = |number: u16| timeline.channels.get(usize::from(number));
         let name = |number: u16| of(number).map_or("", |channel| channel.name.as_str());
         let lane = |channel: &'a Channel| lane(channel, &timeline.bridges, &name);
-        let talk = timeline.talk.iter().map(|talk| Talk {
+        let talk = timeline.talk.iter().map(|talk| TalkShape {
             with: name(talk.with),
             from: seconds(talk.from),
             to: seconds(talk.to),
@@ -118,7 +118,7 @@ fn lane<'a>(
         };
         let at = seconds(moment.at);
         let words = words.filter(|words| !words.is_empty());
-        Event {
+        EventShape {
             at,
             event,
             by,
@@ -126,7 +126,7 @@ fn lane<'a>(
             cause,
         }
     });
-    let stays = channel.stays.iter().map(|stay| Stay {
+    let stays = channel.stays.iter().map(|stay| StayShape {
         bridge: bridges
             .get(usize::from(stay.bridge))
             .map_or("", String::as_str),

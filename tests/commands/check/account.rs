@@ -4,7 +4,7 @@
 use super::findings::{Checked, check, with};
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
-use callbridge_testbed::pbx::{Pbx, Release};
+use callbridge_testbed::pbx::{FakePbx, Release};
 use std::collections::BTreeSet;
 
 /// What the account of deploy/ may do, as Asterisk 22 names it.
@@ -57,14 +57,14 @@ fn endpoints(names: &[&str]) -> String {
 struct Stage {
     place: Place,
     _crm: Server,
-    pbx: Pbx,
+    pbx: FakePbx,
     flags: Vec<String>,
 }
 
 impl Stage {
     /// A PBX on which no call is up, with an account that may ask for its endpoints.
     async fn new() -> Self {
-        let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+        let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
         pbx.answers("ListCommands", &[WITH_SYSTEM]);
         pbx.answers("CoreShowChannels", &[NO_CHANNELS]);
         pbx.answers(

@@ -4,7 +4,7 @@ use super::findings::{check, with};
 use crate::sidecar::{Place, crm};
 use callbridge_sandbox::Server;
 use callbridge_testbed::authority::{Authority, Flaw};
-use callbridge_testbed::pbx::Pbx;
+use callbridge_testbed::pbx::FakePbx;
 use std::path::Path;
 use tokio::net::TcpListener;
 
@@ -18,7 +18,7 @@ pub async fn stage() -> (Place, Server, Vec<String>) {
 #[tokio::test]
 async fn both_lines_to_a_pbx_are_tried() {
     let (place, _crm, mut flags) = stage().await;
-    let (ami, amiws) = (Pbx::ami().await, Pbx::websocket().await);
+    let (ami, amiws) = (FakePbx::ami().await, FakePbx::websocket().await);
     flags.push(format!("--source=ami://bridge@{}", ami.addr()));
     flags.push(format!("--source=ws://{}/", amiws.addr()));
     let checked = check(&place, &flags).await;
@@ -31,7 +31,7 @@ async fn both_lines_to_a_pbx_are_tried() {
 #[tokio::test]
 async fn a_wrong_secret_is_77() {
     let (place, _crm, flags) = stage().await;
-    let pbx = Pbx::ami().await;
+    let pbx = FakePbx::ami().await;
     let secret = place.write("secret", "wrong");
     let source = format!(
         "ami://bridge@{}?secret-file={}",
@@ -83,7 +83,7 @@ async fn a_refused_connection_and_an_unknown_host_are_69() {
 #[tokio::test]
 async fn a_port_where_something_else_answers_is_69() {
     let (place, crm, flags) = stage().await;
-    let (http, ami) = (crm.addr(), Pbx::ami().await);
+    let (http, ami) = (crm.addr(), FakePbx::ami().await);
     for (source, todo) in [
         (format!("ami://bridge@{http}"), ""),
         (format!("ws://{}/", ami.addr()), ""),
@@ -218,7 +218,7 @@ async fn what_is_no_regular_file_is_named_and_not_opened() {
 #[tokio::test]
 async fn quotes_around_a_secret_and_variables_that_nothing_reads_are_said() {
     let (place, _crm, flags) = stage().await;
-    let pbx = Pbx::ami().await;
+    let pbx = FakePbx::ami().await;
     let secret = place.write("quoted", "\u{feff}\"hunter2\"\r\n");
     let source = format!(
         "ami://bridge@{}?secret-file={}",

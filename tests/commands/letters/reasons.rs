@@ -6,7 +6,7 @@ use callbridge_model::Reason;
 use callbridge_sandbox::{Action, Endpoint, Rule, Server};
 use callbridge_spool::hint;
 use callbridge_testbed::calls::{Call, now, recording};
-use callbridge_testbed::pbx::Pbx;
+use callbridge_testbed::pbx::FakePbx;
 use serde_json::{Value, json};
 
 /// The one letter there is, of this reason.
@@ -225,7 +225,7 @@ async fn a_retried_call_has_all_its_chances_again() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
     let mut flags = place.flags(&crm.url());
     flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
     flags.push("--max-call=2s".to_owned());
@@ -254,7 +254,7 @@ async fn a_call_whose_end_nobody_heard_is_incomplete_and_can_be_sent_as_it_is() 
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_incomplete_call_is_sent_as_a_person_says_it_was() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
     let mut flags = place.flags(&crm.url());
     flags.push(format!("--source=ami://bridge@{}", pbx.addr()));
     flags.push("--max-call=2s".to_owned());

@@ -6,7 +6,7 @@ use callbridge_model::Reason;
 use callbridge_spool::{UNREADABLE_BYTES_MAX, hint};
 use callbridge_testbed::broker::{ADMINISTRATOR, Broker};
 use callbridge_testbed::calls::{Call, recording};
-use callbridge_testbed::pbx::Pbx;
+use callbridge_testbed::pbx::FakePbx;
 use serde_json::{Value, json};
 
 async fn unreadable(place: &Place, count: u64) -> Vec<Value> {
@@ -100,7 +100,7 @@ async fn an_open_call_that_cannot_be_restored_is_a_letter_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frame_that_is_no_json_does_not_end_a_websocket() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::websocket().await);
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::websocket().await);
     let mut flags = place.flags(&crm.url());
     flags.push(format!("--source=ws://{}/", pbx.addr()));
     let daemon = place.run(&flags).await;
@@ -121,7 +121,7 @@ async fn a_frame_that_is_no_json_does_not_end_a_websocket() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_secret_is_said_once_tried_again_and_shown() {
-    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, Pbx::ami().await);
+    let (place, crm, pbx) = (Place::new(), crm(|_| ()).await, FakePbx::ami().await);
     let secret = place.write("secret", "wrong");
     let mut flags = place.flags(&crm.url());
     flags.push(format!(

@@ -3,7 +3,7 @@
 use super::change::Chance;
 use super::recording::{self, Message, Recording};
 use crate::told;
-use callbridge::config::command::{Asked, Command, read};
+use callbridge::config::command::{Command, CommandLine, read};
 use callbridge_asterisk::Format;
 use callbridge_model::environment::Environment;
 use serde_json::Value;
@@ -83,7 +83,7 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
     ];
     let environment = Environment::default();
     let asked = read(arguments.map(OsString::from), &environment).expect("good flags");
-    let Asked::Command(command) = asked else {
+    let CommandLine::Command(command) = asked else {
         panic!("no command");
     };
     let Command::Explain(explain) = *command else {

@@ -2,12 +2,12 @@
 //! here, so an event stands or falls with its change (§6.1.1).
 
 use super::news::between;
-use super::order::{Draft, Order, What};
+use super::order::{Draft, LeadAction, Order};
 use super::record::{FieldValues, Lead};
-use super::store::{Item, LeadChange, Task};
+use super::store::{LeadChange, LeadItem, Task};
 use crate::core::Sandbox;
 use crate::webhook;
-use crate::webhook::{Attribution, Event};
+use crate::webhook::{Attribution, CrmEvent};
 use callbridge_call::EventTime;
 use serde_json::json;
 
@@ -41,7 +41,7 @@ pub(crate) fn apply_lead(sandbox: &mut Sandbox, at: EventTime, change: LeadChang
                 sandbox.leads.remove(company, lead);
                 sandbox.leads.drop_parts(company, lead);
                 let lead = Box::new(was.snapshot());
-                webhook::happened(sandbox, at, company, Event::LeadDeleted { lead });
+                webhook::happened(sandbox, at, company, CrmEvent::LeadDeleted { lead });
             }
         }
         LeadChange::Revived { company, lead } => sandbox.leads.revive(company, lead),
@@ -95,7 +95,7 @@ fn merge(sandbox: &mut Sandbox, at: EventTime, company: i64, into: i64, from: &[
     sandbox.leads.put(company, stamped(survivor, at));
     if let (Some(survivor), false) = (find_lead(sandbox, company, into), merged.is_empty()) {
         let lead = Box::new(survivor.snapshot());
-        let event = Event::LeadMerged { lead, merged };
+        let event = CrmEvent::LeadMerged { lead, merged };
         note_history(sandbox, at, company, into, event.name());
         webhook::happened(sandbox, at, company, event);
     }
@@ -118,32 +118,32 @@ fn execute(
     sandbox: &mut Sandbox,
     at: EventTime,
     company: i64,
-    what: What,
+    what: LeadAction,
 ) -> Result<(), &'static str> {
     const NO_LEAD: &str = "unknown leadId";
     match what {
-        What::Lead(draft) => {
+        LeadAction::Lead(draft) => {
             let lead = drafted(sandbox, company, &draft)?;
             save_lead(sandbox, at, company, lead);
         }
-        What::Fields { lead, values } => {
+        LeadAction::Fields { lead, values } => {
             let mut lead = find_lead(sandbox, company, lead).ok_or(NO_LEAD)?;
             upsert(&mut lead.fields, &values);
             save_lead(sandbox, at, company, lead);
         }
-        What::Notes { lead, notes } => {
+        LeadAction::Notes { lead, notes } => {
             find_lead(sandbox, company, lead).ok_or(NO_LEAD)?;
             for note in notes {
                 let id = sandbox.leads.next_part();
-                let item = Item { id, at, body: note };
+                let item = LeadItem { id, at, body: note };
                 let parts = sandbox.leads.notes.entry((company, lead)).or_default();
                 parts.push(item);
             }
         }
-        What::Task { lead, task } => {
+        LeadAction::Task { lead, task } => {
             find_lead(sandbox, company, lead).ok_or(NO_LEAD)?;
             let id = sandbox.leads.next_part();
-            let item = Item { id, at, body: task };
+            let item = LeadItem { id, at, body: task };
             sandbox
                 .leads
                 .tasks
@@ -194,7 +194,7 @@ fn note_history(sandbox: &mut Sandbox, at: EventTime, company: i64, lead: i64, n
     let id = sandbox.leads.next_part();
     let body = json!({ "event": name });
     let items = sandbox.leads.history.entry((company, lead)).or_default();
-    items.push(Item { id, at, body });
+    items.push(LeadItem { id, at, body });
 }
 
 /// A lead that begins: its uuid is made from its number.

@@ -16,14 +16,13 @@ use super::order::Draft;
 use super::record::{Contact, FieldValues, Lead};
 use super::store::LeadChange;
 use super::{body, order};
-use crate::body::Fields;
+use crate::admin::AdminAnswer;
+use crate::body::BodyFields;
 use crate::core::{Change, Sandbox};
 use crate::lead::act;
 use crate::shapes::LeadRows;
 use callbridge_call::EventTime;
 use serde_json::{Map, Value, json};
-
-type Answer = Result<Value, String>;
 
 /// Answers `admin/lead` and what lies below it; `None` for another path.
 pub fn answer(
@@ -31,8 +30,8 @@ pub fn answer(
     now: EventTime,
     act: &str,
     fields: &Map<String, Value>,
-) -> Option<Answer> {
-    let mut fields = Fields::new(fields.clone());
+) -> Option<AdminAnswer> {
+    let mut fields = BodyFields::new(fields.clone());
     Some(match act {
         "lead" => create(core, now, &mut fields),
         "lead/update" => update(core, now, &mut fields),
@@ -42,7 +41,7 @@ pub fn answer(
     })
 }
 
-fn create(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
+fn create(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
     let company = company(core, fields)?;
     let draft = draft(core, fields)?;
     let id = match draft.id {
@@ -64,7 +63,7 @@ fn create(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
     Ok(save(core, now, company, lead))
 }
 
-fn update(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
+fn update(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
     let company = company(core, fields)?;
     let mut wanted = draft(core, fields)?;
     let id = wanted.id.ok_or("`id` is missing")?;
@@ -84,7 +83,7 @@ fn update(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
     Ok(save(core, now, company, lead))
 }
 
-fn merge(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
+fn merge(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
     let company = company(core, fields)?;
     let into = whole(fields, "into")?.ok_or("`into` is missing")?;
     let list = fields
@@ -110,7 +109,7 @@ fn merge(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
     Ok(shown(core, company, into))
 }
 
-fn delete(core: &mut Sandbox, now: EventTime, fields: &mut Fields) -> Answer {
+fn delete(core: &mut Sandbox, now: EventTime, fields: &mut BodyFields) -> AdminAnswer {
     let company = company(core, fields)?;
     let lead = whole(fields, "id")?.ok_or("`id` is missing")?;
     act::find_lead(core, company, lead).ok_or_else(|| missing(lead))?;
@@ -147,7 +146,7 @@ pub fn all(core: &Sandbox) -> Value {
     Value::Array(rows)
 }
 
-fn company(core: &Sandbox, fields: &mut Fields) -> Result<i64, String> {
+fn company(core: &Sandbox, fields: &mut BodyFields) -> Result<i64, String> {
     let id = whole(fields, "company")?.unwrap_or(core.settings.company.id);
     let known = core.companies.contains_key(&id);
     known
@@ -155,14 +154,14 @@ fn company(core: &Sandbox, fields: &mut Fields) -> Result<i64, String> {
         .ok_or_else(|| format!("there is no company {id}"))
 }
 
-fn whole(fields: &mut Fields, name: &str) -> Result<Option<i64>, String> {
+fn whole(fields: &mut BodyFields, name: &str) -> Result<Option<i64>, String> {
     fields
         .integer(name, i64::MAX)
         .map_err(|_| format!("`{name}`: number expected"))
 }
 
 /// As POST lead, with `phone` and `phones` of the main contact, and `fields` as an object too.
-fn draft(core: &Sandbox, fields: &mut Fields) -> Result<Draft, String> {
+fn draft(core: &Sandbox, fields: &mut BodyFields) -> Result<Draft, String> {
     let upserts = match fields.map.get("fields") {
         Some(Value::Object(map)) => {
             let upserts = field_values(map)?;

@@ -4,8 +4,8 @@
 use super::catalogue::{Catalogue, FieldType, InfoType, stage};
 use super::order::Draft;
 use super::record::{Contact, FieldValues};
-use crate::body::{Fields, is_phone};
-use crate::envelope::{FieldError, Reason, Refusal, json_object, json_value};
+use crate::body::{BodyFields, is_phone};
+use crate::envelope::{FieldError, Refusal, RefusalReason, json_object, json_value};
 use crate::shapes::FieldList;
 use serde_json::{Map, Value};
 
@@ -27,7 +27,7 @@ pub(super) fn field_list(
         (Value::Array(items), FieldList::Either | FieldList::Bare) => (items, String::new()),
         (Value::Object(mut map), FieldList::Either | FieldList::Wrapped) => match map.remove(key) {
             Some(Value::Array(items)) => (items, key.to_owned()),
-            None | Some(Value::Null) => return Err(refused(key, Reason::NotNullCollection)),
+            None | Some(Value::Null) => return Err(refused(key, RefusalReason::NotNullCollection)),
             Some(_) => return Err(Refusal::Unparsable(format!("{key}: an array expected"))),
         },
         (_, FieldList::Bare) => {
@@ -42,7 +42,7 @@ pub(super) fn field_list(
         }
     };
     if items.is_empty() {
-        return Err(refused(key, Reason::NotEmpty));
+        return Err(refused(key, RefusalReason::NotEmpty));
     }
     let mut errors = Vec::new();
     // What is passed over in silence is judged by nothing (§4.4.2).
@@ -80,7 +80,7 @@ fn field_items(
         let Value::Object(map) = item else {
             return Err(Refusal::Unparsable(format!("{at}: an object expected")));
         };
-        let mut fields = Fields::within(map, format!("{at}."));
+        let mut fields = BodyFields::within(map, format!("{at}."));
         let id = fields.integer("id", i64::MAX)?;
         let id = fields.required("id", id);
         let known = id.filter(|&id| catalogue.kind(id) == Some(own));
@@ -95,7 +95,7 @@ fn field_items(
 
 /// The values of an item; `None` where it says nothing, the empty list where it clears.
 fn given(
-    fields: &mut Fields,
+    fields: &mut BodyFields,
     at: &str,
     kind: Option<FieldType>,
 ) -> Result<Option<Vec<Value>>, Refusal> {
@@ -124,10 +124,10 @@ fn given(
 /// # Errors
 /// The refusal to answer with.
 pub(super) fn lead(body: &[u8], catalogue: &Catalogue) -> Result<Draft, Refusal> {
-    let mut fields = Fields::new(json_object(body)?);
+    let mut fields = BodyFields::new(json_object(body)?);
     let draft = draft(&mut fields, catalogue)?;
     if draft.id.is_none() && draft.name.is_none() {
-        fields.refuse("name", Reason::NotNull);
+        fields.refuse("name", RefusalReason::NotNull);
     }
     if fields.errors.is_empty() {
         Ok(draft)
@@ -137,14 +137,14 @@ pub(super) fn lead(body: &[u8], catalogue: &Catalogue) -> Result<Draft, Refusal>
 }
 
 /// Takes the properties of a lead; what is wrong with them stands in `fields.errors`.
-pub(super) fn draft(fields: &mut Fields, catalogue: &Catalogue) -> Result<Draft, Refusal> {
+pub(super) fn draft(fields: &mut BodyFields, catalogue: &Catalogue) -> Result<Draft, Refusal> {
     let name = fields.text("name")?;
     if name.as_deref().is_some_and(|name| name.trim().is_empty()) {
-        fields.refuse("name", Reason::NotBlank);
+        fields.refuse("name", RefusalReason::NotBlank);
     }
     let status_id = fields.integer("statusId", i64::MAX)?;
     if status_id.is_some() && stage(status_id).is_none() {
-        fields.refuse("statusId", Reason::NotFound);
+        fields.refuse("statusId", RefusalReason::NotFound);
     }
     let nobody = fields.map.get("responsibleId") == Some(&Value::Null);
     let responsible_id = fields.integer("responsibleId", i64::MAX)?;
@@ -190,7 +190,7 @@ fn complete(
         if catalogue.kind(id) != Some(kind) {
             errors.push(FieldError {
                 field: format!("{prefix}[{number}].id"),
-                reason: Reason::NotFound,
+                reason: RefusalReason::NotFound,
             });
         }
         let value = value.unwrap_or_default();
@@ -212,7 +212,7 @@ fn contacts(
         let Value::Object(map) = item else {
             return Err(Refusal::Unparsable(format!("{at}: an object expected")));
         };
-        let mut fields = Fields::within(map, format!("{at}."));
+        let mut fields = BodyFields::within(map, format!("{at}."));
         let mut contact = Contact {
             id: fields.integer("id", i64::MAX)?.unwrap_or(0),
             name: fields.text("name")?.unwrap_or_default(),
@@ -230,7 +230,7 @@ fn contacts(
 }
 
 /// `phones`, or one `phone`.
-fn phones(fields: &mut Fields) -> Result<Vec<String>, Refusal> {
+fn phones(fields: &mut BodyFields) -> Result<Vec<String>, Refusal> {
     let mut phones = Vec::new();
     if let Some(phone) = fields.text("phone")? {
         fields.check_phone("phone", &phone);
@@ -240,7 +240,7 @@ fn phones(fields: &mut Fields) -> Result<Vec<String>, Refusal> {
         let name = format!("phones[{number}]");
         match phone.as_str() {
             Some(phone) if is_phone(phone) => phones.push(phone.to_owned()),
-            Some(_) => fields.refuse(&name, Reason::ValidPhone),
+            Some(_) => fields.refuse(&name, RefusalReason::ValidPhone),
             None => return Err(fields.wrong_type(&name, &phone, "a string")),
         }
     }
@@ -260,12 +260,12 @@ pub(super) fn notes(body: &[u8]) -> Result<Vec<Value>, Refusal> {
             _ => None,
         }) {
             Some(notes) => notes,
-            None => return Err(refused("notes", Reason::NotNullCollection)),
+            None => return Err(refused("notes", RefusalReason::NotNullCollection)),
         },
         _ => return Err(Refusal::Unparsable("JSON array expected".to_owned())),
     };
     if notes.is_empty() || notes.len() > NOTES_MAX {
-        return Err(refused("notes", Reason::Size));
+        return Err(refused("notes", RefusalReason::Size));
     }
     if notes.iter().any(|note| !note.is_object()) {
         return Err(Refusal::Unparsable("a note is an object".to_owned()));
@@ -278,19 +278,19 @@ pub(super) fn notes(body: &[u8]) -> Result<Vec<Value>, Refusal> {
 /// # Errors
 /// The refusal to answer with.
 pub(super) fn task(body: &[u8]) -> Result<(i64, Value), Refusal> {
-    let mut fields = Fields::new(json_object(body)?);
+    let mut fields = BodyFields::new(json_object(body)?);
     let lead = fields.integer("leadId", i64::MAX)?;
     match lead {
         Some(lead) => Ok((lead, Value::Object(rest(fields)))),
-        None => Err(refused("leadId", Reason::NotNull)),
+        None => Err(refused("leadId", RefusalReason::NotNull)),
     }
 }
 
-fn rest(fields: Fields) -> Map<String, Value> {
+fn rest(fields: BodyFields) -> Map<String, Value> {
     fields.map
 }
 
-fn refused(field: &str, reason: Reason) -> Refusal {
+fn refused(field: &str, reason: RefusalReason) -> Refusal {
     Refusal::Invalid(vec![FieldError {
         field: field.to_owned(),
         reason,

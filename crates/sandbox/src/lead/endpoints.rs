@@ -1,7 +1,7 @@
 //! The lead endpoints, behind token, window, address and grant.
 
-use super::order::{Order, What};
-use super::store::{Item, LeadChange, Task};
+use super::order::{LeadAction, Order};
+use super::store::{LeadChange, LeadItem, Task};
 use super::{body, filter};
 use crate::answer::Caller;
 use crate::core::{Change, Sandbox};
@@ -49,7 +49,13 @@ pub(crate) fn of_leads(
             if draft.uuid.as_ref().is_some_and(taken) {
                 return Err(Refusal::Conflict("Bunday uuid mavjud"));
             }
-            order(sandbox, now, caller, What::Lead(Box::new(draft)), fault)
+            order(
+                sandbox,
+                now,
+                caller,
+                LeadAction::Lead(Box::new(draft)),
+                fault,
+            )
         }
         Endpoint::LeadFields => field_list(sandbox, now, caller, number(id)?, request, fault),
         Endpoint::Lead => one_lead(sandbox, now, company, number(id)?, request),
@@ -57,7 +63,13 @@ pub(crate) fn of_leads(
             let lead = there(sandbox, company, number(id)?)?;
             if post {
                 let notes = body::notes(&request.body)?;
-                return order(sandbox, now, caller, What::Notes { lead, notes }, fault);
+                return order(
+                    sandbox,
+                    now,
+                    caller,
+                    LeadAction::Notes { lead, notes },
+                    fault,
+                );
             }
             let mut notes = list(sandbox.leads.notes.get(&(company, lead)));
             if let Value::Array(rows) = &mut notes.data {
@@ -87,7 +99,7 @@ pub(crate) fn of_leads(
         ),
         Endpoint::LeadTaskSave => {
             let (lead, task) = body::task(&request.body)?;
-            order(sandbox, now, caller, What::Task { lead, task }, fault)
+            order(sandbox, now, caller, LeadAction::Task { lead, task }, fault)
         }
         Endpoint::LeadTask => {
             let task = sandbox.leads.tasks.get(&(company, number(id)?));
@@ -131,7 +143,13 @@ fn field_list(
         let words = format!("fields {skipped:?} are no LED fields: skipped without a word");
         sandbox.record_violation(now, ViolationKind::SkippedField, "§4.4.2", words);
     }
-    order(sandbox, now, caller, What::Fields { lead, values }, fault)
+    order(
+        sandbox,
+        now,
+        caller,
+        LeadAction::Fields { lead, values },
+        fault,
+    )
 }
 
 /// A journaled call is a note on its lead (§4.5.5); it has no id among the others (ours).
@@ -156,7 +174,7 @@ fn order(
     sandbox: &mut Sandbox,
     now: EventTime,
     caller: &Caller,
-    what: What,
+    what: LeadAction,
     fault: Option<Action>,
 ) -> Result<Success, Refusal> {
     let (request_id, due) = endpoints::next_write(sandbox, now, fault)?;
@@ -187,17 +205,17 @@ fn pair(id: &str) -> Result<(i64, i64), Refusal> {
     Ok((number(one)?, number(other)?))
 }
 
-fn list(items: Option<&Vec<Item>>) -> Success {
-    let rows = items.into_iter().flatten().map(Item::record).collect();
+fn list(items: Option<&Vec<LeadItem>>) -> Success {
+    let rows = items.into_iter().flatten().map(LeadItem::record).collect();
     Success::of(Value::Array(rows))
 }
 
-fn item(items: Option<&Vec<Item>>, id: i64) -> Result<Success, Refusal> {
+fn item(items: Option<&Vec<LeadItem>>, id: i64) -> Result<Success, Refusal> {
     let found = items.into_iter().flatten().find(|item| item.id == id);
     found.map(|item| Success::of(item.record())).ok_or(NO_ITEM)
 }
 
-impl Item {
+impl LeadItem {
     fn record(&self) -> Value {
         let mut record = self.body.clone();
         record["id"] = json!(self.id);

@@ -3,27 +3,27 @@
 use super::catalogue::{employee_name, stage};
 use super::record::{Contact, Lead, rendered};
 use crate::webhook::{
-    Event, Property, PropertyChange, Responsible, Stage, balance_text, contact_text,
+    CrmEvent, Property, PropertyChange, Responsible, Stage, balance_text, contact_text,
 };
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 /// What there is to tell of a lead that was, or was not, and now is.
-pub(super) fn between(before: Option<&Lead>, after: &Lead) -> Vec<Event> {
+pub(super) fn between(before: Option<&Lead>, after: &Lead) -> Vec<CrmEvent> {
     let lead = || Box::new(after.snapshot());
     let Some(before) = before else {
-        return vec![Event::LeadCreated { lead: lead() }];
+        return vec![CrmEvent::LeadCreated { lead: lead() }];
     };
     let mut events = Vec::new();
     if before.status_id != after.status_id {
-        events.push(Event::LeadStageChanged {
+        events.push(CrmEvent::LeadStageChanged {
             lead: lead(),
             from: stage_of(before.status_id),
             to: stage_of(after.status_id),
         });
     }
     if before.responsible_id != after.responsible_id {
-        events.push(Event::LeadAssigned {
+        events.push(CrmEvent::LeadAssigned {
             lead: lead(),
             from: responsible(before.responsible_id),
             to: responsible(after.responsible_id),
@@ -31,7 +31,7 @@ pub(super) fn between(before: Option<&Lead>, after: &Lead) -> Vec<Event> {
     }
     let changes = properties(before, after);
     if !changes.is_empty() {
-        events.push(Event::LeadPropertiesUpdated {
+        events.push(CrmEvent::LeadPropertiesUpdated {
             lead: lead(),
             changes,
         });

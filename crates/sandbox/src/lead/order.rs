@@ -23,13 +23,13 @@ pub struct Order {
     /// It is to end FAILED whatever it says.
     pub doomed: bool,
     /// What it says.
-    pub what: What,
+    pub what: LeadAction,
 }
 
 /// What an order says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum What {
+pub enum LeadAction {
     /// `POST lead`
     Lead(Box<Draft>),
     /// `POST lead/{id}/field/list`
@@ -55,7 +55,7 @@ pub enum What {
     },
 }
 
-impl What {
+impl LeadAction {
     /// The word for it in the list of writes.
     pub const fn word(&self) -> &'static str {
         match self {

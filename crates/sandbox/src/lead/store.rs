@@ -18,7 +18,7 @@ const BARE_LISTED_MAX: usize = 100_000;
 const NEW_ABOVE: i64 = 10_000;
 
 /// A company's id and one of its records'.
-pub type Key = (i64, i64);
+pub type LeadKey = (i64, i64);
 
 /// A change of what is known of leads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,7 +67,7 @@ pub enum LeadChange {
 
 /// A note or a history item on a lead; what stands in it is the client's.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub struct LeadItem {
     /// Its id.
     pub id: i64,
     /// When it came.
@@ -82,19 +82,19 @@ pub struct Task {
     /// The lead.
     pub lead: i64,
     /// The rest.
-    pub item: Item,
+    pub item: LeadItem,
 }
 
 /// Everything known of leads.
 #[derive(Clone, Debug, Default)]
 pub struct Leads {
-    known: BTreeMap<Key, Lead>,
-    gone: BTreeSet<Key>,
+    known: BTreeMap<LeadKey, Lead>,
+    gone: BTreeSet<LeadKey>,
     /// By company and lead.
-    pub(super) notes: BTreeMap<Key, Vec<Item>>,
-    pub(super) history: BTreeMap<Key, Vec<Item>>,
+    pub(super) notes: BTreeMap<LeadKey, Vec<LeadItem>>,
+    pub(super) history: BTreeMap<LeadKey, Vec<LeadItem>>,
     /// By company and task.
-    pub(super) tasks: BTreeMap<Key, Task>,
+    pub(super) tasks: BTreeMap<LeadKey, Task>,
     /// By the moment they are due, then in the order they were accepted.
     pub(crate) pending: BTreeMap<(EventTime, u64), Order>,
     /// The last id given to a contact, a note, a task or a history item.

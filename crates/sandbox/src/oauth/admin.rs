@@ -1,5 +1,5 @@
 //! Applications and connections from outside: `GET /sandbox/oauth` and, below
-//! `/sandbox/admin/oauth/`, what a person does in the CRM. Fields: `clientId` (may be left out
+//! `/sandbox/admin/oauth/`, what a person does in the CRM. JsonFields: `clientId` (may be left out
 //! while there is one application) and `company` (without it the first).
 //!
 //! | `POST …` | body, does |
@@ -16,24 +16,27 @@
 //! An application: `{"clientId", "clientSecret", "name", "redirectUris": […], "grants": […],
 //! "published", "suspended", "embedded"}`.
 
-use super::super::admin::{Answer, flag, grants, text, whole};
+use super::super::admin::{AdminAnswer, JsonFields, flag, grants, text, whole};
 use super::super::core::Sandbox;
 use super::super::token::{ACCESS_SECONDS, TokenKey};
-use super::application::{Application, Connection};
-use super::consent::{Asked, scope_of};
+use super::application::{Application, CompanyConnection};
+use super::consent::{ConsentRequest, scope_of};
 use super::options::redirect_uri;
 use super::state::REFRESH_LIFE;
 use crate::oauth::connection;
 use crate::oauth::consent;
 use crate::token_gen;
 use callbridge_call::EventTime;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::time::Duration;
 
-type Fields = Map<String, Value>;
-
 /// Does what is ordered; null: no such act.
-pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: &Fields) -> Answer {
+pub(crate) fn administer(
+    core: &mut Sandbox,
+    now: EventTime,
+    act: &str,
+    fields: &JsonFields,
+) -> AdminAnswer {
     if act == "application" {
         return register(core, now, fields);
     }
@@ -84,7 +87,7 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
 }
 
 /// The application meant: by its `clientId`, or the only one.
-fn named(core: &Sandbox, fields: &Fields) -> Result<Application, String> {
+fn named(core: &Sandbox, fields: &JsonFields) -> Result<Application, String> {
     let known = match text(fields, "clientId")? {
         Some(client_id) => core.oauth.client(client_id),
         None => {
@@ -96,7 +99,7 @@ fn named(core: &Sandbox, fields: &Fields) -> Result<Application, String> {
     known.cloned().ok_or_else(missing)
 }
 
-fn asked(application: &Application, fields: &Fields) -> Result<Asked, String> {
+fn asked(application: &Application, fields: &JsonFields) -> Result<ConsentRequest, String> {
     let first = || application.redirect_uris.first().map(String::as_str);
     let redirect_uri = text(fields, "redirectUri")?.or_else(first);
     let redirect_uri = redirect_uri.ok_or("`redirectUri` is missing")?;
@@ -104,7 +107,7 @@ fn asked(application: &Application, fields: &Fields) -> Result<Asked, String> {
         Some(scope) => scope_of(scope, application).map_err(|problem| problem.to_string())?,
         None => application.allowed.clone(),
     };
-    Ok(Asked {
+    Ok(ConsentRequest {
         application: application.clone(),
         redirect_uri: redirect_uri.to_owned(),
         scope,
@@ -112,7 +115,7 @@ fn asked(application: &Application, fields: &Fields) -> Result<Asked, String> {
     })
 }
 
-fn register(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
+fn register(core: &mut Sandbox, now: EventTime, fields: &JsonFields) -> AdminAnswer {
     let client_id = text(fields, "clientId")?;
     let there = client_id.and_then(|id| core.oauth.client(id)).cloned();
     let given = text(fields, "clientSecret")?.map(str::to_owned);
@@ -158,7 +161,7 @@ fn register(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
     })
 }
 
-fn lives(core: &mut Sandbox, fields: &Fields) -> Answer {
+fn lives(core: &mut Sandbox, fields: &JsonFields) -> AdminAnswer {
     let oauth = &mut core.settings.oauth;
     let within = |name: &str, most: i64| -> Result<Option<Duration>, String> {
         match whole(fields, name)? {
@@ -182,7 +185,7 @@ fn lives(core: &mut Sandbox, fields: &Fields) -> Answer {
 }
 
 /// The shortest time between two refreshes of a connection; `None`: fewer than two.
-fn closest_uses(core: &Sandbox, own: &Connection) -> Option<Duration> {
+fn closest_uses(core: &Sandbox, own: &CompanyConnection) -> Option<Duration> {
     let uses = core.oauth.refreshes(own.application, own.company);
     let mut uses: Vec<EventTime> = uses.filter_map(|(_, own)| Some(own.used?.at)).collect();
     uses.sort_unstable();

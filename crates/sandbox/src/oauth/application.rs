@@ -48,7 +48,7 @@ impl Application {
 /// One application in one company (§5.4): the grants are its own, and a change of them holds at
 /// once for tokens that exist.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Connection {
+pub struct CompanyConnection {
     /// The application's id.
     pub application: i64,
     /// The company's id.
@@ -63,7 +63,7 @@ pub struct Connection {
     pub embedded_given: bool,
 }
 
-impl Connection {
+impl CompanyConnection {
     /// May it do this?
     pub fn may(&self, grant: &str) -> bool {
         !self.disconnected && self.grants.iter().any(|own| own.as_str() == grant)

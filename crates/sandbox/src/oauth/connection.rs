@@ -5,9 +5,9 @@ use super::super::envelope::{Refusal, Request, Response};
 use super::super::routes::Endpoint;
 use super::super::token::{Grant, Token, TokenKey, TokenKind};
 use super::super::violations::ViolationKind;
-use super::application::{Application, Connection};
+use super::application::{Application, CompanyConnection};
 use super::exchange::Minted;
-use super::state::{Change, Origin, Pair};
+use super::state::{OAuthChange, Origin, Pair};
 use crate::oauth::exchange;
 use crate::token_gen;
 use crate::webhook;
@@ -16,27 +16,27 @@ use callbridge_call::EventTime;
 /// The endpoints whose refused bodies may be tried again after something changed.
 const ENDPOINTS: [Endpoint; 2] = [Endpoint::OauthToken, Endpoint::OauthRevoke];
 
-pub(super) fn oauth_change(sandbox: &mut Sandbox, now: EventTime, change: Change) {
+pub(super) fn oauth_change(sandbox: &mut Sandbox, now: EventTime, change: OAuthChange) {
     sandbox.change(now, core::Change::Oauth(Box::new(change)));
 }
 
 /// Makes a change of the book, and of the tokens that it means.
-pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &Change) {
+pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &OAuthChange) {
     let over = match change {
-        Change::RefreshRevoked { token } => Some(sandbox.oauth.descent(*token)),
-        Change::Started(_)
-        | Change::Application(_)
-        | Change::Connection(_)
-        | Change::Approved { .. }
-        | Change::Paired(_)
-        | Change::Disconnected { .. } => None,
+        OAuthChange::RefreshRevoked { token } => Some(sandbox.oauth.descent(*token)),
+        OAuthChange::Started(_)
+        | OAuthChange::Application(_)
+        | OAuthChange::Connection(_)
+        | OAuthChange::Approved { .. }
+        | OAuthChange::Paired(_)
+        | OAuthChange::Disconnected { .. } => None,
     };
     sandbox.oauth.apply(at, change);
     match change {
-        Change::Paired(pair) => {
+        OAuthChange::Paired(pair) => {
             sandbox.tokens.insert(pair.access, token_of(pair));
         }
-        Change::Disconnected {
+        OAuthChange::Disconnected {
             application,
             company,
         } => {
@@ -45,23 +45,23 @@ pub(crate) fn apply_oauth(sandbox: &mut Sandbox, at: EventTime, change: &Change)
                 token.revoked |= own == (Some(*application), *company);
             }
         }
-        Change::RefreshRevoked { .. } => {
+        OAuthChange::RefreshRevoked { .. } => {
             for token in sandbox.tokens.values_mut() {
                 let issued = token.refresh.zip(over.as_ref());
                 token.revoked |= issued.is_some_and(|(from, over)| over.contains(&from));
             }
         }
-        Change::Started(_) | Change::Application(_) => {
+        OAuthChange::Started(_) | OAuthChange::Application(_) => {
             sandbox.client.rules.forget_refused(&ENDPOINTS)
         }
-        Change::Connection(_) => sandbox.client.rules.grants_changed(),
-        Change::Approved { .. } => {}
+        OAuthChange::Connection(_) => sandbox.client.rules.grants_changed(),
+        OAuthChange::Approved { .. } => {}
     }
 }
 
 /// Registers an application, or changes the one of this id.
 pub fn register(sandbox: &mut Sandbox, now: EventTime, application: Application) {
-    oauth_change(sandbox, now, Change::Application(application));
+    oauth_change(sandbox, now, OAuthChange::Application(application));
 }
 
 /// Begins with the application of the flags, if they changed since the last start.
@@ -70,7 +70,7 @@ pub fn begin_application(sandbox: &mut Sandbox, now: EventTime) {
         return;
     };
     if sandbox.oauth.of_flags() != Some(&application) {
-        oauth_change(sandbox, now, Change::Started(application));
+        oauth_change(sandbox, now, OAuthChange::Started(application));
     }
 }
 
@@ -92,7 +92,7 @@ pub fn rotate_client_secret(
 pub fn disconnect(sandbox: &mut Sandbox, now: EventTime, application: i64, company: i64) -> bool {
     let there = live_connection(sandbox, application, company).is_some();
     if there {
-        let change = Change::Disconnected {
+        let change = OAuthChange::Disconnected {
             application,
             company,
         };
@@ -115,7 +115,7 @@ pub fn set_connection_grants(
         return false;
     };
     changed.grants = grants;
-    oauth_change(sandbox, now, Change::Connection(changed));
+    oauth_change(sandbox, now, OAuthChange::Connection(changed));
     true
 }
 
@@ -136,7 +136,7 @@ pub fn revoke_refresh_tokens(
         .map(|(key, _)| key)
         .collect();
     for token in keys {
-        oauth_change(sandbox, now, Change::RefreshRevoked { token });
+        oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
     }
 }
 
@@ -144,7 +144,7 @@ pub fn revoke_refresh_tokens(
 pub fn revoke_any(sandbox: &mut Sandbox, now: EventTime, value: &str) {
     let token = TokenKey::of(value);
     if sandbox.oauth.refresh(token).is_some() {
-        oauth_change(sandbox, now, Change::RefreshRevoked { token });
+        oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
     } else {
         sandbox.revoke(now, value);
     }
@@ -162,7 +162,7 @@ pub fn issue_pair(
     let allowed = sandbox.oauth.application(application)?.allowed.clone();
     sandbox.ensure_company(now, company);
     let there = live_connection(sandbox, application, company);
-    let mut connection = there.unwrap_or(Connection {
+    let mut connection = there.unwrap_or(CompanyConnection {
         application,
         company,
         grants: allowed,
@@ -173,7 +173,7 @@ pub fn issue_pair(
     if let Some(grants) = grants {
         connection.grants = grants;
     }
-    oauth_change(sandbox, now, Change::Connection(connection.clone()));
+    oauth_change(sandbox, now, OAuthChange::Connection(connection.clone()));
     if sandbox.webhooks.installed(company, application).is_none() {
         webhook::webhook_connected(sandbox, now, company, application);
     }
@@ -186,7 +186,7 @@ pub(super) fn live_connection(
     sandbox: &Sandbox,
     application: i64,
     company: i64,
-) -> Option<Connection> {
+) -> Option<CompanyConnection> {
     let own = sandbox.oauth.connection(application, company)?;
     (!own.disconnected).then(|| own.clone())
 }

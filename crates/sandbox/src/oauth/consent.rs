@@ -17,7 +17,7 @@ use super::super::violations::ViolationKind;
 use super::application::Application;
 use super::form::Form;
 use super::problem::{Code, Problem};
-use super::state::{AuthorizationCode, Change};
+use super::state::{AuthorizationCode, OAuthChange};
 use super::{misplaced, page};
 use crate::oauth::connection;
 use crate::token_gen;
@@ -29,7 +29,7 @@ pub const PATH: &str = "/consent";
 
 /// What the application asks a company for, checked.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct ConsentRequest {
     pub(super) application: Application,
     pub(super) redirect_uri: String,
     pub(super) scope: Vec<Grant>,
@@ -60,7 +60,7 @@ pub(crate) fn consent(sandbox: &mut Sandbox, now: EventTime, request: &Request) 
 }
 
 /// The parameters of the page (6900, 6902, 6904, 6907).
-fn asked(sandbox: &Sandbox, form: &Form) -> Result<Asked, Problem> {
+fn asked(sandbox: &Sandbox, form: &Form) -> Result<ConsentRequest, Problem> {
     if form.one("response_type")? != Some("code") {
         let words = "response_type is not `code`";
         return Err(Problem::new(Code::InvalidRequest, words));
@@ -81,7 +81,7 @@ fn asked(sandbox: &Sandbox, form: &Form) -> Result<Asked, Problem> {
         return Err(Problem::new(Code::InvalidRedirectUri, words));
     }
     form.one("state")?;
-    Ok(Asked {
+    Ok(ConsentRequest {
         application: application.clone(),
         redirect_uri: redirect_uri.to_owned(),
         scope: scope_of(form.one("scope")?.unwrap_or_default(), application)?,
@@ -103,7 +103,7 @@ fn may_consent(sandbox: &Sandbox) -> Vec<(i64, String)> {
 fn decide_consent(
     sandbox: &mut Sandbox,
     now: EventTime,
-    asked: &Asked,
+    asked: &ConsentRequest,
     request: &Request,
 ) -> Result<Response, Problem> {
     let wrong = |words: &str| Problem::new(Code::InvalidRequest, words);
@@ -135,7 +135,7 @@ fn decide_consent(
 pub(super) fn approve(
     sandbox: &mut Sandbox,
     now: EventTime,
-    asked: &Asked,
+    asked: &ConsentRequest,
     company: i64,
     grants: Vec<Grant>,
 ) -> String {
@@ -149,7 +149,7 @@ pub(super) fn approve(
         used: None,
     };
     let key = TokenKey::of(&code);
-    connection::oauth_change(sandbox, now, Change::Approved { code: key, record });
+    connection::oauth_change(sandbox, now, OAuthChange::Approved { code: key, record });
     code
 }
 
@@ -173,7 +173,7 @@ pub(super) fn scope_of(text: &str, application: &Application) -> Result<Vec<Gran
     Ok(scope)
 }
 
-fn ticked(form: &Form, asked: &Asked) -> Result<Vec<Grant>, Problem> {
+fn ticked(form: &Form, asked: &ConsentRequest) -> Result<Vec<Grant>, Problem> {
     if form.one("picked")?.is_none() {
         return Ok(asked.scope.clone());
     }
@@ -193,7 +193,7 @@ fn ticked(form: &Form, asked: &Asked) -> Result<Vec<Grant>, Problem> {
 }
 
 /// The browser returns, with the state as it was given.
-fn back(asked: &Asked, name: &str, value: &str) -> Response {
+fn back(asked: &ConsentRequest, name: &str, value: &str) -> Response {
     // Registered addresses are absolute: `Application::check` refuses others.
     let location = Url::parse(&asked.redirect_uri).map(|mut to| {
         let mut query = to.query_pairs_mut();

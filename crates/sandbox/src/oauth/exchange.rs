@@ -3,10 +3,10 @@
 use super::super::core::{self, Sandbox};
 use super::super::token::{Grant, TokenKey};
 use super::super::violations::ViolationKind;
-use super::application::{Application, Connection, scope};
+use super::application::{Application, CompanyConnection, scope};
 use super::form::Form;
 use super::problem::{Code, Problem};
-use super::state::{AuthorizationCode, Change, Origin, Pair, Used};
+use super::state::{AuthorizationCode, OAuthChange, Origin, Pair, Used};
 use crate::oauth::connection;
 use crate::token_gen;
 use crate::webhook;
@@ -134,10 +134,10 @@ fn connected_by(
     now: EventTime,
     application: &Application,
     code: &AuthorizationCode,
-) -> (Connection, Fresh) {
+) -> (CompanyConnection, Fresh) {
     let company = code.company;
     let there = connection::live_connection(sandbox, application.id, company);
-    let mut connection = there.unwrap_or(Connection {
+    let mut connection = there.unwrap_or(CompanyConnection {
         application: application.id,
         company,
         grants: Vec::new(),
@@ -153,7 +153,7 @@ fn connected_by(
         connection.embedded_given = true;
         fresh.embedded = Some(token_gen::mint_key(sandbox, "embedded"));
     }
-    connection::oauth_change(sandbox, now, Change::Connection(connection.clone()));
+    connection::oauth_change(sandbox, now, OAuthChange::Connection(connection.clone()));
     if each || !has_webhook_key(sandbox, application.id, company) {
         let key = webhook::webhook_connected(sandbox, now, company, application.id);
         fresh.webhook = key.map(|key| key.expose().to_owned());
@@ -172,7 +172,7 @@ fn has_webhook_key(sandbox: &Sandbox, application: i64, company: i64) -> bool {
 pub(super) fn pair(
     sandbox: &mut Sandbox,
     now: EventTime,
-    connection: &Connection,
+    connection: &CompanyConnection,
     origin: Origin,
     answered: bool,
 ) -> Minted {
@@ -193,11 +193,11 @@ pub(super) fn pair(
         origin,
         answered,
     };
-    connection::oauth_change(sandbox, now, Change::Paired(pair));
+    connection::oauth_change(sandbox, now, OAuthChange::Paired(pair));
     minted
 }
 
-fn told(sandbox: &Sandbox, connection: &Connection, minted: &Minted) -> Value {
+fn told(sandbox: &Sandbox, connection: &CompanyConnection, minted: &Minted) -> Value {
     json!({
         "access_token": minted.access,
         "token_type": "Bearer",
@@ -222,7 +222,7 @@ pub(super) fn revoke_for(
     }
     let own = sandbox.oauth.refresh(token);
     if own.is_some_and(|own| own.application == application.id) {
-        connection::oauth_change(sandbox, now, Change::RefreshRevoked { token });
+        connection::oauth_change(sandbox, now, OAuthChange::RefreshRevoked { token });
     }
     Ok(())
 }

@@ -7,14 +7,14 @@ use super::super::violations::ViolationKind;
 use callbridge_call::EventTime;
 
 /// Something that was found by how it begins.
-struct Found {
+struct MisplacedSecret {
     begins: &'static str,
     what: &'static str,
     /// The API takes it, in the header for it.
     token: bool,
 }
 
-const KNOWN: [Found; 5] = [
+const KNOWN: [MisplacedSecret; 5] = [
     known("svc_at_", "an access token", true),
     known("svcrt_", "a refresh token", false),
     known("svc_pat_", "a personal access token", true),
@@ -22,8 +22,8 @@ const KNOWN: [Found; 5] = [
     known("svc_ac_", "an authorization code", false),
 ];
 
-const fn known(begins: &'static str, what: &'static str, token: bool) -> Found {
-    Found {
+const fn known(begins: &'static str, what: &'static str, token: bool) -> MisplacedSecret {
+    MisplacedSecret {
         begins,
         what,
         token,
@@ -86,12 +86,12 @@ pub(super) fn judge_consent(core: &mut Sandbox, now: EventTime, request: &Reques
     }
 }
 
-fn tell(core: &mut Sandbox, now: EventTime, found: &Found, place: &str, rule: &str) {
+fn tell(core: &mut Sandbox, now: EventTime, found: &MisplacedSecret, place: &str, rule: &str) {
     let words = format!("{} {place}", found.what);
     core.record_violation(now, ViolationKind::SecretMisplaced, rule, words);
 }
 
-fn found(text: &str) -> Option<&'static Found> {
+fn found(text: &str) -> Option<&'static MisplacedSecret> {
     // A quick no for nearly every body.
     if !text.contains("svc") {
         return None;

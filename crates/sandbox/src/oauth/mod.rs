@@ -33,11 +33,11 @@ pub mod problem;
 pub mod settings;
 pub mod state;
 
-pub use self::application::{Application, Connection};
+pub use self::application::{Application, CompanyConnection};
 pub use self::options::ApplicationOptions;
 pub use self::problem::{Code, Problem};
 pub use self::settings::OauthSettings;
-pub use self::state::{Change, OAuthState};
+pub use self::state::{OAuthChange, OAuthState};
 
 pub(super) use self::admin::{administer, look};
 pub(super) use self::consent::PATH as CONSENT_PATH;

@@ -2,7 +2,7 @@
 //! script runs.
 
 use super::super::envelope::{Delivery, Response};
-use super::consent::Asked;
+use super::consent::ConsentRequest;
 use std::fmt::Write;
 
 /// The content type of a page.
@@ -31,7 +31,7 @@ pub(super) fn html(status: u16, body: String) -> Response {
 }
 
 /// The question, for a person.
-pub(super) fn consent(asked: &Asked, companies: &[(i64, String)]) -> Response {
+pub(super) fn consent(asked: &ConsentRequest, companies: &[(i64, String)]) -> Response {
     let mut page = String::from(HEAD);
     let name = escaped(&asked.application.name);
     let _ = writeln!(page, "<h1>Connect {name}?</h1>");

@@ -96,7 +96,7 @@ impl Problem {
 /// A line of the service's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Line {
+pub struct ProblemLine {
     /// When.
     pub at: EventTime,
     /// Where.
@@ -109,7 +109,7 @@ pub struct Line {
 
 /// The last thousand refusals.
 #[derive(Clone, Debug, Default)]
-pub struct Log(VecDeque<Line>);
+pub struct Log(VecDeque<ProblemLine>);
 
 impl Log {
     /// Notes one.
@@ -117,7 +117,7 @@ impl Log {
         if self.0.len() >= KEPT_MAX {
             self.0.pop_front();
         }
-        self.0.push_back(Line {
+        self.0.push_back(ProblemLine {
             at,
             endpoint,
             code: problem.code.number(),
@@ -126,7 +126,7 @@ impl Log {
     }
 
     /// In the order they happened.
-    pub fn lines(&self) -> impl Iterator<Item = &Line> {
+    pub fn lines(&self) -> impl Iterator<Item = &ProblemLine> {
         self.0.iter()
     }
 

@@ -1,7 +1,7 @@
 //! Codes, refresh tokens and connections, and what each change makes of them. All by fingerprint:
 //! the book never holds a token's value.
 
-use super::application::{Application, Connection};
+use super::application::{Application, CompanyConnection};
 use super::problem::Log;
 use crate::token::{Grant, TokenKey};
 use callbridge_call::{EpochSeconds, EventTime};
@@ -98,13 +98,13 @@ pub struct Pair {
 /// A change of what outlives a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum OAuthChange {
     /// A start with this application in the flags.
     Started(Application),
     /// An application, as it now is.
     Application(Application),
     /// A connection, as it now is.
-    Connection(Connection),
+    Connection(CompanyConnection),
     /// A company approved.
     Approved {
         /// The code's fingerprint.
@@ -132,7 +132,7 @@ pub enum Change {
 #[derive(Clone, Debug, Default)]
 pub struct OAuthState {
     applications: BTreeMap<i64, Application>,
-    connections: BTreeMap<(i64, i64), Connection>,
+    connections: BTreeMap<(i64, i64), CompanyConnection>,
     codes: BTreeMap<TokenKey, AuthorizationCode>,
     refreshes: BTreeMap<TokenKey, Refresh>,
     flags: Option<Application>,
@@ -164,12 +164,12 @@ impl OAuthState {
     }
 
     /// All connections, ended ones included.
-    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
+    pub fn connections(&self) -> impl Iterator<Item = &CompanyConnection> {
         self.connections.values()
     }
 
     /// The connection of an application in a company.
-    pub fn connection(&self, application: i64, company: i64) -> Option<&Connection> {
+    pub fn connection(&self, application: i64, company: i64) -> Option<&CompanyConnection> {
         self.connections.get(&(application, company))
     }
 
@@ -226,27 +226,27 @@ impl OAuthState {
         all.any(|key| self.refreshes.get(&key).is_some_and(|own| !own.revoked))
     }
 
-    pub(super) fn apply(&mut self, at: EventTime, change: &Change) {
+    pub(super) fn apply(&mut self, at: EventTime, change: &OAuthChange) {
         match change {
-            Change::Started(application) => {
+            OAuthChange::Started(application) => {
                 self.flags = Some(application.clone());
                 self.applications
                     .insert(application.id, application.clone());
             }
-            Change::Application(application) => {
+            OAuthChange::Application(application) => {
                 self.applications
                     .insert(application.id, application.clone());
             }
-            Change::Connection(connection) => {
+            OAuthChange::Connection(connection) => {
                 let key = (connection.application, connection.company);
                 self.connections.insert(key, connection.clone());
             }
-            Change::Approved { code, record } => {
+            OAuthChange::Approved { code, record } => {
                 self.forget(at);
                 self.codes.insert(*code, record.clone());
             }
-            Change::Paired(pair) => self.pair(at, pair),
-            Change::Disconnected {
+            OAuthChange::Paired(pair) => self.pair(at, pair),
+            OAuthChange::Disconnected {
                 application,
                 company,
             } => {
@@ -261,7 +261,7 @@ impl OAuthState {
                 self.codes
                     .retain(|_, code| (code.application, code.company) != key);
             }
-            Change::RefreshRevoked { token } => {
+            OAuthChange::RefreshRevoked { token } => {
                 for key in self.descent(*token) {
                     if let Some(own) = self.refreshes.get_mut(&key) {
                         own.revoked = true;

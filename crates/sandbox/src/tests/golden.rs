@@ -37,28 +37,28 @@ const fn word(change: &Change) -> &'static str {
     }
 }
 
-const fn webhook_word(change: &webhook::Change) -> &'static str {
+const fn webhook_word(change: &webhook::WebhookChange) -> &'static str {
     match change {
-        webhook::Change::Configured { .. } => "webhook configured",
-        webhook::Change::Deleted { .. } => "webhook deleted",
-        webhook::Change::Installed { .. } => "webhook installed",
-        webhook::Change::Secret { .. } => "webhook secret",
-        webhook::Change::Revoked { .. } => "webhook revoked",
-        webhook::Change::Attempted { .. } => "webhook attempted",
-        webhook::Change::Died { .. } => "webhook died",
-        webhook::Change::Happened { .. } => "webhook happened",
+        webhook::WebhookChange::Configured { .. } => "webhook configured",
+        webhook::WebhookChange::Deleted { .. } => "webhook deleted",
+        webhook::WebhookChange::Installed { .. } => "webhook installed",
+        webhook::WebhookChange::Secret { .. } => "webhook secret",
+        webhook::WebhookChange::Revoked { .. } => "webhook revoked",
+        webhook::WebhookChange::Attempted { .. } => "webhook attempted",
+        webhook::WebhookChange::Died { .. } => "webhook died",
+        webhook::WebhookChange::Happened { .. } => "webhook happened",
     }
 }
 
-const fn oauth_word(change: &oauth::Change) -> &'static str {
+const fn oauth_word(change: &oauth::OAuthChange) -> &'static str {
     match change {
-        oauth::Change::Started(_) => "oauth started",
-        oauth::Change::Application(_) => "oauth application",
-        oauth::Change::Connection(_) => "oauth connection",
-        oauth::Change::Approved { .. } => "oauth approved",
-        oauth::Change::Paired(_) => "oauth paired",
-        oauth::Change::Disconnected { .. } => "oauth disconnected",
-        oauth::Change::RefreshRevoked { .. } => "oauth refresh revoked",
+        oauth::OAuthChange::Started(_) => "oauth started",
+        oauth::OAuthChange::Application(_) => "oauth application",
+        oauth::OAuthChange::Connection(_) => "oauth connection",
+        oauth::OAuthChange::Approved { .. } => "oauth approved",
+        oauth::OAuthChange::Paired(_) => "oauth paired",
+        oauth::OAuthChange::Disconnected { .. } => "oauth disconnected",
+        oauth::OAuthChange::RefreshRevoked { .. } => "oauth refresh revoked",
     }
 }
 
@@ -145,7 +145,7 @@ fn deliveries(core: &mut Sandbox) {
         core,
         after(21),
         &dispatch,
-        &webhook::Outcome::Status(503),
+        &webhook::AttemptOutcome::Status(503),
         took,
     );
     core.handle(

@@ -2,17 +2,19 @@
 
 use super::webhook_recording::{admin, body, happen, lead, one_of_each, rows, subscribed};
 use super::{NOW, accepted, after, call, call_with, keys};
-use crate::webhook::{Event, LeadSnapshot, Property, PropertyChange, balance_text, contact_text};
+use crate::webhook::{
+    CrmEvent, LeadSnapshot, Property, PropertyChange, balance_text, contact_text,
+};
 use crate::{Request, Response, Sandbox, faults};
 use serde_json::{Value, json};
 
 /// The body of one event.
-fn told(event: Event) -> Value {
+fn told(event: CrmEvent) -> Value {
     told_in("", event)
 }
 
 /// The same in these shapes.
-fn told_in(shapes: &str, event: Event) -> Value {
+fn told_in(shapes: &str, event: CrmEvent) -> Value {
     let mut core = subscribed(&["LEAD", "CALL"]);
     core.settings_mut().shapes = faults::parse(shapes).expect("shapes").1;
     happen(&mut core, NOW, event);
@@ -61,7 +63,7 @@ fn each_event_has_the_envelope_and_only_the_blocks_of_its_own() {
 
 #[test]
 fn a_snapshot_has_every_field_of_the_document_and_shows_null_for_what_it_lacks() {
-    let body = told(Event::LeadCreated { lead: lead(4001) });
+    let body = told(CrmEvent::LeadCreated { lead: lead(4001) });
     let expected = json!({
         "id": 4001, "name": "Ali", "statusId": null, "statusName": null, "pipeId": null,
         "pipeName": null, "responsibleId": null, "responsibleName": null, "balance": 0.0,
@@ -93,7 +95,7 @@ fn a_stage_change_says_from_which_to_which() {
 #[test]
 fn the_surviving_lead_is_never_among_the_merged() {
     let merged = vec![4002, 4001, 4003];
-    let body = told(Event::LeadMerged {
+    let body = told(CrmEvent::LeadMerged {
         lead: lead(4001),
         merged,
     });
@@ -119,7 +121,7 @@ fn property_changes_carry_their_ids_and_leave_out_what_was_not_or_is_not_there()
         change(Property::Contact(31), None, Some(&contact)),
         change(Property::CustomField(14), Some("a, b"), None),
     ];
-    let body = told(Event::LeadPropertiesUpdated {
+    let body = told(CrmEvent::LeadPropertiesUpdated {
         lead: lead(1),
         changes,
     });
@@ -320,7 +322,7 @@ fn the_payload_is_the_lead_as_it_was_when_it_happened() {
     happen(
         &mut core,
         NOW,
-        Event::LeadCreated {
+        CrmEvent::LeadCreated {
             lead: Box::new(living.clone()),
         },
     );
@@ -328,7 +330,7 @@ fn the_payload_is_the_lead_as_it_was_when_it_happened() {
     happen(
         &mut core,
         after(1),
-        Event::LeadDeleted {
+        CrmEvent::LeadDeleted {
             lead: Box::new(living),
         },
     );

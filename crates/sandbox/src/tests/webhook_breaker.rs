@@ -4,7 +4,7 @@ use super::webhook_dispatch::{create, dead, end};
 use super::webhook_recording::{configure, install, subscribed};
 use super::{NOW, after};
 use crate::Sandbox;
-use crate::webhook::breaker::{Breaker, Gate, PAUSE};
+use crate::webhook::breaker::{Breaker, BreakerGate, PAUSE};
 use crate::webhook::dispatch;
 use std::time::Duration;
 
@@ -49,7 +49,7 @@ fn ten_retryable_failures_among_the_last_twenty_pause_it_and_nine_do_not() {
         // Nine of each twenty, however they lie.
         breaker.note(after(number), false, number % 20 < 9);
     }
-    assert_eq!(breaker.gate(after(200)), Gate::Open);
+    assert_eq!(breaker.gate(after(200)), BreakerGate::Open);
 }
 
 #[test]
@@ -126,17 +126,17 @@ fn after_the_pause_one_probe_leaves_and_the_others_wait_for_it() {
 fn a_probe_that_dies_on_its_way_leaves_the_next_one_room() {
     let mut breaker = Breaker::default();
     (0..10).for_each(|second| breaker.note(after(second), false, true));
-    assert_eq!(breaker.gate(after(10)), Gate::Blocked);
+    assert_eq!(breaker.gate(after(10)), BreakerGate::Blocked);
     let over = after(9).plus(PAUSE);
     assert_eq!(
         breaker.gate(over.minus(Duration::from_micros(1))),
-        Gate::Blocked
+        BreakerGate::Blocked
     );
-    assert_eq!(breaker.gate(over), Gate::Probe);
+    assert_eq!(breaker.gate(over), BreakerGate::Probe);
     breaker.probe_leaves();
-    assert_eq!(breaker.gate(over), Gate::Probing);
+    assert_eq!(breaker.gate(over), BreakerGate::Probing);
     breaker.probe_is_back();
-    assert_eq!(breaker.gate(over), Gate::Probe);
+    assert_eq!(breaker.gate(over), BreakerGate::Probe);
 }
 
 #[test]

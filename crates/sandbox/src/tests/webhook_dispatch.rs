@@ -6,8 +6,8 @@ use super::{NOW, after};
 use crate::webhook;
 use crate::webhook::dispatch;
 use crate::webhook::dispatch::{CLAIMED_MAX, CLAIMED_OVERALL_MAX, IN_FLIGHT_MAX};
-use crate::webhook::verdict::{Outcome, Verdict};
-use crate::webhook::{Change, Dispatch, Event};
+use crate::webhook::verdict::{AttemptOutcome, DeliveryVerdict};
+use crate::webhook::{CrmEvent, Dispatch, WebhookChange};
 use crate::{Sandbox, faults};
 use callbridge_call::EventTime;
 use serde_json::{Value, json};
@@ -18,12 +18,12 @@ const TOOK: Duration = Duration::from_millis(12);
 /// So many leads are created, in the first company.
 pub(super) fn create(core: &mut Sandbox, now: EventTime, many: i64) {
     for id in 1..=many {
-        happen(core, now, Event::LeadCreated { lead: lead(id) });
+        happen(core, now, CrmEvent::LeadCreated { lead: lead(id) });
     }
 }
 
 pub(super) fn end(core: &mut Sandbox, now: EventTime, dispatch: &Dispatch, status: u16) {
-    dispatch::delivered(core, now, dispatch, &Outcome::Status(status), TOOK);
+    dispatch::delivered(core, now, dispatch, &AttemptOutcome::Status(status), TOOK);
 }
 
 /// What is told of the dead.
@@ -42,22 +42,26 @@ fn overview(core: &mut Sandbox, now: EventTime) -> Value {
 
 #[test]
 fn two_hundreds_are_success_and_others_are_retried_or_dead_as_the_table_says() {
-    let of = |status| Outcome::Status(status).verdict();
+    let of = |status| AttemptOutcome::Status(status).verdict();
     for status in 200..=299 {
-        assert_eq!(of(status), Verdict::Delivered, "{status}");
+        assert_eq!(of(status), DeliveryVerdict::Delivered, "{status}");
     }
     for status in (300..=499).filter(|status| ![408, 429].contains(status)) {
-        assert_eq!(of(status), Verdict::Never, "{status}");
+        assert_eq!(of(status), DeliveryVerdict::Never, "{status}");
     }
     for status in [408, 429].into_iter().chain(500..=599) {
-        assert_eq!(of(status), Verdict::Retry, "{status}");
+        assert_eq!(of(status), DeliveryVerdict::Retry, "{status}");
     }
-    let broken = Outcome::Broken("connection refused".to_owned());
+    let broken = AttemptOutcome::Broken("connection refused".to_owned());
     assert_eq!(
-        [Outcome::TimedOut.verdict(), broken.verdict()],
-        [Verdict::Retry; 2]
+        [AttemptOutcome::TimedOut.verdict(), broken.verdict()],
+        [DeliveryVerdict::Retry; 2]
     );
-    assert_eq!(Outcome::Blocked.verdict(), Verdict::Retry, "§6.9.3");
+    assert_eq!(
+        AttemptOutcome::Blocked.verdict(),
+        DeliveryVerdict::Retry,
+        "§6.9.3"
+    );
 }
 
 #[test]
@@ -147,8 +151,8 @@ fn a_cycle_claims_ten_rows_of_a_company_and_a_hundred_in_all() {
     }
     for id in 1..=30 {
         for company in 1..=15 {
-            let event = Event::LeadCreated { lead: lead(id) };
-            webhook::webhook_change(&mut core, NOW, Change::Happened { company, event });
+            let event = CrmEvent::LeadCreated { lead: lead(id) };
+            webhook::webhook_change(&mut core, NOW, WebhookChange::Happened { company, event });
         }
     }
     let claimed = dispatch::deliveries(&mut core, NOW);
@@ -253,7 +257,7 @@ fn a_name_that_turns_private_at_send_time_kills_the_row_without_an_attempt() {
     let mut core = subscribed(&["LEAD"]);
     create(&mut core, NOW, 1);
     let dispatch = dispatch::deliveries(&mut core, NOW).pop().expect("due");
-    dispatch::delivered(&mut core, NOW, &dispatch, &Outcome::Private, TOOK);
+    dispatch::delivered(&mut core, NOW, &dispatch, &AttemptOutcome::Private, TOOK);
     assert_eq!(dead(&core), ["target private or internal"]);
     assert_eq!(core.webhooks().attempts().iter().count(), 0);
 }

@@ -7,7 +7,7 @@ use crate::webhook::dispatch;
 use crate::webhook::forge;
 use crate::webhook::forge::{FORGERIES, Forgery, ID, SIGNATURE, TIMESTAMP};
 use crate::webhook::post::{Names, Poster, Setup};
-use crate::webhook::{Dispatch, Event, Outcome};
+use crate::webhook::{AttemptOutcome, CrmEvent, Dispatch};
 use crate::{Request, ViolationKind};
 use callbridge_model::secret::Secret;
 use callbridge_model::webhook_signature::{Key, Signature};
@@ -21,7 +21,7 @@ fn forged(forgery: Forgery) -> (Dispatch, Secret) {
         "webhook/regenerate",
         &json!({ "installation": 7001 }),
     );
-    let event = Event::LeadCreated { lead: lead(1) };
+    let event = CrmEvent::LeadCreated { lead: lead(1) };
     forge::forge(&mut core, NOW, 7001, forgery, event).expect("forged");
     let mut made = dispatch::deliveries(&mut core, NOW);
     let copies = if forgery == Forgery::Doubled { 2 } else { 1 };
@@ -107,7 +107,7 @@ fn forgeries_are_told_with_their_answers_and_enter_no_queue_journal_or_breaker()
             &mut core,
             after(1),
             dispatch,
-            &Outcome::Status(503),
+            &AttemptOutcome::Status(503),
             Duration::ZERO,
         );
     }
@@ -174,7 +174,7 @@ async fn a_name_that_resolves_to_a_private_address_is_not_connected_to() {
         ..dispatch
     };
     let poster = Poster::new(Setup::default());
-    assert_eq!(poster.post(&dispatch, NOW).await, Outcome::Private);
+    assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::Private);
     let connected = tokio::time::timeout(Duration::ZERO, listener.accept()).await;
     assert!(connected.is_err(), "nobody came");
 }
@@ -190,7 +190,7 @@ async fn a_name_that_turns_private_between_two_attempts_is_looked_at_again_and_d
     let mut core = subscribed(&["LEAD"]);
     let target = format!("https://hooks.example.com:{port}/");
     admin(&mut core, "webhook", &json!({ "targetUrl": target }));
-    super::webhook_recording::happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    super::webhook_recording::happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
     let names = Names::default();
     let poster = Poster::new(Setup {
         names: names.clone(),
@@ -204,7 +204,10 @@ async fn a_name_that_turns_private_between_two_attempts_is_looked_at_again_and_d
     let first = dispatch::deliveries(&mut core, NOW).pop().expect("due");
     let outcome = poster.post(&first, NOW).await;
     assert!(
-        matches!(outcome, Outcome::TimedOut | Outcome::Broken(_)),
+        matches!(
+            outcome,
+            AttemptOutcome::TimedOut | AttemptOutcome::Broken(_)
+        ),
         "{outcome:?}"
     );
     dispatch::delivered(&mut core, NOW, &first, &outcome, Duration::from_secs(3));
@@ -217,7 +220,7 @@ async fn a_name_that_turns_private_between_two_attempts_is_looked_at_again_and_d
         .pop()
         .expect("due again");
     let outcome = poster.post(&second, after(30)).await;
-    assert_eq!(outcome, Outcome::Private);
+    assert_eq!(outcome, AttemptOutcome::Private);
     dispatch::delivered(&mut core, after(30), &second, &outcome, Duration::ZERO);
     let dead: Vec<_> = (core.webhooks().dead().iter())
         .map(|dead| dead.why.clone())
@@ -250,7 +253,7 @@ async fn a_receiver_that_shakes_no_hands_is_a_timeout_before_the_ten_seconds() {
         ..Setup::default()
     });
     let begun = tokio::time::Instant::now();
-    assert_eq!(poster.post(&dispatch, NOW).await, Outcome::TimedOut);
+    assert_eq!(poster.post(&dispatch, NOW).await, AttemptOutcome::TimedOut);
     let took = begun.elapsed();
     assert!(took >= Duration::from_millis(2_900), "{took:?}");
     assert!(took < Duration::from_secs(10), "{took:?}");

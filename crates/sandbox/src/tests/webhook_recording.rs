@@ -4,8 +4,8 @@ use super::{NOW, TOKEN, accepted, after, call, call_with, info, sandbox};
 use crate::webhook;
 use crate::webhook::event::{GROUPS, NAMES};
 use crate::webhook::{
-    Change, CompletedCall, Config, Event, LeadSnapshot, Property, PropertyChange, Responsible, Row,
-    Stage,
+    CompletedCall, Config, CrmEvent, DeliveryRow, LeadSnapshot, Property, PropertyChange,
+    Responsible, Stage, WebhookChange,
 };
 use crate::{Sandbox, core};
 use serde_json::{Value, json};
@@ -44,11 +44,11 @@ pub(super) fn admin(core: &mut Sandbox, act: &str, body: &Value) -> Value {
     answer.value()
 }
 
-pub(super) fn rows(core: &Sandbox) -> Vec<Row> {
+pub(super) fn rows(core: &Sandbox) -> Vec<DeliveryRow> {
     core.webhooks().rows().values().cloned().collect()
 }
 
-pub(super) fn body(core: &Sandbox, row: &Row) -> Value {
+pub(super) fn body(core: &Sandbox, row: &DeliveryRow) -> Value {
     row.recorded.body(&core.settings().shapes.webhook)
 }
 
@@ -61,11 +61,11 @@ pub(super) fn lead(id: i64) -> Box<LeadSnapshot> {
 }
 
 /// One event of each name of §6.2.
-pub(super) fn one_of_each() -> Vec<Event> {
+pub(super) fn one_of_each() -> Vec<CrmEvent> {
     let lead = || lead(4001);
     vec![
-        Event::LeadCreated { lead: lead() },
-        Event::LeadAssigned {
+        CrmEvent::LeadCreated { lead: lead() },
+        CrmEvent::LeadAssigned {
             lead: lead(),
             from: Responsible::default(),
             to: Responsible {
@@ -73,7 +73,7 @@ pub(super) fn one_of_each() -> Vec<Event> {
                 name: Some("Vali".to_owned()),
             },
         },
-        Event::LeadStageChanged {
+        CrmEvent::LeadStageChanged {
             lead: lead(),
             from: Stage {
                 id: Some(21),
@@ -84,7 +84,7 @@ pub(super) fn one_of_each() -> Vec<Event> {
                 name: Some("Called".to_owned()),
             },
         },
-        Event::LeadPropertiesUpdated {
+        CrmEvent::LeadPropertiesUpdated {
             lead: lead(),
             changes: vec![PropertyChange {
                 kind: Property::Name,
@@ -92,12 +92,12 @@ pub(super) fn one_of_each() -> Vec<Event> {
                 to: Some("Ali".to_owned()),
             }],
         },
-        Event::LeadMerged {
+        CrmEvent::LeadMerged {
             lead: lead(),
             merged: vec![4002, 4003],
         },
-        Event::LeadDeleted { lead: lead() },
-        Event::CallCompleted {
+        CrmEvent::LeadDeleted { lead: lead() },
+        CrmEvent::CallCompleted {
             call: Box::new(CompletedCall {
                 call_id: "oapi-u-9".to_owned(),
                 ..CompletedCall::default()
@@ -106,9 +106,9 @@ pub(super) fn one_of_each() -> Vec<Event> {
     ]
 }
 
-pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event: Event) {
+pub(super) fn happen(core: &mut Sandbox, now: callbridge_call::EventTime, event: CrmEvent) {
     let company = core.settings().company.id;
-    webhook::webhook_change(core, now, Change::Happened { company, event });
+    webhook::webhook_change(core, now, WebhookChange::Happened { company, event });
 }
 
 #[test]
@@ -141,16 +141,16 @@ fn a_write_that_fails_and_one_that_makes_no_second_record_emit_nothing() {
 #[test]
 fn an_event_is_recorded_only_for_who_is_subscribed_at_that_moment() {
     let mut core = sandbox();
-    happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
     configure(&mut core, 1, &["LEAD_CREATED"]);
     core.tick(after(60));
     assert!(rows(&core).is_empty(), "enabling later does not backfill");
-    happen(&mut core, NOW, Event::LeadDeleted { lead: lead(1) });
+    happen(&mut core, NOW, CrmEvent::LeadDeleted { lead: lead(1) });
     assert!(
         rows(&core).is_empty(),
         "another event than the one asked for"
     );
-    happen(&mut core, NOW, Event::LeadCreated { lead: lead(2) });
+    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(2) });
     assert_eq!(rows(&core).len(), 1);
 }
 
@@ -159,7 +159,7 @@ fn nothing_is_queued_while_the_configuration_is_disabled_emptied_or_deleted() {
     let mut core = subscribed(&["LEAD"]);
     let mut try_it = |act: &str, change: Value| {
         admin(&mut core, act, &change);
-        happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+        happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
         let made = rows(&core).len();
         admin(
             &mut core,
@@ -185,7 +185,7 @@ fn two_applications_of_a_company_get_the_same_event_id_and_their_own_installatio
     let mut core = subscribed(&["LEAD_CREATED"]);
     configure(&mut core, 2, &["LEAD_CREATED"]);
     let second = install(&mut core, 1, 2);
-    happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
     let ids: Vec<_> = core.webhooks().rows().keys().copied().collect();
     let [one, other] = ids[..] else {
         panic!("two deliveries: {ids:?}");
@@ -198,7 +198,7 @@ fn two_applications_of_a_company_get_the_same_event_id_and_their_own_installatio
 fn every_event_of_one_change_has_an_id_of_its_own() {
     let mut core = subscribed(&["LEAD", "CALL"]);
     let events = one_of_each();
-    assert_eq!(events.iter().map(Event::name).collect::<Vec<_>>(), NAMES);
+    assert_eq!(events.iter().map(CrmEvent::name).collect::<Vec<_>>(), NAMES);
     for event in [events.clone(), events].concat() {
         happen(&mut core, NOW, event);
     }
@@ -213,8 +213,8 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.issue(NOW, "svc_pat_other", crate::token::TokenKind::Pat, 2, None);
     for company in [1, 2] {
-        let event = Event::LeadCreated { lead: lead(1) };
-        webhook::webhook_change(&mut core, NOW, Change::Happened { company, event });
+        let event = CrmEvent::LeadCreated { lead: lead(1) };
+        webhook::webhook_change(&mut core, NOW, WebhookChange::Happened { company, event });
     }
     let told: Vec<_> = core
         .webhooks()
@@ -231,14 +231,14 @@ fn one_configuration_serves_every_company_and_the_body_tells_them_apart() {
 fn a_revoked_installation_and_a_disconnected_company_are_not_told() {
     let mut core = subscribed(&["LEAD_CREATED"]);
     core.company(NOW, |company| company.disconnected = true);
-    happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
     core.company(NOW, |company| company.disconnected = false);
     admin(
         &mut core,
         "webhook/revoke",
         &json!({ "installation": 7001 }),
     );
-    happen(&mut core, NOW, Event::LeadCreated { lead: lead(1) });
+    happen(&mut core, NOW, CrmEvent::LeadCreated { lead: lead(1) });
     assert!(rows(&core).is_empty());
 }
 
@@ -264,7 +264,7 @@ fn a_conversation_is_told_again_after_24_hours_and_not_before() {
 fn only_two_of_the_six_groups_publish_events() {
     assert_eq!(GROUPS.len(), 6);
     let publishing: std::collections::BTreeSet<_> =
-        one_of_each().iter().map(Event::group).collect();
+        one_of_each().iter().map(CrmEvent::group).collect();
     assert_eq!(publishing.into_iter().collect::<Vec<_>>(), ["CALL", "LEAD"]);
     let mut core = subscribed(&GROUPS[2..]);
     for event in one_of_each() {
@@ -284,7 +284,7 @@ fn an_event_stands_or_falls_with_its_change() {
         happen(
             &mut core,
             after(second),
-            Event::LeadCreated { lead: lead(number) },
+            CrmEvent::LeadCreated { lead: lead(number) },
         );
     }
     let log = core.take_log();

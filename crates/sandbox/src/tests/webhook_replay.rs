@@ -6,7 +6,7 @@ use crate::core::Logged;
 use crate::faults::Dice;
 use crate::webhook;
 use crate::webhook::dispatch;
-use crate::webhook::{Change, Dispatch, Event, Outcome};
+use crate::webhook::{AttemptOutcome, CrmEvent, Dispatch, WebhookChange};
 use crate::{Request, Sandbox, Settings};
 use callbridge_call::EventTime;
 use proptest::prelude::*;
@@ -24,11 +24,11 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
     core.tick(now);
     let id = i64::try_from(dice.below(5)).unwrap_or(0);
     match dice.below(12) {
-        0 | 1 => happen(core, now, Event::LeadCreated { lead: lead(id) }),
+        0 | 1 => happen(core, now, CrmEvent::LeadCreated { lead: lead(id) }),
         2 => happen(
             core,
             now,
-            Event::LeadMerged {
+            CrmEvent::LeadMerged {
                 lead: lead(id),
                 merged: vec![9],
             },
@@ -49,13 +49,13 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
             webhook::webhook_change(
                 core,
                 now,
-                Change::Revoked {
+                WebhookChange::Revoked {
                     installation: 7001 + id,
                 },
             );
         }
         7 if dice.below(9) == 0 => {
-            webhook::webhook_change(core, now, Change::Deleted { application: 2 })
+            webhook::webhook_change(core, now, WebhookChange::Deleted { application: 2 })
         }
         8 => {
             webhook::webhook_connected(core, now, 1, 2);
@@ -65,11 +65,11 @@ fn step(core: &mut Sandbox, now: EventTime, dice: &mut Dice, flying: &mut Vec<Di
             while !flying.is_empty() && dice.below(4) != 0 {
                 let one = flying.swap_remove(dice.below(flying.len() as u64) as usize);
                 let outcome = match dice.below(5) {
-                    0 => Outcome::TimedOut,
-                    1 => Outcome::Status(503),
-                    2 => Outcome::Status(400),
-                    3 => Outcome::Private,
-                    _ => Outcome::Status(200),
+                    0 => AttemptOutcome::TimedOut,
+                    1 => AttemptOutcome::Status(503),
+                    2 => AttemptOutcome::Status(400),
+                    3 => AttemptOutcome::Private,
+                    _ => AttemptOutcome::Status(200),
                 };
                 dispatch::delivered(core, now, &one, &outcome, Duration::from_millis(5));
             }
@@ -121,7 +121,7 @@ proptest! {
         }
         // And both go on alike, once what was under way has come to an end in the one.
         for one in flying {
-            dispatch::delivered(&mut core, now, &one, &Outcome::Status(503), Duration::ZERO);
+            dispatch::delivered(&mut core, now, &one, &AttemptOutcome::Status(503), Duration::ZERO);
         }
         let later = now.plus(Duration::from_secs(4_000));
         let (one, other) = (dispatch::deliveries(&mut core, later), dispatch::deliveries(&mut again, later));

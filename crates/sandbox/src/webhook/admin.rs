@@ -19,33 +19,36 @@
 
 use super::config::{Config, SigningKey};
 use super::event::{
-    Attribution, CompletedCall, Event, LeadSnapshot, Property, PropertyChange, Responsible, Stage,
+    Attribution, CompletedCall, CrmEvent, LeadSnapshot, Property, PropertyChange, Responsible,
+    Stage,
 };
 use super::forge::{FORGERIES, Forgery};
-use super::{Change, Installation, recording};
-use crate::admin::{flag, text, whole};
+use super::{Installation, WebhookChange, recording};
+use crate::admin::{AdminAnswer, JsonFields, flag, text, whole};
 use crate::core::Sandbox;
 use crate::webhook;
 use crate::webhook::forge;
 use callbridge_call::EventTime;
 use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 /// Most applications and installations that can be made.
 const MADE_MAX: usize = 10_000;
 /// Most rows of each kind that are shown; the newest.
 const SHOWN_MAX: usize = 10_000;
 
-type Fields = Map<String, Value>;
-type Answer = Result<Value, String>;
-
 /// Answers `admin/webhook` and what lies below it; null for no such path.
-pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: &Fields) -> Answer {
+pub(crate) fn administer(
+    core: &mut Sandbox,
+    now: EventTime,
+    act: &str,
+    fields: &JsonFields,
+) -> AdminAnswer {
     let application = whole(fields, "application")?.unwrap_or(core.settings.company.application_id);
     match act {
         "webhook" => configure(core, now, application, fields),
         "webhook/delete" => {
-            webhook::webhook_change(core, now, Change::Deleted { application });
+            webhook::webhook_change(core, now, WebhookChange::Deleted { application });
             Ok(json!({ "done": act }))
         }
         "webhook/install" => install(core, now, application, fields),
@@ -57,7 +60,7 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
             webhook::webhook_change(
                 core,
                 now,
-                Change::Secret {
+                WebhookChange::Secret {
                     installation,
                     secret,
                 },
@@ -67,14 +70,14 @@ pub(crate) fn administer(core: &mut Sandbox, now: EventTime, act: &str, fields: 
         "webhook/forget" => forget(core, now, application, fields),
         "webhook/revoke" => {
             let installation = installation(core, fields)?;
-            webhook::webhook_change(core, now, Change::Revoked { installation });
+            webhook::webhook_change(core, now, WebhookChange::Revoked { installation });
             Ok(json!({ "done": act }))
         }
         "webhook/happen" => {
             let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
             let event = event(core, now, fields)?;
             let before = core.webhooks.counts().deliveries;
-            webhook::webhook_change(core, now, Change::Happened { company, event });
+            webhook::webhook_change(core, now, WebhookChange::Happened { company, event });
             let made = core.webhooks.counts().deliveries - before;
             Ok(json!({ "deliveries": made }))
         }
@@ -87,7 +90,7 @@ fn shown(secret: &SigningKey) -> Value {
     json!(secret.expose())
 }
 
-fn installation(core: &Sandbox, fields: &Fields) -> Result<i64, String> {
+fn installation(core: &Sandbox, fields: &JsonFields) -> Result<i64, String> {
     let id = whole(fields, "installation")?.ok_or("`installation` is missing")?;
     let known = core.webhooks.installations().contains_key(&id);
     known
@@ -95,7 +98,12 @@ fn installation(core: &Sandbox, fields: &Fields) -> Result<i64, String> {
         .ok_or_else(|| format!("no installation {id}"))
 }
 
-fn configure(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields) -> Answer {
+fn configure(
+    core: &mut Sandbox,
+    now: EventTime,
+    application: i64,
+    fields: &JsonFields,
+) -> AdminAnswer {
     let earlier = core.webhooks.config(application).cloned();
     let known = earlier.is_some() || core.webhooks.configs().len() < MADE_MAX;
     let mut config = earlier.unwrap_or(Config {
@@ -132,7 +140,12 @@ fn configure(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fiel
     Ok(answer)
 }
 
-fn install(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields) -> Answer {
+fn install(
+    core: &mut Sandbox,
+    now: EventTime,
+    application: i64,
+    fields: &JsonFields,
+) -> AdminAnswer {
     let company = whole(fields, "company")?.unwrap_or(core.settings.company.id);
     if !core.companies.contains_key(&company) {
         return Err(format!("no company {company}"));
@@ -150,7 +163,7 @@ fn install(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields
     webhook::webhook_change(
         core,
         now,
-        Change::Installed {
+        WebhookChange::Installed {
             installation,
             record,
         },
@@ -158,14 +171,19 @@ fn install(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields
     Ok(json!({ "installation": installation }))
 }
 
-fn forget(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields) -> Answer {
+fn forget(
+    core: &mut Sandbox,
+    now: EventTime,
+    application: i64,
+    fields: &JsonFields,
+) -> AdminAnswer {
     if fields.contains_key("installation") {
         let installation = installation(core, fields)?;
         let secret = None;
         webhook::webhook_change(
             core,
             now,
-            Change::Secret {
+            WebhookChange::Secret {
                 installation,
                 secret,
             },
@@ -177,7 +195,7 @@ fn forget(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields)
         webhook::webhook_change(
             core,
             now,
-            Change::Configured {
+            WebhookChange::Configured {
                 application,
                 config,
             },
@@ -186,7 +204,7 @@ fn forget(core: &mut Sandbox, now: EventTime, application: i64, fields: &Fields)
     Ok(json!({ "done": "webhook/forget" }))
 }
 
-fn forge(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
+fn forge(core: &mut Sandbox, now: EventTime, fields: &JsonFields) -> AdminAnswer {
     let how = text(fields, "how")?.ok_or("`how` is missing")?;
     let all: Vec<Forgery> = match how {
         "all" => FORGERIES.to_vec(),
@@ -215,15 +233,15 @@ fn forge(core: &mut Sandbox, now: EventTime, fields: &Fields) -> Answer {
 }
 
 /// The event of a trial: a sample, with the fields of `lead` and `call` put over it.
-fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, String> {
+fn event(core: &Sandbox, now: EventTime, fields: &JsonFields) -> Result<CrmEvent, String> {
     let name = text(fields, "event")?.unwrap_or("CALL_COMPLETED");
     let lead = Box::new(over(fields, "lead", &sample_lead(now))?);
     let pair = |field: &str| format!("{field}Id");
     let id = |field: &str| whole(fields, &pair(field));
     Ok(match name {
-        "LEAD_CREATED" => Event::LeadCreated { lead },
-        "LEAD_DELETED" => Event::LeadDeleted { lead },
-        "LEAD_ASSIGNED" => Event::LeadAssigned {
+        "LEAD_CREATED" => CrmEvent::LeadCreated { lead },
+        "LEAD_DELETED" => CrmEvent::LeadDeleted { lead },
+        "LEAD_ASSIGNED" => CrmEvent::LeadAssigned {
             from: Responsible {
                 id: id("from")?,
                 name: None,
@@ -234,7 +252,7 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
             },
             lead,
         },
-        "LEAD_STAGE_CHANGED" => Event::LeadStageChanged {
+        "LEAD_STAGE_CHANGED" => CrmEvent::LeadStageChanged {
             from: Stage {
                 id: id("from")?,
                 name: None,
@@ -245,7 +263,7 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
             },
             lead,
         },
-        "LEAD_PROPERTIES_UPDATED" => Event::LeadPropertiesUpdated {
+        "LEAD_PROPERTIES_UPDATED" => CrmEvent::LeadPropertiesUpdated {
             lead,
             changes: match fields.get("changes") {
                 Some(list) => serde_json::from_value(list.clone()).map_err(|e| e.to_string())?,
@@ -256,7 +274,7 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
                 }],
             },
         },
-        "LEAD_MERGED" => Event::LeadMerged {
+        "LEAD_MERGED" => CrmEvent::LeadMerged {
             lead,
             merged: match fields.get("merged") {
                 Some(list) => serde_json::from_value(list.clone()).map_err(|e| e.to_string())?,
@@ -270,7 +288,7 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
                 // §6.8: always, for meetings.
                 "INBOUND".clone_into(&mut call.direction);
             }
-            Event::CallCompleted {
+            CrmEvent::CallCompleted {
                 call: Box::new(call),
             }
         }
@@ -279,7 +297,7 @@ fn event(core: &Sandbox, now: EventTime, fields: &Fields) -> Result<Event, Strin
 }
 
 /// A sample with given fields put over it.
-fn over<T: DeserializeOwned>(fields: &Fields, name: &str, sample: &Value) -> Result<T, String> {
+fn over<T: DeserializeOwned>(fields: &JsonFields, name: &str, sample: &Value) -> Result<T, String> {
     let mut value = sample.clone();
     match fields.get(name) {
         None | Some(Value::Null) => {}

@@ -1,7 +1,7 @@
 //! The body of a delivery (§6.5): the envelope with the blocks of its event, and no block that
 //! would be null.
 
-use super::event::{Event, Property, PropertyChange};
+use super::event::{CrmEvent, Property, PropertyChange};
 use super::shapes::{CallId, Shapes};
 use crate::journal::PREFIX;
 use callbridge_call::EventTime;
@@ -17,7 +17,7 @@ pub struct Recorded {
     /// Whose it is.
     pub company: i64,
     /// What happened.
-    pub event: Event,
+    pub event: CrmEvent,
 }
 
 impl Recorded {
@@ -39,13 +39,13 @@ impl Recorded {
     }
 }
 
-fn blocks(event: &Event, shapes: &Shapes, body: &mut Map<String, Value>) {
+fn blocks(event: &CrmEvent, shapes: &Shapes, body: &mut Map<String, Value>) {
     let mut put = |name: &str, value: Value| body.insert(name.to_owned(), value);
     match event {
-        Event::LeadCreated { lead } | Event::LeadDeleted { lead } => {
+        CrmEvent::LeadCreated { lead } | CrmEvent::LeadDeleted { lead } => {
             put("lead", json!(lead));
         }
-        Event::LeadAssigned { lead, from, to } => {
+        CrmEvent::LeadAssigned { lead, from, to } => {
             put("lead", json!(lead));
             let block = json!({
                 "fromResponsibleId": from.id, "fromResponsibleName": from.name,
@@ -53,7 +53,7 @@ fn blocks(event: &Event, shapes: &Shapes, body: &mut Map<String, Value>) {
             });
             put("assignment", block);
         }
-        Event::LeadStageChanged { lead, from, to } => {
+        CrmEvent::LeadStageChanged { lead, from, to } => {
             put("lead", json!(lead));
             let block = json!({
                 "fromStatusId": from.id, "fromStatusName": from.name,
@@ -61,18 +61,18 @@ fn blocks(event: &Event, shapes: &Shapes, body: &mut Map<String, Value>) {
             });
             put("stageChange", block);
         }
-        Event::LeadPropertiesUpdated { lead, changes } => {
+        CrmEvent::LeadPropertiesUpdated { lead, changes } => {
             put("lead", json!(lead));
             let entries = changes.iter().map(entry).collect();
             put("propertyChanges", Value::Array(entries));
         }
-        Event::LeadMerged { lead, merged } => {
+        CrmEvent::LeadMerged { lead, merged } => {
             put("lead", json!(lead));
             // §6.6: the surviving id is never in the list.
             let others: Vec<i64> = merged.iter().copied().filter(|id| *id != lead.id).collect();
             put("mergedLeadIds", json!(others));
         }
-        Event::CallCompleted { call } => {
+        CrmEvent::CallCompleted { call } => {
             let mut block = json!(call);
             block["callId"] = match shapes.call_id {
                 CallId::Prefixed => json!(call.call_id),

@@ -20,7 +20,7 @@ pub const PAUSE: Duration = Duration::from_secs(30);
 
 /// May a delivery leave?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gate {
+pub enum BreakerGate {
     /// Yes.
     Open,
     /// It is blocked, which counts as a retryable failure of its own.
@@ -42,12 +42,12 @@ pub struct Breaker {
 
 impl Breaker {
     /// Looks whether a delivery may leave.
-    pub fn gate(&self, now: EventTime) -> Gate {
+    pub fn gate(&self, now: EventTime) -> BreakerGate {
         match self.paused_until {
-            None => Gate::Open,
-            Some(until) if now < until => Gate::Blocked,
-            Some(_) if self.probing => Gate::Probing,
-            Some(_) => Gate::Probe,
+            None => BreakerGate::Open,
+            Some(until) if now < until => BreakerGate::Blocked,
+            Some(_) if self.probing => BreakerGate::Probing,
+            Some(_) => BreakerGate::Probe,
         }
     }
 

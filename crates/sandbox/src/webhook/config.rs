@@ -1,7 +1,7 @@
 //! The configuration of an application's webhooks (§2.7) and the keys that deliveries are signed
 //! with (§6.4).
 
-use super::event::{Event, GROUPS, NAMES};
+use super::event::{CrmEvent, GROUPS, NAMES};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use url::Url;
@@ -47,15 +47,15 @@ pub struct Config {
 
 impl Config {
     /// Is the event subscribed to?
-    pub fn subscribes(&self, event: &Event) -> bool {
+    pub fn subscribes(&self, event: &CrmEvent) -> bool {
         let wanted = |name: &String| name == event.name() || name == event.group();
         self.enabled && self.events.iter().any(wanted)
     }
 
     /// What §2.7 has against it.
-    pub fn faults(&self, private_targets: bool) -> Vec<Fault> {
+    pub fn faults(&self, private_targets: bool) -> Vec<ConfigFault> {
         let mut faults = Vec::new();
-        let mut wrong = |field, reason| faults.push(Fault { field, reason });
+        let mut wrong = |field, reason| faults.push(ConfigFault { field, reason });
         if self.target_url.trim().is_empty() {
             wrong("targetUrl", "NOT_BLANK");
         } else if self.target_url.encode_utf16().count() > TARGET_LENGTH_MAX {
@@ -83,7 +83,7 @@ impl Config {
 
 /// A field that is refused, and why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Fault {
+pub struct ConfigFault {
     /// `targetUrl` or `events`.
     pub field: &'static str,
     /// A reason of §7.5 where it has one.

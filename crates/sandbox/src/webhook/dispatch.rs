@@ -4,12 +4,12 @@
 //! as at-least-once allows (§6.1.4).
 
 use super::attempts::{Attempt, DeadRow, Tried};
-use super::breaker::Gate;
+use super::breaker::BreakerGate;
 use super::config::SigningKey;
-use super::outbox::{DeliveryId, Outbox, Row, dice};
+use super::outbox::{DeliveryId, DeliveryRow, Outbox, dice};
 use super::target;
-use super::verdict::{Death, Next, Outcome, Verdict, next};
-use super::{Change, Installed, forge::Forgery};
+use super::verdict::{AttemptOutcome, Death, DeliveryVerdict, NextStep, next};
+use super::{Installed, WebhookChange, forge::Forgery};
 use crate::core::Sandbox;
 use crate::webhook;
 use callbridge_call::EventTime;
@@ -58,10 +58,10 @@ pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
                 sandbox.webhooks.leaves(id, probe);
                 leaving.push(*dispatch);
             }
-            Some(Decided::Blocked) => attempted(sandbox, now, id, &Outcome::Blocked, 0),
+            Some(Decided::Blocked) => attempted(sandbox, now, id, &AttemptOutcome::Blocked, 0),
             Some(Decided::Dead(why)) => {
                 let why = why.words();
-                webhook::webhook_change(sandbox, now, Change::Died { id, why });
+                webhook::webhook_change(sandbox, now, WebhookChange::Died { id, why });
             }
             None => {}
         }
@@ -74,7 +74,7 @@ pub fn delivered(
     sandbox: &mut Sandbox,
     now: EventTime,
     dispatch: &Dispatch,
-    outcome: &Outcome,
+    outcome: &AttemptOutcome,
     took: Duration,
 ) {
     let duration_ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX);
@@ -116,10 +116,10 @@ fn claim(sandbox: &Sandbox, now: EventTime) -> Vec<DeliveryId> {
             continue;
         }
         match outbox.gate(id.installation, now) {
-            Gate::Probing => continue,
-            Gate::Probe if probing.contains(&id.installation) => continue,
-            Gate::Probe => probing.push(id.installation),
-            Gate::Open | Gate::Blocked => {}
+            BreakerGate::Probing => continue,
+            BreakerGate::Probe if probing.contains(&id.installation) => continue,
+            BreakerGate::Probe => probing.push(id.installation),
+            BreakerGate::Open | BreakerGate::Blocked => {}
         }
         *own += 1;
         ids.push(*id);
@@ -134,10 +134,10 @@ fn decide(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Option<Decided> 
         Err(why) => return Some(Decided::Dead(why)),
     };
     let probe = match sandbox.webhooks.gate(id.installation, now) {
-        Gate::Open => false,
-        Gate::Probe => true,
-        Gate::Blocked => return Some(Decided::Blocked),
-        Gate::Probing => return None,
+        BreakerGate::Open => false,
+        BreakerGate::Probe => true,
+        BreakerGate::Blocked => return Some(Decided::Blocked),
+        BreakerGate::Probing => return None,
     };
     let dispatch = Dispatch {
         id,
@@ -184,7 +184,7 @@ fn attempted(
     sandbox: &mut Sandbox,
     now: EventTime,
     id: DeliveryId,
-    outcome: &Outcome,
+    outcome: &AttemptOutcome,
     duration_ms: u64,
 ) {
     let Some(row) = sandbox.webhooks.rows.get(&id) else {
@@ -193,39 +193,41 @@ fn attempted(
     let verdict = outcome.verdict();
     let next = match (row.arrived, verdict) {
         // It had arrived before: nothing more is owed.
-        (true, _) => Next::Done,
-        (false, Verdict::Delivered) => perhaps_twice(sandbox, now, id),
-        (false, Verdict::Retry | Verdict::Never) => next(now, row.attempts + 1, verdict),
+        (true, _) => NextStep::Done,
+        (false, DeliveryVerdict::Delivered) => perhaps_twice(sandbox, now, id),
+        (false, DeliveryVerdict::Retry | DeliveryVerdict::Never) => {
+            next(now, row.attempts + 1, verdict)
+        }
     };
-    if *outcome == Outcome::Private {
+    if *outcome == AttemptOutcome::Private {
         let why = Death::Target(target::Unfit::Private).words();
-        return webhook::webhook_change(sandbox, now, Change::Died { id, why });
+        return webhook::webhook_change(sandbox, now, WebhookChange::Died { id, why });
     }
     let tried = Tried {
         status: outcome.status(),
         error: outcome.error(),
         duration_ms,
         probe: row.probe,
-        retryable: verdict == Verdict::Retry,
-        blocked: *outcome == Outcome::Blocked,
+        retryable: verdict == DeliveryVerdict::Retry,
+        blocked: *outcome == AttemptOutcome::Blocked,
     };
-    webhook::webhook_change(sandbox, now, Change::Attempted { id, tried, next });
+    webhook::webhook_change(sandbox, now, WebhookChange::Attempted { id, tried, next });
 }
 
-fn perhaps_twice(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> Next {
+fn perhaps_twice(sandbox: &Sandbox, now: EventTime, id: DeliveryId) -> NextStep {
     let mut dice = dice(sandbox.settings.seed, id, 2);
     let shapes = &sandbox.settings.shapes.webhook;
     if dice.below(100) < u64::from(shapes.twice_percent) {
-        Next::Twice(now.plus(Duration::from_millis(dice.below(3_000))))
+        NextStep::Twice(now.plus(Duration::from_millis(dice.below(3_000))))
     } else {
-        Next::Done
+        NextStep::Done
     }
 }
 
 impl Outbox {
-    pub(super) fn gate(&self, installation: i64, now: EventTime) -> Gate {
+    pub(super) fn gate(&self, installation: i64, now: EventTime) -> BreakerGate {
         let breaker = self.breakers.get(&installation);
-        breaker.map_or(Gate::Open, |breaker| breaker.gate(now))
+        breaker.map_or(BreakerGate::Open, |breaker| breaker.gate(now))
     }
 
     fn leaves(&mut self, id: DeliveryId, probe: bool) {
@@ -253,7 +255,7 @@ impl Outbox {
         at: EventTime,
         id: DeliveryId,
         tried: Tried,
-        next: Next,
+        next: NextStep,
     ) {
         let Some(mut row) = self.take(id) else {
             return;
@@ -275,13 +277,13 @@ impl Outbox {
         };
         self.attempts.push(at, attempt);
         match next {
-            Next::Done => self.counts.delivered += 1,
-            Next::At(due) => self.put_back(id, row, due),
-            Next::Twice(due) => {
+            NextStep::Done => self.counts.delivered += 1,
+            NextStep::At(due) => self.put_back(id, row, due),
+            NextStep::Twice(due) => {
                 row.arrived = true;
                 self.put_back(id, row, due);
             }
-            Next::Dead => self.bury(at, id, &row, why),
+            NextStep::Dead => self.bury(at, id, &row, why),
         }
     }
 
@@ -294,7 +296,7 @@ impl Outbox {
         }
     }
 
-    fn take(&mut self, id: DeliveryId) -> Option<Row> {
+    fn take(&mut self, id: DeliveryId) -> Option<DeliveryRow> {
         let row = self.rows.remove(&id)?;
         self.waiting.remove(&(row.due, row.tie, id));
         if row.probe {
@@ -307,7 +309,7 @@ impl Outbox {
         Some(row)
     }
 
-    fn put_back(&mut self, id: DeliveryId, mut row: Row, due: EventTime) {
+    fn put_back(&mut self, id: DeliveryId, mut row: DeliveryRow, due: EventTime) {
         row.due = due;
         row.in_flight = false;
         row.probe = false;
@@ -315,7 +317,7 @@ impl Outbox {
         self.rows.insert(id, row);
     }
 
-    fn bury(&mut self, at: EventTime, id: DeliveryId, row: &Row, why: String) {
+    fn bury(&mut self, at: EventTime, id: DeliveryId, row: &DeliveryRow, why: String) {
         self.counts.dead += 1;
         let dead = DeadRow {
             at,

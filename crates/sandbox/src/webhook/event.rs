@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 /// An event with what its blocks need, as it was when it happened (§6.5 "a snapshot").
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Event {
+pub enum CrmEvent {
     /// A lead is created.
     LeadCreated {
         /// As it now is.
@@ -76,7 +76,7 @@ pub const GROUPS: [&str; 6] = [
     "CONTRACT_PAYMENT",
 ];
 
-impl Event {
+impl CrmEvent {
     /// The event's name (§6.2).
     pub const fn name(&self) -> &'static str {
         match self {

@@ -1,13 +1,13 @@
 //! Deliveries that are wrong by order, so that a receiver can be tried: none of them may change
 //! anything there, but the doubled one once.
 
-use super::Event;
+use super::CrmEvent;
 use super::attempts::Kept;
 use super::body::Recorded;
 use super::config::SigningKey;
 use super::dispatch::Dispatch;
 use super::outbox::{DeliveryId, Outbox};
-use super::verdict::Outcome;
+use super::verdict::AttemptOutcome;
 use crate::core::Sandbox;
 use crate::token_gen;
 use crate::webhook;
@@ -172,7 +172,7 @@ impl Forgery {
 /// How a forged delivery ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Ended {
+pub struct ForgedOutcome {
     /// When.
     pub at: EventTime,
     /// What was wrong with it.
@@ -198,7 +198,7 @@ pub fn forge(
     now: EventTime,
     installation: i64,
     forgery: Forgery,
-    event: Event,
+    event: CrmEvent,
 ) -> Result<Uuid, String> {
     let (target, key) = dispatch::address(sandbox, installation).map_err(|death| death.words())?;
     let company = webhook::installed(sandbox, installation).map_or(0, |own| own.company);
@@ -237,10 +237,10 @@ impl Outbox {
         at: EventTime,
         id: DeliveryId,
         how: Forgery,
-        outcome: &Outcome,
+        outcome: &AttemptOutcome,
         duration_ms: u64,
     ) {
-        let ended = Ended {
+        let ended = ForgedOutcome {
             at,
             how,
             id,
@@ -252,7 +252,7 @@ impl Outbox {
     }
 
     /// How forged deliveries ended, oldest first.
-    pub const fn forged(&self) -> &Kept<Ended> {
+    pub const fn forged(&self) -> &Kept<ForgedOutcome> {
         &self.forged_ends
     }
 }

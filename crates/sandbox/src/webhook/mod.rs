@@ -40,12 +40,12 @@ pub use self::body::Recorded;
 pub use self::config::{Config, Installation, SigningKey};
 pub use self::dispatch::Dispatch;
 pub use self::event::{
-    Attribution, CompletedCall, Event, LeadSnapshot, Property, PropertyChange, Recording,
+    Attribution, CompletedCall, CrmEvent, LeadSnapshot, Property, PropertyChange, Recording,
     Responsible, Stage, balance_text, contact_text,
 };
-pub use self::outbox::{DeliveryId, Outbox, Row};
+pub use self::outbox::{DeliveryId, DeliveryRow, Outbox};
 pub use self::shapes::Shapes;
-pub use self::verdict::{Next, Outcome};
+pub use self::verdict::{AttemptOutcome, NextStep};
 
 use super::core::{self, Sandbox};
 use super::journal::Record;
@@ -59,7 +59,7 @@ use serde::{Deserialize, Serialize};
 /// What the state file keeps of webhooks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Change {
+pub enum WebhookChange {
     /// A configuration was made or changed.
     Configured {
         /// Whose.
@@ -98,7 +98,7 @@ pub enum Change {
         /// How it ended.
         tried: Tried,
         /// Where its row goes.
-        next: Next,
+        next: NextStep,
     },
     /// A delivery is dead without an attempt.
     Died {
@@ -112,7 +112,7 @@ pub enum Change {
         /// Whose.
         company: i64,
         /// What.
-        event: Event,
+        event: CrmEvent,
     },
 }
 
@@ -159,7 +159,7 @@ fn seen(sandbox: &Sandbox, id: i64, record: &Installation) -> Installed {
 /// Records an event for whoever is subscribed now (§6.1). Only to be called while a change is
 /// applied or falls due: it is not logged itself, and the change played again makes the same
 /// event again.
-pub(super) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: Event) {
+pub(super) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event: CrmEvent) {
     let installed = installations(sandbox);
     let Sandbox {
         webhooks, settings, ..
@@ -169,7 +169,7 @@ pub(super) fn happened(sandbox: &mut Sandbox, at: EventTime, company: i64, event
 
 /// Tells of the records written since the journal held `before` of them.
 pub(super) fn journaled(sandbox: &mut Sandbox, before: usize) {
-    let told: Vec<(EventTime, i64, Event)> = (sandbox.journal.records().iter())
+    let told: Vec<(EventTime, i64, CrmEvent)> = (sandbox.journal.records().iter())
         .skip(before)
         .map(|record| {
             let lead = act::find_lead(sandbox, record.company_id, record.call.lead_id);
@@ -183,9 +183,9 @@ pub(super) fn journaled(sandbox: &mut Sandbox, before: usize) {
 }
 
 /// Applies a change of webhooks.
-pub(super) fn apply_webhook(sandbox: &mut Sandbox, at: EventTime, change: Change) {
+pub(super) fn apply_webhook(sandbox: &mut Sandbox, at: EventTime, change: WebhookChange) {
     match change {
-        Change::Happened { company, event } => happened(sandbox, at, company, event),
+        WebhookChange::Happened { company, event } => happened(sandbox, at, company, event),
         change => sandbox.webhooks.apply(at, change),
     }
 }
@@ -210,7 +210,7 @@ pub fn configure_webhook(
     webhook_change(
         sandbox,
         now,
-        Change::Configured {
+        WebhookChange::Configured {
             application,
             config,
         },
@@ -229,11 +229,11 @@ pub fn webhook_connected(
     let secret = (sandbox.webhooks.config(application).is_some()).then(|| fresh_key(sandbox));
     let change = match (sandbox.webhooks.installed(company, application), &secret) {
         (Some(_), None) => return None,
-        (Some(installation), Some(_)) => Change::Secret {
+        (Some(installation), Some(_)) => WebhookChange::Secret {
             installation,
             secret: secret.clone(),
         },
-        (None, _) => Change::Installed {
+        (None, _) => WebhookChange::Installed {
             installation: sandbox.webhooks.next_installation(),
             record: Installation {
                 company,
@@ -250,7 +250,7 @@ pub fn webhook_connected(
 /// The connection ended: its deliveries stop (§3.1, §6.1.6).
 pub fn webhook_disconnected(sandbox: &mut Sandbox, now: EventTime, company: i64, application: i64) {
     if let Some(installation) = sandbox.webhooks.installed(company, application) {
-        webhook_change(sandbox, now, Change::Revoked { installation });
+        webhook_change(sandbox, now, WebhookChange::Revoked { installation });
     }
 }
 
@@ -258,19 +258,19 @@ pub(super) fn fresh_key(sandbox: &Sandbox) -> SigningKey {
     SigningKey::new(token_gen::mint_key(sandbox, "webhook"))
 }
 
-pub(super) fn webhook_change(sandbox: &mut Sandbox, now: EventTime, change: Change) {
+pub(super) fn webhook_change(sandbox: &mut Sandbox, now: EventTime, change: WebhookChange) {
     sandbox.change(now, core::Change::Webhook(Box::new(change)));
 }
 
 /// The conversation of a journal's record (§6.8); its contact is the lead's with that number.
-fn completed(record: &Record, lead: Option<&Lead>) -> Event {
+fn completed(record: &Record, lead: Option<&Lead>) -> CrmEvent {
     let call = &record.call;
     let holds = |contact: &&Contact| {
         let phone = call.client_phone.as_ref();
         phone.is_some_and(|phone| contact.phones.contains(phone))
     };
     let contact = lead.and_then(|lead| lead.contacts.iter().find(holds));
-    Event::CallCompleted {
+    CrmEvent::CallCompleted {
         call: Box::new(CompletedCall {
             call_id: record.uuid.clone(),
             provider: Some(record.provider.clone()),

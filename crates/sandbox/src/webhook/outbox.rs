@@ -5,9 +5,9 @@ use super::body::Recorded;
 use super::breaker::Breaker;
 use super::config::{Config, Installation};
 use super::dispatch::Dispatch;
-use super::event::Event;
-use super::forge::Ended;
-use super::{Change, Installed};
+use super::event::CrmEvent;
+use super::forge::ForgedOutcome;
+use super::{Installed, WebhookChange};
 use crate::config::Settings;
 use crate::faults::Dice;
 use crate::token::Company;
@@ -39,7 +39,7 @@ pub struct DeliveryId {
 
 /// One event on its way to one installation.
 #[derive(Clone, Debug)]
-pub struct Row {
+pub struct DeliveryRow {
     /// What goes.
     pub recorded: Arc<Recorded>,
     /// Not before.
@@ -61,7 +61,7 @@ pub struct Row {
 pub struct Outbox {
     pub(super) configs: BTreeMap<i64, Config>,
     pub(super) installations: BTreeMap<i64, Installation>,
-    pub(super) rows: BTreeMap<DeliveryId, Row>,
+    pub(super) rows: BTreeMap<DeliveryId, DeliveryRow>,
     /// Rows that are not being sent, by their moment; the tie is broken by age, or by the dice.
     pub(super) waiting: BTreeSet<(EventTime, u64, DeliveryId)>,
     /// How many events of one moment and subject there were; of the last hour.
@@ -71,17 +71,17 @@ pub struct Outbox {
     pub(super) dead: Kept<DeadRow>,
     /// Forged deliveries that leave with the next cycle, how they ended, and how many were made.
     pub(super) forged: Vec<Dispatch>,
-    pub(super) forged_ends: Kept<Ended>,
+    pub(super) forged_ends: Kept<ForgedOutcome>,
     pub(super) forgeries: u64,
     told: BTreeMap<(i64, String), EventTime>,
     told_by_age: VecDeque<(EventTime, i64, String)>,
-    pub(super) counts: Counts,
+    pub(super) counts: DeliveryCounts,
 }
 
 /// How often what happened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct DeliveryCounts {
     /// Events recorded.
     pub events: u64,
     /// Rows made of them.
@@ -143,12 +143,12 @@ impl Outbox {
     }
 
     /// Rows on their way.
-    pub const fn rows(&self) -> &BTreeMap<DeliveryId, Row> {
+    pub const fn rows(&self) -> &BTreeMap<DeliveryId, DeliveryRow> {
         &self.rows
     }
 
     /// How often what happened.
-    pub const fn counts(&self) -> Counts {
+    pub const fn counts(&self) -> DeliveryCounts {
         self.counts
     }
 
@@ -157,7 +157,7 @@ impl Outbox {
         &mut self,
         at: EventTime,
         company: i64,
-        event: Event,
+        event: CrmEvent,
         installed: &[Installed],
         settings: &Settings,
     ) {
@@ -201,7 +201,7 @@ impl Outbox {
 
     /// The id of an event, from what it is alone: writes that fall due may be met in another order
     /// when the log is played again, and must have the same ids.
-    fn event_id(&mut self, at: EventTime, company: i64, event: &Event) -> Uuid {
+    fn event_id(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> Uuid {
         let subject = format!("{company} {}", event.subject());
         let hour_ago = at.minus(Duration::from_secs(3_600));
         self.alike = self.alike.split_off(&(hour_ago, "", String::new()));
@@ -214,7 +214,7 @@ impl Outbox {
     }
 
     /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
-    fn told_before(&mut self, at: EventTime, company: i64, event: &Event) -> bool {
+    fn told_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
         while let Some((when, _, _)) = self.told_by_age.front() {
             if at.since(*when) < SUPPRESSED_FOR {
                 break;
@@ -254,7 +254,7 @@ impl Outbox {
         let late = u64::try_from(shapes.late_max.as_micros()).unwrap_or(0);
         let late = dice(settings.seed, id, 0).below(late.saturating_add(1));
         let due = recorded.at.plus(Duration::from_micros(late));
-        let row = Row {
+        let row = DeliveryRow {
             recorded,
             due,
             tie: match shapes.shuffled {
@@ -270,24 +270,24 @@ impl Outbox {
         self.rows.insert(id, row);
     }
 
-    pub(super) fn apply(&mut self, at: EventTime, change: Change) {
+    pub(super) fn apply(&mut self, at: EventTime, change: WebhookChange) {
         match change {
-            Change::Configured {
+            WebhookChange::Configured {
                 application,
                 config,
             } => {
                 self.configs.insert(application, config);
             }
-            Change::Deleted { application } => {
+            WebhookChange::Deleted { application } => {
                 self.configs.remove(&application);
             }
-            Change::Installed {
+            WebhookChange::Installed {
                 installation,
                 record,
             } => {
                 self.installations.insert(installation, record);
             }
-            Change::Secret {
+            WebhookChange::Secret {
                 installation,
                 secret,
             } => {
@@ -295,15 +295,15 @@ impl Outbox {
                     own.secret = secret;
                 }
             }
-            Change::Revoked { installation } => {
+            WebhookChange::Revoked { installation } => {
                 if let Some(own) = self.installations.get_mut(&installation) {
                     own.revoked = true;
                 }
             }
-            Change::Attempted { id, tried, next } => self.apply_attempt(at, id, tried, next),
-            Change::Died { id, why } => self.apply_death(at, id, why),
+            WebhookChange::Attempted { id, tried, next } => self.apply_attempt(at, id, tried, next),
+            WebhookChange::Died { id, why } => self.apply_death(at, id, why),
             // The sandbox itself records what happened.
-            Change::Happened { .. } => {}
+            WebhookChange::Happened { .. } => {}
         }
     }
 }

@@ -5,8 +5,8 @@
 
 use super::dispatch::{CYCLE, Dispatch};
 use super::target::is_private;
-use super::verdict::Outcome;
-use crate::server::Shared;
+use super::verdict::AttemptOutcome;
+use crate::server::SharedSandbox;
 use crate::webhook::dispatch;
 use callbridge_call::EventTime;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
@@ -55,7 +55,11 @@ impl Names {
 }
 
 /// Dispatches until told to stop; what is under way then goes again after the next start.
-pub(crate) async fn dispatch(shared: Shared, setup: Setup, mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn dispatch(
+    shared: SharedSandbox,
+    setup: Setup,
+    mut stopped: watch::Receiver<bool>,
+) {
     let poster = Arc::new(Poster::new(setup));
     let mut cycle = tokio::time::interval(CYCLE);
     cycle.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -75,7 +79,7 @@ pub(crate) async fn dispatch(shared: Shared, setup: Setup, mut stopped: watch::R
     under_way.shutdown().await;
 }
 
-async fn deliver(shared: &Shared, poster: &Poster, dispatch: &Dispatch) {
+async fn deliver(shared: &SharedSandbox, poster: &Poster, dispatch: &Dispatch) {
     let begun = tokio::time::Instant::now();
     // The machine's own moment: a clock moved by hand must not make every signature stale.
     let outcome = poster.post(dispatch, shared.machine_time()).await;
@@ -100,10 +104,10 @@ impl Poster {
     }
 
     /// Makes one attempt; the signature is of this moment.
-    pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> Outcome {
+    pub async fn post(&self, dispatch: &Dispatch, now: EventTime) -> AttemptOutcome {
         let http = match self.http() {
             Ok(http) => http,
-            Err(words) => return Outcome::Broken(words),
+            Err(words) => return AttemptOutcome::Broken(words),
         };
         let mut request = http
             .post(dispatch.target.clone())
@@ -112,7 +116,7 @@ impl Poster {
             request = request.header(name, value);
         }
         match request.body(dispatch.body.clone()).send().await {
-            Ok(response) => Outcome::Status(response.status().as_u16()),
+            Ok(response) => AttemptOutcome::Status(response.status().as_u16()),
             Err(error) => outcome(error),
         }
     }
@@ -153,21 +157,21 @@ impl Poster {
     }
 }
 
-fn outcome(error: reqwest::Error) -> Outcome {
+fn outcome(error: reqwest::Error) -> AttemptOutcome {
     if error.is_timeout() {
-        return Outcome::TimedOut;
+        return AttemptOutcome::TimedOut;
     }
     let error = error.without_url();
     let mut words = error.to_string();
     let mut source = std::error::Error::source(&error);
     while let Some(inner) = source {
         if inner.is::<PrivateAddress>() {
-            return Outcome::Private;
+            return AttemptOutcome::Private;
         }
         words = inner.to_string();
         source = inner.source();
     }
-    Outcome::Broken(words)
+    AttemptOutcome::Broken(words)
 }
 
 /// Asks the system for addresses, and gives none out when one of them is private.

@@ -15,7 +15,7 @@ pub const BACKOFF: [Duration; 3] = [
 
 /// How an attempt ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum AttemptOutcome {
     /// The receiver answered with this status; its body is not looked at.
     Status(u16),
     /// No answer in time.
@@ -31,7 +31,7 @@ pub enum Outcome {
 /// What an outcome means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum DeliveryVerdict {
     /// It arrived.
     Delivered,
     /// It goes again, after its time.
@@ -40,17 +40,17 @@ pub enum Verdict {
     Never,
 }
 
-impl Outcome {
+impl AttemptOutcome {
     /// What it means.
-    pub const fn verdict(&self) -> Verdict {
+    pub const fn verdict(&self) -> DeliveryVerdict {
         match self {
-            Self::Status(200..=299) => Verdict::Delivered,
+            Self::Status(200..=299) => DeliveryVerdict::Delivered,
             Self::Status(408 | 429 | 500..=599) | Self::TimedOut | Self::Broken(_) => {
-                Verdict::Retry
+                DeliveryVerdict::Retry
             }
-            Self::Blocked => Verdict::Retry,
+            Self::Blocked => DeliveryVerdict::Retry,
             // Other 4xx and every 3xx, and what is no status at all.
-            Self::Status(_) | Self::Private => Verdict::Never,
+            Self::Status(_) | Self::Private => DeliveryVerdict::Never,
         }
     }
 
@@ -79,7 +79,7 @@ impl Outcome {
 /// Where a row goes after an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Next {
+pub enum NextStep {
     /// Out of the queue.
     Done,
     /// Again, not before.
@@ -91,14 +91,14 @@ pub enum Next {
 }
 
 /// Where a row goes after this many attempts, the last of which ended so.
-pub fn next(now: EventTime, attempts: u32, verdict: Verdict) -> Next {
+pub fn next(now: EventTime, attempts: u32, verdict: DeliveryVerdict) -> NextStep {
     match verdict {
-        Verdict::Delivered => Next::Done,
-        Verdict::Never => Next::Dead,
-        Verdict::Retry => {
+        DeliveryVerdict::Delivered => NextStep::Done,
+        DeliveryVerdict::Never => NextStep::Dead,
+        DeliveryVerdict::Retry => {
             let made = usize::try_from(attempts).unwrap_or(usize::MAX);
             let wait = BACKOFF.get(made.saturating_sub(1));
-            wait.map_or(Next::Dead, |wait| Next::At(now.plus(*wait)))
+            wait.map_or(NextStep::Dead, |wait| NextStep::At(now.plus(*wait)))
         }
     }
 }
