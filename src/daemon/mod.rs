@@ -52,7 +52,7 @@ use callbridge_sender::Asking;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
-use observer::Observer;
+use observer::{Observer, SourceViews};
 use outward::Outward;
 use rights::RightsReport;
 use std::path::{Path, PathBuf};
@@ -186,12 +186,14 @@ impl Daemon {
         let webhooks = webhooks::start(&config, &opened.spool, &stopped, &mut tasks).await?;
         let observer = Arc::new(Observer {
             spool: opened.spool.clone(),
-            sources,
-            others,
+            sources: SourceViews {
+                states: sources,
+                others,
+                seen_up,
+            },
             sender,
             token_requests,
             durations,
-            seen_up,
             webhooks,
             lists: shown,
             employees: met,
@@ -213,7 +215,7 @@ impl Daemon {
 
     /// The first line of the log: what runs here, on what, for whom.
     fn announce(&self, state: &Path, doubts: &[Doubt]) {
-        let sources = self.observer.sources.borrow();
+        let sources = self.observer.sources.states.borrow();
         let mut pbxes: Vec<&str> = sources.iter().map(|it| it.pbx.as_str()).collect();
         pbxes.dedup();
         let named = sources.iter().map(|it| format!("{} {}", it.name(), it.url));

@@ -19,23 +19,30 @@ use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::watch;
 
+/// What is known of the sources, each by its place among the flags.
+#[derive(Clone, Debug)]
+pub struct SourceViews {
+    /// How each is doing.
+    pub states: watch::Receiver<Vec<Source>>,
+    /// Who else reads them.
+    pub others: Others,
+    /// Which have been up at least once.
+    pub seen_up: watch::Receiver<Vec<bool>>,
+}
+
 /// The ends of everything that can be looked at.
 #[derive(Clone, Debug)]
 pub struct Observer {
     /// The durable state.
     pub spool: Handle,
-    /// How each source is doing.
-    pub sources: watch::Receiver<Vec<Source>>,
-    /// Who else reads them.
-    pub others: Others,
+    /// Where calls come from.
+    pub sources: SourceViews,
     /// How the sender is doing.
     pub sender: watch::Receiver<SenderStatus>,
     /// Requests for tokens, beside the sender's.
     pub token_requests: watch::Receiver<Requests>,
     /// Times counted where they happen.
     pub durations: Durations,
-    /// Sources that have been up at least once, by place.
-    pub seen_up: watch::Receiver<Vec<bool>>,
     /// The receiver of webhooks, where there is one.
     pub webhooks: Option<ReceiverView>,
     /// The files of leads and employees.
@@ -79,7 +86,7 @@ impl Observer {
                 calls: waiting,
                 ..sender.backlog
             },
-            sources: readers::told(self.sources.borrow().clone(), &self.others),
+            sources: readers::told(self.sources.states.borrow().clone(), &self.sources.others),
             lead_fields: fields.map(|fields| errands::shown(&fields, &sender.token)),
             token: Token {
                 print: sender.token_print.map(|it| it.to_string()),
@@ -108,7 +115,7 @@ impl Observer {
             Err(error) => {
                 tracing::warn!(%error, "the books cannot be read for a scrape");
                 Status {
-                    sources: self.sources.borrow().clone(),
+                    sources: self.sources.states.borrow().clone(),
                     ..Status::default()
                 }
             }
@@ -158,7 +165,7 @@ impl Observer {
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.
     pub fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
-        let (sources, seen_up) = (self.sources.borrow(), self.seen_up.borrow());
+        let (sources, seen_up) = (self.sources.states.borrow(), self.sources.seen_up.borrow());
         let lines = sources
             .iter()
             .zip(seen_up.iter())
@@ -171,7 +178,7 @@ impl Observer {
 
     /// Whether every file is read to its end; live lines have no end and do not count.
     pub fn files_are_read(&self, is_file: &[bool]) -> bool {
-        let sources = self.sources.borrow();
+        let sources = self.sources.states.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
         sources.len() == is_file.len() && files.all(|(s, _)| s.state == SourceState::Done)
     }
@@ -183,8 +190,8 @@ impl Watch for Observer {
     }
 
     fn not_ready(&self) -> Vec<String> {
-        let sources = self.sources.borrow();
-        let seen_up = self.seen_up.borrow();
+        let sources = self.sources.states.borrow();
+        let seen_up = self.sources.seen_up.borrow();
         let waiting = sources.iter().zip(seen_up.iter()).filter(|(_, up)| !**up);
         waiting
             .map(|(source, _)| format!("{} has not been up yet", source.name()))

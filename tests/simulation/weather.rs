@@ -34,11 +34,11 @@ pub fn sandbox(seed: u64, rate: &str, dice: &mut Dice) -> sandbox::Settings {
         shapes.rights.filter = None;
     }
     shapes.status = *dice.pick(&[StatusShape::Object, StatusShape::Bare]);
-    shapes.rows = *dice.pick(&[Rows::Objects, Rows::Strings]);
-    shapes.paging = *dice.pick(&[Paging::Inside, Paging::Beside]);
-    shapes.range = *dice.pick(&[Range::Kept, Range::Kept, Range::Ignored, Range::Refused]);
+    shapes.page.rows = *dice.pick(&[Rows::Objects, Rows::Strings]);
+    shapes.page.paging = *dice.pick(&[Paging::Inside, Paging::Beside]);
+    shapes.page.range = *dice.pick(&[Range::Kept, Range::Kept, Range::Ignored, Range::Refused]);
     shapes.registered = *dice.pick(&[Registered::Stored, Registered::Started]);
-    shapes.size_max = *dice.pick(&[100, 100, 50, 30]);
+    shapes.page.size_max = *dice.pick(&[100, 100, 50, 30]);
     shapes.pending = dice.pick(&["PENDING", "IN_PROGRESS", "QUEUED"]).to_string();
     settings
 }

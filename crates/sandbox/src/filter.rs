@@ -20,7 +20,7 @@ pub fn answer(
     company: i64,
     shapes: &Shapes,
 ) -> Result<Success, Refusal> {
-    let query = page::read(body, shapes.size_max, shapes, &[REGISTERED])?;
+    let query = page::read(body, shapes.page.size_max, shapes, &[REGISTERED])?;
     let registered = |record: &Record| match shapes.registered {
         Registered::Stored => record.registered_at.floor_seconds().get(),
         Registered::Started => record.call.started_at,
@@ -49,10 +49,12 @@ pub fn answer(
             rows.sort_by_key(|record| by(record));
         }
     }
-    Ok(query.answer(&rows, shapes, |record| match shapes.rows {
-        Rows::Strings => json!(record.uuid),
-        Rows::Objects => object(record, registered(record)),
-    }))
+    Ok(
+        query.answer(&rows, shapes, |record| match shapes.page.rows {
+            Rows::Strings => json!(record.uuid),
+            Rows::Objects => object(record, registered(record)),
+        }),
+    )
 }
 
 /// A record as a row.

@@ -86,7 +86,7 @@ fn employees(sandbox: &Sandbox, caller: &Caller, request: &Request) -> Result<Su
     {
         ids.reverse();
     }
-    Ok(query.answer(&ids, shapes, |id| match shapes.rows {
+    Ok(query.answer(&ids, shapes, |id| match shapes.page.rows {
         Rows::Strings => Value::from(*id),
         Rows::Objects => json!({ "id": id, "name": employee_name(*id) }),
     }))

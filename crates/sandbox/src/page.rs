@@ -50,7 +50,7 @@ impl Query {
         let total = rows.len().div_ceil(size) as u64;
         let current = self.page.unsigned_abs();
         let rows: Vec<Value> = rows.iter().skip(skip).take(size).map(row).collect();
-        match shapes.paging {
+        match shapes.page.paging {
             Paging::Beside => Success {
                 data: json!(rows),
                 request_id: None,
@@ -58,7 +58,7 @@ impl Query {
             },
             Paging::Inside => {
                 let mut data = Map::new();
-                data.insert(shapes.rows_key.clone(), json!(rows));
+                data.insert(shapes.page.rows_key.clone(), json!(rows));
                 data.insert("currentPage".to_owned(), json!(current));
                 data.insert("totalPages".to_owned(), json!(total));
                 Success::of(Value::Object(data))
@@ -77,7 +77,7 @@ pub(super) fn read(
     shapes: &Shapes,
     names: &[&'static str],
 ) -> Result<Query, Refusal> {
-    let range = shapes.range;
+    let range = shapes.page.range;
     let map = json_object(body)?;
     let mut errors = Vec::new();
     let mut refuse = |field: &str, reason| {
@@ -116,7 +116,7 @@ pub(super) fn read(
         }
         ranges.push((*name, bounds));
     }
-    let orders = orders(map.get("orders"), shapes.orders)?;
+    let orders = orders(map.get("orders"), shapes.page.orders)?;
     let (Some(page), Some(size), true) = (page, size, errors.is_empty()) else {
         return Err(Refusal::Invalid(errors));
     };

@@ -113,12 +113,10 @@ impl RightsShape {
     }
 }
 
-/// One choice for each thing left open.
+/// One choice for each thing that §4.7 leaves open about pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shapes {
-    /// Of a request's status.
-    pub status: StatusShape,
-    /// Of a page's rows.
+pub struct PageShapes {
+    /// Of its rows.
     pub rows: Rows,
     /// The key of the array of rows.
     pub rows_key: String,
@@ -128,8 +126,17 @@ pub struct Shapes {
     pub range: Range,
     /// Of the order asked for.
     pub orders: Orders,
-    /// Largest page of the filter (§4.7: 30 to 100).
+    /// Largest page (30 to 100).
     pub size_max: i64,
+}
+
+/// One choice for each thing left open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shapes {
+    /// Of a request's status.
+    pub status: StatusShape,
+    /// Of a page of records.
+    pub page: PageShapes,
     /// Of `registeredTimestamp`.
     pub registered: Registered,
     /// Of the upsert's body.
@@ -151,12 +158,14 @@ impl Default for Shapes {
     fn default() -> Self {
         Self {
             status: StatusShape::Object,
-            rows: Rows::Objects,
-            rows_key: "content".to_owned(),
-            paging: Paging::Inside,
-            range: Range::Kept,
-            orders: Orders::Kept,
-            size_max: 100,
+            page: PageShapes {
+                rows: Rows::Objects,
+                rows_key: "content".to_owned(),
+                paging: Paging::Inside,
+                range: Range::Kept,
+                orders: Orders::Kept,
+                size_max: 100,
+            },
             registered: Registered::Stored,
             field_list: FieldList::Either,
             lead_rows: LeadRows::Full,
@@ -181,20 +190,20 @@ impl Shapes {
         match (name, value) {
             ("status", "object") => self.status = StatusShape::Object,
             ("status", "bare") => self.status = StatusShape::Bare,
-            ("rows", "objects") => self.rows = Rows::Objects,
-            ("rows", "strings") => self.rows = Rows::Strings,
-            ("rows-key", key) => self.rows_key = key.to_owned(),
-            ("page", "inside") => self.paging = Paging::Inside,
-            ("page", "beside") => self.paging = Paging::Beside,
-            ("range", "kept") => self.range = Range::Kept,
-            ("range", "ignored") => self.range = Range::Ignored,
-            ("range", "refused") => self.range = Range::Refused,
-            ("orders", "kept") => self.orders = Orders::Kept,
-            ("orders", "ignored") => self.orders = Orders::Ignored,
-            ("orders", "refused") => self.orders = Orders::Refused,
+            ("rows", "objects") => self.page.rows = Rows::Objects,
+            ("rows", "strings") => self.page.rows = Rows::Strings,
+            ("rows-key", key) => self.page.rows_key = key.to_owned(),
+            ("page", "inside") => self.page.paging = Paging::Inside,
+            ("page", "beside") => self.page.paging = Paging::Beside,
+            ("range", "kept") => self.page.range = Range::Kept,
+            ("range", "ignored") => self.page.range = Range::Ignored,
+            ("range", "refused") => self.page.range = Range::Refused,
+            ("orders", "kept") => self.page.orders = Orders::Kept,
+            ("orders", "ignored") => self.page.orders = Orders::Ignored,
+            ("orders", "refused") => self.page.orders = Orders::Refused,
             ("size-max", size) => {
                 let size = size.parse().ok().filter(|size| (30..=100).contains(size));
-                self.size_max = size.ok_or("size-max is 30 to 100")?;
+                self.page.size_max = size.ok_or("size-max is 30 to 100")?;
             }
             ("registered", "stored") => self.registered = Registered::Stored,
             ("registered", "started") => self.registered = Registered::Started,

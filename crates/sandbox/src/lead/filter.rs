@@ -48,7 +48,7 @@ pub(super) fn leads(
             if *descending { order.reverse() } else { order }
         });
     }
-    Ok(query.answer(&rows, shapes, |lead| match shapes.rows {
+    Ok(query.answer(&rows, shapes, |lead| match shapes.page.rows {
         Rows::Strings => json!(lead.id),
         Rows::Objects => lead.record(shapes.lead_rows),
     }))

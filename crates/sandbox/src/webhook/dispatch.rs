@@ -51,7 +51,7 @@ enum Decided {
 /// The deliveries of one cycle, which the caller makes once a second.
 pub fn deliveries(sandbox: &mut Sandbox, now: EventTime) -> Vec<Dispatch> {
     sandbox.webhooks.forget(now);
-    let mut leaving = std::mem::take(&mut sandbox.webhooks.forged);
+    let mut leaving = std::mem::take(&mut sandbox.webhooks.forged.waiting);
     for id in claim(sandbox, now) {
         match decide(sandbox, now, id) {
             Some(Decided::Sent(dispatch, probe)) => {

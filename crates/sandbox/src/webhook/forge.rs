@@ -202,8 +202,8 @@ pub fn forge(
 ) -> Result<Uuid, String> {
     let (target, key) = dispatch::address(sandbox, installation).map_err(|death| death.words())?;
     let company = webhook::installed(sandbox, installation).map_or(0, |own| own.company);
-    sandbox.webhooks.forgeries += 1;
-    let serial = format!("{} {}", now.micros(), sandbox.webhooks.forgeries);
+    sandbox.webhooks.forged.made += 1;
+    let serial = format!("{} {}", now.micros(), sandbox.webhooks.forged.made);
     let recorded = Recorded {
         event_id: Uuid::new_v5(&NAMESPACE, serial.as_bytes()),
         at: now,
@@ -226,7 +226,7 @@ pub fn forge(
         forgery: Some(forgery),
     };
     for _ in 0..forgery.copies() {
-        sandbox.webhooks.forged.push(dispatch.clone());
+        sandbox.webhooks.forged.waiting.push(dispatch.clone());
     }
     Ok(recorded.event_id)
 }
@@ -248,12 +248,12 @@ impl Outbox {
             error: outcome.error(),
             duration_ms,
         };
-        self.forged_ends.push(at, ended);
+        self.forged.ended.push(at, ended);
     }
 
     /// How forged deliveries ended, oldest first.
     pub const fn forged(&self) -> &Kept<ForgedOutcome> {
-        &self.forged_ends
+        &self.forged.ended
     }
 }
 

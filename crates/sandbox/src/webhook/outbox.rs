@@ -69,13 +69,26 @@ pub struct Outbox {
     pub(super) breakers: BTreeMap<i64, Breaker>,
     pub(super) attempts: Kept<Attempt>,
     pub(super) dead: Kept<DeadRow>,
-    /// Forged deliveries that leave with the next cycle, how they ended, and how many were made.
-    pub(super) forged: Vec<Dispatch>,
-    pub(super) forged_ends: Kept<ForgedOutcome>,
-    pub(super) forgeries: u64,
-    told: BTreeMap<(i64, String), EventTime>,
-    told_by_age: VecDeque<(EventTime, i64, String)>,
+    pub(super) forged: ForgedDeliveries,
+    seen: SeenConversations,
     pub(super) counts: DeliveryCounts,
+}
+
+/// Deliveries that nobody signed rightly.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ForgedDeliveries {
+    /// They leave with the next cycle.
+    pub(super) waiting: Vec<Dispatch>,
+    pub(super) ended: Kept<ForgedOutcome>,
+    /// So many were made.
+    pub(super) made: u64,
+}
+
+/// Conversations that an event told of within 24 hours.
+#[derive(Clone, Debug, Default)]
+struct SeenConversations {
+    last: BTreeMap<(i64, String), EventTime>,
+    by_age: VecDeque<(EventTime, i64, String)>,
 }
 
 /// How often what happened.
@@ -215,28 +228,28 @@ impl Outbox {
 
     /// Was this conversation told within 24 hours (§6.8)? If not, it is from now on.
     fn told_before(&mut self, at: EventTime, company: i64, event: &CrmEvent) -> bool {
-        while let Some((when, _, _)) = self.told_by_age.front() {
+        while let Some((when, _, _)) = self.seen.by_age.front() {
             if at.since(*when) < SUPPRESSED_FOR {
                 break;
             }
-            let Some((when, company, id)) = self.told_by_age.pop_front() else {
+            let Some((when, company, id)) = self.seen.by_age.pop_front() else {
                 break;
             };
             let key = (company, id);
-            if self.told.get(&key) == Some(&when) {
-                self.told.remove(&key);
+            if self.seen.last.get(&key) == Some(&when) {
+                self.seen.last.remove(&key);
             }
         }
         let Some(id) = event.call_id() else {
             return false;
         };
         let key = (company, id.to_owned());
-        if self.told.contains_key(&key) {
+        if self.seen.last.contains_key(&key) {
             self.counts.suppressed += 1;
             return true;
         }
-        self.told_by_age.push_back((at, company, key.1.clone()));
-        self.told.insert(key, at);
+        self.seen.by_age.push_back((at, company, key.1.clone()));
+        self.seen.last.insert(key, at);
         false
     }
 
