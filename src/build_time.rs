@@ -18,13 +18,13 @@ const fn seconds_of(digits: &[u8]) -> i64 {
 }
 
 /// When this program was built, or the newest commit in it was made.
-pub const fn built_at() -> EventTime {
+pub(crate) const fn built_at() -> EventTime {
     EventTime::from_seconds(BUILT)
 }
 
 /// Our own clock is plainly wrong while it shows an earlier time: more than a day before this
 /// program was made. Calls are held until it is set, and nothing is sent.
-pub const fn right_from() -> EventTime {
+pub(crate) const fn right_from() -> EventTime {
     const DAY: i64 = 86_400;
     EventTime::from_seconds(BUILT - DAY)
 }

@@ -24,20 +24,32 @@
 //! | [`daemon`] | `run`: opens everything, joins it and stops it in order |
 //! | [`commands`] | what each command does |
 
-pub mod build_time;
-pub mod commands;
-pub mod config;
-pub mod control;
-pub mod daemon;
-pub mod explain;
-pub mod failure;
+#![warn(unreachable_pub)]
+
+pub(crate) mod build_time;
+pub(crate) mod commands;
+pub(crate) mod config;
+pub(crate) mod control;
+pub(crate) mod daemon;
+pub(crate) mod explain;
+pub(crate) mod failure;
 #[cfg(test)]
 mod golden;
-pub mod log;
-pub mod ops;
-pub mod privilege;
-pub mod stdout;
-pub mod values;
+pub(crate) mod log;
+pub(crate) mod ops;
+pub(crate) mod privilege;
+pub(crate) mod stdout;
+pub(crate) mod values;
+
+// What `main` and the tests use; all else is this crate's own.
+pub use commands::dispatch::dispatch;
+pub use commands::explain::run as run_explain;
+pub use config::command::{Command, CommandLine, read};
+pub use control::{ControlReply, ControlRequest, socket};
+pub use failure::Failure;
+pub use log::{flush, say};
+pub use privilege::step_down;
+pub use stdout::print;
 
 /// The version of this build.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,10 +1,9 @@
 //! The command line: one binary, `callbridge`.
 
-use callbridge::commands::dispatch::dispatch;
-use callbridge::config::command::{CommandLine, read};
-use callbridge::failure::Failure;
-use callbridge::log;
-use callbridge::stdout::print;
+use callbridge::Failure;
+use callbridge::dispatch;
+use callbridge::print;
+use callbridge::{CommandLine, read};
 use callbridge_model::environment::Environment;
 use callbridge_model::exit::Code;
 use std::pin::Pin;
@@ -18,12 +17,12 @@ fn main() -> ExitCode {
         Err(failure) => {
             let words = failure.to_string();
             if !words.is_empty() {
-                log::say(&words);
+                callbridge::say(&words);
             }
             failure.exit_code()
         }
     };
-    log::flush();
+    callbridge::flush();
     code
 }
 
@@ -36,7 +35,7 @@ fn start() -> Result<(), Failure> {
         CommandLine::Show(text) => return print(text.as_bytes()),
     };
     // Before a thread: the kernel knows users by thread.
-    callbridge::privilege::step_down(&mut command)?;
+    callbridge::step_down(&mut command)?;
     // One TLS implementation for reqwest, lapin and tungstenite. Set already only in tests.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -83,7 +82,7 @@ fn told_to_stop() -> Result<impl Future<Output = ()> + Send + 'static, Failure> 
             while first.elapsed() < SAME_ORDER {
                 again = heard().await;
             }
-            log::say("told to stop again: ended at once");
+            callbridge::say("told to stop again: ended at once");
             // As a shell says of a program that a signal has ended.
             std::process::exit(128 + again.as_raw_value());
         });

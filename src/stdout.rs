@@ -9,7 +9,7 @@ use tokio::net::unix::pipe;
 
 /// Ends when stdout is a pipe that nobody reads any more: `calls --follow | head -1` need not wait
 /// for one more call to notice.
-pub async fn nobody_reads() {
+pub(crate) async fn nobody_reads() {
     let out = io::stdout().as_fd().try_clone_to_owned();
     // Unchecked: made sure of, it would be set not to block, and what is printed could be refused.
     match out.and_then(pipe::Sender::from_owned_fd_unchecked) {

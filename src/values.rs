@@ -7,7 +7,7 @@ use std::time::Duration;
 use tracing::Level;
 
 /// The values of a flag that may be repeated; an empty one, as from a variable, is none.
-pub fn given(texts: &[String]) -> impl Iterator<Item = &str> {
+pub(crate) fn given(texts: &[String]) -> impl Iterator<Item = &str> {
     texts
         .iter()
         .map(|text| text.trim())
@@ -15,7 +15,7 @@ pub fn given(texts: &[String]) -> impl Iterator<Item = &str> {
 }
 
 /// `500ms`, `10s`, `12h`, `1h30m`; never zero, at most 31 days.
-pub fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     const LONGEST: Duration = Duration::from_secs(31 * 86_400);
     let wrong = || format!("`{text}` is no time: give it as 500ms, 10s or 12h");
     let read = text.parse::<SignedDuration>().map_err(|_| wrong())?;
@@ -29,7 +29,7 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 }
 
 /// Seconds of talk: `80`, or `1m20s`; 0 is none.
-pub fn talk(text: &str) -> Result<u32, String> {
+pub(crate) fn talk(text: &str) -> Result<u32, String> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
@@ -40,13 +40,13 @@ pub fn talk(text: &str) -> Result<u32, String> {
 }
 
 /// A zone of the tz database: `Asia/Tashkent`.
-pub fn zone(text: &str) -> Result<TimeZone, String> {
+pub(crate) fn zone(text: &str) -> Result<TimeZone, String> {
     TimeZone::get(text)
         .map_err(|_| format!("`{text}` is no time zone: give it as Asia/Tashkent or UTC"))
 }
 
 /// The moment before which a list ends: as [`date`], and a day without a time is meant whole.
-pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
+pub(crate) fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
     let day = text
         .parse::<civil::Date>()
         .ok()
@@ -60,7 +60,7 @@ pub fn date_end(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
 }
 
 /// `2026-11-20`, with a time and an offset if wanted; without an offset in `zone`.
-pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
+pub(crate) fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
     let absolute = text.parse::<Timestamp>().ok();
     let local = || {
         let day = || {
@@ -79,7 +79,7 @@ pub fn date(text: &str, zone: &TimeZone) -> Result<EventTime, String> {
 }
 
 /// A level of the log.
-pub fn level(text: &str) -> Result<Level, String> {
+pub(crate) fn level(text: &str) -> Result<Level, String> {
     match text {
         "error" => Ok(Level::ERROR),
         "warn" => Ok(Level::WARN),
@@ -93,7 +93,7 @@ pub fn level(text: &str) -> Result<Level, String> {
 }
 
 /// One of these words.
-pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
+pub(crate) fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
     let found = words.iter().find(|(word, _)| *word == text);
     found.map(|(_, meaning)| *meaning).ok_or_else(|| {
         let all: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
@@ -102,7 +102,7 @@ pub fn word<T: Copy>(text: &str, words: &[(&str, T)]) -> Result<T, String> {
 }
 
 /// A whole number in these bounds.
-pub fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
+pub(crate) fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usize, String> {
     let read = text.parse().ok().filter(|number| bounds.contains(number));
     read.ok_or_else(|| {
         format!(
@@ -114,7 +114,7 @@ pub fn number(text: &str, bounds: std::ops::RangeInclusive<usize>) -> Result<usi
 }
 
 /// The name of a JSON field.
-pub fn field_name(text: &str) -> Result<String, String> {
+pub(crate) fn field_name(text: &str) -> Result<String, String> {
     let good = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     if !text.is_empty() && text.len() <= 64 && text.chars().all(good) {
         return Ok(text.to_owned());

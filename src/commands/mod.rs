@@ -9,9 +9,9 @@
 //! | [`dispatch`] | each command to the part that does it |
 //! | [`explain`] | `explain`: a recording or a kept call, told step by step |
 
-pub mod check;
-pub mod connect;
-pub mod control;
-pub mod demo;
-pub mod dispatch;
-pub mod explain;
+pub(crate) mod check;
+pub(crate) mod connect;
+pub(crate) mod control;
+pub(crate) mod demo;
+pub(crate) mod dispatch;
+pub(crate) mod explain;

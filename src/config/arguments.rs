@@ -17,7 +17,7 @@ const FAULTS_MAX: usize = 50;
 
 /// What the arguments come to, before their values are checked.
 #[derive(Debug)]
-pub enum ParsedArguments {
+pub(crate) enum ParsedArguments {
     /// A command, and what was wrong with its flags so far.
     Command(Box<Options>, Faults),
     /// Help or the version: to stdout.
@@ -27,7 +27,7 @@ pub enum ParsedArguments {
 }
 
 /// The whole command, with the version and an environment variable for each flag.
-pub fn command() -> Command {
+pub(crate) fn command() -> Command {
     let version = format!("{} ({})", crate::VERSION, crate::COMMIT);
     let mut command = Options::command().version(version).max_term_width(100);
     for name in [
@@ -93,7 +93,7 @@ pub(super) fn variable(long: &str) -> String {
 }
 
 /// Reads the arguments, the program's name first.
-pub fn read(arguments: impl IntoIterator<Item = OsString>) -> ParsedArguments {
+pub(crate) fn read(arguments: impl IntoIterator<Item = OsString>) -> ParsedArguments {
     let mut arguments = match expanded(arguments) {
         Ok(arguments) => arguments,
         Err((code, words)) => return ParsedArguments::Refused(code, words),

@@ -6,7 +6,7 @@ use callbridge_source::url::Transport;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Doubt {
+pub(crate) struct Doubt {
     /// The flag or variable.
     pub what: String,
     /// What kind of thing it is.
@@ -19,7 +19,7 @@ const MISTAKE: &str = "likely a mistake";
 const CLEAR: &str = "can be read on the network";
 
 /// All of them. Reads the files of secrets; one that cannot be read is told elsewhere.
-pub fn of(config: &Config) -> Vec<Doubt> {
+pub(crate) fn of(config: &Config) -> Vec<Doubt> {
     let variables = config.unread_variables.iter().map(|name| Doubt {
         what: name.clone(),
         kind: MISTAKE,

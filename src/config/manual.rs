@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 /// The completions of a shell.
-pub fn completions(shell: Shell) -> Vec<u8> {
+pub(crate) fn completions(shell: Shell) -> Vec<u8> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut command(), "callbridge", &mut text);
     text
@@ -21,7 +21,7 @@ const SHARED_MIN: usize = 10;
 ///
 /// # Errors
 /// Never: it is written into memory.
-pub fn page() -> io::Result<Vec<u8>> {
+pub(crate) fn page() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     let mut whole = command();
     whole.build();

@@ -6,7 +6,7 @@ use callbridge_model::exit::Code;
 use callbridge_model::secret_source::Kind;
 
 /// A heading with its pairs of a term and a sentence.
-pub struct Section {
+pub(super) struct Section {
     /// In capitals.
     pub heading: &'static str,
     /// Before the pairs.
@@ -16,7 +16,7 @@ pub struct Section {
 }
 
 /// All of them, in the order of a manual page.
-pub fn all() -> [Section; 4] {
+pub(super) fn all() -> [Section; 4] {
     [exit_status(), environment(), files(), examples()]
 }
 

@@ -14,17 +14,15 @@
 //! | [`command`] | every command, checked; `checking` is the way there |
 //! | [`manual`] | `man` and `completions` |
 
-pub mod arguments;
-pub mod checked;
+pub(crate) mod arguments;
+pub(crate) mod checked;
 mod checking;
-pub mod command;
-pub mod doubts;
-pub mod faults;
-pub mod manual;
+pub(crate) mod command;
+pub(crate) mod doubts;
+pub(crate) mod faults;
+pub(crate) mod manual;
 mod manual_sections;
-pub mod options;
-pub mod variables;
+pub(crate) mod options;
+pub(crate) mod variables;
 
-pub use checked::Config;
-pub use command::Command;
-pub use faults::Faults;
+pub(crate) use checked::Config;

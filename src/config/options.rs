@@ -1,13 +1,13 @@
 //! The flags as they are typed: texts alone, checked in [`crate::config::checked`] all at once.
 
-pub mod calls;
+pub(crate) mod calls;
 
 use clap::{Args, Parser, Subcommand};
 
 /// Puts every finished customer call of a PBX into a CRM's call journal, once.
 #[derive(Debug, Parser)]
 #[command(name = "callbridge", after_help = ABOUT)]
-pub struct Options {
+pub(crate) struct Options {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Verb>,
@@ -25,7 +25,7 @@ CALLBRIDGE_CRM_URL; a flag that may be repeated takes one value a line.";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Verb {
+pub(crate) enum Verb {
     /// Watch the PBX and journal its calls: the sidecar
     #[command(after_help = RUN_EXAMPLES)]
     Run(Box<Flags>),
@@ -325,7 +325,7 @@ pub struct LogFlags {
 
 /// `explain`
 #[derive(Args, Clone, Debug, Default)]
-pub struct ExplainFlags {
+pub(crate) struct ExplainFlags {
     /// The recording
     pub file: Option<String>,
     /// How it is written: ami, ami-json, cel-csv, cdr-csv, asterisk-cel, asterisk-cdr or wazo
@@ -348,7 +348,7 @@ pub struct ExplainFlags {
 
 /// `check`
 #[derive(Args, Clone, Debug, Default)]
-pub struct CheckFlags {
+pub(crate) struct CheckFlags {
     /// One JSON object a check: name, ok, what, todo
     #[arg(long)]
     pub json: bool,
@@ -359,7 +359,7 @@ pub struct CheckFlags {
 
 /// `demo`
 #[derive(Args, Clone, Debug, Default)]
-pub struct DemoFlags {
+pub(crate) struct DemoFlags {
     /// Keep serving when all calls are journaled, until interrupted
     #[arg(long)]
     pub stay: bool,
@@ -373,7 +373,7 @@ pub struct DemoFlags {
 
 /// `connect`
 #[derive(Args, Clone, Debug, Default)]
-pub struct ConnectFlags {
+pub(crate) struct ConnectFlags {
     /// The API's address; http:// on this machine alone
     #[arg(long, value_name = "URL")]
     pub crm_url: Option<String>,
@@ -422,7 +422,7 @@ pub struct ConnectFlags {
 
 /// `disconnect`
 #[derive(Args, Clone, Debug, Default)]
-pub struct DisconnectFlags {
+pub(crate) struct DisconnectFlags {
     /// The state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
     #[arg(long, value_name = "DIR")]
     pub state: Option<String>,
@@ -430,7 +430,7 @@ pub struct DisconnectFlags {
 
 /// Commands that look at the state folder, or ask the daemon in it.
 #[derive(Args, Clone, Debug, Default)]
-pub struct StateFlags {
+pub(crate) struct StateFlags {
     /// The daemon's state folder [default: $STATE_DIRECTORY, else ~/.local/state/callbridge]
     #[arg(long, value_name = "DIR")]
     pub state: Option<String>,
@@ -444,7 +444,7 @@ pub struct StateFlags {
 
 /// `dead …`
 #[derive(Debug, Subcommand)]
-pub enum DeadVerb {
+pub(crate) enum DeadVerb {
     /// List dead letters and parked calls, oldest first
     List {
         /// Which.
@@ -518,7 +518,7 @@ pub enum DeadVerb {
 
 /// Which letters.
 #[derive(Args, Clone, Debug, Default)]
-pub struct SelectFlags {
+pub(crate) struct SelectFlags {
     /// By id
     #[arg(value_name = "ID")]
     pub ids: Vec<String>,
@@ -532,7 +532,7 @@ pub struct SelectFlags {
 
 /// `lead …`
 #[derive(Debug, Subcommand)]
-pub enum LeadVerb {
+pub(crate) enum LeadVerb {
     /// List numbers that called and have no lead, for the CRM's administrator
     Missing {
         /// As CSV

@@ -20,7 +20,7 @@ const LETTERS_APART_MAX: usize = 2;
 
 /// A variable that nothing here reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unread {
+pub(crate) struct Unread {
     /// Its name.
     pub name: String,
     /// The one that may have been meant.
@@ -28,7 +28,7 @@ pub struct Unread {
 }
 
 /// The variables of this environment that nothing here reads.
-pub fn unread(environment: &Environment) -> Vec<Unread> {
+pub(crate) fn unread(environment: &Environment) -> Vec<Unread> {
     let ours = environment.names().filter_map(|name| {
         let end = name.strip_prefix(BEGINNING)?;
         let of_service = name.ends_with("_PORT") || OF_SERVICES.iter().any(|it| name.contains(it));

@@ -84,7 +84,7 @@ pub fn listen(state: &Path) -> io::Result<UnixListener> {
 /// Serves until `shutdown` ends, then lets the answers under way end.
 pub async fn serve<A: AnswerRequest>(
     listener: UnixListener,
-    desk: Arc<A>,
+    handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = std::pin::pin!(shutdown);
@@ -100,10 +100,10 @@ pub async fn serve<A: AnswerRequest>(
         let Ok(permit) = room.clone().try_acquire_owned() else {
             continue; // closing it tells the command that the daemon is busy
         };
-        let desk = Arc::clone(&desk);
+        let handler = Arc::clone(&handler);
         answers.spawn(async move {
             let _permit = permit;
-            if let Err(error) = converse(stream, &*desk).await {
+            if let Err(error) = converse(stream, &*handler).await {
                 tracing::debug!(%error, "a command left before its answer");
             }
         });
@@ -116,7 +116,7 @@ pub async fn serve<A: AnswerRequest>(
 pub async fn keep<A: AnswerRequest>(
     state: PathBuf,
     listener: UnixListener,
-    desk: Arc<A>,
+    handler: Arc<A>,
     shutdown: impl Future<Output = ()>,
 ) {
     let mut shutdown = std::pin::pin!(shutdown);
@@ -139,7 +139,7 @@ pub async fn keep<A: AnswerRequest>(
                     () = gone => {}
                 }
             };
-            serve(listener, Arc::clone(&desk), end).await;
+            serve(listener, Arc::clone(&handler), end).await;
             if over {
                 return;
             }
@@ -152,7 +152,7 @@ pub async fn keep<A: AnswerRequest>(
     }
 }
 
-async fn converse<A: AnswerRequest>(stream: UnixStream, desk: &A) -> io::Result<()> {
+async fn converse<A: AnswerRequest>(stream: UnixStream, handler: &A) -> io::Result<()> {
     let (read, mut write) = stream.into_split();
     let mut read = BufReader::new(read.take(QUESTION_BYTES_MAX));
     let mut line = String::new();
@@ -165,7 +165,7 @@ async fn converse<A: AnswerRequest>(stream: UnixStream, desk: &A) -> io::Result<
         }
     };
     let (to, mut from) = mpsc::channel(64);
-    let answer = desk.answer(ask, to);
+    let answer = handler.answer(ask, to);
     let pass = async {
         while let Some(reply) = from.recv().await {
             send(&mut write, &reply).await?;

@@ -1,6 +1,6 @@
 //! A state folder as a command comes to it: through the daemon that has it, else opened here.
 
-use super::patience::LockWait;
+use super::lock_wait::LockWait;
 use super::protocol::{ControlReply, ControlRequest};
 use super::socket;
 use callbridge_model::Status;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// Who has the state folder.
 #[derive(Debug)]
-pub enum Access<T> {
+pub(crate) enum Access<T> {
     /// The daemon, which answered so.
     Daemon(T),
     /// This command: nobody else had it.
@@ -22,25 +22,25 @@ pub enum Access<T> {
 ///
 /// # Errors
 /// Those of `ask`, and those of the spool.
-pub async fn ask_or_open<T, E: From<Error>>(
+pub(crate) async fn ask_or_open<T, E: From<Error>>(
     ask: impl AsyncFn() -> Result<Option<T>, E>,
     open: impl Fn() -> Result<(Handle, Guard), Error>,
 ) -> Result<Access<T>, E> {
-    let patience = LockWait::begin();
+    let wait = LockWait::begin();
     loop {
         if let Some(answer) = ask().await? {
             return Ok(Access::Daemon(answer));
         }
         match open() {
             Ok((spool, guard)) => return Ok(Access::Spool(spool, guard)),
-            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(Error::Locked { .. }) if wait.has_more().await => {}
             Err(error) => return Err(error.into()),
         }
     }
 }
 
 /// Lets an opened state folder go.
-pub async fn close(spool: Handle, guard: Guard) {
+pub(crate) async fn close(spool: Handle, guard: Guard) {
     drop(spool);
     // Blocks until the spool's thread has ended, which is soon.
     let _ = tokio::task::spawn_blocking(move || guard.close()).await;
@@ -50,7 +50,7 @@ pub async fn close(spool: Handle, guard: Guard) {
 ///
 /// # Errors
 /// When there is one and it cannot be spoken to.
-pub async fn status(dir: &Path) -> io::Result<Option<Status>> {
+pub(crate) async fn status(dir: &Path) -> io::Result<Option<Status>> {
     let Some(mut replies) = socket::ask(dir, &ControlRequest::Status).await? else {
         return Ok(None);
     };

@@ -22,7 +22,7 @@ const ALL_EVERY: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// When the spool is gone for good.
-pub async fn keep(
+pub(crate) async fn keep(
     directory: Arc<LeadDirectory>,
     people: SharedPeople,
     rules: Rules,

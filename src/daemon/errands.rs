@@ -25,7 +25,7 @@ struct Last {
 ///
 /// # Errors
 /// When the spool is gone for good.
-pub async fn tell(spool: Handle) -> anyhow::Result<()> {
+pub(crate) async fn tell(spool: Handle) -> anyhow::Result<()> {
     let mut look = tokio::time::interval(EVERY);
     let mut last = Last {
         counters: spool
@@ -95,7 +95,7 @@ async fn news(spool: &Handle, last: &mut Last) -> Result<u64, Error> {
 }
 
 /// As `status` shows it.
-pub fn shown(fields: &spool::LeadFields, token: &Token) -> LeadFields {
+pub(crate) fn shown(fields: &spool::LeadFields, token: &Token) -> LeadFields {
     const SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
     let listed = fields.fields.iter().map(|(name, id, fit)| LeadField {
         name: name.word().to_owned(),

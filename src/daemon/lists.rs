@@ -31,11 +31,11 @@ const NAMED_MAX: usize = 5;
 /// A list by its file, what it is of, and whose numbers it has.
 type ListKey = (PathBuf, &'static str, Option<Country>);
 /// How each list stands.
-pub type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
+pub(crate) type ListStates = watch::Receiver<BTreeMap<ListKey, ListFile>>;
 
 /// The lists, and what is shown of them.
 #[derive(Debug)]
-pub struct Lists {
+pub(crate) struct Lists {
     watched: Watched,
     shown: watch::Sender<BTreeMap<ListKey, ListFile>>,
     met: watch::Sender<Option<Employees>>,
@@ -44,7 +44,7 @@ pub struct Lists {
 impl Lists {
     /// Reads the lists for the first time. A list that cannot be used is said and holds nobody up:
     /// its calls are parked until it can.
-    pub fn load(rules: &Rules) -> Self {
+    pub(crate) fn load(rules: &Rules) -> Self {
         let mut watched = Watched::new(&rules.trunks);
         let (shown, _) = watch::channel(BTreeMap::new());
         let news = watched.reload(clock::now().wall);
@@ -60,18 +60,18 @@ impl Lists {
 
     /// The same with this directory of leads beside them.
     #[must_use]
-    pub fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
+    pub(crate) fn with_directory(mut self, directory: Arc<dyn Directory>) -> Self {
         self.watched = self.watched.with_directory(directory);
         self
     }
 
     /// The lists in force.
-    pub fn people(&self) -> &People {
+    pub(crate) fn people(&self) -> &People {
         self.watched.people()
     }
 
     /// How each list stands, and how employees meet the newest calls.
-    pub fn shown(&self) -> (ListStates, watch::Receiver<Option<Employees>>) {
+    pub(crate) fn shown(&self) -> (ListStates, watch::Receiver<Option<Employees>>) {
         (self.shown.subscribe(), self.met.subscribe())
     }
 
@@ -196,7 +196,7 @@ fn log(news: &News) {
 ///
 /// # Errors
 /// When the spool is gone for good.
-pub async fn keep(
+pub(crate) async fn keep(
     mut lists: Lists,
     people: SharedPeople,
     rules: Rules,

@@ -4,7 +4,7 @@
 //! sources ─▶ ring ─▶ intake ─▶ spool ─▶ sender ─▶ CRM
 //!    ▲                  │        │
 //!    └──── verdicts ◀───┘        ├─▶ notices ─▶ RabbitMQ
-//!                                └─▶ desk, metrics, systemd
+//!                                └─▶ handler, metrics, systemd
 //! ```
 //! | module | what lives there |
 //! |---|---|
@@ -22,17 +22,17 @@
 //! Stopping: the sources end first and wait for their verdicts, the intake commits what it has,
 //! the sender finishes the request under way, the spool closes last.
 
-pub mod directory;
-pub mod errands;
-pub mod lists;
-pub mod observer;
-pub mod open;
-pub mod outward;
-pub mod readers;
-pub mod rights;
-pub mod tokens;
-pub mod upkeep;
-pub mod webhooks;
+pub(crate) mod directory;
+pub(crate) mod errands;
+pub(crate) mod lists;
+pub(crate) mod observer;
+pub(crate) mod open;
+pub(crate) mod outward;
+pub(crate) mod readers;
+pub(crate) mod rights;
+pub(crate) mod tokens;
+pub(crate) mod upkeep;
+pub(crate) mod webhooks;
 
 use crate::config::checked::{Config, TokenFrom};
 use crate::config::doubts;
@@ -79,7 +79,7 @@ const ERRANDS_LAST: Duration = Duration::from_secs(60);
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 
 /// A running sidecar.
-pub struct Daemon {
+pub(crate) struct Daemon {
     observer: Arc<Observer>,
     stop: watch::Sender<bool>,
     /// End by themselves one after the other: sources, then the intake.
@@ -95,7 +95,7 @@ pub struct Daemon {
 ///
 /// # Errors
 /// When the state, a listener or a task fails; each with its exit code.
-pub async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+pub(crate) async fn run(config: Config, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let until_idle = config.until_idle;
     let (state, doubts) = (
         config.state.clone().unwrap_or_default(),
@@ -140,7 +140,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When the state cannot be used or a listener cannot be opened.
-    pub async fn start(config: Config) -> Result<Self, Failure> {
+    pub(crate) async fn start(config: Config) -> Result<Self, Failure> {
         let durations = Durations::default();
         let opened = open::open(&config, &durations).await?;
         let (stop, stopped) = watch::channel(false);
@@ -233,7 +233,7 @@ impl Daemon {
         }
     }
 
-    /// The desk, the HTTP listener, systemd.
+    /// The handler, the HTTP listener, systemd.
     async fn listen(
         mut self,
         config: &Config,
@@ -242,7 +242,7 @@ impl Daemon {
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let observer = Arc::clone(&self.observer);
-        let desk = Arc::new(CommandHandler {
+        let handler = Arc::new(CommandHandler {
             spool: self.observer.spool.clone(),
             rules: config.rules.clone(),
             people,
@@ -261,7 +261,7 @@ impl Daemon {
         })?;
         let stop = has_stopped(stopped.clone());
         self.tasks.spawn(async move {
-            socket::keep(state, listener, desk, stop).await;
+            socket::keep(state, listener, handler, stop).await;
             Ok(())
         });
         if let Some(addr) = config.listen {
@@ -288,18 +288,18 @@ impl Daemon {
     ///
     /// # Errors
     /// When the spool cannot be read.
-    pub async fn status(&self) -> Result<Status, callbridge_spool::Error> {
+    pub(crate) async fn status(&self) -> Result<Status, callbridge_spool::Error> {
         self.observer.status().await
     }
 
     /// Looks at the daemon from elsewhere.
-    pub fn observer(&self) -> Arc<Observer> {
+    pub(crate) fn observer(&self) -> Arc<Observer> {
         Arc::clone(&self.observer)
     }
 
     /// Ends when every file is read, every other line was up and then quiet for 5 s,
     /// and the books are settled. A dry run settles nothing: there the books do not count.
-    pub fn settled(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn settled(&self) -> impl Future<Output = ()> + use<> {
         let (observer, is_file) = (self.observer(), self.is_file.clone());
         let dry_run = self.dry_run;
         async move {
@@ -335,7 +335,7 @@ impl Daemon {
     }
 
     /// Ends when a part of the daemon has failed.
-    pub async fn failed(&mut self) -> anyhow::Error {
+    pub(crate) async fn failed(&mut self) -> anyhow::Error {
         loop {
             let joined = tokio::select! {
                 Some(joined) = self.intake.join_next() => joined,
@@ -352,7 +352,7 @@ impl Daemon {
 
     /// Stops in order: sources, intake, sender and listeners, spool. What hangs, the disk
     /// included, is left behind after 10 s: the state is that of its last commit.
-    pub async fn stop(mut self) {
+    pub(crate) async fn stop(mut self) {
         let begun = tokio::time::Instant::now();
         self.stop.send_replace(true);
         let ends = async {
@@ -470,12 +470,12 @@ fn check_command(config: &Config, arguments: impl Iterator<Item = String>) -> Op
 }
 
 /// The id of the source at this place.
-pub fn source_id(at: usize) -> SourceId {
+pub(crate) fn source_id(at: usize) -> SourceId {
     SourceId(u16::try_from(at).unwrap_or(u16::MAX))
 }
 
 /// Ends when the stop was given.
-pub async fn has_stopped(mut stopped: watch::Receiver<bool>) {
+pub(crate) async fn has_stopped(mut stopped: watch::Receiver<bool>) {
     // A sender that is gone stops as well.
     let _ = stopped.wait_for(|stopped| *stopped).await;
 }

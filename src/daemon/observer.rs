@@ -21,7 +21,7 @@ use tokio::sync::watch;
 
 /// What is known of the sources, each by its place among the flags.
 #[derive(Clone, Debug)]
-pub struct SourceViews {
+pub(crate) struct SourceViews {
     /// How each is doing.
     pub states: watch::Receiver<Vec<Source>>,
     /// Who else reads them.
@@ -32,7 +32,7 @@ pub struct SourceViews {
 
 /// The ends of everything that can be looked at.
 #[derive(Clone, Debug)]
-pub struct Observer {
+pub(crate) struct Observer {
     /// The durable state.
     pub spool: Handle,
     /// Where calls come from.
@@ -62,7 +62,7 @@ impl Observer {
     ///
     /// # Errors
     /// When the spool cannot be read.
-    pub async fn status(&self) -> Result<Status, Error> {
+    pub(crate) async fn status(&self) -> Result<Status, Error> {
         let now = clock::now().wall;
         let (at, state) = (now.floor_seconds().get(), self.state.clone());
         let read = self.spool.read(move |store| {
@@ -105,7 +105,7 @@ impl Observer {
     }
 
     /// The loops that have not come round for longer than this.
-    pub fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
+    pub(crate) fn stalled(&self, longer_than: Duration) -> Vec<&'static str> {
         pulse::stalled(&self.vitals, clock::now().boot, longer_than)
     }
 
@@ -141,7 +141,7 @@ impl Observer {
     }
 
     /// Errands are under way or wait that can be made now.
-    pub async fn has_errands(&self) -> bool {
+    pub(crate) async fn has_errands(&self) -> bool {
         const LEAD: &str = "PERMISSION_OPEN_API_LEAD";
         let (paused, grants) = {
             let sender = self.sender.borrow();
@@ -164,7 +164,7 @@ impl Observer {
     }
 
     /// Messages heard so far on lines that are no files; `None` until each of them was up.
-    pub fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
+    pub(crate) fn heard_on_lines(&self, is_file: &[bool]) -> Option<u64> {
         let (sources, seen_up) = (self.sources.states.borrow(), self.sources.seen_up.borrow());
         let lines = sources
             .iter()
@@ -177,7 +177,7 @@ impl Observer {
     }
 
     /// Whether every file is read to its end; live lines have no end and do not count.
-    pub fn files_are_read(&self, is_file: &[bool]) -> bool {
+    pub(crate) fn files_are_read(&self, is_file: &[bool]) -> bool {
         let sources = self.sources.states.borrow();
         let mut files = sources.iter().zip(is_file).filter(|(_, is_file)| **is_file);
         sources.len() == is_file.len() && files.all(|(s, _)| s.state == SourceState::Done)

@@ -2,7 +2,7 @@
 
 use crate::build_time;
 use crate::config::checked::{Config, SourceConfig as SourceFlag};
-use crate::control::patience::LockWait;
+use crate::control::lock_wait::LockWait;
 use crate::control::{ControlRequest, socket};
 use crate::failure::Failure;
 use crate::ops::metrics::Durations;
@@ -34,7 +34,7 @@ const LEADS_EVERY: Duration = Duration::from_secs(60);
 const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 
 /// The state, opened.
-pub struct Opened {
+pub(crate) struct Opened {
     /// The way to the spool's thread.
     pub spool: Handle,
     /// Ends that thread.
@@ -55,7 +55,7 @@ pub struct Opened {
 ///
 /// # Errors
 /// When the folder cannot be used, is in use, or belongs to another CRM or PBX.
-pub async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
+pub(crate) async fn open(config: &Config, durations: &Durations) -> Result<Opened, Failure> {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
     let commit = durations.commit.clone();
     let settings = spool::Settings {
@@ -153,10 +153,10 @@ fn failure(error: spool::Error) -> Failure {
 }
 
 /// Under which name the spool keeps the zone of the PBX, for commands while no daemon runs.
-pub const ZONE_KEY: &str = "pbx-timezone";
+pub(crate) const ZONE_KEY: &str = "pbx-timezone";
 
 /// The name of the PBX's zone; `None` where it is this machine's.
-pub fn zone_name(config: &Config) -> Option<String> {
+pub(crate) fn zone_name(config: &Config) -> Option<String> {
     let zone = config.pbx_timezone.as_ref();
     zone.and_then(|zone| zone.iana_name().map(str::to_owned))
 }
@@ -380,7 +380,7 @@ async fn source(
 }
 
 /// A secret as sources and the broker take it: its text, or the file to read whenever it is needed.
-pub fn source_secret(place: &Place) -> Secret {
+pub(crate) fn source_secret(place: &Place) -> Secret {
     match (place.fixed(), place.file()) {
         (Some(secret), _) => Secret::Value(secret),
         (None, Some(path)) => Secret::File(path.to_owned()),
@@ -389,7 +389,7 @@ pub fn source_secret(place: &Place) -> Secret {
 }
 
 /// A source as its flag says it, beginning at this position.
-pub fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
+pub(crate) fn source_of(at: usize, flag: &SourceFlag, position: Option<FilePosition>) -> Source {
     let secret = flag.secret.as_ref().map_or(Secret::None, source_secret);
     let clock = || clock::now().wall;
     let settings = callbridge_source::Settings::default();

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// The ways to the sender.
-pub struct Outward {
+pub(crate) struct Outward {
     /// What it shows.
     pub shown: watch::Receiver<SenderStatus>,
     /// Asks something of the CRM; without a CRM nobody answers.
@@ -33,7 +33,7 @@ pub struct Outward {
 }
 
 /// Starts the sender, where there is a CRM.
-pub fn start_sender(
+pub(crate) fn start_sender(
     config: &Config,
     spool: &Handle,
     durations: &Durations,
@@ -80,7 +80,7 @@ pub fn start_sender(
 }
 
 /// Starts the way of dead letters' notices to the broker, where one is given.
-pub fn start_notices(
+pub(crate) fn start_notices(
     config: &Config,
     spool: &Handle,
     stopped: &watch::Receiver<bool>,
@@ -98,12 +98,12 @@ pub fn start_notices(
 }
 
 /// The queue for dead letters.
-pub fn queue(dead_letters: &DeadLetters) -> Queue {
+pub(crate) fn queue(dead_letters: &DeadLetters) -> Queue {
     Queue::new(&dead_letters.url, source_secret(&dead_letters.secret))
 }
 
 /// How the CRM is reached.
-pub fn setup(crm: &Crm) -> Setup {
+pub(crate) fn setup(crm: &Crm) -> Setup {
     Setup {
         ca_file: crm.ca_file.clone(),
         proxy: crm.proxy.clone(),

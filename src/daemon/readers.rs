@@ -55,7 +55,7 @@ struct Card {
 }
 
 /// The others on each source, by its place among the flags.
-pub type Others = watch::Receiver<BTreeMap<usize, Vec<OtherReader>>>;
+pub(crate) type Others = watch::Receiver<BTreeMap<usize, Vec<OtherReader>>>;
 
 /// One source of ours, and who reads it beside us.
 struct WatchedSource {
@@ -67,7 +67,7 @@ struct WatchedSource {
 }
 
 /// Looks out for others until the stop is given.
-pub fn start(
+pub(crate) fn start(
     config: &Config,
     sources: &[status::Source],
     stopped: &watch::Receiver<bool>,
@@ -269,7 +269,7 @@ impl WatchedSource {
 }
 
 /// The sources with who else reads them.
-pub fn told(mut sources: Vec<status::Source>, others: &Others) -> Vec<status::Source> {
+pub(crate) fn told(mut sources: Vec<status::Source>, others: &Others) -> Vec<status::Source> {
     for (at, readers) in others.borrow().iter() {
         if let Some(source) = sources.get_mut(*at) {
             source.others.clone_from(readers);

@@ -7,14 +7,14 @@ use std::path::PathBuf;
 
 /// What is to be said.
 #[derive(Debug)]
-pub struct RightsReport {
+pub(crate) struct RightsReport {
     held: Vec<PathBuf>,
     open: Vec<PathBuf>,
 }
 
 impl RightsReport {
     /// Of a `run` with these flags.
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         let held = |place: &Place| match place {
             Place::Held(path, _) => Some(path.clone()),
             Place::File(_) | Place::Variable(_) => None,
@@ -28,7 +28,7 @@ impl RightsReport {
     }
 
     /// Says it.
-    pub fn announce(&self) {
+    pub(crate) fn announce(&self) {
         if let Some(owner) = privilege::became() {
             tracing::info!(
                 user = owner.uid,

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// The source of the token, its keeper started where it has one; and the requests that one makes.
-pub fn keep(
+pub(crate) fn keep(
     config: &Config,
     crm: &Crm,
     sender: &watch::Receiver<SenderStatus>,
@@ -54,7 +54,7 @@ pub fn keep(
 }
 
 /// The source of a token that nobody has to keep.
-pub fn of_place(place: &Place) -> TokenSource {
+pub(crate) fn of_place(place: &Place) -> TokenSource {
     match (place.fixed(), place.file()) {
         (Some(token), _) => TokenSource::Fixed(token),
         (None, Some(path)) => TokenSource::File(path.to_owned()),

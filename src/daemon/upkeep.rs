@@ -19,7 +19,7 @@ const REST_MIN: Duration = Duration::from_millis(20);
 ///
 /// # Errors
 /// When the spool is gone for good.
-pub async fn keep(spool: Handle) -> anyhow::Result<()> {
+pub(crate) async fn keep(spool: Handle) -> anyhow::Result<()> {
     // Not at the start, which has better things to do.
     let mut look = tokio::time::interval_at(Instant::now() + EVERY, EVERY);
     loop {

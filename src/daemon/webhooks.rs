@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 
 /// The receiver, as others look at it.
 #[derive(Clone, Debug)]
-pub struct ReceiverView {
+pub(crate) struct ReceiverView {
     address: SocketAddr,
     tls: bool,
     secrets: Arc<Secrets>,
@@ -33,7 +33,7 @@ pub struct ReceiverView {
 
 impl ReceiverView {
     /// As `status` has it.
-    pub fn status(&self) -> Webhooks {
+    pub(crate) fn status(&self) -> Webhooks {
         let mut events = BTreeMap::new();
         for ((_, result), count) in self.tally.events() {
             *events.entry(result.to_owned()).or_insert(0) += count;
@@ -49,13 +49,13 @@ impl ReceiverView {
     }
 
     /// By kind and result.
-    pub fn events(&self) -> Events {
+    pub(crate) fn events(&self) -> Events {
         self.tally.events()
     }
 }
 
 /// Whoever reads along on the way learns names and numbers, and nothing tells a proxy from it.
-pub fn is_open_to_readers(settings: &Settings) -> bool {
+pub(crate) fn is_open_to_readers(settings: &Settings) -> bool {
     settings.tls.is_none() && !settings.listen.ip().is_loopback()
 }
 
@@ -76,7 +76,7 @@ async fn all_along(work: impl Future<Output = ()>) -> anyhow::Result<()> {
 ///
 /// # Errors
 /// When the address is not free or the certificate does not serve.
-pub async fn start(
+pub(crate) async fn start(
     config: &Config,
     spool: &Handle,
     stopped: &watch::Receiver<bool>,

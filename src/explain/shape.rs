@@ -13,7 +13,7 @@ use story::Story;
 /// Another call of the same number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Other {
+pub(crate) struct Other {
     /// The PBX's id for it.
     pub linkedid: String,
     /// `None` for what is not journaled.
@@ -24,7 +24,7 @@ pub struct Other {
 
 impl Other {
     /// This call.
-    pub fn of(record: &CallRecord) -> Self {
+    pub(crate) fn of(record: &CallRecord) -> Self {
         Self {
             linkedid: record.linkedid.clone(),
             uuid: record.uuid,
@@ -40,7 +40,7 @@ impl Other {
 }
 
 /// The other calls of a number for people; nothing where there are none.
-pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
+pub(crate) fn others_to_text(others: &[Other], zone: &Zone) -> String {
     let lines = others
         .iter()
         .map(|other| format!("    {}\n", other.words(zone)));
@@ -54,7 +54,7 @@ pub fn others_to_text(others: &[Other], zone: &Zone) -> String {
 /// A judged call as scripts read it.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Shape<'a> {
+pub(crate) struct Shape<'a> {
     uuid: Option<CallUuid>,
     linkedid: &'a str,
     direction: Direction,
@@ -83,7 +83,7 @@ pub struct Shape<'a> {
 
 impl<'a> Shape<'a> {
     /// The shape of a judged call.
-    pub fn of(judged: &'a Judged) -> Self {
+    pub(crate) fn of(judged: &'a Judged) -> Self {
         let record = &judged.record;
         Self {
             uuid: record.uuid,
@@ -109,7 +109,7 @@ impl<'a> Shape<'a> {
     }
 
     /// The shape with all that happened, and the other calls of its number.
-    pub fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
+    pub(crate) fn with_story(of: &Explained<'a>, others: &'a [Other]) -> Self {
         Self {
             others,
             timeline: Story::of(of.call),
@@ -118,7 +118,7 @@ impl<'a> Shape<'a> {
     }
 
     /// One line, with its line break.
-    pub fn to_line(&self) -> String {
+    pub(crate) fn to_line(&self) -> String {
         // Texts, numbers and lists of them: that always serializes.
         let mut line = safe_json(&serde_json::to_string(self).unwrap_or_default());
         line.push('\n');

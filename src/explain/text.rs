@@ -12,14 +12,14 @@ use std::fmt::Write as _;
 
 /// How it is painted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Paint {
+pub(crate) struct Paint {
     /// With colours.
     pub colour: bool,
 }
 
 impl Paint {
     /// In this colour (SGR).
-    pub fn on(self, code: &str, text: &str) -> String {
+    pub(crate) fn on(self, code: &str, text: &str) -> String {
         if self.colour {
             format!("\x1b[{code}m{text}\x1b[0m")
         } else {
@@ -28,7 +28,7 @@ impl Paint {
     }
 
     /// Of less weight.
-    pub fn dim(self, text: &str) -> String {
+    pub(crate) fn dim(self, text: &str) -> String {
         if text.trim().is_empty() {
             text.to_owned()
         } else {
@@ -38,7 +38,7 @@ impl Paint {
 }
 
 /// One value: its name, itself, and where it comes from.
-pub struct ValueRow {
+pub(crate) struct ValueRow {
     /// As in `explain --json`.
     pub name: &'static str,
     /// Itself.
@@ -63,7 +63,7 @@ impl ValueRow {
 
 /// How much is told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Depth {
+pub(crate) enum Depth {
     /// Its values.
     Values,
     /// What happened, then its values.
@@ -74,7 +74,7 @@ pub enum Depth {
 const NAME_MAX: usize = 40;
 
 /// The block of one call, an empty line behind it.
-pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
+pub(crate) fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> String {
     let mut text = heading(of, times, paint);
     if depth == Depth::Story {
         text.push('\n');
@@ -129,7 +129,7 @@ pub fn block(of: &Explained<'_>, times: &Times, depth: Depth, paint: Paint) -> S
 }
 
 /// What became of a call: `journal`, `dead letter failed`, `parked no_lead`.
-pub fn outcome(judged: &Judged) -> String {
+pub(crate) fn outcome(judged: &Judged) -> String {
     match judged.outcome {
         Outcome::Journal => "journal".to_owned(),
         Outcome::DeadLetter => {
@@ -163,7 +163,7 @@ fn heading(of: &Explained<'_>, times: &Times, paint: Paint) -> String {
 
 /// A call being explained.
 #[derive(Clone, Copy)]
-pub struct Explained<'a> {
+pub(crate) struct Explained<'a> {
     /// What became of it.
     pub judged: &'a Judged,
     /// As the PBX told it.
@@ -176,7 +176,7 @@ pub struct Explained<'a> {
 
 impl Explained<'_> {
     /// Its values, each with its reason.
-    pub fn rows(&self) -> Vec<ValueRow> {
+    pub(crate) fn rows(&self) -> Vec<ValueRow> {
         let record = &self.judged.record;
         let direction = match record.direction {
             Direction::Inbound => "INBOUND",

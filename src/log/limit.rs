@@ -16,7 +16,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
 
 /// Of one kind in one [`SPAN`].
-pub const LINES_MAX: u32 = 10;
+pub(super) const LINES_MAX: u32 = 10;
 /// What is counted together.
 const SPAN: Duration = Duration::from_secs(1);
 /// Characters of a line's words that name its kind.
@@ -24,7 +24,7 @@ const WORDS_MAX: usize = 120;
 
 /// Lines that were left out of one second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LeftOut {
+pub(super) struct LeftOut {
     /// How grave they are.
     pub level: Level,
     /// The words of the first of them.
@@ -34,7 +34,7 @@ pub struct LeftOut {
 }
 
 /// Says a line about lines that were left out.
-pub type Say = Arc<dyn Fn(&LeftOut) + Send + Sync>;
+pub(super) type Say = Arc<dyn Fn(&LeftOut) + Send + Sync>;
 
 /// One kind in its second.
 struct Count {
@@ -109,11 +109,11 @@ struct SummaryLine {
 
 /// Lets ten lines of a kind through each second. Clones share their counts.
 #[derive(Clone)]
-pub struct LogLimit(Arc<LimiterState>);
+pub(super) struct LogLimit(Arc<LimiterState>);
 
 impl LogLimit {
     /// `say` is told what was left out.
-    pub fn new(say: Say) -> Self {
+    pub(super) fn new(say: Say) -> Self {
         let told = SummaryLine {
             counts: RepeatCounts::new(),
             telling: false,
@@ -125,7 +125,7 @@ impl LogLimit {
     }
 
     /// Says what was left out so far, also of the second that is not over.
-    pub fn flush(&self) {
+    pub(super) fn flush(&self) {
         // All seconds are over by then.
         let ahead = Instant::now() + SPAN;
         let due = self.0.lock().counts.due(ahead);

@@ -17,7 +17,7 @@ const MESSAGE: &str = "message";
 
 /// Fields of a line of text: `words name=value …`, where no value can pass for more than one.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct TextFields;
+pub(super) struct TextFields;
 
 impl<'w> FormatFields<'w> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
@@ -47,7 +47,7 @@ impl<'w> FormatFields<'w> for TextFields {
 
 /// A line of JSON: `{"timestamp", "level", "message", …}`
 #[derive(Clone, Copy, Debug, Default)]
-pub struct JsonLine;
+pub(super) struct JsonLine;
 
 impl<S, N> FormatEvent<S, N> for JsonLine
 where
@@ -90,12 +90,12 @@ fn now_text() -> String {
 }
 
 /// A line about lines that are lost, as text.
-pub fn lost_text(lines: u64) -> String {
+pub(super) fn lost_text(lines: u64) -> String {
     format!("{}  WARN {LOST} lines={lines}\n", now_text())
 }
 
 /// A line about lines that are lost, as JSON.
-pub fn lost_json(lines: u64) -> String {
+pub(super) fn lost_json(lines: u64) -> String {
     let line = serde_json::json!({
         "timestamp": now_text(), "level": "WARN", "message": LOST, "lines": lines,
     });
@@ -106,7 +106,7 @@ pub fn lost_json(lines: u64) -> String {
 const LEFT_OUT: &str = "more than ten lines of one kind in a second: the others are left out";
 
 /// A line about lines that are left out, as text.
-pub fn left_out_text(it: &LeftOut) -> String {
+pub(super) fn left_out_text(it: &LeftOut) -> String {
     let LeftOut {
         level,
         words,
@@ -119,7 +119,7 @@ pub fn left_out_text(it: &LeftOut) -> String {
 }
 
 /// A line about lines that are left out, as JSON.
-pub fn left_out_json(it: &LeftOut) -> String {
+pub(super) fn left_out_json(it: &LeftOut) -> String {
     let line = serde_json::json!({
         "timestamp": now_text(), "level": it.level.as_str(), "message": LEFT_OUT,
         "kind": it.words, "lines": it.lines,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use tracing_subscriber::fmt::MakeWriter;
 
 /// Lines that wait for a reader who has stopped: some 300, half a minute of one kind.
-pub const QUEUE_BYTES_MAX: usize = 64 * 1024;
+pub(super) const QUEUE_BYTES_MAX: usize = 64 * 1024;
 /// What takes longer to be written than this is not waited for, nor is anything after it until
 /// the queue is empty again. An AMI line bears pauses of a tenth of a second.
 const HELD_UP_MAX: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const TRY_AGAIN: Duration = Duration::from_millis(20);
 
 /// A line about lines that were lost, with its line end.
-pub type LostLine = fn(u64) -> String;
+pub(super) type LostLine = fn(u64) -> String;
 
 /// Takes lines from anywhere; clones share their thread.
 #[derive(Clone)]
@@ -233,7 +233,7 @@ impl<W: io::Write> Paper<W> {
 
 /// The process's stderr without the standard library's lock, which a reader that has stopped
 /// would keep for ever.
-pub struct Stderr;
+pub(super) struct Stderr;
 
 impl io::Write for Stderr {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {

@@ -18,7 +18,7 @@ use tokio::net::TcpListener;
 /// The flag.
 const NAME: &str = "--listen";
 /// Prometheus, a load balancer and some people with `curl`.
-pub const CONNECTIONS_MAX: usize = 32;
+pub(crate) const CONNECTIONS_MAX: usize = 32;
 
 /// What is answered.
 const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
@@ -34,7 +34,7 @@ const LIMITS: Limits = Limits {
 };
 
 /// Looks at the running program when it is asked.
-pub trait Watch: Send + Sync + 'static {
+pub(crate) trait Watch: Send + Sync + 'static {
     /// What a scrape shows.
     fn observe(&self) -> Pin<Box<dyn Future<Output = Observed> + Send + '_>>;
     /// What keeps the program from being ready, a line each; empty when it is. A paused sender is
@@ -43,7 +43,7 @@ pub trait Watch: Send + Sync + 'static {
 }
 
 /// Serves until `shutdown` ends.
-pub async fn serve(
+pub(crate) async fn serve(
     listener: TcpListener,
     watch: Arc<dyn Watch>,
     shutdown: impl Future<Output = ()>,

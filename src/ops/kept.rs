@@ -11,7 +11,7 @@ use callbridge_spool::{Error, Store};
 ///
 /// # Errors
 /// When the spool cannot be read.
-pub fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error> {
+pub(crate) fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error> {
     let letters = store.letters_by_reason()?;
     let letters = letters.into_iter().filter(|(_, count)| *count > 0);
     // What cannot be read is told of by the daemon's start, which begins it anew.
@@ -41,7 +41,7 @@ pub fn kept(store: &Store, at: i64, state: &str) -> Result<Status, Error> {
 ///
 /// # Errors
 /// When the spool cannot be read.
-pub fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
+pub(crate) fn unknown_employees(store: &Store) -> Result<Vec<UnknownEmployee>, Error> {
     let all = store.unknown_employees()?.into_iter();
     let all = all.map(|(employee_id, stranger)| UnknownEmployee {
         employee_id,

@@ -15,7 +15,7 @@ use std::sync::atomic::AtomicU64;
 
 /// What a scrape is written in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub(crate) enum Format {
     /// OpenMetrics 1.0.
     Open,
     /// Prometheus text 0.0.4: `promtool check metrics` and older scrapers read no other.
@@ -24,7 +24,7 @@ pub enum Format {
 
 impl Format {
     /// The one that this `Accept` header asks for.
-    pub fn of(accept: &str) -> Self {
+    pub(crate) fn of(accept: &str) -> Self {
         match accept.contains("application/openmetrics-text") {
             true => Self::Open,
             false => Self::Classic,
@@ -32,7 +32,7 @@ impl Format {
     }
 
     /// The media type of what [`render`] returns.
-    pub const fn content_type(self) -> &'static str {
+    pub(crate) const fn content_type(self) -> &'static str {
         match self {
             Self::Open => "application/openmetrics-text; version=1.0.0; charset=utf-8",
             Self::Classic => "text/plain; version=0.0.4; charset=utf-8",
@@ -42,7 +42,7 @@ impl Format {
 
 /// Times that have to be counted where they happen. Cheap to clone; clones share their counts.
 #[derive(Clone, Debug)]
-pub struct Durations {
+pub(crate) struct Durations {
     /// From a request's first byte to its answer, in seconds.
     pub request: Histogram,
     /// From the spool's `BEGIN` to the end of its sync, in seconds.
@@ -64,7 +64,7 @@ impl Default for Durations {
 
 /// What a scrape shows.
 #[derive(Clone, Debug, Default)]
-pub struct Observed {
+pub(crate) struct Observed {
     /// As `status --json` has it.
     pub status: Status,
     /// Requests sent, by endpoint and verdict.
@@ -152,7 +152,7 @@ type Gauges<L> = Family<L, Gauge>;
 type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
 /// One scrape.
-pub fn render(seen: &Observed, format: Format) -> String {
+pub(crate) fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);
     budget(&mut all, seen);

@@ -7,7 +7,7 @@
 //! | [`http`] | `/healthz`, `/readyz`, `/metrics` |
 //! | [`systemd`] | READY, WATCHDOG and STATUS |
 
-pub mod http;
-pub mod kept;
-pub mod metrics;
-pub mod systemd;
+pub(crate) mod http;
+pub(crate) mod kept;
+pub(crate) mod metrics;
+pub(crate) mod systemd;

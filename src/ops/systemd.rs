@@ -23,17 +23,17 @@ enum Message {
 }
 
 /// The spool is open and the sources start.
-pub fn ready() {
+pub(crate) fn ready() {
     tell(Message::Ready);
 }
 
 /// The process stops.
-pub fn stopping() {
+pub(crate) fn stopping() {
     tell(Message::Stopping);
 }
 
 /// Still alive; with the books as the status line.
-pub fn alive(books: &Books, pause: Option<&str>) {
+pub(crate) fn alive(books: &Books, pause: Option<&str>) {
     let mut line = format!(
         "{} finished: {} journaled, {} waiting, {} dead, {} parked",
         books.finished,
@@ -50,17 +50,17 @@ pub fn alive(books: &Books, pause: Option<&str>) {
 }
 
 /// Something hangs: said in the status line, and the watchdog is not fed.
-pub fn stalled(names: &str) {
+pub(crate) fn stalled(names: &str) {
     tell(Message::Stalled(format!("{names} does not turn")));
 }
 
 /// `WatchdogSec=`, where it is set.
-pub fn watchdog() -> Option<Duration> {
+pub(crate) fn watchdog() -> Option<Duration> {
     sd_notify::watchdog_enabled()
 }
 
 /// How often to say [`alive`]: half of `WatchdogSec=`, at most 10 s.
-pub fn interval() -> Duration {
+pub(crate) fn interval() -> Duration {
     let most = Duration::from_secs(10);
     watchdog().map_or(most, |watchdog| (watchdog / 2).min(most))
 }

@@ -25,12 +25,12 @@ static PICTURE: Mutex<Option<File>> = Mutex::new(None);
 
 /// Secrets that root has read, in the order of [`places`].
 #[derive(Debug)]
-pub struct ReadSecrets(Vec<Option<Secret>>);
+pub(super) struct ReadSecrets(Vec<Option<Secret>>);
 
 impl ReadSecrets {
     /// Reads the secrets that only root can have put where they are: what another could have
     /// linked there is left for the folder's owner to read, by his own right.
-    pub fn of(command: &mut Command) -> Self {
+    pub(super) fn of(command: &mut Command) -> Self {
         let read = |place: &mut Place| match place {
             Place::File(path) if is_roots(path) => secrets::text_of(path).ok().map(Secret::from),
             Place::File(_) | Place::Held(..) | Place::Variable(_) => None,
@@ -39,7 +39,7 @@ impl ReadSecrets {
     }
 
     /// After the descent: those that cannot be read any more stay as they were read.
-    pub fn give(self, command: &mut Command) {
+    pub(super) fn give(self, command: &mut Command) {
         for (place, text) in places(command).into_iter().zip(self.0) {
             let (Place::File(path), Some(text)) = (&*place, text) else {
                 continue;
@@ -80,7 +80,7 @@ fn places(command: &mut Command) -> Vec<&mut Place> {
 
 /// Listens where the command will, at ports that are root's. What cannot be had is for the command
 /// to say.
-pub fn listen(command: &Command) {
+pub(super) fn listen(command: &Command) {
     let of_config = |config: &Config| -> Vec<SocketAddr> {
         let webhooks = config.webhooks.as_ref().map(|webhooks| webhooks.listen);
         config.listen.into_iter().chain(webhooks).collect()
@@ -111,7 +111,7 @@ pub fn listen(command: &Command) {
 }
 
 /// Opens the file of a picture, in a folder where only root can have put it.
-pub fn open_picture(command: &Command) {
+pub(super) fn open_picture(command: &Command) {
     let Command::Explain(explain) = command else {
         return;
     };
@@ -131,7 +131,7 @@ pub fn open_picture(command: &Command) {
 ///
 /// # Errors
 /// The system's.
-pub fn write(path: &Path, picture: &str) -> io::Result<()> {
+pub(crate) fn write(path: &Path, picture: &str) -> io::Result<()> {
     let refused = match std::fs::write(path, picture) {
         Err(error) if error.kind() == ErrorKind::PermissionDenied => error,
         ended => return ended,
@@ -146,7 +146,7 @@ pub fn write(path: &Path, picture: &str) -> io::Result<()> {
 ///
 /// # Errors
 /// The system's.
-pub async fn listener(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {
+pub(crate) async fn listener(address: SocketAddr) -> io::Result<tokio::net::TcpListener> {
     let refused = match tokio::net::TcpListener::bind(address).await {
         Ok(listener) => return Ok(listener),
         Err(error) => error,

@@ -10,7 +10,7 @@ use std::path::Path;
 const OURS: [&str; 4] = ["spool.", "connection.", "shown-once.json", "control.sock"];
 
 /// Names them with what gives them to the owner; root's rights to do it are gone by now.
-pub fn name(folder: &Path, owner: Owner) {
+pub(super) fn name(folder: &Path, owner: Owner) {
     let Ok(entries) = folder.read_dir() else {
         return;
     };

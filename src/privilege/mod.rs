@@ -24,10 +24,10 @@
 mod held;
 mod left;
 mod view;
-pub mod way;
+pub(crate) mod way;
 
-pub use held::{listener, write};
-pub use way::{Owner, is_open_to_all};
+pub(crate) use held::{listener, write};
+pub(crate) use way::{Owner, is_open_to_all};
 
 use crate::config::command::Command;
 use crate::failure::Failure;
@@ -51,7 +51,7 @@ const GROUP_OF_NOBODY: u32 = 65_534;
 static BECOME: OnceLock<Owner> = OnceLock::new();
 
 /// Whom root has become; `None` where it did not.
-pub fn became() -> Option<Owner> {
+pub(crate) fn became() -> Option<Owner> {
     BECOME.get().copied()
 }
 

@@ -17,7 +17,7 @@ use std::path::Path;
 ///
 /// # Errors
 /// Where this root may not mount, as in most containers.
-pub fn open_through(closed: &Path, way: &ResolvedPath) -> io::Result<()> {
+pub(super) fn open_through(closed: &Path, way: &ResolvedPath) -> io::Result<()> {
     // Only the shared table of descriptors would make this unsafe; mounts alone are left here.
     #[expect(deprecated, reason = "its safe form serves for a namespace of mounts")]
     rustix::thread::unshare(UnshareFlags::NEWNS)?;

@@ -16,7 +16,7 @@ const LINKS_MAX: usize = 40;
 
 /// A user and a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
+pub(crate) struct Owner {
     /// The user's number.
     pub uid: u32,
     /// The group's.
@@ -39,7 +39,7 @@ impl Owner {
 
 /// What a path leads through, and where it ends.
 #[derive(Debug)]
-pub struct ResolvedPath {
+pub(crate) struct ResolvedPath {
     /// The end, without links.
     pub path: PathBuf,
     /// Nothing is missing: else the end is the last folder that is there.
@@ -54,7 +54,7 @@ pub struct ResolvedPath {
 ///
 /// # Errors
 /// The system's; [`ErrorKind::NotADirectory`] where something else stands there.
-pub fn walk(path: &Path) -> io::Result<ResolvedPath> {
+pub(crate) fn walk(path: &Path) -> io::Result<ResolvedPath> {
     let path = std::path::absolute(path)?;
     let mut way = ResolvedPath {
         path: PathBuf::from("/"),
@@ -110,7 +110,7 @@ impl ResolvedPath {
     ///
     /// # Errors
     /// The system's.
-    pub fn about(&self) -> io::Result<Metadata> {
+    pub(crate) fn about(&self) -> io::Result<Metadata> {
         match self.folders.last() {
             Some(end) => end.metadata(),
             None => Err(ErrorKind::NotFound.into()),
@@ -118,13 +118,13 @@ impl ResolvedPath {
     }
 
     /// A path to its end that leads through nothing but the open descriptor.
-    pub fn by_descriptor(&self) -> PathBuf {
+    pub(crate) fn by_descriptor(&self) -> PathBuf {
         let end = self.folders.last().map_or(-1, AsRawFd::as_raw_fd);
         PathBuf::from(format!("/proc/self/fd/{end}"))
     }
 
     /// This path leads where the way ends.
-    pub fn is_at(&self, path: &Path) -> bool {
+    pub(crate) fn is_at(&self, path: &Path) -> bool {
         let (Ok(end), Ok(path)) = (self.about(), std::path::absolute(path)) else {
             return false;
         };
@@ -133,7 +133,7 @@ impl ResolvedPath {
     }
 
     /// The first folder on the way that is closed to this user and group.
-    pub fn closed_to(&self, owner: Owner) -> Option<PathBuf> {
+    pub(crate) fn closed_to(&self, owner: Owner) -> Option<PathBuf> {
         let above: Vec<&Path> = self.path.ancestors().collect();
         let above = above.iter().rev();
         let mut folders = above.zip(&self.folders);
@@ -162,7 +162,7 @@ fn names(path: &Path) -> VecDeque<OsString> {
 
 /// Every user of this machine can read this file: its mode says so, and no folder above it is
 /// closed to them.
-pub fn is_open_to_all(file: &Path) -> bool {
+pub(crate) fn is_open_to_all(file: &Path) -> bool {
     let Ok(file) = file.canonicalize() else {
         return false;
     };
@@ -171,7 +171,7 @@ pub fn is_open_to_all(file: &Path) -> bool {
 }
 
 /// Nobody but root can have put this file in its place, or a link on the way to it.
-pub fn is_roots(file: &Path) -> bool {
+pub(crate) fn is_roots(file: &Path) -> bool {
     let Ok(path) = std::path::absolute(file) else {
         return false;
     };

@@ -1,7 +1,7 @@
 //! Every line that an administrator may copy from a page is run: what explains a recording is
 //! carried out, of all else the flags are checked as the program checks them.
 
-use callbridge::config::command::{Command, CommandLine, read};
+use callbridge::{Command, CommandLine, read};
 use callbridge_model::environment::Environment;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -174,7 +174,7 @@ fn run(line: &[String], folder: &Path) {
         return;
     }
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let ended = callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes);
+    let ended = callbridge::run_explain(&explain, &environment, &mut out, &mut notes);
     ended.unwrap_or_else(|failure| panic!("{shown}\n{failure}"));
     let told = String::from_utf8(out).expect("UTF-8");
     assert!(told.contains("\n  direction "), "{shown}\n{told}");

@@ -1,7 +1,7 @@
 //! The program under test: the real binary with a folder of its own.
 
 use crate::wait::{soon, until};
-use callbridge::control::{ControlReply, ControlRequest, socket};
+use callbridge::{ControlReply, ControlRequest, socket};
 use callbridge_model::Status;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;

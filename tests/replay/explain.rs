@@ -2,7 +2,7 @@
 //! and what cannot be read ends with the code that scripts rely on.
 
 use crate::told;
-use callbridge::config::command::{Command as Checked, CommandLine, read};
+use callbridge::{Command as Checked, CommandLine, read};
 use callbridge_model::environment::Environment;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -61,8 +61,7 @@ fn explained(arguments: &[&str]) -> Vec<Value> {
         panic!("{command:?}")
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
-        .expect("explained");
+    callbridge::run_explain(&explain, &environment, &mut out, &mut notes).expect("explained");
     let text = String::from_utf8(out).expect("UTF-8");
     text.lines()
         .map(|line| serde_json::from_str(line).expect("JSON"))

@@ -4,7 +4,7 @@
 //! left empty. It is never wrong.
 
 use crate::told;
-use callbridge::config::command::{Command, CommandLine, read};
+use callbridge::{Command, CommandLine, read};
 use callbridge_model::environment::Environment;
 use callbridge_testbed::agents;
 use serde_json::Value;
@@ -145,8 +145,7 @@ fn explain(source: &str, file: &Path, more: &[&str]) -> String {
         panic!("{command:?}")
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
-        .expect("explained");
+    callbridge::run_explain(&explain, &environment, &mut out, &mut notes).expect("explained");
     String::from_utf8(out).expect("UTF-8")
 }
 

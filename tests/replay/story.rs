@@ -1,7 +1,7 @@
 //! `explain --call` and `--picture`, run as a program over every recording: what happened in a
 //! call, in text, as JSON and drawn.
 
-use callbridge::config::command::{Command as Checked, CommandLine, read};
+use callbridge::{Command as Checked, CommandLine, read};
 use callbridge_model::environment::Environment;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};
@@ -54,7 +54,7 @@ fn told_as(format: &str, arguments: &[&str]) -> Result<String, String> {
         panic!("{command:?}")
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    let ended = callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes);
+    let ended = callbridge::run_explain(&explain, &environment, &mut out, &mut notes);
     ended.map_err(|failure| failure.to_string())?;
     Ok(String::from_utf8(out).expect("UTF-8"))
 }

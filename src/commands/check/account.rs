@@ -18,7 +18,7 @@ const READ: &str = "set read = call,cdr,system,agent,user for it in manager.conf
 const WRITE: &str = "set write = reporting,user for it in manager.conf, then `manager reload`";
 
 /// Everything that is found of the account.
-pub fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<Finding> {
+pub(crate) fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<Finding> {
     let conf = local(flag);
     let url = short(flag);
     let wanted = wanted(config, flag);
@@ -35,7 +35,7 @@ pub fn judge(config: &Config, flag: &SourceConfig, account: &Account) -> Vec<Fin
 }
 
 /// Of a source that is no manager account: who writes there, and what, is not known here.
-pub fn unknown(flag: &SourceConfig) -> Option<Finding> {
+pub(crate) fn unknown(flag: &SourceConfig) -> Option<Finding> {
     let what = match &flag.url.transport {
         Transport::WebSocket { .. } => {
             "not known: a gateway tells nothing of the account behind it; the first event shows \
@@ -51,7 +51,7 @@ pub fn unknown(flag: &SourceConfig) -> Option<Finding> {
 }
 
 /// The source without all that its URL takes behind a question mark.
-pub fn short(flag: &SourceConfig) -> String {
+pub(crate) fn short(flag: &SourceConfig) -> String {
     let url = flag.url.to_string();
     url.split('?').next().unwrap_or_default().to_owned()
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value as Json, json};
 
 /// Releases that tell the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Generation {
+pub(crate) enum Generation {
     /// Asterisk 1.8, and what is near it.
     UpToTen,
     /// Asterisk 11.
@@ -17,7 +17,7 @@ pub enum Generation {
 
 /// Who tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Teller {
+pub(crate) enum Teller {
     /// The manager's events.
     Ami,
     /// The log of channel events.
@@ -28,7 +28,7 @@ pub enum Teller {
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
+pub(crate) enum Value {
     /// How long the customer talked with somebody.
     Talk,
     /// Whether anybody answered.
@@ -51,7 +51,7 @@ pub enum Value {
 
 /// How it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub(crate) enum How {
     /// As it was.
     Exact,
     /// Exact but for what stands beside it.
@@ -64,7 +64,7 @@ pub enum How {
 
 /// How one value is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cell {
+pub(crate) struct Cell {
     /// How.
     pub how: How,
     /// What is to be known of that; may be empty.
@@ -136,10 +136,10 @@ const UNLINKED: But = (
 
 impl Generation {
     /// All, newest first.
-    pub const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
+    pub(crate) const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
 
     /// Of a PBX whose manager is of this version; `None` where that is no number.
-    pub fn of(manager: &str) -> Option<Self> {
+    pub(crate) fn of(manager: &str) -> Option<Self> {
         let mut numbers = manager.split('.').map(str::parse::<u32>);
         match (numbers.next()?.ok()?, numbers.next()?.ok()?) {
             (0, _) => None,
@@ -150,7 +150,7 @@ impl Generation {
     }
 
     /// As people say it.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::UpToTen => "1.8 (and up to 10)",
             Self::Eleven => "11",
@@ -159,7 +159,7 @@ impl Generation {
     }
 
     /// Queues tell which of their telephones ring only where they are told to.
-    pub const fn has_quiet_queues(self) -> bool {
+    pub(crate) const fn has_quiet_queues(self) -> bool {
         !matches!(self, Self::Twelve)
     }
 
@@ -188,7 +188,7 @@ impl Generation {
     }
 
     /// How this value is told.
-    pub fn cell(self, teller: Teller, value: Value) -> Cell {
+    pub(crate) fn cell(self, teller: Teller, value: Value) -> Cell {
         let (how, buts) = self.told(teller);
         let listed = buts.iter().find(|(of, ..)| *of == value);
         listed.map_or(Cell { how, but: "" }, |(_, how, but)| Cell {
@@ -198,7 +198,7 @@ impl Generation {
     }
 
     /// `{"ami":{"talk":{"how":"exact"},…},…}`; beside what is not simply so stands `but`.
-    pub fn to_json(self) -> Json {
+    pub(crate) fn to_json(self) -> Json {
         let tellers = Teller::ALL.map(|teller| {
             let cells = Value::ALL.map(|value| {
                 let Cell { how, but } = self.cell(teller, value);
@@ -214,7 +214,7 @@ impl Generation {
     }
 
     /// A table for people: a line a source, and a line for each value that is not simply so.
-    pub fn to_text(self) -> String {
+    pub(crate) fn to_text(self) -> String {
         let mut text = String::from("source");
         for value in Value::ALL {
             text.push_str(&format!("  {:10}", value.word()));
@@ -240,10 +240,10 @@ impl Generation {
 
 impl Teller {
     /// All, the best first.
-    pub const ALL: [Self; 3] = [Self::Ami, Self::Cel, Self::Cdr];
+    pub(crate) const ALL: [Self; 3] = [Self::Ami, Self::Cel, Self::Cdr];
 
     /// As people say it.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Ami => "AMI",
             Self::Cel => "CEL",
@@ -254,7 +254,7 @@ impl Teller {
 
 impl Value {
     /// All, in the order in which they are shown.
-    pub const ALL: [Self; 9] = [
+    pub(crate) const ALL: [Self; 9] = [
         Self::Talk,
         Self::Answered,
         Self::Employee,
@@ -267,7 +267,7 @@ impl Value {
     ];
 
     /// As it is shown, and told in JSON.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Talk => "talk",
             Self::Answered => "answered",
@@ -284,7 +284,7 @@ impl Value {
 
 impl How {
     /// As it is shown, and told in JSON.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Exact => "exact",
             Self::Partly => "partly",

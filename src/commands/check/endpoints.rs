@@ -18,7 +18,7 @@ const NAMES_MAX: usize = 10;
 const LETTERS_APART_MAX: usize = 2;
 
 /// What one PBX has told.
-pub struct PbxEndpoints<'a> {
+pub(crate) struct PbxEndpoints<'a> {
     /// The source that was asked.
     pub flag: &'a SourceConfig,
     /// What it said.
@@ -26,7 +26,7 @@ pub struct PbxEndpoints<'a> {
 }
 
 /// Everything that is found.
-pub fn judge(config: &Config, told: &[PbxEndpoints<'_>], people: &People) -> Vec<Finding> {
+pub(crate) fn judge(config: &Config, told: &[PbxEndpoints<'_>], people: &People) -> Vec<Finding> {
     let mut found = Vec::new();
     let (asked, silent): (Vec<_>, Vec<_>) =
         told.iter().partition(|it| !it.account.endpoints.is_empty());

@@ -10,7 +10,7 @@ use callbridge_model::status::LeadFields;
 const TODO: &str = "give --lead-field the id of a field of leads (infoType LED)";
 
 /// What the answer to `crm-field` says of each.
-pub fn judge(fields: &Fields, answer: &Answer) -> Vec<Finding> {
+pub(crate) fn judge(fields: &Fields, answer: &Answer) -> Vec<Finding> {
     let at = EventTime::from_seconds(0);
     let read = match answer {
         Answer::Told(envelope) => catalogue::rows(envelope),
@@ -40,7 +40,7 @@ pub fn judge(fields: &Fields, answer: &Answer) -> Vec<Finding> {
 }
 
 /// What a running daemon says of each.
-pub fn of_daemon(fields: &LeadFields) -> Vec<Finding> {
+pub(crate) fn of_daemon(fields: &LeadFields) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(why) = &fields.why {
         let todo = "grant it to the application in the CRM, or leave --lead-field out";
@@ -58,7 +58,7 @@ pub fn of_daemon(fields: &LeadFields) -> Vec<Finding> {
 }
 
 /// The fields could not be asked for: no fault of theirs.
-pub fn not_asked(finding: Finding) -> Finding {
+pub(crate) fn not_asked(finding: Finding) -> Finding {
     Finding::advice("lead-field", finding.what, finding.todo)
 }
 

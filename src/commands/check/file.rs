@@ -10,7 +10,7 @@ use callbridge_model::exit::Code;
 use callbridge_source::url::Transport;
 
 /// Looks into the file, which can be read; `None` where the source is none.
-pub fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
+pub(crate) fn look(config: &Config, flag: &SourceConfig) -> Option<Finding> {
     let Transport::File { path, format, from } = &flag.url.transport else {
         return None;
     };

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 /// What does not fit into words: a table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Extra {
+pub(crate) struct Extra {
     /// Fields beside those of every finding.
     pub json: Map<String, Value>,
     /// The same as lines for people.
@@ -15,7 +15,7 @@ pub struct Extra {
 
 /// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// What was looked at: `source ami://…`, `token`.
     pub name: String,
     /// What is there.
@@ -30,7 +30,7 @@ pub struct Finding {
 
 impl Finding {
     /// All well.
-    pub fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
+    pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             name: name.into(),
             what: what.into(),
@@ -41,7 +41,7 @@ impl Finding {
     }
 
     /// Well, with advice.
-    pub fn advice(
+    pub(crate) fn advice(
         name: impl Into<String>,
         what: impl Into<String>,
         todo: impl Into<String>,
@@ -56,7 +56,7 @@ impl Finding {
     }
 
     /// A fault.
-    pub fn fault(
+    pub(crate) fn fault(
         code: Code,
         name: impl Into<String>,
         what: impl Into<String>,
@@ -73,7 +73,7 @@ impl Finding {
     }
 
     /// `{name, ok, what, todo}`, and what is more than words.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         let mut json = json!({
             "name": self.name, "ok": self.fault.is_none(), "what": self.what, "todo": self.todo,
         });
@@ -84,7 +84,7 @@ impl Finding {
     }
 
     /// One line, or two with what to do; a table below it.
-    pub fn to_text(&self, colour: bool) -> String {
+    pub(crate) fn to_text(&self, colour: bool) -> String {
         let mark = match (self.fault.is_none(), colour) {
             (true, true) => "\x1b[32mok   \x1b[0m",
             (true, false) => "ok   ",
@@ -106,7 +106,7 @@ impl Finding {
 
 /// The exit code of the worst fault: state and configuration before token and grant, those before
 /// the disk, and that before what may pass by itself.
-pub fn worst(findings: &[Finding]) -> Option<Code> {
+pub(crate) fn worst(findings: &[Finding]) -> Option<Code> {
     findings.iter().filter_map(|finding| finding.fault).max()
 }
 

@@ -17,7 +17,7 @@ use std::path::Path;
 /// Opens the source once, as far as it goes without taking anything from it.
 ///
 /// Of a manager account: what it may do and hear.
-pub async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
+pub(crate) async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
     let name = format!("source {}", flag.url.public());
     match source_of(0, flag, None).probe().await {
         Ok(account) => (Finding::well(name, "can be read"), account),
@@ -30,7 +30,7 @@ pub async fn source(flag: &SourceFlag) -> (Finding, Option<Account>) {
 }
 
 /// The queue for dead letters: whether the broker lets us in and the queue is there.
-pub async fn dead_letters(config: &Config) -> Option<Finding> {
+pub(crate) async fn dead_letters(config: &Config) -> Option<Finding> {
     let flag = config.dead_letters.as_ref()?;
     let name = format!("dead letters {}", flag.url.public());
     Some(match queue(flag).probe().await {
@@ -95,7 +95,7 @@ fn learns_nothing(config: &Config, trunk: &Trunk) -> bool {
 }
 
 /// Lead rules that can never give a lead with these sources.
-pub fn trunks(config: &Config) -> Vec<Finding> {
+pub(crate) fn trunks(config: &Config) -> Vec<Finding> {
     let mut found = Vec::new();
     for trunk in config.rules.trunks.iter() {
         let name = format!("trunk {}", trunk.name);

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 const MEND: &str = "mend the row; the good ones are in force, and the file is read again by itself";
 
 /// Every list that the trunks name.
-pub fn look(config: &Config) -> Vec<Finding> {
+pub(crate) fn look(config: &Config) -> Vec<Finding> {
     let mut lists = Watched::new(&config.rules.trunks);
     let news = lists.reload(clock::now().wall);
     let mut found: Vec<Finding> = news.iter().flat_map(findings).collect();
@@ -37,7 +37,7 @@ fn doubtful(config: &Config, people: &People) -> Vec<Finding> {
 
 /// The lists as they can be read, for whoever asks who sits where; what is wrong with them is told
 /// by [`look`].
-pub fn people(config: &Config) -> People {
+pub(crate) fn people(config: &Config) -> People {
     let mut lists = Watched::new(&config.rules.trunks);
     drop(lists.reload(clock::now().wall));
     lists.people().clone()

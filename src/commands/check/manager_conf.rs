@@ -16,7 +16,7 @@ const BYTES_MAX: u64 = 1 << 20;
 
 /// What it says of one account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ManagerConf {
+pub(crate) struct ManagerConf {
     /// The file.
     pub path: PathBuf,
     /// `read`: event classes, in small letters.
@@ -34,14 +34,14 @@ pub struct ManagerConf {
 impl ManagerConf {
     /// Of the PBX that listens on this port of this machine, if its file can be read and knows the
     /// account.
-    pub fn find(user: &str, port: u16) -> Option<Self> {
+    pub(crate) fn find(user: &str, port: u16) -> Option<Self> {
         PLACES
             .iter()
             .find_map(|place| Self::read(Path::new(place), user, port))
     }
 
     /// The same of this file.
-    pub fn read(path: &Path, user: &str, port: u16) -> Option<Self> {
+    pub(crate) fn read(path: &Path, user: &str, port: u16) -> Option<Self> {
         let lines = lines(path, DEPTH_MAX)?;
         let mut conf = Self {
             path: path.to_path_buf(),
@@ -75,14 +75,14 @@ impl ManagerConf {
 
     /// Read as basic regular expressions its filters let nothing through: what lets something
     /// through stands in `(A|B)`.
-    pub fn is_deafened(&self) -> bool {
+    pub(crate) fn is_deafened(&self) -> bool {
         let mut passes = self.filters.iter().filter(|it| !it.starts_with('!'));
         let extended = |it: &String| it.contains('(') || it.contains('|');
         self.filters.iter().any(|it| !it.starts_with('!')) && passes.all(extended)
     }
 
     /// The account hears events of this class.
-    pub fn hears(&self, class: &str) -> bool {
+    pub(crate) fn hears(&self, class: &str) -> bool {
         self.read.contains(class) || self.read.contains("all")
     }
 }

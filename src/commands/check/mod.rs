@@ -13,21 +13,21 @@
 //! | [`fields`] | the fields of `--lead-field` against those of the CRM |
 //! | [`webhooks`] | the receiver of its events: address, certificate, secrets |
 
-pub mod account;
-pub mod coverage;
-pub mod endpoints;
-pub mod fields;
-pub mod file;
-pub mod finding;
-pub mod inward;
-pub mod lists;
-pub mod manager_conf;
-pub mod place;
-pub mod release;
-pub mod service;
-pub mod token;
-pub mod trial;
-pub mod webhooks;
+pub(crate) mod account;
+pub(crate) mod coverage;
+pub(crate) mod endpoints;
+pub(crate) mod fields;
+pub(crate) mod file;
+pub(crate) mod finding;
+pub(crate) mod inward;
+pub(crate) mod lists;
+pub(crate) mod manager_conf;
+pub(crate) mod place;
+pub(crate) mod release;
+pub(crate) mod service;
+pub(crate) mod token;
+pub(crate) mod trial;
+pub(crate) mod webhooks;
 
 use crate::config as cli;
 use crate::config::checked::Config;
@@ -80,7 +80,7 @@ impl Findings {
 ///
 /// # Errors
 /// The code of the worst fault.
-pub async fn run(check: &Check) -> Result<(), Failure> {
+pub(crate) async fn run(check: &Check) -> Result<(), Failure> {
     let mut findings = Findings {
         json: check.json,
         colour: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none(),

@@ -3,7 +3,7 @@
 use super::finding::Finding;
 use super::trial::Trial;
 use crate::config::checked::Config;
-use crate::control::patience::LockWait;
+use crate::control::lock_wait::LockWait;
 use crate::control::state_access::status;
 use crate::privilege;
 use callbridge_call::EventTime;
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// What stands in the state folder.
-pub enum State {
+pub(crate) enum State {
     /// The running daemon answers for it.
     Daemon(Box<Status>),
     /// Nobody has it: opened here. Where there is none yet, a trial's.
@@ -28,13 +28,13 @@ pub enum State {
 
 impl State {
     /// A daemon has it.
-    pub const fn is_daemon(&self) -> bool {
+    pub(crate) const fn is_daemon(&self) -> bool {
         matches!(self, Self::Daemon(_))
     }
 }
 
 /// A clock behind the build cannot be right.
-pub fn clock(now: EventTime, built: EventTime) -> Finding {
+pub(crate) fn clock(now: EventTime, built: EventTime) -> Finding {
     let shown = |at: EventTime| {
         let at = jiff::Timestamp::from_second(at.floor_seconds().get()).ok();
         at.map_or_else(|| "before all time".to_owned(), |at| at.to_string())
@@ -56,7 +56,7 @@ pub fn clock(now: EventTime, built: EventTime) -> Finding {
 }
 
 /// The address of `--listen` is free, or is the daemon's own.
-pub async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
+pub(crate) async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
     match privilege::listener(addr).await {
         Ok(_) => Finding::well("listen", format!("{addr} is free")),
         Err(_) if daemon => Finding::well("listen", format!("{addr} is in use while it runs")),
@@ -70,9 +70,9 @@ pub async fn listener(addr: SocketAddr, daemon: bool) -> Finding {
 }
 
 /// The state folder as `run` would find it.
-pub async fn state(config: &Config) -> (Vec<Finding>, State) {
+pub(crate) async fn state(config: &Config) -> (Vec<Finding>, State) {
     let dir = config.state.clone().unwrap_or_else(|| PathBuf::from("."));
-    let patience = LockWait::begin();
+    let wait = LockWait::begin();
     loop {
         match status(&dir).await {
             Ok(Some(status)) => {
@@ -103,7 +103,7 @@ pub async fn state(config: &Config) -> (Vec<Finding>, State) {
                 found.extend(binding(config, &handle).await);
                 return (found, State::Ours(handle, guard, trial));
             }
-            Err(Error::Locked { .. }) if patience.has_more().await => {}
+            Err(Error::Locked { .. }) if wait.has_more().await => {}
             Err(error) => return (vec![unusable(&error)], State::Unusable),
         }
     }

@@ -24,7 +24,7 @@ struct Setting {
 }
 
 /// The release with all that is to be known of it, and its queues where they tell too little.
-pub fn judge(
+pub(crate) fn judge(
     config: &Config,
     flag: &SourceConfig,
     account: &Account,

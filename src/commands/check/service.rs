@@ -18,7 +18,7 @@ use callbridge_spool::{Binding, Fit, Guard, Handle, Head};
 use std::path::Path;
 
 /// Everything about the CRM.
-pub async fn look(config: &Config, state: State) -> Vec<Finding> {
+pub(crate) async fn look(config: &Config, state: State) -> Vec<Finding> {
     let Some(crm) = &config.crm else {
         return Vec::new();
     };
@@ -125,7 +125,7 @@ fn unasked(why: &Unasked) -> Finding {
 }
 
 /// What the answer to `token/info` says.
-pub fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec<Finding> {
+pub(crate) fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec<Finding> {
     let address = address.as_str();
     let refused = |what: &str| {
         let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \

@@ -12,7 +12,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 /// What there is to say of where it comes from, and the token where it can be used.
-pub async fn look(crm: &Crm, dir: &Path) -> (Vec<Finding>, Option<Secret>) {
+pub(crate) async fn look(crm: &Crm, dir: &Path) -> (Vec<Finding>, Option<Secret>) {
     let todo = "give --token-file, the credential `token` or CALLBRIDGE_TOKEN, or run `callbridge \
                 connect`";
     let none = || Finding::fault(Code::NoPermission, "token", "there is none", todo);

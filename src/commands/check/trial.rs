@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 
 /// A folder of our own, gone when this is dropped.
 #[derive(Debug)]
-pub struct Trial(PathBuf);
+pub(crate) struct Trial(PathBuf);
 
 impl Trial {
     /// In `state`, or where it would be made.
     ///
     /// # Errors
     /// [`Error::NotWritable`], as `run` would find it.
-    pub fn begin(state: &Path) -> Result<Self, Error> {
+    pub(crate) fn begin(state: &Path) -> Result<Self, Error> {
         let wrong = |error: io::Error| Error::NotWritable {
             path: state.to_path_buf(),
             why: error.to_string(),
@@ -29,7 +29,7 @@ impl Trial {
     }
 
     /// The folder.
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }

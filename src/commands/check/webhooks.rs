@@ -24,7 +24,7 @@ const SOON: Duration = Duration::from_secs(14 * 86_400);
 const SECRET_DIGITS: usize = 64;
 
 /// Everything about the receiver; nothing where none is asked for.
-pub async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
+pub(crate) async fn look(config: &Config, daemon: bool) -> Vec<Finding> {
     let Some(webhooks) = &config.webhooks else {
         return Vec::new();
     };

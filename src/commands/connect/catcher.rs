@@ -25,14 +25,14 @@ const LINES_MAX: usize = 16;
 
 /// Listens for the redirect.
 #[derive(Debug)]
-pub struct Catcher {
+pub(crate) struct Catcher {
     listeners: Vec<TcpListener>,
     path: String,
 }
 
 /// Why the way back cannot be caught.
 #[derive(Debug, thiserror::Error)]
-pub enum Unheard {
+pub(crate) enum Unheard {
     /// Another program listens where the browser will go: the code would be its.
     #[error(
         "cannot listen at {address}: another program does, and the browser would bring the \
@@ -62,7 +62,7 @@ impl Catcher {
     ///
     /// # Errors
     /// When it cannot have all of its addresses.
-    pub async fn listen(redirect: &Redirect) -> Result<Option<Self>, Unheard> {
+    pub(crate) async fn listen(redirect: &Redirect) -> Result<Option<Self>, Unheard> {
         let Some(addresses) = redirect.listen() else {
             return Ok(None);
         };
@@ -88,7 +88,7 @@ impl Catcher {
     }
 
     /// Serves until it is dropped; every way back goes out, wrong ones, too.
-    pub async fn serve(self, state: Secret, backs: mpsc::Sender<Back>) {
+    pub(crate) async fn serve(self, state: Secret, backs: mpsc::Sender<Back>) {
         let lines = Arc::new(Semaphore::new(LINES_MAX));
         let path: Arc<str> = self.path.into();
         let mut serving = JoinSet::new();

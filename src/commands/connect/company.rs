@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout_at};
 
 /// Whether a state may be bound to a company.
 #[derive(Debug)]
-pub struct Consent<'a> {
+pub(crate) struct Consent<'a> {
     /// What was said beforehand.
     pub wanted: Wanted,
     /// What a person types.
@@ -24,7 +24,7 @@ impl Consent<'_> {
     ///
     /// # Errors
     /// In words that it is another.
-    pub fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
+    pub(crate) fn fits(&self, info: &TokenInfo, named: &str) -> Result<(), String> {
         match self.wanted.company.filter(|it| *it != info.company) {
             Some(other) => Err(format!(
                 "the consent is of {named}, and --company is {other}"
@@ -37,7 +37,7 @@ impl Consent<'_> {
     ///
     /// # Errors
     /// In words why not.
-    pub async fn binds(&mut self, info: &TokenInfo, named: &str) -> Result<(), String> {
+    pub(crate) async fn binds(&mut self, info: &TokenInfo, named: &str) -> Result<(), String> {
         self.fits(info, named)?;
         if self.wanted.yes || self.wanted.company.is_some() {
             return Ok(());

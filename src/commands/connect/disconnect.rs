@@ -20,7 +20,7 @@ use std::path::Path;
 /// # Errors
 /// 66 without a connection, 69 when it cannot be revoked now (it stays then), 77 when the client's
 /// secret is not known any more, 78 for a damaged file.
-pub async fn run(dir: &Path) -> Result<(), Failure> {
+pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
     if !store::exists(dir) {
         let words = format!("there is no connection in {}", dir.display());
         return Err(Failure::new(Code::NoInput, words));

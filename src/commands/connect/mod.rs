@@ -13,10 +13,10 @@
 //! needed grant is stored all the same: its secrets are shown once, and a grant that the company
 //! adds later counts, too.
 
-pub mod catcher;
-pub mod company;
-pub mod disconnect;
-pub mod typed;
+pub(crate) mod catcher;
+pub(crate) mod company;
+pub(crate) mod disconnect;
+pub(crate) mod typed;
 mod verify;
 
 use crate::commands::connect::catcher::{Catcher, Unheard};
@@ -62,7 +62,7 @@ const STORE_TRIES_MAX: u32 = 30;
 /// # Errors
 /// 77 when the consent was declined, did not come, is another company's, or is narrower than the
 /// need; 69 when the OAuth host cannot be reached; 73 and 78 for the state folder.
-pub async fn run(connect: Connect) -> Result<(), Failure> {
+pub(crate) async fn run(connect: Connect) -> Result<(), Failure> {
     let client = connect.client(connect.secret.read()?);
     if let Some(file) = connect.secret.file().filter(|it| is_open_to_all(it)) {
         let file = file.display();

@@ -9,14 +9,14 @@ const LINE_MAX: u64 = 16 * 1024;
 
 /// Lines of stdin, read by one reader for whoever asks.
 #[derive(Debug)]
-pub struct StdinLines {
+pub(crate) struct StdinLines {
     lines: mpsc::Receiver<String>,
     person: bool,
 }
 
 impl StdinLines {
     /// Reads stdin until it ends, or until this is dropped.
-    pub fn listen() -> Self {
+    pub(crate) fn listen() -> Self {
         let (lines, hears) = mpsc::channel(8);
         tokio::spawn(read(lines));
         Self {
@@ -26,17 +26,17 @@ impl StdinLines {
     }
 
     /// A person sits at the other end.
-    pub const fn is_person(&self) -> bool {
+    pub(crate) const fn is_person(&self) -> bool {
         self.person
     }
 
     /// The next line; `None` once stdin has ended.
-    pub async fn line(&mut self) -> Option<String> {
+    pub(crate) async fn line(&mut self) -> Option<String> {
         self.lines.recv().await
     }
 
     /// What was typed before a question is no answer to it.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         if self.person {
             while self.lines.try_recv().is_ok() {}
         }

@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(250);
 
 /// Whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TokenOwner {
+pub(super) enum TokenOwner {
     /// The state's own, or the first: in words, and its grants as a scope where they are told.
     Ours(String, Option<String>),
     /// Another company's or application's than the state is bound to, or than is wanted.
@@ -39,7 +39,7 @@ pub enum TokenOwner {
 ///
 /// # Errors
 /// 73, 75 or 78, as `run` would end.
-pub async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
+pub(super) async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
     spool::refuse_shared(dir).map_err(failure)?;
     if let Some((spool, guard)) = open(dir).await? {
         let address = crm.as_str().to_owned();
@@ -67,7 +67,7 @@ pub async fn prepare(dir: &Path, crm: &Address) -> Result<(), Failure> {
 ///
 /// # Errors
 /// The state folder's.
-pub async fn whose(
+pub(super) async fn whose(
     dir: &Path,
     setup: Setup,
     new: &Connection,

@@ -81,7 +81,7 @@ impl CallsFormat {
 ///
 /// # Errors
 /// 64 for a date or number that is none, 69 without daemon and state.
-pub async fn run(
+pub(crate) async fn run(
     calls: ListCalls,
     at: &Asking,
     shutdown: impl Future<Output = ()>,

@@ -1,7 +1,7 @@
 //! One question to the daemon, or to the spool where no daemon runs, and its answers.
 
 use crate::config::command::Asking;
-use crate::control::desk::CommandHandler;
+use crate::control::command_handler::CommandHandler;
 use crate::control::protocol::{ControlReply, ControlRequest};
 use crate::control::socket::{self, AnswerRequest, Replies};
 use crate::control::state_access::{Access, ask_or_open};
@@ -88,11 +88,11 @@ async fn find(state: &Path, ask: ControlRequest, rules: Rules) -> Result<Answere
             return Err(Failure::of(Code::of_number(error.exit_code()), error));
         }
     };
-    let desk = offline(handle, rules, state).await?;
+    let handler = offline(handle, rules, state).await?;
     let (to, replies) = mpsc::channel(64);
     let task = tokio::spawn(async move {
-        desk.answer(ask, to).await;
-        drop(desk);
+        handler.answer(ask, to).await;
+        drop(handler);
         // Blocks until the spool's thread has ended, which is soon.
         let _ = tokio::task::spawn_blocking(move || guard.close()).await;
     });
@@ -120,7 +120,7 @@ pub(super) fn nobody(state: &Path) -> Failure {
     Failure::new(Code::Unreachable, words)
 }
 
-/// A desk over the spool alone.
+/// A handler over the spool alone.
 async fn offline(spool: Handle, rules: Rules, state: &Path) -> Result<CommandHandler, Failure> {
     let zone = spool.read(|store| store.meta(open::ZONE_KEY)).await;
     let zone = zone.map_err(|error| Failure::of(Code::of_number(error.exit_code()), error))?;

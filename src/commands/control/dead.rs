@@ -18,7 +18,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// 65 when a letter was refused or is not there, 69 without daemon and state.
-pub async fn run(
+pub(crate) async fn run(
     what: Dead,
     at: &Asking,
     shutdown: impl Future<Output = ()>,

@@ -20,7 +20,7 @@ use serde_json::Value;
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
     const COLUMNS: [&str; 4] = ["phone", "calls", "lastCallAt", "trunk"];
     if csv {
         print(&csv_line(COLUMNS)?)?;
@@ -63,7 +63,7 @@ pub async fn missing(csv: bool, at: &Asking) -> Result<(), Failure> {
 ///
 /// # Errors
 /// 69 without daemon and state.
-pub async fn list(at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn list(at: &Asking) -> Result<(), Failure> {
     let show = |item: &Value, zone: &Zone| {
         if at.json {
             return json_line(item);
@@ -97,7 +97,7 @@ pub async fn list(at: &Asking) -> Result<(), Failure> {
 ///
 /// # Errors
 /// 69 without daemon, state and trunks.
-pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
+pub(crate) async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure> {
     let show = |item: &Value, _: &Zone| {
         if at.json {
             return json_line(item);
@@ -146,7 +146,7 @@ pub async fn check(phone: &str, at: &Asking, rules: Rules) -> Result<(), Failure
 ///
 /// # Errors
 /// 65 for what the CRM does not take, 69 without daemon, 77 for token or grant.
-pub async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
+pub(crate) async fn set(lead: LeadId, items: Vec<Item>, at: &Asking) -> Result<(), Failure> {
     let show = |item: &Value, _: &Zone| {
         if at.json {
             return json_line(item);

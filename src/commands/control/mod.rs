@@ -8,10 +8,10 @@
 //! | [`dead`] | the commands about letters; `watch`: letters as they come to be |
 //! | [`lead`] | the commands about leads |
 
-pub mod calls;
+pub(crate) mod calls;
 mod conversation;
-pub mod dead;
-pub mod lead;
+pub(crate) mod dead;
+pub(crate) mod lead;
 mod watch;
 
 use crate::commands::explain::kept::Kept;
@@ -33,7 +33,7 @@ use std::io::IsTerminal;
 ///
 /// # Errors
 /// 69 without daemon and state; with `exit_code` 1 and 2, by the verdict.
-pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
+pub(crate) async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
     let colour = std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     let mut verdict = Verdict::Well;
     let show = |item: &Value, zone: &Zone| {
@@ -67,7 +67,7 @@ pub async fn status(at: &Asking, exit_code: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// 69 without daemon and state, 65 when no call has the id.
-pub async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
+pub(crate) async fn kept_call(explain: &Explain, paint: Paint) -> Result<(), Failure> {
     let config = &explain.config;
     let state = config
         .state

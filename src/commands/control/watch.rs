@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// 69 without daemon and state, or when the daemon cannot be spoken to.
-pub async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
+pub(super) async fn watch(at: &Asking, width: usize) -> Result<(), Failure> {
     let mut told = false;
     loop {
         let asked = socket::ask(&at.state, &ControlRequest::Watch).await;

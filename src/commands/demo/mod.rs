@@ -7,7 +7,7 @@
 //! | [`view`] | what is shown |
 //! | [`run`] | the course of it |
 
-pub mod pbx;
-pub mod recording;
-pub mod run;
-pub mod view;
+pub(crate) mod pbx;
+pub(crate) mod recording;
+pub(crate) mod run;
+pub(crate) mod view;

@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::{Error, Message};
 ///
 /// # Errors
 /// When the client breaks the line.
-pub async fn serve(listener: TcpListener, end_now: i64) -> Result<(), Error> {
+pub(crate) async fn serve(listener: TcpListener, end_now: i64) -> Result<(), Error> {
     let (stream, _) = listener.accept().await?;
     play(stream, recording::schedule(end_now)).await
 }

@@ -1,7 +1,7 @@
 //! The recorded calls built into the binary, moved in time.
 
 /// Recorded frames of an Asterisk 22 as AMI JSON, one a line.
-pub struct Recording {
+pub(crate) struct Recording {
     /// Its story, in a few words.
     pub story: &'static str,
     frames: &'static str,
@@ -17,7 +17,7 @@ macro_rules! recordings {
 }
 
 /// What the demo plays.
-pub const RECORDINGS: &[Recording] = recordings! {
+pub(crate) const RECORDINGS: &[Recording] = recordings! {
     "inbound_answered": "a customer calls, 101 answers",
     "blind_transfer": "101 transfers the customer to 102",
     "inbound_no_answer": "a missed call",
@@ -30,7 +30,7 @@ pub const RECORDINGS: &[Recording] = recordings! {
 
 /// A frame and when it is told, in microseconds after the recording's first one.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TimedFrame {
+pub(crate) struct TimedFrame {
     /// Microseconds after the first frame.
     pub after_micros: i64,
     /// The frame's text.
@@ -72,7 +72,7 @@ fn timestamp(frame: &str) -> Option<i64> {
 impl Recording {
     /// The frames with their times moved so that the first is told at `begin` (whole seconds
     /// since the epoch).
-    pub fn moved_to(&self, begin: i64) -> Vec<TimedFrame> {
+    pub(crate) fn moved_to(&self, begin: i64) -> Vec<TimedFrame> {
         let Some(first) = self.frames.lines().find_map(timestamp) else {
             return Vec::new();
         };
@@ -89,7 +89,7 @@ impl Recording {
     }
 
     /// Seconds from the first frame to the last, rounded up.
-    pub fn seconds(&self) -> i64 {
+    pub(crate) fn seconds(&self) -> i64 {
         let mut times = self.frames.lines().filter_map(timestamp);
         let first = times.next().unwrap_or(0);
         (times.max().unwrap_or(first) - first + 999_999).div_euclid(1_000_000)
@@ -98,7 +98,7 @@ impl Recording {
 
 /// All recordings side by side, ordered by time; they all end by `end` (seconds since the epoch).
 /// Unique ids stay apart: each recording keeps its own counters and moves by its own span.
-pub fn schedule(end: i64) -> Vec<TimedFrame> {
+pub(crate) fn schedule(end: i64) -> Vec<TimedFrame> {
     let longest = RECORDINGS.iter().map(Recording::seconds).max().unwrap_or(0);
     let mut all: Vec<TimedFrame> = RECORDINGS
         .iter()

@@ -64,7 +64,7 @@ impl Drop for Scratch {
 ///
 /// # Errors
 /// 1 when the books do not balance or not everything settled in time.
-pub async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
+pub(crate) async fn run(demo: Demo, shutdown: impl Future<Output = ()>) -> Result<(), Failure> {
     let scratch = Scratch::make()?;
     let failed = |error: std::io::Error| Failure::of(Code::Failed, error);
     let listener = TcpListener::bind("127.0.0.1:0").await.map_err(failed)?;

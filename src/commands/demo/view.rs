@@ -11,7 +11,7 @@ use std::fmt::Write as _;
 
 /// How to show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub(crate) enum Form {
     /// A table drawn anew, with colour.
     Live {
         /// The terminal's width.
@@ -24,7 +24,7 @@ pub enum Form {
 }
 
 /// Remembers what was shown.
-pub struct View {
+pub(crate) struct View {
     form: Form,
     shown: BTreeMap<RowId, State>,
     lines_drawn: usize,
@@ -36,7 +36,7 @@ fn line_of(row: &Row) -> OneLine {
 
 impl View {
     /// Nothing shown yet.
-    pub const fn new(form: Form) -> Self {
+    pub(crate) const fn new(form: Form) -> Self {
         Self {
             form,
             shown: BTreeMap::new(),
@@ -48,7 +48,7 @@ impl View {
     ///
     /// # Errors
     /// When stdout is broken.
-    pub fn say(&self, words: &str) -> Result<(), Failure> {
+    pub(crate) fn say(&self, words: &str) -> Result<(), Failure> {
         match self.form {
             Form::Live { .. } | Form::Plain => print(format!("{words}\n").as_bytes()),
             Form::Json => print(format!("{}\n", json!({ "say": words })).as_bytes()),
@@ -59,7 +59,7 @@ impl View {
     ///
     /// # Errors
     /// When stdout is broken.
-    pub fn update(&mut self, rows: &[Row], status: &Status, left_sec: i64) -> Result<(), Failure> {
+    pub(crate) fn update(&mut self, rows: &[Row], status: &Status, left_sec: i64) -> Result<(), Failure> {
         match self.form {
             Form::Live { width } => self.draw(rows, status, left_sec, width),
             Form::Plain | Form::Json => self.tell(rows),

@@ -10,7 +10,7 @@ use callbridge_model::safe::safe;
 use callbridge_model::{Judged, TypedNumber};
 
 /// A uuid's beginning is at least so long, so that few calls share it.
-pub const PREFIX_MIN: usize = 4;
+pub(crate) const PREFIX_MIN: usize = 4;
 /// Calls that are named when several may be meant.
 const NAMED_MAX: usize = 20;
 /// Calls of one id that are kept: several PBXs, or several customers in one conference.
@@ -35,7 +35,7 @@ enum IdMatch {
 
 /// Looks at one call after the other, and keeps those that are meant.
 #[derive(Debug)]
-pub struct Choice {
+pub(crate) struct Choice {
     wanted: Option<String>,
     number: Option<TypedNumber>,
     /// Calls of the number, newest first.
@@ -48,7 +48,7 @@ pub struct Choice {
 
 /// The calls that are meant, and those that share the number of the one.
 #[derive(Debug)]
-pub struct Chosen {
+pub(crate) struct Chosen {
     /// Several only where all of them have the very id.
     pub calls: Vec<(PbxCall, Judged)>,
     /// Newest first.
@@ -57,7 +57,7 @@ pub struct Chosen {
 
 impl Choice {
     /// Of this id, or of this number as it is typed; of the only call there is, for `None`.
-    pub fn new(wanted: Option<&str>, number: Option<TypedNumber>) -> Self {
+    pub(crate) fn new(wanted: Option<&str>, number: Option<TypedNumber>) -> Self {
         Self {
             wanted: wanted.map(str::to_owned),
             number,
@@ -70,7 +70,7 @@ impl Choice {
     }
 
     /// Looks at a call.
-    pub fn offer(&mut self, heard: PbxCall, judged: Judged) {
+    pub(crate) fn offer(&mut self, heard: PbxCall, judged: Judged) {
         let fit = match &self.wanted {
             Some(id) => fit(id, &heard.call, &judged).max(self.fits_number(&judged)),
             None => Some(IdMatch::Any),
@@ -125,7 +125,7 @@ impl Choice {
     ///
     /// # Errors
     /// 1 when there is none, or when several may be meant and are not the same.
-    pub fn made(mut self, place: &str) -> Result<Chosen, Failure> {
+    pub(crate) fn made(mut self, place: &str) -> Result<Chosen, Failure> {
         let failed = |words: String| Err(Failure::new(Code::Failed, words));
         let sure = self.best >= Some(IdMatch::Channel);
         if self.kept.is_empty() {

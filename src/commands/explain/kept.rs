@@ -13,7 +13,7 @@ use serde::Deserialize;
 /// What the daemon, or the spool, answers to [`crate::control::ControlRequest::Call`].
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Kept {
+pub(crate) struct Kept {
     record: CallRecord,
     call: FinishedCall,
     reason: Option<Reason>,
@@ -29,7 +29,7 @@ impl Kept {
     ///
     /// # Errors
     /// When it is another shape than this version's.
-    pub fn read(item: serde_json::Value) -> Result<Self, serde_json::Error> {
+    pub(crate) fn read(item: serde_json::Value) -> Result<Self, serde_json::Error> {
         serde_json::from_value(item)
     }
 
@@ -37,7 +37,7 @@ impl Kept {
     ///
     /// # Errors
     /// When the picture cannot be drawn or written.
-    pub fn show(
+    pub(crate) fn show(
         self,
         explain: &Explain,
         zone: &Zone,

@@ -7,9 +7,9 @@
 //! | [`reading`] | bytes to finished calls, by the recording's own time |
 //! | `summary` | what was read, for stderr |
 
-pub mod choice;
-pub mod kept;
-pub mod reading;
+pub(crate) mod choice;
+pub(crate) mod kept;
+pub(crate) mod reading;
 mod summary;
 
 use crate::config::Config;

@@ -13,7 +13,7 @@ const REPLAY: Duration = Duration::from_secs(3600);
 
 /// How a recording is read.
 #[derive(Clone, Debug)]
-pub struct Rules {
+pub(crate) struct Rules {
     /// How it is written.
     pub format: Format,
     /// The PBX that it is of.
@@ -30,7 +30,7 @@ pub struct Rules {
 
 /// What became of its messages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MessageCounts {
+pub(crate) struct MessageCounts {
     /// Events a call can depend on.
     pub read: u64,
     /// Well-formed messages no call depends on.
@@ -45,24 +45,24 @@ pub struct MessageCounts {
 
 impl MessageCounts {
     /// Something in it is written in the format.
-    pub fn is_readable(&self) -> bool {
+    pub(crate) fn is_readable(&self) -> bool {
         self.read + self.skipped > 0
     }
 
     /// Nothing in it tells of a call, and something could not be read.
-    pub fn is_doubtful(&self) -> bool {
+    pub(crate) fn is_doubtful(&self) -> bool {
         self.read == 0 && self.unreadable > 0
     }
 
     /// There was nothing in it.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         !self.is_readable() && self.unreadable == 0
     }
 }
 
 /// A call, and the PBX it was made on.
 #[derive(Clone, Debug)]
-pub struct PbxCall {
+pub(crate) struct PbxCall {
     /// `--pbx-id`, or a `server_name` below it where one recording tells of several PBXs.
     pub pbx: String,
     /// The call.
@@ -70,7 +70,7 @@ pub struct PbxCall {
 }
 
 /// A recording being read.
-pub struct Reading {
+pub(crate) struct Reading {
     rules: Rules,
     framer: Framer,
     hearing: Hearing,
@@ -88,7 +88,7 @@ struct Hearing {
 
 impl Reading {
     /// At the beginning of a recording.
-    pub fn new(rules: Rules) -> Self {
+    pub(crate) fn new(rules: Rules) -> Self {
         let settings = DecoderSettings {
             zone: rules.zone.clone(),
             cel_columns: rules.cel_columns.clone(),
@@ -109,7 +109,7 @@ impl Reading {
     }
 
     /// Room for the next piece; say with [`Reading::filled`] how much of it was used.
-    pub fn space(&mut self, bytes: usize) -> &mut [u8] {
+    pub(crate) fn space(&mut self, bytes: usize) -> &mut [u8] {
         self.framer.space(bytes)
     }
 
@@ -117,7 +117,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn filled(&mut self, bytes: usize) -> Result<Vec<PbxCall>, Conflict> {
+    pub(crate) fn filled(&mut self, bytes: usize) -> Result<Vec<PbxCall>, Conflict> {
         self.framer.filled(bytes);
         while let Some(frame) = self.framer.next() {
             self.hearing.hear(frame, &self.rules)?;
@@ -129,7 +129,7 @@ impl Reading {
     ///
     /// # Errors
     /// When two endpoints conflict.
-    pub fn finish(&mut self) -> Result<Vec<PbxCall>, Conflict> {
+    pub(crate) fn finish(&mut self) -> Result<Vec<PbxCall>, Conflict> {
         while let Some(frame) = self.framer.finish() {
             self.hearing.hear(frame, &self.rules)?;
         }
@@ -142,17 +142,17 @@ impl Reading {
     }
 
     /// What became of its messages so far.
-    pub fn counts(&self) -> MessageCounts {
+    pub(crate) fn counts(&self) -> MessageCounts {
         self.hearing.counts
     }
 
     /// The latest time that it told.
-    pub fn now(&self) -> EventTime {
+    pub(crate) fn now(&self) -> EventTime {
         self.hearing.now
     }
 
     /// Calls whose end was not told so far.
-    pub fn open_calls(&self) -> usize {
+    pub(crate) fn open_calls(&self) -> usize {
         let pbxes = self.hearing.pbxes.values();
         pbxes.map(|pbx| pbx.assembler.open_calls()).sum()
     }

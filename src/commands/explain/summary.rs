@@ -15,11 +15,11 @@ const KNOWN_MAX: usize = 4096;
 
 /// What channels were called, without their suffixes: one of these is the trunk that is missing.
 #[derive(Debug, Default)]
-pub struct Endpoints(BTreeMap<String, u64>);
+pub(super) struct Endpoints(BTreeMap<String, u64>);
 
 impl Endpoints {
     /// Counts those of a call.
-    pub fn of(&mut self, call: &FinishedCall) {
+    pub(super) fn of(&mut self, call: &FinishedCall) {
         let channels = call.timeline.iter().flat_map(|timeline| &timeline.channels);
         let real = channels.filter(|channel| channel.party != Role::Plumbing);
         for name in real.map(|channel| channel.name.as_str()) {
@@ -49,7 +49,7 @@ impl Endpoints {
 
 /// What was read.
 #[derive(Debug)]
-pub struct Summary<'a> {
+pub(super) struct Summary<'a> {
     counts: MessageCounts,
     open: usize,
     endpoints: &'a Endpoints,
@@ -58,7 +58,7 @@ pub struct Summary<'a> {
 
 impl<'a> Summary<'a> {
     /// Of a recording that was read to its end.
-    pub fn of(reading: &Reading, endpoints: &'a Endpoints, config: &Config) -> Self {
+    pub(super) fn of(reading: &Reading, endpoints: &'a Endpoints, config: &Config) -> Self {
         Self {
             counts: reading.counts(),
             open: reading.open_calls(),
@@ -68,7 +68,7 @@ impl<'a> Summary<'a> {
     }
 
     /// A line each.
-    pub fn to_text(&self) -> String {
+    pub(super) fn to_text(&self) -> String {
         let MessageCounts {
             read,
             skipped,

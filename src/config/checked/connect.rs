@@ -56,7 +56,7 @@ pub struct Connect {
 const WITHIN: Duration = Duration::from_secs(600);
 
 /// The command, or all that is wrong with its flags.
-pub fn check(
+pub(crate) fn check(
     flags: &ConnectFlags,
     environment: &Environment,
     mut faults: Faults,

@@ -14,19 +14,19 @@
 //! | `webhooks` | `--webhook-listen`, its certificate and secrets |
 
 mod catch_up;
-pub mod connect;
+pub(crate) mod connect;
 mod crm;
 mod pbx;
 mod secret_files;
 mod sources;
 mod token;
 mod trunks;
-pub mod typed;
+pub(crate) mod typed;
 mod webhooks;
 
-pub use connect::check as connect;
-pub use token::TokenFrom;
-pub use typed::{FlagContext, Purpose, logging, state_folder};
+pub(crate) use connect::check as connect;
+pub(crate) use token::TokenFrom;
+pub(crate) use typed::{FlagContext, Purpose, logging, state_folder};
 
 use crate::log::Logging;
 use callbridge_asterisk::Columns;

@@ -188,7 +188,7 @@ fn date(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> Option<Even
 }
 
 /// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
-pub fn state_folder(flag: Option<&str>, environment: &Environment) -> Result<PathBuf, String> {
+pub(crate) fn state_folder(flag: Option<&str>, environment: &Environment) -> Result<PathBuf, String> {
     match flag {
         Some("") => return Err("is empty: give a folder".to_owned()),
         Some(flag) => return Ok(PathBuf::from(flag)),
@@ -231,7 +231,7 @@ fn dead_letters(
 }
 
 /// The flags about logs, checked.
-pub fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
+pub(crate) fn logging(flags: &LogFlags, faults: &mut Faults) -> Logging {
     let level = flags
         .log
         .as_deref()

@@ -3,7 +3,7 @@
 use clap::Args;
 
 /// How it is used.
-pub const EXAMPLES: &str = "\
+pub(crate) const EXAMPLES: &str = "\
 Examples:
   callbridge calls --today
   callbridge calls --from 2026-11-18 --to 2026-11-20 --phone '90 111 00 01'
@@ -12,7 +12,7 @@ Examples:
 
 /// `calls`
 #[derive(Args, Clone, Debug, Default)]
-pub struct CallsFlags {
+pub(crate) struct CallsFlags {
     /// Those that began today, in the zone of the PBX
     #[arg(long)]
     pub today: bool,

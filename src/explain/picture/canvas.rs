@@ -5,19 +5,19 @@ use std::fmt::Write as _;
 
 /// The elements so far.
 #[derive(Debug, Default)]
-pub struct Canvas {
+pub(super) struct Canvas {
     out: String,
 }
 
 impl Canvas {
     /// An element without children: `rect` with `class="stay" x="1"…`.
-    pub fn element(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
+    pub(super) fn element(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
         self.open(name, class, numbers);
         self.out.insert(self.out.len() - 2, '/');
     }
 
     /// Opens an element; [`Canvas::close`] closes it.
-    pub fn open(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
+    pub(super) fn open(&mut self, name: &str, class: &str, numbers: &[(&str, f64)]) {
         let _ = write!(self.out, "<{name}");
         if !class.is_empty() {
             let _ = write!(self.out, " class=\"{class}\"");
@@ -29,12 +29,12 @@ impl Canvas {
     }
 
     /// Closes an element.
-    pub fn close(&mut self, name: &str) {
+    pub(super) fn close(&mut self, name: &str) {
         let _ = writeln!(self.out, "</{name}>");
     }
 
     /// A path of straight lines.
-    pub fn path(&mut self, class: &str, data: &[(char, f64, f64)]) {
+    pub(super) fn path(&mut self, class: &str, data: &[(char, f64, f64)]) {
         let steps = data.iter();
         let steps = steps.map(|(step, x, y)| format!("{step}{} {}", tenth(*x), tenth(*y)));
         let data = steps.collect::<Vec<_>>().join("");
@@ -42,12 +42,12 @@ impl Canvas {
     }
 
     /// What a pointer that rests on the element before shows.
-    pub fn title(&mut self, text: &str) {
+    pub(super) fn title(&mut self, text: &str) {
         let _ = writeln!(self.out, "<title>{}</title>", escaped(text));
     }
 
     /// A line of text that begins at `x`, or ends or has its middle there by its class.
-    pub fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
+    pub(super) fn text(&mut self, class: &str, x: f64, y: f64, text: &str) {
         let (x, y, text) = (tenth(x), tenth(y), escaped(text));
         let _ = writeln!(
             self.out,
@@ -56,7 +56,7 @@ impl Canvas {
     }
 
     /// The whole file.
-    pub fn file(self, width: f64, height: f64, title: &str, style: &str) -> String {
+    pub(super) fn file(self, width: f64, height: f64, title: &str, style: &str) -> String {
         let (width, height, title) = (tenth(width), tenth(height), escaped(title));
         format!(
             "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \

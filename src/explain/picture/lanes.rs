@@ -21,7 +21,7 @@ const COLOURS: u16 = 8;
 const NAME_MAX: usize = 38;
 
 /// All lanes, one below the other.
-pub struct Lanes<'a> {
+pub(super) struct Lanes<'a> {
     timeline: &'a Timeline,
     scale: &'a Scale,
     top: f64,
@@ -29,7 +29,7 @@ pub struct Lanes<'a> {
 }
 
 impl<'a> Lanes<'a> {
-    pub fn new(timeline: &'a Timeline, scale: &'a Scale, top: f64) -> Self {
+    pub(super) fn new(timeline: &'a Timeline, scale: &'a Scale, top: f64) -> Self {
         let many = timeline.channels.len() > MANY;
         let height = if many { HEIGHTS.1 } else { HEIGHTS.0 };
         Self {
@@ -41,7 +41,7 @@ impl<'a> Lanes<'a> {
     }
 
     /// Below the last lane.
-    pub fn bottom(&self) -> f64 {
+    pub(super) fn bottom(&self) -> f64 {
         self.top + self.height * self.timeline.channels.len() as f64
     }
 
@@ -56,7 +56,7 @@ impl<'a> Lanes<'a> {
     }
 
     /// Every other lane's ground, beneath everything.
-    pub fn bands(&self, canvas: &mut Canvas) {
+    pub(super) fn bands(&self, canvas: &mut Canvas) {
         for lane in (0..self.timeline.channels.len()).step_by(2) {
             let (y, height) = (self.y(lane) - self.height / 2.0, self.height);
             let band = [
@@ -70,7 +70,7 @@ impl<'a> Lanes<'a> {
     }
 
     /// All of them.
-    pub fn draw(&self, canvas: &mut Canvas, times: &Times) {
+    pub(super) fn draw(&self, canvas: &mut Canvas, times: &Times) {
         self.talk(canvas, times);
         for (lane, channel) in self.timeline.channels.iter().enumerate() {
             canvas.open("g", "lane", &[]);

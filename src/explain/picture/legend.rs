@@ -20,7 +20,7 @@ enum Sign {
 }
 
 /// A line of signs.
-pub fn draw(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
+pub(super) fn draw(canvas: &mut Canvas, y: f64, timeline: &Timeline) {
     let mut x = AXIS_LEFT;
     for (sign, words) in used(timeline) {
         draw_sign(canvas, sign, x, y);

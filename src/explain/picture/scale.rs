@@ -43,7 +43,7 @@ impl Stretch {
 
 /// A label of the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Tick {
+pub(super) struct Tick {
     /// Its place.
     pub x: f64,
     /// Its time.
@@ -52,7 +52,7 @@ pub struct Tick {
 
 /// A stretch that was cut short.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cut {
+pub(super) struct Cut {
     /// Its middle.
     pub x: f64,
     /// How long it is.
@@ -61,13 +61,13 @@ pub struct Cut {
 
 /// The axis.
 #[derive(Clone, Debug)]
-pub struct Scale {
+pub(super) struct Scale {
     stretches: Vec<Stretch>,
 }
 
 impl Scale {
     /// An axis from `left` to `right` for these moments, in any order.
-    pub fn new(mut moments: Vec<EventTime>, left: f64, right: f64) -> Self {
+    pub(super) fn new(mut moments: Vec<EventTime>, left: f64, right: f64) -> Self {
         moments.sort_unstable();
         moments.dedup();
         let first = moments
@@ -124,7 +124,7 @@ impl Scale {
     }
 
     /// The place of a moment; outside the axis, its nearer end.
-    pub fn x(&self, at: EventTime) -> f64 {
+    pub(super) fn x(&self, at: EventTime) -> f64 {
         let of = |stretch: &Stretch| {
             let part = at.since(stretch.from).as_secs_f64() / stretch.seconds();
             stretch.left + part.clamp(0.0, 1.0) * (stretch.right - stretch.left)
@@ -134,7 +134,7 @@ impl Scale {
     }
 
     /// Times a round while from `origin`, with room for their labels.
-    pub fn ticks(&self, origin: EventTime) -> Vec<Tick> {
+    pub(super) fn ticks(&self, origin: EventTime) -> Vec<Tick> {
         let mut ticks: Vec<Tick> = Vec::new();
         for stretch in &self.stretches {
             let room = (stretch.right - stretch.left) / LABEL_GAP;
@@ -164,7 +164,7 @@ impl Scale {
     }
 
     /// The stretches that were cut short.
-    pub fn cuts(&self) -> impl Iterator<Item = Cut> {
+    pub(super) fn cuts(&self) -> impl Iterator<Item = Cut> {
         let cut = self.stretches.iter().filter(|stretch| stretch.cut);
         cut.map(|stretch| Cut {
             x: f64::midpoint(stretch.left, stretch.right),

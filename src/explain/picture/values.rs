@@ -11,7 +11,7 @@ const MOST: [usize; 5] = [20, 40, 26, 34, 70];
 const ROW: f64 = 21.0;
 
 /// The table; returns where it ends.
-pub fn draw(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
+pub(super) fn draw(canvas: &mut Canvas, of: &Explained<'_>, times: &Times, top: f64) -> f64 {
     let mut y = top;
     canvas.text("h3", MARGIN, y, "The values, and what decided each");
     if !of.judged.message.is_empty() {

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// What happened in a call, and which event decided which value.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Story<'a> {
+pub(super) struct Story<'a> {
     channels: Vec<Lane<'a>>,
     talk: Vec<TalkShape<'a>>,
     decided: Vec<Decided<'a>>,
@@ -72,7 +72,7 @@ struct Decided<'a> {
 
 impl<'a> Story<'a> {
     /// Of a call; `None` where no channel events told of it.
-    pub fn of(call: &'a FinishedCall) -> Option<Self> {
+    pub(super) fn of(call: &'a FinishedCall) -> Option<Self> {
         let timeline = call.timeline.as_ref()?;
         let of = |number: u16| timeline.channels.get(usize::from(number));
         let name = |number: u16| of(number).map_or("", |channel| channel.name.as_str());

@@ -3,7 +3,7 @@
 use super::change::Chance;
 use super::recording::{self, Message, Recording};
 use crate::told;
-use callbridge::config::command::{Command, CommandLine, read};
+use callbridge::{Command, CommandLine, read};
 use callbridge_asterisk::Format;
 use callbridge_model::environment::Environment;
 use serde_json::Value;
@@ -90,8 +90,7 @@ fn explained(recording: &Recording, messages: &[Message], lead: &str) -> Vec<Val
         panic!("not explain");
     };
     let (mut out, mut notes) = (Vec::new(), Vec::new());
-    callbridge::commands::explain::run(&explain, &environment, &mut out, &mut notes)
-        .expect("explained");
+    callbridge::run_explain(&explain, &environment, &mut out, &mut notes).expect("explained");
     let text = String::from_utf8(out).expect("UTF-8");
     let calls = text
         .lines()

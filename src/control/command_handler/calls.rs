@@ -138,7 +138,7 @@ impl CommandHandler {
             let news = is_news(&call, &mut under_way) && filter.takes(&call);
             news.then(|| item(call))
         };
-        self.follow(seen, page, told, TOO_MANY, line).await
+        super::follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
     }
 
     async fn follow_internal(
@@ -149,7 +149,7 @@ impl CommandHandler {
     ) -> Result<(), Stop> {
         let page = |store: &Store, seen| store.internal_since(seen).map(Some);
         let told = |call: Listed| filter.takes(&call).then(|| item(call));
-        self.follow(seen, page, told, TOO_MANY, line).await
+        super::follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
     }
 
     /// One call by an id, or the newest of a number with the ids of the others.

@@ -32,11 +32,11 @@ const TOO_MANY: &str =
     "more letters came than were read: see `callbridge dead list`, then watch again";
 
 /// Says how everything stands.
-pub type StatusOf =
+pub(crate) type StatusOf =
     Box<dyn Fn() -> Pin<Box<dyn Future<Output = Result<Status, Error>> + Send>> + Send + Sync>;
 
 /// What is needed to answer.
-pub struct CommandHandler {
+pub(crate) struct CommandHandler {
     /// The durable state.
     pub spool: Handle,
     /// The daemon's flags; without trunks when no daemon runs.
@@ -218,7 +218,7 @@ impl CommandHandler {
         line.to.send(ControlReply::Ready).await.map_err(|_| Gone)?;
         let page = |store: &Store, seen| store.letters_since(seen, WATCH_PAGE);
         let told = |letter: Letter| Some(letter.to_json());
-        self.follow(seen, page, told, TOO_MANY, line).await
+        follow::follow(&self.spool, seen, page, told, TOO_MANY, line).await
     }
 
     async fn retry(

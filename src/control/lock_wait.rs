@@ -12,20 +12,20 @@ const TRY_EVERY: Duration = Duration::from_millis(40);
 
 /// What is left of the wait.
 #[derive(Clone, Copy, Debug)]
-pub struct LockWait {
+pub(crate) struct LockWait {
     until: Instant,
 }
 
 impl LockWait {
     /// Begins to wait.
-    pub fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self {
             until: Instant::now() + WITHIN,
         }
     }
 
     /// Waits a little; false, and at once, when it has waited long enough.
-    pub async fn has_more(self) -> bool {
+    pub(crate) async fn has_more(self) -> bool {
         if Instant::now() >= self.until {
             return false;
         }
