@@ -32,7 +32,6 @@ impl Failure {
         }
     }
 
-    /// The code.
     pub fn code(&self) -> Code {
         self.code
     }

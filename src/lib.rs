@@ -25,6 +25,8 @@
 //! | [`commands`] | what each command does |
 
 #![warn(unreachable_pub)]
+// No library: what is public here is for `main` and the tests.
+#![allow(missing_docs)]
 
 pub(crate) mod build_time;
 pub(crate) mod commands;

@@ -33,7 +33,6 @@ pub enum Command {
     Status {
         /// `--exit-code`
         exit_code: bool,
-        /// Where.
         at: Asking,
     },
     /// `calls`
@@ -44,7 +43,6 @@ pub enum Command {
     LeadMissing {
         /// `--csv`
         csv: bool,
-        /// Where.
         at: Asking,
     },
     /// `lead list`
@@ -57,11 +55,8 @@ pub enum Command {
     Disconnect(PathBuf),
     /// `lead set`
     LeadSet {
-        /// The lead.
         lead: LeadId,
-        /// Its fields.
         items: Vec<Item>,
-        /// Where.
         at: Asking,
     },
     /// `sandbox`
@@ -162,7 +157,6 @@ pub struct Demo {
     pub stay: bool,
     /// `--json`
     pub json: bool,
-    /// What is logged.
     pub log: Logging,
 }
 
@@ -211,7 +205,6 @@ pub struct Asking {
 /// `calls`
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListCalls {
-    /// Which.
     pub which: CallsQuery,
     /// `--follow`
     pub follow: bool,
@@ -226,7 +219,6 @@ pub enum Dead {
     Show(Selection),
     /// `dead retry`
     Retry {
-        /// Which.
         which: Selection,
         /// `--lead`
         lead: Option<LeadId>,
@@ -241,7 +233,6 @@ pub enum Dead {
     Discard(Selection),
     /// `dead export`
     Export {
-        /// Which.
         which: Selection,
         /// CSV, or else JSON lines.
         csv: bool,
@@ -264,7 +255,6 @@ pub struct LeadCheck {
 /// What the arguments ask for.
 #[derive(Debug)]
 pub enum CommandLine {
-    /// A command.
     Command(Box<Command>),
     /// Help or the version, for stdout.
     Show(String),

@@ -4,7 +4,6 @@ use crate::config::checked::{Config, TokenFrom};
 use callbridge_model::secret_source::Place;
 use callbridge_source::url::Transport;
 
-/// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Doubt {
     /// The flag or variable.

@@ -44,7 +44,6 @@ impl Faults {
         }
     }
 
-    /// Nothing is wrong.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -7,9 +7,7 @@ use callbridge_model::secret_source::Kind;
 
 /// A heading with its pairs of a term and a sentence.
 pub(super) struct Section {
-    /// In capitals.
     pub heading: &'static str,
-    /// Before the pairs.
     pub words: &'static str,
     /// A term in bold, and what it is.
     pub pairs: Vec<(String, String)>,

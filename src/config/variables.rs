@@ -21,7 +21,6 @@ const LETTERS_APART_MAX: usize = 2;
 /// A variable that nothing here reads.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// Its name.
     pub name: String,
     /// The one that may have been meant.
     pub near: Option<String>,

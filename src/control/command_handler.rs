@@ -37,7 +37,6 @@ pub(crate) type StatusOf =
 
 /// What is needed to answer.
 pub(crate) struct CommandHandler {
-    /// The durable state.
     pub spool: Handle,
     /// The daemon's flags; without trunks when no daemon runs.
     pub rules: Rules,
@@ -49,7 +48,6 @@ pub(crate) struct CommandHandler {
     pub zone: Option<String>,
     /// `--field-list-wrapper`
     pub field_list_wrapper: Option<String>,
-    /// How everything stands.
     pub status: StatusOf,
 }
 

@@ -83,7 +83,11 @@ impl LeadSet<'_> {
     /// # Errors
     /// 65 for fields or values that the CRM does not take, 69 where it cannot be asked, 77 for the
     /// token or its grant.
-    pub(crate) async fn send(&self, lead: LeadId, items: &[Item]) -> Result<LeadWrite, LeadSetRefusal> {
+    pub(crate) async fn send(
+        &self,
+        lead: LeadId,
+        items: &[Item],
+    ) -> Result<LeadWrite, LeadSetRefusal> {
         if self.asking.is_none() {
             let words = "no daemon runs here, or it has no CRM: values go out through its budget \
                          alone; start `callbridge run`";

@@ -7,7 +7,6 @@ use tokio::time::Instant;
 
 /// So long a lock is waited for.
 const WITHIN: Duration = Duration::from_secs(4);
-/// Between two tries.
 const TRY_EVERY: Duration = Duration::from_millis(40);
 
 /// What is left of the wait.
@@ -17,7 +16,6 @@ pub(crate) struct LockWait {
 }
 
 impl LockWait {
-    /// Begins to wait.
     pub(crate) fn begin() -> Self {
         Self {
             until: Instant::now() + WITHIN,

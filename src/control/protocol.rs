@@ -8,7 +8,6 @@ use callbridge_model::{LeadId, Said};
 use callbridge_spool::State;
 use serde::{Deserialize, Serialize};
 
-/// A question.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "ask", rename_all = "snake_case")]
 pub enum ControlRequest {
@@ -16,7 +15,6 @@ pub enum ControlRequest {
     Status,
     /// `dead list`, `show`, `export`: an item a letter, oldest first, parked ones included.
     Letters {
-        /// Which.
         which: Selection,
         /// With all the bytes kept of unreadable ones, not the first of them alone.
         #[serde(default)]
@@ -27,7 +25,6 @@ pub enum ControlRequest {
     Watch,
     /// `dead retry`: an item a letter, with what became of it.
     Retry {
-        /// Which.
         which: Selection,
         /// Another lead than the rules give.
         lead: Option<LeadId>,
@@ -40,21 +37,13 @@ pub enum ControlRequest {
         dry_run: bool,
     },
     /// `dead discard`: an item a letter, with what became of it.
-    Discard {
-        /// Which.
-        which: Selection,
-    },
+    Discard { which: Selection },
     /// `lead missing`: an item a number that called and has no lead.
     LeadMissing,
     /// `lead list`: an item a number of the directory that a living lead has.
     LeadList,
     /// `lead set`: an item when the CRM has taken the values, and one when they are written.
-    LeadSet {
-        /// The lead.
-        lead: LeadId,
-        /// Its fields.
-        items: Vec<Item>,
-    },
+    LeadSet { lead: LeadId, items: Vec<Item> },
     /// `lead check`: an item a trunk, with what the number maps to there and why.
     LeadCheck {
         /// As a person writes it.
@@ -68,16 +57,13 @@ pub enum ControlRequest {
     /// `calls`: an item a call, oldest first; with `follow` then [`ControlReply::Ready`], and an item a
     /// call that comes to be or ends, until the line is closed.
     Calls {
-        /// Which.
         which: CallsQuery,
         /// Those that are kept already; without it `follow` begins with the daemon's start.
         past: bool,
-        /// Those that come.
         follow: bool,
     },
 }
 
-/// Which calls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallsQuery {
     /// Of the day that it is in the PBX's zone.
@@ -88,9 +74,7 @@ pub struct CallsQuery {
     pub to: Option<String>,
     /// With this number, as a person types it.
     pub phone: Option<String>,
-    /// On this trunk.
     pub trunk: Option<String>,
-    /// Standing so.
     pub state: Option<State>,
     /// Those between extensions, in place of the customers'.
     pub internal: bool,
@@ -108,7 +92,6 @@ pub enum ControlReply {
     Ready,
     /// One thing asked for.
     Item(serde_json::Value),
-    /// All was said.
     End {
         /// How many items it was about.
         count: u64,

@@ -10,7 +10,6 @@ use callbridge_spool::{Error, Handle};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Between two looks.
 const EVERY: Duration = Duration::from_secs(2);
 
 /// What was told last.

@@ -78,7 +78,6 @@ const ERRANDS_LAST: Duration = Duration::from_secs(60);
 /// Between two looks whether all is settled (`--until-idle`).
 const IDLE_EVERY: Duration = Duration::from_millis(100);
 
-/// A running sidecar.
 pub(crate) struct Daemon {
     observer: Arc<Observer>,
     stop: watch::Sender<bool>,

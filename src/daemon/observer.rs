@@ -33,7 +33,6 @@ pub(crate) struct SourceViews {
 /// The ends of everything that can be looked at.
 #[derive(Clone, Debug)]
 pub(crate) struct Observer {
-    /// The durable state.
     pub spool: Handle,
     /// Where calls come from.
     pub sources: SourceViews,
@@ -51,7 +50,6 @@ pub(crate) struct Observer {
     pub employees: watch::Receiver<Option<Employees>>,
     /// The loops that have to turn.
     pub vitals: Vec<Vital>,
-    /// The state folder.
     pub state: String,
     /// The command that tries what the daemon was given.
     pub check_command: Option<String>,

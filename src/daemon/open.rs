@@ -33,11 +33,9 @@ use std::time::Duration;
 const LEADS_EVERY: Duration = Duration::from_secs(60);
 const LEADS_EVERY_BESIDE_WEBHOOKS: Duration = Duration::from_secs(15 * 60);
 
-/// The state, opened.
 pub(crate) struct Opened {
     /// The way to the spool's thread.
     pub spool: Handle,
-    /// Ends that thread.
     pub guard: Guard,
     /// Finished calls, looked up.
     pub memory: Memory,

@@ -22,7 +22,6 @@ use tokio::task::JoinSet;
 
 /// The ways to the sender.
 pub(crate) struct Outward {
-    /// What it shows.
     pub shown: watch::Receiver<SenderStatus>,
     /// Asks something of the CRM; without a CRM nobody answers.
     pub asking: Asking,

@@ -27,7 +27,6 @@ impl RightsReport {
         }
     }
 
-    /// Says it.
     pub(crate) fn announce(&self) {
         if let Some(owner) = privilege::became() {
             tracing::info!(

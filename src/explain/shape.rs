@@ -18,12 +18,10 @@ pub(crate) struct Other {
     pub linkedid: String,
     /// `None` for what is not journaled.
     pub uuid: Option<CallUuid>,
-    /// When it began.
     pub started_at: EpochSeconds,
 }
 
 impl Other {
-    /// This call.
     pub(crate) fn of(record: &CallRecord) -> Self {
         Self {
             linkedid: record.linkedid.clone(),

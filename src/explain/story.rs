@@ -28,7 +28,6 @@ impl Times {
         Self { zone, from }
     }
 
-    /// The call's beginning.
     pub(crate) fn beginning(&self) -> EventTime {
         self.from
     }

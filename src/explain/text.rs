@@ -13,7 +13,6 @@ use std::fmt::Write as _;
 /// How it is painted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Paint {
-    /// With colours.
     pub colour: bool,
 }
 
@@ -27,7 +26,6 @@ impl Paint {
         }
     }
 
-    /// Of less weight.
     pub(crate) fn dim(self, text: &str) -> String {
         if text.trim().is_empty() {
             text.to_owned()
@@ -41,11 +39,9 @@ impl Paint {
 pub(crate) struct ValueRow {
     /// As in `explain --json`.
     pub name: &'static str,
-    /// Itself.
     pub value: String,
     /// The event that decided it: when, and on which channel.
     pub by: Option<(EventTime, String)>,
-    /// Why, in words.
     pub words: String,
 }
 
@@ -64,7 +60,6 @@ impl ValueRow {
 /// How much is told of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
-    /// Its values.
     Values,
     /// What happened, then its values.
     Story,

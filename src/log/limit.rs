@@ -29,7 +29,6 @@ pub(super) struct LeftOut {
     pub level: Level,
     /// The words of the first of them.
     pub words: String,
-    /// How many.
     pub lines: u64,
 }
 
@@ -103,7 +102,6 @@ struct LimiterState {
 
 struct SummaryLine {
     counts: RepeatCounts<Identifier>,
-    /// The thread lives.
     telling: bool,
 }
 

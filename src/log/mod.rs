@@ -19,7 +19,6 @@ use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 use writer::{LogWriter, Stderr};
 
-/// What is logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Logging {
     /// `--log`

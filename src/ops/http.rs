@@ -15,12 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 
-/// The flag.
 const NAME: &str = "--listen";
 /// Prometheus, a load balancer and some people with `curl`.
 pub(crate) const CONNECTIONS_MAX: usize = 32;
 
-/// What is answered.
 const PATHS: [&str; 3] = ["/healthz", READYZ, METRICS];
 const READYZ: &str = "/readyz";
 const METRICS: &str = "/metrics";

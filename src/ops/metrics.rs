@@ -151,7 +151,6 @@ fn label(reason: &str) -> ReasonLabels {
 type Gauges<L> = Family<L, Gauge>;
 type Counters<L> = Family<L, Counter<u64, AtomicU64>>;
 
-/// One scrape.
 pub(crate) fn render(seen: &Observed, format: Format) -> String {
     let mut all = Registry::with_prefix("callbridge");
     calls(&mut all, seen);

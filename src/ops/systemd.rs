@@ -27,7 +27,6 @@ pub(crate) fn ready() {
     tell(Message::Ready);
 }
 
-/// The process stops.
 pub(crate) fn stopping() {
     tell(Message::Stopping);
 }

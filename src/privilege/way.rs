@@ -17,9 +17,7 @@ const LINKS_MAX: usize = 40;
 /// A user and a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Owner {
-    /// The user's number.
     pub uid: u32,
-    /// The group's.
     pub gid: u32,
 }
 

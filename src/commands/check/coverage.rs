@@ -15,29 +15,22 @@ pub(crate) enum Generation {
     Twelve,
 }
 
-/// Who tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Teller {
-    /// The manager's events.
     Ami,
     /// The log of channel events.
     Cel,
-    /// Records of calls.
     Cdr,
 }
 
-/// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// How long the customer talked with somebody.
     Talk,
-    /// Whether anybody answered.
     Answered,
     /// Who talked, and in which order.
     Employee,
-    /// Which telephones rang.
     Rang,
-    /// The customer's number.
     Number,
     /// What happened in a queue.
     Queue,
@@ -52,7 +45,6 @@ pub(crate) enum Value {
 /// How it is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum How {
-    /// As it was.
     Exact,
     /// Exact but for what stands beside it.
     Partly,
@@ -65,7 +57,6 @@ pub(crate) enum How {
 /// How one value is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cell {
-    /// How.
     pub how: How,
     /// What is to be known of that; may be empty.
     pub but: &'static str,
@@ -135,7 +126,7 @@ const UNLINKED: But = (
 );
 
 impl Generation {
-    /// All, newest first.
+    #[cfg(test)]
     pub(crate) const ALL: [Self; 3] = [Self::Twelve, Self::Eleven, Self::UpToTen];
 
     /// Of a PBX whose manager is of this version; `None` where that is no number.
@@ -150,6 +141,7 @@ impl Generation {
     }
 
     /// As people say it.
+    #[cfg(test)]
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::UpToTen => "1.8 (and up to 10)",

@@ -21,7 +21,6 @@ const LETTERS_APART_MAX: usize = 2;
 pub(crate) struct PbxEndpoints<'a> {
     /// The source that was asked.
     pub flag: &'a SourceConfig,
-    /// What it said.
     pub account: Account,
 }
 

@@ -13,23 +13,19 @@ pub(crate) struct Extra {
     pub text: String,
 }
 
-/// What was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
     /// What was looked at: `source ami://…`, `token`.
     pub name: String,
-    /// What is there.
     pub what: String,
     /// What to do; empty when nothing.
     pub todo: String,
     /// The exit code it asks for; `None` when it is well.
     pub fault: Option<Code>,
-    /// More than words.
     pub extra: Option<Box<Extra>>,
 }
 
 impl Finding {
-    /// All well.
     pub(crate) fn well(name: impl Into<String>, what: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -40,7 +36,6 @@ impl Finding {
         }
     }
 
-    /// Well, with advice.
     pub(crate) fn advice(
         name: impl Into<String>,
         what: impl Into<String>,
@@ -55,7 +50,6 @@ impl Finding {
         }
     }
 
-    /// A fault.
     pub(crate) fn fault(
         code: Code,
         name: impl Into<String>,

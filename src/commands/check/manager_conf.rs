@@ -9,7 +9,6 @@ const PLACES: [&str; 2] = [
     "/etc/asterisk/manager.conf",
     "/usr/local/etc/asterisk/manager.conf",
 ];
-/// Files below files.
 const DEPTH_MAX: usize = 8;
 /// More than any such file has.
 const BYTES_MAX: u64 = 1 << 20;
@@ -17,7 +16,6 @@ const BYTES_MAX: u64 = 1 << 20;
 /// What it says of one account.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ManagerConf {
-    /// The file.
     pub path: PathBuf,
     /// `read`: event classes, in small letters.
     pub read: BTreeSet<String>,

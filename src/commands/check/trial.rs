@@ -28,7 +28,6 @@ impl Trial {
         Ok(Self(folder))
     }
 
-    /// The folder.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }

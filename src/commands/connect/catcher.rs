@@ -40,7 +40,6 @@ pub(crate) enum Unheard {
          --redirect-uri"
     )]
     Taken {
-        /// The address.
         address: SocketAddr,
         /// As it is registered.
         redirect: String,
@@ -48,9 +47,7 @@ pub(crate) enum Unheard {
     /// We may not, or the machine has no such address: nobody else gets it.
     #[error("cannot listen at {address}: {error}")]
     Closed {
-        /// The address.
         address: SocketAddr,
-        /// The system's words.
         error: std::io::Error,
     },
 }

@@ -24,7 +24,6 @@ const DAEMON_WITHIN: Duration = Duration::from_secs(100);
 /// Between two looks at it.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Whose it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum TokenOwner {
     /// The state's own, or the first: in words, and its grants as a scope where they are told.

@@ -23,7 +23,6 @@ use std::path::Path;
 use std::sync::{Arc, RwLock};
 use tokio::sync::mpsc;
 
-/// Who answers.
 enum AnsweredBy {
     Daemon(Replies),
     Spool {

@@ -33,7 +33,6 @@ pub(crate) const RECORDINGS: &[Recording] = recordings! {
 pub(crate) struct TimedFrame {
     /// Microseconds after the first frame.
     pub after_micros: i64,
-    /// The frame's text.
     pub text: String,
 }
 

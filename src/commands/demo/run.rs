@@ -26,7 +26,6 @@ use tokio::time::Instant;
 
 /// It ends by itself after this long at the latest.
 const ENDS_WITHIN: Duration = Duration::from_secs(55);
-/// Between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(150);
 /// Customer calls among the recordings.
 const CALLS: u64 = 7;

@@ -13,10 +13,7 @@ use std::fmt::Write as _;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     /// A table drawn anew, with colour.
-    Live {
-        /// The terminal's width.
-        width: usize,
-    },
+    Live { width: usize },
     /// A line an event, without escapes.
     Plain,
     /// A JSON line an event.
@@ -35,7 +32,6 @@ fn line_of(row: &Row) -> OneLine {
 }
 
 impl View {
-    /// Nothing shown yet.
     pub(crate) const fn new(form: Form) -> Self {
         Self {
             form,
@@ -59,7 +55,12 @@ impl View {
     ///
     /// # Errors
     /// When stdout is broken.
-    pub(crate) fn update(&mut self, rows: &[Row], status: &Status, left_sec: i64) -> Result<(), Failure> {
+    pub(crate) fn update(
+        &mut self,
+        rows: &[Row],
+        status: &Status,
+        left_sec: i64,
+    ) -> Result<(), Failure> {
         match self.form {
             Form::Live { width } => self.draw(rows, status, left_sec, width),
             Form::Plain | Form::Json => self.tell(rows),

@@ -25,7 +25,6 @@ enum IdMatch {
     Ending,
     /// Its uuid begins so.
     Beginning,
-    /// Its number.
     Number,
     /// One of its channels, or a linkedid it once had.
     Channel,
@@ -51,7 +50,6 @@ pub(crate) struct Choice {
 pub(crate) struct Chosen {
     /// Several only where all of them have the very id.
     pub calls: Vec<(PbxCall, Judged)>,
-    /// Newest first.
     pub others: Vec<Other>,
 }
 

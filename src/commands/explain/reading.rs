@@ -18,7 +18,6 @@ pub(crate) struct Rules {
     pub format: Format,
     /// The PBX that it is of.
     pub pbx: String,
-    /// The trunks.
     pub trunks: Trunks,
     /// Its calls are told apart by these (the endpoints are taken from the trunks).
     pub settings: Settings,
@@ -53,11 +52,6 @@ impl MessageCounts {
     pub(crate) fn is_doubtful(&self) -> bool {
         self.read == 0 && self.unreadable > 0
     }
-
-    /// There was nothing in it.
-    pub(crate) fn is_empty(&self) -> bool {
-        !self.is_readable() && self.unreadable == 0
-    }
 }
 
 /// A call, and the PBX it was made on.
@@ -65,7 +59,6 @@ impl MessageCounts {
 pub(crate) struct PbxCall {
     /// `--pbx-id`, or a `server_name` below it where one recording tells of several PBXs.
     pub pbx: String,
-    /// The call.
     pub call: FinishedCall,
 }
 

@@ -47,7 +47,6 @@ impl Endpoints {
     }
 }
 
-/// What was read.
 #[derive(Debug)]
 pub(super) struct Summary<'a> {
     counts: MessageCounts,
@@ -67,7 +66,6 @@ impl<'a> Summary<'a> {
         }
     }
 
-    /// A line each.
     pub(super) fn to_text(&self) -> String {
         let MessageCounts {
             read,

@@ -45,7 +45,6 @@ use std::path::PathBuf;
 use std::time::Duration;
 use url::Url;
 
-/// Checked flags.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// In the order of their flags: the first of a PBX is its primary. Catch-up files come last.
@@ -75,7 +74,6 @@ pub struct Config {
     pub listen: Option<SocketAddr>,
     /// Where dead letters are published.
     pub dead_letters: Option<DeadLetters>,
-    /// What is logged.
     pub log: Logging,
     /// `--rebind`
     pub rebind: bool,
@@ -101,7 +99,6 @@ pub struct SourceConfig {
     pub catch_up: bool,
 }
 
-/// The CRM.
 #[derive(Clone, Debug)]
 pub struct Crm {
     /// `--crm-url`
@@ -133,7 +130,6 @@ pub struct Webhooks {
     pub listen: SocketAddr,
     /// `--webhook-cert` and `--webhook-key`; `None` for plain HTTP.
     pub tls: Option<Certificate>,
-    /// The application's secrets.
     pub application: Option<Place>,
     /// `--installation-secret`: by installation.
     pub installations: BTreeMap<String, Place>,

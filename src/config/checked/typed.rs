@@ -30,13 +30,10 @@ pub enum Purpose {
 
 /// Flags with what else decides about them.
 pub struct FlagContext<'a> {
-    /// As typed.
     pub flags: Flags,
     /// What was wrong with them before their values were looked at.
     pub faults: Faults,
-    /// The environment.
     pub environment: &'a Environment,
-    /// What for.
     pub purpose: Purpose,
 }
 
@@ -188,7 +185,10 @@ fn date(text: Option<&str>, zone: &TimeZone, faults: &mut Faults) -> Option<Even
 }
 
 /// `--state`, else `$STATE_DIRECTORY`, else `~/.local/state/callbridge`.
-pub(crate) fn state_folder(flag: Option<&str>, environment: &Environment) -> Result<PathBuf, String> {
+pub(crate) fn state_folder(
+    flag: Option<&str>,
+    environment: &Environment,
+) -> Result<PathBuf, String> {
     match flag {
         Some("") => return Err("is empty: give a folder".to_owned()),
         Some(flag) => return Ok(PathBuf::from(flag)),

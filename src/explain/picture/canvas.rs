@@ -28,7 +28,6 @@ impl Canvas {
         self.out.push_str(">\n");
     }
 
-    /// Closes an element.
     pub(super) fn close(&mut self, name: &str) {
         let _ = writeln!(self.out, "</{name}>");
     }
@@ -55,7 +54,6 @@ impl Canvas {
         );
     }
 
-    /// The whole file.
     pub(super) fn file(self, width: f64, height: f64, title: &str, style: &str) -> String {
         let (width, height, title) = (tenth(width), tenth(height), escaped(title));
         format!(

@@ -11,7 +11,6 @@ use callbridge_call::timeline::{Channel, Role, Stay, Talk, Timeline, Way, What};
 const HEIGHTS: (f64, f64) = (40.0, 32.0);
 /// So many channels are many.
 const MANY: usize = 14;
-/// A bridge's bar.
 const BAR: f64 = 16.0;
 /// What is shorter is still seen.
 const LEAST: f64 = 2.5;
@@ -45,7 +44,6 @@ impl<'a> Lanes<'a> {
         self.top + self.height * self.timeline.channels.len() as f64
     }
 
-    /// A lane's middle.
     fn y(&self, lane: usize) -> f64 {
         self.top + self.height * (lane as f64 + 0.5)
     }
@@ -69,7 +67,6 @@ impl<'a> Lanes<'a> {
         }
     }
 
-    /// All of them.
     pub(super) fn draw(&self, canvas: &mut Canvas, times: &Times) {
         self.talk(canvas, times);
         for (lane, channel) in self.timeline.channels.iter().enumerate() {

@@ -7,7 +7,6 @@ use callbridge_call::timeline::{Timeline, What};
 /// A sign is as wide.
 const SIGN: f64 = 22.0;
 
-/// A sign.
 #[derive(Clone, Copy)]
 enum Sign {
     /// A line of this class.

@@ -44,22 +44,18 @@ impl Stretch {
 /// A label of the axis.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Tick {
-    /// Its place.
     pub x: f64,
-    /// Its time.
     pub at: EventTime,
 }
 
 /// A stretch that was cut short.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Cut {
-    /// Its middle.
     pub x: f64,
     /// How long it is.
     pub lasts: Duration,
 }
 
-/// The axis.
 #[derive(Clone, Debug)]
 pub(super) struct Scale {
     stretches: Vec<Stretch>,
