@@ -60,7 +60,7 @@ pub(super) fn done(core: &mut Sandbox, path: &str, body: &Value) -> String {
 
 /// The values of a lead's fields by id.
 fn fields(core: &Sandbox, lead: i64) -> Value {
-    let lead = act::find_lead(&core, 1, lead).expect("the lead");
+    let lead = act::find_lead(core, 1, lead).expect("the lead");
     json!(lead.fields)
 }
 
