@@ -2,7 +2,7 @@
 //! compared with the CRM's first (§4.4.2: wrong ones would be passed over in silence), and the
 //! outcome of the write is waited for.
 
-use callbridge_crm::Answer;
+use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::Told;
 use callbridge_leads::errand::due::Asked;
@@ -104,29 +104,29 @@ impl LeadSet<'_> {
         let body = item::body(items, self.wrapper);
         let (answer, token) = self.ask(Asked::FieldList { lead, body }).await?;
         match answer {
-            Answer::Accepted { request_id } => Ok(LeadWrite {
+            Ok(ApiReply::Accepted { request_id }) => Ok(LeadWrite {
                 lead,
                 request_id,
                 token,
                 result: "accepted",
                 notes,
             }),
-            Answer::Rejected { .. } => {
+            Err(error @ ApiError::Rejected { status: 400, .. }) => {
                 let words = format!(
-                    "the CRM refuses the values ({}); if it wants the list under a key, give the \
-                     daemon --field-list-wrapper",
-                    answer.words()
+                    "the CRM refuses the values ({error}); if it wants the list under a key, give \
+                     the daemon --field-list-wrapper"
                 );
                 Err(refusal(65, words))
             }
-            Answer::Conflict { .. } | Answer::NotFound { own: true, .. } => {
-                let words = format!(
-                    "the CRM refuses it ({}): is lead {lead} there?",
-                    answer.words()
-                );
+            Err(
+                error @ (ApiError::Rejected { status: 409, .. }
+                | ApiError::NotFound { own: true, .. }),
+            ) => {
+                let words = format!("the CRM refuses it ({error}): is lead {lead} there?");
                 Err(refusal(65, words))
             }
-            other => Err(failed(&other, "PERMISSION_OPEN_API_LEAD:SAVE")),
+            Ok(_) => Err(unfit()),
+            Err(error) => Err(failed(&error, "PERMISSION_OPEN_API_LEAD:SAVE")),
         }
     }
 
@@ -150,11 +150,11 @@ impl LeadSet<'_> {
                 token: write.token.clone(),
             };
             match self.ask(poll).await {
-                Ok((Answer::StatusSuccess, _)) => {
+                Ok((Ok(ApiReply::Status(WriteStatus::Success)), _)) => {
                     let result = "written";
                     return Ok(LeadWrite { result, ..write });
                 }
-                Ok((Answer::StatusFailed { words, errors }, _)) => {
+                Ok((Ok(ApiReply::Status(WriteStatus::Failed { words, errors })), _)) => {
                     let said = match (words.as_str(), errors.is_null()) {
                         ("", true) => String::new(),
                         (words, true) => format!(" ({words})"),
@@ -166,7 +166,7 @@ impl LeadSet<'_> {
                     );
                     return Err(refusal(65, words));
                 }
-                Ok((Answer::Forbidden { message }, _)) => {
+                Ok((Err(ApiError::Forbidden { message }), _)) => {
                     let words = format!(
                         "the CRM took the values as request {}, and does not let the token ask \
                          whether they are written (403 {message}): look in the CRM; setting them \
@@ -175,7 +175,9 @@ impl LeadSet<'_> {
                     );
                     return Err(refusal(77, words));
                 }
-                Ok((answer, _)) => last = answer.words(),
+                Ok((Ok(ApiReply::Status(WriteStatus::Pending { word })), _)) => last = word,
+                Ok((Ok(_), _)) => last = String::new(),
+                Ok((Err(error), _)) => last = error.to_string(),
                 Err(refusal) => last = refusal.words,
             }
         }
@@ -203,17 +205,18 @@ impl LeadSet<'_> {
         let (answer, _) = self.ask(Asked::CrmFields).await?;
         let now = clock::now().wall;
         let read = match &answer {
-            Answer::Told(envelope) => match catalogue::rows(envelope) {
+            Ok(ApiReply::Data(envelope)) => match catalogue::rows(envelope) {
                 Some((fields, whole)) => Catalogue::read(fields, whole, now),
                 None => Catalogue::unread("no fields in the answer".to_owned(), now),
             },
-            Answer::Forbidden { .. }
-            | Answer::NotFound { .. }
-            | Answer::WrongAddress { .. }
-            | Answer::Conflict { .. }
-            | Answer::Rejected { .. }
-            | Answer::OtherClientError { .. } => Catalogue::unread(answer.words(), now),
-            other => return Err(failed(other, "the CRM's fields (crm-field)")),
+            Err(
+                error @ (ApiError::Forbidden { .. }
+                | ApiError::NotFound { .. }
+                | ApiError::WrongAddress { .. }
+                | ApiError::Rejected { .. }),
+            ) => Catalogue::unread(error.to_string(), now),
+            Ok(_) => return Err(unfit()),
+            Err(error) => return Err(failed(error, "the CRM's fields (crm-field)")),
         };
         let told = Box::new(Told::Catalogue(read.clone()));
         self.spool
@@ -222,7 +225,7 @@ impl LeadSet<'_> {
         Ok(read)
     }
 
-    async fn ask(&self, asked: Asked) -> Result<(Answer, TokenPrint), LeadSetRefusal> {
+    async fn ask(&self, asked: Asked) -> Result<(ApiResult, TokenPrint), LeadSetRefusal> {
         let Some(asking) = self.asking else {
             return Err(refusal(69, "no daemon runs here"));
         };
@@ -264,19 +267,23 @@ fn judged(catalogue: &Catalogue, items: &[Item]) -> (Vec<String>, Vec<String>) {
     (wrong, notes)
 }
 
-/// An answer that is none.
-fn failed(answer: &Answer, needs: &str) -> LeadSetRefusal {
-    let words = answer.words();
-    match answer {
-        Answer::Forbidden { .. } => refusal(77, format!("the token lacks {needs} ({words})")),
-        Answer::Unauthorized | Answer::TokenState { .. } => {
-            refusal(77, format!("the CRM refuses the token ({words})"))
+/// An error that says nothing of the lead or its values.
+fn failed(error: &ApiError, needs: &str) -> LeadSetRefusal {
+    match error {
+        ApiError::Forbidden { .. } => refusal(77, format!("the token lacks {needs} ({error})")),
+        ApiError::TokenRefused { .. } => {
+            refusal(77, format!("the CRM refuses the token ({error})"))
         }
-        _ => refusal(
+        error => refusal(
             69,
-            format!("the CRM does not do it now: {words}; try again"),
+            format!("the CRM does not do it now: {error}; try again"),
         ),
     }
+}
+
+/// A reply to another request.
+fn unfit() -> Refusal {
+    refusal(69, "the CRM does not do it now; try again")
 }
 
 #[cfg(test)]
@@ -311,20 +318,16 @@ mod tests {
 
     #[test]
     fn the_exit_code_says_whose_fault_it_is() {
-        let code = |answer| failed(&answer, "x").code;
+        let code = |error| failed(&error, "x").code;
         let message = String::new;
-        assert_eq!(code(Answer::Forbidden { message: message() }), 77);
-        assert_eq!(code(Answer::Unauthorized), 77);
-        assert_eq!(code(Answer::TimedOut), 69);
-        let status = 500;
-        let message = message();
-        assert_eq!(
-            code(Answer::ServerError {
-                status,
-                own: true,
-                message
-            }),
-            69
-        );
+        assert_eq!(code(ApiError::Forbidden { message: message() }), 77);
+        assert_eq!(code(ApiError::UNAUTHORIZED), 77);
+        assert_eq!(code(ApiError::TimedOut), 69);
+        let server = ApiError::Server {
+            status: 500,
+            own: true,
+            message: message(),
+        };
+        assert_eq!(code(server), 69);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::strikes::Moment;
 use callbridge_call::EventTime;
-use callbridge_crm::{Answer, Endpoint};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, WriteStatus};
 use callbridge_model::Reason;
 use callbridge_model::TokenPrint;
 use callbridge_model::status::PAUSES;
@@ -122,58 +122,48 @@ impl Hardship {
 }
 
 /// The names of all answers.
-const ANSWERS: [&str; 23] = [
+const ANSWERS: [&str; 18] = [
     "accepted",
-    "accepted without id",
-    "not accepted",
     "success",
     "failed",
     "pending",
     "page",
     "token info",
-    "rejected",
-    "unauthorized",
-    "token state",
+    "data",
+    "token refused",
     "forbidden",
     "not found",
     "wrong address",
-    "conflict",
-    "other client error",
+    "rejected",
     "too many",
     "server error",
-    "broken body",
+    "unreadable",
     "timed out",
     "lost",
     "not connected, or TLS refused",
-    "told",
 ];
 
 /// The place of an answer's name.
-const fn place(answer: &Answer) -> usize {
+const fn place(answer: &ApiResult) -> usize {
     match answer {
-        Answer::Accepted { .. } => 0,
-        Answer::AcceptedWithoutId => 1,
-        Answer::NotAccepted { .. } => 2,
-        Answer::StatusSuccess => 3,
-        Answer::StatusFailed { .. } => 4,
-        Answer::StatusPending { .. } => 5,
-        Answer::Page(_) => 6,
-        Answer::TokenInfo(_) => 7,
-        Answer::Rejected { .. } => 8,
-        Answer::Unauthorized => 9,
-        Answer::TokenState { .. } => 10,
-        Answer::Forbidden { .. } => 11,
-        Answer::NotFound { .. } => 12,
-        Answer::WrongAddress { .. } => 13,
-        Answer::Conflict { .. } => 14,
-        Answer::OtherClientError { .. } => 15,
-        Answer::TooMany => 16,
-        Answer::ServerError { .. } => 17,
-        Answer::BrokenBody { .. } => 18,
-        Answer::TimedOut => 19,
-        Answer::Lost { .. } => 20,
-        Answer::NotConnected { .. } | Answer::TlsRefused { .. } => 21,
-        Answer::Told(_) => 22,
+        Ok(ApiReply::Accepted { .. }) => 0,
+        Ok(ApiReply::Status(WriteStatus::Success)) => 1,
+        Ok(ApiReply::Status(WriteStatus::Failed { .. })) => 2,
+        Ok(ApiReply::Status(WriteStatus::Pending { .. })) => 3,
+        Ok(ApiReply::Page(_)) => 4,
+        Ok(ApiReply::TokenInfo(_)) => 5,
+        Ok(ApiReply::Data(_)) => 6,
+        Err(ApiError::TokenRefused { .. }) => 7,
+        Err(ApiError::Forbidden { .. }) => 8,
+        Err(ApiError::NotFound { .. }) => 9,
+        Err(ApiError::WrongAddress { .. }) => 10,
+        Err(ApiError::Rejected { .. }) => 11,
+        Err(ApiError::TooMany) => 12,
+        Err(ApiError::Server { .. }) => 13,
+        Err(ApiError::Unreadable { .. }) => 14,
+        Err(ApiError::TimedOut) => 15,
+        Err(ApiError::Lost { .. }) => 16,
+        Err(ApiError::NotConnected { .. } | ApiError::TlsRefused { .. }) => 17,
     }
 }
 
@@ -243,7 +233,7 @@ fn steps() -> Vec<Step> {
 
 impl Path {
     /// The path of an answer.
-    pub const fn answer(endpoint: Endpoint, answer: &Answer) -> Self {
+    pub const fn answer(endpoint: Endpoint, answer: &ApiResult) -> Self {
         Self::Answer(endpoint, ANSWERS[place(answer)])
     }
 
@@ -374,10 +364,10 @@ fn no_such_verdict(endpoint: Endpoint, kind: Outcome) -> Option<&'static str> {
 
 fn no_such_answer(endpoint: Endpoint, answer: &str) -> Option<&'static str> {
     let (only, why) = match answer {
-        "accepted" | "accepted without id" => (Endpoint::Submit, "only writes give a requestId"),
+        "accepted" => (Endpoint::Submit, "only writes give a requestId"),
         "success" | "failed" | "pending" => (Endpoint::Poll, "only polls tell an outcome"),
         "page" => (Endpoint::Filter, "only sweeps give a page"),
-        "told" => return Some("only leads and fields are told so"),
+        "data" => return Some("only leads and fields are told so"),
         "token info" => (Endpoint::TokenInfo, "only token/info gives the record"),
         _ => return None,
     };

@@ -4,7 +4,7 @@ use crate::calls::Dice;
 use crate::paths::Hardship;
 use crate::world::World;
 use callbridge_call::EventTime;
-use callbridge_crm::{Address, Answer, Endpoint, Heard, Request, read};
+use callbridge_crm::{Address, ApiError, ApiResponse, Endpoint, Request, read};
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
 use callbridge_sandbox::webhook::Dispatch;
@@ -40,7 +40,7 @@ pub enum Event {
     /// A request reaches the CRM; its number.
     Arrives(u64, sandbox::Request),
     /// An answer, or the end of waiting, reaches the sender's machine.
-    Answered(u64, Heard),
+    Answered(u64, ApiResponse),
     /// The sender looks at the token file.
     Look,
     /// The CRM's dispatcher claims what is due (§6.9).
@@ -88,12 +88,16 @@ impl World {
         } = self.network;
         if refuses {
             let why = "connection refused".to_owned();
-            self.answer_at(self.truth, number, silent(Answer::NotConnected { why }));
+            self.answer_at(
+                self.truth,
+                number,
+                Err(ApiError::NotConnected { why }).into(),
+            );
         } else if mistrusted {
             let why = "the certificate has expired".to_owned();
-            self.answer_at(self.truth, number, silent(Answer::TlsRefused { why }));
+            self.answer_at(self.truth, number, Err(ApiError::TlsRefused { why }).into());
         } else if vanishes {
-            self.answer_at(until, number, silent(Answer::TimedOut));
+            self.answer_at(until, number, Err(ApiError::TimedOut).into());
         } else if broken > 0 && self.dice.chance(broken) {
             let at = self.truth.plus(self.way()).min(until);
             self.answer_at(at, number, lost());
@@ -102,7 +106,7 @@ impl World {
             let at = self.truth.plus(self.way());
             self.events
                 .insert((at, number), Event::Arrives(number, asked));
-            self.answer_at(until, number, silent(Answer::TimedOut));
+            self.answer_at(until, number, Err(ApiError::TimedOut).into());
         }
         self.witness
             .left(number, self.truth, format!("{request:?}"));
@@ -195,7 +199,7 @@ impl World {
         }
     }
 
-    fn read(&mut self, endpoint: Endpoint, mut response: Response) -> Heard {
+    fn read(&mut self, endpoint: Endpoint, mut response: Response) -> ApiResponse {
         if self.network.mangled > 0 && self.dice.chance(self.network.mangled) {
             self.met.hardship(Hardship::BodyMangled);
             mangle(&mut response, &mut self.dice);
@@ -203,10 +207,10 @@ impl World {
         read(endpoint, response.status, &response.body)
     }
 
-    fn answer_at(&mut self, at: EventTime, number: u64, heard: Heard) {
+    fn answer_at(&mut self, at: EventTime, number: u64, heard: ApiResponse) {
         // a time-out and an answer of one request may stand at one moment
         let place = match heard.answer {
-            Answer::TimedOut => u64::MAX - number,
+            Err(ApiError::TimedOut) => u64::MAX - number,
             _ => u64::MAX / 2 - number,
         };
         self.events
@@ -236,17 +240,9 @@ fn mangle(response: &mut Response, dice: &mut Dice) {
     }
 }
 
-fn lost() -> Heard {
-    silent(Answer::Lost {
-        why: "closed".to_owned(),
-    })
-}
-
-pub fn silent(answer: Answer) -> Heard {
-    Heard {
-        answer,
-        expiry: None,
-    }
+fn lost() -> ApiResponse {
+    let why = "closed".to_owned();
+    Err(ApiError::Lost { why }).into()
 }
 
 /// The bytes as the client sends them.

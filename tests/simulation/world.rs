@@ -12,7 +12,7 @@ use crate::strikes::{Moment, Trap};
 use crate::way::{Event, Network, Waits};
 use crate::witness::Witness;
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{Address, Heard};
+use callbridge_crm::{Address, ApiResponse};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_sandbox as sandbox;
@@ -63,7 +63,7 @@ pub struct World {
     pub(crate) numbered: u64,
     pub(crate) events: BTreeMap<(EventTime, u64), Event>,
     pub(crate) waits: BTreeMap<u64, Waits>,
-    pub(crate) landed: VecDeque<(u64, Heard)>,
+    pub(crate) landed: VecDeque<(u64, ApiResponse)>,
     pub(crate) unwritten: VecDeque<Vec<Op>>,
     pub(crate) trouble: bool,
     /// Calls that the intake could not store yet; their sources will tell them again.
@@ -269,7 +269,7 @@ impl World {
     }
 
     /// An answer is judged; what it means is written at the next turn.
-    fn land(&mut self, number: u64, heard: Heard) {
+    fn land(&mut self, number: u64, heard: ApiResponse) {
         let Some(waits) = self.waits.remove(&number) else {
             return; // of a life before
         };

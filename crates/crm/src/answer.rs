@@ -1,58 +1,62 @@
-//! Everything that can come back, as one enum; made from status and body by one pure function.
+//! Everything that can come back: a reply or an error; read from status and body by one pure
+//! function.
 
 use super::envelope::Envelope;
 use super::request::Endpoint;
 use callbridge_call::EpochSeconds;
 use callbridge_model::CallUuid;
 use serde_json::Value;
+use std::fmt;
 
-/// What came back. The HTTP status decides (§7.1); `message` is for people only.
+/// What an exchange came to. The HTTP status decides (§7.1); `message` is for people only.
+pub type ApiResult = Result<ApiReply, ApiError>;
+
+/// What the service told or did, as each endpoint says it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// Submit: 200 with a requestId. Accepted, not yet written (§4.5.2).
+pub enum ApiReply {
+    /// Submit and field list: accepted, not yet written (§4.5.2).
     Accepted {
         /// To poll with.
         request_id: String,
     },
-    /// Submit: 200 without a requestId.
-    AcceptedWithoutId,
-    /// Any: 200 whose envelope says `accept: false`.
-    NotAccepted {
-        /// The service's words.
-        message: String,
-    },
-    /// Poll: written.
-    StatusSuccess,
-    /// Poll: will not be written (§3.2).
-    StatusFailed {
-        /// The service's words, perhaps none.
-        words: String,
-        /// `errors[]` (§7.5) beside or inside the status, or null.
-        errors: Value,
-    },
-    /// Poll: neither yet, or a status that is not known here.
-    StatusPending {
-        /// The status.
-        word: String,
-    },
+    /// Poll: what became of an accepted write.
+    Status(WriteStatus),
     /// Filter: a page.
     Page(Page),
     /// Token/info: the token is alive (§4.3).
     TokenInfo(TokenInfo),
     /// Leads and fields: the whole envelope, whose payload is not published (§2.8).
-    Told(Value),
-    /// 400: not to be repeated unchanged (§7.7).
-    Rejected {
-        /// The service's words.
-        message: String,
-        /// `errors[]` (§7.5), or null.
+    Data(Value),
+}
+
+/// The status of an accepted write (§3.2).
+#[derive(Clone, Debug, PartialEq)]
+pub enum WriteStatus {
+    /// Written.
+    Success,
+    /// It will not be written.
+    Failed {
+        /// The service's words, perhaps none.
+        words: String,
+        /// `errors[]` (§7.5) beside or inside the status, or null.
         errors: Value,
     },
-    /// 401: no such token, or the company is blocked (§7.2). Not counted by the limit.
-    Unauthorized,
-    /// 406: as 401 (§7.3).
-    TokenState {
-        /// The service's words.
+    /// Neither yet, or a status that is not known here.
+    Pending {
+        /// The status.
+        word: String,
+    },
+}
+
+/// Why a request did not get what it asked for, told apart by what a client may do next.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ApiError {
+    /// 401, 406: no such token, or the company is blocked (§7.2, §7.3). A 401 is not counted by
+    /// the limit.
+    TokenRefused {
+        /// The HTTP status.
+        status: u16,
+        /// The service's words; none under 401.
         message: String,
     },
     /// 403: the grant is missing.
@@ -73,26 +77,19 @@ pub enum Answer {
         /// The HTTP status.
         status: u16,
     },
-    /// 409 (§7.4).
-    Conflict {
-        /// The service's words.
-        message: String,
-        /// `errors[]`, or null.
-        errors: Value,
-    },
-    /// Any other 4xx.
-    OtherClientError {
+    /// 400, 409 and any other 4xx: not to be repeated unchanged (§7.4, §7.7).
+    Rejected {
         /// The HTTP status.
         status: u16,
         /// The service's words.
         message: String,
-        /// `errors[]`, or null.
+        /// `errors[]` (§7.5), or null.
         errors: Value,
     },
     /// 429: the limit is used up.
     TooMany,
-    /// 5xx.
-    ServerError {
+    /// 5xx, or a 200 whose envelope says `accept: false`.
+    Server {
         /// The HTTP status.
         status: u16,
         /// In the service's own envelope (§2.1), and not by something in between.
@@ -100,8 +97,8 @@ pub enum Answer {
         /// The service's words, perhaps none.
         message: String,
     },
-    /// 2xx whose body cannot be read, or a status that HTTP does not have.
-    BrokenBody {
+    /// 2xx that does not hold what it should, or a status that HTTP does not have.
+    Unreadable {
         /// What is wrong with it.
         why: String,
     },
@@ -124,68 +121,64 @@ pub enum Answer {
     },
 }
 
-impl Answer {
-    /// The service did what was asked, or told it.
-    pub const fn is_good(&self) -> bool {
-        matches!(
-            self,
-            Self::Accepted { .. } | Self::StatusSuccess | Self::Told(_)
-        )
-    }
+impl ApiError {
+    /// 401, which says nothing but itself.
+    pub const UNAUTHORIZED: Self = Self::TokenRefused {
+        status: 401,
+        message: String::new(),
+    };
+}
 
-    /// What the service or the transport said; nothing where all is well.
-    pub fn words(&self) -> String {
-        let said = |status: &str, message: &str| match message {
-            "" => status.to_owned(),
-            message => format!("{status}: {message}"),
-        };
-        match self {
-            Self::Accepted { .. }
-            | Self::StatusSuccess
-            | Self::Page(_)
-            | Self::TokenInfo(_)
-            | Self::Told(_) => String::new(),
-            Self::AcceptedWithoutId => "accepted, but without a requestId".to_owned(),
-            Self::NotAccepted { message } => said("200 with accept: false", message),
-            Self::StatusFailed { words, .. } => said("FAILED", words),
-            Self::StatusPending { word } => word.clone(),
-            Self::Rejected { message, .. } => said("400", message),
-            Self::Unauthorized => "401".to_owned(),
-            Self::TokenState { message } => said("406", message),
-            Self::Forbidden { message } => said("403", message),
-            Self::NotFound { message, .. } => said("404", message),
-            Self::WrongAddress { status } => status.to_string(),
-            Self::Conflict { message, .. } => said("409", message),
-            Self::OtherClientError {
+impl fmt::Display for ApiError {
+    /// What the service or the transport said.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (status, message) = match self {
+            Self::Server {
+                status: status @ 200..=299,
+                message,
+                ..
+            } => (format!("{status} with accept: false"), message.as_str()),
+            Self::TokenRefused { status, message }
+            | Self::Rejected {
                 status, message, ..
             }
-            | Self::ServerError {
+            | Self::Server {
                 status, message, ..
-            } => said(&status.to_string(), message),
-            Self::TooMany => "429".to_owned(),
-            Self::BrokenBody { why } => why.clone(),
-            Self::TimedOut => "no answer in time".to_owned(),
-            Self::Lost { why } => format!("connection lost: {why}"),
-            Self::NotConnected { why } => format!("no connection: {why}"),
-            Self::TlsRefused { why } => format!("TLS refused: {why}"),
+            } => (status.to_string(), message.as_str()),
+            Self::WrongAddress { status } => (status.to_string(), ""),
+            Self::Forbidden { message } => ("403".to_owned(), message.as_str()),
+            Self::NotFound { message, .. } => ("404".to_owned(), message.as_str()),
+            Self::TooMany => ("429".to_owned(), ""),
+            Self::TimedOut => ("no answer in time".to_owned(), ""),
+            Self::Unreadable { why } => (why.clone(), ""),
+            Self::Lost { why } => return write!(f, "connection lost: {why}"),
+            Self::NotConnected { why } => return write!(f, "no connection: {why}"),
+            Self::TlsRefused { why } => return write!(f, "TLS refused: {why}"),
+        };
+        match message {
+            "" => f.write_str(&status),
+            message => write!(f, "{status}: {message}"),
         }
     }
 }
 
-/// An answer, and what it told besides.
+/// What came of an exchange, and what the service said besides.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Heard {
-    /// What came back.
-    pub answer: Answer,
-    /// The token ends soon (§5.5).
-    pub expiry: Option<Expiry>,
+pub struct ApiResponse {
+    /// What was asked for, or why it did not come.
+    pub answer: ApiResult,
+    /// The token ends in so many days, 0 on the last one (§5.5).
+    pub token_days_left: Option<u32>,
 }
 
-/// An expiry warning (§5.5).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Expiry {
-    /// Days left; 0 on the last day.
-    pub days: u32,
+impl From<ApiResult> for ApiResponse {
+    /// Without a warning.
+    fn from(answer: ApiResult) -> Self {
+        Self {
+            answer,
+            token_days_left: None,
+        }
+    }
 }
 
 /// A page of the call journal (§4.5, §4.7).
@@ -242,102 +235,99 @@ pub struct Grant {
     pub scope: String,
 }
 
-impl std::fmt::Display for Grant {
+impl fmt::Display for Grant {
     /// As in an OAuth scope: `PERMISSION_OPEN_API_CALL:SAVE`.
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.permission, self.scope)
     }
 }
 
 /// Reads an answer: any status, any bytes.
-pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> Heard {
+pub fn read(endpoint: Endpoint, status: u16, body: &[u8]) -> ApiResponse {
     let envelope = Envelope::read(body);
     if (200..300).contains(&status) {
         return match envelope {
             Ok(envelope) => success(endpoint, envelope),
-            Err(why) => silent(Answer::BrokenBody {
-                why: format!("status {status}, {why}"),
-            }),
+            Err(why) => Err(unreadable(format!("status {status}, {why}"))).into(),
         };
     }
-    let message = envelope
-        .as_ref()
-        .map_or_else(|_| String::new(), Envelope::explained);
-    let own = envelope.as_ref().is_ok_and(Envelope::is_own);
-    let errors = || envelope.as_ref().map_or(Value::Null, Envelope::errors);
-    silent(match status {
-        300..=399 | 405 | 415 => Answer::WrongAddress { status },
-        400 => Answer::Rejected {
-            message,
-            errors: errors(),
-        },
-        401 => Answer::Unauthorized,
-        403 => Answer::Forbidden { message },
-        404 => Answer::NotFound { own, message },
-        406 => Answer::TokenState { message },
-        408 => Answer::TimedOut,
-        409 => Answer::Conflict {
-            message,
-            errors: errors(),
-        },
-        429 => Answer::TooMany,
-        402..=499 => Answer::OtherClientError {
+    let (message, errors, own) = match &envelope {
+        Ok(envelope) => (envelope.explained(), envelope.errors(), envelope.is_own()),
+        Err(_) => (String::new(), Value::Null, false),
+    };
+    Err(match status {
+        300..=399 | 405 | 415 => ApiError::WrongAddress { status },
+        401 => ApiError::UNAUTHORIZED,
+        406 => ApiError::TokenRefused { status, message },
+        403 => ApiError::Forbidden { message },
+        404 => ApiError::NotFound { own, message },
+        408 => ApiError::TimedOut,
+        429 => ApiError::TooMany,
+        400..=499 => ApiError::Rejected {
             status,
             message,
-            errors: errors(),
+            errors,
         },
-        500..=599 => Answer::ServerError {
+        500..=599 => ApiError::Server {
             status,
             own,
             message,
         },
-        _ => Answer::BrokenBody {
-            why: format!("status {status} is not one of HTTP's"),
-        },
+        _ => unreadable(format!("status {status} is not one of HTTP's")),
     })
+    .into()
 }
 
-fn success(endpoint: Endpoint, envelope: Envelope) -> Heard {
+fn unreadable(why: impl Into<String>) -> ApiError {
+    ApiError::Unreadable { why: why.into() }
+}
+
+fn success(endpoint: Endpoint, envelope: Envelope) -> ApiResponse {
     if envelope.refused() {
-        return silent(Answer::NotAccepted {
+        return Err(ApiError::Server {
+            status: 200,
+            own: true,
             message: envelope.message(),
-        });
+        })
+        .into();
     }
-    let broken = |why: &str| Answer::BrokenBody {
-        why: why.to_owned(),
-    };
-    let expiry = envelope.expiry();
-    let answer = match endpoint {
-        Endpoint::Submit | Endpoint::FieldList => match envelope.request_id() {
-            Some(request_id) => Answer::Accepted { request_id },
-            None => Answer::AcceptedWithoutId,
-        },
-        Endpoint::Poll => match envelope.status() {
-            Some((word, _)) if word == "SUCCESS" => Answer::StatusSuccess,
-            Some((word, words)) if word == "FAILED" => Answer::StatusFailed {
-                words,
-                errors: envelope.errors_of_status(),
-            },
-            Some((word, _)) => Answer::StatusPending { word },
-            None => broken("no status in the answer"),
-        },
-        Endpoint::TokenInfo => match envelope.token_info() {
-            Some(info) => Answer::TokenInfo(info),
-            None => broken("no company in the token's record"),
-        },
-        Endpoint::Filter => match envelope.page() {
-            Some(page) => Answer::Page(page),
-            None => broken("no rows in the page"),
-        },
-        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields => Answer::Told(envelope.whole()),
-    };
-    Heard { answer, expiry }
+    ApiResponse {
+        token_days_left: envelope.token_days_left(),
+        answer: reply(endpoint, envelope).map_err(unreadable),
+    }
 }
 
-fn silent(answer: Answer) -> Heard {
-    Heard {
-        answer,
-        expiry: None,
+/// What an endpoint answers with; `Err` says what is missing.
+fn reply(endpoint: Endpoint, envelope: Envelope) -> Result<ApiReply, &'static str> {
+    match endpoint {
+        Endpoint::Submit | Endpoint::FieldList => {
+            let request_id = envelope.request_id();
+            let request_id = request_id.ok_or("accepted, but without a requestId")?;
+            Ok(ApiReply::Accepted { request_id })
+        }
+        Endpoint::Poll => {
+            let (word, words) = envelope.status().ok_or("no status in the answer")?;
+            Ok(ApiReply::Status(match word.as_str() {
+                "SUCCESS" => WriteStatus::Success,
+                "FAILED" => WriteStatus::Failed {
+                    words,
+                    errors: envelope.errors_of_status(),
+                },
+                _ => WriteStatus::Pending { word },
+            }))
+        }
+        Endpoint::TokenInfo => {
+            let info = envelope.token_info();
+            let info = info.ok_or("no company in the token's record")?;
+            Ok(ApiReply::TokenInfo(info))
+        }
+        Endpoint::Filter => {
+            let page = envelope.page().ok_or("no rows in the page")?;
+            Ok(ApiReply::Page(page))
+        }
+        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields => {
+            Ok(ApiReply::Data(envelope.whole()))
+        }
     }
 }
 

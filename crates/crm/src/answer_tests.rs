@@ -4,26 +4,26 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
-fn heard(endpoint: Endpoint, status: u16, body: Value) -> Heard {
+fn heard(endpoint: Endpoint, status: u16, body: Value) -> ApiResponse {
     read(endpoint, status, body.to_string().as_bytes())
 }
 
-fn answer(endpoint: Endpoint, status: u16, body: Value) -> Answer {
+fn answer(endpoint: Endpoint, status: u16, body: Value) -> ApiResult {
     heard(endpoint, status, body).answer
 }
 
 fn page(body: Value) -> Page {
     match answer(Endpoint::Filter, 200, body) {
-        Answer::Page(page) => page,
+        Ok(ApiReply::Page(page)) => page,
         other => panic!("no page: {other:?}"),
     }
 }
 
 #[test]
 fn a_200_with_a_request_id_is_accepted_wherever_the_id_stands() {
-    let accepted = Answer::Accepted {
+    let accepted = Ok(ApiReply::Accepted {
         request_id: "r1".to_owned(),
-    };
+    });
     for body in [
         json!({"data": null, "message": "Success", "accept": true, "requestId": "r1"}),
         json!({"data": {"requestId": "r1"}, "accept": true, "requestId": null}),
@@ -39,7 +39,9 @@ fn a_200_with_a_request_id_is_accepted_wherever_the_id_stands() {
         let body = json!({"data": null, "accept": true, "requestId": id});
         assert_eq!(
             answer(Endpoint::Submit, 200, body),
-            Answer::AcceptedWithoutId
+            Err(ApiError::Unreadable {
+                why: "accepted, but without a requestId".to_owned()
+            })
         );
     }
 }
@@ -47,9 +49,11 @@ fn a_200_with_a_request_id_is_accepted_wherever_the_id_stands() {
 #[test]
 fn accept_false_is_no_acceptance_even_under_200() {
     let body = json!({"accept": false, "message": "yo‘q", "requestId": "r1"});
-    let refused = Answer::NotAccepted {
+    let refused = Err(ApiError::Server {
+        status: 200,
+        own: true,
         message: "yo‘q".to_owned(),
-    };
+    });
     assert_eq!(answer(Endpoint::Submit, 200, body), refused);
 }
 
@@ -63,22 +67,25 @@ fn a_status_is_read_as_a_bare_word_or_out_of_an_object() {
         json!({"request": {"state": "SUCCESS"}}),
     ] {
         let body = json!({"data": data, "accept": true, "message": "Success"});
-        assert_eq!(answer(Endpoint::Poll, 200, body), Answer::StatusSuccess);
+        assert_eq!(
+            answer(Endpoint::Poll, 200, body),
+            Ok(ApiReply::Status(WriteStatus::Success))
+        );
     }
     let failed = json!({"data": {"status": "FAILED", "message": "lead not found"}});
-    let words = Answer::StatusFailed {
+    let words = Ok(ApiReply::Status(WriteStatus::Failed {
         words: "lead not found".to_owned(),
         errors: Value::Null,
-    };
+    }));
     assert_eq!(answer(Endpoint::Poll, 200, failed), words);
     assert_eq!(
         answer(Endpoint::Poll, 200, json!({"data": "QUEUED_SOMEWHERE"})),
-        Answer::StatusPending {
+        Ok(ApiReply::Status(WriteStatus::Pending {
             word: "QUEUED_SOMEWHERE".to_owned()
-        }
+        }))
     );
     let empty = answer(Endpoint::Poll, 200, json!({"data": null, "accept": true}));
-    assert!(matches!(empty, Answer::BrokenBody { .. }));
+    assert!(matches!(empty, Err(ApiError::Unreadable { .. })));
 }
 
 #[test]
@@ -90,10 +97,10 @@ fn the_errors_of_a_failed_status_are_kept_wherever_they_stand() {
         json!({"data": {"request": {"status": "FAILED", "errors": errors}}, "errors": null}),
         json!({"data": [{"status": "FAILED", "errors": errors}]}),
     ] {
-        let failed = Answer::StatusFailed {
+        let failed = Ok(ApiReply::Status(WriteStatus::Failed {
             words: String::new(),
             errors: errors.clone(),
-        };
+        }));
         assert_eq!(answer(Endpoint::Poll, 200, body.clone()), failed, "{body}");
     }
 }
@@ -136,7 +143,7 @@ fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
         "company": {"id": 12, "name": "Uy"}, "kind": "PAT", "expiresAt": 1_800_000_000,
         "expiresInDays": 40, "new": {},
         "permissions": [{"permission": "PERMISSION_OPEN_API_CALL", "scope": "SAVE"}]}});
-    let Answer::TokenInfo(info) = answer(Endpoint::TokenInfo, 200, body) else {
+    let Ok(ApiReply::TokenInfo(info)) = answer(Endpoint::TokenInfo, 200, body) else {
         panic!("no token info");
     };
     assert_eq!((info.company, info.application), (12, Some(7)));
@@ -144,13 +151,17 @@ fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
     assert!(info.may("PERMISSION_OPEN_API_CALL", "SAVE"));
     assert!(!info.may("PERMISSION_OPEN_API_CALL", "READ"));
     let nobody = answer(Endpoint::TokenInfo, 200, json!({"data": {"kind": "PAT"}}));
-    assert!(matches!(nobody, Answer::BrokenBody { .. }));
+    assert!(matches!(nobody, Err(ApiError::Unreadable { .. })));
 }
 
 #[test]
 fn what_the_service_says_of_a_refusal_beside_its_message_is_kept() {
     let message = |body| match answer(Endpoint::Submit, 400, body) {
-        Answer::Rejected { message, .. } => message,
+        Err(ApiError::Rejected {
+            status: 400,
+            message,
+            ..
+        }) => message,
         other => panic!("{other:?}"),
     };
     let parser = "Unexpected character ('}' (code 125)) at line 1";
@@ -169,9 +180,11 @@ fn what_the_service_says_of_a_refusal_beside_its_message_is_kept() {
 #[test]
 fn a_404_is_the_service_s_own_only_in_its_envelope_and_a_408_is_a_time_out() {
     let of = |body: &str| read(Endpoint::Lead, 404, body.as_bytes()).answer;
-    let not_found = |own, message: &str| Answer::NotFound {
-        own,
-        message: message.to_owned(),
+    let not_found = |own, message: &str| {
+        Err(ApiError::NotFound {
+            own,
+            message: message.to_owned(),
+        })
     };
     let own = r#"{"message": "yo'q", "accept": false, "data": null}"#;
     assert_eq!(of(own), not_found(true, "yo'q"));
@@ -184,7 +197,7 @@ fn a_404_is_the_service_s_own_only_in_its_envelope_and_a_408_is_a_time_out() {
     for endpoint in Endpoint::ALL {
         assert_eq!(
             answer(endpoint, 408, json!({"accept": false})),
-            Answer::TimedOut
+            Err(ApiError::TimedOut)
         );
     }
 }
@@ -197,56 +210,59 @@ fn every_refusal_keeps_the_service_s_words() {
     let of = |status| answer(Endpoint::Submit, status, body.clone());
     assert_eq!(
         of(400),
-        Answer::Rejected {
+        Err(ApiError::Rejected {
+            status: 400,
             message: message.clone(),
             errors: errors.clone()
-        }
+        })
     );
-    assert_eq!(of(401), Answer::Unauthorized);
+    assert_eq!(of(401), Err(ApiError::UNAUTHORIZED));
     assert_eq!(
         of(403),
-        Answer::Forbidden {
+        Err(ApiError::Forbidden {
             message: message.clone()
-        }
+        })
     );
     assert_eq!(
         of(404),
-        Answer::NotFound {
+        Err(ApiError::NotFound {
             own: true,
             message: message.clone()
-        }
+        })
     );
     assert_eq!(
         of(406),
-        Answer::TokenState {
+        Err(ApiError::TokenRefused {
+            status: 406,
             message: message.clone()
-        }
+        })
     );
     assert_eq!(
         of(409),
-        Answer::Conflict {
+        Err(ApiError::Rejected {
+            status: 409,
             message: message.clone(),
             errors: errors.clone()
-        }
+        })
     );
-    assert_eq!(of(429), Answer::TooMany);
+    assert_eq!(of(429), Err(ApiError::TooMany));
     assert_eq!(
         of(503),
-        Answer::ServerError {
+        Err(ApiError::Server {
             status: 503,
             own: true,
             message: message.clone()
-        }
+        })
     );
     for status in [301, 302, 304, 308, 405, 415] {
-        assert_eq!(of(status), Answer::WrongAddress { status });
+        assert_eq!(of(status), Err(ApiError::WrongAddress { status }));
     }
     for status in [402, 422, 451] {
-        let other = Answer::OtherClientError {
+        let other = Err(ApiError::Rejected {
             status,
             message: message.clone(),
             errors: errors.clone(),
-        };
+        });
         assert_eq!(of(status), other);
     }
 }
@@ -254,15 +270,15 @@ fn every_refusal_keeps_the_service_s_words() {
 #[test]
 fn a_proxy_s_page_under_200_is_a_broken_body() {
     let heard = read(Endpoint::Submit, 200, b"<html>welcome</html>");
-    assert!(matches!(heard.answer, Answer::BrokenBody { .. }));
+    assert!(matches!(heard.answer, Err(ApiError::Unreadable { .. })));
     let heard = read(Endpoint::Submit, 502, b"<html>bad gateway</html>");
     assert_eq!(
         heard.answer,
-        Answer::ServerError {
+        Err(ApiError::Server {
             status: 502,
             own: false,
             message: String::new()
-        }
+        })
     );
 }
 
@@ -278,7 +294,7 @@ fn a_proxy_s_json_under_503_is_not_the_service_s_own() {
         ("", false),
     ] {
         let heard = read(Endpoint::Poll, 503, body.as_bytes());
-        let is_own = matches!(heard.answer, Answer::ServerError { own: true, .. });
+        let is_own = matches!(heard.answer, Err(ApiError::Server { own: true, .. }));
         assert_eq!(is_own, own, "{body}");
     }
 }
@@ -296,11 +312,11 @@ fn an_expiry_warning_is_a_fact_beside_the_answer() {
         let heard = heard(Endpoint::Submit, 200, body);
         assert_eq!(
             heard.answer,
-            Answer::Accepted {
+            Ok(ApiReply::Accepted {
                 request_id: "r".to_owned()
-            }
+            })
         );
-        assert_eq!(heard.expiry.map(|expiry| expiry.days), days);
+        assert_eq!(heard.token_days_left, days);
     }
 }
 
@@ -320,7 +336,7 @@ fn a_status_is_found_under_other_keys_one_or_two_levels_deep_and_in_lower_case()
         let body = json!({"data": data, "accept": true, "message": "Success"});
         assert_eq!(
             answer(Endpoint::Poll, 200, body.clone()),
-            Answer::StatusSuccess,
+            Ok(ApiReply::Status(WriteStatus::Success)),
             "{body}"
         );
         let failed = body.to_string().replace("SUCCESS", "FAILED");
@@ -329,12 +345,15 @@ fn a_status_is_found_under_other_keys_one_or_two_levels_deep_and_in_lower_case()
             .replace(" Success ", "Failed");
         let failed = read(Endpoint::Poll, 200, failed.as_bytes()).answer;
         assert!(
-            matches!(failed, Answer::StatusFailed { .. }),
+            matches!(failed, Ok(ApiReply::Status(WriteStatus::Failed { .. }))),
             "{failed:?} of {body}"
         );
     }
     let beside = json!({"data": null, "status": "success", "accept": true});
-    assert_eq!(answer(Endpoint::Poll, 200, beside), Answer::StatusSuccess);
+    assert_eq!(
+        answer(Endpoint::Poll, 200, beside),
+        Ok(ApiReply::Status(WriteStatus::Success))
+    );
 }
 
 #[test]
@@ -355,14 +374,14 @@ fn a_text_for_people_or_two_words_that_differ_are_no_status() {
         let body = json!({"data": data, "accept": true, "message": "Success"});
         let answer = answer(Endpoint::Poll, 200, body.clone());
         assert!(
-            matches!(answer, Answer::BrokenBody { .. }),
+            matches!(answer, Err(ApiError::Unreadable { .. })),
             "{answer:?} of {body}"
         );
     }
     let waiting = json!({"data": {"status": "IN_PROGRESS", "message": "Success"}});
-    let pending = Answer::StatusPending {
+    let pending = Ok(ApiReply::Status(WriteStatus::Pending {
         word: "IN_PROGRESS".to_owned(),
-    };
+    }));
     assert_eq!(answer(Endpoint::Poll, 200, waiting), pending);
 }
 
@@ -435,7 +454,7 @@ fn a_page_is_read_with_its_rows_and_numbers_at_any_depth_or_without_numbers() {
     ] {
         let answer = answer(Endpoint::Filter, 200, body.clone());
         assert!(
-            matches!(answer, Answer::BrokenBody { .. }),
+            matches!(answer, Err(ApiError::Unreadable { .. })),
             "{answer:?} of {body}"
         );
     }
@@ -447,26 +466,26 @@ fn a_status_that_http_does_not_have_is_a_broken_answer_and_one_of_its_classes_is
     for status in [0, 100, 101, 199, 600, 700, 999, u16::MAX] {
         let answer = answer(Endpoint::Submit, status, body.clone());
         assert!(
-            matches!(answer, Answer::BrokenBody { .. }),
+            matches!(answer, Err(ApiError::Unreadable { .. })),
             "{status}: {answer:?}"
         );
     }
     for status in [200, 201, 202, 203, 226, 299] {
         let answer = answer(Endpoint::Submit, status, body.clone());
         assert!(
-            matches!(answer, Answer::Accepted { .. }),
+            matches!(answer, Ok(ApiReply::Accepted { .. })),
             "{status}: {answer:?}"
         );
     }
     for status in [204, 205] {
         let heard = read(Endpoint::Submit, status, b"");
         let why = format!("status {status}, the body is empty");
-        assert_eq!(heard.answer, Answer::BrokenBody { why });
+        assert_eq!(heard.answer, Err(ApiError::Unreadable { why }));
     }
     for status in [507, 520, 524, 599] {
         let answer = answer(Endpoint::Submit, status, body.clone());
         assert!(
-            matches!(answer, Answer::ServerError { .. }),
+            matches!(answer, Err(ApiError::Server { .. })),
             "{status}: {answer:?}"
         );
     }
@@ -480,15 +499,15 @@ fn a_refusal_is_a_refusal_whatever_its_body_claims() {
             let heard = heard(endpoint, status, lie.clone());
             let passes = matches!(
                 heard.answer,
-                Answer::Accepted { .. }
-                    | Answer::StatusSuccess
-                    | Answer::StatusFailed { .. }
-                    | Answer::StatusPending { .. }
-                    | Answer::TokenInfo(_)
-                    | Answer::Page(_)
+                Ok(ApiReply::Accepted { .. })
+                    | Ok(ApiReply::Status(WriteStatus::Success))
+                    | Ok(ApiReply::Status(WriteStatus::Failed { .. }))
+                    | Ok(ApiReply::Status(WriteStatus::Pending { .. }))
+                    | Ok(ApiReply::TokenInfo(_))
+                    | Ok(ApiReply::Page(_))
             );
             assert!(!passes, "{status}: {:?}", heard.answer);
-            assert_eq!(heard.expiry, None);
+            assert_eq!(heard.token_days_left, None);
         }
     }
 }
@@ -497,7 +516,12 @@ fn a_refusal_is_a_refusal_whatever_its_body_claims() {
 fn words_and_errors_of_any_size_and_kind_are_kept_within_a_bearable_length() {
     let errors: Vec<Value> = (0..1000).map(|n| json!({"field": n})).collect();
     let body = json!({"message": "ў".repeat(200_000), "errors": errors, "accept": false});
-    let Answer::Rejected { message, errors } = answer(Endpoint::Submit, 400, body) else {
+    let Err(ApiError::Rejected {
+        status: 400,
+        message,
+        errors,
+    }) = answer(Endpoint::Submit, 400, body)
+    else {
         panic!("not rejected");
     };
     assert_eq!(message.chars().count(), 1000);
@@ -509,10 +533,11 @@ fn words_and_errors_of_any_size_and_kind_are_kept_within_a_bearable_length() {
         (json!(7), "7"),
     ] {
         let body = json!({"message": message, "errors": "none"});
-        let rejected = Answer::Rejected {
+        let rejected = Err(ApiError::Rejected {
+            status: 400,
             message: words.to_owned(),
             errors: Value::Null,
-        };
+        });
         assert_eq!(answer(Endpoint::Submit, 400, body), rejected);
     }
 }
@@ -556,7 +581,9 @@ proptest! {
             let answer = read(endpoint, status, value.to_string().as_bytes()).answer;
             let passes = matches!(
                 answer,
-                Answer::Accepted { .. } | Answer::StatusSuccess | Answer::TokenInfo(_)
+                Ok(ApiReply::Accepted { .. }
+                    | ApiReply::Status(WriteStatus::Success)
+                    | ApiReply::TokenInfo(_))
             );
             prop_assert!(!passes || (200..300).contains(&status));
         }

@@ -4,7 +4,7 @@
 //! no connection is kept (hyper would resend on a dead one), no proxy is taken from the
 //! environment, and no body is read beyond its limit.
 
-use super::answer::{Answer, Heard, read};
+use super::answer::{ApiError, ApiResponse, read};
 use super::{Address, Request, failure};
 use callbridge_model::secret::{ExposeSecret, Secret};
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
@@ -110,24 +110,15 @@ impl Client {
         &self.setup.address
     }
 
-    /// One exchange. Every way in which it can end is an [`Answer`].
-    pub async fn send(&self, request: &Request, token: &Secret) -> Heard {
+    /// One exchange; every way in which it can end is in what it returns.
+    pub async fn send(&self, request: &Request, token: &Secret) -> ApiResponse {
         let http = match self.http() {
             Ok(http) => http,
-            Err(why) => {
-                return Heard {
-                    answer: Answer::NotConnected { why },
-                    expiry: None,
-                };
-            }
+            Err(why) => return Err(ApiError::NotConnected { why }).into(),
         };
-        match exchange(http, &self.setup.address, request, token).await {
-            Ok(heard) => heard,
-            Err(error) => Heard {
-                answer: failure::read(error, &self.setup),
-                expiry: None,
-            },
-        }
+        exchange(http, &self.setup.address, request, token)
+            .await
+            .unwrap_or_else(|error| Err(failure::read(error, &self.setup)).into())
     }
 
     /// A form to a path below the address, without a token: the OAuth endpoints (§4.1). Status and
@@ -171,7 +162,7 @@ async fn exchange(
     address: &Address,
     request: &Request,
     token: &Secret,
-) -> Result<Heard, reqwest::Error> {
+) -> Result<ApiResponse, reqwest::Error> {
     let endpoint = request.endpoint();
     let url = request.url(address);
     let builder = match request.body() {
@@ -183,10 +174,7 @@ async fn exchange(
     };
     let Ok(mut secret) = HeaderValue::from_str(token.expose_secret()) else {
         // no header can carry it, so no service can have issued it
-        return Ok(Heard {
-            answer: Answer::Unauthorized,
-            expiry: None,
-        });
+        return Ok(Err(ApiError::UNAUTHORIZED).into());
     };
     secret.set_sensitive(true);
     let plain = HeaderValue::from_static("identity");
@@ -238,15 +226,10 @@ fn packed(response: &reqwest::Response) -> Option<String> {
 
 /// An answer whose body is left unread. The status still says what it says; only a success is
 /// worthless without its body.
-fn unread(why: String, status: u16) -> Heard {
+fn unread(why: String, status: u16) -> ApiResponse {
     if (200..300).contains(&status) {
-        let answer = Answer::BrokenBody {
-            why: format!("status {status}, {why}"),
-        };
-        return Heard {
-            answer,
-            expiry: None,
-        };
+        let why = format!("status {status}, {why}");
+        return Err(ApiError::Unreadable { why }).into();
     }
     read(super::Endpoint::Submit, status, b"")
 }

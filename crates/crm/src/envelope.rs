@@ -1,7 +1,7 @@
 //! The common envelope (§2.1), read tolerantly: what the document does not publish is looked for
 //! where it may stand, unknown fields pass by.
 
-use super::answer::{Expiry, Grant, Page, TokenInfo};
+use super::answer::{Grant, Page, TokenInfo};
 use super::lenient;
 use callbridge_call::EpochSeconds;
 use callbridge_model::CallUuid;
@@ -218,16 +218,14 @@ impl Envelope {
     }
 
     /// §5.5: the message of a successful answer may be a warning in English.
-    pub(super) fn expiry(&self) -> Option<Expiry> {
+    pub(super) fn token_days_left(&self) -> Option<u32> {
         let message = self.0.get("message")?.as_str()?;
         let rest = message.strip_prefix("Token ")?;
         if rest.starts_with("expires today") {
-            return Some(Expiry { days: 0 });
+            return Some(0);
         }
         let days = rest.strip_prefix("will expire in ")?.split(' ').next()?;
-        Some(Expiry {
-            days: days.parse().ok()?,
-        })
+        days.parse().ok()
     }
 
     fn data(&self) -> Option<&Map<String, Value>> {

@@ -1,27 +1,27 @@
 //! Why no answer came, told apart by what it means: nothing was sent, or it may have arrived.
 
 use super::Setup;
-use super::answer::Answer;
+use super::answer::ApiError;
 use std::error::Error as StdError;
 
 /// Longest text of a transport error that is kept.
 const WORDS_MAX: usize = 300;
 
-/// The answer that a failed exchange with the service behind `way` amounts to. The URL is left out
+/// The error that a failed exchange with the service behind `way` amounts to. The URL is left out
 /// of the words: it may hold a requestId, never a secret, but it says nothing new.
-pub(super) fn read(error: reqwest::Error, way: &Setup) -> Answer {
+pub(super) fn read(error: reqwest::Error, way: &Setup) -> ApiError {
     let error = error.without_url();
     let why = words(&error);
     if let Some(tls) = chain(&error).find_map(find_tls) {
-        return Answer::TlsRefused {
+        return ApiError::TlsRefused {
             why: tls_words(tls),
         };
     }
     if error.is_timeout() && !error.is_connect() {
-        return Answer::TimedOut;
+        return ApiError::TimedOut;
     }
     if error.is_builder() {
-        return Answer::NotConnected { why };
+        return ApiError::NotConnected { why };
     }
     if error.is_connect() {
         let place = match &way.proxy {
@@ -33,34 +33,32 @@ pub(super) fn read(error: reqwest::Error, way: &Setup) -> Answer {
         } else {
             format!("{place}: {why}")
         };
-        return Answer::NotConnected { why };
+        return ApiError::NotConnected { why };
     }
     match chain(&error).find_map(|cause| cause.downcast_ref::<hyper::Error>()) {
         // an answer came, and it is none of HTTP's
-        Some(hyper) if hyper.is_parse_too_large() => Answer::BrokenBody {
+        Some(hyper) if hyper.is_parse_too_large() => ApiError::Unreadable {
             why: "the head of the answer is too large to be read".to_owned(),
         },
-        Some(hyper) if hyper.is_parse() => Answer::BrokenBody {
+        Some(hyper) if hyper.is_parse() => ApiError::Unreadable {
             why: format!(
                 "what answers at {} does not speak HTTP ({why}); see whether --crm-url has the \
                  right scheme and port",
                 way.address.place()
             ),
         },
-        Some(_) | None => Answer::Lost { why },
+        Some(_) | None => ApiError::Lost { why },
     }
 }
 
-/// What [`read`] made of a failure, in words.
-pub(super) fn words_of(answer: Answer) -> String {
-    if let Answer::NotConnected { why }
-    | Answer::TlsRefused { why }
-    | Answer::Lost { why }
-    | Answer::BrokenBody { why } = answer
-    {
-        return why;
+/// What [`read`] made of a failure, in the transport's words alone.
+pub(super) fn words_of(error: ApiError) -> String {
+    match error {
+        ApiError::NotConnected { why } | ApiError::TlsRefused { why } | ApiError::Lost { why } => {
+            why
+        }
+        other => other.to_string(),
     }
-    "no answer in time".to_owned()
 }
 
 /// The innermost cause is the one that says something.

@@ -1,8 +1,8 @@
-//! The CRM's Open API as a client sees it: requests as types, answers as one enum, and the thin
-//! shell that carries bytes between them.
+//! The CRM's Open API as a client sees it: requests as types, a reply or an error for each, and
+//! the thin shell that carries bytes between them.
 //!
 //! ```text
-//! Request ─▶ Client (one POST or GET, no redirect, no retry, capped body) ─▶ Heard { Answer }
+//! Request ─▶ Client (one POST or GET, no redirect, no retry, capped body) ─▶ ApiReply or ApiError
 //! ```
 //! Only [`client`] touches the network. Nothing here decides what is sent when: that is the
 //! sender's.
@@ -11,7 +11,7 @@
 //! |---|---|
 //! | [`address`] | where the CRM is, checked once |
 //! | [`request`] | pure: endpoints and bodies |
-//! | [`answer`] | pure: status and body to one enum; `envelope`, `lenient`: its body (§2.1) |
+//! | [`answer`] | pure: a reply or an error of an answer; `envelope`, `lenient`: its body (§2.1) |
 //! | [`client`] | the shell: one request out, its answer back |
 //! | [`failure`] | why no answer came: nothing was sent, or it may have arrived |
 
@@ -24,6 +24,8 @@ pub mod lenient;
 pub mod request;
 
 pub use address::{Address, AddressError};
-pub use answer::{Answer, Expiry, Grant, Heard, Page, TokenInfo, read};
+pub use answer::{
+    ApiError, ApiReply, ApiResponse, ApiResult, Grant, Page, TokenInfo, WriteStatus, read,
+};
 pub use client::{Client, Setup, Unheard};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

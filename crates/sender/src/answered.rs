@@ -11,7 +11,7 @@ use super::plan::Task;
 use super::schedule::next_poll;
 use super::tokens::Standing;
 use super::verdict::{Bar, Fault, Halt, Verdict, judge};
-use callbridge_crm::{Answer, Endpoint, Heard, Page, TokenInfo};
+use callbridge_crm::{ApiError, ApiResponse, ApiResult, Endpoint, Page, TokenInfo};
 use callbridge_leads::errand;
 use callbridge_leads::errand::due::Errand;
 use callbridge_model::Reason;
@@ -45,27 +45,27 @@ pub struct Answered {
     /// What a sweep told of the calls it was about.
     pub swept: Vec<(Unconfirmed, Step)>,
     /// The errand, and its answer for whoever asked for it, with the token that it was asked with.
-    pub errand: Option<(Errand, Answer, TokenPrint)>,
+    pub errand: Option<(Errand, ApiResult, TokenPrint)>,
 }
 
 impl Core {
     /// Judges the answer to the request of a slot. `None` when no request is under way there.
-    pub fn answered(&mut self, now: Now, slot: u32, heard: Heard) -> Option<Answered> {
+    pub fn answered(&mut self, now: Now, slot: u32, response: ApiResponse) -> Option<Answered> {
         let flight = self.flights.remove(slot)?;
         let mut ops = Vec::new();
-        ops.extend(self.budget.answered(now, slot, &flight, &heard.answer));
-        if let Some(expiry) = heard.expiry {
-            self.tokens.warned(expiry.days);
+        ops.extend(self.budget.answered(now, slot, &flight, &response.answer));
+        if let Some(days) = response.token_days_left {
+            self.tokens.warned(days);
         }
         let beside = self.rights.ended(slot);
         if let Task::Errand(errand) = &flight.plan.task {
             let errand = (**errand).clone();
-            self.rights_doubted(now, Some(&errand), &heard.answer);
-            return Some(self.errand_answered(now, &flight, errand, heard.answer, ops));
+            self.rights_doubted(now, Some(&errand), &response.answer);
+            return Some(self.errand_answered(now, &flight, errand, response.answer, ops));
         }
         let endpoint = flight.plan.task.endpoint();
-        self.rights_doubted(now, None, &heard.answer);
-        let verdict = judge(endpoint, heard.answer, self.context(&flight));
+        self.rights_doubted(now, None, &response.answer);
+        let verdict = judge(endpoint, response.answer, self.context(&flight));
         // whether the CRM works is for the calls to tell
         let unread = beside && says_nothing(&verdict);
         if unread {
@@ -114,28 +114,28 @@ impl Core {
         now: Now,
         flight: &Flight,
         errand: Errand,
-        answer: Answer,
+        answer: ApiResult,
         mut ops: Vec<Op>,
     ) -> Answered {
         let endpoint = flight.plan.task.endpoint();
         let mut outcome = Outcome::Errand;
         match &answer {
-            Answer::Unauthorized | Answer::TokenState { .. } => {
+            Err(error @ ApiError::TokenRefused { .. }) => {
                 outcome = Outcome::TokenRefused;
                 self.tokens.over(&flight.token);
                 if self.tokens.is_current(&flight.token) {
-                    let words = answer.words();
-                    self.halted(now, &flight.token, Halt::TokenRefused, &words);
+                    let why = error.to_string();
+                    self.halted(now, &flight.token, Halt::TokenRefused, &why);
                 }
             }
-            Answer::Forbidden { .. } if endpoint == Endpoint::Poll => {
-                self.errand_unpolled(now, &answer.words());
+            Err(error @ ApiError::Forbidden { .. }) if endpoint == Endpoint::Poll => {
+                self.errand_unpolled(now, &error.to_string());
             }
-            Answer::TooMany => {
+            Err(ApiError::TooMany) => {
                 outcome = Outcome::TooMany;
                 self.too_many(flight, now, &mut ops);
             }
-            _ => {}
+            Ok(_) | Err(_) => {}
         }
         let settled = errand::settle(now.wall, &errand, &answer, &flight.token);
         let unchanged = settled.changes.is_empty();
@@ -469,7 +469,7 @@ impl Core {
     }
 
     /// An answer says something else of the token's rights than its record.
-    fn rights_doubted(&mut self, now: Now, errand: Option<&Errand>, answer: &Answer) {
+    fn rights_doubted(&mut self, now: Now, errand: Option<&Errand>, answer: &ApiResult) {
         if self.tokens.is_doubted_by(errand, answer) {
             self.rights.doubt(now.boot);
         }

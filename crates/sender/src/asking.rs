@@ -1,6 +1,6 @@
 //! The way for commands to ask something of the CRM through the one budget.
 
-use callbridge_crm::Answer;
+use callbridge_crm::ApiResult;
 use callbridge_leads::errand::due::Asked;
 use callbridge_model::TokenPrint;
 use tokio::sync::{mpsc, oneshot};
@@ -12,7 +12,7 @@ const WAITING_MAX: usize = 16;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reply {
     /// The CRM's answer, and the token that it was asked with.
-    Answer(Answer, TokenPrint),
+    Answer(ApiResult, TokenPrint),
     /// It was not asked: the sender is paused, and this mends it.
     Paused {
         /// As in `status`: `no_grant`.

@@ -8,7 +8,7 @@ use super::plan::{Decision, Known, Lane, Plan, Task};
 use super::rate::Rate;
 use super::status::{self, SenderStatus};
 use callbridge_call::EventTime;
-use callbridge_crm::Answer;
+use callbridge_crm::{ApiError, ApiResult};
 use callbridge_model::clock::Now;
 use callbridge_model::status::Backlog;
 use callbridge_spool::{Head, Op, SlotRow};
@@ -94,7 +94,7 @@ impl Budget {
         now: Now,
         slot: u32,
         flight: &Flight,
-        answer: &Answer,
+        answer: &ApiResult,
     ) -> Option<Op> {
         let one = self.pacer.ended(slot, end_of(answer, now))?;
         Some(self.row(slot, flight, one))
@@ -198,31 +198,10 @@ fn pacer(rate: Rate, known: &Known, found: &Recollection, now: Now) -> Pacer {
 }
 
 /// The moment from which the request of an answer no longer counts as under way.
-fn end_of(answer: &Answer, now: Now) -> Duration {
+fn end_of(answer: &ApiResult, now: Now) -> Duration {
     match answer {
-        Answer::TimedOut | Answer::Lost { .. } => now.boot + STRAGGLER,
-        Answer::Accepted { .. }
-        | Answer::AcceptedWithoutId
-        | Answer::NotAccepted { .. }
-        | Answer::StatusSuccess
-        | Answer::StatusFailed { .. }
-        | Answer::StatusPending { .. }
-        | Answer::Page(_)
-        | Answer::TokenInfo(_)
-        | Answer::Told(_)
-        | Answer::Rejected { .. }
-        | Answer::Unauthorized
-        | Answer::TokenState { .. }
-        | Answer::Forbidden { .. }
-        | Answer::NotFound { .. }
-        | Answer::WrongAddress { .. }
-        | Answer::Conflict { .. }
-        | Answer::OtherClientError { .. }
-        | Answer::TooMany
-        | Answer::ServerError { .. }
-        | Answer::BrokenBody { .. }
-        | Answer::NotConnected { .. }
-        | Answer::TlsRefused { .. } => now.boot,
+        Err(ApiError::TimedOut | ApiError::Lost { .. }) => now.boot + STRAGGLER,
+        Ok(_) | Err(_) => now.boot,
     }
 }
 

@@ -7,7 +7,7 @@ use crate::memory;
 use crate::memory::Memory;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use crate::reconciliation::Findings;
-use callbridge_crm::{Answer, Heard, Page};
+use callbridge_crm::{ApiReply, ApiResponse, ApiResult, Page, WriteStatus};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Head, Op, Ripe, Step, Unconfirmed};
@@ -90,7 +90,7 @@ fn an_orphan_that_the_whole_journal_does_not_show_in_time_is_sent_again() {
 }
 
 /// Polls this call, and hears that.
-fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: Answer) {
+fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: ApiResult) {
     let head = Head {
         polls: vec![call],
         ..Head::default()
@@ -101,10 +101,7 @@ fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: Answer) {
     let slot = plan.slot;
     let launch = core.launch(now, plan, About::default());
     assert!(matches!(launch, Launch::Go { .. }));
-    let heard = Heard {
-        answer,
-        expiry: None,
-    };
+    let heard = ApiResponse::from(answer);
     core.answered(now, slot, heard).expect("under way");
 }
 
@@ -112,10 +109,10 @@ fn polled(core: &mut Core, now: Now, call: Unconfirmed, answer: Answer) {
 fn stopped_by_failures(core: &mut Core, accepted: u64) -> bool {
     for n in 0..5 {
         let call = submitted(100 + n, at(accepted + n.unsigned_abs()));
-        let failed = Answer::StatusFailed {
+        let failed = Ok(ApiReply::Status(WriteStatus::Failed {
             words: "the lead is gone".to_owned(),
             errors: serde_json::Value::Null,
-        };
+        }));
         polled(core, at(300 + 10 * n.unsigned_abs()), call, failed);
     }
     core.status(at(400), &Head::default()).pause.is_some()
@@ -126,7 +123,12 @@ fn failures_of_calls_before_one_that_a_poll_found_journaled_are_their_own() {
     for (accepted, stops) in [(40, false), (50, true), (60, true)] {
         let mut core = ready(Settings::default());
         let journaled = submitted(1, at(50));
-        polled(&mut core, at(200), journaled, Answer::StatusSuccess);
+        polled(
+            &mut core,
+            at(200),
+            journaled,
+            Ok(ApiReply::Status(WriteStatus::Success)),
+        );
         assert_eq!(
             stopped_by_failures(&mut core, accepted),
             stops,

@@ -4,7 +4,7 @@ use crate::core::Core;
 use crate::outcome::Outcome;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
 use callbridge_call::EventTime;
-use callbridge_crm::{Answer, Grant, Heard, TokenInfo};
+use callbridge_crm::{ApiError, ApiReply, ApiResponse, Grant, TokenInfo, WriteStatus};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, FIRST_POLL, Fate, Head, Op, RowId, Step, Unconfirmed};
@@ -89,10 +89,7 @@ pub(super) fn ready(settings: Settings) -> Core {
         core.launch(at(0), plan, About::default()),
         Launch::Go { .. }
     ));
-    let heard = Heard {
-        answer: Answer::TokenInfo(info()),
-        expiry: None,
-    };
+    let heard = ApiResponse::from(Ok(ApiReply::TokenInfo(info())));
     let outcome = core.answered(at(0), slot, heard).expect("under way");
     assert_eq!((outcome.outcome, outcome.again), (Outcome::Known, false));
     let bind = Op::BindCompany {
@@ -176,10 +173,7 @@ fn where_no_sweep_will_do_old_polls_take_turns_with_submissions() {
         core.launch(at(300), plan, About::default()),
         Launch::Go { .. }
     ));
-    let heard = Heard {
-        answer: Answer::StatusSuccess,
-        expiry: None,
-    };
+    let heard = ApiResponse::from(Ok(ApiReply::Status(WriteStatus::Success)));
     let outcome = core.answered(at(300), slot, heard).expect("under way");
     assert_eq!(
         (outcome.outcome, outcome.again),
@@ -326,12 +320,12 @@ fn the_drain_time_counts_a_submission_for_each_call_and_a_sweep_for_many() {
 
 #[test]
 fn answers_to_the_token_before_it_open_no_line_for_another_one() {
-    let heard = |answer| Heard {
-        answer,
-        expiry: None,
-    };
-    let accepted = || Answer::StatusSuccess;
-    for first in [Answer::TimedOut, Answer::StatusSuccess] {
+    let heard = |answer| ApiResponse::from(answer);
+    let accepted = || Ok(ApiReply::Status(WriteStatus::Success));
+    for first in [
+        Err(ApiError::TimedOut),
+        Ok(ApiReply::Status(WriteStatus::Success)),
+    ] {
         let mut core = ready(Settings::default());
         let mut slots = Vec::new();
         for id in [1, 2, 3] {
@@ -398,10 +392,7 @@ fn another_token_has_no_fresh_budget() {
             core.launch(now, plan, About::default()),
             Launch::Go { .. }
         ));
-        let heard = Heard {
-            answer: Answer::StatusSuccess,
-            expiry: None,
-        };
+        let heard = ApiResponse::from(Ok(ApiReply::Status(WriteStatus::Success)));
         core.answered(now, slot, heard).expect("under way");
     }
     core.token(Some(TokenPrint::of("svc_pat_two")));

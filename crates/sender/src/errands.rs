@@ -2,7 +2,7 @@
 //! line. What is due of them says the spool; what an answer means for the errand itself says
 //! [`callbridge_leads::errand`].
 
-use callbridge_crm::{Answer, Request};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Request, WriteStatus};
 use callbridge_leads::errand;
 use callbridge_leads::errand::FieldWrite;
 use callbridge_leads::errand::due::{Asked, Errand, Ticket};
@@ -125,26 +125,26 @@ impl Errands {
 }
 
 /// The label of metrics: fixed words.
-pub(super) const fn word(answer: &Answer) -> &'static str {
+pub(super) const fn word(answer: &ApiResult) -> &'static str {
     match answer {
-        Answer::Told(_) | Answer::Page(_) | Answer::TokenInfo(_) => "told",
-        Answer::Accepted { .. } => "submitted",
-        Answer::StatusSuccess => "written",
-        Answer::StatusFailed { .. } => "failed",
-        Answer::StatusPending { .. } => "not_yet",
-        Answer::Conflict { .. } | Answer::NotFound { .. } => "missing",
-        Answer::Rejected { .. } | Answer::OtherClientError { .. } => "rejected",
-        Answer::Forbidden { .. } => "no_grant",
-        Answer::WrongAddress { .. } => "wrong_address",
-        Answer::Unauthorized | Answer::TokenState { .. } => "token_refused",
-        Answer::TooMany => "too_many",
-        Answer::AcceptedWithoutId
-        | Answer::NotAccepted { .. }
-        | Answer::ServerError { .. }
-        | Answer::BrokenBody { .. }
-        | Answer::TimedOut
-        | Answer::Lost { .. }
-        | Answer::NotConnected { .. }
-        | Answer::TlsRefused { .. } => "fault",
+        Ok(ApiReply::Data(_) | ApiReply::Page(_) | ApiReply::TokenInfo(_)) => "told",
+        Ok(ApiReply::Accepted { .. }) => "submitted",
+        Ok(ApiReply::Status(WriteStatus::Success)) => "written",
+        Ok(ApiReply::Status(WriteStatus::Failed { .. })) => "failed",
+        Ok(ApiReply::Status(WriteStatus::Pending { .. })) => "not_yet",
+        Err(ApiError::Rejected { status: 409, .. } | ApiError::NotFound { .. }) => "missing",
+        Err(ApiError::Rejected { .. }) => "rejected",
+        Err(ApiError::Forbidden { .. }) => "no_grant",
+        Err(ApiError::WrongAddress { .. }) => "wrong_address",
+        Err(ApiError::TokenRefused { .. }) => "token_refused",
+        Err(ApiError::TooMany) => "too_many",
+        Err(
+            ApiError::Server { .. }
+            | ApiError::Unreadable { .. }
+            | ApiError::TimedOut
+            | ApiError::Lost { .. }
+            | ApiError::NotConnected { .. }
+            | ApiError::TlsRefused { .. },
+        ) => "fault",
     }
 }

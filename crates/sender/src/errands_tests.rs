@@ -4,7 +4,9 @@ use super::tests::{at, due, lane, ready, submitted};
 use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
-use callbridge_crm::{Answer, Endpoint, Heard, LeadsPage, Request, TokenInfo};
+use callbridge_crm::{
+    ApiError, ApiReply, ApiResponse, ApiResult, Endpoint, LeadsPage, Request, TokenInfo,
+};
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::due::{Asked, Errand, Errands, Job, Ticket, Urgency};
 use callbridge_model::LeadId;
@@ -40,7 +42,7 @@ fn backfill(page: u32) -> Head {
 }
 
 /// Sends the next request, and answers it.
-fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Answered) {
+fn answered(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, Answered) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent");
     };
@@ -48,18 +50,15 @@ fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request,
     let Launch::Go { request, .. } = core.launch(now, plan, About::default()) else {
         panic!("it goes");
     };
-    let heard = Heard {
-        answer,
-        expiry: None,
-    };
+    let heard = ApiResponse::from(answer);
     let outcome = core.answered(now, slot, heard).expect("under way");
     (request, outcome)
 }
 
-fn forbidden() -> Answer {
-    Answer::Forbidden {
+fn forbidden() -> ApiResult {
+    Err(ApiError::Forbidden {
         message: String::new(),
-    }
+    })
 }
 
 #[test]
@@ -74,7 +73,7 @@ fn an_errand_goes_after_live_calls_and_one_in_ten_seconds_before_others() {
         backlog: Some(due(1)),
         ..look_up()
     };
-    let (request, _) = answered(&mut core, at(2), &backlog, Answer::TimedOut);
+    let (request, _) = answered(&mut core, at(2), &backlog, Err(ApiError::TimedOut));
     assert_eq!(request, Request::Lead(lead()));
     let other = LeadId::new(4002).expect("positive");
     let backlog = Head {
@@ -93,7 +92,7 @@ fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_els
         ..backfill(1)
     };
     assert_eq!(lane(&mut core, at(1), &backlog), Some(Lane::Backlog));
-    let told = || Answer::Told(serde_json::json!({ "data": [] }));
+    let told = || Ok(ApiReply::Data(serde_json::json!({ "data": [] })));
     let mut sent = 1; // token/info
     for second in 1..60 {
         let page = backfill(u32::try_from(second).expect("small"));
@@ -102,10 +101,7 @@ fn what_can_wait_takes_no_more_than_half_of_the_budget_and_goes_when_nothing_els
         };
         let slot = plan.slot;
         core.launch(at(second), plan, About::default());
-        let heard = Heard {
-            answer: told(),
-            expiry: None,
-        };
+        let heard = ApiResponse::from(told());
         core.answered(at(second), slot, heard).expect("under way");
         sent += 1;
     }
@@ -136,21 +132,22 @@ fn what_waits_for_the_budget_does_not_make_a_poll_wait_for_it() {
 fn nothing_that_an_errand_is_refused_stops_the_calls() {
     let mut core = ready(Settings::default());
     let refusals = [
-        Answer::WrongAddress { status: 405 },
-        Answer::NotFound {
+        Err(ApiError::WrongAddress { status: 405 }),
+        Err(ApiError::NotFound {
             own: true,
             message: String::new(),
-        },
-        Answer::ServerError {
+        }),
+        Err(ApiError::Server {
             status: 500,
             own: true,
             message: String::new(),
-        },
-        Answer::TimedOut,
-        Answer::Conflict {
+        }),
+        Err(ApiError::TimedOut),
+        Err(ApiError::Rejected {
+            status: 409,
             message: String::new(),
             errors: serde_json::Value::Null,
-        },
+        }),
         // after this one the token's record is read before the next errand
         forbidden(),
     ];
@@ -171,8 +168,8 @@ fn nothing_that_an_errand_is_refused_stops_the_calls() {
 #[test]
 fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
     for (answer, reason) in [
-        (Answer::Unauthorized, "token_refused"),
-        (Answer::TooMany, "too_many_requests"),
+        (Err(ApiError::UNAUTHORIZED), "token_refused"),
+        (Err(ApiError::TooMany), "too_many_requests"),
     ] {
         let mut core = ready(Settings::default());
         let (_, outcome) = answered(&mut core, at(2), &look_up(), answer);
@@ -186,7 +183,7 @@ fn a_dead_token_and_a_429_stop_the_line_whoever_meets_them() {
 #[test]
 fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
     let mut core = ready(Settings::default());
-    answered(&mut core, at(2), &look_up(), Answer::TimedOut);
+    answered(&mut core, at(2), &look_up(), Err(ApiError::TimedOut));
     assert_eq!(lane(&mut core, at(12), &look_up()), Some(Lane::Errand));
     // nothing came of it that the spool would know
     let errand = Errand::LookUp(lead());
@@ -265,13 +262,13 @@ fn whoever_asks_is_answered_after_live_calls_and_before_all_others() {
     };
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Live));
     let head = Head { live: None, ..head };
-    let told = Answer::Told(serde_json::json!({}));
+    let told = Ok(ApiReply::Data(serde_json::json!({})));
     let (request, outcome) = answered(&mut core, at(1), &head, told);
     assert_eq!(request, Request::CrmFields);
     assert!(!outcome.again);
     assert!(matches!(
         outcome.errand,
-        Some((Errand::Asked(Ticket(1), _), Answer::Told(_), _))
+        Some((Errand::Asked(Ticket(1), _), Ok(ApiReply::Data(_)), _))
     ));
     assert_eq!(lane(&mut core, at(1), &head), Some(Lane::Backlog));
     assert!(core.asked(Ticket(2), Asked::CrmFields));

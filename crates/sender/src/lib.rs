@@ -1,7 +1,7 @@
 //! From the spool to the CRM: what is sent when, and what its answer means.
 //!
 //! ```text
-//! Head (spool) ─▶ core: next ─▶ Plan ─▶ commit slot and step ─▶ Client ─▶ Answer
+//! Head (spool) ─▶ core: next ─▶ Plan ─▶ commit slot and step ─▶ Client ─▶ ApiResponse
 //!                   ▲   pacer: may it go now?                              │
 //!                   └───────────── commit ◀── ops ◀── core ◀── verdict ◀───┘
 //! ```

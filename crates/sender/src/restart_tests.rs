@@ -4,7 +4,7 @@ use super::tests::{T0, at, due, lane, print, ready, stored};
 use crate::core::Core;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings};
 use callbridge_call::EventTime;
-use callbridge_crm::{Answer, Heard};
+use callbridge_crm::{ApiError, ApiResponse};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Head, Op, SlotRow};
@@ -115,10 +115,7 @@ fn refused_at(seconds: u64) -> String {
     };
     let slot = plan.slot;
     core.launch(at(seconds), plan, About::default());
-    let heard = Heard {
-        answer: Answer::Unauthorized,
-        expiry: None,
-    };
+    let heard = ApiResponse::from(Err(ApiError::UNAUTHORIZED));
     let outcome = core.answered(at(seconds), slot, heard).expect("under way");
     stored(&outcome.ops).expect("it is remembered")
 }

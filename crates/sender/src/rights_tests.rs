@@ -4,7 +4,7 @@ use super::tests::{at, due, info, lane, ready, submitted};
 use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings};
-use callbridge_crm::{Answer, Grant, Heard, Page, Request, TokenInfo};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Grant, Page, Request, TokenInfo, WriteStatus};
 use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
 use callbridge_leads::errand::{LeadChange, Told};
 use callbridge_model::LeadId;
@@ -12,7 +12,7 @@ use callbridge_model::clock::Now;
 use callbridge_spool::{Head, Hooked, Op, Ripe, Step, Unconfirmed};
 use std::time::Duration;
 
-fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Answered) {
+fn answered(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, Answered) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent at {now:?}");
     };
@@ -24,12 +24,11 @@ fn answered(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request,
     let Launch::Go { request, .. } = core.launch(now, plan, about) else {
         panic!("it goes");
     };
-    let expiry = None;
-    let outcome = core.answered(now, slot, Heard { answer, expiry });
+    let outcome = core.answered(now, slot, answer.into());
     (request, outcome.expect("under way"))
 }
 
-fn with(scope: &[&str]) -> Answer {
+fn with(scope: &[&str]) -> ApiResult {
     let grants = scope.iter().map(|grant| {
         let (permission, scope) = grant.split_once(':').expect("a grant");
         Grant {
@@ -37,16 +36,16 @@ fn with(scope: &[&str]) -> Answer {
             scope: scope.to_owned(),
         }
     });
-    Answer::TokenInfo(TokenInfo {
+    Ok(ApiReply::TokenInfo(TokenInfo {
         grants: Some(grants.collect()),
         ..info()
-    })
+    }))
 }
 
-fn forbidden() -> Answer {
-    Answer::Forbidden {
+fn forbidden() -> ApiResult {
+    Err(ApiError::Forbidden {
         message: "yo'q".to_owned(),
-    }
+    })
 }
 
 fn look_up() -> Head {
@@ -141,11 +140,11 @@ fn a_record_that_cannot_be_read_again_stops_no_call() {
         ..Head::default()
     };
     for (n, answer) in (0..).zip([
-        Answer::TimedOut,
-        Answer::NotConnected {
+        Err(ApiError::TimedOut),
+        Err(ApiError::NotConnected {
             why: "refused".to_owned(),
-        },
-        Answer::WrongAddress { status: 405 },
+        }),
+        Err(ApiError::WrongAddress { status: 405 }),
         forbidden(),
     ]) {
         let now = at(3_600 + 60 * n);
@@ -155,7 +154,12 @@ fn a_record_that_cannot_be_read_again_stops_no_call() {
         assert_eq!(pause(&core, now), None);
         assert_eq!(lane(&mut core, now, &live), Some(Lane::Live));
     }
-    answered(&mut core, at(3_900), &Head::default(), Answer::Unauthorized);
+    answered(
+        &mut core,
+        at(3_900),
+        &Head::default(),
+        Err(ApiError::UNAUTHORIZED),
+    );
     assert_eq!(pause(&core, at(3_900)).as_deref(), Some("token_refused"));
 }
 
@@ -183,7 +187,7 @@ fn without_the_right_to_poll_pages_confirm_calls_and_all_goes_on() {
         current: Some(1),
         total: Some(1),
     };
-    let (request, outcome) = answered(&mut core, at(21), &waits(&call), Answer::Page(page));
+    let (request, outcome) = answered(&mut core, at(21), &waits(&call), Ok(ApiReply::Page(page)));
     assert!(matches!(request, Request::Filter(_)), "{request:?}");
     let (row, at_wall) = (call.row, at(21).wall);
     let step = Step::Confirmed;
@@ -202,12 +206,12 @@ fn where_no_page_ever_shows_a_call_that_cannot_be_polled_it_is_sent_again() {
     answered(&mut core, at(20), &waits(&call), forbidden());
     answered(&mut core, at(20), &waits(&call), with(&["CALL:SAVE"]));
     let page = || {
-        Answer::Page(Page {
+        Ok(ApiReply::Page(Page {
             rows: 0,
             uuids: Vec::new(),
             current: Some(1),
             total: Some(1),
-        })
+        }))
     };
     for (seconds, again) in [(100, false), (200, false), (311, true)] {
         let (_, outcome) = answered(&mut core, at(seconds), &waits(&call), page());
@@ -253,7 +257,12 @@ fn with_no_way_left_it_pauses_and_names_the_right() {
     assert!(matches!(request, Request::Poll { .. }));
     assert_eq!(lane(&mut core, at(now + 10), &ready), None);
     now = 200;
-    let (_, outcome) = answered(&mut core, at(now), &waits(&call), Answer::StatusSuccess);
+    let (_, outcome) = answered(
+        &mut core,
+        at(now),
+        &waits(&call),
+        Ok(ApiReply::Status(WriteStatus::Success)),
+    );
     assert_eq!(outcome.verdict, "journaled");
     assert_eq!(pause(&core, at(now)), None);
 }

@@ -9,7 +9,7 @@ use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use super::token_update::Tokens;
 use super::troubles::Extent;
-use callbridge_crm::{Answer, Client, Heard};
+use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::errand::due::{Errand, Ticket};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
@@ -83,7 +83,7 @@ impl fmt::Debug for RequestTimes {
 }
 
 /// A request that came to its end.
-type Landed = (task::Id, Heard);
+type Landed = (task::Id, ApiResponse);
 
 struct Loop {
     spool: Handle,
@@ -98,7 +98,7 @@ struct Loop {
     /// Why there is no token, in words.
     no_token: Option<String>,
     request_times: RequestTimes,
-    flights: JoinSet<Heard>,
+    flights: JoinSet<ApiResponse>,
     /// Whose request each task of `flights` is, and since when.
     tasks: HashMap<task::Id, (u32, Instant)>,
     calls: BTreeMap<u32, Call>,
@@ -304,7 +304,7 @@ impl Loop {
     }
 
     /// The request leaves in a task of its own.
-    fn takes_off(&mut self, slot: u32, sent: impl Future<Output = Heard> + Send + 'static) {
+    fn takes_off(&mut self, slot: u32, sent: impl Future<Output = ApiResponse> + Send + 'static) {
         let task = self.flights.spawn(sent);
         self.tasks.insert(task.id(), (slot, Instant::now()));
     }
@@ -533,9 +533,7 @@ fn told_or_lost(landed: Result<Landed, JoinError>) -> Landed {
     let task = error.id();
     error!(%error, "a request's task ended without an answer: taken for lost, looked for later");
     let why = "callbridge failed in the middle of it".to_owned();
-    let answer = Answer::Lost { why };
-    let expiry = None;
-    (task, Heard { answer, expiry })
+    (task, Err(ApiError::Lost { why }).into())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::plan::{About, Decision, Known, Launch, Settings};
 use super::rate::Rate;
 use super::token::print;
-use callbridge_crm::{Answer, Client, Setup};
+use callbridge_crm::{ApiResult, Client, Setup};
 use callbridge_model::clock;
 use callbridge_model::secret::Secret;
 use callbridge_spool::{Binding, Error, Handle, Head, Op};
@@ -42,7 +42,7 @@ pub async fn token_info(
     rate: Option<Rate>,
     spool: &Handle,
     token: &Secret,
-) -> Result<(Answer, Binding), Unasked> {
+) -> Result<(ApiResult, Binding), Unasked> {
     let mut probe = TokenProbe::open(setup, rate, spool, token).await?;
     let answer = probe.ask(&Head::default()).await?;
     Ok((answer, probe.binding))
@@ -105,7 +105,7 @@ impl<'a> TokenProbe<'a> {
     ///
     /// # Errors
     /// Why it was not asked.
-    pub async fn ask(&mut self, head: &Head) -> Result<Answer, Unasked> {
+    pub async fn ask(&mut self, head: &Head) -> Result<ApiResult, Unasked> {
         let mut decision = self.core.next(clock::now(), head);
         if let Decision::WaitUntil(at) = decision {
             let wait = at.saturating_sub(clock::now().boot);

@@ -7,7 +7,7 @@ use super::pacer::STRAGGLER;
 use super::plan::Task;
 use super::schedule::{PROBE, TOKEN_END};
 use callbridge_call::EventTime;
-use callbridge_crm::{Answer, TokenInfo};
+use callbridge_crm::{ApiError, ApiResult, TokenInfo};
 use callbridge_leads::errand::due::{Asked, Errand};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
@@ -149,8 +149,8 @@ impl KnownTokens {
     }
 
     /// An answer says something else of the token's rights than its record.
-    pub(super) fn is_doubted_by(&self, errand: Option<&Errand>, answer: &Answer) -> bool {
-        let against = answer.is_good()
+    pub(super) fn is_doubted_by(&self, errand: Option<&Errand>, answer: &ApiResult) -> bool {
+        let against = answer.is_ok()
             && match errand {
                 Some(Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. })) => {
                     !self.may_with_leads("SAVE")
@@ -163,7 +163,7 @@ impl KnownTokens {
                 )
                 | None => false,
             };
-        against || matches!(answer, Answer::Forbidden { .. })
+        against || matches!(answer, Err(ApiError::Forbidden { .. }))
     }
 
     /// The token before the one in use, while it lives on.

@@ -3,7 +3,7 @@
 use super::tests::{at, due, lane, print, ready, submitted};
 use crate::core::{Before, Core};
 use crate::plan::{About, Decision, Lane, Launch, Settings, Task};
-use callbridge_crm::{Answer, Heard, Request, TokenInfo};
+use callbridge_crm::{ApiError, ApiReply, ApiResponse, ApiResult, Request, TokenInfo, WriteStatus};
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Head, Unconfirmed};
@@ -25,12 +25,12 @@ fn refreshed() -> Core {
     core
 }
 
-fn info() -> Answer {
-    Answer::TokenInfo(super::tests::info())
+fn info() -> ApiResult {
+    Ok(ApiReply::TokenInfo(super::tests::info()))
 }
 
 /// Sends the next request, and answers it; with which token it went.
-fn sent(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, TokenPrint) {
+fn sent(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Request, TokenPrint) {
     let Decision::Send(plan) = core.next(now, head) else {
         panic!("something is sent");
     };
@@ -38,10 +38,7 @@ fn sent(core: &mut Core, now: Now, head: &Head, answer: Answer) -> (Request, Tok
     let Launch::Go { request, token, .. } = core.launch(now, plan, About::default()) else {
         panic!("it goes");
     };
-    let heard = Heard {
-        answer,
-        expiry: None,
-    };
+    let heard = ApiResponse::from(answer);
     core.answered(now, slot, heard).expect("under way");
     (request, token)
 }
@@ -60,7 +57,12 @@ fn waits(accepted: Now) -> Head {
 fn a_poll_goes_with_the_token_that_made_the_request_while_that_lives() {
     let mut core = refreshed();
     assert_eq!(core.ask(at(101)).tokens, [second(), print()]);
-    let (request, token) = sent(&mut core, at(101), &waits(at(90)), Answer::StatusSuccess);
+    let (request, token) = sent(
+        &mut core,
+        at(101),
+        &waits(at(90)),
+        Ok(ApiReply::Status(WriteStatus::Success)),
+    );
     let request_id = "r3".to_owned();
     assert_eq!((request, token), (Request::Poll { request_id }, print()));
     assert_eq!(core.ask(at(399)).tokens, [second(), print()]);
@@ -82,7 +84,12 @@ fn what_the_older_token_made_is_asked_for_before_all_else_in_its_last_minute() {
 #[test]
 fn a_401_for_the_older_token_ends_that_one_alone() {
     let mut core = refreshed();
-    sent(&mut core, at(101), &waits(at(90)), Answer::Unauthorized);
+    sent(
+        &mut core,
+        at(101),
+        &waits(at(90)),
+        Err(ApiError::UNAUTHORIZED),
+    );
     assert_eq!(core.ask(at(102)).tokens, [second()]);
     let live = Head {
         live: Some(due(1)),
@@ -96,10 +103,10 @@ fn the_last_quarter_of_a_short_life_is_its_end() {
     let mut core = ready(Settings::default());
     core.token(Some(second()));
     let until = at(120).wall.floor_seconds();
-    let short = Answer::TokenInfo(TokenInfo {
+    let short = Ok(ApiReply::TokenInfo(TokenInfo {
         expires_at: Some(until),
         ..super::tests::info()
-    });
+    }));
     sent(&mut core, at(100), &Head::default(), short);
     let call = Unconfirmed {
         token: second(),
@@ -151,10 +158,7 @@ fn a_call_whose_token_ends_while_it_is_polled_is_not_sent_again_before_the_answe
         ..Head::default()
     };
     assert!(!matches!(core.next(at(401), &over), Decision::Revive(_)));
-    let heard = Heard {
-        answer: Answer::TimedOut,
-        expiry: None,
-    };
+    let heard = ApiResponse::from(Err(ApiError::TimedOut));
     core.answered(at(401), slot, heard).expect("under way");
     assert!(matches!(core.next(at(403), &over), Decision::Revive(_)));
 }

@@ -2,7 +2,7 @@
 //! about leads are judged by [`callbridge_leads::errand`].
 
 use super::share::by_chance;
-use callbridge_crm::{Answer, Endpoint, Page, TokenInfo};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus};
 use callbridge_model::Reason;
 use serde_json::Value;
 
@@ -151,84 +151,64 @@ impl Verdict {
 }
 
 /// The verdict on an answer.
-pub fn judge(endpoint: Endpoint, answer: Answer, context: Context) -> Verdict {
-    match answer {
-        Answer::Accepted { request_id } => Verdict::Submitted { request_id },
-        Answer::StatusSuccess => Verdict::Journaled,
-        Answer::StatusPending { word: _ } => Verdict::NotYet,
-        Answer::TokenInfo(info) => Verdict::Known(info),
-        Answer::Page(page) => Verdict::Swept(page),
-        Answer::Told(_) => {
-            let why = "no answer to such a question".to_owned();
-            beside(why, Fault::Unreadable)
-        }
-        Answer::StatusFailed { words, errors } => dead(Reason::Failed, not_written(words), errors),
-        Answer::Unauthorized => halt(Halt::TokenRefused, "401".to_owned()),
-        Answer::TokenState { message } => halt(Halt::TokenRefused, said("406", &message)),
-        Answer::Forbidden { message } => forbidden(endpoint, said("403", &message)),
-        Answer::WrongAddress { status } => not_here(endpoint, status.to_string()),
-        Answer::NotFound { own, message } => match endpoint {
-            // a gateway knows nothing of requestIds
-            Endpoint::Poll if !own => beside(said("404", &message), Fault::Gateway),
-            Endpoint::Poll => Verdict::Lost {
-                why: said("404", &message),
-            },
-            Endpoint::Submit
-            | Endpoint::TokenInfo
-            | Endpoint::Filter
-            | Endpoint::Lead
-            | Endpoint::Leads
-            | Endpoint::CrmFields
-            | Endpoint::FieldList => not_here(endpoint, said("404", &message)),
+pub fn judge(endpoint: Endpoint, answer: ApiResult, context: Context) -> Verdict {
+    let error = match answer {
+        Ok(reply) => return granted(reply),
+        Err(error) => error,
+    };
+    let why = error.to_string();
+    match error {
+        ApiError::TokenRefused { .. } => Verdict::Halt {
+            halt: Halt::TokenRefused,
+            why,
         },
-        Answer::Rejected { message, errors } => {
-            refused(endpoint, 400, Reason::Rejected, message, errors)
+        ApiError::Forbidden { .. } => halt(endpoint, Halt::NoGrant(endpoint), why),
+        // a gateway knows nothing of requestIds
+        ApiError::NotFound { own: false, .. } if endpoint == Endpoint::Poll => {
+            beside(why, Fault::Gateway)
         }
-        Answer::Conflict { message, errors } => {
-            refused(endpoint, 409, Reason::Conflict, message, errors)
+        ApiError::NotFound { .. } if endpoint == Endpoint::Poll => Verdict::Lost { why },
+        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => {
+            halt(endpoint, Halt::WrongAddress, why)
         }
-        Answer::OtherClientError {
-            status,
-            message,
-            errors,
-        } => refused(endpoint, status, Reason::Rejected, message, errors),
-        Answer::TooMany => Verdict::TooMany,
-        Answer::ServerError {
+        ApiError::Rejected { status, errors, .. } => refused(endpoint, status, why, errors),
+        ApiError::TooMany => Verdict::TooMany,
+        ApiError::Server {
             status: 502..=504,
             own: false,
             ..
-        } => failed(endpoint, answer.words(), Fault::Gateway, context),
-        Answer::AcceptedWithoutId | Answer::BrokenBody { .. } => {
-            failed(endpoint, answer.words(), Fault::Unreadable, context)
+        } => failed(endpoint, why, Fault::Gateway, context),
+        ApiError::Unreadable { .. } => failed(endpoint, why, Fault::Unreadable, context),
+        ApiError::Server { .. } | ApiError::TimedOut | ApiError::Lost { .. } => {
+            failed(endpoint, why, Fault::Request, context)
         }
-        Answer::NotAccepted { .. }
-        | Answer::ServerError { .. }
-        | Answer::TimedOut
-        | Answer::Lost { .. } => failed(endpoint, answer.words(), Fault::Request, context),
-        Answer::NotConnected { .. } | Answer::TlsRefused { .. } => {
-            beside(answer.words(), Fault::Unreached)
+        ApiError::NotConnected { .. } | ApiError::TlsRefused { .. } => {
+            beside(why, Fault::Unreached)
         }
     }
 }
 
-/// Without its grant an endpoint stops everything, but for the filter and the polls: each does
-/// for the other.
-fn forbidden(endpoint: Endpoint, why: String) -> Verdict {
-    match endpoint {
-        Endpoint::Filter => unswept(Bar::Barred, why),
-        Endpoint::Poll => Verdict::Unpolled { why },
-        Endpoint::Submit | Endpoint::TokenInfo => halt(Halt::NoGrant(endpoint), why),
-        Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
-            beside(why, Fault::Request)
+fn granted(reply: ApiReply) -> Verdict {
+    match reply {
+        ApiReply::Accepted { request_id } => Verdict::Submitted { request_id },
+        ApiReply::Status(WriteStatus::Success) => Verdict::Journaled,
+        ApiReply::Status(WriteStatus::Pending { word: _ }) => Verdict::NotYet,
+        ApiReply::Status(WriteStatus::Failed { words, errors }) => {
+            dead(Reason::Failed, not_written(words), errors)
         }
+        ApiReply::TokenInfo(info) => Verdict::Known(info),
+        ApiReply::Page(page) => Verdict::Swept(page),
+        ApiReply::Data(_) => beside("no answer to such a question".to_owned(), Fault::Unreadable),
     }
 }
 
-/// The service is not at this address; or it has no filter.
-fn not_here(endpoint: Endpoint, why: String) -> Verdict {
+/// Without its grant, or at a wrong address, an endpoint stops everything, but for the filter, and
+/// for polls without theirs: each does for the other.
+fn halt(endpoint: Endpoint, halt: Halt, why: String) -> Verdict {
     match endpoint {
         Endpoint::Filter => unswept(Bar::Barred, why),
-        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => halt(Halt::WrongAddress, why),
+        Endpoint::Poll if halt != Halt::WrongAddress => Verdict::Unpolled { why },
+        Endpoint::Submit | Endpoint::Poll | Endpoint::TokenInfo => Verdict::Halt { halt, why },
         Endpoint::Lead | Endpoint::Leads | Endpoint::CrmFields | Endpoint::FieldList => {
             beside(why, Fault::Request)
         }
@@ -241,23 +221,14 @@ fn failed(endpoint: Endpoint, why: String, fault: Fault, context: Context) -> Ve
     let times = context.failures.saturating_add(1);
     let own =
         !context.trouble && times >= FAILURES_MAX && by_chance(context.share, times) <= CHANCE;
-    match endpoint {
-        Endpoint::Submit if own => {
-            let message = format!(
-                "the service failed {times} times on this call while others passed; \
-                 the last time: {why}"
-            );
-            dead(Reason::ServerError, message, Value::Null)
-        }
-        Endpoint::Submit
-        | Endpoint::Poll
-        | Endpoint::TokenInfo
-        | Endpoint::Filter
-        | Endpoint::Lead
-        | Endpoint::Leads
-        | Endpoint::CrmFields
-        | Endpoint::FieldList => beside(why, fault),
+    if endpoint != Endpoint::Submit || !own {
+        return beside(why, fault);
     }
+    let message = format!(
+        "the service failed {times} times on this call while others passed; \
+         the last time: {why}"
+    );
+    dead(Reason::ServerError, message, Value::Null)
 }
 
 /// It says nothing of any call.
@@ -266,16 +237,10 @@ const fn beside(why: String, fault: Fault) -> Verdict {
 }
 
 /// A 4xx that speaks of the request itself.
-fn refused(
-    endpoint: Endpoint,
-    status: u16,
-    reason: Reason,
-    message: String,
-    errors: Value,
-) -> Verdict {
-    let why = said(&status.to_string(), &message);
+fn refused(endpoint: Endpoint, status: u16, why: String, errors: Value) -> Verdict {
     match endpoint {
-        Endpoint::Submit => dead(reason, why, errors),
+        Endpoint::Submit if status == 409 => dead(Reason::Conflict, why, errors),
+        Endpoint::Submit => dead(Reason::Rejected, why, errors),
         Endpoint::Poll => Verdict::Lost { why },
         Endpoint::Filter if names_max(&errors) => unswept(Bar::TooLarge, why),
         Endpoint::Filter => unswept(Bar::Refused, why),
@@ -308,25 +273,12 @@ fn dead(reason: Reason, message: String, errors: Value) -> Verdict {
     }
 }
 
-fn halt(halt: Halt, why: String) -> Verdict {
-    Verdict::Halt { halt, why }
-}
-
 fn not_written(words: String) -> String {
     if words.is_empty() {
         // §3.2 gives the causes, the answer none
         return "FAILED: the CRM does not know its lead or its employee".to_owned();
     }
     words
-}
-
-/// Status and message, or the status alone.
-fn said(status: &str, message: &str) -> String {
-    if message.is_empty() {
-        status.to_owned()
-    } else {
-        format!("{status}: {message}")
-    }
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use serde_json::json;
 
 const NEEDED: [Endpoint; 2] = [Endpoint::Submit, Endpoint::TokenInfo];
 
-fn first(endpoint: Endpoint, answer: Answer) -> Verdict {
+fn first(endpoint: Endpoint, answer: ApiResult) -> Verdict {
     judge(endpoint, answer, Context::default())
 }
 
@@ -40,9 +40,9 @@ fn message() -> String {
 #[test]
 fn a_200_with_request_id_is_submitted() {
     let request_id = "r1".to_owned();
-    let answer = Answer::Accepted {
+    let answer = Ok(ApiReply::Accepted {
         request_id: request_id.clone(),
-    };
+    });
     assert_eq!(
         first(Endpoint::Submit, answer),
         Verdict::Submitted { request_id }
@@ -52,11 +52,17 @@ fn a_200_with_request_id_is_submitted() {
 #[test]
 fn a_200_without_one_or_accept_false_or_a_broken_body_is_as_5xx() {
     for answer in [
-        Answer::AcceptedWithoutId,
-        Answer::NotAccepted { message: message() },
-        Answer::BrokenBody {
+        Err(ApiError::Unreadable {
+            why: "accepted, but without a requestId".to_owned(),
+        }),
+        Err(ApiError::Server {
+            status: 200,
+            own: true,
+            message: message(),
+        }),
+        Err(ApiError::Unreadable {
             why: "no JSON".to_owned(),
-        },
+        }),
     ] {
         assert!(is_fault(&first(Endpoint::Submit, answer)));
     }
@@ -65,10 +71,11 @@ fn a_200_without_one_or_accept_false_or_a_broken_body_is_as_5xx() {
 #[test]
 fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
     let errors = json!([{"field": "startedAt", "reason": "VALID_EPOCH_SEC"}]);
-    let answer = Answer::Rejected {
+    let answer = Err(ApiError::Rejected {
+        status: 400,
         message: message(),
         errors: errors.clone(),
-    };
+    });
     let message = "400: xato".to_owned();
     let dead = Verdict::Dead {
         reason: Reason::Rejected,
@@ -81,9 +88,15 @@ fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
 #[test]
 fn a_401_or_406_halts_for_the_token() {
     for endpoint in Endpoint::ALL {
-        let dead = first(endpoint, Answer::Unauthorized);
+        let dead = first(endpoint, Err(ApiError::UNAUTHORIZED));
         assert_eq!(halted(&dead), Some(Halt::TokenRefused));
-        let state = first(endpoint, Answer::TokenState { message: message() });
+        let state = first(
+            endpoint,
+            Err(ApiError::TokenRefused {
+                status: 406,
+                message: message(),
+            }),
+        );
         assert_eq!(halted(&state), Some(Halt::TokenRefused));
     }
 }
@@ -91,13 +104,19 @@ fn a_401_or_406_halts_for_the_token() {
 #[test]
 fn a_403_halts_for_the_grant_of_its_endpoint() {
     for endpoint in NEEDED {
-        let verdict = first(endpoint, Answer::Forbidden { message: message() });
+        let verdict = first(endpoint, Err(ApiError::Forbidden { message: message() }));
         assert_eq!(halted(&verdict), Some(Halt::NoGrant(endpoint)));
     }
-    let poll = first(Endpoint::Poll, Answer::Forbidden { message: message() });
+    let poll = first(
+        Endpoint::Poll,
+        Err(ApiError::Forbidden { message: message() }),
+    );
     let why = "403: xato".to_owned();
     assert_eq!(poll, Verdict::Unpolled { why });
-    let filter = first(Endpoint::Filter, Answer::Forbidden { message: message() });
+    let filter = first(
+        Endpoint::Filter,
+        Err(ApiError::Forbidden { message: message() }),
+    );
     assert_eq!(
         filter,
         Verdict::Unswept {
@@ -111,15 +130,15 @@ fn a_403_halts_for_the_grant_of_its_endpoint() {
 fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
     let missing = first(
         Endpoint::Submit,
-        Answer::NotFound {
+        Err(ApiError::NotFound {
             own: true,
             message: message(),
-        },
+        }),
     );
     assert_eq!(halted(&missing), Some(Halt::WrongAddress));
     for status in [302, 405, 415] {
         for endpoint in [Endpoint::Submit, Endpoint::Poll, Endpoint::TokenInfo] {
-            let verdict = first(endpoint, Answer::WrongAddress { status });
+            let verdict = first(endpoint, Err(ApiError::WrongAddress { status }));
             assert_eq!(halted(&verdict), Some(Halt::WrongAddress));
         }
     }
@@ -127,9 +146,11 @@ fn a_404_405_415_or_3xx_on_submit_halts_for_the_address() {
 
 #[test]
 fn a_404_on_a_poll_makes_the_call_an_orphan() {
-    let missing = |own| Answer::NotFound {
-        own,
-        message: String::new(),
+    let missing = |own| {
+        Err(ApiError::NotFound {
+            own,
+            message: String::new(),
+        })
     };
     let why = || "404".to_owned();
     let lost = first(Endpoint::Poll, missing(true));
@@ -145,9 +166,12 @@ fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
         Verdict::Unswept { bar, .. } => bar,
         other => panic!("{other:?}"),
     };
-    let rejected = |errors| Answer::Rejected {
-        message: message(),
-        errors,
+    let rejected = |errors| {
+        Err(ApiError::Rejected {
+            status: 400,
+            message: message(),
+            errors,
+        })
     };
     let max = json!([{"field": "size", "reason": "MAX"}]);
     assert_eq!(bar(rejected(max)), Bar::TooLarge);
@@ -160,22 +184,27 @@ fn a_refused_sweep_stops_nothing_and_says_what_to_do_about_it() {
     ] {
         assert_eq!(bar(rejected(errors)), Bar::Refused);
     }
-    let missing = Answer::NotFound {
+    let missing = Err(ApiError::NotFound {
         own: true,
         message: message(),
-    };
-    let forbidden = Answer::Forbidden { message: message() };
-    for answer in [missing, forbidden, Answer::WrongAddress { status: 405 }] {
+    });
+    let forbidden = Err(ApiError::Forbidden { message: message() });
+    for answer in [
+        missing,
+        forbidden,
+        Err(ApiError::WrongAddress { status: 405 }),
+    ] {
         assert_eq!(bar(answer), Bar::Barred);
     }
 }
 
 #[test]
 fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
-    let conflict = Answer::Conflict {
+    let conflict = Err(ApiError::Rejected {
+        status: 409,
         message: message(),
         errors: Value::Null,
-    };
+    });
     let message = "409: xato".to_owned();
     let dead = Verdict::Dead {
         reason: Reason::Conflict,
@@ -184,11 +213,11 @@ fn a_409_is_a_dead_letter_conflict_and_any_other_4xx_rejected() {
     };
     assert_eq!(first(Endpoint::Submit, conflict), dead);
     for status in [402, 407, 410, 412, 413, 418, 422, 423, 431, 451, 499] {
-        let other = Answer::OtherClientError {
+        let other = Err(ApiError::Rejected {
             status,
             message: String::new(),
             errors: Value::Null,
-        };
+        });
         let dead = Verdict::Dead {
             reason: Reason::Rejected,
             message: status.to_string(),
@@ -254,10 +283,11 @@ fn each_status_of_the_table_has_its_verdict_from_the_bytes_to_the_end() {
 
 #[test]
 fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
-    let answer = Answer::Rejected {
+    let answer = Err(ApiError::Rejected {
+        status: 400,
         message: message(),
         errors: Value::Null,
-    };
+    });
     assert_eq!(
         first(Endpoint::Poll, answer),
         Verdict::Lost {
@@ -269,22 +299,22 @@ fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
 #[test]
 fn a_429_is_too_many_everywhere() {
     for endpoint in Endpoint::ALL {
-        assert_eq!(first(endpoint, Answer::TooMany), Verdict::TooMany);
+        assert_eq!(first(endpoint, Err(ApiError::TooMany)), Verdict::TooMany);
     }
 }
 
 #[test]
 fn a_5xx_time_out_or_reset_is_tried_again() {
     for answer in [
-        Answer::ServerError {
+        Err(ApiError::Server {
             status: 500,
             own: true,
             message: String::new(),
-        },
-        Answer::TimedOut,
-        Answer::Lost {
+        }),
+        Err(ApiError::TimedOut),
+        Err(ApiError::Lost {
             why: "reset".to_owned(),
-        },
+        }),
     ] {
         for endpoint in Endpoint::ALL {
             assert!(is_fault(&first(endpoint, answer.clone())));
@@ -299,12 +329,12 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
         ..Context::default()
     };
     for answer in [
-        Answer::NotConnected {
+        Err(ApiError::NotConnected {
             why: "refused".to_owned(),
-        },
-        Answer::TlsRefused {
+        }),
+        Err(ApiError::TlsRefused {
             why: "expired".to_owned(),
-        },
+        }),
     ] {
         let verdict = judge(Endpoint::Submit, answer, context);
         assert!(matches!(
@@ -319,11 +349,11 @@ fn no_connection_or_refused_tls_is_nobody_s_own_failure() {
 
 #[test]
 fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
-    let answer = Answer::ServerError {
+    let answer = Err(ApiError::Server {
         status: 500,
         own: true,
         message: String::new(),
-    };
+    });
     let at = |failures| {
         let context = Context {
             failures,
@@ -356,7 +386,7 @@ fn five_failures_of_one_call_while_others_pass_are_a_server_error() {
 #[test]
 fn no_call_is_given_up_for_failures_that_chance_or_a_trouble_of_all_brings_about() {
     let given_up = |failures, share, trouble| {
-        let answer = Answer::TimedOut;
+        let answer = Err(ApiError::TimedOut);
         let context = Context {
             failures,
             share,
@@ -373,11 +403,11 @@ fn no_call_is_given_up_for_failures_that_chance_or_a_trouble_of_all_brings_about
 #[test]
 fn a_gateway_s_page_is_told_from_the_service_s_own_refusal() {
     let fault = |status, own| {
-        let answer = Answer::ServerError {
+        let answer = Err(ApiError::Server {
             status,
             own,
             message: String::new(),
-        };
+        });
         match first(Endpoint::Submit, answer) {
             Verdict::Fault { fault, .. } => fault,
             other => panic!("{other:?}"),
@@ -397,10 +427,10 @@ fn failed_is_a_dead_letter_failed_with_words() {
         ("", "FAILED: the CRM does not know its lead or its employee"),
     ] {
         let errors = json!([{"field": "employeeId", "reason": "NOT_FOUND"}]);
-        let answer = Answer::StatusFailed {
+        let answer = Ok(ApiReply::Status(WriteStatus::Failed {
             words: words.to_owned(),
             errors: errors.clone(),
-        };
+        }));
         let (reason, message) = (Reason::Failed, message.to_owned());
         let dead = Verdict::Dead {
             reason,
@@ -414,11 +444,11 @@ fn failed_is_a_dead_letter_failed_with_words() {
 #[test]
 fn success_is_journaled_and_an_unknown_status_is_not_yet() {
     assert_eq!(
-        first(Endpoint::Poll, Answer::StatusSuccess),
+        first(Endpoint::Poll, Ok(ApiReply::Status(WriteStatus::Success))),
         Verdict::Journaled
     );
-    let pending = Answer::StatusPending {
+    let pending = Ok(ApiReply::Status(WriteStatus::Pending {
         word: "WHATEVER".to_owned(),
-    };
+    }));
     assert_eq!(first(Endpoint::Poll, pending), Verdict::NotYet);
 }

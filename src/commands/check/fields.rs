@@ -2,7 +2,7 @@
 
 use super::finding::Finding;
 use callbridge_call::EventTime;
-use callbridge_crm::Answer;
+use callbridge_crm::{ApiReply, ApiResult};
 use callbridge_leads::lead_field::{Catalogue, Fields, Fit, catalogue};
 use callbridge_model::exit::Code;
 use callbridge_model::status::LeadFields;
@@ -10,21 +10,18 @@ use callbridge_model::status::LeadFields;
 const TODO: &str = "give --lead-field the id of a field of leads (infoType LED)";
 
 /// What the answer to `crm-field` says of each.
-pub(crate) fn judge(fields: &Fields, answer: &Answer) -> Vec<Finding> {
+pub(crate) fn judge(fields: &Fields, answer: &ApiResult) -> Vec<Finding> {
     let at = EventTime::from_seconds(0);
     let read = match answer {
-        Answer::Told(envelope) => catalogue::rows(envelope),
-        _ => None,
+        Ok(ApiReply::Data(envelope)) => {
+            catalogue::rows(envelope).ok_or_else(|| "no fields in the answer".to_owned())
+        }
+        Ok(_) => Err("no fields in the answer".to_owned()),
+        Err(error) => Err(error.to_string()),
     };
     let catalogue = match read {
-        Some((rows, whole)) => Catalogue::read(rows, whole, at),
-        None => {
-            let why = match answer.words() {
-                words if words.is_empty() => "no fields in the answer".to_owned(),
-                words => words,
-            };
-            Catalogue::unread(why, at)
-        }
+        Ok((rows, whole)) => Catalogue::read(rows, whole, at),
+        Err(why) => Catalogue::unread(why, at),
     };
     let each = fields.iter().map(|(name, id)| {
         let flag = format!("lead-field {name}={id}");
@@ -65,23 +62,24 @@ pub(crate) fn not_asked(finding: Finding) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use callbridge_crm::ApiError;
     use callbridge_leads::lead_field::parse;
     use serde_json::json;
 
     #[test]
     fn each_field_is_judged_by_its_id_and_none_where_they_cannot_be_read() {
         let fields = parse("last_call=11,last_missed=21,last_employee=99").expect("fields");
-        let told = Answer::Told(json!({"data": [
+        let told = Ok(ApiReply::Data(json!({"data": [
             {"id": 11, "infoType": "LED"}, {"id": 21, "infoType": "CONTACT"}
-        ]}));
+        ]})));
         let ok = |found: Vec<Finding>| {
             let ok = found.iter().map(|finding| finding.fault.is_none());
             ok.collect::<Vec<_>>()
         };
         assert_eq!(ok(judge(&fields, &told)), [true, false, false]);
-        let barred = Answer::Forbidden {
+        let barred = Err(ApiError::Forbidden {
             message: String::new(),
-        };
+        });
         assert_eq!(ok(judge(&fields, &barred)), [true, true, true]);
     }
 }

@@ -8,7 +8,7 @@ use super::place::State;
 use super::token;
 use crate::config::checked::{Config, Crm};
 use crate::daemon::outward;
-use callbridge_crm::{Address, Answer, TokenInfo};
+use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::errand::due::{Errand, Job, Urgency};
 use callbridge_model::Status;
 use callbridge_model::exit::Code;
@@ -85,7 +85,7 @@ async fn ask(crm: &Crm, dir: &Path, spool: &Handle) -> Vec<Finding> {
 /// `token/info`, and with `--lead-field` the CRM's fields.
 async fn all(crm: &Crm, mut probe: TokenProbe<'_>) -> Result<Vec<Finding>, Unasked> {
     let answer = probe.ask(&Head::default()).await?;
-    let good = matches!(answer, Answer::TokenInfo(_));
+    let good = matches!(answer, Ok(ApiReply::TokenInfo(_)));
     let mut found = judge(&crm.address, answer, probe.binding());
     if good && !crm.lead_fields.is_empty() {
         let mut head = Head::default();
@@ -125,7 +125,7 @@ fn unasked(why: &Unasked) -> Finding {
 }
 
 /// What the answer to `token/info` says.
-pub(crate) fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec<Finding> {
+pub(crate) fn judge(address: &Address, answer: ApiResult, binding: &Binding) -> Vec<Finding> {
     let address = address.as_str();
     let refused = |what: &str| {
         let todo = "issue a new token in the CRM and put it into --token-file; or see whether the \
@@ -135,59 +135,56 @@ pub(crate) fn judge(address: &Address, answer: Answer, binding: &Binding) -> Vec
             Finding::fault(Code::NoPermission, "token", what, todo),
         ]
     };
-    match answer {
-        Answer::TokenInfo(info) => {
+    let error = match answer {
+        Ok(ApiReply::TokenInfo(info)) => {
             let mut found = vec![Finding::well("crm", address)];
             found.extend(of_token(&info, binding));
-            found
+            return found;
         }
-        Answer::Unauthorized => refused("the CRM refuses it (401)"),
-        Answer::Told(_) => vec![works_not(address, "an answer to another question")],
-        Answer::TokenState { message } => refused(&format!("the CRM refuses it (406): {message}")),
-        Answer::TooMany => vec![Finding::fault(
+        Ok(_) => return vec![works_not(address, "no record of a token")],
+        Err(error) => error,
+    };
+    match error {
+        ApiError::TokenRefused { status, message } => match message.as_str() {
+            "" if status == 401 => refused("the CRM refuses it (401)"),
+            message => refused(&format!("the CRM refuses it ({status}): {message}")),
+        },
+        ApiError::TooMany => vec![Finding::fault(
             Code::Unreachable,
             "token",
             "its limit is used up (429): somebody else uses it",
             "give each program a token of its own, or divide --rate",
         )],
-        Answer::NotFound { .. } | Answer::WrongAddress { .. } => vec![Finding::fault(
+        ApiError::NotFound { .. } | ApiError::WrongAddress { .. } => vec![Finding::fault(
             Code::Configuration,
             "crm",
             format!("{address} answers, and is not the Open API"),
             "give --crm-url the host's address, without a path",
         )],
-        Answer::NotConnected { why } => vec![not_reached(why)],
-        Answer::Lost { why } => vec![not_reached(format!("{address}: {why}"))],
-        Answer::TlsRefused { why } => {
+        ApiError::NotConnected { why } => vec![not_reached(why)],
+        ApiError::Lost { why } => vec![not_reached(format!("{address}: {why}"))],
+        ApiError::TlsRefused { why } => {
             let (why, todo) = why
                 .split_once("; ")
                 .unwrap_or((&why, "look at the CRM's TLS settings"));
             let what = format!("{address}: {why}");
             vec![Finding::fault(Code::Unreachable, "crm", what, todo)]
         }
-        Answer::TimedOut => vec![works_not(address, "no answer in time")],
-        Answer::ServerError {
+        ApiError::Server {
+            status: 200..=299,
+            message,
+            ..
+        } => vec![works_not(address, &format!("accept: false {message}"))],
+        ApiError::Server {
             status, message, ..
-        } => {
-            vec![works_not(address, &format!("{status} {message}"))]
         }
-        Answer::NotAccepted { message } => {
-            vec![works_not(address, &format!("accept: false {message}"))]
-        }
-        Answer::BrokenBody { why } => vec![works_not(address, &why)],
-        Answer::Rejected { message, .. } => vec![works_not(address, &format!("400 {message}"))],
-        Answer::Forbidden { message } => vec![works_not(address, &format!("403 {message}"))],
-        Answer::Conflict { message, .. } => vec![works_not(address, &format!("409 {message}"))],
-        Answer::OtherClientError {
+        | ApiError::Rejected {
             status, message, ..
         } => vec![works_not(address, &format!("{status} {message}"))],
-        // Answers to other requests.
-        Answer::Accepted { .. }
-        | Answer::AcceptedWithoutId
-        | Answer::StatusSuccess
-        | Answer::StatusFailed { .. }
-        | Answer::StatusPending { .. }
-        | Answer::Page(_) => vec![works_not(address, "no record of a token")],
+        ApiError::Forbidden { message } => vec![works_not(address, &format!("403 {message}"))],
+        ApiError::Unreadable { .. } | ApiError::TimedOut => {
+            vec![works_not(address, &error.to_string())]
+        }
     }
 }
 

@@ -5,7 +5,7 @@ use super::company::Consent;
 use crate::commands::check::service::judge;
 use crate::control::state_access::{Access, ask_or_open, close, status};
 use crate::failure::Failure;
-use callbridge_crm::{Address, Answer, Setup, TokenInfo};
+use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Setup, TokenInfo};
 use callbridge_model::Status;
 use callbridge_model::exit::Code;
 use callbridge_oauth::connection::Connection;
@@ -79,7 +79,7 @@ pub(super) async fn whose(
     let found = loop {
         let asked = token_probe::token_info(setup.clone(), None, &spool, &new.access).await;
         match asked {
-            Ok((Answer::TokenInfo(info), binding)) => {
+            Ok((Ok(ApiReply::TokenInfo(info)), binding)) => {
                 break bound(&spool, &info, &binding, &mut consent).await;
             }
             Ok((answer, binding)) => break Ok(unknown(&setup.address, answer, &binding)),
@@ -108,8 +108,8 @@ fn failure(error: spool::Error) -> Failure {
     Failure::of(Code::of_number(error.exit_code()), error)
 }
 
-fn unknown(address: &Address, answer: Answer, binding: &Binding) -> TokenOwner {
-    if matches!(answer, Answer::Unauthorized | Answer::TokenState { .. }) {
+fn unknown(address: &Address, answer: ApiResult, binding: &Binding) -> TokenOwner {
+    if matches!(answer, Err(ApiError::TokenRefused { .. })) {
         return TokenOwner::Unknown("the CRM refuses the new token (401)".to_owned());
     }
     let findings = judge(address, answer, binding);

@@ -1,7 +1,7 @@
 //! The client against servers that behave well, badly, or not at all.
 
 use callbridge_crm::client::Timeouts;
-use callbridge_crm::{Address, Answer, Client, Request, Setup};
+use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, Client, Request, Setup};
 use callbridge_model::secret::Secret;
 use rcgen::{CertificateParams, KeyPair};
 use std::net::SocketAddr;
@@ -113,7 +113,7 @@ pub fn submit() -> Request {
     Request::Submit(serde_json::json!({ "leadId": 4001 }))
 }
 
-pub async fn send(client: &Client) -> Answer {
+pub async fn send(client: &Client) -> ApiResult {
     client
         .send(&submit(), &Secret::from("svc_pat_secret"))
         .await
@@ -126,9 +126,9 @@ async fn a_request_carries_the_token_in_its_header_and_nothing_that_leads_elsewh
     let answer = send(&plain(server.addr)).await;
     assert_eq!(
         answer,
-        Answer::Accepted {
+        Ok(ApiReply::Accepted {
             request_id: "r1".to_owned()
-        }
+        })
     );
     let asked = server.asked.recv().await.expect("a request").to_lowercase();
     assert!(
@@ -162,7 +162,7 @@ async fn a_redirect_is_not_followed() {
         let server = serve(http(status, &location, "")).await;
         let answer = send(&plain(server.addr)).await;
         assert!(
-            matches!(answer, Answer::WrongAddress { status: 301..=308 }),
+            matches!(answer, Err(ApiError::WrongAddress { status: 301..=308 })),
             "{answer:?}"
         );
     }
@@ -174,9 +174,12 @@ async fn a_body_without_end_is_not_read_to_its_end() {
     let padding = " ".repeat(300 * 1024);
     let server = serve(http("200 OK", "", &format!("{padding}{ACCEPTED}"))).await;
     let answer = send(&plain(server.addr)).await;
-    assert!(matches!(answer, Answer::BrokenBody { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, Err(ApiError::Unreadable { .. })),
+        "{answer:?}"
+    );
     let server = serve(http("401 Unauthorized", "", &padding)).await;
-    assert_eq!(send(&plain(server.addr)).await, Answer::Unauthorized);
+    assert_eq!(send(&plain(server.addr)).await, Err(ApiError::UNAUTHORIZED));
 }
 
 #[tokio::test]
@@ -187,7 +190,7 @@ async fn a_connection_cut_in_the_middle_is_lost_and_nothing_is_repeated() {
     ] {
         let server = serve(answer).await;
         let answer = send(&plain(server.addr)).await;
-        assert!(matches!(answer, Answer::Lost { .. }), "{answer:?}");
+        assert!(matches!(answer, Err(ApiError::Lost { .. })), "{answer:?}");
         assert_eq!(server.connections.load(Ordering::SeqCst), 1);
     }
 }
@@ -198,7 +201,10 @@ async fn a_closed_port_is_no_connection() {
     let addr = listener.local_addr().expect("its address");
     drop(listener);
     let answer = send(&plain(addr)).await;
-    assert!(matches!(answer, Answer::NotConnected { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, Err(ApiError::NotConnected { .. })),
+        "{answer:?}"
+    );
 }
 
 #[tokio::test]
@@ -215,7 +221,7 @@ async fn a_server_that_says_nothing_is_timed_out() {
         timeouts,
         ..Setup::new(address)
     });
-    assert_eq!(send(&client).await, Answer::TimedOut);
+    assert_eq!(send(&client).await, Err(ApiError::TimedOut));
 }
 
 #[tokio::test]
@@ -223,7 +229,7 @@ async fn a_token_that_no_header_can_carry_is_refused_here() {
     let server = serve(http("200 OK", "", ACCEPTED)).await;
     let client = plain(server.addr);
     let heard = client.send(&submit(), &Secret::from("two\nlines")).await;
-    assert_eq!(heard.answer, Answer::Unauthorized);
+    assert_eq!(heard.answer, Err(ApiError::UNAUTHORIZED));
     assert_eq!(server.connections.load(Ordering::SeqCst), 0);
 }
 
@@ -241,7 +247,10 @@ async fn a_proxy_is_asked_for_a_tunnel_and_never_sees_the_token() {
         ..Setup::new(address)
     });
     let answer = send(&client).await;
-    assert!(matches!(answer, Answer::NotConnected { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, Err(ApiError::NotConnected { .. })),
+        "{answer:?}"
+    );
     let asked = proxy.asked.recv().await.expect("a request");
     assert!(asked.starts_with("CONNECT crm.example.uz:443 "), "{asked}");
     assert!(!asked.contains("svc_pat_secret"), "{asked}");
@@ -294,16 +303,16 @@ pub fn acceptor(cert: &rcgen::Certificate, key: &KeyPair) -> TlsAcceptor {
     TlsAcceptor::from(Arc::new(config))
 }
 
-async fn over_tls(server: &Identity, trusted: Option<&Identity>) -> Answer {
+async fn over_tls(server: &Identity, trusted: Option<&Identity>) -> ApiResult {
     let acceptor = Some(server.acceptor.clone());
     let running = serve_over(http("200 OK", "", ACCEPTED), acceptor).await;
     let url = format!("https://localhost:{}", running.addr.port());
     send(&client(&url, trusted.map(|it| it.ca_file.clone()))).await
 }
 
-pub fn refused(answer: Answer) -> String {
+pub fn refused(answer: ApiResult) -> String {
     match answer {
-        Answer::TlsRefused { why } => why,
+        Err(ApiError::TlsRefused { why }) => why,
         other => panic!("not refused: {other:?}"),
     }
 }
@@ -314,9 +323,9 @@ async fn a_certificate_of_the_given_authority_is_trusted() {
     let answer = over_tls(&good, Some(&good)).await;
     assert_eq!(
         answer,
-        Answer::Accepted {
+        Ok(ApiReply::Accepted {
             request_id: "r1".to_owned()
-        }
+        })
     );
 }
 
@@ -363,7 +372,8 @@ async fn a_missing_ca_file_is_named() {
     let good = identity("localhost", |_| ());
     let running = serve_over(http("200 OK", "", ACCEPTED), Some(good.acceptor.clone())).await;
     let url = format!("https://localhost:{}", running.addr.port());
-    let Answer::NotConnected { why } = send(&client(&url, Some("/no/such/ca.pem".into()))).await
+    let Err(ApiError::NotConnected { why }) =
+        send(&client(&url, Some("/no/such/ca.pem".into()))).await
     else {
         panic!("connected");
     };

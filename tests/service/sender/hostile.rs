@@ -4,7 +4,7 @@
 use super::client::{ACCEPTED, acceptor, client, http, identity, is_whole, plain, send, serve};
 use super::client::{Server, serve_over};
 use callbridge_crm::client::Timeouts;
-use callbridge_crm::{Address, Answer, Client, Endpoint, Setup};
+use callbridge_crm::{Address, ApiError, ApiResult, Client, Endpoint, Setup};
 use callbridge_sender::verdict::{Context, Verdict, judge};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -17,7 +17,7 @@ use tokio::task::JoinHandle;
 const UNREAD_MAX: usize = 32 << 20;
 
 /// The verdict on a submission that met this answer: its word, and what it says.
-fn verdict(answer: Answer) -> (&'static str, String) {
+fn verdict(answer: ApiResult) -> (&'static str, String) {
     let verdict = judge(Endpoint::Submit, answer, Context::default());
     let words = match &verdict {
         Verdict::Fault { why, .. } | Verdict::Halt { why, .. } => why.clone(),
@@ -251,7 +251,7 @@ async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
     let continues = b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64);
     let (addr, flooding) = flood("", continues, usize::MAX).await;
     let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
-    assert_eq!(send(&client).await, Answer::TimedOut);
+    assert_eq!(send(&client).await, Err(ApiError::TimedOut));
     flooding.await.expect("a server that saw the end");
 
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
@@ -268,7 +268,7 @@ async fn interim_answers_or_a_trickle_without_end_are_timed_out() {
         }
     });
     let client = hasty(&format!("http://{addr}"), Duration::from_secs(2));
-    assert_eq!(send(&client).await, Answer::TimedOut);
+    assert_eq!(send(&client).await, Err(ApiError::TimedOut));
     trickle.await.expect("a server that saw the end");
 }
 
@@ -322,7 +322,7 @@ async fn a_certificate_not_yet_valid_or_of_an_authority_is_refused_by_name() {
         let server = serve_over(Vec::new(), Some(acceptor)).await;
         let url = format!("https://localhost:{}", server.addr.port());
         match send(&client(&url, Some(ca_file))).await {
-            Answer::TlsRefused { why } => assert!(why.starts_with(begin), "{why}"),
+            Err(ApiError::TlsRefused { why }) => assert!(why.starts_with(begin), "{why}"),
             other => panic!("not refused: {other:?}"),
         }
     }

@@ -17,7 +17,7 @@
 use super::news::LeadNews;
 use super::rows::{LeadRow, page};
 use callbridge_call::{EpochSeconds, EventTime};
-use callbridge_crm::{Answer, LeadsPage};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, LeadsPage};
 use callbridge_model::number::Country;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -89,35 +89,33 @@ pub enum Heard {
 
 impl Heard {
     /// Of the CRM's answer.
-    pub fn of(answer: &Answer) -> Self {
-        let words = answer.words();
-        match answer {
-            Answer::Told(body) => Self::Page(body.clone()),
-            Answer::Forbidden { .. } => Self::NoGrant(words),
-            Answer::Rejected { errors, .. } => Self::Refused(format!("{words} {errors}")),
-            // a gateway's: it may pass
-            Answer::NotFound { own: false, .. } => Self::Failed(words),
-            Answer::NotFound { own: true, .. }
-            | Answer::WrongAddress { .. }
-            | Answer::Conflict { .. }
-            | Answer::OtherClientError { .. } => Self::Missing(words),
-            Answer::Accepted { .. }
-            | Answer::AcceptedWithoutId
-            | Answer::NotAccepted { .. }
-            | Answer::StatusSuccess
-            | Answer::StatusFailed { .. }
-            | Answer::StatusPending { .. }
-            | Answer::Page(_)
-            | Answer::TokenInfo(_)
-            | Answer::Unauthorized
-            | Answer::TokenState { .. }
-            | Answer::TooMany
-            | Answer::ServerError { .. }
-            | Answer::BrokenBody { .. }
-            | Answer::TimedOut
-            | Answer::Lost { .. }
-            | Answer::NotConnected { .. }
-            | Answer::TlsRefused { .. } => Self::Failed(words),
+    pub fn of(answer: &ApiResult) -> Self {
+        let error = match answer {
+            Ok(ApiReply::Data(body)) => return Self::Page(body.clone()),
+            Ok(_) => return Self::Failed(String::new()),
+            Err(error) => error,
+        };
+        let words = error.to_string();
+        match error {
+            ApiError::Forbidden { .. } => Self::NoGrant(words),
+            ApiError::Rejected {
+                status: 400,
+                errors,
+                ..
+            } => Self::Refused(format!("{words} {errors}")),
+            ApiError::NotFound { own: true, .. }
+            | ApiError::WrongAddress { .. }
+            | ApiError::Rejected { .. } => Self::Missing(words),
+            // a gateway's 404: it may pass
+            ApiError::NotFound { own: false, .. }
+            | ApiError::TokenRefused { .. }
+            | ApiError::TooMany
+            | ApiError::Server { .. }
+            | ApiError::Unreadable { .. }
+            | ApiError::TimedOut
+            | ApiError::Lost { .. }
+            | ApiError::NotConnected { .. }
+            | ApiError::TlsRefused { .. } => Self::Failed(words),
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::errand::due::Errand;
 use crate::lead_field::shows::Part;
 use crate::lead_field::{Catalogue, Item, catalogue};
 use callbridge_call::EventTime;
-use callbridge_crm::Answer;
+use callbridge_crm::{ApiError, ApiReply, ApiResult, WriteStatus};
 use callbridge_model::LeadId;
 use callbridge_model::TokenPrint;
 use serde::{Deserialize, Serialize};
@@ -135,53 +135,54 @@ enum Sort<'a> {
     Stopped(String),
 }
 
-fn said(status: &str, words: &str) -> String {
-    match words {
-        "" => status.to_owned(),
-        words => format!("{status}: {words}"),
+fn sort(answer: &ApiResult) -> Sort<'_> {
+    let error = match answer {
+        Ok(reply) => return sort_reply(reply),
+        Err(error) => error,
+    };
+    let why = error.to_string();
+    match error {
+        // what stands in between knows of no lead
+        ApiError::NotFound { own: true, .. } => Sort::Gone(why),
+        ApiError::NotFound { .. } | ApiError::Forbidden { .. } | ApiError::WrongAddress { .. } => {
+            Sort::Barred(why)
+        }
+        ApiError::Rejected { status: 409, .. } => Sort::Missing(why),
+        ApiError::Rejected { errors, .. } if !errors.is_null() => {
+            Sort::Refused(format!("{why} {errors}"))
+        }
+        ApiError::Rejected { .. } => Sort::Refused(why),
+        ApiError::Server { .. }
+        | ApiError::Unreadable { .. }
+        | ApiError::TimedOut
+        | ApiError::Lost { .. } => Sort::Trouble(why),
+        ApiError::TokenRefused { .. }
+        | ApiError::TooMany
+        | ApiError::NotConnected { .. }
+        | ApiError::TlsRefused { .. } => Sort::Stopped(why),
     }
 }
 
-fn sort(answer: &Answer) -> Sort<'_> {
-    let unasked = || Sort::Trouble("an answer to another question".to_owned());
-    match answer {
-        Answer::Told(envelope) => Sort::Told(envelope),
-        Answer::Accepted { request_id } => Sort::Accepted(request_id.clone()),
-        Answer::StatusSuccess => Sort::Success,
-        Answer::StatusPending { .. } => Sort::Pending,
-        Answer::StatusFailed { words, errors } => Sort::Failed(match errors.is_null() {
-            true => said("FAILED", words),
-            false => said("FAILED", format!("{words} {errors}").trim_start()),
-        }),
-        Answer::Forbidden { message } => Sort::Barred(said("403", message)),
-        // what stands in between knows of no lead
-        Answer::NotFound { own, message } => match own {
-            true => Sort::Gone(said("404", message)),
-            false => Sort::Barred(said("404", message)),
-        },
-        Answer::WrongAddress { status } => Sort::Barred(status.to_string()),
-        Answer::Conflict { message, .. } => Sort::Missing(said("409", message)),
-        Answer::Rejected { message, errors } => Sort::Refused(match errors.is_null() {
-            true => said("400", message),
-            false => said("400", &format!("{message} {errors}")),
-        }),
-        Answer::OtherClientError {
-            status, message, ..
-        } => Sort::Refused(said(&status.to_string(), message)),
-        Answer::AcceptedWithoutId => Sort::Trouble("accepted without a requestId".to_owned()),
-        Answer::NotAccepted { message } => Sort::Trouble(said("200 with accept: false", message)),
-        Answer::ServerError {
-            status, message, ..
-        } => Sort::Trouble(said(&status.to_string(), message)),
-        Answer::BrokenBody { why } => Sort::Trouble(why.clone()),
-        Answer::TimedOut => Sort::Trouble("no answer in time".to_owned()),
-        Answer::Lost { why } => Sort::Trouble(format!("connection lost: {why}")),
-        Answer::Unauthorized => Sort::Stopped("401".to_owned()),
-        Answer::TokenState { message } => Sort::Stopped(said("406", message)),
-        Answer::TooMany => Sort::Stopped("429".to_owned()),
-        Answer::NotConnected { why } => Sort::Stopped(format!("no connection: {why}")),
-        Answer::TlsRefused { why } => Sort::Stopped(format!("TLS refused: {why}")),
-        Answer::Page(_) | Answer::TokenInfo(_) => unasked(),
+fn sort_reply(reply: &ApiReply) -> Sort<'_> {
+    match reply {
+        ApiReply::Data(envelope) => Sort::Told(envelope),
+        ApiReply::Accepted { request_id } => Sort::Accepted(request_id.clone()),
+        ApiReply::Status(WriteStatus::Success) => Sort::Success,
+        ApiReply::Status(WriteStatus::Pending { .. }) => Sort::Pending,
+        ApiReply::Status(WriteStatus::Failed { words, errors }) => {
+            let errors = match errors {
+                Value::Null => String::new(),
+                errors => errors.to_string(),
+            };
+            let said = format!("{words} {errors}");
+            match said.trim() {
+                "" => Sort::Failed("FAILED".to_owned()),
+                said => Sort::Failed(format!("FAILED: {said}")),
+            }
+        }
+        ApiReply::Page(_) | ApiReply::TokenInfo(_) => {
+            Sort::Trouble("an answer to another question".to_owned())
+        }
     }
 }
 
@@ -189,7 +190,7 @@ fn sort(answer: &Answer) -> Sort<'_> {
 /// that made the request.
 pub fn settle(
     errand: &Errand,
-    answer: &Answer,
+    answer: &ApiResult,
     token: &TokenPrint,
     now: EventTime,
 ) -> Option<Settled> {

@@ -20,7 +20,7 @@ fn poll() -> Errand {
     })
 }
 
-fn word(errand: &Errand, answer: &Answer) -> String {
+fn word(errand: &Errand, answer: &ApiResult) -> String {
     let settled = settle(errand, answer, &TokenPrint::of("token"), now());
     let settled = settled.expect("ours");
     let told = match settled.told {
@@ -39,47 +39,51 @@ fn word(errand: &Errand, answer: &Answer) -> String {
     format!("{told}{}", if settled.done { "" } else { " (again)" })
 }
 
-fn answers() -> Vec<Answer> {
+fn answers() -> Vec<ApiResult> {
     let message = || "yo'q".to_owned();
     vec![
-        Answer::Accepted {
+        Ok(ApiReply::Accepted {
             request_id: "r1".into(),
-        },
-        Answer::StatusSuccess,
-        Answer::StatusPending { word: "NEW".into() },
-        Answer::StatusFailed {
+        }),
+        Ok(ApiReply::Status(WriteStatus::Success)),
+        Ok(ApiReply::Status(WriteStatus::Pending {
+            word: "NEW".into(),
+        })),
+        Ok(ApiReply::Status(WriteStatus::Failed {
             words: message(),
             errors: Value::Null,
-        },
-        Answer::Rejected {
+        })),
+        Err(ApiError::Rejected {
+            status: 400,
             message: message(),
             errors: Value::Null,
-        },
-        Answer::Unauthorized,
-        Answer::Forbidden { message: message() },
-        Answer::NotFound {
+        }),
+        Err(ApiError::UNAUTHORIZED),
+        Err(ApiError::Forbidden { message: message() }),
+        Err(ApiError::NotFound {
             own: true,
             message: message(),
-        },
-        Answer::NotFound {
+        }),
+        Err(ApiError::NotFound {
             own: false,
             message: message(),
-        },
-        Answer::WrongAddress { status: 405 },
-        Answer::Conflict {
+        }),
+        Err(ApiError::WrongAddress { status: 405 }),
+        Err(ApiError::Rejected {
+            status: 409,
             message: message(),
             errors: Value::Null,
-        },
-        Answer::TooMany,
-        Answer::ServerError {
+        }),
+        Err(ApiError::TooMany),
+        Err(ApiError::Server {
             status: 500,
             own: true,
             message: String::new(),
-        },
-        Answer::TimedOut,
-        Answer::NotConnected {
+        }),
+        Err(ApiError::TimedOut),
+        Err(ApiError::NotConnected {
             why: "refused".into(),
-        },
+        }),
     ]
 }
 
@@ -107,7 +111,7 @@ fn a_look_up_is_answered_by_a_missing_lead_and_stops_for_nothing_else() {
         again: no answer in time (again)
         back (again)
         ");
-    let there = Answer::Told(serde_json::json!({"data": {"id": 4_001}}));
+    let there = Ok(ApiReply::Data(serde_json::json!({"data": {"id": 4_001}})));
     assert_eq!(word(&Errand::LookUp(lead()), &there), "lead_exists");
 }
 
@@ -130,10 +134,12 @@ fn a_catalogue_that_cannot_be_read_says_why() {
         again: no answer in time (again)
         back (again)
         "#);
-    let fields = Answer::Told(serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}));
+    let fields = Ok(ApiReply::Data(
+        serde_json::json!({"data": [{"id": 11, "infoType": "LED"}]}),
+    ));
     let read = settle(&Errand::Catalogue, &fields, &TokenPrint::none(), now()).expect("ours");
     assert!(matches!(read.told, Told::Catalogue(it) if it.whole && it.fields.len() == 1));
-    let none = Answer::Told(serde_json::json!({"data": null}));
+    let none = Ok(ApiReply::Data(serde_json::json!({"data": null})));
     assert!(word(&Errand::Catalogue, &none).contains("no fields in the answer"));
 }
 

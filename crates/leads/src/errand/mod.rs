@@ -20,8 +20,8 @@ pub use lead::{FieldWrite, Finding, Kind, Told};
 use crate::directory::backfill::Heard;
 use crate::errand::due::Errand;
 use callbridge_call::EventTime;
-use callbridge_crm::Answer;
 use callbridge_crm::LeadsPage;
+use callbridge_crm::{ApiReply, ApiResult, WriteStatus};
 use callbridge_model::TokenPrint;
 
 /// What is to be stored of a request about leads.
@@ -78,7 +78,18 @@ fn change(told: Told, at: EventTime) -> LeadChange {
 }
 
 /// Judges the answer to an errand that was sent with this token.
-pub fn settle(now: EventTime, errand: &Errand, answer: &Answer, token: &TokenPrint) -> Settled {
+pub fn settle(now: EventTime, errand: &Errand, answer: &ApiResult, token: &TokenPrint) -> Settled {
+    let (done, words) = match answer {
+        Ok(ApiReply::Status(WriteStatus::Pending { word })) => (false, word.clone()),
+        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) if words.is_empty() => {
+            (false, "FAILED".to_owned())
+        }
+        Ok(ApiReply::Status(WriteStatus::Failed { words, .. })) => {
+            (false, format!("FAILED: {words}"))
+        }
+        Ok(_) => (true, String::new()),
+        Err(error) => (false, error.to_string()),
+    };
     match errand {
         Errand::LookUp(_) | Errand::Catalogue | Errand::FieldWrite(_) | Errand::FieldPoll(_) => {
             let settled = lead::settle(errand, answer, token, now);
@@ -94,14 +105,14 @@ pub fn settle(now: EventTime, errand: &Errand, answer: &Answer, token: &TokenPri
                 heard: Box::new(Heard::of(answer)),
                 at: now,
             }],
-            done: answer.is_good(),
-            words: answer.words(),
+            done,
+            words,
         },
         // whoever asked hears the answer itself
         Errand::Asked(..) => Settled {
             changes: Vec::new(),
-            done: answer.is_good(),
-            words: answer.words(),
+            done,
+            words,
         },
     }
 }
