@@ -7,9 +7,8 @@ use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::Told;
 use callbridge_leads::errand::due::Asked;
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
-use callbridge_model::LeadId;
-use callbridge_model::TokenPrint;
 use callbridge_model::clock;
+use callbridge_model::{Grant, LeadId, TokenPrint};
 use callbridge_sender::Asking;
 use callbridge_sender::asking::Reply;
 use callbridge_spool::{Error, Handle, Op};
@@ -126,7 +125,7 @@ impl LeadSet<'_> {
                 Err(refusal(65, words))
             }
             Ok(_) => Err(unfit()),
-            Err(error) => Err(failed(&error, "PERMISSION_OPEN_API_LEAD:SAVE")),
+            Err(error) => Err(failed(&error, Grant::LeadSave.word())),
         }
     }
 

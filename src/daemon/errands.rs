@@ -3,6 +3,7 @@
 
 use super::lists::passed;
 use callbridge_leads::errand::Kind;
+use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::status::{LeadField, LeadFields, Token};
 use callbridge_spool as spool;
@@ -95,7 +96,6 @@ async fn news(spool: &Handle, last: &mut Last) -> Result<u64, Error> {
 
 /// As `status` shows it.
 pub(crate) fn shown(fields: &spool::LeadFields, token: &Token) -> LeadFields {
-    const SAVE: &str = "PERMISSION_OPEN_API_LEAD:SAVE";
     let listed = fields.fields.iter().map(|(name, id, fit)| LeadField {
         name: name.word().to_owned(),
         id: id.get(),
@@ -109,9 +109,9 @@ pub(crate) fn shown(fields: &spool::LeadFields, token: &Token) -> LeadFields {
     });
     let unchecked = fields.fields.iter().any(|(_, _, fit)| fit.is_none());
     // a record without grants says nothing of them
-    let barred = !token.grants.is_empty() && !token.grants.iter().any(|grant| grant == SAVE);
+    let barred = !token.grants.is_empty() && !Grant::LeadSave.is_among(&token.grants);
     let (state, why) = match &fields.rests {
-        _ if barred => ("off", Some(format!("the token lacks {SAVE}"))),
+        _ if barred => ("off", Some(format!("the token lacks {}", Grant::LeadSave))),
         Some(rest) => ("off", Some(rest.why.clone())),
         None if unchecked => ("unchecked", None),
         None => ("ok", None),
@@ -147,7 +147,7 @@ mod tests {
         let ok: Vec<bool> = all.fields.iter().map(|field| field.ok).collect();
         assert_eq!(ok, [true, false]);
         let token = Token {
-            grants: vec!["PERMISSION_OPEN_API_CALL:SAVE".to_owned()],
+            grants: vec![Grant::CallSave.to_string()],
             ..Token::default()
         };
         let barred = shown(&fields, &token);

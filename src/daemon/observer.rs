@@ -6,6 +6,7 @@ use super::readers::{self, Others};
 use super::webhooks::ReceiverView;
 use crate::ops::http::Watch;
 use crate::ops::metrics::{Durations, Observed};
+use callbridge_model::Grant;
 use callbridge_model::clock;
 use callbridge_model::heartbeat as pulse;
 use callbridge_model::heartbeat::Vital;
@@ -140,17 +141,13 @@ impl Observer {
 
     /// Errands are under way or wait that can be made now.
     pub(crate) async fn has_errands(&self) -> bool {
-        const LEAD: &str = "PERMISSION_OPEN_API_LEAD";
         let (paused, grants) = {
             let sender = self.sender.borrow();
             (sender.pause.is_some(), sender.token.grants.clone())
         };
         // a record without grants says nothing of them
-        let may = |scope: &str| {
-            let wanted = format!("{LEAD}:{scope}");
-            grants.is_empty() || grants.contains(&wanted)
-        };
-        let (read, save) = (may("READ"), may("SAVE"));
+        let may = |grant: Grant| grants.is_empty() || grant.is_among(&grants);
+        let (read, save) = (may(Grant::LeadRead), may(Grant::LeadSave));
         let now = clock::now().wall;
         let waiting = self
             .spool

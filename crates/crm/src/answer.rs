@@ -4,7 +4,7 @@
 use super::envelope::Envelope;
 use super::request::Endpoint;
 use callbridge_call::EpochSeconds;
-use callbridge_model::CallUuid;
+use callbridge_model::{CallUuid, Grant};
 use serde_json::Value;
 use std::fmt;
 
@@ -211,34 +211,17 @@ pub struct TokenInfo {
     pub expires_at: Option<EpochSeconds>,
     /// Days until then.
     pub expires_in_days: Option<i64>,
-    /// What the connection may do; `None` when the service does not say.
-    pub grants: Option<Vec<Grant>>,
+    /// What the connection may do, each as `PERMISSION:SCOPE`; `None` when the service does not
+    /// say.
+    pub grants: Option<Vec<String>>,
 }
 
 impl TokenInfo {
     /// Whether it holds this grant; where the service does not say, it is taken to.
-    pub fn may(&self, permission: &str, scope: &str) -> bool {
-        self.grants.as_ref().is_none_or(|grants| {
-            grants
-                .iter()
-                .any(|grant| grant.permission == permission && grant.scope == scope)
-        })
-    }
-}
-
-/// A permission and its scope (§2.3).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grant {
-    /// `PERMISSION_OPEN_API_CALL`
-    pub permission: String,
-    /// `READ`, `SAVE`, `DELETE`
-    pub scope: String,
-}
-
-impl fmt::Display for Grant {
-    /// As in an OAuth scope: `PERMISSION_OPEN_API_CALL:SAVE`.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}", self.permission, self.scope)
+    pub fn may(&self, grant: Grant) -> bool {
+        self.grants
+            .as_ref()
+            .is_none_or(|words| grant.is_among(words))
     }
 }
 

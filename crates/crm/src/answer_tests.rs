@@ -148,8 +148,8 @@ fn the_token_s_record_is_read_and_its_grants_can_be_asked_for() {
     };
     assert_eq!((info.company, info.application), (12, Some(7)));
     assert_eq!(info.expires_at, Some(EpochSeconds::new(1_800_000_000)));
-    assert!(info.may("PERMISSION_OPEN_API_CALL", "SAVE"));
-    assert!(!info.may("PERMISSION_OPEN_API_CALL", "READ"));
+    assert!(info.may(Grant::CallSave));
+    assert!(!info.may(Grant::CallRead));
     let nobody = answer(Endpoint::TokenInfo, 200, json!({"data": {"kind": "PAT"}}));
     assert!(matches!(nobody, Err(ApiError::Unreadable { .. })));
 }

@@ -1,7 +1,7 @@
 //! The common envelope (§2.1), read tolerantly: what the document does not publish is looked for
 //! where it may stand, unknown fields pass by.
 
-use super::answer::{Grant, Page, TokenInfo};
+use super::answer::{Page, TokenInfo};
 use super::lenient;
 use callbridge_call::EpochSeconds;
 use callbridge_model::CallUuid;
@@ -305,19 +305,14 @@ fn named(data: &Value) -> Option<(String, String)> {
         .then_some((word, said.unwrap_or_default()))
 }
 
-fn grant(value: &Value) -> Option<Grant> {
+/// A permission with its scope, as an object or as one text.
+fn grant(value: &Value) -> Option<String> {
     match value {
-        Value::Object(map) => Some(Grant {
-            permission: map.get("permission")?.as_str()?.to_owned(),
-            scope: map.get("scope")?.as_str()?.to_owned(),
-        }),
-        Value::String(text) => {
-            let (permission, scope) = text.split_once(':')?;
-            Some(Grant {
-                permission: permission.to_owned(),
-                scope: scope.to_owned(),
-            })
+        Value::Object(map) => {
+            let part = |name: &str| map.get(name).and_then(Value::as_str);
+            Some(format!("{}:{}", part("permission")?, part("scope")?))
         }
+        Value::String(text) => text.contains(':').then(|| text.clone()),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) => None,
     }
 }

@@ -24,8 +24,6 @@ pub mod lenient;
 pub mod request;
 
 pub use address::{Address, AddressError};
-pub use answer::{
-    ApiError, ApiReply, ApiResponse, ApiResult, Grant, Page, TokenInfo, WriteStatus, read,
-};
+pub use answer::{ApiError, ApiReply, ApiResponse, ApiResult, Page, TokenInfo, WriteStatus, read};
 pub use client::{Client, Setup, Unheard};
 pub use request::{Endpoint, FieldNames, FilterPage, LeadsPage, PageSize, Request};

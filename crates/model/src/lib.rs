@@ -7,6 +7,7 @@
 //! | [`record`] | a call as the journal will have it, and what is to become of it |
 //! | [`number`] | telephone numbers made E.164; [`typed_number`]: as a person types them |
 //! | [`status`] | the shape of `status --json`, its verdict, and the same for people |
+//! | [`grant`] | the rights of a token |
 //! | [`token_print`] | a short hash by which a token is known again |
 //! | [`secret`], [`secret_source`] | texts that cannot be printed, and where they are |
 //! | [`environment`] | the environment variables, read once |
@@ -22,6 +23,7 @@ pub mod clock;
 pub mod environment;
 pub mod exit;
 pub mod file_version;
+pub mod grant;
 pub mod heartbeat;
 pub mod number;
 pub mod plain_file;
@@ -36,6 +38,7 @@ pub mod webhook_signature;
 pub mod zone;
 
 pub use file_version::FileVersion;
+pub use grant::Grant;
 pub use record::{
     ByHand, CallRecord, CallUuid, EmployeeId, Judged, LeadId, Outcome, Phone, Reason, Said,
 };

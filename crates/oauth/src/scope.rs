@@ -1,30 +1,33 @@
 //! Grants as a scope (§2.3): what callbridge needs, what is useful, and what works less without.
 
-use callbridge_sender::status::SAVE;
+use callbridge_model::Grant;
 use std::collections::BTreeSet;
 
+/// Without it nothing can be journaled.
+const NEEDED: &str = Grant::CallSave.word();
+
 /// Useful grants, and what works less without each.
-const USEFUL: [(&str, &str); 3] = [
+const USEFUL: [(Grant, &str); 3] = [
     (
-        "PERMISSION_OPEN_API_CALL:READ",
+        Grant::CallRead,
         "the journal cannot be read: each call is asked about alone, which halves what fits into \
          a minute",
     ),
     (
-        "PERMISSION_OPEN_API_LEAD:READ",
+        Grant::LeadRead,
         "leads cannot be looked up: the directory knows only what webhooks tell, and a letter \
          `failed` does not say whether lead or employee is missing",
     ),
     (
-        "PERMISSION_OPEN_API_LEAD:SAVE",
+        Grant::LeadSave,
         "leads do not show their last call (--lead-field, lead set)",
     ),
 ];
 
 /// What is asked for where `--scope` says nothing: what is needed and what is useful.
 pub fn usual() -> String {
-    let mut all = vec![SAVE];
-    all.extend(USEFUL.map(|(grant, _)| grant));
+    let mut all = vec![NEEDED];
+    all.extend(USEFUL.map(|(grant, _)| grant.word()));
     all.join(" ")
 }
 
@@ -48,9 +51,9 @@ pub fn checked(text: &str) -> Result<String, String> {
             return Err(format!("`{grant}` is no PERMISSION:SCOPE"));
         }
     }
-    if !grants.contains(&SAVE) {
+    if !grants.contains(&NEEDED) {
         return Err(format!(
-            "lacks {SAVE}, without which nothing can be journaled"
+            "lacks {NEEDED}, without which nothing can be journaled"
         ));
     }
     Ok(grants.join(" "))
@@ -70,17 +73,17 @@ pub fn compare(asked: &str, granted: &str) -> Given {
     let granted: BTreeSet<&str> = granted.split_whitespace().collect();
     let missing = asked.split_whitespace().filter(|it| !granted.contains(it));
     let words = |grant: &str| {
-        let useful = USEFUL.iter().find(|(name, _)| *name == grant);
+        let useful = USEFUL.iter().find(|(name, _)| name.word() == grant);
         match useful {
             Some((name, less)) => format!("{name} was not granted: {less}"),
-            None if grant == SAVE => {
-                format!("{SAVE} was not granted: nothing can be journaled without it")
+            None if grant == NEEDED => {
+                format!("{NEEDED} was not granted: nothing can be journaled without it")
             }
             None => format!("{grant} was not granted"),
         }
     };
     Given {
-        enough: granted.contains(SAVE),
+        enough: granted.contains(NEEDED),
         lacks: missing.map(words).collect(),
     }
 }

@@ -12,6 +12,7 @@ use super::schedule::{DEADLINE, OLD_POLL, TOGETHER};
 use super::tokens::KnownTokens;
 use super::troubles::{Flying, Part, PartAdmission};
 use callbridge_leads::errand::due::{Errand, Urgency};
+use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, Head, Unconfirmed};
 use std::time::Duration;
@@ -391,14 +392,13 @@ impl<'a> Choice<'a> {
     /// What the token's record shows that it may not do is not tried (§5.4). A command is told by
     /// the service itself.
     fn is_granted(&self, errand: &Errand) -> bool {
-        let scope = match errand {
-            Errand::LookUp(_) => "READ",
-            Errand::FieldWrite(_) => "SAVE",
+        match errand {
+            Errand::LookUp(_) => self.tokens.may(Grant::LeadRead),
+            Errand::FieldWrite(_) => self.tokens.may(Grant::LeadSave),
             Errand::Catalogue | Errand::FieldPoll(_) | Errand::Backfill(_) | Errand::Asked(..) => {
-                return true;
+                true
             }
-        };
-        self.tokens.may_with_leads(scope)
+        }
     }
 }
 

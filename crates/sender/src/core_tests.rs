@@ -4,7 +4,8 @@ use crate::core::Core;
 use crate::outcome::Outcome;
 use crate::plan::{About, Decision, Known, Lane, Launch, Settings, Task};
 use callbridge_call::EventTime;
-use callbridge_crm::{ApiError, ApiReply, ApiResponse, Grant, TokenInfo, WriteStatus};
+use callbridge_crm::{ApiError, ApiReply, ApiResponse, TokenInfo, WriteStatus};
+use callbridge_model::Grant;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Due, FIRST_POLL, Fate, Head, Op, RowId, Step, Unconfirmed};
@@ -55,10 +56,7 @@ pub(super) fn submitted(id: i64, accepted: Now) -> Unconfirmed {
 }
 
 pub(super) fn info() -> TokenInfo {
-    let grant = |domain: &str, scope: &str| Grant {
-        permission: format!("PERMISSION_OPEN_API_{domain}"),
-        scope: scope.to_owned(),
-    };
+    let granted = [Grant::CallSave, Grant::LeadRead, Grant::LeadSave];
     TokenInfo {
         company: 12,
         company_name: "Uy".to_owned(),
@@ -67,11 +65,7 @@ pub(super) fn info() -> TokenInfo {
         kind: "PAT".to_owned(),
         expires_at: None,
         expires_in_days: None,
-        grants: Some(vec![
-            grant("CALL", "SAVE"),
-            grant("LEAD", "READ"),
-            grant("LEAD", "SAVE"),
-        ]),
+        grants: Some(granted.map(|grant| grant.to_string()).to_vec()),
     }
 }
 

@@ -9,6 +9,7 @@ use callbridge_crm::{
 };
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::due::{Asked, Errand, Errands, Job, Ticket, Urgency};
+use callbridge_model::Grant;
 use callbridge_model::LeadId;
 use callbridge_model::clock::Now;
 use callbridge_spool::{Head, Hooked, Op};
@@ -195,14 +196,14 @@ fn an_errand_is_not_sent_again_at_once_unless_its_answer_changed_what_is_due() {
 #[test]
 fn what_the_token_s_record_does_not_grant_is_not_tried() {
     let head = |errand| job(Urgency::Soon, errand);
-    for (errand, scope) in [
-        (Errand::LookUp(lead()), "READ"),
-        (Errand::FieldWrite(lead()), "SAVE"),
+    for (errand, needed) in [
+        (Errand::LookUp(lead()), Grant::LeadRead),
+        (Errand::FieldWrite(lead()), Grant::LeadSave),
     ] {
         let mut core = ready(Settings::default());
         let mut info = super::tests::info();
         if let Some(grants) = &mut info.grants {
-            grants.retain(|it| it.permission != "PERMISSION_OPEN_API_LEAD" || it.scope != scope);
+            grants.retain(|it| it != needed.word());
         }
         core.tokens.show(info);
         assert_eq!(lane(&mut core, at(2), &head(errand.clone())), None);

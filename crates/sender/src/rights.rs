@@ -7,10 +7,10 @@ use callbridge_call::EventTime;
 use callbridge_crm::TokenInfo;
 use callbridge_leads::errand::LeadChange;
 use callbridge_leads::errand::Told;
+use callbridge_model::Grant;
 use callbridge_model::clock::Now;
 use callbridge_model::status::Trouble;
 use callbridge_spool::{Op, Unconfirmed};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The record is read again after so long…
@@ -18,9 +18,6 @@ const HOURLY: Duration = Duration::from_secs(3600);
 
 /// …and where that failed, after so long.
 const AGAIN: Duration = Duration::from_secs(60);
-
-/// The grant to read the journal's pages.
-const CALL_READ: &str = "PERMISSION_OPEN_API_CALL:READ";
 
 /// What is known of the token's rights.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +31,7 @@ pub(super) struct Rights {
     /// The request that was answered last is that one.
     beside: bool,
     /// The grants of the record that was read last, whichever token's.
-    seen: Option<BTreeSet<String>>,
+    seen: Option<Vec<String>>,
     /// The token may not ask with its requestIds.
     barred: Option<Barred>,
 }
@@ -103,19 +100,19 @@ impl Rights {
         let told = Box::new(Told::Granted);
         ops.push(Op::Lead(LeadChange::Request { told, at }));
         self.polls_work();
-        !first && gained.contains(CALL_READ)
+        !first && Grant::CallRead.is_among(&gained)
     }
 
     /// The rights that the record shows and the one before did not; all of them where none was
     /// read yet.
-    fn gained(&mut self, now: Duration, info: &TokenInfo) -> BTreeSet<String> {
+    fn gained(&mut self, now: Duration, info: &TokenInfo) -> Vec<String> {
         self.due = Some(now + HOURLY);
-        let Some(grants) = &info.grants else {
-            return BTreeSet::new();
+        let Some(mut gained) = info.grants.clone() else {
+            return Vec::new();
         };
-        let grants: BTreeSet<String> = grants.iter().map(ToString::to_string).collect();
-        let before = self.seen.replace(grants.clone()).unwrap_or_default();
-        grants.difference(&before).cloned().collect()
+        let before = self.seen.replace(gained.clone()).unwrap_or_default();
+        gained.retain(|grant| !before.contains(grant));
+        gained
     }
 
     /// Polls are refused, and no time has come to try one again.

@@ -4,7 +4,7 @@ use super::tests::{at, due, info, lane, ready, submitted};
 use crate::answered::Answered;
 use crate::core::Core;
 use crate::plan::{About, Decision, Lane, Launch, Settings};
-use callbridge_crm::{ApiError, ApiReply, ApiResult, Grant, Page, Request, TokenInfo, WriteStatus};
+use callbridge_crm::{ApiError, ApiReply, ApiResult, Page, Request, TokenInfo, WriteStatus};
 use callbridge_leads::errand::due::{Errand, Errands, Job, Urgency};
 use callbridge_leads::errand::{LeadChange, Told};
 use callbridge_model::LeadId;
@@ -29,13 +29,9 @@ fn answered(core: &mut Core, now: Now, head: &Head, answer: ApiResult) -> (Reque
 }
 
 fn with(scope: &[&str]) -> ApiResult {
-    let grants = scope.iter().map(|grant| {
-        let (permission, scope) = grant.split_once(':').expect("a grant");
-        Grant {
-            permission: format!("PERMISSION_OPEN_API_{permission}"),
-            scope: scope.to_owned(),
-        }
-    });
+    let grants = scope
+        .iter()
+        .map(|grant| format!("PERMISSION_OPEN_API_{grant}"));
     Ok(ApiReply::TokenInfo(TokenInfo {
         grants: Some(grants.collect()),
         ..info()

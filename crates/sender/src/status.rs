@@ -5,13 +5,10 @@ use super::pause_cause::PauseCause;
 use super::troubles::{Extent, Part};
 use super::verdict::Halt;
 use callbridge_crm::{Endpoint, TokenInfo};
-use callbridge_model::TokenPrint;
 use callbridge_model::status::{Backlog, Budget, Pause, Requests, Token, Trouble};
+use callbridge_model::{Grant, TokenPrint};
 use callbridge_spool::Head;
 use std::time::Duration;
-
-/// The grant without which nothing can be submitted (§4.5.6), as it is written in a scope.
-pub const SAVE: &str = "PERMISSION_OPEN_API_CALL:SAVE";
 
 /// The sender at one moment; [`SenderStatus::budget`] brings it up to another.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -123,8 +120,7 @@ pub fn token(info: Option<&TokenInfo>, cause: Option<PauseCause>, present: bool)
         application: info.and_then(|info| named(&info.application_name, info.application)),
         expires_at: info.and_then(|info| info.expires_at).map(|at| at.get()),
         grants: info
-            .and_then(|info| info.grants.as_ref())
-            .map(|grants| grants.iter().map(ToString::to_string).collect())
+            .and_then(|info| info.grants.clone())
             .unwrap_or_default(),
         print: None,
     }
@@ -190,7 +186,7 @@ pub fn cure(cause: PauseCause, why: &str) -> String {
             "the token's application lacks {}{said}: grant it in the CRM; \
              it is looked for every minute",
             match endpoint {
-                Endpoint::Submit => format!("the grant {SAVE}"),
+                Endpoint::Submit => format!("the grant {}", Grant::CallSave),
                 Endpoint::Poll =>
                     "a grant for reading the status of its requests, and nothing else confirms \
                      calls: neither PERMISSION_OPEN_API_CALL:READ nor webhooks"

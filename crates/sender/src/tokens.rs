@@ -9,8 +9,8 @@ use super::schedule::{PROBE, TOKEN_END};
 use callbridge_call::EventTime;
 use callbridge_crm::{ApiError, ApiResult, TokenInfo};
 use callbridge_leads::errand::due::{Asked, Errand};
-use callbridge_model::TokenPrint;
 use callbridge_model::clock::Now;
+use callbridge_model::{Grant, TokenPrint};
 use callbridge_spool::{Binding, Fit, Op, SlotRow};
 use std::time::Duration;
 
@@ -142,10 +142,9 @@ impl KnownTokens {
         })
     }
 
-    /// Nothing in its record speaks against this right about leads.
-    pub(super) fn may_with_leads(&self, scope: &str) -> bool {
-        let info = self.info.as_ref();
-        info.is_none_or(|info| info.may("PERMISSION_OPEN_API_LEAD", scope))
+    /// Nothing in its record speaks against this right.
+    pub(super) fn may(&self, grant: Grant) -> bool {
+        self.info.as_ref().is_none_or(|info| info.may(grant))
     }
 
     /// An answer says something else of the token's rights than its record.
@@ -153,9 +152,9 @@ impl KnownTokens {
         let against = answer.is_ok()
             && match errand {
                 Some(Errand::FieldWrite(_) | Errand::Asked(_, Asked::FieldList { .. })) => {
-                    !self.may_with_leads("SAVE")
+                    !self.may(Grant::LeadSave)
                 }
-                Some(Errand::LookUp(_) | Errand::Backfill(_)) => !self.may_with_leads("READ"),
+                Some(Errand::LookUp(_) | Errand::Backfill(_)) => !self.may(Grant::LeadRead),
                 Some(
                     Errand::Catalogue
                     | Errand::FieldPoll(_)
@@ -229,7 +228,7 @@ impl KnownTokens {
         let application = application.or_else(|| self.binding.application.clone());
         let application = application.unwrap_or_default();
         let fit = self.binding.fits_company(&company, &application);
-        let may = info.may("PERMISSION_OPEN_API_CALL", "SAVE");
+        let may = info.may(Grant::CallSave);
         let whose = format!("it is of {} ({company})", info.company_name);
         let left = info
             .expires_at

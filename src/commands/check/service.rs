@@ -10,12 +10,14 @@ use crate::config::checked::{Config, Crm};
 use crate::daemon::outward;
 use callbridge_crm::{Address, ApiError, ApiReply, ApiResult, TokenInfo};
 use callbridge_leads::errand::due::{Errand, Job, Urgency};
-use callbridge_model::Status;
 use callbridge_model::exit::Code;
-use callbridge_sender::status::SAVE;
+use callbridge_model::{Grant, Status};
 use callbridge_sender::token_probe::{TokenProbe, Unasked};
 use callbridge_spool::{Binding, Fit, Guard, Handle, Head};
 use std::path::Path;
+
+/// Without it nothing can be journaled.
+const SAVE: Grant = Grant::CallSave;
 
 /// Everything about the CRM.
 pub(crate) async fn look(config: &Config, state: State) -> Vec<Finding> {
@@ -247,8 +249,8 @@ fn of_token(info: &TokenInfo, binding: &Binding) -> Vec<Finding> {
             "give the right token, another --state, or --rebind",
         ),
     });
-    found.push(if info.may("PERMISSION_OPEN_API_CALL", "SAVE") {
-        Finding::well("grant", SAVE)
+    found.push(if info.may(SAVE) {
+        Finding::well("grant", SAVE.word())
     } else {
         let todo = format!("grant {SAVE} to the application in the CRM");
         Finding::fault(

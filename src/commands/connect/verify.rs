@@ -148,10 +148,7 @@ async fn bound(
         };
         spool.write(vec![bind]).await.map_err(failure)?;
     }
-    let grants = info.grants.as_ref().map(|all| {
-        let all: Vec<String> = all.iter().map(ToString::to_string).collect();
-        all.join(" ")
-    });
+    let grants = info.grants.as_ref().map(|all| all.join(" "));
     Ok(TokenOwner::Ours(whose, grants))
 }
 
