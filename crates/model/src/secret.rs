@@ -4,6 +4,11 @@
 use rustix::process::{DumpableBehavior, Resource, Rlimit, set_dumpable_behavior, setrlimit};
 pub use secrecy::{ExposeSecret, SecretString as Secret};
 
+/// Whether a token may read so: visible ASCII, as headers carry it, and not nothing.
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic())
+}
+
 /// Before the first secret is read: no core dump of this process, and no look into it for anybody
 /// but root. Where the system refuses that, it goes on without.
 pub fn forbid_dumps() {

@@ -11,7 +11,7 @@ use callbridge_model::TokenPrint;
 use callbridge_model::clock;
 use callbridge_model::clock::Now;
 use callbridge_model::safe::safe;
-use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use callbridge_model::secret_source::Kind;
 use callbridge_sender::status::SenderStatus;
 use callbridge_sender::token::print;
@@ -98,9 +98,7 @@ pub async fn run(command: &str) -> Result<Secret, Error> {
         return Err(Error::Failed { how, words });
     }
     let token = out.trim_start_matches('\u{feff}').trim();
-    let well = !token.is_empty()
-        && token.len() as u64 <= OUT_MAX
-        && token.bytes().all(|b| b.is_ascii_graphic());
+    let well = is_token(token) && token.len() as u64 <= OUT_MAX;
     well.then(|| Secret::from(token)).ok_or(Error::NotAToken)
 }
 

@@ -2,7 +2,7 @@
 
 use callbridge_call::EpochSeconds;
 use callbridge_model::TokenPrint;
-use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use callbridge_sender::token::print;
 use callbridge_sender::token_update::Tokens;
 use serde::{Deserialize, Serialize};
@@ -143,7 +143,7 @@ impl Connection {
             ("accessToken", &stored.access_token),
             ("refreshToken", &stored.refresh_token),
         ] {
-            if token.is_empty() || !token.bytes().all(|b| b.is_ascii_graphic()) {
+            if !is_token(token) {
                 return Err(format!("{name} holds no token"));
             }
         }

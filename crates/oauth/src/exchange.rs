@@ -7,7 +7,7 @@ use super::connection::Client;
 use callbridge_crm as crm;
 use callbridge_crm::{Address, Unheard};
 use callbridge_model::safe::safe;
-use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use serde_json::{Map, Value};
 use std::time::Duration;
 use url::form_urlencoded::Serializer;
@@ -193,11 +193,7 @@ fn pair(object: &Map<String, Value>) -> Option<Pair> {
     };
     let text = |name: &str| object.get(name).and_then(Value::as_str).map(str::trim);
     let secret = |name: &str| text(name).filter(|it| !it.is_empty()).map(Secret::from);
-    let token = |name: &str| {
-        let text = text(name)?;
-        let well = !text.is_empty() && text.bytes().all(|b| b.is_ascii_graphic());
-        well.then(|| Secret::from(text))
-    };
+    let token = |name: &str| text(name).filter(|it| is_token(it)).map(Secret::from);
     let life = object.get("expires_in").and_then(|it| match it {
         Value::Number(seconds) => seconds.as_f64(),
         Value::String(seconds) => seconds.trim().parse().ok(),

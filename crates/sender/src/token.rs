@@ -4,7 +4,7 @@
 use super::token_update::{TokenUpdate, Tokens};
 use callbridge_model::FileVersion;
 use callbridge_model::TokenPrint;
-use callbridge_model::secret::{ExposeSecret, Secret};
+use callbridge_model::secret::{ExposeSecret, Secret, is_token};
 use std::fs::File;
 use std::io::{ErrorKind, Read as _};
 use std::path::PathBuf;
@@ -81,7 +81,7 @@ impl TokenSource {
                 if token.is_empty() {
                     return Err(TokenError::Empty(path.clone()));
                 }
-                if token.len() as u64 > FILE_MAX || !token.bytes().all(|b| b.is_ascii_graphic()) {
+                if token.len() as u64 > FILE_MAX || !is_token(token) {
                     return Err(TokenError::NotAToken(path.clone()));
                 }
                 Ok(Some(Tokens::one(Secret::from(token))))
