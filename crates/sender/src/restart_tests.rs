@@ -106,8 +106,8 @@ fn a_clock_set_forward_makes_what_was_sent_doubtful() {
     assert!(until >= at(70).boot);
 }
 
-/// What a sender that asked about its token at this second of a first life remembers.
-fn refused_at(seconds: u64) -> String {
+/// What a sender stores whose token was refused at this second of a first life.
+fn refused_at(seconds: u64) -> Vec<Op> {
     let (mut core, _) = Core::start(Settings::default(), Known::default(), at(seconds));
     core.token(Some(print()));
     let Decision::Send(plan) = core.next(at(seconds), &Head::default()) else {
@@ -116,18 +116,38 @@ fn refused_at(seconds: u64) -> String {
     let slot = plan.slot;
     core.launch(at(seconds), plan, About::default());
     let heard = ApiResponse::from(Err(ApiError::UNAUTHORIZED));
-    let outcome = core.answered(at(seconds), slot, heard).expect("under way");
-    stored(&outcome.ops).expect("it is remembered")
+    core.answered(at(seconds), slot, heard)
+        .expect("under way")
+        .ops
+}
+
+/// The life after these operations of another one, with the same token.
+fn restarted(ops: &[Op], slots: Vec<SlotRow>, seconds: u64) -> (Core, Vec<Op>) {
+    let known = Known {
+        memory: stored(ops),
+        slots,
+        ..Known::default()
+    };
+    let (mut core, kept) = Core::start(Settings::default(), known, at(seconds));
+    core.token(Some(print()));
+    (core, kept)
+}
+
+/// What a probe of the refused token leaves behind before it goes out, in a second life.
+fn probed() -> Vec<Op> {
+    let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
+    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
+        panic!("no probe");
+    };
+    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
+        panic!("not sent");
+    };
+    ops
 }
 
 #[test]
 fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at_once() {
-    let known = Known {
-        memory: Some(refused_at(0)),
-        ..Known::default()
-    };
-    let (mut core, _) = Core::start(Settings::default(), known, at(3));
-    core.token(Some(print()));
+    let (mut core, _) = restarted(&refused_at(0), Vec::new(), 3);
     let head = Head::default();
     let pause = core.status(at(3), &head).pause.expect("a pause");
     assert_eq!(pause.reason, "token_refused");
@@ -139,66 +159,28 @@ fn a_refused_token_is_asked_about_once_a_minute_over_restarts_and_another_one_at
 
 #[test]
 fn a_probe_of_a_refused_token_is_remembered_before_it_leaves() {
-    let known = Known {
-        memory: Some(refused_at(0)),
-        ..Known::default()
-    };
-    let (mut core, _) = Core::start(Settings::default(), known, at(3));
-    core.token(Some(print()));
-    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
-        panic!("no probe");
-    };
-    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
-        panic!("not sent");
-    };
+    let ops = probed();
     // a kill keeps the answer from us
-    let known = Known {
-        memory: stored(&ops),
-        ..Known::default()
-    };
-    let (mut core, _) = Core::start(Settings::default(), known, at(65));
-    core.token(Some(print()));
+    let (mut core, _) = restarted(&ops, Vec::new(), 65);
     let waits = core.next(at(65), &Head::default());
     assert_eq!(waits, Decision::WaitUntil(at(120).boot));
 }
 
 #[test]
 fn a_probe_cut_short_by_a_kill_counts_from_when_it_can_no_longer_arrive() {
-    let known = Known {
-        memory: Some(refused_at(0)),
-        ..Known::default()
-    };
-    let (mut core, _) = Core::start(Settings::default(), known, at(3));
-    core.token(Some(print()));
-    let Decision::Send(probe) = core.next(at(60), &Head::default()) else {
-        panic!("no probe");
-    };
-    let Launch::Go { ops, .. } = core.launch(at(60), probe, About::default()) else {
-        panic!("not sent");
-    };
+    let ops = probed();
     // The machine stood still before it left, and the process was killed as it did.
     let slots = ops.iter().filter_map(|op| match op {
         Op::Slot(row) => Some(row.clone()),
         _ => None,
     });
-    let known = Known {
-        memory: stored(&ops),
-        slots: slots.collect(),
-        ..Known::default()
-    };
-    let (mut core, kept) = Core::start(Settings::default(), known, at(90));
-    core.token(Some(print()));
+    let (mut core, kept) = restarted(&ops, slots.collect(), 90);
     let Decision::WaitUntil(until) = core.next(at(90), &Head::default()) else {
         panic!("it is asked about again at once");
     };
     assert!(until >= at(155).boot, "{until:?}");
-    let memory = stored(&kept).expect("another kill must not forget it");
-    let known = Known {
-        memory: Some(memory),
-        ..Known::default()
-    };
-    let (mut core, _) = Core::start(Settings::default(), known, at(100));
-    core.token(Some(print()));
+    assert!(stored(&kept).is_some(), "another kill must not forget it");
+    let (mut core, _) = restarted(&kept, Vec::new(), 100);
     let waits = core.next(at(100), &Head::default());
     assert_eq!(waits, Decision::WaitUntil(at(155).boot));
 }
