@@ -14,6 +14,7 @@ use callbridge_sender::plan::Lane;
 use callbridge_spool::{Fate, State, Step, next};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use strum::VariantArray;
 
 /// Something that can happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -241,9 +242,9 @@ impl Path {
     pub fn all() -> Vec<Self> {
         let states: Vec<Option<State>> = [None].into_iter().chain(State::ALL.map(Some)).collect();
         let mut all = Vec::new();
-        for lane in Lane::ALL {
+        for &lane in Lane::VARIANTS {
             for endpoint in Endpoint::CALLS {
-                for kind in Outcome::ALL {
+                for &kind in Outcome::VARIANTS {
                     all.extend(states.iter().map(|&state| Self::Verdict {
                         lane,
                         endpoint,

@@ -3,6 +3,7 @@
 use super::*;
 use proptest::prelude::*;
 use serde_json::json;
+use strum::VariantArray;
 
 fn heard(endpoint: Endpoint, status: u16, body: Value) -> ApiResponse {
     read(endpoint, status, body.to_string().as_bytes())
@@ -194,7 +195,7 @@ fn a_404_is_the_service_s_own_only_in_its_envelope_and_a_408_is_a_time_out() {
         not_found(false, "no Route matched with those values")
     );
     assert_eq!(of("<html>404</html>"), not_found(false, ""));
-    for endpoint in Endpoint::ALL {
+    for &endpoint in Endpoint::VARIANTS {
         assert_eq!(
             answer(endpoint, 408, json!({"accept": false})),
             Err(ApiError::TimedOut)
@@ -495,7 +496,7 @@ fn a_status_that_http_does_not_have_is_a_broken_answer_and_one_of_its_classes_is
 fn a_refusal_is_a_refusal_whatever_its_body_claims() {
     let lie = json!({"data": "SUCCESS", "accept": true, "requestId": "r1", "message": "Success"});
     for status in 300..600 {
-        for endpoint in Endpoint::ALL {
+        for &endpoint in Endpoint::VARIANTS {
             let heard = heard(endpoint, status, lie.clone());
             let passes = matches!(
                 heard.answer,
@@ -576,7 +577,7 @@ proptest! {
     fn any_status_and_any_bytes_are_read_without_a_panic(
         status: u16, bytes in prop::collection::vec(any::<u8>(), 0..64), value in any_json(),
     ) {
-        for endpoint in Endpoint::ALL {
+        for &endpoint in Endpoint::VARIANTS {
             let _ = read(endpoint, status, &bytes);
             let answer = read(endpoint, status, value.to_string().as_bytes()).answer;
             let passes = matches!(

@@ -10,7 +10,19 @@ use std::fmt;
 use url::Url;
 
 /// The endpoints that callbridge uses; a label of metrics and logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Endpoint {
     /// `POST /v1/open-api/call-history` (§4.5)
     Submit,
@@ -23,8 +35,10 @@ pub enum Endpoint {
     /// `GET /v1/open-api/lead/{leadId}` (§4.7)
     Lead,
     /// `POST /v1/open-api/lead/filter` (§4.7)
+    #[strum(serialize = "lead_filter")]
     Leads,
     /// `GET /v1/open-api/crm-field` (§4.7)
+    #[strum(serialize = "crm_field")]
     CrmFields,
     /// `POST /v1/open-api/lead/{leadId}/field/list` (§4.4)
     FieldList,
@@ -34,30 +48,9 @@ impl Endpoint {
     /// Those on the way of a call; the others are errands.
     pub const CALLS: [Self; 4] = [Self::Submit, Self::Poll, Self::TokenInfo, Self::Filter];
 
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Submit,
-        Self::Poll,
-        Self::TokenInfo,
-        Self::Filter,
-        Self::Lead,
-        Self::Leads,
-        Self::CrmFields,
-        Self::FieldList,
-    ];
-
     /// The label: `submit`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::Poll => "poll",
-            Self::TokenInfo => "token_info",
-            Self::Filter => "filter",
-            Self::Lead => "lead",
-            Self::Leads => "lead_filter",
-            Self::CrmFields => "crm_field",
-            Self::FieldList => "field_list",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     /// The most bytes of an answer's body that are read.

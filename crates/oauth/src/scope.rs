@@ -4,7 +4,7 @@ use callbridge_model::Grant;
 use std::collections::BTreeSet;
 
 /// Without it nothing can be journaled.
-const NEEDED: &str = Grant::CallSave.word();
+const NEEDED: Grant = Grant::CallSave;
 
 /// Useful grants, and what works less without each.
 const USEFUL: [(Grant, &str); 3] = [
@@ -26,7 +26,7 @@ const USEFUL: [(Grant, &str); 3] = [
 
 /// What is asked for where `--scope` says nothing: what is needed and what is useful.
 pub fn usual() -> String {
-    let mut all = vec![NEEDED];
+    let mut all = vec![NEEDED.word()];
     all.extend(USEFUL.map(|(grant, _)| grant.word()));
     all.join(" ")
 }
@@ -51,7 +51,7 @@ pub fn checked(text: &str) -> Result<String, String> {
             return Err(format!("`{grant}` is no PERMISSION:SCOPE"));
         }
     }
-    if !grants.contains(&NEEDED) {
+    if !grants.contains(&NEEDED.word()) {
         return Err(format!(
             "lacks {NEEDED}, without which nothing can be journaled"
         ));
@@ -76,14 +76,14 @@ pub fn compare(asked: &str, granted: &str) -> Given {
         let useful = USEFUL.iter().find(|(name, _)| name.word() == grant);
         match useful {
             Some((name, less)) => format!("{name} was not granted: {less}"),
-            None if grant == NEEDED => {
+            None if grant == NEEDED.word() => {
                 format!("{NEEDED} was not granted: nothing can be journaled without it")
             }
             None => format!("{grant} was not granted"),
         }
     };
     Given {
-        enough: granted.contains(NEEDED),
+        enough: granted.contains(NEEDED.word()),
         lacks: missing.map(words).collect(),
     }
 }

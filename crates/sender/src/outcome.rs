@@ -1,10 +1,12 @@
 //! What came of an answer, to be counted and listed.
 
-use super::plan::Lane;
 use super::verdict::{Fault, Halt, Verdict};
 
 /// A verdict without what it carries, or what came of an errand.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr, strum::VariantArray,
+)]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// Accepted.
     Submitted,
@@ -25,6 +27,7 @@ pub enum Outcome {
     /// The service failed, or the way, after the request may have arrived.
     Fault,
     /// Nothing got through.
+    #[strum(serialize = "fault")]
     Unreached,
     /// The token is dead.
     TokenRefused,
@@ -39,24 +42,10 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Every outcome, in the order of the enum.
-    pub const ALL: [Self; 15] = [
-        Self::Submitted,
-        Self::Journaled,
-        Self::NotYet,
-        Self::Known,
-        Self::Swept,
-        Self::Unswept,
-        Self::Dead,
-        Self::Lost,
-        Self::Fault,
-        Self::Unreached,
-        Self::TokenRefused,
-        Self::NoGrant,
-        Self::WrongAddress,
-        Self::TooMany,
-        Self::Errand,
-    ];
+    /// The label of metrics: fixed words.
+    pub fn word(self) -> &'static str {
+        self.into()
+    }
 
     /// The outcome of a verdict.
     pub const fn of(verdict: &Verdict) -> Self {
@@ -101,36 +90,6 @@ impl Outcome {
             | Self::NoGrant
             | Self::WrongAddress
             | Self::TooMany => true,
-        }
-    }
-}
-
-impl Lane {
-    /// Every lane, in the order of the enum.
-    pub const ALL: [Self; 9] = [
-        Self::Token,
-        Self::Deadline,
-        Self::Live,
-        Self::OldPoll,
-        Self::Sweep,
-        Self::Backlog,
-        Self::Confirm,
-        Self::Errand,
-        Self::Spare,
-    ];
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_stand_in_the_order_of_their_enums() {
-        for (at, outcome) in Outcome::ALL.into_iter().enumerate() {
-            assert_eq!(outcome as usize, at);
-        }
-        for (at, lane) in Lane::ALL.into_iter().enumerate() {
-            assert_eq!(lane as usize, at);
         }
     }
 }

@@ -77,7 +77,7 @@ impl Load {
 
 /// Why a request is the best one now; in the order of precedence, but for the turns that old
 /// polls take with submissions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::VariantArray)]
 pub enum Lane {
     /// About the token: nothing else goes before it is known.
     Token,

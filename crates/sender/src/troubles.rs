@@ -17,7 +17,8 @@ use std::time::Duration;
 pub const SLOW: Duration = Duration::from_secs(5);
 
 /// A part of the service that can fail alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Part {
     /// The token's record.
     Token,
@@ -45,13 +46,8 @@ impl Part {
     }
 
     /// As in `status --json`.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Token => "token",
-            Self::Submissions => "submissions",
-            Self::Polls => "polls",
-            Self::Sweeps => "sweeps",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 
     const fn place(self) -> usize {

@@ -1,6 +1,7 @@
 //! What an answer means for the call it is about: the table of the design as one match. Errands
 //! about leads are judged by [`callbridge_leads::errand`].
 
+use super::outcome::Outcome;
 use super::share::by_chance;
 use callbridge_crm::{ApiError, ApiReply, ApiResult, Endpoint, Page, TokenInfo, WriteStatus};
 use callbridge_model::Reason;
@@ -121,31 +122,10 @@ pub enum Halt {
 
 impl Verdict {
     /// The label of metrics: fixed words.
-    pub const fn word(&self) -> &'static str {
+    pub fn word(&self) -> &'static str {
         match self {
-            Self::Submitted { .. } => "submitted",
-            Self::Journaled => "journaled",
-            Self::NotYet => "not_yet",
-            Self::Known(_) => "known",
-            Self::Swept(_) => "swept",
-            Self::Unswept { .. } => "unswept",
             Self::Dead { reason, .. } => reason.word(),
-            Self::Unpolled { .. } => "no_grant",
-            Self::Lost { .. } => "lost",
-            Self::Fault { .. } => "fault",
-            Self::Halt {
-                halt: Halt::TokenRefused,
-                ..
-            } => "token_refused",
-            Self::Halt {
-                halt: Halt::NoGrant(_),
-                ..
-            } => "no_grant",
-            Self::Halt {
-                halt: Halt::WrongAddress,
-                ..
-            } => "wrong_address",
-            Self::TooMany => "too_many",
+            other => Outcome::of(other).word(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use serde_json::json;
+use strum::VariantArray;
 
 const NEEDED: [Endpoint; 2] = [Endpoint::Submit, Endpoint::TokenInfo];
 
@@ -87,7 +88,7 @@ fn a_400_is_a_dead_letter_rejected_with_the_service_s_message_and_errors() {
 
 #[test]
 fn a_401_or_406_halts_for_the_token() {
-    for endpoint in Endpoint::ALL {
+    for &endpoint in Endpoint::VARIANTS {
         let dead = first(endpoint, Err(ApiError::UNAUTHORIZED));
         assert_eq!(halted(&dead), Some(Halt::TokenRefused));
         let state = first(
@@ -240,7 +241,7 @@ fn a_status_or_body_that_nobody_knows_is_as_5xx_on_every_endpoint() {
         (999, "{}"),
         (503, "<html>bad gateway</html>"),
     ] {
-        for endpoint in Endpoint::ALL {
+        for &endpoint in Endpoint::VARIANTS {
             let answer = callbridge_crm::read(endpoint, status, body.as_bytes()).answer;
             let verdict = first(endpoint, answer);
             assert!(is_fault(&verdict), "{status} {body}: {verdict:?}");
@@ -298,7 +299,7 @@ fn a_4xx_on_a_poll_is_no_word_on_the_call_itself() {
 
 #[test]
 fn a_429_is_too_many_everywhere() {
-    for endpoint in Endpoint::ALL {
+    for &endpoint in Endpoint::VARIANTS {
         assert_eq!(first(endpoint, Err(ApiError::TooMany)), Verdict::TooMany);
     }
 }
@@ -316,7 +317,7 @@ fn a_5xx_time_out_or_reset_is_tried_again() {
             why: "reset".to_owned(),
         }),
     ] {
-        for endpoint in Endpoint::ALL {
+        for &endpoint in Endpoint::VARIANTS {
             assert!(is_fault(&first(endpoint, answer.clone())));
         }
     }

@@ -71,7 +71,8 @@ pub enum What {
 }
 
 /// Why an event is nothing for us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Why {
     /// An event that we do not know, or of a group that says nothing of calls and leads.
     Unknown,
@@ -84,22 +85,9 @@ pub enum Why {
 }
 
 impl Why {
-    /// Every reason.
-    pub const ALL: [Self; 4] = [
-        Self::Unknown,
-        Self::Meeting,
-        Self::Foreign,
-        Self::Incomplete,
-    ];
-
     /// `unknown`, as in metrics.
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Unknown => "unknown",
-            Self::Meeting => "meeting",
-            Self::Foreign => "foreign",
-            Self::Incomplete => "incomplete",
-        }
+    pub fn word(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -12,7 +12,8 @@ use std::time::Duration;
 pub const FRESH: Duration = Duration::from_secs(300);
 
 /// Why a delivery is not taken.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, strum::IntoStaticStr, strum::VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum Refusal {
     /// None of the headers: nobody's delivery.
     NoHeaders,
@@ -33,30 +34,9 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Every one, for metrics.
-    pub const WORDS: [&str; 8] = [
-        "no_headers",
-        "malformed",
-        "no_secret",
-        "forged",
-        "stale",
-        "clock",
-        "unreadable",
-        "other_id",
-    ];
-
     /// The word in metrics and logs.
-    pub const fn word(&self) -> &'static str {
-        match self {
-            Self::NoHeaders => "no_headers",
-            Self::Malformed => "malformed",
-            Self::NoSecret => "no_secret",
-            Self::Forged => "forged",
-            Self::Stale => "stale",
-            Self::Clock => "clock",
-            Self::Unreadable(_) => "unreadable",
-            Self::OtherId => "other_id",
-        }
+    pub fn word(&self) -> &'static str {
+        self.into()
     }
 
     /// The HTTP status; see [`super`] for why.
