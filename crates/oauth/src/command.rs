@@ -179,11 +179,7 @@ impl Keeper {
         };
         tokio::pin!(shutdown);
         loop {
-            let wait = match work.core.next(clock::now()) {
-                Next::Refresh => Duration::ZERO,
-                Next::At(at) => at.saturating_sub(clock::now().boot).min(LOOK),
-                Next::Idle => LOOK,
-            };
+            let wait = work.core.wait(clock::now(), LOOK);
             let due = async {
                 tokio::time::sleep(wait).await;
                 if work.core.next(clock::now()) == Next::Refresh {

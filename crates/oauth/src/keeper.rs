@@ -92,11 +92,7 @@ impl Keeper {
         tokio::pin!(shutdown);
         loop {
             work.look(clock::now());
-            let wait = match work.core.next(clock::now()) {
-                Next::Refresh => Duration::ZERO,
-                Next::At(at) => at.saturating_sub(clock::now().boot).min(LOOK),
-                Next::Idle => LOOK,
-            };
+            let wait = work.core.wait(clock::now(), LOOK);
             tokio::select! {
                 biased;
                 () = &mut shutdown => return,

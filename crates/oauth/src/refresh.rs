@@ -195,6 +195,15 @@ impl Refresher {
         }
     }
 
+    /// How long nothing is to be done, as long as `most`.
+    pub fn wait(&self, now: Now, most: Duration) -> Duration {
+        match self.next(now) {
+            Next::Refresh => Duration::ZERO,
+            Next::At(at) => at.saturating_sub(now.boot).min(most),
+            Next::Idle => most,
+        }
+    }
+
     /// The refresh is under way. Whether it is a 401 that asked for it.
     pub fn begin(&mut self, now: Now) -> bool {
         let Some(held) = &mut self.held else {

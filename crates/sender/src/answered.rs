@@ -75,7 +75,7 @@ impl Core {
         self.count(endpoint, word);
         let request_id = request_id(&verdict, &flight.plan.task);
         let row = flight.plan.row();
-        self.confirmation.answered(now, row, &verdict);
+        self.confirmation.answered(now, row, outcome);
         let mut swept = Vec::new();
         if let Verdict::Swept(page) = &verdict {
             swept = self.swept(now, page);
@@ -509,18 +509,8 @@ const fn is_orphaned(op: &Op) -> bool {
 /// An answer of the token's record that tells nothing of the token.
 const fn says_nothing(verdict: &Verdict) -> bool {
     match verdict {
-        Verdict::Fault { .. } => true,
         Verdict::Halt { halt, .. } => !matches!(halt, Halt::TokenRefused),
-        Verdict::Submitted { .. }
-        | Verdict::Journaled
-        | Verdict::NotYet
-        | Verdict::Known(_)
-        | Verdict::Swept(_)
-        | Verdict::Unswept { .. }
-        | Verdict::Dead { .. }
-        | Verdict::Unpolled { .. }
-        | Verdict::Lost { .. }
-        | Verdict::TooMany => false,
+        other => matches!(other, Verdict::Fault { .. }),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The calls that wait to be confirmed: what polls, pages of the journal and webhooks tell of
 //! them, and what is looked for how.
 
+use super::outcome::Outcome;
 use super::pacer::STRAGGLER;
 use super::plan::{Load, Task};
 use super::reconciliation::page_strategy::PageStrategy;
@@ -9,7 +10,7 @@ use super::rights::Rights;
 use super::schedule::{OLD_POLL, next_look};
 use super::tokens::KnownTokens;
 use super::unresolved;
-use super::verdict::{Bar, Verdict};
+use super::verdict::Bar;
 use super::webhook_expectation::WebhookExpectation;
 use callbridge_call::EventTime;
 use callbridge_crm::{FilterPage, Page};
@@ -204,23 +205,14 @@ impl Confirmation {
     }
 
     /// This call was answered: that tells why a sweep missed so much, where it is the probe.
-    pub(super) fn answered(&mut self, now: Now, row: Option<RowId>, verdict: &Verdict) {
+    pub(super) fn answered(&mut self, now: Now, row: Option<RowId>, outcome: Outcome) {
         let Some(probe) = self.probe.take_if(|probe| Some(probe.row) == row) else {
             return;
         };
-        match verdict {
-            Verdict::Journaled => self.sweeper.probe_was_written(now.wall),
-            Verdict::NotYet => self.sweeper.probe_was_not(now.wall, &probe),
-            Verdict::Submitted { .. }
-            | Verdict::Known(_)
-            | Verdict::Swept(_)
-            | Verdict::Unswept { .. }
-            | Verdict::Dead { .. }
-            | Verdict::Unpolled { .. }
-            | Verdict::Lost { .. }
-            | Verdict::Fault { .. }
-            | Verdict::Halt { .. }
-            | Verdict::TooMany => {}
+        if outcome == Outcome::Journaled {
+            self.sweeper.probe_was_written(now.wall);
+        } else if outcome == Outcome::NotYet {
+            self.sweeper.probe_was_not(now.wall, &probe);
         }
     }
 

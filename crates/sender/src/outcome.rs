@@ -74,22 +74,15 @@ impl Outcome {
 
     /// What was asked has to be asked again, whatever else was done.
     pub const fn is_again(self) -> bool {
-        match self {
+        !matches!(
+            self,
             Self::Submitted
-            | Self::Journaled
-            | Self::NotYet
-            | Self::Known
-            | Self::Swept
-            | Self::Dead
-            | Self::Errand => false,
-            Self::Unswept
-            | Self::Lost
-            | Self::Fault
-            | Self::Unreached
-            | Self::TokenRefused
-            | Self::NoGrant
-            | Self::WrongAddress
-            | Self::TooMany => true,
-        }
+                | Self::Journaled
+                | Self::NotYet
+                | Self::Known
+                | Self::Swept
+                | Self::Dead
+                | Self::Errand
+        )
     }
 }
