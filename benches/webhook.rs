@@ -20,7 +20,7 @@ use callbridge_spool as spool;
 use callbridge_spool::{Handle, Op, Settings, Step};
 use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
 use callbridge_webhook::http;
-use callbridge_webhook::judge::{Bench, Judged, judge};
+use callbridge_webhook::judge::{Verified, VerifyContext, judge};
 use callbridge_webhook::receiver::Receiver;
 use callbridge_webhook::secrets::{Places, Secrets};
 use callbridge_webhook::tally::Tally;
@@ -263,7 +263,7 @@ fn judging() -> Vec<Op> {
     let all: Vec<_> = (0..EVENTS)
         .map(|n| (headers(&event(n), n), event(n)))
         .collect();
-    let bench = Bench {
+    let bench = VerifyContext {
         now: callbridge_model::clock::now().wall,
         right_from: EventTime::from_seconds(0),
         country: None,
@@ -275,7 +275,7 @@ fn judging() -> Vec<Op> {
             .map(|(name, value)| (*name, value.as_bytes()));
         let headers = Headers::read(headers).expect("whole");
         match judge(&headers, body, &keyring, bench) {
-            Ok(Judged::Keep { delivery, .. }) => Op::Delivery(delivery),
+            Ok(Verified::Keep { delivery, .. }) => Op::Delivery(delivery),
             other => panic!("{other:?}"),
         }
     });

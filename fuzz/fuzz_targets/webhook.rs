@@ -3,7 +3,7 @@
 
 use callbridge_model::secret::Secret;
 use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use callbridge_webhook::judge::{Bench, Judged, judge};
+use callbridge_webhook::judge::{VerifyContext, Verified, judge};
 use callbridge_webhook::keyring::Keyring;
 use callbridge_model::webhook_signature::Key;
 use callbridge_call::EventTime;
@@ -17,7 +17,7 @@ libfuzzer_sys::fuzz_target!(|input: ([Vec<u8>; 4], Vec<u8>)| {
         application: vec![key.clone()],
         ..Keyring::default()
     };
-    let bench = Bench {
+    let bench = VerifyContext {
         now: EventTime::from_seconds(NOW),
         right_from: EventTime::from_seconds(0),
         country: None,
@@ -37,7 +37,7 @@ libfuzzer_sys::fuzz_target!(|input: ([Vec<u8>; 4], Vec<u8>)| {
     ];
     let signed = signed.map(|(name, value)| (name, value.as_bytes()));
     let headers = Headers::read(signed).expect("whole");
-    if let Ok(Judged::Keep { delivery, .. }) = judge(&headers, &body, &keyring, bench) {
+    if let Ok(Verified::Keep { delivery, .. }) = judge(&headers, &body, &keyring, bench) {
         assert_eq!((&*delivery.event, &*delivery.installation), ("e", "9"));
     }
 });

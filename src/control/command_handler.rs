@@ -13,7 +13,7 @@ use callbridge_mapping::people::People;
 use callbridge_model::Reason;
 use callbridge_model::Status;
 use callbridge_model::clock;
-use callbridge_sender::Asking;
+use callbridge_sender::CrmProxy;
 use callbridge_spool::{Error, Handle, Letter, Op, Step, Store};
 use futures_util::future::join_all;
 use serde_json::{Value, json};
@@ -43,7 +43,7 @@ pub(crate) struct CommandHandler {
     /// The lists in force.
     pub people: Arc<RwLock<Arc<People>>>,
     /// Asks something of the CRM through the daemon's budget; `None` without daemon or CRM.
-    pub asking: Option<Asking>,
+    pub asking: Option<CrmProxy>,
     /// The zone of the PBX, where one is given.
     pub zone: Option<String>,
     /// `--field-list-wrapper`

@@ -9,8 +9,8 @@ use callbridge_leads::errand::due::Asked;
 use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_model::clock;
 use callbridge_model::{Grant, LeadId, TokenPrint};
-use callbridge_sender::Asking;
-use callbridge_sender::asking::Reply;
+use callbridge_sender::CrmProxy;
+use callbridge_sender::asking::ProxyReply;
 use callbridge_spool::{Error, Handle, Op};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -50,7 +50,7 @@ pub(crate) struct LeadSet<'a> {
     /// The durable state: it keeps the catalogue.
     pub spool: &'a Handle,
     /// The way to the CRM; `None` without a daemon.
-    pub asking: Option<&'a Asking>,
+    pub asking: Option<&'a CrmProxy>,
     /// `--field-list-wrapper`
     pub wrapper: Option<&'a str>,
 }
@@ -229,8 +229,8 @@ impl LeadSet<'_> {
             return Err(refusal(69, "no daemon runs here"));
         };
         match asking.ask(asked).await {
-            Reply::Answer(answer, token) => Ok((answer, token)),
-            Reply::Paused { reason, cure } => {
+            ProxyReply::Answer(answer, token) => Ok((answer, token)),
+            ProxyReply::Paused { reason, cure } => {
                 let code = match reason.as_str() {
                     "token_missing" | "token_refused" | "reconnect" | "wrong_company"
                     | "no_grant" => 77,
@@ -239,7 +239,7 @@ impl LeadSet<'_> {
                 let words = format!("the daemon is paused: {}: {cure}", reason.replace('_', " "));
                 Err(refusal(code, words))
             }
-            Reply::Busy => Err(refusal(
+            ProxyReply::Busy => Err(refusal(
                 69,
                 "the daemon has too much to ask just now, or it ends: try again",
             )),

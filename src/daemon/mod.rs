@@ -48,7 +48,7 @@ use callbridge_mapping::journal::Rules;
 use callbridge_model::exit::Code;
 use callbridge_model::heartbeat::Pulse;
 use callbridge_model::status::{Status, findings};
-use callbridge_sender::Asking;
+use callbridge_sender::CrmProxy;
 use callbridge_source::{self as source, Limits, Ring, Source, SourceId};
 use callbridge_spool::{Guard, Handle, Integrity, LeadDirectory};
 use lists::Lists;
@@ -237,7 +237,7 @@ impl Daemon {
         mut self,
         config: &Config,
         people: SharedPeople,
-        asking: Asking,
+        asking: CrmProxy,
         stopped: watch::Receiver<bool>,
     ) -> Result<Self, Failure> {
         let observer = Arc::clone(&self.observer);

@@ -11,7 +11,7 @@ use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::status::Requests;
-use callbridge_sender::asking::{Asking, asking};
+use callbridge_sender::asking::{CrmProxy, asking};
 use callbridge_sender::plan::Settings;
 use callbridge_sender::run::{RequestTimes, Sender};
 use callbridge_sender::status::SenderStatus;
@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 pub(crate) struct Outward {
     pub shown: watch::Receiver<SenderStatus>,
     /// Asks something of the CRM; without a CRM nobody answers.
-    pub asking: Asking,
+    pub asking: CrmProxy,
     /// Requests for tokens, where a connection is kept fresh.
     pub token_requests: watch::Receiver<Requests>,
     /// Its loop can be looked at.

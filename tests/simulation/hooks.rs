@@ -8,7 +8,7 @@ use callbridge_model::secret::Secret;
 use callbridge_sandbox::webhook::{AttemptOutcome, Config, Dispatch};
 use callbridge_spool::{Delivered, Done, Op};
 use callbridge_webhook::headers::Headers;
-use callbridge_webhook::judge::{Bench, Judged, judge};
+use callbridge_webhook::judge::{Verified, VerifyContext, judge};
 use callbridge_webhook::keyring::{Connection, Keyring};
 use std::time::Duration;
 
@@ -135,7 +135,7 @@ impl World {
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_bytes())),
         );
-        let bench = Bench {
+        let bench = VerifyContext {
             now: self.now.wall,
             right_from: EventTime::from_seconds(0),
             country: None,
@@ -143,8 +143,8 @@ impl World {
         let judged = read
             .and_then(|headers| judge(&headers, dispatch.body.as_bytes(), &hooks.keyring, bench));
         let delivery = match judged {
-            Ok(Judged::Keep { delivery, .. }) => delivery,
-            Ok(Judged::Drop { .. }) => return 200,
+            Ok(Verified::Keep { delivery, .. }) => delivery,
+            Ok(Verified::Drop { .. }) => return 200,
             Err(refusal) => return refusal.status(),
         };
         match self.disk.write(vec![Op::Delivery(delivery)], &mut self.met) {

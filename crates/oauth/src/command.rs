@@ -5,7 +5,7 @@
 //! life), and when the CRM refuses the token, once a minute at most. What it prints beside the
 //! token, on stderr, goes to the log without anything that looks like one.
 
-use super::refresh::{Ended, Facts, Next, Refresher};
+use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use callbridge_call::EpochSeconds;
 use callbridge_model::TokenPrint;
 use callbridge_model::clock;
@@ -234,7 +234,7 @@ impl Work {
         match printed {
             Ok(token) if self.is_current(&token) => {
                 // it has no newer one yet
-                self.core.ended(now, Ended::NotDone);
+                self.core.ended(now, RefreshOutcome::NotDone);
                 self.tell(None);
             }
             Ok(token) => {
@@ -245,11 +245,11 @@ impl Work {
                     current: token,
                     previous: before.map(|(tokens, end)| (tokens.current, end)),
                 });
-                self.core.ended(now, Ended::Rotated(facts));
+                self.core.ended(now, RefreshOutcome::Rotated(facts));
                 self.tell(None);
             }
             Err(error) => {
-                self.core.ended(now, Ended::NotSent);
+                self.core.ended(now, RefreshOutcome::NotSent);
                 warn!(%error, "no token");
                 self.tell(Some(format!("{error}; it is run again by itself")));
             }

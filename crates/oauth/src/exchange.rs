@@ -84,7 +84,7 @@ pub struct Pair {
 
 /// What came of it.
 #[derive(Clone, Debug)]
-pub enum Came {
+pub enum TokenReply {
     /// A new pair; what was given for it is used up.
     Pair(Box<Pair>),
     /// The token is revoked, or was unknown.
@@ -103,7 +103,7 @@ pub enum Came {
     Elsewhere(String),
 }
 
-impl Came {
+impl TokenReply {
     /// The verdict's word in metrics.
     pub const fn word(&self) -> &'static str {
         match self {
@@ -138,12 +138,12 @@ impl Exchange {
         self.http.address()
     }
 
-    /// One exchange. Every way in which it can end is a [`Came`].
-    pub async fn ask(&self, ask: &Ask, client: &Client) -> Came {
+    /// One exchange. Every way in which it can end is a [`TokenReply`].
+    pub async fn ask(&self, ask: &Ask, client: &Client) -> TokenReply {
         match self.http.post_form(&ask.path(), ask.form(client)).await {
             Ok((status, body)) => read(ask, status, &body),
-            Err(Unheard::NotSent(why)) => Came::NotSent(own(&why)),
-            Err(Unheard::Perhaps(why)) => Came::Unsure(own(&why)),
+            Err(Unheard::NotSent(why)) => TokenReply::NotSent(own(&why)),
+            Err(Unheard::Perhaps(why)) => TokenReply::Unsure(own(&why)),
         }
     }
 }
@@ -154,7 +154,7 @@ fn own(why: &str) -> String {
 }
 
 /// Reads an answer: any status, any bytes. The status decides (§7.6).
-pub fn read(ask: &Ask, status: u16, body: &[u8]) -> Came {
+pub fn read(ask: &Ask, status: u16, body: &[u8]) -> TokenReply {
     let object = match serde_json::from_slice(body) {
         Ok(Value::Object(object)) => Some(object),
         Ok(_) | Err(_) => None,
@@ -166,21 +166,21 @@ pub fn read(ask: &Ask, status: u16, body: &[u8]) -> Came {
     };
     match status {
         200..=299 => match (ask, object) {
-            (Ask::Revoke(_), _) => Came::Revoked,
+            (Ask::Revoke(_), _) => TokenReply::Revoked,
             (Ask::Code(_) | Ask::Refresh(_), Some(object)) => match pair(&object) {
-                Some(pair) => Came::Pair(Box::new(pair)),
-                None => Came::Unsure(format!("{status} without a token")),
+                Some(pair) => TokenReply::Pair(Box::new(pair)),
+                None => TokenReply::Unsure(format!("{status} without a token")),
             },
             (Ask::Code(_) | Ask::Refresh(_), None) => {
-                Came::Unsure(format!("{status} with a body that is no JSON object"))
+                TokenReply::Unsure(format!("{status} with a body that is no JSON object"))
             }
         },
-        400 => Came::Refused(told()),
-        401 => Came::WrongClient(told()),
-        408 => Came::Unsure(told()),
-        425 | 429 => Came::TooMany,
-        300..=499 => Came::Elsewhere(told()),
-        _ => Came::Unsure(told()),
+        400 => TokenReply::Refused(told()),
+        401 => TokenReply::WrongClient(told()),
+        408 => TokenReply::Unsure(told()),
+        425 | 429 => TokenReply::TooMany,
+        300..=499 => TokenReply::Elsewhere(told()),
+        _ => TokenReply::Unsure(told()),
     }
 }
 
@@ -243,13 +243,13 @@ mod tests {
         Ask::Refresh(Secret::from("svcrt_hidden"))
     }
 
-    fn came(status: u16, body: &Value) -> Came {
+    fn came(status: u16, body: &Value) -> TokenReply {
         read(&refresh(), status, body.to_string().as_bytes())
     }
 
     fn given(body: &Value) -> Pair {
         match came(200, body) {
-            Came::Pair(pair) => *pair,
+            TokenReply::Pair(pair) => *pair,
             other => panic!("{other:?}"),
         }
     }
@@ -318,11 +318,11 @@ mod tests {
         ] {
             assert_eq!(came(status, &words).word(), word, "{status}");
         }
-        assert!(matches!(came(400, &words), Came::Refused(it) if it == "400: Yaroqsiz"));
+        assert!(matches!(came(400, &words), TokenReply::Refused(it) if it == "400: Yaroqsiz"));
         let rfc = json!({"error": "invalid_grant"});
-        assert!(matches!(came(400, &rfc), Came::Refused(it) if it == "400: invalid_grant"));
+        assert!(matches!(came(400, &rfc), TokenReply::Refused(it) if it == "400: invalid_grant"));
         let revoke = Ask::Revoke(Secret::from("x"));
-        assert!(matches!(read(&revoke, 200, b""), Came::Revoked));
+        assert!(matches!(read(&revoke, 200, b""), TokenReply::Revoked));
     }
 
     #[test]
@@ -334,7 +334,7 @@ mod tests {
         let shown = format!(
             "{pair:?} {:?} {:?}",
             refresh(),
-            Came::Pair(Box::new(pair.clone()))
+            TokenReply::Pair(Box::new(pair.clone()))
         );
         assert!(!shown.contains("hidden"), "{shown}");
     }

@@ -5,8 +5,8 @@
 //! moment its answer is read, and nothing is told to the sender before it is durable.
 
 use super::connection::Connection;
-use super::exchange::{Ask, Came, Exchange, Pair};
-use super::refresh::{Ended, Facts, Next, Refresher};
+use super::exchange::{Ask, Exchange, Pair, TokenReply};
+use super::refresh::{Facts, Next, RefreshOutcome, Refresher};
 use super::store::{self, Lock};
 use callbridge_call::{EpochSeconds, EventTime};
 use callbridge_crm::{Address, Setup};
@@ -228,10 +228,10 @@ impl Work {
             Ok(ended) => ended,
             Err(why) => {
                 self.failure = Some(Failure(why));
-                Ended::NotSent
+                RefreshOutcome::NotSent
             }
         };
-        if matches!(ended, Ended::Rotated(_)) {
+        if matches!(ended, RefreshOutcome::Rotated(_)) {
             self.failure = None;
         }
         let now = clock::now();
@@ -240,7 +240,7 @@ impl Work {
     }
 
     /// `Err` says why nothing was sent.
-    async fn rotate(&mut self, asked: bool) -> Result<Ended, String> {
+    async fn rotate(&mut self, asked: bool) -> Result<RefreshOutcome, String> {
         let connection = self.connection.clone();
         let connection = connection.ok_or("there is no connection")?;
         let said = |error: store::Error| error.to_string();
@@ -262,7 +262,7 @@ impl Work {
         let ask = Ask::Refresh(stored.refresh.clone());
         let came = exchange.ask(&ask, &stored.client).await;
         self.count(&ask, &came);
-        if let Came::NotSent(_) | Came::TooMany | Came::Elsewhere(_) = came {
+        if let TokenReply::NotSent(_) | TokenReply::TooMany | TokenReply::Elsewhere(_) = came {
             // as it was: an earlier one may still have happened
             stored.refresh_began = before;
         }
@@ -286,49 +286,55 @@ impl Work {
         &mut self,
         lock: &Lock,
         mut stored: Connection,
-        came: Came,
+        came: TokenReply,
         sent: EventTime,
-    ) -> Ended {
+    ) -> RefreshOutcome {
         let failed = |words: String| Some(Failure(words));
         let (ended, words) = match came {
-            Came::Pair(pair) => {
+            TokenReply::Pair(pair) => {
                 let next = renewed(&stored, *pair, sent, self.core.is_refused());
                 self.insist(lock, &next).await;
                 info!(
                     expires_at = next.expires_at.get(),
                     "the token was refreshed"
                 );
-                return Ended::Rotated(facts(self.connection.insert(next)));
+                return RefreshOutcome::Rotated(facts(self.connection.insert(next)));
             }
-            Came::Refused(why) => {
+            TokenReply::Refused(why) => {
                 let words = format!(
                     "the refresh token is refused ({why}): the company has disconnected the \
                      application, or it lay unused for 30 days"
                 );
                 stored.over = Some(words.clone());
                 stored.refresh_began = None;
-                (Ended::Refused, words)
+                (RefreshOutcome::Refused, words)
             }
-            Came::WrongClient(why) => {
+            TokenReply::WrongClient(why) => {
                 stored.refresh_began = None;
                 let words = wrong_client(&stored.client.id, &why, self.core.is_refused());
-                (Ended::WrongClient, words)
+                (RefreshOutcome::WrongClient, words)
             }
-            Came::Unsure(why) => {
+            TokenReply::Unsure(why) => {
                 // may have happened: what is stored says so
                 self.failure = failed(format!("the answer to a refresh was lost ({why})"));
-                return Ended::Unsure;
+                return RefreshOutcome::Unsure;
             }
-            Came::NotSent(why) => (
-                Ended::NotSent,
+            TokenReply::NotSent(why) => (
+                RefreshOutcome::NotSent,
                 format!("the token cannot be refreshed: {why}"),
             ),
-            Came::TooMany => (Ended::NotDone, "too many refreshes (429)".to_owned()),
-            Came::Elsewhere(why) => (
-                Ended::NotDone,
+            TokenReply::TooMany => (
+                RefreshOutcome::NotDone,
+                "too many refreshes (429)".to_owned(),
+            ),
+            TokenReply::Elsewhere(why) => (
+                RefreshOutcome::NotDone,
                 format!("no OAuth endpoint answers at --auth-url ({why}): correct the address"),
             ),
-            Came::Revoked => (Ended::NotDone, "an answer to something else".to_owned()),
+            TokenReply::Revoked => (
+                RefreshOutcome::NotDone,
+                "an answer to something else".to_owned(),
+            ),
         };
         if let Err(error) = self.store(lock, &stored).await {
             warn!(%error, "the connection's state is not stored");
@@ -359,7 +365,7 @@ impl Work {
         }
     }
 
-    fn count(&self, ask: &Ask, came: &Came) {
+    fn count(&self, ask: &Ask, came: &TokenReply) {
         let key = (ask.endpoint().to_owned(), came.word().to_owned());
         self.keeper
             .requests

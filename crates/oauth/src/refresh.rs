@@ -53,7 +53,7 @@ pub struct Facts {
 
 /// How a refresh ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RefreshOutcome {
     /// A new pair, and it is stored.
     Rotated(Facts),
     /// 400
@@ -220,7 +220,7 @@ impl Refresher {
     }
 
     /// It has ended.
-    pub fn ended(&mut self, now: Now, ended: Ended) {
+    pub fn ended(&mut self, now: Now, ended: RefreshOutcome) {
         let Some(held) = &mut self.held else {
             return;
         };
@@ -229,7 +229,7 @@ impl Refresher {
         };
         held.phase = Phase::Waiting;
         match ended {
-            Ended::Rotated(facts) => {
+            RefreshOutcome::Rotated(facts) => {
                 let futile = held.futile + u32::from(held.by_401 != before);
                 *held = Held {
                     by_401: held.by_401,
@@ -237,25 +237,25 @@ impl Refresher {
                     ..self::held(now, &facts)
                 };
             }
-            Ended::Refused => held.phase = Phase::Over { again: None },
-            Ended::WrongClient => {
+            RefreshOutcome::Refused => held.phase = Phase::Over { again: None },
+            RefreshOutcome::WrongClient => {
                 let again = Some(now.boot + CLIENT_AGAIN);
                 held.phase = Phase::Over { again };
             }
-            Ended::Unsure if held.unsure > 0 => held.phase = Phase::Over { again: None },
-            Ended::Unsure => {
+            RefreshOutcome::Unsure if held.unsure > 0 => held.phase = Phase::Over { again: None },
+            RefreshOutcome::Unsure => {
                 held.unsure = 1;
                 held.misses = 0;
                 let left = held.end.boot.saturating_sub(now.boot);
                 let left = if held.refused { Duration::ZERO } else { left };
                 held.not_before = now.boot + (left / 2).max(ONCE_MORE);
             }
-            Ended::NotSent => {
+            RefreshOutcome::NotSent => {
                 held.by_401 = before;
                 held.misses = (held.misses + 1).min(6);
                 held.not_before = now.boot + Duration::from_secs(1 << held.misses).min(MISS_MAX);
             }
-            Ended::NotDone => {
+            RefreshOutcome::NotDone => {
                 held.by_401 = before;
                 held.not_before = now.boot + LATER;
             }

@@ -67,7 +67,7 @@ fn one_refresh_is_under_way_at_a_time() {
     let mut core = holding(20);
     assert!(!core.begin(at(10)), "its time had come");
     assert_eq!(core.next(at(30)), Next::Idle);
-    core.ended(at(31), Ended::Rotated(facts("b", 30, 20)));
+    core.ended(at(31), RefreshOutcome::Rotated(facts("b", 30, 20)));
     assert_eq!(core.next(at(31)), boot(40));
 }
 
@@ -77,13 +77,13 @@ fn a_401_asks_for_one_refresh_at_once_and_for_the_next_after_a_minute() {
     refused(&mut core, "a");
     assert_eq!(core.next(at(7)), Next::Refresh);
     assert!(core.begin(at(7)));
-    core.ended(at(8), Ended::Rotated(facts("b", 7, 3_600)));
+    core.ended(at(8), RefreshOutcome::Rotated(facts("b", 7, 3_600)));
     refused(&mut core, "a");
     assert_eq!(core.next(at(9)), boot(3_307), "that was the old one");
     refused(&mut core, "b");
     assert_eq!(core.next(at(9)), boot(67));
     core.begin(at(67));
-    core.ended(at(68), Ended::Rotated(facts("c", 67, 3_600)));
+    core.ended(at(68), RefreshOutcome::Rotated(facts("c", 67, 3_600)));
     refused(&mut core, "c");
     assert_eq!(core.next(at(69)), boot(67 + 120), "it does not help");
     core.heard(&TokenPrint::of("c"), true);
@@ -112,7 +112,7 @@ fn a_short_life_is_refreshed_in_its_time_whatever_a_401_asked_for() {
     let mut core = holding(20);
     refused(&mut core, "a");
     core.begin(at(1));
-    core.ended(at(1), Ended::Rotated(facts("b", 1, 20)));
+    core.ended(at(1), RefreshOutcome::Rotated(facts("b", 1, 20)));
     refused(&mut core, "b");
     assert_eq!(core.next(at(2)), boot(11));
 }
@@ -121,7 +121,7 @@ fn a_short_life_is_refreshed_in_its_time_whatever_a_401_asked_for() {
 fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
     let mut core = holding(20);
     core.begin(at(10));
-    core.ended(at(10), Ended::Refused);
+    core.ended(at(10), RefreshOutcome::Refused);
     assert_eq!(core.next(at(10_000)), Next::Idle);
     assert!(core.is_over());
     assert!(core.is_usable(at(19)), "the access token lives on");
@@ -146,10 +146,10 @@ fn a_refresh_token_that_is_refused_is_over_and_never_tried_again() {
 fn a_lost_answer_is_asked_for_once_more_in_the_middle_of_what_is_left() {
     let mut core = holding(3_600);
     core.begin(at(3_300));
-    core.ended(at(3_330), Ended::Unsure);
+    core.ended(at(3_330), RefreshOutcome::Unsure);
     assert_eq!(core.next(at(3_330)), boot(3_330 + 135));
     core.begin(at(3_465));
-    core.ended(at(3_466), Ended::Unsure);
+    core.ended(at(3_466), RefreshOutcome::Unsure);
     assert!(core.is_over());
     assert_eq!(core.next(at(9_999)), Next::Idle);
     assert!(core.is_usable(at(3_599)));
@@ -160,7 +160,7 @@ fn a_lost_answer_for_a_token_that_is_refused_is_asked_for_again_soon() {
     let mut core = holding(3_600);
     refused(&mut core, "a");
     core.begin(at(5));
-    core.ended(at(6), Ended::Unsure);
+    core.ended(at(6), RefreshOutcome::Unsure);
     assert_eq!(core.next(at(6)), boot(8));
 }
 
@@ -177,7 +177,7 @@ fn a_kill_in_the_middle_of_a_refresh_is_followed_by_one_more_at_once() {
     );
     assert_eq!(core.next(at(0)), Next::Refresh);
     core.begin(at(0));
-    core.ended(at(1), Ended::Unsure);
+    core.ended(at(1), RefreshOutcome::Unsure);
     assert!(core.is_over());
 }
 
@@ -188,12 +188,12 @@ fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
     for pause in [2, 4, 8, 16, 32, 60, 60] {
         assert_eq!(core.next(at(now)), Next::Refresh);
         core.begin(at(now));
-        core.ended(at(now), Ended::NotSent);
+        core.ended(at(now), RefreshOutcome::NotSent);
         assert_eq!(core.next(at(now)), boot(now + pause));
         now += pause;
     }
     core.begin(at(now));
-    core.ended(at(now), Ended::NotDone);
+    core.ended(at(now), RefreshOutcome::NotDone);
     assert_eq!(core.next(at(now)), boot(now + 60));
     assert!(!core.is_over());
 }
@@ -202,11 +202,11 @@ fn where_nothing_was_sent_it_is_tried_on_with_growing_pauses() {
 fn a_client_that_is_not_known_is_tried_once_an_hour() {
     let mut core = holding(20);
     core.begin(at(10));
-    core.ended(at(10), Ended::WrongClient);
+    core.ended(at(10), RefreshOutcome::WrongClient);
     assert!(core.is_over());
     assert_eq!(core.next(at(10)), boot(3_610));
     core.begin(at(3_610));
-    core.ended(at(3_610), Ended::Rotated(facts("b", 3_610, 20)));
+    core.ended(at(3_610), RefreshOutcome::Rotated(facts("b", 3_610, 20)));
     assert!(!core.is_over() && core.is_usable(at(3_611)));
 }
 
@@ -215,7 +215,7 @@ fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is
     let mut core = holding(3_600);
     refused(&mut core, "a");
     core.begin(at(10));
-    core.ended(at(10), Ended::WrongClient);
+    core.ended(at(10), RefreshOutcome::WrongClient);
     assert!(core.is_over() && core.is_usable(at(11)), "it is asked with");
     refused(&mut core, "a");
     assert_eq!(core.next(at(70)), boot(3_610));
@@ -229,7 +229,7 @@ fn the_token_of_a_blocked_company_stays_in_use_and_is_refreshed_again_once_it_is
 fn a_client_that_is_refused_while_its_token_is_good_is_not_asked_for_again_at_once() {
     let mut core = holding(20);
     core.begin(at(10));
-    core.ended(at(10), Ended::WrongClient);
+    core.ended(at(10), RefreshOutcome::WrongClient);
     assert!(!core.heard(&TokenPrint::of("a"), true));
     assert!(core.is_over());
     assert_eq!(core.next(at(12)), boot(3_610));
@@ -273,18 +273,18 @@ proptest! {
                     let ended = match how {
                         0 => {
                             (name, unsure) = (name + 1, 0);
-                            Ended::Rotated(facts(&format!("{name}"), i64::from(now), life))
+                            RefreshOutcome::Rotated(facts(&format!("{name}"), i64::from(now), life))
                         }
-                        1 => Ended::Refused,
-                        2 => Ended::WrongClient,
+                        1 => RefreshOutcome::Refused,
+                        2 => RefreshOutcome::WrongClient,
                         3 => {
                             unsure += 1;
-                            Ended::Unsure
+                            RefreshOutcome::Unsure
                         }
-                        4 => Ended::NotSent,
-                        _ => Ended::NotDone,
+                        4 => RefreshOutcome::NotSent,
+                        _ => RefreshOutcome::NotDone,
                     };
-                    let sent = !matches!(ended, Ended::NotSent | Ended::NotDone);
+                    let sent = !matches!(ended, RefreshOutcome::NotSent | RefreshOutcome::NotDone);
                     if !sent {
                         last = None;
                     }

@@ -3,7 +3,7 @@
 //! none of this one's.
 
 use super::connection::Connection;
-use super::exchange::{Ask, Came, Exchange};
+use super::exchange::{Ask, Exchange, TokenReply};
 use callbridge_crm::{Address, AddressError, Setup};
 use callbridge_model::secret::Secret;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ pub struct Unrevoked {
     /// Which, in words.
     pub token: &'static str,
     /// What came instead.
-    pub came: Came,
+    pub came: TokenReply,
 }
 
 /// The way to the OAuth endpoints of a stored connection.
@@ -53,18 +53,26 @@ pub async fn all(exchange: &Exchange, connection: &Connection) -> Vec<Unrevoked>
         // where one was tried in vain so often, once is enough for the others
         let tries = if left.is_empty() { TRIES_MAX } else { 1 };
         let came = revoke(exchange, connection, secret, tries).await;
-        if !matches!(came, Came::Revoked) {
+        if !matches!(came, TokenReply::Revoked) {
             left.push(Unrevoked { token, came });
         }
     }
     left
 }
 
-async fn revoke(exchange: &Exchange, connection: &Connection, token: &Secret, tries: u32) -> Came {
+async fn revoke(
+    exchange: &Exchange,
+    connection: &Connection,
+    token: &Secret,
+    tries: u32,
+) -> TokenReply {
     let ask = Ask::Revoke(token.clone());
     let mut came = exchange.ask(&ask, &connection.client).await;
     for _ in 1..tries {
-        if !matches!(came, Came::Unsure(_) | Came::NotSent(_) | Came::TooMany) {
+        if !matches!(
+            came,
+            TokenReply::Unsure(_) | TokenReply::NotSent(_) | TokenReply::TooMany
+        ) {
             break;
         }
         tokio::time::sleep(AGAIN).await;
@@ -77,10 +85,12 @@ async fn revoke(exchange: &Exchange, connection: &Connection, token: &Secret, tr
 pub fn words(left: &[Unrevoked]) -> String {
     let tokens: Vec<&str> = left.iter().map(|it| it.token).collect();
     let why = match left.first().map(|it| &it.came) {
-        Some(Came::WrongClient(why)) => format!("client id or secret are refused: {why}"),
-        Some(Came::Refused(why) | Came::Elsewhere(why)) => why.clone(),
-        Some(Came::Unsure(why) | Came::NotSent(why)) => why.clone(),
-        Some(Came::TooMany | Came::Pair(_) | Came::Revoked) | None => "429".to_owned(),
+        Some(TokenReply::WrongClient(why)) => format!("client id or secret are refused: {why}"),
+        Some(TokenReply::Refused(why) | TokenReply::Elsewhere(why)) => why.clone(),
+        Some(TokenReply::Unsure(why) | TokenReply::NotSent(why)) => why.clone(),
+        Some(TokenReply::TooMany | TokenReply::Pair(_) | TokenReply::Revoked) | None => {
+            "429".to_owned()
+        }
     };
     format!("{} cannot be revoked ({why})", tokens.join(", "))
 }

@@ -10,7 +10,7 @@ const WAITING_MAX: usize = 16;
 
 /// What came of a question.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reply {
+pub enum ProxyReply {
     /// The CRM's answer, and the token that it was asked with.
     Answer(ApiResult, TokenPrint),
     /// It was not asked: the sender is paused, and this mends it.
@@ -28,30 +28,30 @@ pub enum Reply {
 #[derive(Debug)]
 pub struct Question {
     pub(super) asked: Asked,
-    pub(super) reply: oneshot::Sender<Reply>,
+    pub(super) reply: oneshot::Sender<ProxyReply>,
 }
 
 /// Asks. Whoever drops the future asks no longer.
 #[derive(Clone, Debug)]
-pub struct Asking(mpsc::Sender<Question>);
+pub struct CrmProxy(mpsc::Sender<Question>);
 
 /// Where the sender hears the questions.
 #[derive(Debug)]
 pub struct Questions(pub(super) mpsc::Receiver<Question>);
 
 /// Both ends.
-pub fn asking() -> (Asking, Questions) {
+pub fn asking() -> (CrmProxy, Questions) {
     let (sender, receiver) = mpsc::channel(WAITING_MAX);
-    (Asking(sender), Questions(receiver))
+    (CrmProxy(sender), Questions(receiver))
 }
 
-impl Asking {
+impl CrmProxy {
     /// Asks the CRM, after live calls.
-    pub async fn ask(&self, asked: Asked) -> Reply {
+    pub async fn ask(&self, asked: Asked) -> ProxyReply {
         let (reply, answer) = oneshot::channel();
         if self.0.try_send(Question { asked, reply }).is_err() {
-            return Reply::Busy;
+            return ProxyReply::Busy;
         }
-        answer.await.unwrap_or(Reply::Busy)
+        answer.await.unwrap_or(ProxyReply::Busy)
     }
 }

@@ -72,7 +72,7 @@ pub mod verdict;
 mod webhook_expectation;
 
 pub use self::core::{Before, Core};
-pub use asking::{Asking, Questions, Reply, asking};
+pub use asking::{CrmProxy, ProxyReply, Questions, asking};
 pub use plan::Settings;
 pub use rate::{Rate, RateError};
 pub use run::Sender;

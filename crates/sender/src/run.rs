@@ -1,6 +1,6 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
-use super::asking::{Question, Questions, Reply};
+use super::asking::{ProxyReply, Question, Questions};
 use super::core::{Before, Core};
 use super::log::{Call, doubted, settled, told, troubles};
 use super::pause_cause::PauseCause;
@@ -93,7 +93,7 @@ struct Loop {
     tokens: Option<Tokens>,
     questions: Questions,
     /// Who waits for an answer.
-    asking: BTreeMap<Ticket, oneshot::Sender<Reply>>,
+    asking: BTreeMap<Ticket, oneshot::Sender<ProxyReply>>,
     next_ticket: u64,
     /// Why there is no token, in words.
     no_token: Option<String>,
@@ -323,7 +323,7 @@ impl Loop {
                 && let Some(reply) = self.asking.remove(&ticket)
             {
                 // whoever asked may have gone
-                let _ = reply.send(Reply::Answer(answer, token));
+                let _ = reply.send(ProxyReply::Answer(answer, token));
             }
         }
     }
@@ -342,13 +342,13 @@ impl Loop {
         if self.core.asked(ticket, asked) {
             self.asking.insert(ticket, reply);
         } else {
-            let _ = reply.send(Reply::Busy);
+            let _ = reply.send(ProxyReply::Busy);
         }
     }
 
     /// While nothing goes out nobody is left waiting, and who has gone is not asked for.
     fn answer_waiting(&mut self, pause: Option<&Pause>) {
-        let over = |(ticket, reply): (&Ticket, &oneshot::Sender<Reply>)| {
+        let over = |(ticket, reply): (&Ticket, &oneshot::Sender<ProxyReply>)| {
             (pause.is_some() || reply.is_closed()).then_some(*ticket)
         };
         let over: Vec<Ticket> = self.asking.iter().filter_map(over).collect();
@@ -358,7 +358,7 @@ impl Loop {
             }
             let reply = self.asking.remove(&ticket);
             if let (Some(reply), Some(Pause { reason, cure })) = (reply, pause.cloned()) {
-                let _ = reply.send(Reply::Paused { reason, cure });
+                let _ = reply.send(ProxyReply::Paused { reason, cure });
             }
         }
     }

@@ -51,7 +51,7 @@ impl Refusal {
 
 /// What is to become of a delivery.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Judged {
+pub enum Verified {
     /// It is kept.
     Keep {
         /// One of [`event::KINDS`].
@@ -73,7 +73,7 @@ pub enum Judged {
 
 /// What a delivery is judged by, beside its secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bench {
+pub struct VerifyContext {
     /// Now.
     pub now: EventTime,
     /// A clock before this is wrong: the program was built then.
@@ -90,8 +90,8 @@ pub fn judge(
     headers: &Headers,
     body: &[u8],
     keyring: &Keyring,
-    bench: Bench,
-) -> Result<Judged, Refusal> {
+    bench: VerifyContext,
+) -> Result<Verified, Refusal> {
     let mut proof = keyring.begin(headers);
     proof.add(body);
     judge_proved(headers, body, proof, bench)
@@ -105,8 +105,8 @@ pub fn judge_proved(
     headers: &Headers,
     body: &[u8],
     proof: Proof,
-    bench: Bench,
-) -> Result<Judged, Refusal> {
+    bench: VerifyContext,
+) -> Result<Verified, Refusal> {
     let whose = proof.whose().ok_or(Refusal::NoSecret)?;
     let whose = whose.ok_or(Refusal::Forged)?;
     if bench.now < bench.right_from {
@@ -130,13 +130,13 @@ pub fn judge_proved(
             Told::Learn(news)
         }
         What::Nothing(why) => {
-            return Ok(Judged::Drop {
+            return Ok(Verified::Drop {
                 kind: event.kind,
                 why,
             });
         }
     };
-    Ok(Judged::Keep {
+    Ok(Verified::Keep {
         kind: event.kind,
         delivery: Box::new(Delivery {
             installation: headers.installation.clone(),

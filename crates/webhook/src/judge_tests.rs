@@ -29,8 +29,8 @@ fn keyring() -> Keyring {
     }
 }
 
-fn bench(seconds: i64) -> Bench {
-    Bench {
+fn bench(seconds: i64) -> VerifyContext {
+    VerifyContext {
         now: EventTime::from_seconds(seconds),
         right_from: EventTime::from_seconds(NOW - 86_400),
         country: None,
@@ -49,14 +49,14 @@ fn headers(signed_at: i64, body: &[u8], secret: &str) -> Headers {
     Headers::read(all.map(|(name, value)| (name, value.as_bytes()))).expect("whole")
 }
 
-fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Judged, Refusal> {
+fn judged(signed_at: i64, body: &[u8], secret: &str) -> Result<Verified, Refusal> {
     let headers = headers(signed_at, body, secret);
     judge(&headers, body, &keyring(), bench(NOW))
 }
 
 #[test]
 fn a_signed_and_fresh_event_is_kept_by_its_pair() {
-    let Ok(Judged::Keep {
+    let Ok(Verified::Keep {
         kind,
         delivery,
         binds,
@@ -136,8 +136,8 @@ fn the_first_delivery_that_the_connections_secret_proves_tells_its_installation(
     };
     let headers = headers(NOW, &body, SECRET);
     let binds = |keyring: &Keyring| match judge(&headers, &body, keyring, bench(NOW)) {
-        Ok(Judged::Keep { binds, .. }) => Some(binds),
-        Ok(Judged::Drop { .. }) | Err(_) => None,
+        Ok(Verified::Keep { binds, .. }) => Some(binds),
+        Ok(Verified::Drop { .. }) | Err(_) => None,
     };
     assert_eq!(binds(&keyring), Some(true));
     let bound = Connection::new(&secret, None).binding("9001");
@@ -154,7 +154,7 @@ fn news_of_a_lead_is_never_newer_than_now() {
             "lead": lead,
         });
         match judged(NOW, event.to_string().as_bytes(), SECRET) {
-            Ok(Judged::Keep { delivery, .. }) => match delivery.told {
+            Ok(Verified::Keep { delivery, .. }) => match delivery.told {
                 Told::Learn(news) => news.at.get(),
                 other => panic!("{other:?}"),
             },

@@ -1,7 +1,7 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
 use super::headers::Headers;
-use super::judge::{Bench, Judged, Refusal, judge_proved};
+use super::judge::{Refusal, Verified, VerifyContext, judge_proved};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
@@ -57,14 +57,14 @@ impl Receiver {
     /// Judges a delivery, keeps it, and says what to answer.
     pub async fn take(&self, headers: &Headers, proof: Proof, body: &[u8]) -> Answer {
         let now = clock::now().wall;
-        let bench = Bench {
+        let bench = VerifyContext {
             now,
             right_from: self.clock_right_from,
             country: self.country,
         };
         match judge_proved(headers, body, proof, bench) {
             Err(refusal) => self.refuse(&refusal),
-            Ok(Judged::Drop { kind, why }) => {
+            Ok(Verified::Drop { kind, why }) => {
                 self.tally.count(Some(kind), why.word(), now);
                 let word = why.word();
                 debug!(
@@ -74,7 +74,7 @@ impl Receiver {
                 );
                 Answer { status: 200, word }
             }
-            Ok(Judged::Keep {
+            Ok(Verified::Keep {
                 kind,
                 delivery,
                 binds,

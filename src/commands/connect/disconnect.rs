@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::stdout::print;
 use callbridge_model::exit::Code;
 use callbridge_model::status::Books;
-use callbridge_oauth::exchange::Came;
+use callbridge_oauth::exchange::TokenReply;
 use callbridge_oauth::revoke;
 use callbridge_oauth::shown_once;
 use callbridge_oauth::store;
@@ -59,13 +59,15 @@ pub(crate) async fn run(dir: &Path) -> Result<(), Failure> {
 }
 
 /// The exit code of a token that could not be revoked.
-const fn code(came: &Came) -> Code {
+const fn code(came: &TokenReply) -> Code {
     match came {
-        Came::WrongClient(_) => Code::NoPermission,
-        Came::Refused(_) | Came::Elsewhere(_) => Code::Configuration,
-        Came::Unsure(_) | Came::NotSent(_) | Came::TooMany | Came::Pair(_) | Came::Revoked => {
-            Code::Unreachable
-        }
+        TokenReply::WrongClient(_) => Code::NoPermission,
+        TokenReply::Refused(_) | TokenReply::Elsewhere(_) => Code::Configuration,
+        TokenReply::Unsure(_)
+        | TokenReply::NotSent(_)
+        | TokenReply::TooMany
+        | TokenReply::Pair(_)
+        | TokenReply::Revoked => Code::Unreachable,
     }
 }
 

@@ -36,7 +36,7 @@ use callbridge_model::safe::safe;
 use callbridge_model::secret::{ExposeSecret as _, Secret};
 use callbridge_oauth::connection::{Client, Connection};
 use callbridge_oauth::consent::{Back, Redirect, address, pasted};
-use callbridge_oauth::exchange::{Ask, Came, Exchange, Pair};
+use callbridge_oauth::exchange::{Ask, Exchange, Pair, TokenReply};
 use callbridge_oauth::keeper::end_of;
 use callbridge_oauth::revoke;
 use callbridge_oauth::scope;
@@ -271,32 +271,32 @@ async fn exchanged(connect: &Connect, client: &Client, code: Secret) -> Result<P
     let (mut unsure, mut missed) = (0, 0);
     loop {
         let words = match exchange.ask(&ask, client).await {
-            Came::Pair(pair) => return Ok(*pair),
-            Came::Refused(why) => {
+            TokenReply::Pair(pair) => return Ok(*pair),
+            TokenReply::Refused(why) => {
                 return Err(refused(format!(
                     "the code was refused ({why}): it lives for 10 minutes and is good once; run \
                      connect again, with the --redirect-uri that is registered"
                 )));
             }
-            Came::WrongClient(why) => {
+            TokenReply::WrongClient(why) => {
                 return Err(refused(format!(
                     "the application is not known ({why}): see whether --client-id and \
                      --client-secret-file are right"
                 )));
             }
-            Came::Elsewhere(why) => {
+            TokenReply::Elsewhere(why) => {
                 let words = format!("no OAuth endpoint answers at --auth-url ({why})");
                 return Err(Failure::new(Code::Configuration, words));
             }
-            Came::Unsure(why) => {
+            TokenReply::Unsure(why) => {
                 unsure += 1;
                 why
             }
-            Came::NotSent(why) => {
+            TokenReply::NotSent(why) => {
                 missed += 1;
                 why
             }
-            Came::TooMany | Came::Revoked => {
+            TokenReply::TooMany | TokenReply::Revoked => {
                 missed += 1;
                 "429: too many requests".to_owned()
             }
@@ -423,7 +423,7 @@ async fn revoke_before(before: &Connection) {
         Ok(exchange) => revoke::all(&exchange, before).await,
         Err(error) => {
             let why = error.to_string().replace("--crm-url", "--auth-url");
-            let (token, came) = ("refresh token", Came::Elsewhere(why));
+            let (token, came) = ("refresh token", TokenReply::Elsewhere(why));
             vec![revoke::Unrevoked { token, came }]
         }
     };
