@@ -3,7 +3,7 @@
 
 use callbridge_model::secret::Secret;
 use callbridge_webhook::headers::{Headers, ID, INSTALLATION, SIGNATURE, TIMESTAMP};
-use callbridge_webhook::judge::{VerifyContext, Verified, judge};
+use callbridge_webhook::verify::{Verified, VerifyContext, judge};
 use callbridge_webhook::keyring::Keyring;
 use callbridge_model::webhook_signature::Key;
 use callbridge_call::EventTime;

@@ -10,7 +10,7 @@ use callbridge_leads::lead_field::{Catalogue, Item, catalogue, item};
 use callbridge_model::clock;
 use callbridge_model::{Grant, LeadId, TokenPrint};
 use callbridge_sender::CrmProxy;
-use callbridge_sender::asking::ProxyReply;
+use callbridge_sender::crm_proxy::ProxyReply;
 use callbridge_spool::{Error, Handle, Op};
 use serde_json::{Value, json};
 use std::time::Duration;

@@ -11,7 +11,7 @@ use callbridge_crm::client::Setup;
 use callbridge_dead_letter::queue::Queue;
 use callbridge_model::heartbeat::{Pulse, Vital};
 use callbridge_model::status::Requests;
-use callbridge_sender::asking::{CrmProxy, asking};
+use callbridge_sender::crm_proxy::{CrmProxy, asking};
 use callbridge_sender::plan::Settings;
 use callbridge_sender::run::{RequestTimes, Sender};
 use callbridge_sender::status::SenderStatus;

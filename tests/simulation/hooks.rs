@@ -8,8 +8,8 @@ use callbridge_model::secret::Secret;
 use callbridge_sandbox::webhook::{AttemptOutcome, Config, Dispatch};
 use callbridge_spool::{Delivered, Done, Op};
 use callbridge_webhook::headers::Headers;
-use callbridge_webhook::judge::{Verified, VerifyContext, judge};
 use callbridge_webhook::keyring::{Connection, Keyring};
+use callbridge_webhook::verify::{Verified, VerifyContext, judge};
 use std::time::Duration;
 
 /// The dispatcher's cycle.

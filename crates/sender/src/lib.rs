@@ -25,7 +25,7 @@
 //! | `retry` | which calls failed, and when each is tried again |
 //! | [`schedule`] | when a poll, a probe or a failed call is next |
 //! | [`verdict`] | what an answer means; [`outcome`]: verdicts and lanes as lists |
-//! | [`mod@asking`] | the way for commands to ask something of the CRM |
+//! | [`crm_proxy`] | the way for commands to ask something of the CRM |
 //! | `webhook_expectation` | webhooks that confirm calls, and how long they are waited for |
 //! | `launch` | the chosen request is made |
 //! | `errands` | requests about leads, beside the calls |
@@ -37,11 +37,11 @@
 //! | [`token_update`] | what a keeper tells of it |
 
 pub mod answered;
-pub mod asking;
 mod budget;
 mod choice;
 mod confirmation;
 pub mod core;
+pub mod crm_proxy;
 mod errands;
 mod flight;
 pub mod gate;
@@ -72,7 +72,7 @@ pub mod verdict;
 mod webhook_expectation;
 
 pub use self::core::{Before, Core};
-pub use asking::{CrmProxy, ProxyReply, Questions, asking};
+pub use crate::crm_proxy::{CrmProxy, ProxyReply, Questions, asking};
 pub use plan::Settings;
 pub use rate::{Rate, RateError};
 pub use run::Sender;

@@ -1,6 +1,5 @@
 //! The loop that owns the budget: spool, clock, token and client around the core.
 
-use super::asking::{ProxyReply, Question, Questions};
 use super::core::{Before, Core};
 use super::log::{Call, doubted, settled, told, troubles};
 use super::pause_cause::PauseCause;
@@ -9,6 +8,7 @@ use super::status::{self, SenderStatus};
 use super::token::{Look, TokenSource, Watch, print};
 use super::token_update::Tokens;
 use super::troubles::Extent;
+use crate::crm_proxy::{ProxyReply, Question, Questions};
 use callbridge_crm::{ApiError, ApiResponse, Client};
 use callbridge_leads::errand::due::{Errand, Ticket};
 use callbridge_model::TokenPrint;

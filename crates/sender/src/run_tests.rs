@@ -1,7 +1,7 @@
 //! What becomes of a request whose task fails in the middle of it?
 
 use super::*;
-use crate::asking;
+use crate::crm_proxy::asking;
 use callbridge_crm::{Address, Setup};
 use callbridge_model::{Judged, Outcome};
 use callbridge_sandbox as sandbox;

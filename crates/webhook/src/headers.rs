@@ -1,7 +1,7 @@
 //! The headers of a delivery (§6.3). Each stands there once, in the form that the service gives it,
 //! or it is no delivery.
 
-use super::judge::Refusal;
+use crate::verify::Refusal;
 use callbridge_model::webhook_signature::Signature;
 
 /// The event's id, as in the body.

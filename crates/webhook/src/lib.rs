@@ -6,7 +6,7 @@
 //! | [`keyring`] | which secret may prove a delivery |
 //! | [`event`] | the JSON of an event (§6.5 to §6.8), as far as it concerns us |
 //! | [`lead`] | what it tells of a lead, for the directory |
-//! | [`judge`] | all of these at once: what is to become of a delivery, and what is answered |
+//! | [`verify`] | all of these at once: what is to become of a delivery, and what is answered |
 //! | [`secrets`], [`tls`] | the files of secrets and of the certificate, watched |
 //! | [`receiver`] | a delivery judged, kept and answered |
 //! | [`http`] | what may come on a connection: path, head, a body within the budget |
@@ -33,10 +33,10 @@
 pub mod event;
 pub mod headers;
 pub mod http;
-pub mod judge;
 pub mod keyring;
 pub mod lead;
 pub mod receiver;
 pub mod secrets;
 pub mod tally;
 pub mod tls;
+pub mod verify;

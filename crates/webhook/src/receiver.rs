@@ -1,10 +1,10 @@
 //! Takes deliveries: judges them, has them kept, and says what to answer.
 
 use super::headers::Headers;
-use super::judge::{Refusal, Verified, VerifyContext, judge_proved};
 pub use super::keyring::Proof;
 use super::secrets::Secrets;
 use super::tally::Tally;
+use crate::verify::{Refusal, Verified, VerifyContext, judge_proved};
 use callbridge_call::EventTime;
 use callbridge_model::clock;
 use callbridge_model::number::Country;

@@ -151,5 +151,5 @@ pub fn judge_proved(
 }
 
 #[cfg(test)]
-#[path = "judge_tests.rs"]
+#[path = "verify_tests.rs"]
 mod tests;
