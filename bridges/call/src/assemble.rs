@@ -19,11 +19,10 @@ use crate::facts::leg::{Effect, unmarked};
 use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
 use crate::settings::{CLOCK_TOLERANCE, Settings};
-use crate::snapshots::{Error, OpenChange};
+use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Groups channel events into calls, and gives each out when it is over.
@@ -34,10 +33,7 @@ pub struct Assembler {
     calls: Calls,
     early: EarlyCdrs,
     finished: Vec<FinishedCall>,
-    /// Calls that are not as they were last taken by [`Assembler::take_changes`].
-    changed: BTreeSet<u64>,
-    /// Calls that were given out as open.
-    published: BTreeSet<u64>,
+    changes: Changes,
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
     /// Calls that may be silent because their end was missed, and when each is given out.
@@ -68,8 +64,7 @@ impl Assembler {
             calls: Calls::default(),
             early: EarlyCdrs::default(),
             finished: Vec::new(),
-            changed: BTreeSet::new(),
-            published: BTreeSet::new(),
+            changes: Changes::default(),
             settling: settling::Settling::default(),
             overdue: gaps::Overdue::default(),
             stream: None,
@@ -176,7 +171,7 @@ impl Assembler {
         for key in self.calls.keys() {
             if let Some(call) = self.calls.get_mut(key) {
                 call.cel_bridges = true;
-                self.changed.insert(key);
+                self.changes.insert(key);
             }
         }
     }
@@ -221,7 +216,7 @@ impl Assembler {
             self.calls.renamed(key, id, (at, to));
         }
         if outcome.changed {
-            self.changed.insert(key);
+            self.changes.insert(key);
             if self
                 .calls
                 .get(key)
@@ -274,8 +269,8 @@ impl Assembler {
                 self.overdue.remove(absorbed);
                 self.settles_still(key);
                 self.doubt_or_not(key);
-                self.is_no_more(absorbed);
-                self.changed.insert(key);
+                self.changes.remove(absorbed);
+                self.changes.insert(key);
             }
         }
         key
@@ -371,7 +366,7 @@ impl Assembler {
             let early = self.early.take_of_call(&call.ties.ids);
             self.give_early(key, early);
         }
-        self.is_no_more(key);
+        self.changes.remove(key);
         let Some(mut call) = self.calls.close(key) else {
             return;
         };
@@ -390,15 +385,6 @@ impl Assembler {
         self.finished.append(&mut finished);
     }
 
-    /// The number is no open call's any more: a change for whoever was given it as one.
-    fn is_no_more(&mut self, key: u64) {
-        if self.published.contains(&key) {
-            self.changed.insert(key);
-        } else {
-            self.changed.remove(&key);
-        }
-    }
-
     /// The calls finished since the last take, in the order they were finished.
     pub fn take_finished(&mut self) -> Vec<FinishedCall> {
         std::mem::take(&mut self.finished)
@@ -406,24 +392,13 @@ impl Assembler {
 
     /// The open calls that changed or went since the last take.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
-        let mut changes = Vec::new();
-        for key in std::mem::take(&mut self.changed) {
-            // Both hold texts, numbers and lists of them: that always serializes.
-            let call = self.calls.get(key).map(serde_json::to_vec);
-            let early = || self.early.get(key).map(serde_json::to_vec);
-            if let Some(snapshot) = call.or_else(early).and_then(Result::ok) {
-                self.published.insert(key);
-                self.calls.weigh(key, snapshot.len());
-                let snapshot = Some(snapshot);
-                changes.push(OpenChange { key, snapshot });
-            } else if self.published.remove(&key) {
-                changes.push(OpenChange {
-                    key,
-                    snapshot: None,
-                });
-            }
-        }
-        changes
+        let (calls, early) = (&mut self.calls, &self.early);
+        self.changes.take(|key| {
+            let call = calls.get(key).and_then(bytes);
+            let snapshot = call.or_else(|| early.get(key).and_then(bytes))?;
+            calls.weigh(key, snapshot.len());
+            Some(snapshot)
+        })
     }
 
     /// Puts an open call, or a CDR that waits for its call, back.
@@ -431,18 +406,15 @@ impl Assembler {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        if let Ok(cdr) = serde_json::from_slice::<EarlyCdr>(snapshot) {
+        if let Ok(cdr) = self.changes.restored::<EarlyCdr>(key, snapshot) {
             self.calls.key_is_used(key);
             self.early.put(key, cdr);
-            self.published.insert(key);
             return Ok(());
         }
-        let mut call: OpenCall =
-            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        let mut call: OpenCall = self.changes.restored(key, snapshot)?;
         call.bytes = snapshot.len();
         self.cel_bridges |= call.cel_bridges;
         self.calls.put_back(key, call);
-        self.published.insert(key);
         self.settle_or_not(key);
         Ok(())
     }

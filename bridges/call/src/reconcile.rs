@@ -17,7 +17,7 @@
 //! Pure: `now` comes in, decisions go out. Everything held survives a restart by its snapshots.
 
 use crate::call::FinishedCall;
-use crate::snapshots::{Error, OpenChange};
+use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,8 +99,7 @@ pub struct Reconciler {
     patience: Patience,
     held: BTreeMap<u64, Held>,
     next: u64,
-    changed: BTreeSet<u64>,
-    published: BTreeSet<u64>,
+    changes: Changes,
 }
 
 /// All ids of a call.
@@ -119,8 +118,7 @@ impl Reconciler {
             patience,
             held: BTreeMap::new(),
             next: 0,
-            changed: BTreeSet::new(),
-            published: BTreeSet::new(),
+            changes: Changes::default(),
         }
     }
 
@@ -157,11 +155,11 @@ impl Reconciler {
         let key = self.next;
         self.next += 1;
         self.held.insert(key, Held { by, since, call });
-        self.changed.insert(key);
+        self.changes.insert(key);
     }
 
     fn drop(&mut self, key: u64) -> Option<Held> {
-        self.changed.insert(key);
+        self.changes.insert(key);
         self.held.remove(&key)
     }
 
@@ -281,22 +279,8 @@ impl Reconciler {
 
     /// What is held, or is no more, since the last take.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
-        let mut changes = Vec::new();
-        for key in std::mem::take(&mut self.changed) {
-            let held = self.held.get(&key).map(serde_json::to_vec);
-            let snapshot = held.and_then(Result::ok);
-            let known = match &snapshot {
-                Some(_) => {
-                    self.published.insert(key);
-                    true
-                }
-                None => self.published.remove(&key),
-            };
-            if known {
-                changes.push(OpenChange { key, snapshot });
-            }
-        }
-        changes
+        let held = &self.held;
+        self.changes.take(|key| held.get(&key).and_then(bytes))
     }
 
     /// Puts back what was held.
@@ -304,11 +288,9 @@ impl Reconciler {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        let held =
-            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        let held = self.changes.restored(key, snapshot)?;
         self.next = self.next.max(key + 1);
         self.held.insert(key, held);
-        self.published.insert(key);
         Ok(())
     }
 }

@@ -43,11 +43,11 @@ use crate::assemble::Counts;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
 use crate::settings::Settings;
-use crate::snapshots::{Error, OpenChange};
+use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::units::EventTime;
 use group::{Group, Groups, LIVE};
 use record::Record;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// A PBX that posts records in batches does so within this time (`cdr.conf`: 300 s).
@@ -67,10 +67,7 @@ pub struct Folder {
     done: BTreeMap<String, EventTime>,
     done_order: VecDeque<String>,
     finished: Vec<FinishedCall>,
-    /// Groups that are not as they were last taken.
-    changed: BTreeSet<u64>,
-    /// Groups that were given out as open.
-    published: BTreeSet<u64>,
+    changes: Changes,
     /// The latest end of a record, and when the last one arrived.
     stream: Option<EventTime>,
     stream_arrived: Option<EventTime>,
@@ -92,8 +89,7 @@ impl Folder {
             done: BTreeMap::new(),
             done_order: VecDeque::new(),
             finished: Vec::new(),
-            changed: BTreeSet::new(),
-            published: BTreeSet::new(),
+            changes: Changes::default(),
             stream: None,
             stream_arrived: None,
             events: None,
@@ -116,7 +112,10 @@ impl Folder {
         self.stream = self.stream.max(Some(record.end));
         self.stream_arrived = self.stream_arrived.max(Some(arrived));
         match self.groups.take_in(record, arrived) {
-            Some((key, absorbed)) => self.changed.extend(absorbed.into_iter().chain([key])),
+            Some((key, absorbed)) => {
+                let changed = absorbed.into_iter().chain([key]);
+                changed.for_each(|key| self.changes.insert(key));
+            }
             None => self.counts.doubled += 1,
         }
         while self.groups.len() > self.settings.max_open_calls.max(1) {
@@ -216,7 +215,7 @@ impl Folder {
     }
 
     fn finish(&mut self, key: u64) {
-        self.changed.insert(key);
+        self.changes.insert(key);
         let Some(mut group) = self.groups.remove(key) else {
             return;
         };
@@ -273,20 +272,8 @@ impl Folder {
 
     /// The groups of records that changed or went since the last take.
     pub fn take_changes(&mut self) -> Vec<OpenChange> {
-        let mut changes = Vec::new();
-        for key in std::mem::take(&mut self.changed) {
-            // Texts, numbers and lists of them: that always serializes.
-            let group = self.groups.get(key).map(serde_json::to_vec);
-            if let Some(snapshot) = group.and_then(Result::ok) {
-                self.published.insert(key);
-                let snapshot = Some(snapshot);
-                changes.push(OpenChange { key, snapshot });
-            } else if self.published.remove(&key) {
-                let snapshot = None;
-                changes.push(OpenChange { key, snapshot });
-            }
-        }
-        changes
+        let groups = &self.groups;
+        self.changes.take(|key| groups.get(key).and_then(bytes))
     }
 
     /// Puts a group of records back, as [`Folder::take_changes`] gave it out.
@@ -294,12 +281,10 @@ impl Folder {
     /// # Errors
     /// When the bytes are not a snapshot.
     pub fn restore(&mut self, key: u64, snapshot: &[u8]) -> Result<(), Error> {
-        let group: Group =
-            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        let group: Group = self.changes.restored(key, snapshot)?;
         self.groups.remove(key);
         self.stream = self.stream.max(Some(group.end()));
         self.groups.put(key, group);
-        self.published.insert(key);
         Ok(())
     }
 

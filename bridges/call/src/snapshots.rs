@@ -1,5 +1,9 @@
 //! What survives a restart: open calls as bytes.
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeSet;
+
 /// An open call that changed or went since the last take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenChange {
@@ -21,4 +25,63 @@ pub enum Error {
         /// What is wrong with the bytes.
         source: serde_json::Error,
     },
+}
+
+/// Which of the things held are not as they were last given out.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    changed: BTreeSet<u64>,
+    /// What was given out, and was still held then.
+    published: BTreeSet<u64>,
+}
+
+impl Changes {
+    pub(crate) fn insert(&mut self, key: u64) {
+        self.changed.insert(key);
+    }
+
+    /// Nothing is held under the key any more: a change for whoever was given what was.
+    pub(crate) fn remove(&mut self, key: u64) {
+        if self.published.contains(&key) {
+            self.changed.insert(key);
+        } else {
+            self.changed.remove(&key);
+        }
+    }
+
+    /// What changed or went since the last take; `held` gives the bytes of what is held.
+    pub(crate) fn take(&mut self, mut held: impl FnMut(u64) -> Option<Vec<u8>>) -> Vec<OpenChange> {
+        let mut changes = Vec::new();
+        for key in std::mem::take(&mut self.changed) {
+            let snapshot = held(key);
+            let is_news = match snapshot {
+                Some(_) => {
+                    self.published.insert(key);
+                    true
+                }
+                None => self.published.remove(&key),
+            };
+            if is_news {
+                changes.push(OpenChange { key, snapshot });
+            }
+        }
+        changes
+    }
+
+    /// Reads what was given out under this key before a restart.
+    pub(crate) fn restored<T: DeserializeOwned>(
+        &mut self,
+        key: u64,
+        snapshot: &[u8],
+    ) -> Result<T, Error> {
+        let held =
+            serde_json::from_slice(snapshot).map_err(|source| Error::Snapshot { key, source })?;
+        self.published.insert(key);
+        Ok(held)
+    }
+}
+
+/// What is held as bytes: texts, numbers and lists of them, which always serialize.
+pub(crate) fn bytes(held: &impl Serialize) -> Option<Vec<u8>> {
+    serde_json::to_vec(held).ok()
 }

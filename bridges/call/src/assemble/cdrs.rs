@@ -127,7 +127,7 @@ impl Assembler {
             return;
         };
         if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
-            self.changed.insert(key);
+            self.changes.insert(key);
             self.settles_still(key);
         }
         self.advance(arrived);
@@ -143,7 +143,7 @@ impl Assembler {
             Some(early) => {
                 let key = self.calls.next_key();
                 self.early.put(key, early);
-                self.changed.insert(key);
+                self.changes.insert(key);
                 self.forget_early(arrived);
             }
             None => self.counts.cdr_unmatched += 1,
@@ -154,7 +154,7 @@ impl Assembler {
     pub(super) fn forget_early(&mut self, now: EventTime) {
         let since = now.minus(self.settings.max_call);
         while let Some(key) = self.early.take_stale(since) {
-            self.changed.insert(key);
+            self.changes.insert(key);
             self.counts.cdr_unmatched += 1;
         }
     }
@@ -162,7 +162,8 @@ impl Assembler {
     /// Gives CDRs that came before to the call.
     pub(super) fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
         for (early, cdr) in cdrs {
-            self.changed.extend([early, key]);
+            self.changes.insert(early);
+            self.changes.insert(key);
             if let Some(call) = self.calls.get_mut(key) {
                 call.userfield(cdr.at, &cdr.uniqueid, &cdr.userfield);
             }

@@ -147,7 +147,7 @@ impl Assembler {
         for key in self.calls.keys() {
             if let Some(call) = self.calls.get_mut(key).filter(|call| !call.is_over()) {
                 call.touch(since);
-                self.changed.insert(key);
+                self.changes.insert(key);
                 self.doubt_or_not(key);
             }
         }
@@ -167,7 +167,7 @@ impl Assembler {
             };
             if let Some(last) = call.blinds.last_mut().filter(|last| last.until.is_none()) {
                 last.until = Some(now.max(last.from));
-                self.changed.insert(key);
+                self.changes.insert(key);
                 self.doubt_or_not(key);
             }
         }
@@ -243,7 +243,7 @@ impl Assembler {
                 call.quiet_arrived = call.quiet_arrived.max(arrived);
                 // The channel that a linkedid names is gone with all others.
                 call.rootless = true;
-                self.changed.insert(key);
+                self.changes.insert(key);
                 self.settles(key);
                 self.doubt_or_not(key);
             }
@@ -270,7 +270,7 @@ impl Assembler {
             call.rootless |= root.is_some_and(|root| !live.contains(&root));
             if ended {
                 call.quiet_arrived = call.quiet_arrived.max(arrived);
-                self.changed.insert(key);
+                self.changes.insert(key);
             }
             self.settle_or_not(key);
         }
@@ -310,7 +310,7 @@ impl Assembler {
                 continue;
             };
             call.overdue = true;
-            self.changed.insert(key);
+            self.changes.insert(key);
             if call.is_ghost() {
                 continue;
             }

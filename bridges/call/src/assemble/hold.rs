@@ -33,7 +33,7 @@ impl Assembler {
         let wrong = |at: &EventTime| *at < right_from;
         for key in self.calls.arrived_before(right_from) {
             self.calls.arrived(key, now, right_from);
-            self.changed.insert(key);
+            self.changes.insert(key);
             self.settles_still(key);
             self.doubt_or_not(key);
         }

@@ -136,7 +136,7 @@ impl Assembler {
         }
         self.settles_still(key);
         self.doubt_or_not(key);
-        self.changed.insert(key);
+        self.changes.insert(key);
         self.finished.append(&mut finished);
     }
 
