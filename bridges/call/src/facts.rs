@@ -2,6 +2,7 @@
 //! resolver makes finished calls of.
 
 pub(crate) mod blind;
+pub(crate) mod fact;
 pub(crate) mod leg;
 mod legs;
 pub(crate) mod open;

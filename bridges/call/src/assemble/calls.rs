@@ -2,7 +2,8 @@
 
 use super::index::Index;
 use super::names::is_renamed;
-use crate::facts::leg::{Leg, is_holding};
+use crate::facts::fact::is_holding;
+use crate::facts::leg::Leg;
 use crate::facts::open::{OpenCall, Ties};
 
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text, UNNAMED};

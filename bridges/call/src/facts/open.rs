@@ -1,7 +1,8 @@
 //! An open call: channels that belong together, as far as is known by now.
 
 use super::blind::Blind;
-use super::leg::{Effect, Leg, What, is_stand_in, unmarked};
+use super::fact::What;
+use super::leg::{Effect, Leg, is_stand_in, unmarked};
 use super::legs::Legs;
 use super::texts::Texts;
 use crate::event::{ChannelEvent, ChannelRef, Kind};

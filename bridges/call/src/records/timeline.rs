@@ -3,7 +3,7 @@
 use super::parties::Channel as Known;
 use super::plan::Plan;
 use super::record::Record;
-use crate::facts::leg::clip;
+use crate::facts::fact::clip;
 use crate::timeline::{
     CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, TEXT_BYTES_MAX, Talk, Timeline, Way, What,
 };

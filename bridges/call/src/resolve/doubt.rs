@@ -10,7 +10,8 @@
 
 use crate::event::{ChannelState, Origin};
 use crate::facts::blind::Blind;
-use crate::facts::leg::{Fact, Leg, Passage, What};
+use crate::facts::fact::{Fact, Passage, What};
+use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk::local_pair;
 

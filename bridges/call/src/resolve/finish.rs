@@ -4,7 +4,7 @@ use super::customers::Plan;
 use super::view::{View, Way};
 use super::{employee, number, talk, timeline, variables};
 use crate::call::{Because, Direction, FinishedCall, HeardNumber};
-use crate::facts::leg::What;
+use crate::facts::fact::What;
 use crate::facts::open::OpenCall;
 use crate::settings::CLOCK_TOLERANCE;
 use crate::units::{EventTime, Extension, UniqueId};

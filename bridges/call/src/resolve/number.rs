@@ -9,7 +9,8 @@
 
 use super::view::View;
 use crate::call::HeardNumber;
-use crate::facts::leg::{DialHeard, What};
+use crate::facts::fact::What;
+use crate::facts::leg::DialHeard;
 use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;

@@ -15,7 +15,8 @@
 //! Each telephone gets its own facts back here, and each link is a bridge of two.
 
 use crate::event::Origin;
-use crate::facts::leg::{Fact, Leg, What};
+use crate::facts::fact::{Fact, What};
+use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};

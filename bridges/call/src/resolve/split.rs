@@ -2,7 +2,7 @@
 //! bridge they were ever in, though they may not have met there.
 
 use super::view::View;
-use crate::facts::leg::What;
+use crate::facts::fact::What;
 use crate::trunk;
 use crate::units::UniqueId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,7 +3,7 @@
 use super::customers::Plan;
 use super::view::{self, View};
 use crate::event::ChannelState;
-use crate::facts::leg::{Note, What as Told, clip};
+use crate::facts::fact::{Note, What as Told, clip};
 use crate::timeline::{
     CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, Stay, TEXT_BYTES_MAX, Talk, Timeline, Way,
     What,

@@ -8,7 +8,8 @@
 //! answered last.
 
 use crate::event::{ChannelState, Origin, UNNAMED, WHO_ANSWERED};
-use crate::facts::leg::{Fact, Leg, Passage, What};
+use crate::facts::fact::{Fact, Passage, What};
+use crate::facts::leg::Leg;
 use crate::trunk;
 use crate::units::EventTime;
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! One channel as the resolver sees it: its part in the call, its way into it, its bridges.
 
 use crate::event::{ChannelState, Origin};
-use crate::facts::leg::{Fact, Leg, What};
+use crate::facts::fact::{Fact, What};
+use crate::facts::leg::Leg;
 use crate::trunk::{self, Endpoints, Party};
 use crate::units::{EventTime, UniqueId};
 

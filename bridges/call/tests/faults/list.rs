@@ -14,7 +14,7 @@ pub struct Fault {
 pub const FAULTS: [Fault; 16] = [
     Fault {
         name: "strangers in a parking lot hear each other",
-        file: "facts/leg.rs",
+        file: "facts/fact.rs",
         old: "technology.eq_ignore_ascii_case(\"holding_bridge\")",
         new: "technology == \"holding\"",
     },

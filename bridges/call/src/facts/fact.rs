@@ -1,0 +1,208 @@
+//! What happened to a channel of an open call, as a fact that is kept of an event.
+
+use crate::event::{ChannelState, Kind, Origin};
+use crate::units::{EventTime, UniqueId};
+use serde::{Deserialize, Serialize};
+
+/// Bytes of a text that is remembered; a longer one is no name, number or id.
+pub(super) const TEXT_BYTES_MAX: usize = 2048;
+/// Bytes of a dialling's result that are remembered.
+const STATUS_BYTES_MAX: usize = 32;
+
+/// Something that happened to a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Fact {
+    pub(crate) at: EventTime,
+    pub(crate) origin: Origin,
+    pub(crate) what: What,
+    /// What else the event told of it; says nothing for the call's values.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) note: Option<Note>,
+}
+
+/// What an event told beside the fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Note {
+    /// The Q.850 cause of a hang-up.
+    Cause(u16),
+    /// How a dialling ended: `ANSWER`, `BUSY`…
+    Status(Box<str>),
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum What {
+    Born(ChannelState),
+    State(ChannelState),
+    Dialled {
+        by: Option<UniqueId>,
+        string: String,
+    },
+    DialEnded,
+    /// It ran an application.
+    App,
+    Enter {
+        bridge: String,
+        holding: bool,
+    },
+    Leave {
+        bridge: String,
+        holding: bool,
+    },
+    /// This channel and another hear each other from here on.
+    Linked {
+        with: UniqueId,
+    },
+    Unlinked {
+        with: UniqueId,
+    },
+    /// From here on another telephone is known by this unique id.
+    Renamed {
+        to: String,
+    },
+    Hangup,
+    Gone,
+}
+
+/// A channel comes into a bridge or leaves it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Passage<'a> {
+    pub(crate) bridge: &'a str,
+    /// In this bridge nobody hears anybody.
+    pub(crate) holding: bool,
+    pub(crate) enters: bool,
+}
+
+impl What {
+    /// The bridge that the channel comes into or leaves by this.
+    pub(crate) fn passage(&self) -> Option<Passage<'_>> {
+        let (bridge, &holding, enters) = match self {
+            Self::Enter { bridge, holding } => (bridge, holding, true),
+            Self::Leave { bridge, holding } => (bridge, holding, false),
+            Self::Born(_)
+            | Self::State(_)
+            | Self::Dialled { .. }
+            | Self::DialEnded
+            | Self::App
+            | Self::Linked { .. }
+            | Self::Unlinked { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup
+            | Self::Gone => return None,
+        };
+        Some(Passage {
+            bridge,
+            holding,
+            enters,
+        })
+    }
+
+    /// Whom the channel was dialled by or linked with.
+    pub(crate) fn partner(&self) -> Option<&UniqueId> {
+        match self {
+            Self::Dialled { by, .. } => by.as_ref(),
+            Self::Linked { with } | Self::Unlinked { with } => Some(with),
+            Self::Born(_)
+            | Self::State(_)
+            | Self::DialEnded
+            | Self::App
+            | Self::Enter { .. }
+            | Self::Leave { .. }
+            | Self::Renamed { .. }
+            | Self::Hangup
+            | Self::Gone => None,
+        }
+    }
+
+    /// Whether this is a hang-up in one of its forms.
+    pub(crate) fn is_end(&self) -> bool {
+        matches!(self, Self::Hangup | Self::Gone)
+    }
+}
+
+/// The fact that a kind of event leaves behind.
+pub(super) fn fact_of(kind: &Kind<'_>) -> Option<What> {
+    Some(match kind {
+        Kind::Born { state } => What::Born(*state),
+        Kind::State { state } => What::State(*state),
+        Kind::DialBegin { by, dial_string } => What::Dialled {
+            by: by
+                .as_ref()
+                .and_then(|by| UniqueId::new(by.uniqueid.as_ref())),
+            string: clip(dial_string, TEXT_BYTES_MAX),
+        },
+        Kind::DialEnd { .. } => What::DialEnded,
+        Kind::App { .. } => What::App,
+        Kind::BridgeEnter { bridge, technology } => What::Enter {
+            bridge: clip(bridge, TEXT_BYTES_MAX),
+            holding: is_holding(technology),
+        },
+        Kind::BridgeLeave { bridge, technology } => What::Leave {
+            bridge: clip(bridge, TEXT_BYTES_MAX),
+            holding: is_holding(technology),
+        },
+        Kind::Linked { with } => What::Linked {
+            with: UniqueId::new(with.uniqueid.as_ref())?,
+        },
+        Kind::Unlinked { with } => What::Unlinked {
+            with: UniqueId::new(with.uniqueid.as_ref())?,
+        },
+        Kind::Renamed { to, .. } => What::Renamed {
+            to: clip(to, TEXT_BYTES_MAX),
+        },
+        // It is up, in whatever state.
+        Kind::Listed { .. } => What::State(ChannelState::Unknown),
+        Kind::Hangup { .. } => What::Hangup,
+        Kind::Gone => What::Gone,
+        Kind::Joined { .. } | Kind::LinkedidEnd | Kind::Seen => return None,
+    })
+}
+
+/// What it tells beside the fact.
+pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
+    match kind {
+        Kind::Hangup { cause } => cause.map(Note::Cause),
+        Kind::DialEnd { status, .. } if !status.is_empty() => {
+            Some(Note::Status(clip(status, STATUS_BYTES_MAX).into()))
+        }
+        Kind::DialEnd { .. }
+        | Kind::Born { .. }
+        | Kind::State { .. }
+        | Kind::DialBegin { .. }
+        | Kind::App { .. }
+        | Kind::BridgeEnter { .. }
+        | Kind::BridgeLeave { .. }
+        | Kind::Joined { .. }
+        | Kind::Linked { .. }
+        | Kind::Unlinked { .. }
+        | Kind::Renamed { .. }
+        | Kind::Gone
+        | Kind::LinkedidEnd
+        | Kind::Listed { .. }
+        | Kind::Seen => None,
+    }
+}
+
+/// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.
+pub(crate) fn is_holding(technology: &str) -> bool {
+    technology.eq_ignore_ascii_case("holding_bridge")
+}
+
+/// The first bytes of a text, whole characters only.
+pub(crate) fn clip(text: &str, most: usize) -> String {
+    let mut end = text.len().min(most);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text[..end].to_owned()
+}
+
+/// The fact that a channel is gone, though nobody heard it go.
+pub(super) fn gone(at: EventTime) -> Fact {
+    Fact {
+        at,
+        origin: Origin::Channel,
+        what: What::Gone,
+        note: None,
+    }
+}
