@@ -94,23 +94,10 @@ impl<'a> ChannelEvent<'a> {
     pub fn ids(&self) -> impl Iterator<Item = &str> {
         let channels = std::iter::once(&self.channel).chain(self.kind.other());
         let ids = channels.flat_map(|it| [it.uniqueid.as_ref(), it.linkedid.as_ref()]);
-        let joined = match &self.kind {
-            Kind::Joined { with } => with.as_slice(),
-            Kind::Born { .. }
-            | Kind::State { .. }
-            | Kind::DialBegin { .. }
-            | Kind::DialEnd { .. }
-            | Kind::App { .. }
-            | Kind::BridgeEnter { .. }
-            | Kind::BridgeLeave { .. }
-            | Kind::Linked { .. }
-            | Kind::Unlinked { .. }
-            | Kind::Renamed { .. }
-            | Kind::Hangup { .. }
-            | Kind::Gone
-            | Kind::LinkedidEnd
-            | Kind::Listed { .. }
-            | Kind::Seen => &[],
+        let joined = if let Kind::Joined { with } = &self.kind {
+            with.as_slice()
+        } else {
+            &[]
         };
         // What has a slash is a channel's name.
         let joined = joined.iter().map(AsRef::as_ref);
@@ -275,22 +262,24 @@ pub enum Kind<'a> {
 impl<'a> Kind<'a> {
     /// The channel beside its own that an event describes.
     pub fn other(&self) -> Option<&ChannelRef<'a>> {
-        match self {
-            Self::DialBegin { by, .. } | Self::DialEnd { by, .. } => by.as_deref(),
-            Self::Linked { with } | Self::Unlinked { with } => Some(with),
-            Self::Born { .. }
-            | Self::State { .. }
-            | Self::App { .. }
-            | Self::BridgeEnter { .. }
-            | Self::BridgeLeave { .. }
-            | Self::Joined { .. }
-            | Self::Renamed { .. }
-            | Self::Hangup { .. }
-            | Self::Gone
-            | Self::LinkedidEnd
-            | Self::Listed { .. }
-            | Self::Seen => None,
+        if let Self::Linked { with } | Self::Unlinked { with } = self {
+            return Some(with);
         }
+        let (Self::DialBegin { by, .. } | Self::DialEnd { by, .. }) = self else {
+            return None;
+        };
+        by.as_deref()
+    }
+
+    /// It tells who hears whom.
+    pub const fn is_of_bridge(&self) -> bool {
+        matches!(
+            self,
+            Self::BridgeEnter { .. }
+                | Self::BridgeLeave { .. }
+                | Self::Linked { .. }
+                | Self::Unlinked { .. }
+        )
     }
 }
 
@@ -342,28 +331,4 @@ pub struct Cdr<'a> {
     pub ended_at: Option<EventTime>,
     /// Nothing tells the zone of its local times: they were taken for UTC.
     pub zoneless: bool,
-}
-
-impl Kind<'_> {
-    /// It tells who hears whom.
-    pub const fn is_of_bridge(&self) -> bool {
-        match self {
-            Self::BridgeEnter { .. }
-            | Self::BridgeLeave { .. }
-            | Self::Linked { .. }
-            | Self::Unlinked { .. } => true,
-            Self::Born { .. }
-            | Self::State { .. }
-            | Self::DialBegin { .. }
-            | Self::DialEnd { .. }
-            | Self::App { .. }
-            | Self::Joined { .. }
-            | Self::Renamed { .. }
-            | Self::Hangup { .. }
-            | Self::Gone
-            | Self::LinkedidEnd
-            | Self::Listed { .. }
-            | Self::Seen => false,
-        }
-    }
 }

@@ -178,26 +178,18 @@ impl Calls {
     /// Whether the event ties nothing to the call that was not tied before: most do not.
     pub(super) fn is_tied(&self, key: u64, id: &UniqueId, event: &ChannelEvent<'_>) -> bool {
         let linkedid = event.channel.linkedid.as_ref();
-        let ties_more = match &event.kind {
-            Kind::DialBegin { .. }
-            | Kind::DialEnd { .. }
-            | Kind::BridgeEnter { .. }
-            | Kind::Linked { .. }
-            | Kind::Unlinked { .. }
-            | Kind::Renamed { .. }
-            | Kind::Joined { .. } => true,
-            Kind::Born { .. }
-            | Kind::State { .. }
-            | Kind::App { .. }
-            | Kind::Hangup { .. }
-            | Kind::Gone
-            | Kind::LinkedidEnd
-            | Kind::Listed { .. }
-            | Kind::Seen => false,
-            Kind::BridgeLeave { bridge, .. } => {
-                let call = self.calls.get(&key);
-                call.is_none_or(|call| !call.ties.bridges.contains(bridge.as_ref()))
-            }
+        let ties_more = if let Kind::BridgeLeave { bridge, .. } = &event.kind {
+            let call = self.calls.get(&key);
+            call.is_none_or(|call| !call.ties.bridges.contains(bridge.as_ref()))
+        } else {
+            event.kind.is_of_bridge()
+                || matches!(
+                    event.kind,
+                    Kind::DialBegin { .. }
+                        | Kind::DialEnd { .. }
+                        | Kind::Renamed { .. }
+                        | Kind::Joined { .. }
+                )
         };
         let leg = self.get(key).and_then(|call| call.legs.get(id));
         let known = |leg: &Leg| linkedid.is_empty() || leg.linkedids.has(linkedid);

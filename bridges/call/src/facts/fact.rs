@@ -20,6 +20,18 @@ pub(crate) struct Fact {
     pub(crate) note: Option<Note>,
 }
 
+impl Fact {
+    /// One that no event told in these words.
+    pub(crate) fn new(at: EventTime, origin: Origin, what: What) -> Self {
+        Self {
+            at,
+            origin,
+            what,
+            note: None,
+        }
+    }
+}
+
 /// What an event told beside the fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Note {
@@ -76,42 +88,30 @@ pub(crate) struct Passage<'a> {
 impl What {
     /// The bridge that the channel comes into or leaves by this.
     pub(crate) fn passage(&self) -> Option<Passage<'_>> {
-        let (bridge, &holding, enters) = match self {
-            Self::Enter { bridge, holding } => (bridge, holding, true),
-            Self::Leave { bridge, holding } => (bridge, holding, false),
-            Self::Born(_)
-            | Self::State(_)
-            | Self::Dialled { .. }
-            | Self::DialEnded
-            | Self::App
-            | Self::Linked { .. }
-            | Self::Unlinked { .. }
-            | Self::Renamed { .. }
-            | Self::Hangup
-            | Self::Gone => return None,
+        let (Self::Enter { bridge, holding } | Self::Leave { bridge, holding }) = self else {
+            return None;
         };
         Some(Passage {
             bridge,
-            holding,
-            enters,
+            holding: *holding,
+            enters: matches!(self, Self::Enter { .. }),
         })
+    }
+
+    /// AMI 1.x: whom the channel hears from here on (`true`), or no more.
+    pub(crate) fn link(&self) -> Option<(&UniqueId, bool)> {
+        let (Self::Linked { with } | Self::Unlinked { with }) = self else {
+            return None;
+        };
+        Some((with, matches!(self, Self::Linked { .. })))
     }
 
     /// Whom the channel was dialled by or linked with.
     pub(crate) fn partner(&self) -> Option<&UniqueId> {
-        match self {
-            Self::Dialled { by, .. } => by.as_ref(),
-            Self::Linked { with } | Self::Unlinked { with } => Some(with),
-            Self::Born(_)
-            | Self::State(_)
-            | Self::DialEnded
-            | Self::App
-            | Self::Enter { .. }
-            | Self::Leave { .. }
-            | Self::Renamed { .. }
-            | Self::Hangup
-            | Self::Gone => None,
+        if let Self::Dialled { by, .. } = self {
+            return by.as_ref();
         }
+        self.link().map(|(with, _)| with)
     }
 
     /// Whether this is a hang-up in one of its forms.
@@ -160,27 +160,13 @@ pub(super) fn fact_of(kind: &Kind<'_>) -> Option<What> {
 
 /// What it tells beside the fact.
 pub(super) fn note_of(kind: &Kind<'_>) -> Option<Note> {
-    match kind {
-        Kind::Hangup { cause } => cause.map(Note::Cause),
-        Kind::DialEnd { status, .. } if !status.is_empty() => {
-            Some(Note::Status(clip(status, STATUS_BYTES_MAX).into()))
-        }
-        Kind::DialEnd { .. }
-        | Kind::Born { .. }
-        | Kind::State { .. }
-        | Kind::DialBegin { .. }
-        | Kind::App { .. }
-        | Kind::BridgeEnter { .. }
-        | Kind::BridgeLeave { .. }
-        | Kind::Joined { .. }
-        | Kind::Linked { .. }
-        | Kind::Unlinked { .. }
-        | Kind::Renamed { .. }
-        | Kind::Gone
-        | Kind::LinkedidEnd
-        | Kind::Listed { .. }
-        | Kind::Seen => None,
+    if let Kind::Hangup { cause } = kind {
+        return cause.map(Note::Cause);
     }
+    let Kind::DialEnd { status, .. } = kind else {
+        return None;
+    };
+    (!status.is_empty()).then(|| Note::Status(clip(status, STATUS_BYTES_MAX).into()))
 }
 
 /// Parking lots, music, switchboard queues: a bridge in which nobody hears anybody.
@@ -195,14 +181,4 @@ pub(crate) fn clip(text: &str, most: usize) -> String {
         end -= 1;
     }
     text[..end].to_owned()
-}
-
-/// The fact that a channel is gone, though nobody heard it go.
-pub(super) fn gone(at: EventTime) -> Fact {
-    Fact {
-        at,
-        origin: Origin::Channel,
-        what: What::Gone,
-        note: None,
-    }
 }

@@ -1,6 +1,6 @@
 //! One channel of an open call: the facts that a finished call can depend on, and no more.
 
-use super::fact::{Fact, TEXT_BYTES_MAX, What, clip, fact_of, gone, note_of};
+use super::fact::{Fact, TEXT_BYTES_MAX, What, clip, fact_of, note_of};
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
@@ -148,17 +148,28 @@ impl Leg {
         }
     }
 
+    /// All that was heard in words: the names first.
+    pub(crate) fn texts(&self) -> [&Heard; 5] {
+        let (names, linkedids, callers) = (&self.names, &self.linkedids, &self.callers);
+        [names, linkedids, callers, &self.extens, &self.userfields]
+    }
+
+    /// As [`Leg::texts`], in the same order.
+    pub(crate) fn texts_mut(&mut self) -> [&mut Heard; 5] {
+        [
+            &mut self.names,
+            &mut self.linkedids,
+            &mut self.callers,
+            &mut self.extens,
+            &mut self.userfields,
+        ]
+    }
+
     /// Takes over what was told of the same channel by its name alone.
     pub(crate) fn absorb(&mut self, other: Self) {
         self.first = self.first.min(other.first);
         self.last = self.last.max(other.last);
-        for (own, others) in [
-            (&mut self.names, &other.names),
-            (&mut self.linkedids, &other.linkedids),
-            (&mut self.callers, &other.callers),
-            (&mut self.extens, &other.extens),
-            (&mut self.userfields, &other.userfields),
-        ] {
+        for (own, others) in self.texts_mut().into_iter().zip(other.texts()) {
             for stamped in others.iter() {
                 own.note(stamped.at, &stamped.text);
             }
@@ -198,21 +209,17 @@ impl Leg {
         let mut latest = self.facts.iter().rev();
         let last = latest.find_map(|fact| fact.what.passage());
         if last.is_none_or(|last| !last.enters || last.bridge != bridge) {
-            self.facts.push(Fact {
-                at,
-                origin: Origin::Channel,
-                what: What::Enter {
-                    bridge: clip(bridge, TEXT_BYTES_MAX),
-                    holding: false,
-                },
-                note: None,
-            });
+            let what = What::Enter {
+                bridge: clip(bridge, TEXT_BYTES_MAX),
+                holding: false,
+            };
+            self.facts.push(Fact::new(at, Origin::Channel, what));
         }
     }
 
     /// It ended, though nobody heard it.
     pub(crate) fn gone(&mut self, at: EventTime) {
-        self.facts.push(gone(at));
+        self.facts.push(Fact::new(at, Origin::Channel, What::Gone));
     }
 
     /// Its birth was heard.

@@ -325,20 +325,14 @@ impl OpenCall {
         let last = self.linkedid_ended.is_some_and(|at| at >= self.heard);
         let first = self.legs.values().min_by_key(|leg| leg.first);
         let away = |leg: &Leg| {
-            let passages = leg.facts.iter().filter_map(|fact| match &fact.what {
-                What::Enter { .. } | What::Linked { .. } => Some((fact.at, true)),
-                What::Leave { .. } | What::Unlinked { .. } => Some((fact.at, false)),
-                What::Born(_)
-                | What::State(_)
-                | What::Dialled { .. }
-                | What::DialEnded
-                | What::App
-                | What::Renamed { .. }
-                | What::Hangup
-                | What::Gone => None,
-            });
-            let last = passages.max_by_key(|&(at, _)| at);
-            last.is_none_or(|(_, enters)| !enters)
+            let hears = |what: &What| {
+                let passage = what.passage().map(|passage| passage.enters);
+                passage.or_else(|| what.link().map(|(_, begins)| begins))
+            };
+            let facts = leg.facts.iter();
+            let told = facts.filter_map(|fact| Some((fact.at, hears(&fact.what)?)));
+            let last = told.max_by_key(|&(at, _)| at);
+            last.is_none_or(|(_, hears)| !hears)
         };
         let mut up = self.legs.values().filter(|leg| leg.is_up());
         last && !self.is_ghost() && first.is_some_and(Leg::is_over) && up.all(away)

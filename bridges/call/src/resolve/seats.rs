@@ -40,19 +40,9 @@ struct Seat<'a> {
 /// The call's channels by telephone; `None` where they are that already.
 pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
     let facts = call.legs.values().flat_map(|leg| &leg.facts);
-    let mut old = facts.filter(|fact| match &fact.what {
-        What::Linked { .. } | What::Unlinked { .. } | What::Renamed { .. } => true,
-        What::Born(_)
-        | What::State(_)
-        | What::Dialled { .. }
-        | What::DialEnded
-        | What::App
-        | What::Enter { .. }
-        | What::Leave { .. }
-        | What::Hangup
-        | What::Gone => false,
-    });
-    old.next()?;
+    facts
+        .map(|fact| &fact.what)
+        .find(|what| is_of_seats(what))?;
     let mut seats: Vec<Seat<'_>> = call.legs.values().enumerate().map(Seat::of).collect();
     let mut joined = call.joined.clone();
     for (at, seat, name) in renamings(&seats) {
@@ -70,6 +60,11 @@ pub(super) fn seated(call: &OpenCall) -> Option<Seated> {
         }
     }
     Some(Seated { legs, joined })
+}
+
+/// It says who sits where, or with whom: no later release tells that.
+fn is_of_seats(what: &What) -> bool {
+    what.link().is_some() || matches!(what, What::Renamed { .. })
 }
 
 impl<'a> Seat<'a> {
@@ -106,57 +101,32 @@ impl<'a> Seat<'a> {
 
     /// Gives what was told of the unique id to whom it was told of.
     fn hand_out(&self, seats: &[Seat<'_>], legs: &mut [Leg]) {
-        for fact in &self.leg.facts {
-            let what = match &fact.what {
-                What::Linked { .. } | What::Unlinked { .. } | What::Renamed { .. } => continue,
-                What::Dialled {
-                    by: Some(by),
-                    string,
-                } => What::Dialled {
-                    by: Some(seat_of(seats, by).map_or_else(
-                        || by.clone(),
-                        |dialler| seats[seats[dialler].who(fact.at)].leg.id.clone(),
-                    )),
-                    string: string.clone(),
-                },
-                what => what.clone(),
-            };
+        let own = self
+            .leg
+            .facts
+            .iter()
+            .filter(|fact| !is_of_seats(&fact.what));
+        for fact in own {
+            let mut fact = fact.clone();
+            if let What::Dialled { by: Some(by), .. } = &mut fact.what
+                && let Some(dialler) = seat_of(seats, by)
+            {
+                *by = seats[seats[dialler].who(fact.at)].leg.id.clone();
+            }
             // Each was born where it sat first, whatever the clocks of AMI and CEL say.
-            let who = match &what {
-                What::Born(_) => self.sits[0].1,
-                What::State(_)
-                | What::Dialled { .. }
-                | What::DialEnded
-                | What::App
-                | What::Linked { .. }
-                | What::Unlinked { .. }
-                | What::Renamed { .. }
-                | What::Enter { .. }
-                | What::Leave { .. }
-                | What::Hangup
-                | What::Gone => self.who(fact.at),
-            };
-            let fact = Fact {
-                what,
-                ..fact.clone()
+            let who = if matches!(fact.what, What::Born(_)) {
+                self.sits[0].1
+            } else {
+                self.who(fact.at)
             };
             legs[who].facts.push(fact);
         }
-        for stamped in self.leg.linkedids.iter() {
-            let of = &mut legs[self.who(stamped.at)];
-            of.linkedids.note(stamped.at, &stamped.text);
-        }
-        for stamped in self.leg.callers.iter() {
-            let of = &mut legs[self.who(stamped.at)];
-            of.callers.note(stamped.at, &stamped.text);
-        }
-        for stamped in self.leg.extens.iter() {
-            let of = &mut legs[self.who(stamped.at)];
-            of.extens.note(stamped.at, &stamped.text);
-        }
-        for stamped in self.leg.userfields.iter() {
-            let of = &mut legs[self.who(stamped.at)];
-            of.userfields.note(stamped.at, &stamped.text);
+        // The names themselves change places.
+        for (kind, heard) in self.leg.texts().into_iter().enumerate().skip(1) {
+            for stamped in heard.iter() {
+                let leg = &mut legs[self.who(stamped.at)];
+                leg.texts_mut()[kind].note(stamped.at, &stamped.text);
+            }
         }
         for heard in &self.leg.variables {
             legs[self.who(heard.first)].variables.push(heard.clone());
@@ -242,19 +212,8 @@ fn links(seats: &[Seat<'_>]) -> BTreeMap<(usize, usize), Vec<LinkTold>> {
     let mut links: BTreeMap<(usize, usize), Vec<LinkTold>> = BTreeMap::new();
     for (i, seat) in seats.iter().enumerate() {
         for fact in &seat.leg.facts {
-            let (with, begins) = match &fact.what {
-                What::Linked { with } => (with, true),
-                What::Unlinked { with } => (with, false),
-                What::Born(_)
-                | What::State(_)
-                | What::Dialled { .. }
-                | What::DialEnded
-                | What::App
-                | What::Enter { .. }
-                | What::Leave { .. }
-                | What::Renamed { .. }
-                | What::Hangup
-                | What::Gone => continue,
+            let Some((with, begins)) = fact.what.link() else {
+                continue;
             };
             if let Some(other) = seat_of(seats, with).filter(|&other| other != i) {
                 let pair = (i.min(other), i.max(other));
@@ -303,15 +262,7 @@ fn bridge(
                 if leave.is_some_and(|leave| leave <= enter) {
                     continue;
                 }
-                let mut tell = |at, what| {
-                    let note = None;
-                    legs[who].facts.push(Fact {
-                        at,
-                        origin,
-                        what,
-                        note,
-                    });
-                };
+                let mut tell = |at, what| legs[who].facts.push(Fact::new(at, origin, what));
                 let (bridge, holding) = (name.clone(), false);
                 tell(enter, What::Enter { bridge, holding });
                 if let Some(at) = leave {
