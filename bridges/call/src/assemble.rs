@@ -104,7 +104,8 @@ impl Assembler {
             self.counts.linkedid_ends += 1;
             let key = self.calls.knows(&event.channel.linkedid);
             if let Some(call) = key.and_then(|key| self.calls.get_mut(key)) {
-                call.linkedid_ended = call.linkedid_ended.max(Some(event.at.unwrap_or(arrived)));
+                let ended = Some(event.at.unwrap_or(arrived));
+                call.times.linkedid_ended = call.times.linkedid_ended.max(ended);
             }
             return;
         }
@@ -153,9 +154,9 @@ impl Assembler {
         };
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
-            call.clamped += u32::from(clamped);
+            call.times.clamped += u32::from(clamped);
             let no_clock = self.order.is_some() || self.held.is_some();
-            call.untimed += u32::from(no_clock && event.at.is_none());
+            call.times.untimed += u32::from(no_clock && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
         self.limit_open_calls();
@@ -193,19 +194,16 @@ impl Assembler {
             return;
         };
         call.cel_bridges = self.cel_bridges;
-        let dropped = call.dropped;
+        let dropped = call.size.dropped;
         let outcome = call.hear(id, at, event);
-        call.backwards = at < call.heard;
+        call.times.hear(at, arrived);
         if outcome.new_leg && back.is_some() {
-            call.late = back;
+            call.gaps.late = back;
         }
-        call.heard = call.heard.max(at);
-        call.heard_arrived = call.heard_arrived.max(arrived);
         if outcome.new_leg || outcome.effect == Effect::HungUp {
-            call.quiet = call.quiet.max(at);
-            call.quiet_arrived = call.quiet_arrived.max(arrived);
+            call.times.rest(at, arrived);
         }
-        self.counts.facts_dropped += u64::from(call.dropped - dropped);
+        self.counts.facts_dropped += u64::from(call.size.dropped - dropped);
         self.counts.doubled += u64::from(outcome.effect == Effect::Doubled);
         let key = if outcome.new_leg {
             self.met(key, id, event, at)
@@ -412,7 +410,7 @@ impl Assembler {
             return Ok(());
         }
         let mut call: OpenCall = self.changes.restored(key, snapshot)?;
-        call.bytes = snapshot.len();
+        call.size.bytes = snapshot.len();
         self.cel_bridges |= call.cel_bridges;
         self.calls.put_back(key, call);
         self.settle_or_not(key);

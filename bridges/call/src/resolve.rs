@@ -64,10 +64,10 @@ pub(crate) enum Ended {
 impl Ended {
     fn incomplete(self, call: &OpenCall, caught_up: bool) -> Option<String> {
         match self {
-            Self::HungUp if call.dropped > 0 => Some(format!(
+            Self::HungUp if call.size.dropped > 0 => Some(format!(
                 "the call had more than {FACTS_MAX} events that matter"
             )),
-            Self::HungUp if call.untimed > 0 => Some(UNTIMED.to_owned()),
+            Self::HungUp if call.times.untimed > 0 => Some(UNTIMED.to_owned()),
             Self::HungUp => None,
             Self::Unheard => Some("a hang-up was not heard".to_owned()),
             Self::TooLong => Some("no hang-up was heard within --max-call".to_owned()),
@@ -114,7 +114,7 @@ pub(crate) fn resolve(
         .as_ref()
         .map_or(&call.joined, |seated| &seated.joined);
     let told = Told {
-        times: call.untimed == 0,
+        times: call.times.untimed == 0,
         numbers: legs.iter().any(|leg| {
             let mut texts = leg.extens.iter().chain(leg.callers.iter());
             texts.next().is_some()
@@ -132,8 +132,8 @@ pub(crate) fn resolve(
         let legs: Vec<&View<'_>> = part.into_iter().map(|i| &views[i]).collect();
         // The channel of its linkedid may be outside and still there, or come yet: the id will be
         // that one's own.
-        let borrowed = call.past && !customers::is_rooted(&legs);
-        let given = (call.relieved || borrowed).then_some(&call.given);
+        let borrowed = call.parts.past && !customers::is_rooted(&legs);
+        let given = (call.parts.relieved || borrowed).then_some(&call.parts.given);
         let plans = customers::plans(&legs, given);
         for (i, plan) in plans.iter().enumerate() {
             let others: Vec<UniqueId> = plans

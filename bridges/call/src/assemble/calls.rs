@@ -159,7 +159,7 @@ impl Calls {
     /// Whether the event is one of a live call.
     pub(super) fn is_live(&self, found: &Found) -> bool {
         match found {
-            Found::Open(key) => self.get(*key).is_some_and(|call| call.live),
+            Found::Open(key) => self.get(*key).is_some_and(|call| call.times.live),
             Found::Finished | Found::Unknown => false,
         }
     }
@@ -225,20 +225,20 @@ impl Calls {
         self.key_is_used(key);
         self.point_to(key, &call.ties);
         let legs: Vec<UniqueId> = call.legs.keys().cloned().collect();
-        let named = call.named.clone();
+        let names = call.names.clone();
         self.insert(key, Box::new(call));
         for id in legs {
             self.met(key, &id);
         }
-        self.know_names(key, named);
+        self.know_names(key, names);
     }
 
     fn insert(&mut self, key: u64, call: Box<OpenCall>) {
-        self.opened_arrived.insert((call.opened_arrived, key));
-        self.opened.insert((call.opened, key));
-        self.silent.insert((call.heard_arrived, key));
-        self.silent_since.insert(key, call.heard_arrived);
-        self.bytes += call.bytes;
+        self.opened_arrived.insert((call.times.opened_arrived, key));
+        self.opened.insert((call.times.opened, key));
+        self.silent.insert((call.times.heard_arrived, key));
+        self.silent_since.insert(key, call.times.heard_arrived);
+        self.bytes += call.size.bytes;
         self.calls.insert(key, call);
     }
 
@@ -306,9 +306,10 @@ impl Calls {
 
     fn remove(&mut self, key: u64) -> Option<Box<OpenCall>> {
         let call = self.calls.remove(&key)?;
-        self.bytes = self.bytes.saturating_sub(call.bytes);
-        self.opened_arrived.remove(&(call.opened_arrived, key));
-        self.opened.remove(&(call.opened, key));
+        self.bytes = self.bytes.saturating_sub(call.size.bytes);
+        self.opened_arrived
+            .remove(&(call.times.opened_arrived, key));
+        self.opened.remove(&(call.times.opened, key));
         if let Some(since) = self.silent_since.remove(&key) {
             self.silent.remove(&(since, key));
         }
@@ -330,7 +331,7 @@ impl Calls {
             }
         }
         let born = call.legs.values().map(|leg| leg.name());
-        for name in born.chain(call.renamed_to.iter().map(SmolStr::as_str)) {
+        for name in born.chain(call.names.renamed_to.iter().map(SmolStr::as_str)) {
             if (self.names.get(name)).is_some_and(|id| call.legs.contains_key(id)) {
                 self.names.remove(name);
             }
@@ -375,7 +376,7 @@ impl Calls {
     /// The call counts as opened when it was last heard of: by its own time, and by ours.
     pub(super) fn reopen(&mut self, key: u64, (at, arrived): (EventTime, EventTime)) {
         if let Some(mut call) = self.remove(key) {
-            (call.opened, call.opened_arrived) = (at, arrived);
+            (call.times.opened, call.times.opened_arrived) = (at, arrived);
             self.insert(key, call);
         }
     }
@@ -423,8 +424,8 @@ impl Calls {
     /// Calls of which something arrived before this moment.
     pub(super) fn arrived_before(&self, moment: EventTime) -> Vec<u64> {
         self.keys_of(|call| {
-            let first = call.opened_arrived.min(call.heard_arrived);
-            first.min(call.quiet_arrived) < moment
+            let first = call.times.opened_arrived.min(call.times.heard_arrived);
+            first.min(call.times.quiet_arrived) < moment
         })
     }
 
@@ -434,16 +435,16 @@ impl Calls {
             return;
         };
         let stamps = [
-            &mut call.opened_arrived,
-            &mut call.heard_arrived,
-            &mut call.quiet_arrived,
+            &mut call.times.opened_arrived,
+            &mut call.times.heard_arrived,
+            &mut call.times.quiet_arrived,
         ];
         for stamp in stamps {
             if *stamp < right_from {
                 *stamp = now;
             }
         }
-        call.live = false;
+        call.times.live = false;
         self.insert(key, call);
     }
 
@@ -462,7 +463,7 @@ impl Calls {
             .opened
             .iter()
             .take_while(|&&(at, _)| stream >= at.plus(most));
-        let backlog = |key: &u64| self.calls.get(key).is_some_and(|call| !call.live);
+        let backlog = |key: &u64| self.calls.get(key).is_some_and(|call| !call.times.live);
         old.map(|&(_, key)| key).filter(backlog).collect()
     }
 
@@ -473,7 +474,7 @@ impl Calls {
             let heard = self
                 .calls
                 .get(&key)
-                .map_or(noted, |call| call.heard_arrived);
+                .map_or(noted, |call| call.times.heard_arrived);
             if heard == noted {
                 return Some(key);
             }

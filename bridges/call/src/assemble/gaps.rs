@@ -10,7 +10,7 @@
 
 use super::Assembler;
 use crate::event::Mark;
-use crate::facts::blind::Blind;
+use crate::facts::gaps::Blind;
 use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
 use crate::settings::CLOCK_TOLERANCE;
@@ -18,8 +18,6 @@ use crate::units::{EventTime, UniqueId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// Gaps remembered of one call; more are one with the last.
-const BLINDS_MAX: usize = 32;
 /// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
 /// longer.
 const SHORT_WAITS: u32 = 10;
@@ -71,12 +69,7 @@ impl Overdue {
 impl OpenCall {
     /// Something may be missed of it from now on.
     fn touch(&mut self, from: EventTime) {
-        let room = self.blinds.len() < BLINDS_MAX;
-        match self.blinds.last_mut() {
-            Some(last) if last.until.is_none() => last.from = last.from.min(from),
-            Some(last) if !room => last.until = None,
-            Some(_) | None => self.blinds.push(Blind { from, until: None }),
-        }
+        self.gaps.begin(from);
         self.legs.values_mut().for_each(|leg| leg.touch());
     }
 
@@ -84,9 +77,9 @@ impl OpenCall {
     /// open in a gap; or all that is known of it has hung up, and who began it may have before we
     /// listened.
     fn is_doubtful(&self) -> bool {
-        let headless = || self.late.is_some() && self.has_hung_up();
+        let headless = || self.gaps.late.is_some() && self.has_hung_up();
         // One that is over waits for its CDR at most, and is given out after that.
-        !self.overdue && (!self.blinds.is_empty() || headless()) && !self.is_over()
+        !self.gaps.overdue && (!self.gaps.blinds.is_empty() || headless()) && !self.is_over()
     }
 
     /// When it is to be given out as far as it is known, because it is silent for `after` since its
@@ -95,12 +88,12 @@ impl OpenCall {
         if !self.is_doubtful() {
             return None;
         }
-        let Some(last) = self.blinds.last() else {
-            return Some(self.heard_arrived.plus(after));
+        let Some(last) = self.gaps.blinds.last() else {
+            return Some(self.times.heard_arrived.plus(after));
         };
-        let short = self.blinds.iter().all(Blind::is_short);
+        let short = self.gaps.blinds.iter().all(Blind::is_short);
         let after = if short { after * SHORT_WAITS } else { after };
-        Some(last.until?.max(self.heard_arrived).plus(after))
+        Some(last.until?.max(self.times.heard_arrived).plus(after))
     }
 
     /// Every channel that is up, or could be, is gone at `at`; if `None`, when it was last known to
@@ -117,14 +110,14 @@ impl OpenCall {
 
     /// When nobody listened any more, by the clock of the events.
     fn cuts(&self) -> Vec<EventTime> {
-        let (told, arrived) = (self.heard, self.heard_arrived);
+        let (told, arrived) = (self.times.heard, self.times.heard_arrived);
         let same = super::apart(told, arrived) <= CLOCK_TOLERANCE;
         let of_events = |at: EventTime| match (same, told < arrived) {
             (true, _) => at,
             (false, true) => at.minus(arrived.since(told)),
             (false, false) => at.plus(told.since(arrived)),
         };
-        let cuts = self.blinds.iter().map(|blind| of_events(blind.from));
+        let cuts = self.gaps.blinds.iter().map(|blind| of_events(blind.from));
         cuts.collect()
     }
 
@@ -132,7 +125,7 @@ impl OpenCall {
     /// sign of life at which its end may have been missed; if there is none, until the last that
     /// was heard of the call.
     pub(super) fn is_cut(&mut self) {
-        let (cuts, heard) = (self.cuts(), self.heard);
+        let (cuts, heard) = (self.cuts(), self.times.heard);
         for leg in self.legs.values_mut().filter(|leg| leg.is_up()) {
             leg.last = there_until(leg.last, &cuts, heard.max(leg.last));
         }
@@ -165,7 +158,12 @@ impl Assembler {
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
-            if let Some(last) = call.blinds.last_mut().filter(|last| last.until.is_none()) {
+            if let Some(last) = call
+                .gaps
+                .blinds
+                .last_mut()
+                .filter(|last| last.until.is_none())
+            {
                 last.until = Some(now.max(last.from));
                 self.changes.insert(key);
                 self.doubt_or_not(key);
@@ -176,7 +174,7 @@ impl Assembler {
     /// Whether an open call with this id may have missed something; `None` if none has this id.
     pub fn in_doubt(&self, id: &str) -> Option<bool> {
         let call = self.calls.get(self.calls.knows(id)?)?;
-        Some(!call.blinds.is_empty() || call.late.is_some())
+        Some(!call.gaps.blinds.is_empty() || call.gaps.late.is_some())
     }
 
     /// Ends the open call with this id at its last sign of life, because another way told of its
@@ -203,7 +201,8 @@ impl Assembler {
             Mark::FullyBooted { uptime } => {
                 self.begins_anew(arrived);
                 let booted = uptime.map(|uptime| arrived.minus(uptime));
-                let before = |call: &OpenCall| booted.is_some_and(|at| call.heard_arrived < at);
+                let before =
+                    |call: &OpenCall| booted.is_some_and(|at| call.times.heard_arrived < at);
                 self.gone(before, None, arrived);
             }
             Mark::ListEnd => self.list_ends(arrived),
@@ -239,10 +238,9 @@ impl Assembler {
                 continue;
             };
             if call.all_gone(at) {
-                call.quiet = call.quiet.max(at.unwrap_or(call.heard));
-                call.quiet_arrived = call.quiet_arrived.max(arrived);
+                call.times.rest(at.unwrap_or(call.times.heard), arrived);
                 // The channel that a linkedid names is gone with all others.
-                call.rootless = true;
+                call.gaps.rootless = true;
                 self.changes.insert(key);
                 self.settles(key);
                 self.doubt_or_not(key);
@@ -254,7 +252,11 @@ impl Assembler {
     fn list_ends(&mut self, arrived: EventTime) {
         let live = std::mem::take(&mut self.listed);
         for key in self.calls.keys() {
-            let Some(call) = self.calls.get_mut(key).filter(|it| !it.blinds.is_empty()) else {
+            let Some(call) = self
+                .calls
+                .get_mut(key)
+                .filter(|it| !it.gaps.blinds.is_empty())
+            else {
                 continue;
             };
             let cuts = call.cuts();
@@ -267,9 +269,9 @@ impl Assembler {
             }
             // A root that was never heard of, and is not listed, is not up either.
             let root = call.unheard_root().map(str::to_owned);
-            call.rootless |= root.is_some_and(|root| !live.contains(&root));
+            call.gaps.rootless |= root.is_some_and(|root| !live.contains(&root));
             if ended {
-                call.quiet_arrived = call.quiet_arrived.max(arrived);
+                call.times.rest(call.times.quiet, arrived);
                 self.changes.insert(key);
             }
             self.settle_or_not(key);
@@ -309,7 +311,7 @@ impl Assembler {
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
             };
-            call.overdue = true;
+            call.gaps.overdue = true;
             self.changes.insert(key);
             if call.is_ghost() {
                 continue;

@@ -5,14 +5,11 @@ use super::calls::Calls;
 use crate::event::Origin;
 use crate::event::{ChannelEvent, ChannelRef, Kind, Text};
 use crate::facts::leg::{Leg, is_stand_in, unmarked};
-use crate::facts::open::{Named, OpenCall};
+use crate::facts::renamings::Renamings;
 use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use smol_str::SmolStr;
 use std::borrow::Cow;
-
-/// How often one name may go from channel to channel.
-const CHANGES_MAX: usize = 64;
 
 /// AMI 1.x: the event calls a channel by a name that it was never told to have.
 pub(super) fn is_renamed(leg: &Leg, event: &ChannelEvent<'_>) -> bool {
@@ -120,7 +117,7 @@ impl Calls {
         let (Some(at), Some(call)) = (at, call) else {
             return Some(now);
         };
-        let Some(changes) = call.named.get(name) else {
+        let Some(changes) = call.names.named.get(name) else {
             return Some(now);
         };
         let then = changes.iter().rev().find(|(from, _)| *from <= at);
@@ -154,8 +151,8 @@ impl Calls {
             && !name.is_empty()
             && !to.ends_with('>')
         {
-            call.renamed_to.insert(name.into());
-            self.names.insert(name, call.is_named(name, at, id));
+            call.names.renamed_to.insert(name.into());
+            self.names.insert(name, call.names.take_on(name, at, id));
         }
     }
 
@@ -194,7 +191,7 @@ impl Calls {
         let (name, at) = (SmolStr::from(leg.name()), leg.first);
         let before = self.names.insert(&name, id.clone());
         if before.is_some_and(|before| before != *id) {
-            call.is_named(&name, at, id);
+            call.names.take_on(&name, at, id);
         }
     }
 
@@ -216,7 +213,7 @@ impl Calls {
 
     /// Learns who has which name in a call that was put back: an earlier release kept the renamings
     /// alone, and not the names that changed places with them.
-    pub(super) fn know_names(&mut self, key: u64, named: Named) {
+    pub(super) fn know_names(&mut self, key: u64, names: Renamings) {
         let Some(call) = self.calls.get(&key) else {
             return;
         };
@@ -229,23 +226,10 @@ impl Calls {
         for (at, id, to) in renamed {
             self.renamed(key, &id, (at, &to));
         }
-        for (name, changes) in named {
+        for (name, changes) in names.named {
             for (at, id) in changes {
                 self.renamed(key, &id, (at, &name));
             }
         }
-    }
-}
-
-impl OpenCall {
-    /// A channel of it has this name from then on; who has it by now.
-    fn is_named(&mut self, name: &str, at: EventTime, id: &UniqueId) -> UniqueId {
-        let changes = self.named.entry(name.into()).or_default();
-        let after = changes.partition_point(|(from, _)| *from <= at);
-        let known = after.checked_sub(1).is_some_and(|i| changes[i].1 == *id);
-        if !known && changes.len() < CHANGES_MAX {
-            changes.insert(after, (at, id.clone()));
-        }
-        changes.last().map_or(id, |(_, id)| id).clone()
     }
 }

@@ -29,7 +29,7 @@ const FACTS_MORE: usize = 64;
 impl OpenCall {
     /// It holds so much that what is past should go.
     pub(super) fn is_crowded(&self) -> bool {
-        self.facts >= FACTS_MANY.max(self.looked_through + FACTS_MORE)
+        self.size.facts >= FACTS_MANY.max(self.parts.looked_through + FACTS_MORE)
     }
 
     /// A telephone waits in a bridge of it.
@@ -62,10 +62,10 @@ impl OpenCall {
         let outside = |leg: &&Leg| endpoints.of(leg.name()).is_some();
         let up = self.legs.values().filter(|leg| leg.is_up());
         let came = up.filter(outside).map(|leg| leg.first).min();
-        let settled = if now >= self.heard_arrived.plus(settle) {
-            self.heard.plus(Duration::from_micros(1))
+        let settled = if now >= self.times.heard_arrived.plus(settle) {
+            self.times.heard.plus(Duration::from_micros(1))
         } else {
-            self.heard.minus(settle)
+            self.times.heard.minus(settle)
         };
         let before = came.unwrap_or(settled).min(settled);
         let past = |leg: &Leg| leg.is_over() && leg.last < before;
@@ -75,7 +75,7 @@ impl OpenCall {
             .filter(|leg| past(leg))
             .map(|leg| leg.id.clone())
             .collect();
-        self.looked_through = self.facts;
+        self.parts.looked_through = self.size.facts;
         if past.is_empty() || !self.has_past_customer(endpoints) {
             return None;
         }
@@ -83,7 +83,7 @@ impl OpenCall {
         self.legs.retain(|id, _| !past.contains(id));
         gone.legs
             .retain(|id, leg| past.contains(id) || (leg.is_up() && leg.first < before));
-        let heard = gone.heard;
+        let heard = gone.times.heard;
         let still_up = gone.legs.values_mut().filter(|leg| !past.contains(&leg.id));
         still_up.for_each(|leg| leg.last = heard);
         gone.ties.ids.retain(|id| {
@@ -92,12 +92,12 @@ impl OpenCall {
         });
         self.joined
             .retain(|(a, b)| !past.contains(a) && !past.contains(b));
-        self.facts = self.joined.len() + self.legs.len();
-        self.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
-        self.looked_through = self.facts;
+        self.size.facts = self.joined.len() + self.legs.len();
+        self.size.facts += self.legs.values().map(|leg| leg.facts.len()).sum::<usize>();
+        self.parts.looked_through = self.size.facts;
         self.userfields.clear();
-        self.relieved = true;
-        gone.past = true;
+        self.parts.relieved = true;
+        gone.parts.past = true;
         Some(gone)
     }
 }
@@ -132,7 +132,7 @@ impl Assembler {
         let given = finished.iter().map(|call| &call.linkedid);
         let given: Vec<UniqueId> = given.filter(|id| up.contains(id)).cloned().collect();
         if let Some(call) = self.calls.get_mut(key) {
-            call.given.extend(given);
+            call.parts.given.extend(given);
         }
         self.settles_still(key);
         self.doubt_or_not(key);
@@ -168,12 +168,15 @@ impl Assembler {
         };
         let outside = call.legs.values();
         let outside = outside.filter(|leg| endpoints.of(leg.name()).is_some());
-        let empty = call.relieved.then_some(call.heard);
+        let empty = call.parts.relieved.then_some(call.times.heard);
         let oldest = outside.map(|leg| leg.first).min().or(empty);
-        let Some(oldest) = oldest.filter(|&at| at > call.opened) else {
+        let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {
             return false;
         };
-        let arrived = call.opened_arrived.plus(oldest.since(call.opened));
+        let arrived = call
+            .times
+            .opened_arrived
+            .plus(oldest.since(call.times.opened));
         self.calls.reopen(key, (oldest, arrived));
         true
     }

@@ -18,7 +18,7 @@ impl Calls {
         let Some(call) = self.get_mut(key) else {
             return;
         };
-        let before = std::mem::replace(&mut call.bytes, bytes);
+        let before = std::mem::replace(&mut call.size.bytes, bytes);
         self.bytes = self.bytes.saturating_sub(before) + bytes;
         if bytes > CALL_BYTES_MAX {
             self.oversized.insert(key);
@@ -27,7 +27,8 @@ impl Calls {
 
     fn largest(&self) -> Option<u64> {
         let all = self.iter();
-        all.max_by_key(|(_, call)| call.bytes).map(|(key, _)| key)
+        all.max_by_key(|(_, call)| call.size.bytes)
+            .map(|(key, _)| key)
     }
 }
 
@@ -36,7 +37,11 @@ impl Assembler {
     pub(super) fn limit_open_bytes(&mut self) {
         while let Some(key) = self.calls.oversized.pop_first() {
             let large = |bytes: usize| bytes > CALL_BYTES_MAX;
-            if self.calls.get(key).is_some_and(|call| large(call.bytes)) {
+            if self
+                .calls
+                .get(key)
+                .is_some_and(|call| large(call.size.bytes))
+            {
                 self.finish(key, Ended::TooLarge);
             }
         }

@@ -185,22 +185,22 @@ impl Assembler {
     /// When the call is finished, if it has hung up and nothing else is heard.
     fn deadline(&self, call: &OpenCall) -> Deadline {
         let (wait, settle) = (self.wait(call), self.settings.settle);
-        let arrived = call.quiet_arrived.plus(wait);
-        if call.live {
+        let arrived = call.times.quiet_arrived.plus(wait);
+        if call.times.live {
             return Deadline::Live { at: arrived };
         }
         if self.awaits_apart(wait) {
             return Deadline::Apart {
-                stream: call.quiet.plus(settle),
+                stream: call.times.quiet.plus(settle),
                 arrived,
-                at: arrived.max(call.heard_arrived.plus(settle)),
+                at: arrived.max(call.times.heard_arrived.plus(settle)),
                 quiet: settle,
             };
         }
         // The rest of a backlog may still be on its way.
         Deadline::Backlog {
-            stream: call.quiet.plus(wait),
-            at: call.heard_arrived.plus(wait),
+            stream: call.times.quiet.plus(wait),
+            at: call.times.heard_arrived.plus(wait),
             quiet: wait,
         }
     }

@@ -1,16 +1,17 @@
 //! An open call: channels that belong together, as far as is known by now.
 
-use super::blind::Blind;
 use super::fact::What;
+use super::gaps::Gaps;
 use super::leg::{Effect, Leg, is_stand_in, unmarked};
 use super::legs::Legs;
+use super::renamings::Renamings;
 use super::texts::Texts;
+use super::times::Times;
 use crate::event::{ChannelEvent, ChannelRef, Kind};
 use crate::trunk::{self, local_pair};
 use crate::units::{EventTime, UniqueId};
 use serde::{Deserialize, Serialize};
-use smol_str::SmolStr;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A PBX takes longer to start again and to make as many Locals as before; whatever comes out of
@@ -20,50 +21,57 @@ const RESTART: Duration = Duration::from_secs(2);
 /// Facts and channels one call may hold; a call with more is incomplete.
 pub(crate) const FACTS_MAX: usize = 4096;
 
-/// The channels that took on a name, and when each did, in the order of time.
-pub(crate) type Named = BTreeMap<SmolStr, Vec<(EventTime, UniqueId)>>;
-
 /// Channels that belong together. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct OpenCall {
     pub(crate) legs: Legs,
     /// Channels that a transfer, a pickup or a Local channel tied together.
     pub(crate) joined: BTreeSet<(UniqueId, UniqueId)>,
-    /// Names that its channels took on later.
-    #[serde(default)]
-    pub(crate) renamed_to: BTreeSet<SmolStr>,
-    /// Who had each of these names from when on, after who was met with it first.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub(crate) named: Named,
+    #[serde(flatten)]
+    pub(crate) names: Renamings,
     /// User fields of CDRs whose channel is none of the legs.
     pub(crate) userfields: Vec<String>,
     /// What leads to this call: unique ids and linkedids, bridges, Local channels.
     pub(crate) ties: Ties,
-    /// Its first event arrived within 5 s of its own time.
-    pub(crate) live: bool,
-    /// Time of its first event, and when that arrived.
-    pub(crate) opened: EventTime,
-    pub(crate) opened_arrived: EventTime,
-    /// When the last event arrived, and the latest time of an event.
-    pub(crate) heard_arrived: EventTime,
-    pub(crate) heard: EventTime,
-    /// The last event heard was older than one before it.
+    #[serde(flatten)]
+    pub(crate) times: Times,
+    #[serde(flatten)]
+    pub(crate) size: Size,
+    #[serde(flatten)]
+    pub(crate) parts: Parts,
+    #[serde(flatten)]
+    pub(crate) gaps: Gaps,
+    /// It was in a conference, which anybody may join.
     #[serde(default)]
-    pub(crate) backwards: bool,
-    /// When the last channel hung up or came, in both clocks.
-    pub(crate) quiet: EventTime,
-    pub(crate) quiet_arrived: EventTime,
-    /// How often the time of arrival was taken for an event's own.
-    pub(crate) clamped: u32,
-    /// When the PBX was last heard to say that no channel of its linkedid is left.
-    #[serde(default)]
-    pub(crate) linkedid_ended: Option<EventTime>,
-    /// Events whose time is that of no clock.
-    #[serde(default)]
-    pub(crate) untimed: u32,
+    pub(crate) conference: bool,
+    /// CEL had told of a bridge, in whatever call, when it was last heard of.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) cel_bridges: bool,
+}
+
+/// How much a call holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Size {
     /// Facts that found no room.
     pub(crate) dropped: u32,
+    /// Facts, channels and joined pairs.
     pub(crate) facts: usize,
+    /// Bytes that it took when it was last written down.
+    #[serde(skip)]
+    pub(crate) bytes: usize,
+}
+
+impl Size {
+    fn absorb(&mut self, other: &Self) {
+        self.dropped += other.dropped;
+        self.facts += other.facts;
+        self.bytes += other.bytes;
+    }
+}
+
+/// What was given out of a call while the rest of it goes on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Parts {
     /// Parts of it were given out already.
     #[serde(default)]
     pub(crate) relieved: bool,
@@ -76,27 +84,6 @@ pub(crate) struct OpenCall {
     /// The facts it held when it was last looked through for what is past.
     #[serde(default)]
     pub(crate) looked_through: usize,
-    /// Times in which nobody listened while it was open.
-    #[serde(default)]
-    pub(crate) blinds: Vec<Blind>,
-    /// When listening had begun anew, if one of its channels was first heard of after that.
-    #[serde(default)]
-    pub(crate) late: Option<EventTime>,
-    /// It was given out as far as it is known, though its end was not heard.
-    #[serde(default)]
-    pub(crate) overdue: bool,
-    /// The channel of its linkedid, never heard of, is not up any more.
-    #[serde(default)]
-    pub(crate) rootless: bool,
-    /// It was in a conference, which anybody may join.
-    #[serde(default)]
-    pub(crate) conference: bool,
-    /// CEL had told of a bridge, in whatever call, when it was last heard of.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub(crate) cel_bridges: bool,
-    /// Bytes that it took when it was last written down.
-    #[serde(skip)]
-    pub(crate) bytes: usize,
 }
 
 /// All that leads from an event to a call.
@@ -133,34 +120,15 @@ impl OpenCall {
         Self {
             legs: Legs::default(),
             joined: BTreeSet::new(),
-            renamed_to: BTreeSet::new(),
-            named: BTreeMap::new(),
+            names: Renamings::default(),
             userfields: Vec::new(),
             ties: Ties::default(),
-            live,
-            opened: at,
-            opened_arrived: arrived,
-            heard_arrived: arrived,
-            heard: at,
-            backwards: false,
-            quiet: at,
-            quiet_arrived: arrived,
-            clamped: 0,
-            linkedid_ended: None,
-            untimed: 0,
-            dropped: 0,
-            facts: 0,
-            relieved: false,
-            past: false,
-            given: BTreeSet::new(),
-            looked_through: 0,
-            blinds: Vec::new(),
-            late: None,
-            overdue: false,
-            rootless: false,
+            times: Times::new(at, arrived, live),
+            size: Size::default(),
+            parts: Parts::default(),
+            gaps: Gaps::default(),
             conference: false,
             cel_bridges: false,
-            bytes: 0,
         }
     }
 
@@ -171,7 +139,7 @@ impl OpenCall {
         at: EventTime,
         event: &ChannelEvent<'_>,
     ) -> Outcome {
-        let room = self.facts < FACTS_MAX;
+        let room = self.size.facts < FACTS_MAX;
         let joined = self.joined.len();
         if let Kind::BridgeEnter { technology, .. } | Kind::BridgeLeave { technology, .. } =
             &event.kind
@@ -184,7 +152,7 @@ impl OpenCall {
                 .filter_map(|other| UniqueId::new(other.as_ref()));
             self.joined
                 .extend(others.filter(|_| room).map(|other| (id.clone(), other)));
-            self.facts += self.joined.len() - joined;
+            self.size.facts += self.joined.len() - joined;
         }
         let mut outcome = Outcome {
             effect: Effect::Nothing,
@@ -196,7 +164,7 @@ impl OpenCall {
         }
         let known = self.legs.contains_key(id);
         if !known && !room {
-            self.dropped += 1;
+            self.size.dropped += 1;
             return outcome;
         }
         if !known {
@@ -217,8 +185,8 @@ impl OpenCall {
         }
         let gained = leg.facts.len() - before;
         let lost = outcome.effect == Effect::Learned && gained == 0 && !room;
-        self.dropped += u32::from(lost);
-        self.facts += gained + usize::from(!known);
+        self.size.dropped += u32::from(lost);
+        self.size.facts += gained + usize::from(!known);
         outcome.new_leg |= !known;
         outcome.changed |= matches!(outcome.effect, Effect::Learned | Effect::HungUp);
         outcome
@@ -232,10 +200,10 @@ impl OpenCall {
             return;
         };
         let known = self.legs.contains_key(&id);
-        if !known && self.facts >= FACTS_MAX {
+        if !known && self.size.facts >= FACTS_MAX {
             return;
         }
-        self.facts += usize::from(!known);
+        self.size.facts += usize::from(!known);
         let leg = self.legs.met(id, at);
         outcome.changed |= leg.describe(at, channel);
         outcome.changed |= self.ties.note_linkedid(leg, at, channel);
@@ -271,7 +239,7 @@ impl OpenCall {
     pub(crate) fn is_ghost(&self) -> bool {
         // A hang-up alone tells of a call, where all before it may have been missed.
         let missed = |leg: &Leg| {
-            let before = self.late.is_some_and(|late| !leg.born_after(late));
+            let before = self.gaps.late.is_some_and(|late| !leg.born_after(late));
             before && leg.is_over() && trunk::extension(leg.name()).is_some()
         };
         !self.legs.values().any(|leg| leg.is_real() || missed(leg))
@@ -322,7 +290,10 @@ impl OpenCall {
     /// `LINKEDID_END` was the last that was heard, whoever began the call has hung up, and whoever
     /// is still up has left all bridges. Only where a recording ends does that say anything.
     pub(crate) fn is_told_over(&self) -> bool {
-        let last = self.linkedid_ended.is_some_and(|at| at >= self.heard);
+        let last = self
+            .times
+            .linkedid_ended
+            .is_some_and(|at| at >= self.times.heard);
         let first = self.legs.values().min_by_key(|leg| leg.first);
         let away = |leg: &Leg| {
             let hears = |what: &What| {
@@ -341,12 +312,13 @@ impl OpenCall {
     /// All its channels have hung up. A linkedid whose own channel was never heard of is that of a
     /// channel that may still be up: a caller who waited in a queue before we listened.
     pub(crate) fn is_over(&self) -> bool {
-        self.has_hung_up() && (self.is_ghost() || self.rootless || self.unheard_root().is_none())
+        self.has_hung_up()
+            && (self.is_ghost() || self.gaps.rootless || self.unheard_root().is_none())
     }
 
     /// It is told backwards, and its beginning is still to come.
     pub(crate) fn awaits_beginning(&self) -> bool {
-        self.backwards && !self.is_ghost() && !self.is_begun()
+        self.times.backwards && !self.is_ghost() && !self.is_begun()
     }
 
     /// The birth of each channel that a linkedid names was heard.
@@ -410,40 +382,20 @@ impl OpenCall {
 
     /// Takes over all that another call holds.
     pub(crate) fn absorb(&mut self, other: Self) {
-        if other.opened < self.opened {
-            self.live = other.live;
-        }
         self.legs.absorb(other.legs);
         self.joined.extend(other.joined);
-        self.renamed_to.extend(other.renamed_to);
-        for (name, changes) in other.named {
-            let own = self.named.entry(name).or_default();
-            own.extend(changes);
-            own.sort();
-        }
+        self.names.absorb(other.names);
         self.userfields.extend(other.userfields);
         self.ties.ids.extend(other.ties.ids);
         self.ties.bridges.extend(other.ties.bridges);
         self.ties.locals.extend(other.ties.locals);
-        self.opened = self.opened.min(other.opened);
-        self.opened_arrived = self.opened_arrived.min(other.opened_arrived);
-        self.heard_arrived = self.heard_arrived.max(other.heard_arrived);
-        self.heard = self.heard.max(other.heard);
-        self.quiet = self.quiet.max(other.quiet);
-        self.quiet_arrived = self.quiet_arrived.max(other.quiet_arrived);
-        self.clamped += other.clamped;
-        self.linkedid_ended = self.linkedid_ended.max(other.linkedid_ended);
-        self.untimed += other.untimed;
-        self.dropped += other.dropped;
-        self.facts += other.facts;
-        self.relieved |= other.relieved;
-        self.given.extend(other.given);
-        self.blinds.extend(other.blinds);
-        self.late = self.late.max(other.late);
-        self.overdue |= other.overdue;
+        self.times.absorb(&other.times);
+        self.size.absorb(&other.size);
+        self.parts.relieved |= other.parts.relieved;
+        self.parts.given.extend(other.parts.given);
+        self.gaps.absorb(other.gaps);
         self.conference |= other.conference;
         self.cel_bridges |= other.cel_bridges;
-        self.bytes += other.bytes;
     }
 }
 

@@ -9,15 +9,15 @@
 //! tells what was missed, everything that lasted longer is incomplete until that was heard.
 
 use crate::event::{ChannelState, Origin};
-use crate::facts::blind::Blind;
 use crate::facts::fact::{Fact, Passage, What};
+use crate::facts::gaps::Blind;
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
 use crate::trunk::local_pair;
 
 /// Why something of the call may be missing; `None` if nothing is.
 pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
-    let long = call.blinds.iter().find(|blind| !blind.is_short());
+    let long = call.gaps.blinds.iter().find(|blind| !blind.is_short());
     if let Some(blind) = long.filter(|_| caught_up) {
         return Some(words(blind));
     }
@@ -32,12 +32,12 @@ pub(super) fn doubt(call: &OpenCall, caught_up: bool) -> Option<String> {
                 .iter()
                 .all(|&heard| is_begun(split(leg, heard).0))
     };
-    if let Some(blind) = long.or(call.blinds.first())
+    if let Some(blind) = long.or(call.gaps.blinds.first())
         && (call.conference || !legs.all(|leg| is_well_told(leg, &sure, &unbridged)))
     {
         return Some(words(blind));
     }
-    let late = call.late?;
+    let late = call.gaps.late?;
     let begun = |leg: &Leg| leg.is_born() || leg.born_after(late);
     (!call.legs.values().all(begun))
         .then(|| "it began before anybody listened, or while nobody did".to_owned())

@@ -64,7 +64,7 @@ pub(super) fn finish(
             .or_else(|| dialler_untold(legs, plan))
             .or_else(|| clock_set_back(legs, plan)),
         estimate: false,
-        live: call.live,
+        live: call.times.live,
         remarks: remarks(call, plan),
         why: why.0,
         timeline: Some(timeline::timeline(legs, plan)),
@@ -277,14 +277,14 @@ fn aliases(legs: &[&View<'_>], plan: &Plan, others: &[UniqueId]) -> Vec<UniqueId
 
 fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
     let mut remarks = Vec::new();
-    if call.clamped > 0 {
+    if call.times.clamped > 0 {
         remarks.push(format!(
             "{} event times were more than 5 s from their arrival: the arrival counted",
-            call.clamped
+            call.times.clamped
         ));
     }
-    if call.dropped > 0 {
-        remarks.push(format!("{} events found no room", call.dropped));
+    if call.size.dropped > 0 {
+        remarks.push(format!("{} events found no room", call.size.dropped));
     }
     if !plan.talk.is_answer() && plan.talk.total > Duration::ZERO {
         remarks.push(format!(

@@ -1,0 +1,62 @@
+//! Times in which nobody listened, as an open call remembers them.
+
+use crate::units::EventTime;
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Gaps remembered of one call; more are one with the last.
+const BLINDS_MAX: usize = 32;
+/// Nobody leaves a conversation, calls somebody and comes back within this.
+const TOO_SHORT_TO_MATTER: Duration = Duration::from_secs(2);
+
+/// A time in which nobody listened, by our own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Blind {
+    /// The last moment at which the stream was whole.
+    pub(crate) from: EventTime,
+    /// When it went on; `None` while it has not.
+    pub(crate) until: Option<EventTime>,
+}
+
+impl Blind {
+    /// It was so short that nobody can have left a conversation, called somebody and come back.
+    pub(crate) fn is_short(&self) -> bool {
+        self.until
+            .is_some_and(|until| until.since(self.from) <= TOO_SHORT_TO_MATTER)
+    }
+}
+
+/// What may be missed of a call, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Gaps {
+    /// Times in which nobody listened while it was open.
+    #[serde(default)]
+    pub(crate) blinds: Vec<Blind>,
+    /// When listening had begun anew, if one of its channels was first heard of after that.
+    #[serde(default)]
+    pub(crate) late: Option<EventTime>,
+    /// It was given out as far as it is known, though its end was not heard.
+    #[serde(default)]
+    pub(crate) overdue: bool,
+    /// The channel of its linkedid, never heard of, is not up any more.
+    #[serde(default)]
+    pub(crate) rootless: bool,
+}
+
+impl Gaps {
+    /// Nobody listens from now on.
+    pub(crate) fn begin(&mut self, from: EventTime) {
+        let room = self.blinds.len() < BLINDS_MAX;
+        match self.blinds.last_mut() {
+            Some(last) if last.until.is_none() => last.from = last.from.min(from),
+            Some(last) if !room => last.until = None,
+            Some(_) | None => self.blinds.push(Blind { from, until: None }),
+        }
+    }
+
+    pub(super) fn absorb(&mut self, other: Self) {
+        self.blinds.extend(other.blinds);
+        self.late = self.late.max(other.late);
+        self.overdue |= other.overdue;
+    }
+}

@@ -1,0 +1,76 @@
+//! When an open call was heard of, by the clock of its events and by our own.
+
+use crate::units::EventTime;
+use serde::{Deserialize, Serialize};
+
+/// The moments of a call by which it is judged to be over, or silent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Times {
+    /// Its first event arrived within 5 s of its own time.
+    pub(crate) live: bool,
+    /// Time of its first event, and when that arrived.
+    pub(crate) opened: EventTime,
+    pub(crate) opened_arrived: EventTime,
+    /// When the last event arrived, and the latest time of an event.
+    pub(crate) heard_arrived: EventTime,
+    pub(crate) heard: EventTime,
+    /// The last event heard was older than one before it.
+    #[serde(default)]
+    pub(crate) backwards: bool,
+    /// When the last channel hung up or came, in both clocks.
+    pub(crate) quiet: EventTime,
+    pub(crate) quiet_arrived: EventTime,
+    /// How often the time of arrival was taken for an event's own.
+    pub(crate) clamped: u32,
+    /// When the PBX was last heard to say that no channel of its linkedid is left.
+    #[serde(default)]
+    pub(crate) linkedid_ended: Option<EventTime>,
+    /// Events whose time is that of no clock.
+    #[serde(default)]
+    pub(crate) untimed: u32,
+}
+
+impl Times {
+    pub(super) fn new(at: EventTime, arrived: EventTime, live: bool) -> Self {
+        Self {
+            live,
+            opened: at,
+            opened_arrived: arrived,
+            heard_arrived: arrived,
+            heard: at,
+            backwards: false,
+            quiet: at,
+            quiet_arrived: arrived,
+            clamped: 0,
+            linkedid_ended: None,
+            untimed: 0,
+        }
+    }
+
+    /// An event of this moment arrived.
+    pub(crate) fn hear(&mut self, at: EventTime, arrived: EventTime) {
+        self.backwards = at < self.heard;
+        self.heard = self.heard.max(at);
+        self.heard_arrived = self.heard_arrived.max(arrived);
+    }
+
+    /// A channel came or hung up at this moment; from here on it may be quiet.
+    pub(crate) fn rest(&mut self, at: EventTime, arrived: EventTime) {
+        self.quiet = self.quiet.max(at);
+        self.quiet_arrived = self.quiet_arrived.max(arrived);
+    }
+
+    pub(super) fn absorb(&mut self, other: &Self) {
+        if other.opened < self.opened {
+            self.live = other.live;
+        }
+        self.opened = self.opened.min(other.opened);
+        self.opened_arrived = self.opened_arrived.min(other.opened_arrived);
+        self.heard = self.heard.max(other.heard);
+        self.heard_arrived = self.heard_arrived.max(other.heard_arrived);
+        self.rest(other.quiet, other.quiet_arrived);
+        self.clamped += other.clamped;
+        self.linkedid_ended = self.linkedid_ended.max(other.linkedid_ended);
+        self.untimed += other.untimed;
+    }
+}
