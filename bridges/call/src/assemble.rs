@@ -2,8 +2,8 @@
 
 mod calls;
 mod cdrs;
+mod ending;
 mod gaps;
-mod hold;
 mod index;
 mod names;
 mod relief;
@@ -14,12 +14,12 @@ mod settling;
 pub use report::Counts;
 
 use crate::call::FinishedCall;
-use crate::event::{ChannelEvent, Kind, Origin, Told};
+use crate::event::{Cdr, ChannelEvent, Kind, Origin, Told};
 use crate::facts::leg::{Effect, unmarked};
 use crate::facts::open::OpenCall;
-use crate::resolve::{self, Ended};
 use crate::settings::{CLOCK_TOLERANCE, Settings};
 use crate::snapshots::{Changes, Error, OpenChange, bytes};
+use crate::trunk::Endpoint;
 use crate::units::{EventTime, UniqueId};
 use calls::{Calls, Found, Tie};
 use cdrs::{EarlyCdr, EarlyCdrs};
@@ -46,7 +46,7 @@ pub struct Assembler {
     /// For events without a time that lie in a file.
     order: Option<EventTime>,
     /// Nothing is finished: our clock is wrong.
-    held: Option<hold::Held>,
+    held: Option<gaps::Held>,
     /// When the stream's latest event arrived.
     stream_told: Option<EventTime>,
     listening: gaps::Listening,
@@ -274,113 +274,61 @@ impl Assembler {
         key
     }
 
-    fn settle_or_not(&mut self, key: u64) {
-        if self.calls.get(key).is_some_and(OpenCall::is_over) {
-            self.settles(key);
-        } else {
-            self.settling.remove(key);
-        }
-        self.doubt_or_not(key);
-    }
-
-    /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
-    pub fn tick(&mut self, now: EventTime) {
-        self.advance(now);
-        if self.held.is_some() {
-            return;
-        }
-        for key in self.settled_by_clock(now) {
-            self.finish(key, Ended::HungUp);
-        }
-        let most = self.settings.max_call;
-        self.end_too_long(now, |calls| calls.older_than(now, most));
-        self.give_out_overdue(now);
-        self.forget_early(now);
-    }
-
-    /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
-    fn advance(&mut self, now: EventTime) -> bool {
-        if self.held.is_some() {
-            return false;
-        }
-        let open = self.calls.len();
-        for key in self.settled_by_stream(now) {
-            self.finish(key, Ended::HungUp);
-        }
-        if let Some(stream) = self.stream {
-            let most = self.settings.max_call;
-            self.end_too_long(now, |calls| calls.stream_older_than(stream, most));
-        }
-        self.calls.len() < open
-    }
-
-    /// When the next call could be finished if nothing else is heard.
-    pub fn next_deadline(&self) -> Option<EventTime> {
-        let settled = self.next_settled();
-        let longest = self
-            .calls
-            .opened_first()
-            .map(|at| at.plus(self.settings.max_call));
-        [settled, longest, self.overdue_at()]
-            .into_iter()
-            .flatten()
-            .min()
-    }
-
-    /// The stream ends here, as a file does: every call all of whose channels hung up is finished
-    /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
-    /// others stay open.
-    pub fn finish_all(&mut self, now: EventTime) {
-        if self.is_held_at_end() {
-            return;
-        }
-        self.advance(now);
-        for key in self.calls.hung_up() {
-            self.finish(key, Ended::HungUp);
-        }
-        for key in self.calls.deserted() {
-            self.finish(key, Ended::Unheard);
-        }
-    }
-
-    fn limit_open_calls(&mut self) {
-        while self.calls.len() > self.settings.max_open_calls.max(1) {
-            // One that only waits for its CDR is whole without it.
-            if let Some(over) = self.settling.first() {
-                self.finish(over, Ended::HungUp);
-                continue;
-            }
-            let Some(key) = self.calls.longest_silent() else {
-                return;
-            };
-            self.finish(key, Ended::TooMany);
-        }
-    }
-
-    fn finish(&mut self, key: u64, ended: Ended) {
-        self.settling.remove(key);
-        self.overdue.remove(key);
-        if let Some(call) = self.calls.get(key) {
-            let early = self.early.take_of_call(&call.ties.ids);
-            self.give_early(key, early);
-        }
-        self.changes.remove(key);
-        let Some(mut call) = self.calls.close(key) else {
+    /// Takes in a CDR: of it, a call needs the user field alone.
+    fn hear_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
+            .iter()
+            .find_map(|id| self.calls.knows(id))
+        else {
+            self.keep_cdr(cdr, arrived);
             return;
         };
-        if call.is_ghost() {
-            self.counts.ghosts += 1;
+        let at = cdr.at.unwrap_or(arrived);
+        let Some(call) = self.calls.get_mut(key) else {
             return;
+        };
+        if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
+            self.changes.insert(key);
+            self.settles_still(key);
         }
-        if ended != Ended::HungUp {
-            call.is_cut();
+        self.advance(arrived);
+    }
+
+    /// Keeps a CDR for a call that is not known yet, where calls wait for CDRs at all.
+    fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
+        let awaited = self.settings.cdr_wait.is_some()
+            && (self.settings.endpoints.iter()).any(Endpoint::awaits_cdr);
+        let finished = [&cdr.uniqueid, &cdr.linkedid];
+        let finished = finished.iter().any(|id| self.calls.has_finished(id));
+        match EarlyCdr::of(cdr, arrived).filter(|_| awaited && !finished) {
+            Some(early) => {
+                let key = self.calls.next_key();
+                self.early.put(key, early);
+                self.changes.insert(key);
+                self.forget_early(arrived);
+            }
+            None => self.counts.cdr_unmatched += 1,
         }
-        self.counts.forced += u64::from(ended != Ended::HungUp);
-        self.counts.oversized += u64::from(ended == Ended::TooLarge);
-        self.calls.remember_finished(&call);
-        let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
-        self.counts.nobody += u64::from(finished.is_empty());
-        self.finished.append(&mut finished);
+    }
+
+    /// Forgets CDRs whose call did not come.
+    fn forget_early(&mut self, now: EventTime) {
+        let since = now.minus(self.settings.max_call);
+        while let Some(key) = self.early.take_stale(since) {
+            self.changes.insert(key);
+            self.counts.cdr_unmatched += 1;
+        }
+    }
+
+    /// Gives CDRs that came before to the call.
+    fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
+        for (early, cdr) in cdrs {
+            self.changes.insert(early);
+            self.changes.insert(key);
+            if let Some(call) = self.calls.get_mut(key) {
+                call.userfield(cdr.at, &cdr.uniqueid, &cdr.userfield);
+            }
+        }
     }
 
     /// The calls finished since the last take, in the order they were finished.

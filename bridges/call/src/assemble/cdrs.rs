@@ -1,24 +1,16 @@
 //! CDRs, of which a call needs the user field: waiting for them, and those that come before their
 //! call, for a queue of CDRs is read faster than one of channel events.
 
-use super::Assembler;
 use crate::event::Cdr;
-use crate::facts::open::OpenCall;
 use crate::facts::texts::Texts;
-use crate::trunk::Endpoint;
 use crate::units::EventTime;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// CDRs that wait for their call; the one that waited longest makes room.
 const CDRS_MAX: usize = 10_000;
 /// Bytes of what is kept of one; a longer one holds no lead.
 const CDR_BYTES_MAX: usize = 2048;
-
-/// A call that has hung up and whose beginning was not heard waits so long for it: without it, it
-/// would be incomplete.
-const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 /// What a call can still need of a CDR. Serialized to survive a restart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -109,95 +101,6 @@ impl EarlyCdrs {
             }
         }
         Some((key, cdr))
-    }
-}
-
-impl Assembler {
-    /// Takes in a CDR: of it, a call needs the user field alone.
-    pub(super) fn hear_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        let Some(key) = [&cdr.uniqueid, &cdr.linkedid]
-            .iter()
-            .find_map(|id| self.calls.knows(id))
-        else {
-            self.keep_cdr(cdr, arrived);
-            return;
-        };
-        let at = cdr.at.unwrap_or(arrived);
-        let Some(call) = self.calls.get_mut(key) else {
-            return;
-        };
-        if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
-            self.changes.insert(key);
-            self.settles_still(key);
-        }
-        self.advance(arrived);
-    }
-
-    /// Keeps a CDR for a call that is not known yet, where calls wait for CDRs at all.
-    fn keep_cdr(&mut self, cdr: &Cdr<'_>, arrived: EventTime) {
-        let awaited = self.settings.cdr_wait.is_some()
-            && (self.settings.endpoints.iter()).any(Endpoint::awaits_cdr);
-        let finished = [&cdr.uniqueid, &cdr.linkedid];
-        let finished = finished.iter().any(|id| self.calls.has_finished(id));
-        match EarlyCdr::of(cdr, arrived).filter(|_| awaited && !finished) {
-            Some(early) => {
-                let key = self.calls.next_key();
-                self.early.put(key, early);
-                self.changes.insert(key);
-                self.forget_early(arrived);
-            }
-            None => self.counts.cdr_unmatched += 1,
-        }
-    }
-
-    /// Forgets CDRs whose call did not come.
-    pub(super) fn forget_early(&mut self, now: EventTime) {
-        let since = now.minus(self.settings.max_call);
-        while let Some(key) = self.early.take_stale(since) {
-            self.changes.insert(key);
-            self.counts.cdr_unmatched += 1;
-        }
-    }
-
-    /// Gives CDRs that came before to the call.
-    pub(super) fn give_early(&mut self, key: u64, cdrs: Vec<(u64, EarlyCdr)>) {
-        for (early, cdr) in cdrs {
-            self.changes.insert(early);
-            self.changes.insert(key);
-            if let Some(call) = self.calls.get_mut(key) {
-                call.userfield(cdr.at, &cdr.uniqueid, &cdr.userfield);
-            }
-        }
-    }
-
-    /// How long the call waits after its last hang-up: for its CDR, or for its beginning.
-    pub(super) fn wait(&self, call: &OpenCall) -> Duration {
-        let settle = if call.awaits_beginning() {
-            self.settings.settle.max(BEGINNING_WAIT)
-        } else {
-            self.settings.settle
-        };
-        let Some(cdr_wait) = self.settings.cdr_wait else {
-            return settle;
-        };
-        let endpoints = &self.settings.endpoints;
-        if !endpoints.iter().any(Endpoint::awaits_cdr) {
-            return settle;
-        }
-        let awaits = call
-            .legs
-            .values()
-            .any(|leg| endpoints.of(leg.name()).is_some_and(Endpoint::awaits_cdr));
-        if awaits && !call.has_userfield() {
-            cdr_wait.max(settle)
-        } else {
-            settle
-        }
-    }
-
-    /// A wait for a CDR that comes by a way of its own.
-    pub(super) fn awaits_apart(&self, wait: Duration) -> bool {
-        self.settings.cdr_apart && wait > self.settings.settle
     }
 }
 

@@ -10,12 +10,8 @@
 //! customer C                            |------------- …               up
 //! ```
 
-use super::Assembler;
-use super::calls::Calls;
-use crate::call::{Direction, FinishedCall};
 use crate::facts::leg::Leg;
 use crate::facts::open::OpenCall;
-use crate::resolve::{self, Ended};
 use crate::trunk::{self, Endpoints};
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
@@ -33,7 +29,7 @@ impl OpenCall {
     }
 
     /// A telephone waits in a bridge of it.
-    fn is_room(&self) -> bool {
+    pub(super) fn is_room(&self) -> bool {
         let waits = |leg: &Leg| {
             let mut latest = leg.facts.iter().rev();
             let last = latest.find_map(|fact| fact.what.passage());
@@ -53,7 +49,7 @@ impl OpenCall {
     /// Takes out the channels that are over for good: gone before anybody outside who is still in
     /// the call came into it. With them come, as they were by now, those that may have heard them
     /// and are still up.
-    fn take_past(
+    pub(super) fn take_past(
         &mut self,
         endpoints: &Endpoints,
         settle: Duration,
@@ -99,85 +95,5 @@ impl OpenCall {
         self.parts.relieved = true;
         gone.parts.past = true;
         Some(gone)
-    }
-}
-
-impl Assembler {
-    /// Gives out the calls in an open one that are over, whoever is still in its room.
-    pub(super) fn relieve(&mut self, key: u64, now: EventTime) {
-        let settle = self.settings.settle;
-        let Some(call) = self.calls.get_mut(key) else {
-            return;
-        };
-        let Some(past) = call.take_past(&self.settings.endpoints, settle, now) else {
-            return;
-        };
-        let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
-        self.calls.forget_past(key, &past);
-        let ended = Ended::HungUp;
-        let mut finished = resolve::resolve(&past, &self.settings, ended, self.cel_bridges);
-        // Colleagues whom one of them is still in there with are not over: their call is told at
-        // its end, without those who are past.
-        let with_one_up = |call: &FinishedCall| {
-            let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
-            ids.any(|id| up.contains(id))
-        };
-        finished.retain(|call| call.direction != Direction::Internal || !with_one_up(call));
-        for call in &mut finished {
-            // A linkedid whose channel is still there, or comes yet, is no name of what is past.
-            let of_past = &past.ties.ids;
-            call.also_known_as
-                .retain(|id| of_past.contains(id.as_str()));
-        }
-        let given = finished.iter().map(|call| &call.linkedid);
-        let given: Vec<UniqueId> = given.filter(|id| up.contains(id)).cloned().collect();
-        if let Some(call) = self.calls.get_mut(key) {
-            call.parts.given.extend(given);
-        }
-        self.settles_still(key);
-        self.doubt_or_not(key);
-        self.changes.insert(key);
-        self.finished.append(&mut finished);
-    }
-
-    /// Ends the calls that are open for too long; a room that goes on may still be too old then.
-    pub(super) fn end_too_long(&mut self, now: EventTime, too_old: impl Fn(&Calls) -> Vec<u64>) {
-        loop {
-            let keys = too_old(&self.calls);
-            if keys.is_empty() {
-                return;
-            }
-            for key in keys {
-                if !self.goes_on(key, now) {
-                    self.finish(key, Ended::TooLong);
-                }
-            }
-        }
-    }
-
-    /// A room is open for too long, but none of those outside who are in it: it goes on without
-    /// what is past, and is as old as the oldest of them.
-    fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
-        if !self.calls.get(key).is_some_and(OpenCall::is_room) {
-            return false;
-        }
-        self.relieve(key, now);
-        let endpoints = &self.settings.endpoints;
-        let Some(call) = self.calls.get(key) else {
-            return false;
-        };
-        let outside = call.legs.values();
-        let outside = outside.filter(|leg| endpoints.of(leg.name()).is_some());
-        let empty = call.parts.relieved.then_some(call.times.heard);
-        let oldest = outside.map(|leg| leg.first).min().or(empty);
-        let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {
-            return false;
-        };
-        let arrived = call
-            .times
-            .opened_arrived
-            .plus(oldest.since(call.times.opened));
-        self.calls.reopen(key, (oldest, arrived));
-        true
     }
 }

@@ -1,8 +1,6 @@
 //! Calls all of whose channels have hung up, by when each is finished: what is due is found without
 //! a look at the others, however many they are.
 
-use super::Assembler;
-use crate::facts::open::OpenCall;
 use crate::units::EventTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -47,7 +45,7 @@ impl Deadline {
 /// The calls by number, and in the order of what their ends wait for.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    deadlines: BTreeMap<u64, Deadline>,
+    pub(super) deadlines: BTreeMap<u64, Deadline>,
     /// By our own clock; calls that wait for the same quiet of the stream are one order.
     by_clock: BTreeMap<Option<Duration>, BTreeSet<(EventTime, u64)>>,
     /// Calls of a backlog by the stream's time.
@@ -102,7 +100,7 @@ impl Settling {
 
     /// What is finished by an event that arrives now, when the stream has come to `stream`; in the
     /// order of the calls.
-    fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
+    pub(super) fn due_by_stream(&self, now: EventTime, stream: Option<EventTime>) -> Vec<u64> {
         let come = |at: EventTime| stream >= Some(at);
         let live = self.by_clock.get(&None).into_iter().flatten();
         let live = live.take_while(|&&(at, _)| now >= at);
@@ -118,14 +116,14 @@ impl Settling {
 
     /// What is finished by our own clock, when something of the stream arrived last at `arrived`;
     /// in the order of the calls.
-    fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
+    pub(super) fn due_by_clock(&self, now: EventTime, arrived: Option<EventTime>) -> Vec<u64> {
         let quiet = |wait: &Option<Duration>| now >= quiet_from(arrived, *wait);
         let orders = self.by_clock.iter().filter(|(wait, _)| quiet(wait));
         in_order(orders.flat_map(|(_, order)| order.iter().take_while(|&&(at, _)| now >= at)))
     }
 
     /// When the next call is finished by our own clock.
-    fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
+    pub(super) fn next(&self, arrived: Option<EventTime>) -> Option<EventTime> {
         let orders = self.by_clock.iter();
         let first = |(wait, order): (&Option<Duration>, &BTreeSet<(EventTime, u64)>)| {
             let &(at, _) = order.first()?;
@@ -147,75 +145,6 @@ fn in_order<'a>(due: impl Iterator<Item = &'a (EventTime, u64)>) -> Vec<u64> {
     let mut keys: Vec<u64> = due.map(|&(_, key)| key).collect();
     keys.sort_unstable();
     keys
-}
-
-impl Assembler {
-    /// Calls that an event which arrives now finishes by its coming.
-    pub(super) fn settled_by_stream(&self, now: EventTime) -> Vec<u64> {
-        self.check_deadlines();
-        self.settling.due_by_stream(now, self.stream)
-    }
-
-    /// Calls that are finished by our own clock.
-    pub(super) fn settled_by_clock(&self, now: EventTime) -> Vec<u64> {
-        self.check_deadlines();
-        self.settling.due_by_clock(now, self.stream_arrived)
-    }
-
-    /// When the next call is finished by our own clock, if nothing else is heard.
-    pub(super) fn next_settled(&self) -> Option<EventTime> {
-        self.check_deadlines();
-        self.settling.next(self.stream_arrived)
-    }
-
-    /// The call settles, as it is by now.
-    pub(super) fn settles(&mut self, key: u64) {
-        if let Some(deadline) = self.calls.get(key).map(|call| self.deadline(call)) {
-            self.settling.put(key, deadline);
-        }
-    }
-
-    /// Something of the call changed: if it settles, so may its deadline have.
-    pub(super) fn settles_still(&mut self, key: u64) {
-        if self.settling.has(key) {
-            self.settles(key);
-        }
-    }
-
-    /// When the call is finished, if it has hung up and nothing else is heard.
-    fn deadline(&self, call: &OpenCall) -> Deadline {
-        let (wait, settle) = (self.wait(call), self.settings.settle);
-        let arrived = call.times.quiet_arrived.plus(wait);
-        if call.times.live {
-            return Deadline::Live { at: arrived };
-        }
-        if self.awaits_apart(wait) {
-            return Deadline::Apart {
-                stream: call.times.quiet.plus(settle),
-                arrived,
-                at: arrived.max(call.times.heard_arrived.plus(settle)),
-                quiet: settle,
-            };
-        }
-        // The rest of a backlog may still be on its way.
-        Deadline::Backlog {
-            stream: call.times.quiet.plus(wait),
-            at: call.times.heard_arrived.plus(wait),
-            quiet: wait,
-        }
-    }
-
-    /// Each call that settles is kept under the deadline that it has.
-    fn check_deadlines(&self) {
-        let kept = |(key, kept): (&u64, &Deadline)| {
-            let call = self.calls.get(*key);
-            call.is_some_and(|call| self.deadline(call) == *kept)
-        };
-        debug_assert!(
-            self.settling.deadlines.iter().all(kept),
-            "a call settles under a deadline that it no longer has"
-        );
-    }
 }
 
 #[cfg(test)]

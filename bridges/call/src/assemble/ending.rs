@@ -1,0 +1,324 @@
+//! When an open call is over, and what becomes of it then.
+
+use super::Assembler;
+use super::calls::Calls;
+use super::room::CALL_BYTES_MAX;
+use super::settling::Deadline;
+use crate::call::{Direction, FinishedCall};
+use crate::facts::open::OpenCall;
+use crate::resolve::{self, Ended};
+use crate::trunk::Endpoint;
+use crate::units::{EventTime, UniqueId};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// A call that has hung up and whose beginning was not heard waits so long for it: without it, it
+/// would be incomplete.
+const BEGINNING_WAIT: Duration = Duration::from_secs(60);
+
+impl Assembler {
+    /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
+    pub fn tick(&mut self, now: EventTime) {
+        self.advance(now);
+        if self.held.is_some() {
+            return;
+        }
+        for key in self.settled_by_clock(now) {
+            self.finish(key, Ended::HungUp);
+        }
+        let most = self.settings.max_call;
+        self.end_too_long(now, |calls| calls.older_than(now, most));
+        self.give_out_overdue(now);
+        self.forget_early(now);
+    }
+
+    /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
+    pub(super) fn advance(&mut self, now: EventTime) -> bool {
+        if self.held.is_some() {
+            return false;
+        }
+        let open = self.calls.len();
+        for key in self.settled_by_stream(now) {
+            self.finish(key, Ended::HungUp);
+        }
+        if let Some(stream) = self.stream {
+            let most = self.settings.max_call;
+            self.end_too_long(now, |calls| calls.stream_older_than(stream, most));
+        }
+        self.calls.len() < open
+    }
+
+    /// When the next call could be finished if nothing else is heard.
+    pub fn next_deadline(&self) -> Option<EventTime> {
+        let settled = self.next_settled();
+        let longest = self
+            .calls
+            .opened_first()
+            .map(|at| at.plus(self.settings.max_call));
+        [settled, longest, self.overdue_at()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// The stream ends here, as a file does: every call all of whose channels hung up is finished
+    /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
+    /// others stay open.
+    pub fn finish_all(&mut self, now: EventTime) {
+        if self.is_held_at_end() {
+            return;
+        }
+        self.advance(now);
+        for key in self.calls.hung_up() {
+            self.finish(key, Ended::HungUp);
+        }
+        for key in self.calls.deserted() {
+            self.finish(key, Ended::Unheard);
+        }
+    }
+
+    pub(super) fn limit_open_calls(&mut self) {
+        while self.calls.len() > self.settings.max_open_calls.max(1) {
+            // One that only waits for its CDR is whole without it.
+            if let Some(over) = self.settling.first() {
+                self.finish(over, Ended::HungUp);
+                continue;
+            }
+            let Some(key) = self.calls.longest_silent() else {
+                return;
+            };
+            self.finish(key, Ended::TooMany);
+        }
+    }
+
+    pub(super) fn finish(&mut self, key: u64, ended: Ended) {
+        self.settling.remove(key);
+        self.overdue.remove(key);
+        if let Some(call) = self.calls.get(key) {
+            let early = self.early.take_of_call(&call.ties.ids);
+            self.give_early(key, early);
+        }
+        self.changes.remove(key);
+        let Some(mut call) = self.calls.close(key) else {
+            return;
+        };
+        if call.is_ghost() {
+            self.counts.ghosts += 1;
+            return;
+        }
+        if ended != Ended::HungUp {
+            call.is_cut();
+        }
+        self.counts.forced += u64::from(ended != Ended::HungUp);
+        self.counts.oversized += u64::from(ended == Ended::TooLarge);
+        self.calls.remember_finished(&call);
+        let mut finished = resolve::resolve(&call, &self.settings, ended, self.cel_bridges);
+        self.counts.nobody += u64::from(finished.is_empty());
+        self.finished.append(&mut finished);
+    }
+
+    /// Ends what there is no room for.
+    pub(super) fn limit_open_bytes(&mut self) {
+        while let Some(key) = self.calls.oversized.pop_first() {
+            let large = |bytes: usize| bytes > CALL_BYTES_MAX;
+            if self
+                .calls
+                .get(key)
+                .is_some_and(|call| large(call.size.bytes))
+            {
+                self.finish(key, Ended::TooLarge);
+            }
+        }
+        let most = self.settings.open_bytes_max();
+        while self.calls.bytes > most {
+            let Some(key) = self.calls.largest() else {
+                return;
+            };
+            self.finish(key, Ended::TooLarge);
+        }
+    }
+
+    /// Calls that an event which arrives now finishes by its coming.
+    pub(super) fn settled_by_stream(&self, now: EventTime) -> Vec<u64> {
+        self.check_deadlines();
+        self.settling.due_by_stream(now, self.stream)
+    }
+
+    /// Calls that are finished by our own clock.
+    pub(super) fn settled_by_clock(&self, now: EventTime) -> Vec<u64> {
+        self.check_deadlines();
+        self.settling.due_by_clock(now, self.stream_arrived)
+    }
+
+    /// When the next call is finished by our own clock, if nothing else is heard.
+    pub(super) fn next_settled(&self) -> Option<EventTime> {
+        self.check_deadlines();
+        self.settling.next(self.stream_arrived)
+    }
+
+    /// The call settles, as it is by now.
+    pub(super) fn settles(&mut self, key: u64) {
+        if let Some(deadline) = self.calls.get(key).map(|call| self.deadline(call)) {
+            self.settling.put(key, deadline);
+        }
+    }
+
+    /// Something of the call changed: if it settles, so may its deadline have.
+    pub(super) fn settles_still(&mut self, key: u64) {
+        if self.settling.has(key) {
+            self.settles(key);
+        }
+    }
+
+    pub(super) fn settle_or_not(&mut self, key: u64) {
+        if self.calls.get(key).is_some_and(OpenCall::is_over) {
+            self.settles(key);
+        } else {
+            self.settling.remove(key);
+        }
+        self.doubt_or_not(key);
+    }
+
+    /// When the call is finished, if it has hung up and nothing else is heard.
+    fn deadline(&self, call: &OpenCall) -> Deadline {
+        let (wait, settle) = (self.wait(call), self.settings.settle);
+        let arrived = call.times.quiet_arrived.plus(wait);
+        if call.times.live {
+            return Deadline::Live { at: arrived };
+        }
+        if self.awaits_apart(wait) {
+            return Deadline::Apart {
+                stream: call.times.quiet.plus(settle),
+                arrived,
+                at: arrived.max(call.times.heard_arrived.plus(settle)),
+                quiet: settle,
+            };
+        }
+        // The rest of a backlog may still be on its way.
+        Deadline::Backlog {
+            stream: call.times.quiet.plus(wait),
+            at: call.times.heard_arrived.plus(wait),
+            quiet: wait,
+        }
+    }
+
+    /// Each call that settles is kept under the deadline that it has.
+    fn check_deadlines(&self) {
+        let kept = |(key, kept): (&u64, &Deadline)| {
+            let call = self.calls.get(*key);
+            call.is_some_and(|call| self.deadline(call) == *kept)
+        };
+        debug_assert!(
+            self.settling.deadlines.iter().all(kept),
+            "a call settles under a deadline that it no longer has"
+        );
+    }
+
+    /// How long the call waits after its last hang-up: for its CDR, or for its beginning.
+    pub(super) fn wait(&self, call: &OpenCall) -> Duration {
+        let settle = if call.awaits_beginning() {
+            self.settings.settle.max(BEGINNING_WAIT)
+        } else {
+            self.settings.settle
+        };
+        let Some(cdr_wait) = self.settings.cdr_wait else {
+            return settle;
+        };
+        let endpoints = &self.settings.endpoints;
+        if !endpoints.iter().any(Endpoint::awaits_cdr) {
+            return settle;
+        }
+        let awaits = call
+            .legs
+            .values()
+            .any(|leg| endpoints.of(leg.name()).is_some_and(Endpoint::awaits_cdr));
+        if awaits && !call.has_userfield() {
+            cdr_wait.max(settle)
+        } else {
+            settle
+        }
+    }
+
+    /// A wait for a CDR that comes by a way of its own.
+    pub(super) fn awaits_apart(&self, wait: Duration) -> bool {
+        self.settings.cdr_apart && wait > self.settings.settle
+    }
+
+    /// Gives out the calls in an open one that are over, whoever is still in its room.
+    pub(super) fn relieve(&mut self, key: u64, now: EventTime) {
+        let settle = self.settings.settle;
+        let Some(call) = self.calls.get_mut(key) else {
+            return;
+        };
+        let Some(past) = call.take_past(&self.settings.endpoints, settle, now) else {
+            return;
+        };
+        let up: BTreeSet<UniqueId> = call.legs.keys().cloned().collect();
+        self.calls.forget_past(key, &past);
+        let ended = Ended::HungUp;
+        let mut finished = resolve::resolve(&past, &self.settings, ended, self.cel_bridges);
+        // Colleagues whom one of them is still in there with are not over: their call is told at
+        // its end, without those who are past.
+        let with_one_up = |call: &FinishedCall| {
+            let mut ids = call.also_known_as.iter().chain([&call.linkedid]);
+            ids.any(|id| up.contains(id))
+        };
+        finished.retain(|call| call.direction != Direction::Internal || !with_one_up(call));
+        for call in &mut finished {
+            // A linkedid whose channel is still there, or comes yet, is no name of what is past.
+            let of_past = &past.ties.ids;
+            call.also_known_as
+                .retain(|id| of_past.contains(id.as_str()));
+        }
+        let given = finished.iter().map(|call| &call.linkedid);
+        let given: Vec<UniqueId> = given.filter(|id| up.contains(id)).cloned().collect();
+        if let Some(call) = self.calls.get_mut(key) {
+            call.parts.given.extend(given);
+        }
+        self.settles_still(key);
+        self.doubt_or_not(key);
+        self.changes.insert(key);
+        self.finished.append(&mut finished);
+    }
+
+    /// Ends the calls that are open for too long; a room that goes on may still be too old then.
+    pub(super) fn end_too_long(&mut self, now: EventTime, too_old: impl Fn(&Calls) -> Vec<u64>) {
+        loop {
+            let keys = too_old(&self.calls);
+            if keys.is_empty() {
+                return;
+            }
+            for key in keys {
+                if !self.goes_on(key, now) {
+                    self.finish(key, Ended::TooLong);
+                }
+            }
+        }
+    }
+
+    /// A room is open for too long, but none of those outside who are in it: it goes on without
+    /// what is past, and is as old as the oldest of them.
+    fn goes_on(&mut self, key: u64, now: EventTime) -> bool {
+        if !self.calls.get(key).is_some_and(OpenCall::is_room) {
+            return false;
+        }
+        self.relieve(key, now);
+        let endpoints = &self.settings.endpoints;
+        let Some(call) = self.calls.get(key) else {
+            return false;
+        };
+        let outside = call.legs.values();
+        let outside = outside.filter(|leg| endpoints.of(leg.name()).is_some());
+        let empty = call.parts.relieved.then_some(call.times.heard);
+        let oldest = outside.map(|leg| leg.first).min().or(empty);
+        let Some(oldest) = oldest.filter(|&at| at > call.times.opened) else {
+            return false;
+        };
+        let arrived = call
+            .times
+            .opened_arrived
+            .plus(oldest.since(call.times.opened));
+        self.calls.reopen(key, (oldest, arrived));
+        true
+    }
+}
