@@ -4,11 +4,12 @@ mod calls;
 mod cdrs;
 mod ending;
 mod gaps;
-mod index;
+pub(crate) mod index;
 mod names;
 mod relief;
 mod report;
 mod room;
+mod schedule;
 mod settling;
 
 pub use report::Counts;
@@ -37,7 +38,7 @@ pub struct Assembler {
     /// Calls all of whose channels have hung up.
     settling: settling::Settling,
     /// Calls that may be silent because their end was missed, and when each is given out.
-    overdue: gaps::Overdue,
+    overdue: schedule::Schedule,
     /// The time of the stream's last event. Of a batch in reverse order it goes back, so that no
     /// call is taken for over before its beginning was heard.
     stream: Option<EventTime>,
@@ -66,7 +67,7 @@ impl Assembler {
             finished: Vec::new(),
             changes: Changes::default(),
             settling: settling::Settling::default(),
-            overdue: gaps::Overdue::default(),
+            overdue: schedule::Schedule::default(),
             stream: None,
             stream_arrived: None,
             order: None,

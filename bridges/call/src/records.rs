@@ -40,6 +40,7 @@ mod talk;
 mod timeline;
 
 use crate::assemble::Counts;
+use crate::assemble::index::FinishedIds;
 use crate::call::{Direction, FinishedCall};
 use crate::event::Cdr;
 use crate::settings::Settings;
@@ -47,15 +48,12 @@ use crate::snapshots::{Changes, Error, OpenChange, bytes};
 use crate::units::EventTime;
 use group::{Group, Groups, LIVE};
 use record::Record;
-use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// A PBX that posts records in batches does so within this time (`cdr.conf`: 300 s).
 const BATCH: Duration = Duration::from_secs(600);
 /// Two batches lie farther apart; the records of one come at once.
 const BATCHES_APART: Duration = Duration::from_secs(30);
-/// Ids and names of folded calls that are remembered here; the spool remembers more, and longer.
-const FINISHED_MAX: usize = 8192;
 
 /// Folds the records of one PBX. Time comes in from outside.
 #[derive(Debug)]
@@ -64,8 +62,7 @@ pub struct Folder {
     counts: Counts,
     groups: Groups,
     /// Ids and channels of folded calls, with the end of the call.
-    done: BTreeMap<String, EventTime>,
-    done_order: VecDeque<String>,
+    done: FinishedIds<EventTime>,
     finished: Vec<FinishedCall>,
     changes: Changes,
     /// The latest end of a record, and when the last one arrived.
@@ -86,8 +83,7 @@ impl Folder {
             settings,
             counts: Counts::default(),
             groups: Groups::default(),
-            done: BTreeMap::new(),
-            done_order: VecDeque::new(),
+            done: FinishedIds::default(),
             finished: Vec::new(),
             changes: Changes::default(),
             stream: None,
@@ -136,7 +132,7 @@ impl Folder {
     /// A record of a folded call: by its ids, or because its channel was that of a folded call.
     fn is_late(&self, record: &Record) -> bool {
         let near = |text: &String, apart: Duration| {
-            let end = self.done.get(text).filter(|_| !text.is_empty());
+            let end = self.done.get(text);
             end.is_some_and(|&end| record.start <= end.plus(apart))
         };
         let by_id = |id: &String| near(id, group::FAR_APART);
@@ -248,20 +244,8 @@ impl Folder {
         for record in &group.records {
             let names = [&record.channel, &record.dest];
             let names = names.into_iter().filter(|name| group::is_unique(name));
-            for text in [&record.uniqueid, &record.linkedid]
-                .into_iter()
-                .chain(names)
-            {
-                if !text.is_empty() && self.done.insert(text.clone(), end).is_none() {
-                    self.done_order.push_back(text.clone());
-                }
-            }
-        }
-        while self.done_order.len() > FINISHED_MAX {
-            let Some(oldest) = self.done_order.pop_front() else {
-                break;
-            };
-            self.done.remove(&oldest);
+            let ids = [&record.uniqueid, &record.linkedid].into_iter();
+            ids.chain(names).for_each(|id| self.done.insert(id, end));
         }
     }
 

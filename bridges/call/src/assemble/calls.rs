@@ -1,7 +1,8 @@
 //! The open calls, and what leads from an event to one of them.
 
-use super::index::Index;
+use super::index::{FinishedIds, Index};
 use super::names::is_renamed;
+use super::schedule::Schedule;
 use crate::facts::fact::is_holding;
 use crate::facts::leg::Leg;
 use crate::facts::open::{OpenCall, Ties};
@@ -11,11 +12,8 @@ use crate::trunk;
 use crate::units::{EventTime, UniqueId};
 use foldhash::fast::RandomState;
 use smol_str::SmolStr;
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
-
-/// Ids of finished calls that are remembered here; the spool remembers more, and longer.
-const FINISHED_IDS_MAX: usize = 8192;
 
 /// Where an event belongs.
 pub(super) enum Found {
@@ -92,15 +90,13 @@ pub(super) struct Calls {
     opened: BTreeSet<(EventTime, u64)>,
     /// The calls by when something was heard of them, as far as that was noted: it is set right
     /// when the longest silent is asked for, not at every event.
-    silent: BTreeSet<(EventTime, u64)>,
-    silent_since: BTreeMap<u64, EventTime>,
+    silent: Schedule,
     /// Bytes of all calls, as each was last written down.
     pub(super) bytes: usize,
     /// Those that took too many.
     pub(super) oversized: BTreeSet<u64>,
     next: u64,
-    finished: Index<()>,
-    finished_order: VecDeque<Box<str>>,
+    finished: FinishedIds<()>,
 }
 
 impl Calls {
@@ -149,7 +145,7 @@ impl Calls {
             if let Some(key) = self.knows(id) {
                 return Found::Open(key);
             }
-            if self.finished.has(id) {
+            if self.has_finished(id) {
                 return Found::Finished;
             }
         }
@@ -216,7 +212,7 @@ impl Calls {
 
     /// Whether a call with this id was finished.
     pub(super) fn has_finished(&self, id: &str) -> bool {
-        self.finished.has(id)
+        self.finished.get(id).is_some()
     }
 
     /// Puts a call back under the number it had.
@@ -236,8 +232,7 @@ impl Calls {
     fn insert(&mut self, key: u64, call: Box<OpenCall>) {
         self.opened_arrived.insert((call.times.opened_arrived, key));
         self.opened.insert((call.times.opened, key));
-        self.silent.insert((call.times.heard_arrived, key));
-        self.silent_since.insert(key, call.times.heard_arrived);
+        self.silent.put(key, call.times.heard_arrived);
         self.bytes += call.size.bytes;
         self.calls.insert(key, call);
     }
@@ -272,7 +267,7 @@ impl Calls {
         }
         let call = self.calls.get_mut(key)?;
         let (index, texts, text) = match tie {
-            Tie::Id(text) if self.finished.has(text) => return None,
+            Tie::Id(text) if self.finished.get(text).is_some() => return None,
             Tie::Id(text) => (&mut self.ids, &mut call.ties.ids, text),
             Tie::Bridge(text) => (&mut self.bridges, &mut call.ties.bridges, text),
             Tie::Local(text) => (&mut self.locals, &mut call.ties.locals, text),
@@ -310,9 +305,7 @@ impl Calls {
         self.opened_arrived
             .remove(&(call.times.opened_arrived, key));
         self.opened.remove(&(call.times.opened, key));
-        if let Some(since) = self.silent_since.remove(&key) {
-            self.silent.remove(&(since, key));
-        }
+        self.silent.remove(key);
         Some(call)
     }
 
@@ -341,8 +334,8 @@ impl Calls {
 
     /// Part of a call is over, while the rest of it goes on.
     pub(super) fn forget_past(&mut self, key: u64, past: &OpenCall) {
-        self.remember_finished_ids(past.ties.ids.iter().map(SmolStr::as_str));
         for id in past.ties.ids.iter() {
+            self.finished.insert(id, ());
             self.ids.remove(id);
         }
         let Some(call) = self.calls.get_mut(&key) else {
@@ -382,28 +375,14 @@ impl Calls {
     }
 
     pub(super) fn forget_finished(&mut self) {
-        self.finished.clear();
-        self.finished_order.clear();
+        self.finished = FinishedIds::default();
     }
 
     /// Late events with one of the call's ids raise no ghost.
     pub(super) fn remember_finished(&mut self, call: &OpenCall) {
         let names = call.legs.values().map(|leg| leg.name());
-        self.remember_finished_ids(call.ties.ids.iter().map(SmolStr::as_str).chain(names));
-    }
-
-    fn remember_finished_ids<'a>(&mut self, ids: impl Iterator<Item = &'a str>) {
-        for id in ids {
-            if !id.is_empty() && self.finished.insert(id, ()).is_none() {
-                self.finished_order.push_back(id.into());
-            }
-        }
-        while self.finished_order.len() > FINISHED_IDS_MAX {
-            let Some(oldest) = self.finished_order.pop_front() else {
-                break;
-            };
-            self.finished.remove(&oldest);
-        }
+        let ids = call.ties.ids.iter().map(SmolStr::as_str);
+        ids.chain(names).for_each(|id| self.finished.insert(id, ()));
     }
 
     /// Calls all of whose channels that were heard of have hung up.
@@ -470,7 +449,7 @@ impl Calls {
     /// The call that nothing was heard of for the longest time.
     pub(super) fn longest_silent(&mut self) -> Option<u64> {
         loop {
-            let (noted, key) = *self.silent.first()?;
+            let (noted, key) = self.silent.first()?;
             let heard = self
                 .calls
                 .get(&key)
@@ -478,9 +457,7 @@ impl Calls {
             if heard == noted {
                 return Some(key);
             }
-            self.silent.remove(&(noted, key));
-            self.silent.insert((heard, key));
-            self.silent_since.insert(key, heard);
+            self.silent.put(key, heard);
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
 use crate::settings::CLOCK_TOLERANCE;
 use crate::units::{EventTime, UniqueId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// A call that was open in such a gap alone is likely to be a long talk: it is waited for so much
@@ -39,39 +39,6 @@ pub(super) struct Listening {
     lost: bool,
     /// When listening began anew, last.
     back: Option<EventTime>,
-}
-
-/// Calls in doubt by when each is to be given out, and that by call.
-#[derive(Debug, Default)]
-pub(super) struct Overdue {
-    at: BTreeMap<u64, EventTime>,
-    order: BTreeSet<(EventTime, u64)>,
-}
-
-impl Overdue {
-    fn put(&mut self, key: u64, at: EventTime) {
-        let before = self.at.insert(key, at);
-        if before != Some(at) {
-            if let Some(before) = before {
-                self.order.remove(&(before, key));
-            }
-            self.order.insert((at, key));
-        }
-    }
-
-    pub(super) fn remove(&mut self, key: u64) {
-        if let Some(at) = self.at.remove(&key) {
-            self.order.remove(&(at, key));
-        }
-    }
-
-    /// What is to be given out by now, in the order of the calls.
-    fn due(&self, now: EventTime) -> Vec<u64> {
-        let due = self.order.iter().take_while(|&&(at, _)| now >= at);
-        let mut due: Vec<u64> = due.map(|&(_, key)| key).collect();
-        due.sort_unstable();
-        due
-    }
 }
 
 impl OpenCall {
@@ -334,7 +301,7 @@ impl Assembler {
     /// When the next such call is to be given out.
     pub(super) fn overdue_at(&self) -> Option<EventTime> {
         self.check_overdue();
-        self.overdue.order.first().map(|&(at, _)| at)
+        self.overdue.first().map(|(at, _)| at)
     }
 
     /// Finishes nothing from here on, whatever is told, until [`Assembler::release`].
@@ -374,7 +341,7 @@ impl Assembler {
         let after = self.settings.lost_after;
         let mut calls = self.calls.iter();
         debug_assert!(
-            calls.all(|(key, call)| call.overdue_at(after) == self.overdue.at.get(&key).copied()),
+            calls.all(|(key, call)| call.overdue_at(after) == self.overdue.get(key)),
             "a call in doubt is kept under a moment that it no longer has"
         );
     }

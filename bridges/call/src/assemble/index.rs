@@ -3,11 +3,14 @@
 
 use foldhash::quality::RandomState;
 use smol_str::SmolStr;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+
+/// Ids of finished calls that are remembered here; the spool remembers more, and longer.
+const FINISHED_IDS_MAX: usize = 8192;
 
 /// Entries by their texts. A look-up costs the same among ten thousand calls as among ten.
 #[derive(Debug)]
-pub(super) struct Index<V>(HashMap<SmolStr, V, RandomState>);
+pub(crate) struct Index<V>(HashMap<SmolStr, V, RandomState>);
 
 impl<V> Default for Index<V> {
     fn default() -> Self {
@@ -16,16 +19,16 @@ impl<V> Default for Index<V> {
 }
 
 impl<V> Index<V> {
-    pub(super) fn get(&self, text: &str) -> Option<&V> {
+    pub(crate) fn get(&self, text: &str) -> Option<&V> {
         self.0.get(text)
     }
 
-    pub(super) fn has(&self, text: &str) -> bool {
+    pub(crate) fn has(&self, text: &str) -> bool {
         self.0.contains_key(text)
     }
 
     /// Puts an entry under the text; what stood there before.
-    pub(super) fn insert(&mut self, text: &str, value: V) -> Option<V> {
+    pub(crate) fn insert(&mut self, text: &str, value: V) -> Option<V> {
         match self.0.get_mut(text) {
             Some(known) => Some(std::mem::replace(known, value)),
             None => self.0.insert(text.into(), value),
@@ -33,14 +36,45 @@ impl<V> Index<V> {
     }
 
     /// Takes the entry out. What many entries needed is given back when few are left.
-    pub(super) fn remove(&mut self, text: &str) {
+    pub(crate) fn remove(&mut self, text: &str) {
         self.0.remove(text);
         if self.0.len() < self.0.capacity() / 16 {
             self.0.shrink_to(self.0.len() * 4);
         }
     }
+}
 
-    pub(super) fn clear(&mut self) {
-        self.0 = HashMap::default();
+/// What is known by the ids of the calls that were finished last.
+#[derive(Debug)]
+pub(crate) struct FinishedIds<V> {
+    known: Index<V>,
+    order: VecDeque<SmolStr>,
+}
+
+impl<V> Default for FinishedIds<V> {
+    fn default() -> Self {
+        Self {
+            known: Index::default(),
+            order: VecDeque::new(),
+        }
+    }
+}
+
+impl<V> FinishedIds<V> {
+    pub(crate) fn get(&self, id: &str) -> Option<&V> {
+        self.known.get(id)
+    }
+
+    /// Remembers an id, unless it is empty; the one remembered for the longest time makes room.
+    pub(crate) fn insert(&mut self, id: &str, value: V) {
+        if id.is_empty() || self.known.insert(id, value).is_some() {
+            return;
+        }
+        self.order.push_back(id.into());
+        if self.order.len() > FINISHED_IDS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.known.remove(&oldest);
+        }
     }
 }
