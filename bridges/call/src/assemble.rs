@@ -39,21 +39,26 @@ pub struct Assembler {
     settling: settling::Settling,
     /// Calls that may be silent because their end was missed, and when each is given out.
     overdue: schedule::Schedule,
-    /// The time of the stream's last event. Of a batch in reverse order it goes back, so that no
-    /// call is taken for over before its beginning was heard.
-    stream: Option<EventTime>,
-    /// When the stream's last event arrived.
-    stream_arrived: Option<EventTime>,
-    /// For events without a time that lie in a file.
-    order: Option<EventTime>,
+    stream: Stream,
     /// Nothing is finished: our clock is wrong.
-    held: Option<gaps::Held>,
-    /// When the stream's latest event arrived.
-    stream_told: Option<EventTime>,
+    wrong_clock: Option<gaps::WrongClock>,
     listening: gaps::Listening,
-    listed: gaps::Listed,
     /// CEL has told of a bridge.
     cel_bridges: bool,
+}
+
+/// How far the stream of events has come.
+#[derive(Debug, Default)]
+struct Stream {
+    /// The time of its last event. Of a batch in reverse order it goes back, so that no call is
+    /// taken for over before its beginning was heard.
+    at: Option<EventTime>,
+    /// When that event arrived.
+    at_arrived: Option<EventTime>,
+    /// The latest arrival of anything.
+    arrived: Option<EventTime>,
+    /// For events without a time that lie in a file.
+    order: Option<EventTime>,
 }
 
 impl Assembler {
@@ -68,13 +73,9 @@ impl Assembler {
             changes: Changes::default(),
             settling: settling::Settling::default(),
             overdue: schedule::Schedule::default(),
-            stream: None,
-            stream_arrived: None,
-            order: None,
-            held: None,
-            stream_told: None,
+            stream: Stream::default(),
+            wrong_clock: None,
             listening: gaps::Listening::default(),
-            listed: gaps::Listed::new(),
             cel_bridges: false,
         }
     }
@@ -82,7 +83,7 @@ impl Assembler {
     /// Takes in what a PBX told, and when it arrived by our own clock. `false` when it was told of
     /// a call that is finished, and so changed nothing.
     pub fn hear(&mut self, told: &Told<'_>, arrived: EventTime) -> bool {
-        self.stream_arrived = self.stream_arrived.max(Some(arrived));
+        self.stream.arrived = self.stream.arrived.max(Some(arrived));
         let late = self.counts.late;
         match told {
             Told::Channel(event) => self.hear_channel(event, arrived),
@@ -97,7 +98,7 @@ impl Assembler {
     /// long things lasted cannot be told then, and a call with such an event is incomplete. `None`:
     /// their arrival says when they happened.
     pub fn order(&mut self, order: Option<EventTime>) {
-        self.order = order;
+        self.stream.order = order;
     }
 
     fn hear_channel(&mut self, event: &ChannelEvent<'_>, arrived: EventTime) {
@@ -119,14 +120,13 @@ impl Assembler {
         };
         let completed = self.calls.completed(&id, event);
         let event = completed.as_ref().unwrap_or(event);
-        let told_at = event.at.or(self.order).unwrap_or(arrived);
+        let told_at = event.at.or(self.stream.order).unwrap_or(arrived);
         let far = apart(told_at, arrived) > CLOCK_TOLERANCE;
         let mut found = self.calls.of(&id, &event.channel.linkedid);
         let clamped = far && self.calls.is_live(&found) && self.calls.is_in_order(&id, event);
         let at = if clamped { arrived } else { told_at };
-        self.stream = Some(at);
-        self.stream_told = Some(arrived);
-        self.is_whole(arrived);
+        (self.stream.at, self.stream.at_arrived) = (Some(at), Some(arrived));
+        self.listening.is_whole(arrived);
         if self.advance(arrived) {
             found = self.calls.of(&id, &event.channel.linkedid);
         }
@@ -156,7 +156,7 @@ impl Assembler {
         self.counts.clock_clamped += u64::from(clamped);
         if let Some(call) = self.calls.get_mut(key) {
             call.times.clamped += u32::from(clamped);
-            let no_clock = self.order.is_some() || self.held.is_some();
+            let no_clock = self.stream.order.is_some() || self.wrong_clock.is_some();
             call.times.untimed += u32::from(no_clock && event.at.is_none());
             self.take_in(key, &id, event, at, arrived);
         }
@@ -188,9 +188,9 @@ impl Assembler {
         arrived: EventTime,
     ) {
         if let Kind::Listed { .. } = event.kind {
-            self.is_listed(id);
+            self.listening.listed.insert(id.clone());
         }
-        let back = self.back_since();
+        let back = self.listening.back;
         let Some(call) = self.calls.get_mut(key) else {
             return;
         };
@@ -229,8 +229,7 @@ impl Assembler {
         if self.calls.get(key).is_some_and(OpenCall::is_crowded) {
             self.relieve(key, arrived);
         }
-        self.settles_still(key);
-        self.doubt_or_not(key);
+        self.keep_deadlines(key);
     }
 
     /// A channel was met for the first time, the event's or the one that dials it: what was told by
@@ -266,8 +265,7 @@ impl Assembler {
             if let Some(absorbed) = self.calls.tie(&mut key, tie, at) {
                 self.settling.remove(absorbed);
                 self.overdue.remove(absorbed);
-                self.settles_still(key);
-                self.doubt_or_not(key);
+                self.keep_deadlines(key);
                 self.changes.remove(absorbed);
                 self.changes.insert(key);
             }
@@ -290,7 +288,7 @@ impl Assembler {
         };
         if !cdr.userfield.is_empty() && call.userfield(at, &cdr.uniqueid, &cdr.userfield) {
             self.changes.insert(key);
-            self.settles_still(key);
+            self.keep_deadlines(key);
         }
         self.advance(arrived);
     }
@@ -385,7 +383,7 @@ impl Assembler {
 
     /// The latest time that an event told; `None` before the first.
     pub fn told_until(&self) -> Option<EventTime> {
-        self.stream
+        self.stream.at
     }
 
     /// How many calls are open.

@@ -7,23 +7,17 @@ use super::settling::Deadline;
 use crate::call::{Direction, FinishedCall};
 use crate::facts::open::OpenCall;
 use crate::resolve::{self, Ended};
-use crate::trunk::Endpoint;
 use crate::units::{EventTime, UniqueId};
 use std::collections::BTreeSet;
-use std::time::Duration;
-
-/// A call that has hung up and whose beginning was not heard waits so long for it: without it, it
-/// would be incomplete.
-const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 impl Assembler {
     /// Says what time it is; call it at [`Assembler::next_deadline`] at the latest.
     pub fn tick(&mut self, now: EventTime) {
         self.advance(now);
-        if self.held.is_some() {
+        if self.wrong_clock.is_some() {
             return;
         }
-        for key in self.settled_by_clock(now) {
+        for key in self.settling.due_by_clock(now, self.stream.arrived) {
             self.finish(key, Ended::HungUp);
         }
         let most = self.settings.max_call;
@@ -34,14 +28,15 @@ impl Assembler {
 
     /// Finishes what is due by now, or by the time the stream has come to; `true` if anything was.
     pub(super) fn advance(&mut self, now: EventTime) -> bool {
-        if self.held.is_some() {
+        self.check_settling();
+        if self.wrong_clock.is_some() {
             return false;
         }
         let open = self.calls.len();
-        for key in self.settled_by_stream(now) {
+        for key in self.settling.due_by_stream(now, self.stream.at) {
             self.finish(key, Ended::HungUp);
         }
-        if let Some(stream) = self.stream {
+        if let Some(stream) = self.stream.at {
             let most = self.settings.max_call;
             self.end_too_long(now, |calls| calls.stream_older_than(stream, most));
         }
@@ -50,22 +45,21 @@ impl Assembler {
 
     /// When the next call could be finished if nothing else is heard.
     pub fn next_deadline(&self) -> Option<EventTime> {
-        let settled = self.next_settled();
-        let longest = self
-            .calls
-            .opened_first()
-            .map(|at| at.plus(self.settings.max_call));
-        [settled, longest, self.overdue_at()]
-            .into_iter()
-            .flatten()
-            .min()
+        self.check_settling();
+        self.check_overdue();
+        let settled = self.settling.next(self.stream.arrived);
+        let opened = self.calls.opened_first();
+        let longest = opened.map(|at| at.plus(self.settings.max_call));
+        let overdue = self.overdue.first().map(|(at, _)| at);
+        [settled, longest, overdue].into_iter().flatten().min()
     }
 
     /// The stream ends here, as a file does: every call all of whose channels hung up is finished
     /// without further waiting, and those in which nobody is left but a hang-up was not heard; the
     /// others stay open.
     pub fn finish_all(&mut self, now: EventTime) {
-        if self.is_held_at_end() {
+        if let Some(wrong) = &mut self.wrong_clock {
+            wrong.stream_ended = true;
             return;
         }
         self.advance(now);
@@ -138,110 +132,44 @@ impl Assembler {
         }
     }
 
-    /// Calls that an event which arrives now finishes by its coming.
-    pub(super) fn settled_by_stream(&self, now: EventTime) -> Vec<u64> {
-        self.check_deadlines();
-        self.settling.due_by_stream(now, self.stream)
-    }
-
-    /// Calls that are finished by our own clock.
-    pub(super) fn settled_by_clock(&self, now: EventTime) -> Vec<u64> {
-        self.check_deadlines();
-        self.settling.due_by_clock(now, self.stream_arrived)
-    }
-
-    /// When the next call is finished by our own clock, if nothing else is heard.
-    pub(super) fn next_settled(&self) -> Option<EventTime> {
-        self.check_deadlines();
-        self.settling.next(self.stream_arrived)
-    }
-
-    /// The call settles, as it is by now.
-    pub(super) fn settles(&mut self, key: u64) {
-        if let Some(deadline) = self.calls.get(key).map(|call| self.deadline(call)) {
-            self.settling.put(key, deadline);
-        }
-    }
-
-    /// Something of the call changed: if it settles, so may its deadline have.
-    pub(super) fn settles_still(&mut self, key: u64) {
-        if self.settling.has(key) {
-            self.settles(key);
-        }
-    }
-
+    /// The call settles if it is over, and does not if it is not.
     pub(super) fn settle_or_not(&mut self, key: u64) {
-        if self.calls.get(key).is_some_and(OpenCall::is_over) {
-            self.settles(key);
-        } else {
-            self.settling.remove(key);
+        match self.calls.get(key).filter(|call| call.is_over()) {
+            Some(over) => self.settling.put(key, Deadline::of(over, &self.settings)),
+            None => self.settling.remove(key),
         }
         self.doubt_or_not(key);
     }
 
-    /// When the call is finished, if it has hung up and nothing else is heard.
-    fn deadline(&self, call: &OpenCall) -> Deadline {
-        let (wait, settle) = (self.wait(call), self.settings.settle);
-        let arrived = call.times.quiet_arrived.plus(wait);
-        if call.times.live {
-            return Deadline::Live { at: arrived };
+    /// Something of the call changed, and so may its deadlines have: if it settles, and if it is in
+    /// doubt.
+    pub(super) fn keep_deadlines(&mut self, key: u64) {
+        if let Some(call) = self.calls.get(key).filter(|_| self.settling.has(key)) {
+            self.settling.put(key, Deadline::of(call, &self.settings));
         }
-        if self.awaits_apart(wait) {
-            return Deadline::Apart {
-                stream: call.times.quiet.plus(settle),
-                arrived,
-                at: arrived.max(call.times.heard_arrived.plus(settle)),
-                quiet: settle,
-            };
-        }
-        // The rest of a backlog may still be on its way.
-        Deadline::Backlog {
-            stream: call.times.quiet.plus(wait),
-            at: call.times.heard_arrived.plus(wait),
-            quiet: wait,
-        }
+        self.doubt_or_not(key);
     }
 
     /// Each call that settles is kept under the deadline that it has.
-    fn check_deadlines(&self) {
-        let kept = |(key, kept): (&u64, &Deadline)| {
+    fn check_settling(&self) {
+        let is_so = |(key, kept): (&u64, &Deadline)| {
             let call = self.calls.get(*key);
-            call.is_some_and(|call| self.deadline(call) == *kept)
+            call.is_some_and(|call| Deadline::of(call, &self.settings) == *kept)
         };
         debug_assert!(
-            self.settling.deadlines.iter().all(kept),
+            self.settling.iter().all(is_so),
             "a call settles under a deadline that it no longer has"
         );
     }
 
-    /// How long the call waits after its last hang-up: for its CDR, or for its beginning.
-    pub(super) fn wait(&self, call: &OpenCall) -> Duration {
-        let settle = if call.awaits_beginning() {
-            self.settings.settle.max(BEGINNING_WAIT)
-        } else {
-            self.settings.settle
-        };
-        let Some(cdr_wait) = self.settings.cdr_wait else {
-            return settle;
-        };
-        let endpoints = &self.settings.endpoints;
-        if !endpoints.iter().any(Endpoint::awaits_cdr) {
-            return settle;
-        }
-        let awaits = call
-            .legs
-            .values()
-            .any(|leg| endpoints.of(leg.name()).is_some_and(Endpoint::awaits_cdr));
-        if awaits && !call.has_userfield() {
-            cdr_wait.max(settle)
-        } else {
-            settle
-        }
-    }
-
-    /// A wait for a CDR that comes by a way of its own.
-    pub(super) fn awaits_apart(&self, wait: Duration) -> bool {
-        self.settings.cdr_apart && wait > self.settings.settle
+    /// Each call in doubt is kept under the moment that it has.
+    fn check_overdue(&self) {
+        let after = self.settings.lost_after;
+        let is_so = |(key, call): (u64, &OpenCall)| call.overdue_at(after) == self.overdue.get(key);
+        debug_assert!(
+            self.calls.iter().all(is_so),
+            "a call in doubt is kept under a moment that it no longer has"
+        );
     }
 
     /// Gives out the calls in an open one that are over, whoever is still in its room.
@@ -275,8 +203,7 @@ impl Assembler {
         if let Some(call) = self.calls.get_mut(key) {
             call.parts.given.extend(given);
         }
-        self.settles_still(key);
-        self.doubt_or_not(key);
+        self.keep_deadlines(key);
         self.changes.insert(key);
         self.finished.append(&mut finished);
     }

@@ -25,20 +25,28 @@ const SHORT_WAITS: u32 = 10;
 /// Our own clock is plainly wrong, as on a board without a battery at its boot: what is told is
 /// kept, and nothing is finished until the clock is right.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Held {
-    /// The stream ended meanwhile.
-    ended: bool,
+pub(super) struct WrongClock {
+    pub(super) stream_ended: bool,
 }
 
 /// What the assembler remembers of gaps beside its open calls.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(super) struct Listening {
     /// When the stream was last known to be whole: its last event, or the end of a gap.
     whole: Option<EventTime>,
     /// Nobody listens now.
     lost: bool,
     /// When listening began anew, last.
-    back: Option<EventTime>,
+    pub(super) back: Option<EventTime>,
+    /// Channels that the PBX listed as live since its last list ended.
+    pub(super) listed: BTreeSet<UniqueId>,
+}
+
+impl Listening {
+    /// An event arrived: the stream is whole up to here.
+    pub(super) fn is_whole(&mut self, arrived: EventTime) {
+        self.whole = self.whole.max(Some(arrived));
+    }
 }
 
 impl OpenCall {
@@ -59,7 +67,7 @@ impl OpenCall {
 
     /// When it is to be given out as far as it is known, because it is silent for `after` since its
     /// last gap; later after one in which hardly anything can have been missed.
-    fn overdue_at(&self, after: Duration) -> Option<EventTime> {
+    pub(super) fn overdue_at(&self, after: Duration) -> Option<EventTime> {
         if !self.is_doubtful() {
             return None;
         }
@@ -124,11 +132,8 @@ impl Assembler {
     /// The stream goes on from `now`. Calls that are first heard of in their middle from here on
     /// are known to have begun while nobody listened.
     pub fn back(&mut self, now: EventTime) {
-        self.listening = Listening {
-            whole: Some(now),
-            lost: false,
-            back: Some(now),
-        };
+        self.listening.lost = false;
+        (self.listening.whole, self.listening.back) = (Some(now), Some(now));
         for key in self.calls.keys() {
             let Some(call) = self.calls.get_mut(key) else {
                 continue;
@@ -170,7 +175,7 @@ impl Assembler {
             }
             Mark::LoggedIn => {
                 // A list that the line broke off told of another time.
-                self.listed.clear();
+                self.listening.listed.clear();
                 self.begins_anew(arrived);
             }
             Mark::FullyBooted { uptime } => {
@@ -195,7 +200,7 @@ impl Assembler {
 
     /// What our clock's `arrived` is by the clock of the events.
     fn there(&self, arrived: EventTime) -> EventTime {
-        match (self.stream, self.stream_told) {
+        match (self.stream.at, self.stream.at_arrived) {
             (Some(stream), Some(told)) if super::apart(stream, told) > CLOCK_TOLERANCE => stream,
             _ => arrived,
         }
@@ -217,15 +222,14 @@ impl Assembler {
                 // The channel that a linkedid names is gone with all others.
                 call.gaps.rootless = true;
                 self.changes.insert(key);
-                self.settles(key);
-                self.doubt_or_not(key);
+                self.settle_or_not(key);
             }
         }
     }
 
     /// The PBX has listed its live channels: those that are not among them ended unheard.
     fn list_ends(&mut self, arrived: EventTime) {
-        let live = std::mem::take(&mut self.listed);
+        let live = std::mem::take(&mut self.listening.listed);
         for key in self.calls.keys() {
             let Some(call) = self
                 .calls
@@ -237,35 +241,21 @@ impl Assembler {
             let cuts = call.cuts();
             let mut ended = false;
             for leg in call.legs.values_mut() {
-                if !leg.is_over() && !live.contains(leg.id.as_str()) {
+                if !leg.is_over() && !live.contains(&leg.id) {
                     leg.gone(there_until(leg.last, &cuts, leg.last));
                     ended = true;
                 }
             }
             // A root that was never heard of, and is not listed, is not up either.
-            let root = call.unheard_root().map(str::to_owned);
-            call.gaps.rootless |= root.is_some_and(|root| !live.contains(&root));
+            let root = call.unheard_root().map(UniqueId::new);
+            let rootless = root.is_some_and(|id| id.is_none_or(|id| !live.contains(&id)));
+            call.gaps.rootless |= rootless;
             if ended {
                 call.times.rest(call.times.quiet, arrived);
                 self.changes.insert(key);
             }
             self.settle_or_not(key);
         }
-    }
-
-    /// A channel that the PBX lists as live, with the bridge it is in.
-    pub(super) fn is_listed(&mut self, id: &UniqueId) {
-        self.listed.insert(id.as_str().to_owned());
-    }
-
-    /// An event arrived: the stream is whole up to here.
-    pub(super) fn is_whole(&mut self, arrived: EventTime) {
-        self.listening.whole = self.listening.whole.max(Some(arrived));
-    }
-
-    /// When listening began anew, for a call whose channel is first heard of now.
-    pub(super) fn back_since(&self) -> Option<EventTime> {
-        self.listening.back
     }
 
     /// Keeps the order of calls in doubt as the call is by now.
@@ -280,7 +270,6 @@ impl Assembler {
     /// Calls of which nothing was heard for `lost_after` since a gap ended: they are given out as
     /// far as they are known, and stay open, for a long talk is as silent.
     pub(super) fn give_out_overdue(&mut self, now: EventTime) {
-        self.check_overdue();
         for key in self.overdue.due(now) {
             self.overdue.remove(key);
             let Some(call) = self.calls.get_mut(key) else {
@@ -298,24 +287,9 @@ impl Assembler {
         }
     }
 
-    /// When the next such call is to be given out.
-    pub(super) fn overdue_at(&self) -> Option<EventTime> {
-        self.check_overdue();
-        self.overdue.first().map(|(at, _)| at)
-    }
-
     /// Finishes nothing from here on, whatever is told, until [`Assembler::release`].
     pub fn hold(&mut self) {
-        self.held.get_or_insert_default();
-    }
-
-    /// The stream ended, and calls are held: `true`.
-    pub(super) fn is_held_at_end(&mut self) -> bool {
-        let Some(held) = &mut self.held else {
-            return false;
-        };
-        held.ended = true;
-        true
+        self.wrong_clock.get_or_insert_default();
     }
 
     /// Our clock is right, and shows `now`. What arrived before `right_from` by it arrived while it
@@ -326,24 +300,14 @@ impl Assembler {
         for key in self.calls.arrived_before(right_from) {
             self.calls.arrived(key, now, right_from);
             self.changes.insert(key);
-            self.settles_still(key);
-            self.doubt_or_not(key);
+            self.keep_deadlines(key);
         }
-        self.stream = self.stream.filter(|at| !wrong(at));
-        self.stream_arrived = self.stream_arrived.filter(|at| !wrong(at)).or(Some(now));
-        if self.held.take().is_some_and(|held| held.ended) {
+        self.stream.at = self.stream.at.filter(|at| !wrong(at));
+        let arrived = self.stream.arrived.filter(|at| !wrong(at));
+        self.stream.arrived = arrived.or(Some(now));
+        if self.wrong_clock.take().is_some_and(|it| it.stream_ended) {
             self.finish_all(now);
         }
-    }
-
-    /// Each call in doubt is kept under the moment that it has.
-    fn check_overdue(&self) {
-        let after = self.settings.lost_after;
-        let mut calls = self.calls.iter();
-        debug_assert!(
-            calls.all(|(key, call)| call.overdue_at(after) == self.overdue.get(key)),
-            "a call in doubt is kept under a moment that it no longer has"
-        );
     }
 }
 
@@ -353,6 +317,3 @@ fn there_until(last: EventTime, cuts: &[EventTime], whole: EventTime) -> EventTi
     let cuts = cuts.iter().copied();
     cuts.filter(|&cut| cut >= last).min().unwrap_or(whole)
 }
-
-/// Unique ids of the channels listed since the last list ended.
-pub(super) type Listed = BTreeSet<String>;

@@ -1,9 +1,16 @@
 //! Calls all of whose channels have hung up, by when each is finished: what is due is found without
 //! a look at the others, however many they are.
 
+use crate::facts::open::OpenCall;
+use crate::settings::Settings;
+use crate::trunk::Endpoint;
 use crate::units::EventTime;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
+
+/// A call that has hung up and whose beginning was not heard waits so long for it: without it, it
+/// would be incomplete.
+const BEGINNING_WAIT: Duration = Duration::from_secs(60);
 
 /// When a call that has hung up is finished, if nothing else is heard of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +40,29 @@ pub(super) enum Deadline {
 }
 
 impl Deadline {
+    /// Of a call that has hung up.
+    pub(super) fn of(call: &OpenCall, settings: &Settings) -> Self {
+        let (wait, settle, times) = (wait(call, settings), settings.settle, &call.times);
+        let arrived = times.quiet_arrived.plus(wait);
+        if times.live {
+            return Self::Live { at: arrived };
+        }
+        if settings.cdr_apart && wait > settle {
+            return Self::Apart {
+                stream: times.quiet.plus(settle),
+                arrived,
+                at: arrived.max(times.heard_arrived.plus(settle)),
+                quiet: settle,
+            };
+        }
+        // The rest of a backlog may still be on its way.
+        Self::Backlog {
+            stream: times.quiet.plus(wait),
+            at: times.heard_arrived.plus(wait),
+            quiet: wait,
+        }
+    }
+
     /// By our own clock: when, and for how long nothing of the stream may have arrived then.
     fn by_clock(&self) -> (EventTime, Option<Duration>) {
         match *self {
@@ -42,10 +72,25 @@ impl Deadline {
     }
 }
 
+/// How long a call waits after its last hang-up: for its CDR, or for its beginning.
+fn wait(call: &OpenCall, settings: &Settings) -> Duration {
+    let beginning = call.awaits_beginning().then_some(BEGINNING_WAIT);
+    let settle = settings.settle.max(beginning.unwrap_or_default());
+    let endpoints = &settings.endpoints;
+    let Some(cdr_wait) = settings.cdr_wait else {
+        return settle;
+    };
+    let awaits = |name: &str| endpoints.of(name).is_some_and(Endpoint::awaits_cdr);
+    let awaits_cdr = endpoints.iter().any(Endpoint::awaits_cdr)
+        && call.legs.values().any(|leg| awaits(leg.name()))
+        && !call.has_userfield();
+    settle.max(if awaits_cdr { cdr_wait } else { settle })
+}
+
 /// The calls by number, and in the order of what their ends wait for.
 #[derive(Debug, Default)]
 pub(super) struct Settling {
-    pub(super) deadlines: BTreeMap<u64, Deadline>,
+    deadlines: BTreeMap<u64, Deadline>,
     /// By our own clock; calls that wait for the same quiet of the stream are one order.
     by_clock: BTreeMap<Option<Duration>, BTreeSet<(EventTime, u64)>>,
     /// Calls of a backlog by the stream's time.
@@ -57,6 +102,10 @@ pub(super) struct Settling {
 impl Settling {
     pub(super) fn has(&self, key: u64) -> bool {
         self.deadlines.contains_key(&key)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&u64, &Deadline)> {
+        self.deadlines.iter()
     }
 
     /// The call that came first.
