@@ -1,6 +1,7 @@
 //! What is known of an open call and each of its channels: what the assembler gathers, and the
 //! resolver makes finished calls of.
 
+pub(crate) mod applications;
 pub(crate) mod fact;
 pub(crate) mod gaps;
 pub(crate) mod leg;

@@ -1,5 +1,6 @@
 //! One channel of an open call: the facts that a finished call can depend on, and no more.
 
+use super::applications::Applications;
 use super::fact::{Fact, TEXT_BYTES_MAX, What, clip, fact_of, note_of};
 use crate::event::{ChannelEvent, ChannelRef, Kind, Origin};
 use crate::trunk;
@@ -9,7 +10,7 @@ use smallvec::SmallVec;
 use smol_str::SmolStr;
 
 /// Different names, numbers, linkedids… remembered of one channel.
-const TEXTS_MAX: usize = 16;
+pub(super) const TEXTS_MAX: usize = 16;
 /// Different variables and values remembered of one channel.
 const VARIABLES_MAX: usize = 64;
 /// A text, and when it was heard first.
@@ -78,17 +79,6 @@ pub(crate) struct VariableHeard {
     pub(crate) last: EventTime,
 }
 
-/// A `Dial` that the channel ran, and when it was seen to run it first and last.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct DialHeard {
-    pub(crate) data: SmolStr,
-    pub(crate) first: EventTime,
-    pub(crate) last: EventTime,
-}
-
-/// Applications in which everybody in one room hears each other.
-const ROOMS: [&str; 3] = ["ConfBridge", "MeetMe", "Konference"];
-
 /// One channel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Leg {
@@ -103,12 +93,8 @@ pub(crate) struct Leg {
     pub(crate) extens: Heard,
     pub(crate) userfields: Heard,
     pub(crate) variables: Vec<VariableHeard>,
-    pub(crate) dials: Vec<DialHeard>,
-    /// When it was first seen to run what only a dialled channel runs.
-    pub(crate) outgoing: Option<EventTime>,
-    /// When it was first seen to run a conference.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) conference: Option<EventTime>,
+    #[serde(flatten)]
+    pub(crate) applications: Applications,
     pub(crate) facts: Vec<Fact>,
     /// How many of its facts were known at each gap.
     #[serde(default)]
@@ -140,9 +126,7 @@ impl Leg {
             extens: Heard::default(),
             userfields: Heard::default(),
             variables: Vec::new(),
-            dials: Vec::new(),
-            outgoing: None,
-            conference: None,
+            applications: Applications::default(),
             facts: Vec::new(),
             blinds: Vec::new(),
         }
@@ -175,16 +159,7 @@ impl Leg {
             }
         }
         self.facts.extend(other.facts);
-        for dial in other.dials {
-            self.application(dial.first, "Dial", &dial.data);
-            self.application(dial.last, "Dial", &dial.data);
-        }
-        if let Some(at) = other.outgoing {
-            self.application(at, "AppDial", "");
-        }
-        if let Some(at) = other.conference {
-            self.application(at, ROOMS[0], "");
-        }
+        self.applications.absorb(other.applications);
         for heard in other.variables {
             self.variable(heard.first, &heard.name, &heard.value);
             self.variable(heard.last, &heard.name, &heard.value);
@@ -285,41 +260,8 @@ impl Leg {
         for (name, value) in &channel.variables {
             changed |= self.variable(at, name, value);
         }
-        changed | self.application(at, &channel.application, &channel.app_data)
-    }
-
-    /// What the channel runs: a `Dial` has the number in its data, and the other side of a `Dial`,
-    /// `Queue` or originated call runs an application that nobody can call.
-    fn application(&mut self, at: EventTime, name: &str, data: &str) -> bool {
-        if matches!(name, "AppDial" | "AppDial2" | "AppQueue") {
-            let earlier = self.outgoing.is_none_or(|known| at < known);
-            self.outgoing = Some(self.outgoing.map_or(at, |known| known.min(at)));
-            return earlier;
-        }
-        if ROOMS.contains(&name) {
-            let earlier = self.conference.is_none_or(|known| at < known);
-            self.conference = Some(self.conference.map_or(at, |known| known.min(at)));
-            return earlier;
-        }
-        if name != "Dial" || data.is_empty() || data.len() > TEXT_BYTES_MAX {
-            return false;
-        }
-        if let Some(known) = self.dials.iter_mut().find(|known| known.data == data) {
-            let changed = at < known.first || at > known.last;
-            known.first = known.first.min(at);
-            known.last = known.last.max(at);
-            return changed;
-        }
-        let room = self.dials.len() < TEXTS_MAX;
-        if room {
-            let data = data.into();
-            self.dials.push(DialHeard {
-                data,
-                first: at,
-                last: at,
-            });
-        }
-        room
+        let (name, data) = (&channel.application, &channel.app_data);
+        changed | self.applications.run(at, name, data)
     }
 
     fn variable(&mut self, at: EventTime, name: &str, value: &str) -> bool {
@@ -359,7 +301,7 @@ impl Leg {
     pub(crate) fn hear(&mut self, at: EventTime, event: &ChannelEvent<'_>, room: bool) -> Effect {
         let mut described = self.describe(at, &event.channel);
         if let Kind::App { name, data } = &event.kind {
-            described |= self.application(at, name, data);
+            described |= self.applications.run(at, name, data);
         }
         let Some(what) = fact_of(&event.kind) else {
             return if described {

@@ -9,8 +9,8 @@
 
 use super::view::View;
 use crate::call::HeardNumber;
+use crate::facts::applications::DialHeard;
 use crate::facts::fact::What;
-use crate::facts::leg::DialHeard;
 use crate::trunk;
 use crate::units::EventTime;
 use std::time::Duration;
@@ -122,7 +122,7 @@ pub(super) fn shown(leg: &View<'_>) -> Option<Number> {
 /// The number in the `Dial` that was seen to run while this channel lived, else in the last one
 /// before it was born.
 fn in_dial_application(legs: &[&View<'_>], leg: &View<'_>) -> Option<(EventTime, String)> {
-    let dials = legs.iter().flat_map(|leg| &leg.leg.dials);
+    let dials = legs.iter().flat_map(|leg| &leg.leg.applications.dials);
     let mut found: Vec<(&DialHeard, String)> = dials
         .filter_map(|dial| Some((dial, in_dial_data(&dial.data, leg.name)?)))
         .collect();

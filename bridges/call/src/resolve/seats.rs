@@ -131,14 +131,16 @@ impl<'a> Seat<'a> {
         for heard in &self.leg.variables {
             legs[self.who(heard.first)].variables.push(heard.clone());
         }
-        for dial in &self.leg.dials {
-            legs[self.who(dial.first)].dials.push(dial.clone());
+        let ran = &self.leg.applications;
+        for dial in &ran.dials {
+            let dials = &mut legs[self.who(dial.first)].applications.dials;
+            dials.push(dial.clone());
         }
-        if let Some(at) = self.leg.outgoing {
-            legs[self.who(at)].outgoing = Some(at);
+        if let Some(at) = ran.outgoing {
+            legs[self.who(at)].applications.outgoing = Some(at);
         }
-        if let Some(at) = self.leg.conference {
-            legs[self.who(at)].conference = Some(at);
+        if let Some(at) = ran.conference {
+            legs[self.who(at)].applications.conference = Some(at);
         }
         for (who, _, until) in self.spans() {
             let last = until.unwrap_or(self.leg.last);

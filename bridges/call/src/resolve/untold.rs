@@ -88,7 +88,7 @@ fn bridges(legs: &[&View<'_>], plan: &Plan) -> bool {
 /// The customer ran a conference, and no bridge is told that began with it or after it.
 fn room(legs: &[&View<'_>], plan: &Plan) -> bool {
     let alone = |&i: &usize| {
-        let since = legs[i].leg.conference;
+        let since = legs[i].leg.applications.conference;
         let stays = legs[i].stays.iter().chain(&legs[i].waits);
         since.is_some_and(|since| { stays }.all(|stay| stay.to <= since))
     };

@@ -148,7 +148,7 @@ fn way_without_state(
     numbers: bool,
 ) -> (Way, EventTime, &'static str, bool) {
     let (at, begun) = (born.unwrap_or(leg.first), born.is_some());
-    if let Some(at) = leg.outgoing {
+    if let Some(at) = leg.applications.outgoing {
         return (Way::Dialled, at, "ran the other side of a dialling", begun);
     }
     let other = leg
