@@ -104,3 +104,24 @@ pub struct Because {
     /// In words: `Newchannel in state Ring on trunk city`.
     pub words: String,
 }
+
+/// Which event or record decided each value of a call.
+#[derive(Debug, Default)]
+pub(crate) struct Grounds(pub(crate) Vec<Because>);
+
+impl Grounds {
+    pub(crate) fn note(
+        &mut self,
+        value: &str,
+        at: EventTime,
+        channel: &str,
+        words: impl Into<String>,
+    ) {
+        self.0.push(Because {
+            value: value.to_owned(),
+            at,
+            channel: channel.to_owned(),
+            words: words.into(),
+        });
+    }
+}

@@ -5,7 +5,7 @@ use super::parties::{self, Channel};
 use super::plan::{self, Plan};
 use super::record::{Record, birth};
 use super::{talk, timeline};
-use crate::call::{Because, Direction, FinishedCall, HeardNumber};
+use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
 use crate::resolve::{in_dial_data, is_number};
 use crate::trunk::Endpoints;
 use crate::units::{EventTime, Extension, UniqueId};
@@ -52,7 +52,7 @@ impl Folding<'_, '_> {
         let plan = self.plan;
         let main = self.main_customer();
         let customer = &self.channels[main];
-        let mut why = Why::default();
+        let mut why = Grounds::default();
         let started = self.started(&mut why);
         self.direction(customer, started, &mut why);
         let ended = self.ended(&mut why).max(started);
@@ -121,7 +121,7 @@ impl Folding<'_, '_> {
         customers.max_by_key(|&i| (talked(i), i)).unwrap_or(0)
     }
 
-    fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut Why) {
+    fn direction(&self, customer: &Channel<'_>, at: EventTime, why: &mut Grounds) {
         let trunk = customer
             .party
             .endpoint()
@@ -136,7 +136,7 @@ impl Folding<'_, '_> {
 
     /// The start of the first record; of a customer who came in, of those with the same id. Where
     /// the record of the first channel's beginning is missing, its unique id tells it.
-    fn started(&self, why: &mut Why) -> EventTime {
+    fn started(&self, why: &mut Grounds) -> EventTime {
         let plan = self.plan;
         let root = self.channels[plan.customers[0]].told.first();
         let root = root.filter(|_| plan.direction == Direction::Inbound);
@@ -162,7 +162,7 @@ impl Folding<'_, '_> {
     }
 
     /// The end of the last record of the customer.
-    fn ended(&self, why: &mut Why) -> EventTime {
+    fn ended(&self, why: &mut Grounds) -> EventTime {
         let customers = self.plan.customers.iter().map(|&i| &self.channels[i]);
         let last = customers
             .flat_map(Channel::records)
@@ -179,7 +179,7 @@ impl Folding<'_, '_> {
         last.end
     }
 
-    fn talked(&self, customer: &Channel<'_>, ended: EventTime, why: &mut Why) {
+    fn talked(&self, customer: &Channel<'_>, ended: EventTime, why: &mut Grounds) {
         let talk = &self.plan.talk;
         let (Some((from, with)), Some(until)) = (talk.first, talk.last) else {
             let words = "no record with another party is answered";
@@ -197,7 +197,7 @@ impl Folding<'_, '_> {
         );
     }
 
-    fn number(&self, customer: &Channel<'_>, why: &mut Why) -> Option<HeardNumber> {
+    fn number(&self, customer: &Channel<'_>, why: &mut Grounds) -> Option<HeardNumber> {
         let found = match self.plan.direction {
             Direction::Inbound => caller(customer),
             Direction::Outbound => dialled(customer).or_else(|| self.dialled_elsewhere()),
@@ -231,7 +231,7 @@ impl Folding<'_, '_> {
         &self,
         customer: &Channel<'_>,
         ended: EventTime,
-        why: &mut Why,
+        why: &mut Grounds,
     ) -> Option<Extension> {
         let extension = |i: usize| self.channels[i].party.extension().map(|it| (i, it));
         let began = self.plan.talk.began.iter().rev();
@@ -380,19 +380,4 @@ fn distinct<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<String> {
         }
     }
     seen
-}
-
-/// The deciding records.
-#[derive(Debug, Default)]
-struct Why(Vec<Because>);
-
-impl Why {
-    fn note(&mut self, value: &str, at: EventTime, channel: &str, words: impl Into<String>) {
-        self.0.push(Because {
-            value: value.to_owned(),
-            at,
-            channel: channel.to_owned(),
-            words: words.into(),
-        });
-    }
 }

@@ -1,8 +1,9 @@
 //! Which extension a call is put down to.
 
 use super::customers::Plan;
-use super::view::{View, Way};
+use super::view::View;
 use crate::call::Direction;
+use crate::timeline::Way;
 use crate::units::{EventTime, Extension};
 
 /// The extension, and the channel and moment that decided it.

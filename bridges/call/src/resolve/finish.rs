@@ -1,12 +1,13 @@
 //! Puts the values of a finished call together, each with the event that decided it.
 
 use super::customers::Plan;
-use super::view::{View, Way};
+use super::view::View;
 use super::{employee, number, talk, timeline, variables};
-use crate::call::{Because, Direction, FinishedCall, HeardNumber};
+use crate::call::{Direction, FinishedCall, Grounds, HeardNumber};
 use crate::facts::fact::What;
 use crate::facts::open::OpenCall;
 use crate::settings::CLOCK_TOLERANCE;
+use crate::timeline::Way;
 use crate::units::{EventTime, Extension, UniqueId};
 use crate::unmatched::{Carried, Unmatched};
 use std::collections::BTreeSet;
@@ -20,11 +21,11 @@ pub(super) fn finish(
     others: &[UniqueId],
     incomplete: Option<String>,
 ) -> FinishedCall {
-    let mut why = Why::default();
+    let mut why = Grounds::default();
     let main = main_customer(legs, plan);
     let customer = legs[main];
     let words = direction_words(plan, customer);
-    why.note("direction", customer.way_by.0, customer, words);
+    why.note("direction", customer.way_by.0, customer.name, words);
     let started = started(legs, plan, &mut why);
     let ended = ended(legs, plan, &mut why).max(started);
     let talk = plan.talk.total.min(ended.since(started));
@@ -34,7 +35,7 @@ pub(super) fn finish(
     for source in &variables {
         let name = &source.variable.name;
         let words = format!("{name} of this channel");
-        why.note(name, source.heard.first, source.leg, words);
+        why.note(name, source.heard.first, source.leg.name, words);
     }
     let number = number_of(legs, plan, main, &mut why);
     let shown_number = match plan.direction {
@@ -95,7 +96,12 @@ fn unmatched(legs: &[&View<'_>], plan: &Plan) -> Vec<String> {
     found.prefixes()
 }
 
-fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Why) -> Option<HeardNumber> {
+fn number_of(
+    legs: &[&View<'_>],
+    plan: &Plan,
+    main: usize,
+    why: &mut Grounds,
+) -> Option<HeardNumber> {
     let customer = legs[main];
     let number = match plan.direction {
         Direction::Inbound => number::caller(customer),
@@ -106,20 +112,20 @@ fn number_of(legs: &[&View<'_>], plan: &Plan, main: usize, why: &mut Why) -> Opt
         why.note(
             "clientPhone",
             customer.leg.first,
-            customer,
+            customer.name,
             "no number told",
         );
         return None;
     };
-    why.note("clientPhone", number.at, customer, number.words);
+    why.note("clientPhone", number.at, customer.name, number.words);
     Some(number.heard)
 }
 
 /// What the channel shows in place of the number, where nothing tells what was dialled.
-fn shown_number(customer: &View<'_>, why: &mut Why) -> Option<HeardNumber> {
+fn shown_number(customer: &View<'_>, why: &mut Grounds) -> Option<HeardNumber> {
     let number = number::shown(customer)?;
     why.0.retain(|because| because.value != "clientPhone");
-    why.note("clientPhone", number.at, customer, number.words);
+    why.note("clientPhone", number.at, customer.name, number.words);
     Some(number.heard)
 }
 
@@ -127,21 +133,21 @@ fn employee_of(
     legs: &[&View<'_>],
     plan: &Plan,
     customer: &View<'_>,
-    why: &mut Why,
+    why: &mut Grounds,
 ) -> Option<Extension> {
     let Some(employee) = employee::employee(legs, plan) else {
         let words = employee::none_words(legs, plan);
-        why.note("employee", customer.end, customer, words);
+        why.note("employee", customer.end, customer.name, words);
         return None;
     };
-    why.note("employee", employee.at, employee.leg, employee.words);
+    why.note("employee", employee.at, employee.leg.name, employee.words);
     Some(employee.extension)
 }
 
-fn trunk_of(customer: &View<'_>, why: &mut Why) -> Option<String> {
+fn trunk_of(customer: &View<'_>, why: &mut Grounds) -> Option<String> {
     let trunk = customer.party.endpoint()?.trunk().to_owned();
     let words = format!("the channel belongs to {trunk}");
-    why.note("trunk", customer.leg.first, customer, words);
+    why.note("trunk", customer.leg.first, customer.name, words);
     Some(trunk)
 }
 
@@ -212,7 +218,7 @@ fn direction_words(plan: &Plan, customer: &View<'_>) -> String {
 }
 
 /// The first channel's first event.
-fn started(legs: &[&View<'_>], plan: &Plan, why: &mut Why) -> EventTime {
+fn started(legs: &[&View<'_>], plan: &Plan, why: &mut Grounds) -> EventTime {
     let begin = plan
         .begins_with
         .iter()
@@ -224,30 +230,30 @@ fn started(legs: &[&View<'_>], plan: &Plan, why: &mut Why) -> EventTime {
     why.note(
         "startedAt",
         first.leg.first,
-        first,
+        first.name,
         "the first event of the call",
     );
     first.leg.first
 }
 
 /// The hang-up of the customer's last channel.
-fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut Why) -> EventTime {
+fn ended(legs: &[&View<'_>], plan: &Plan, why: &mut Grounds) -> EventTime {
     let customers = plan.customers.iter().map(|&i| legs[i]);
     let last = customers.max_by_key(|leg| leg.end).unwrap_or(legs[0]);
     why.note(
         "durationSec",
         last.end,
-        last,
+        last.name,
         "the last hang-up of the customer",
     );
     last.end
 }
 
-fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Why) {
+fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Grounds) {
     let (Some((from, with)), Some(until)) = (plan.talk.first, plan.talk.last) else {
         let words = "never in a bridge with another party";
         for value in ["answered", "talkTimeSec"] {
-            why.note(value, customer.end, customer, words);
+            why.note(value, customer.end, customer.name, words);
         }
         return;
     };
@@ -262,8 +268,8 @@ fn talked(legs: &[&View<'_>], plan: &Plan, customer: &View<'_>, why: &mut Why) {
             "no answer, so no talk",
         )
     };
-    why.note("answered", from, legs[with], answered);
-    why.note("talkTimeSec", until, customer, talked);
+    why.note("answered", from, legs[with].name, answered);
+    why.note("talkTimeSec", until, customer.name, talked);
 }
 
 /// All other ids of the call, without those by which another of its calls is known.
@@ -293,19 +299,4 @@ fn remarks(call: &OpenCall, plan: &Plan) -> Vec<String> {
         ));
     }
     remarks
-}
-
-/// The deciding events.
-#[derive(Debug, Default)]
-struct Why(Vec<Because>);
-
-impl Why {
-    fn note(&mut self, value: &str, at: EventTime, leg: &View<'_>, words: impl Into<String>) {
-        self.0.push(Because {
-            value: value.to_owned(),
-            at,
-            channel: leg.name.to_owned(),
-            words: words.into(),
-        });
-    }
 }

@@ -1,12 +1,11 @@
 //! The timeline of a finished call, from the same views as its values.
 
 use super::customers::Plan;
-use super::view::{self, View};
+use super::view::View;
 use crate::event::ChannelState;
 use crate::facts::fact::{Note, What as Told, clip};
 use crate::timeline::{
-    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, Stay, TEXT_BYTES_MAX, Talk, Timeline, Way,
-    What,
+    CHANNELS_MAX, Channel, ENTRIES_MAX, Moment, Role, Stay, TEXT_BYTES_MAX, Talk, Timeline, What,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -105,10 +104,7 @@ impl Drawing<'_> {
             id: view.leg.id.clone(),
             name: text(view.name),
             party: role(view, is_customer),
-            way: match view.way {
-                view::Way::CameIn => Way::CameIn,
-                view::Way::Dialled => Way::Dialled,
-            },
+            way: view.way,
             how: view.way_by.1.to_owned(),
             from: view.leg.first,
             to: view.end.max(view.leg.first),

@@ -3,17 +3,9 @@
 use crate::event::{ChannelState, Origin};
 use crate::facts::fact::{Fact, What};
 use crate::facts::leg::Leg;
+use crate::timeline::Way;
 use crate::trunk::{self, Endpoints, Party};
 use crate::units::{EventTime, UniqueId};
-
-/// How a channel came to be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    /// Somebody called in on it.
-    CameIn,
-    /// The PBX called somebody on it.
-    Dialled,
-}
 
 /// Time spent in one bridge, in which channels hear each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
