@@ -45,7 +45,7 @@ pub struct Heard {
 }
 
 /// One line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Hearing {
     /// AMI 1.x does not tell all that later releases do.
     old: bool,
@@ -55,17 +55,23 @@ pub struct Hearing {
     first: Option<String>,
     /// Under which id one of our own is.
     own: Option<String>,
+    births: Births,
+    told: bool,
+    echo: Echo,
+    /// The event of our own came back; and that was said.
+    back: bool,
+    said: bool,
+}
+
+/// Channels by the lists of those that live.
+#[derive(Debug, Default)]
+struct Births {
     /// The list may be asked for, and was told whole.
     listed: bool,
     before: BTreeSet<Vec<u8>>,
     now: BTreeSet<Vec<u8>>,
     /// Born between two lists; heard, or not, by the next question.
     born: usize,
-    told: bool,
-    echo: Echo,
-    /// The event of our own came back; and that was said.
-    back: bool,
-    said: bool,
 }
 
 /// What became of the event of our own.
@@ -86,23 +92,10 @@ const LOOKS: u8 = 2;
 impl Hearing {
     /// Of a line whose PBX began with this banner.
     pub fn new(banner: &str) -> Self {
+        let version = banner.rsplit('/').next();
         Self {
-            old: banner
-                .rsplit('/')
-                .next()
-                .is_none_or(|it| it.starts_with("1.")),
-            proved: false,
-            booted: false,
-            first: None,
-            own: None,
-            listed: false,
-            before: BTreeSet::new(),
-            now: BTreeSet::new(),
-            born: 0,
-            told: false,
-            echo: Echo::default(),
-            back: false,
-            said: false,
+            old: version.is_none_or(|it| it.starts_with("1.")),
+            ..Self::default()
         }
     }
 
@@ -134,12 +127,12 @@ impl Hearing {
     /// From time to time: asks for the channels again, unless calls are heard. What was born up to
     /// the last time should have been heard by now.
     pub fn ask(&mut self, login: &mut Login) -> (Option<Outgoing>, Option<Lack>) {
-        if self.proved || self.told || !self.listed || self.own.is_some() {
+        if self.proved || self.told || !self.births.listed || self.own.is_some() {
             return (None, None);
         }
-        if self.born > 0 {
+        if self.births.born > 0 {
             self.told = true;
-            return (None, Some(Lack::Calls(self.born)));
+            return (None, Some(Lack::Calls(self.births.born)));
         }
         let (id, outgoing) = login.list();
         self.own = Some(id);
@@ -149,7 +142,7 @@ impl Hearing {
     /// Takes a frame, the one that accepted the login included.
     pub fn hear(&mut self, frame: &[u8]) -> Heard {
         let mut heard = self.look_at(frame);
-        heard.comes = self.back && self.listed && !self.said;
+        heard.comes = self.back && self.births.listed && !self.said;
         self.said |= heard.comes;
         heard
     }
@@ -163,36 +156,27 @@ impl Hearing {
         let id = pairs.get("ActionID");
         let is = |own: &Option<String>| own.as_ref().is_some_and(|own| id == Some(own.as_bytes()));
         let (first, ours) = (is(&self.first), is(&self.own));
-        if self.hear_own_event(&pairs) {
-            return Heard {
-                ours: true,
-                ..Heard::default()
-            };
-        }
-        let Some(event) = pairs.get("Event") else {
-            let lack = if first || ours {
-                self.hear_answer(first, &pairs)
-            } else {
-                None
-            };
-            return Heard {
-                ours,
-                lack,
-                ..Heard::default()
-            };
-        };
-        if first || ours {
-            self.hear_channel(event, &pairs);
-        } else if event == b"FullyBooted" {
-            self.booted = true;
-        } else if id.is_none() && !NO_PROOF.contains(&event) && pairs.get("Uniqueid").is_some() {
-            self.proved = true;
-            (self.before, self.now) = (BTreeSet::new(), BTreeSet::new());
-        }
-        Heard {
+        let mut heard = Heard {
             ours,
             ..Heard::default()
+        };
+        if self.hear_own_event(&pairs) {
+            heard.ours = true;
+        } else if let Some(event) = pairs.get("Event") {
+            if first || ours {
+                self.hear_channel(event, &pairs);
+            } else if event == b"FullyBooted" {
+                self.booted = true;
+            } else if id.is_none() && !NO_PROOF.contains(&event) && pairs.get("Uniqueid").is_some()
+            {
+                self.proved = true;
+                self.births.before.clear();
+                self.births.now.clear();
+            }
+        } else if first || ours {
+            heard.lack = self.hear_answer(first, &pairs);
         }
+        heard
     }
 
     fn is_asked(&self) -> bool {
@@ -228,7 +212,7 @@ impl Hearing {
             value.is_some_and(|value| value.eq_ignore_ascii_case(word))
         };
         if says("Response", b"Error") {
-            (self.first, self.own, self.listed) = (None, None, false);
+            (self.first, self.own, self.births.listed) = (None, None, false);
             // A release without the list is no fault of the account.
             return says("Message", b"Permission denied").then_some(Lack::List);
         }
@@ -237,14 +221,17 @@ impl Hearing {
 
     fn hear_channel(&mut self, event: &[u8], pairs: &Pairs<'_>) {
         if event.eq_ignore_ascii_case(b"CoreShowChannelsComplete") {
-            let now = std::mem::take(&mut self.now);
+            let births = &mut self.births;
+            let now = std::mem::take(&mut births.now);
             if self.own.take().is_some() {
-                self.born = now.difference(&self.before).count();
+                births.born = now.difference(&births.before).count();
             }
             self.first = None;
-            (self.before, self.listed) = (now, true);
-        } else if self.now.len() < CHANNELS_MAX && !self.proved {
-            self.now.extend(pairs.get("Uniqueid").map(<[u8]>::to_vec));
+            (births.before, births.listed) = (now, true);
+        } else if self.births.now.len() < CHANNELS_MAX && !self.proved {
+            self.births
+                .now
+                .extend(pairs.get("Uniqueid").map(<[u8]>::to_vec));
         }
     }
 }
